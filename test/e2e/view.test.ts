@@ -133,6 +133,22 @@ if (chromium === undefined) {
       await page.context().close()
     })
 
+    it('shows the same in a second page, and leaves the first as it is', async () => {
+      const { run, url } = await open(killed)
+      const [first] = await visit(url)
+      const lines = first.locator('.output > div')
+      await lines.first().waitFor()
+      const before = await lines.count()
+      const [second, complaints] = await visit(url)
+      await stepChart(second, 3)
+      expect(await second.locator('.output > div').count()).toBe(before)
+      expect(await lines.count()).toBe(before)
+      expect(complaints).toEqual([])
+      run.signal('SIGINT')
+      await run.finished
+      for (const page of [first, second]) await page.context().close()
+    })
+
     it('shows the report of a failure, and what was printed; also on a telephone', async () => {
       const { run, url } = await open(killed)
       const [page, complaints] = await visit(url, 390)

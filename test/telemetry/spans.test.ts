@@ -25,6 +25,12 @@ describe('SpanRecorder', () => {
     expect(Object.keys(facts).slice(1)).toEqual(factNames)
   })
 
+  it('keeps a fact of any number', () => {
+    const recorder = new SpanRecorder({ rank: 0 })
+    recorder.record('step', 0, 1, { step: 1, loss: -1 })
+    expect(recorder.spans()[0]).toMatchObject({ loss: -1 })
+  })
+
   it('knows every kind', () => {
     const recorder = new SpanRecorder({ rank: 0 })
     spanKinds.forEach((kind) => {

@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import type { ChartPoint } from '../src/dashboard/views.ts'
 import { useDark } from './dark.ts'
-import { numberText } from './formats.ts'
+import { isKnown, numberText } from './formats.ts'
 
 interface Properties {
   readonly title: string
@@ -36,7 +36,7 @@ export function LineChart({ title, points, of, over = 'seconds' }: Properties): 
   useEffect(() => {
     plot.current?.setData([points.map(({ at }) => at), points.map((point) => point[of] ?? null)])
   }, [points, of, over, isDark])
-  const latest = points.findLast((point) => point[of] !== undefined)?.[of]
+  const latest = points.findLast((point) => isKnown(point[of]))?.[of]
   return (
     <section aria-label={title}>
       <h2>

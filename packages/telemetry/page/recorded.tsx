@@ -6,6 +6,7 @@ import type {
   RecordedView,
   StepView,
 } from '../src/dashboard/views.ts'
+import { shareTitles, timeShares } from '../src/trace/shares.ts'
 import { Collectives } from './collectives.tsx'
 import { millisecondsText, percentText } from './formats.ts'
 import { LineChart } from './line-chart.tsx'
@@ -51,7 +52,7 @@ export function Recorded({ view, last, points }: Properties): JSX.Element {
   )
 }
 
-const shares = ['compute', 'bubble', 'imbalance', 'communication', 'input', 'overhead'] as const
+const titles = ['rank', 'step', ...timeShares.map((share) => shareTitles[share])]
 
 function Summary({ view }: { readonly view: RecordedView }): JSX.Element {
   const { byRank, mean } = view.summary
@@ -65,16 +66,7 @@ function Summary({ view }: { readonly view: RecordedView }): JSX.Element {
         <table>
           <thead>
             <tr>
-              {[
-                'Rank',
-                'Step',
-                'Compute',
-                'Bubble',
-                'Imbalance',
-                'Exposed',
-                'Input',
-                'Overhead',
-              ].map((title) => (
+              {titles.map((title) => (
                 <th key={title} scope="col">
                   {title}
                 </th>
@@ -86,7 +78,7 @@ function Summary({ view }: { readonly view: RecordedView }): JSX.Element {
               <tr key={name}>
                 <th scope="row">{name}</th>
                 <td>{millisecondsText(step)}</td>
-                {shares.map((share) => (
+                {timeShares.map((share) => (
                   <td key={share}>{percentText(step === 0 ? 0 : times[share] / step)}</td>
                 ))}
               </tr>

@@ -83,9 +83,15 @@ export {
   StatusSlot,
   type RankState,
 } from './status-slot.ts'
-export { shareOfPart, timeShares, type TimeShare, type TimeShares } from './trace/shares.ts'
+export {
+  shareOfPart,
+  shareTitles,
+  timeShares,
+  type TimeShare,
+  type TimeShares,
+} from './trace/shares.ts'
 export { summarizeTrace, type RankSummary, type TraceSummary } from './trace/summary.ts'
-export { durationText, percentText, shareTitles, summarySentences } from './trace/summary-text.ts'
+export { durationText, percentText, summarySentences } from './trace/summary-text.ts'
 export type { PathShare } from './trace/critical-path.ts'
 export { writeChromeTrace } from './trace/chrome-trace.ts'
 export { findTracedRun, spansFolder, type TracedRun } from './trace/trace-folder.ts'

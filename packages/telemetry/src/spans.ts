@@ -33,6 +33,14 @@ export const spanKinds = [
 
 export type SpanKind = (typeof spanKinds)[number]
 
+/** Whether it goes on beside the main thread, in the engine. */
+export function isOperationKind(kind: SpanKind): kind is 'send' | 'recv' | 'collective' {
+  return kind === 'send' || kind === 'recv' || kind === 'collective'
+}
+
+/** What a schedule of a pipeline consists of. */
+export const actionKinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
+
 export interface SpanFacts {
   /** Human-readable: the label of an operation, for example, or its name. */
   readonly name?: string | undefined
@@ -71,8 +79,8 @@ export interface SpanFacts {
 export interface SpanSink {
   /**
    * @param kind - its place in `spanKinds`
-   * @param facts - those that are numbers, from `at` on in the order of `factNames`; -1 for each that
-   *   there is not
+   * @param facts - those that are numbers, from `at` on in the order of `factNames`; NaN for each
+   *   that there is not
    */
   add(
     kind: number,
@@ -109,7 +117,7 @@ export interface SpanRecorderOptions {
 const readOptions = declareOptions({ rank: count(), capacity: count({ from: 1 }).default(4096) })
 
 /** Stands for a fact that was not given. */
-export const NONE = -1
+export const NONE = Number.NaN
 
 /** The facts that are numbers. */
 export const factNames = [
@@ -213,7 +221,7 @@ export class SpanRecorder {
     const slot = index % this.capacity
     const facts = factNames
       .map((name, fact) => [name, this.#facts[FACTS * slot + fact]!] as const)
-      .filter(([, value]) => value !== NONE)
+      .filter(([, value]) => !Number.isNaN(value))
     const name = this.#names[slot]
     return {
       rank: this.rank,

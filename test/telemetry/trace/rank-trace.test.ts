@@ -61,6 +61,22 @@ it('gets what every recorder records, and steps from their reports', () => {
   expect(spans.map(({ loss }) => loss)).toEqual([undefined, 1 / 2, undefined, 1 / 3])
 })
 
+it('keeps no step of which it has dropped spans, as at the start of a resumed job', () => {
+  const trace = new RankTrace(
+    directory,
+    { steps: { first: 500, last: 502 }, bytes: Infinity },
+    owner,
+  )
+  const recorder = new SpanRecorder({ rank: 2 })
+  for (let step = 500; step <= 503; step++) {
+    recorder.record('F', step, step + 0.5, { microbatch: step })
+    trace.endStep(step)
+  }
+  trace.close()
+  const steps = [...read().spans()].flatMap(({ kind, step }) => (kind === 'step' ? step : []))
+  expect(steps).toEqual([501, 502])
+})
+
 it('keeps the newest spans alone, in files that take each other’s place', async () => {
   const trace = new RankTrace(directory, { ...all, bytes: 2000 }, owner)
   const recorder = new SpanRecorder({ rank: 2 })
@@ -111,6 +127,6 @@ it('has garbage collections, at their times', async () => {
   }
 })
 
-it('costs nothing without a trace', async () => {
+it('passes values through without a trace', async () => {
   await expect(traceWait('input', {}, () => Promise.resolve(3))).resolves.toBe(3)
 })

@@ -1,9 +1,8 @@
-import { existsSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { formatTable } from '@tsrun/core'
 import {
   durationText,
-  findTracedRun,
   parseStepRange,
   percentText,
   shareTitles,
@@ -18,6 +17,7 @@ import {
 import { usageError } from '../args/read-setting.ts'
 import { mergeTrace, TRACE_FILE } from '../watch/job-trace.ts'
 import type { AddCommand, CommandContext } from './context.ts'
+import { findTrace, pathsOf } from './find-trace.ts'
 
 interface Request {
   readonly folders: readonly string[]
@@ -77,11 +77,13 @@ function showTrace(request: Request, { console, cwd }: CommandContext): void {
   if (steps !== undefined && range === undefined) {
     throw usageError(`--steps is ${JSON.stringify(steps)}; expected ${STEP_RANGE}`)
   }
-  const run = findRun(request, cwd)
-  const file =
-    output === undefined ? join(resolve(cwd, folders[0]!), TRACE_FILE) : resolve(cwd, output)
-  const isWritten = output !== undefined || (folders.length === 1 && !existsSync(file))
-  if (isWritten) mergeTrace(run, file)
+  const paths = pathsOf(folders, cwd)
+  const run = findTrace(paths, folders, request.run)
+  const file = output === undefined ? join(paths[0]!, TRACE_FILE) : resolve(cwd, output)
+  const isWanted =
+    output !== undefined ||
+    (folders.length === 1 && (request.run !== undefined || isStale(file, run)))
+  const isWritten = isWanted && writeBeside(run, file, console)
   for (const problem of run.problems) console.print('stderr', `tsrun: cannot use ${problem}\n`)
   const summary = summarizeTrace(run, range)
   if (summary === undefined) {
@@ -93,17 +95,21 @@ function showTrace(request: Request, { console, cwd }: CommandContext): void {
   else console.print('stdout', summaryText(summary, isWritten ? file : undefined))
 }
 
-/** @throws ERR_TSR_USAGE */
-function findRun({ folders, run }: Request, cwd: string): TracedRun {
-  const paths = folders.map((folder) => resolve(cwd, folder))
-  const stray = paths.findIndex(
-    (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true,
-  )
-  if (stray >= 0) throw usageError(`${folders[stray]!} is not a folder`)
-  const found = findTracedRun(paths, run)
-  if (found !== undefined) return found
-  const what = run === undefined ? 'no trace' : `no trace of a run ${run}`
-  throw usageError(`there is ${what} in ${folders.join(', ')}; tsrun --trace DIR writes one`)
+/** Whether a file for Perfetto is not there, or of another run. */
+function isStale(file: string, { files }: TracedRun): boolean {
+  const written = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
+  return files.some(({ header }) => header.time > written)
+}
+
+/** Whether it could be written: the folder may be somebody else's. */
+function writeBeside(run: TracedRun, file: string, console: CommandContext['console']): boolean {
+  try {
+    mergeTrace(run, file)
+    return true
+  } catch (error) {
+    console.print('stderr', `tsrun: cannot write ${file}: ${(error as Error).message}\n`)
+    return false
+  }
 }
 
 /** Ranks that have a row each; of more, those that compute longest. */

@@ -1,6 +1,6 @@
-import { existsSync, statSync } from 'node:fs'
-import { basename, join, resolve } from 'node:path'
-import { DashboardServer, findTracedRun, RecordedPage, type TracedRun } from '@tsrun/telemetry'
+import { existsSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { DashboardServer, RecordedPage } from '@tsrun/telemetry'
 import { toInteger, usageError } from '../args/read-setting.ts'
 import { readRuns } from '../job/run-records.ts'
 import { readLastLines } from '../logs/recorded-lines.ts'
@@ -9,6 +9,7 @@ import { pageFolder } from '../watch/page-folder.ts'
 import { readFailureReport } from '../watch/job-trace.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 import { findLogs } from './find-logs.ts'
+import { findTrace, pathsOf } from './find-trace.ts'
 
 /** The last lines that the page shows. */
 const MOST_LINES = 2000
@@ -70,7 +71,7 @@ async function view(request: Request, { console, cwd, env, interrupts }: Command
     throw usageError(`--port ${port}: ${(cause as Error).message}`, cause)
   }
   console.print('stdout', `${server.url}\n`)
-  console.print('stderr', 'tsrun: the page is there until Ctrl-C\n')
+  console.print('stderr', 'tsrun: serving the page until Ctrl-C\n')
   // The server alone does not keep the process alive.
   const alive = setInterval(() => undefined, 60_000)
   await aborted(interrupts.stop)
@@ -80,37 +81,22 @@ async function view(request: Request, { console, cwd, env, interrupts }: Command
 
 /** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS */
 function readPage({ folders, run }: Request, cwd: string, env: NodeJS.ProcessEnv): RecordedPage {
-  const paths = folders.map((folder) => resolve(cwd, folder))
-  const stray = paths.findIndex(
-    (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true,
-  )
-  if (stray >= 0) throw usageError(`${folders[stray]!} is not a folder`)
+  const paths = pathsOf(folders, cwd)
   const traces = paths.filter((path) => existsSync(join(path, 'spans')))
   const logs = paths.filter((path) => !traces.includes(path))
-  const trace = traces.length === 0 ? undefined : findTrace(traces, run, folders)
-  const runs = readRuns(env)
-  const found = logs.map((path) => findLogs(chosenRun(path, run ?? trace?.runId), env, cwd))
-  const runId = trace?.runId ?? basename(found[0]!.folder)
-  const record = runs.find((each) => each.runId === runId)
+  const trace = traces.length === 0 ? undefined : findTrace(traces, folders, run)
+  const found = logs.map((path) => findLogs(chosenRun(path, run ?? trace?.runId), env, cwd).folder)
+  const runId = trace?.runId ?? basename(found[0]!)
+  const record = readRuns(env).find((each) => each.runId === runId)
   const kept = typeof record?.logDir === 'string' ? [join(record.logDir, runId)] : []
-  const [from] = found.length > 0 ? found.map(({ folder }) => folder) : kept
+  const attempt = Math.max(0, ...(trace?.files.map(({ header }) => header.restartCount) ?? []))
   return new RecordedPage({
     ...{ runId, trace, script: record?.script ?? runId },
-    ...(from === undefined ? { lines: [], dropped: 0 } : readLastLines(from, MOST_LINES)),
-    report: traces.map((path) => readFailureReport(path, runId)).find((text) => text !== undefined),
+    ...readLastLines(found.length > 0 ? found : kept, MOST_LINES),
+    report: traces
+      .map((path) => readFailureReport(path, runId, attempt))
+      .find((text) => text !== undefined),
   })
-}
-
-/** @throws ERR_TSR_USAGE */
-function findTrace(
-  paths: readonly string[],
-  run: string | undefined,
-  folders: readonly string[],
-): TracedRun {
-  const found = findTracedRun(paths, run)
-  if (found !== undefined) return found
-  const what = run === undefined ? 'no trace' : `no trace of a run ${run}`
-  throw usageError(`there is ${what} in ${folders.join(', ')}`)
 }
 
 /** The folder of a run in one of --log-dir. */

@@ -17,12 +17,13 @@ export interface RecordedLines {
   readonly dropped: number
 }
 
-/** Reads the last lines of the last attempt of a run. @param run - its folder, DIR/RUN-ID */
-export function readLastLines(run: string, most: number): RecordedLines {
-  const attempt = attemptsIn(run).at(-1)
-  if (attempt === undefined) return { lines: [], dropped: 0 }
-  const path = join(run, `attempt_${attempt}`)
-  const all = ranksIn(path).flatMap((rank) => linesOf(path, rank, most))
+/** Reads the last lines of the last attempt of a run. @param runs - its folders, DIR/RUN-ID, of each host */
+export function readLastLines(runs: readonly string[], most: number): RecordedLines {
+  const attempt = Math.max(-1, ...runs.flatMap((run) => attemptsIn(run)))
+  const all = runs.flatMap((run) => {
+    const path = join(run, `attempt_${attempt}`)
+    return ranksIn(path).flatMap((rank) => linesOf(path, rank, most))
+  })
   all.sort((a, b) => a.time - b.time)
   const kept = all.slice(-most)
   return {

@@ -125,6 +125,8 @@ export class JobDashboard implements JobWatcher {
   /** Shows the end of the job, and stays open for as long as the options say. */
   async end(exitCode: number): Promise<void> {
     this.#phase = exitCode === 0 ? 'succeeded' : 'failed'
+    // Of an attempt before the one that has succeeded.
+    if (exitCode === 0) this.#feed.setReport(undefined)
     const { stop } = this.#interrupts
     const { linger = exitCode !== 0 && isatty(0) ? Infinity : 0 } = this.#options
     if (linger > 0 && !stop.aborted) {

@@ -61,7 +61,7 @@ export class DashboardFeed implements PageSource {
     this.#dropped += 1
   }
 
-  /** Shows this report of a failure; undefined: none, as after a restart. */
+  /** Shows this report of a failure; undefined: none. */
   setReport(text: string | undefined): void {
     this.#report = text === undefined ? undefined : shortened(text, REPORT_LENGTH)
   }
@@ -122,7 +122,7 @@ function shortened(text: string, length: number): string {
 
 function pointOf(at: number, ranks: readonly RankView[]): ChartPoint {
   const mean = (key: 'loss' | 'stepsPerSecond' | 'cpu'): number | undefined => {
-    const values = ranks.flatMap((rank) => rank[key] ?? [])
+    const values = ranks.map((rank) => rank[key] ?? NaN).filter(Number.isFinite)
     return values.length === 0 ? undefined : values.reduce((sum, one) => sum + one) / values.length
   }
   return { at, loss: mean('loss'), stepsPerSecond: mean('stepsPerSecond'), cpu: mean('cpu') }

@@ -49,8 +49,9 @@ export class RecordedPage implements PageSource {
     }
   }
 
+  /** Nothing changes. */
   update(): DashboardUpdate {
-    return this.#update
+    return { ...this.#update, points: [], lines: [], dropped: 0 }
   }
 
   snapshot(): DashboardUpdate {
@@ -120,7 +121,7 @@ function pointsOf({ numbers, ranks, hasSteps }: RecordedSteps): ChartPoint[] {
   for (let at = 0; at < numbers.length; at += size) {
     const group = numbers.slice(at, at + size)
     const steps = group.flatMap((number) => ranks.map(({ windows }) => windows.get(number)!))
-    const losses = steps.flatMap(({ loss }) => loss ?? [])
+    const losses = steps.map(({ loss = NaN }) => loss).filter(Number.isFinite)
     points.push({
       at: group.at(-1)!,
       loss: losses.length === 0 ? undefined : mean(losses),

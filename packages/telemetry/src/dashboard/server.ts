@@ -9,8 +9,9 @@ import type { PageSource } from './views.ts'
 /** Milliseconds between two updates while a page is open, and while none is. */
 const INTERVAL = 100
 const IDLE_INTERVAL = 1000
-/** Pages beyond these are refused. */
+/** Pages beyond these are refused, and connections. */
 const MOST_PAGES = 16
+const MOST_CONNECTIONS = 128
 
 const files: ReadonlyMap<string, readonly [file: string, type: string]> = new Map([
   ['/', ['dashboard.html', 'text/html; charset=utf-8']],
@@ -52,6 +53,7 @@ export class DashboardServer {
   readonly #token = randomBytes(16).toString('hex')
   readonly #server: Server
   readonly #pages = new Set<OpenPage>()
+  #port = 0
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -59,21 +61,29 @@ export class DashboardServer {
     this.#feed = feed
     this.#folder = folder
     this.#server = createServer({ maxHeaderSize: 8192 }, (request, response) => {
-      this.#serve(request, response)
+      try {
+        this.#serve(request, response)
+      } catch (error) {
+        // A page must never end a job, for example because a file is gone.
+        if (!response.headersSent) response.writeHead(500, securityHeaders)
+        response.end(`${(error as Error).message}\n`)
+      }
     }).unref()
     this.#server.headersTimeout = 5000
+    this.#server.maxConnections = MOST_CONNECTIONS
   }
 
   /** @throws the error of the system when it cannot listen at the port */
   static async open(options: DashboardServerOptions): Promise<DashboardServer> {
     const dashboard = new DashboardServer(options)
     await once(dashboard.#server.listen(options.port, '127.0.0.1'), 'listening')
+    dashboard.#port = (dashboard.#server.address() as AddressInfo).port
     dashboard.#update()
     return dashboard
   }
 
   get port(): number {
-    return (this.#server.address() as AddressInfo).port
+    return this.#port
   }
 
   /** With the token. */

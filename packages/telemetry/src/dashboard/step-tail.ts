@@ -7,8 +7,12 @@ import { parseSpanFileName } from '../trace/trace-folder.ts'
 import { stepView } from './step-view.ts'
 import type { StepView } from './views.ts'
 
-/** The most bytes of a file that one look reads: a page may be opened long after the job has begun. */
-const LOOK_BYTES = 16 * 2 ** 20
+/** The most bytes that one look reads, of all files together. */
+const LOOK_BYTES = 32 * 2 ** 20
+/** Of a file with much more that is new, as when a page is opened late, only the end is looked at. */
+const END_BYTES = 2 ** 20
+/** The most bytes that are decoded at one time. */
+const PART_BYTES = 2 ** 20
 /**
  * Steps of which spans are kept: a few, and those of some time, in milliseconds. Each rank writes its spans
  * every 250 ms, at moments of its own, so that the last short steps of two ranks may not be the same.
@@ -23,6 +27,8 @@ export class StepTail {
   readonly #folder: string
   readonly #attempt: number
   readonly #files = new Map<number, SpanTail>()
+  /** Names of files that have been opened. */
+  readonly #seen = new Set<string>()
   #shown: number | undefined
 
   /** @param folder - that of the run; see `spansFolder` */
@@ -37,7 +43,8 @@ export class StepTail {
     const files = ranks.toSorted((a, b) => a - b).map((rank) => this.#files.get(rank))
     if (files.length === 0) return undefined
     const opened = files.filter((file) => file !== undefined)
-    for (const file of opened) file.read()
+    let budget = LOOK_BYTES
+    for (const file of opened) budget -= file.read(budget)
     if (opened.length < files.length) return undefined
     const common = [...opened[0]!.windows.keys()].filter((step) =>
       opened.every(({ windows }) => windows.has(step)),
@@ -53,22 +60,18 @@ export class StepTail {
 
   /** The newest file of each rank: one that keeps its newest spans alone begins new ones. */
   #open(ranks: readonly number[]): void {
-    const newest = new Map<number, { readonly part: number; readonly path: string }>()
     for (const name of namesIn(this.#folder)) {
+      if (this.#seen.has(name)) continue
       const place = parseSpanFileName(name)
       if (place?.restartCount !== this.#attempt || !ranks.includes(place.rank)) continue
-      const { rank, part } = place
-      const known = newest.get(rank)
-      if (known === undefined || part > known.part) {
-        newest.set(rank, { part, path: join(this.#folder, name) })
-      }
-    }
-    for (const [rank, { path }] of newest) {
-      if (this.#files.get(rank)?.path === path) continue
       try {
-        this.#files.set(rank, new SpanTail(path))
+        const tail = new SpanTail(join(this.#folder, name))
+        this.#seen.add(name)
+        const known = this.#files.get(place.rank)
+        // Another process may have taken the place of the rank.
+        if (known === undefined || tail.begun > known.begun) this.#files.set(place.rank, tail)
       } catch {
-        // Its rank has not written the header yet.
+        // Its rank has not written the header yet, or has removed it.
       }
     }
   }
@@ -88,32 +91,56 @@ class SpanTail {
   /** The last steps that have ended, by number. */
   readonly windows = new Map<number, Window>()
   spans: Span[] = []
-  readonly path: string
-  readonly #begun: number
+  /** When it was made. */
+  readonly begun: number
+  readonly #path: string
   readonly #decoder: SpanDecoder
   #at: number
+  /** From then on, all spans have been read; Infinity: that begins with the next step. */
+  #from: number
 
   /** @throws Error when it is no such file */
   constructor(path: string) {
     const { header, begin } = new SpanFileReader(path)
-    this.path = path
+    this.#path = path
     this.rank = header.rank
-    this.#begun = header.monotonic
+    this.begun = this.#from = header.monotonic
     this.#decoder = new SpanDecoder(header)
     this.#at = begin
   }
 
-  /** Reads what has been added. */
-  read(): void {
-    const added: Span[] = []
-    if (this.#decoder.isDamaged) return
-    this.#at += this.#decoder.decode(this.#added(), added)
-    for (const span of added) {
-      const { kind, step, start } = span
-      if (kind !== 'step' || step === undefined) this.spans.push(span)
-      // What is before the file is in another one, which is gone.
-      else if (start >= this.#begun) this.windows.set(step, span)
+  /** Reads what has been added, at most so many bytes. @returns how many it has read */
+  read(most: number): number {
+    let total = 0
+    for (let isBehind = true; isBehind && total < most && !this.#decoder.isDamaged;) {
+      const { bytes, isPassedOver } = this.#added(most - total)
+      const added: Span[] = []
+      const used = this.#decoder.decode(bytes, added)
+      this.#at += used
+      total += used
+      isBehind = isPassedOver && used > 0
+      if (isPassedOver) {
+        this.spans = []
+        this.windows.clear()
+        this.#from = Infinity
+      } else this.#add(added)
     }
+    return total
+  }
+
+  #add(added: readonly Span[]): void {
+    for (const span of added) {
+      const { kind, step, start, end } = span
+      if (kind !== 'step' || step === undefined) this.spans.push(span)
+      // What was before is in a file that is gone, or was passed over.
+      else if (start >= this.#from) this.windows.set(step, span)
+      else this.#from = Math.min(this.#from, end)
+    }
+    this.#forget()
+  }
+
+  /** Keeps the last steps, and the spans that belong to them. */
+  #forget(): void {
     const last = Math.max(...Array.from(this.windows.values(), ({ end }) => end))
     for (const [step, { end }] of [...this.windows].slice(0, -KEPT_STEPS)) {
       if (end < last - KEPT_TIME) this.windows.delete(step)
@@ -128,18 +155,21 @@ class SpanTail {
     for (const [step, { start }] of this.windows) if (start < complete) this.windows.delete(step)
   }
 
-  #added(): Buffer {
+  /** What is new, or a part of it that is too old to be of use. */
+  #added(most: number): { readonly bytes: Buffer; readonly isPassedOver: boolean } {
     let fd: number
     try {
-      fd = openSync(this.path, 'r')
+      fd = openSync(this.#path, 'r')
     } catch {
-      // A newer one has taken its place.
-      return Buffer.alloc(0)
+      // A newer file has taken its place.
+      return { bytes: Buffer.alloc(0), isPassedOver: false }
     }
     try {
       const added = Math.max(0, fstatSync(fd).size - this.#at)
-      const bytes = Buffer.allocUnsafe(Math.min(LOOK_BYTES, added))
-      return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, this.#at))
+      const isPassedOver = added > 2 * END_BYTES
+      const length = Math.min(most, isPassedOver ? Math.min(added - END_BYTES, PART_BYTES) : added)
+      const bytes = Buffer.allocUnsafe(length)
+      return { bytes: bytes.subarray(0, readSync(fd, bytes, 0, length, this.#at)), isPassedOver }
     } finally {
       closeSync(fd)
     }

@@ -1,6 +1,6 @@
 import type { Span } from '../spans.ts'
 import { Arrivals, divideWindow, type Piece, type Window } from '../trace/division.ts'
-import { balancedIdle, balancedSchedule } from '../trace/balanced-idle.ts'
+import { balancedIdle, balancedSchedule, lengthOf } from '../trace/balanced-idle.ts'
 import { shareOfPart, sharesOf } from '../trace/shares.ts'
 import {
   barKinds,
@@ -32,13 +32,14 @@ export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   const ideal = balancedSchedule(spans, windows)
   const start = Math.min(...windows.map((window) => window.start))
   const milliseconds = Math.max(...windows.map(({ end }) => end)) - start
-  const first = Math.min(...spans.flat().flatMap(({ kind, start: at }) => (kind === 'F' ? at : [])))
+  let first = Infinity
+  for (const { kind, start: at } of spans.flat()) if (kind === 'F') first = Math.min(first, at)
   // The ideal begins with the first computation.
   const offset = Math.max(0, first - start)
   return {
     step,
     milliseconds,
-    idealMilliseconds: ideal && Math.max(...ideal.flat().map(({ end }) => end)),
+    idealMilliseconds: ideal && lengthOf(ideal),
     ranks: ranks.map(({ rank, window }, i): StepRankView => {
       const pieces = divideWindow(window, spans[i]!, arrivals)
       return {
@@ -52,7 +53,7 @@ export function stepView(step: number, ranks: readonly RankStep[]): StepView {
           rounded(offset + action.end),
           microbatch,
         ]),
-        collectives: collectivesOf(spans[i]!, start),
+        collectives: collectivesOf(spans[i]!, start, arrivals),
       }
     }),
   }
@@ -99,14 +100,22 @@ function barsOf(
   return bars
 }
 
-function collectivesOf(spans: readonly Span[], origin: number): CollectiveView[] {
+function collectivesOf(
+  spans: readonly Span[],
+  origin: number,
+  arrivals: Arrivals,
+): CollectiveView[] {
   return spans
     .filter(({ kind }) => kind === 'collective')
     .slice(0, MOST_COLLECTIVES)
-    .map(({ name = '', bytes = 0, start, end, waited = 0 }) => ({
-      ...{ name, bytes, ready: rounded(start - origin) },
-      ...{ moving: rounded(start - origin + waited), end: rounded(end - origin) },
-    }))
+    .map((span) => {
+      const { name = '', bytes = 0, start, end } = span
+      const arrived = Math.min(end, arrivals.of(span)?.start ?? start)
+      return {
+        ...{ name, bytes, ready: rounded(start - origin) },
+        ...{ arrived: rounded(arrived - origin), end: rounded(end - origin) },
+      }
+    })
 }
 
 /** To microseconds. */

@@ -77,8 +77,8 @@ export interface CollectiveView {
   readonly bytes: number
   /** When it was started: its values were ready. */
   readonly ready: number
-  /** When its first message moved. */
-  readonly moving: number
+  /** When all its ranks of this host were there. */
+  readonly arrived: number
   readonly end: number
 }
 

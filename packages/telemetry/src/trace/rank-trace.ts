@@ -103,7 +103,9 @@ export class RankTrace implements SpanSink {
     at: number,
   ): void {
     if (this.#begun === undefined && FIRST.has(kind)) this.#begun = start
-    if (this.#isKept) this.#file.add(kind, start, end, name, facts, at)
+    if (!this.#isKept) return
+    this.#file.add(kind, start, end, name, facts, at)
+    if (this.#file.written >= this.#extent.bytes) this.#write()
   }
 
   /** A step has ended, with the number and the loss that its program reports; the next one begins. */
@@ -111,8 +113,9 @@ export class RankTrace implements SpanSink {
     if (step === this.#reported) return
     const now = monotonicNow()
     const { first, last } = this.#extent.steps
-    // the first steps of a program that goes on from a checkpoint have other numbers than was thought
-    this.#isKept = step >= first && step <= last
+    // The first step of a program that goes on from a checkpoint has another number than was thought:
+    // what was not kept of it is missing.
+    this.#isKept &&= step >= first && step <= last
     this.recorder.record('step', this.#begun ?? now, now, { step, loss })
     this.#reported = step
     this.#begun = now
@@ -202,7 +205,7 @@ export function beginTrace(env: NodeJS.ProcessEnv, owner: Owner): RankTrace | un
   const directory = env['TSRUN_TRACE_DIR'] ?? ''
   if (directory === '' || current?.rank === owner.rank) return current
   const extent = {
-    steps: read(env, 'TSRUN_TRACE_STEPS', { first: 1, last: Infinity }, STEP_RANGE, parseStepRange),
+    steps: read(env, 'TSRUN_TRACE_RANGE', { first: 1, last: Infinity }, STEP_RANGE, parseStepRange),
     bytes: read(env, 'TSRUN_TRACE_BYTES', Infinity, 'a number of bytes', parseBytes),
   }
   current?.close()

@@ -19,6 +19,16 @@ export type TimeShare = (typeof timeShares)[number]
 /** Milliseconds of a step, of each part. */
 export type TimeShares = Readonly<Record<TimeShare, number>>
 
+/** Short names of the shares. */
+export const shareTitles: Readonly<Record<TimeShare, string>> = {
+  compute: 'compute',
+  bubble: 'bubble',
+  imbalance: 'imbalance',
+  communication: 'exposed',
+  input: 'input',
+  overhead: 'overhead',
+}
+
 /** What counts as which. */
 export const shareOfPart: Readonly<Record<Exclude<StepPart, 'waiting'>, TimeShare>> = {
   input: 'input',

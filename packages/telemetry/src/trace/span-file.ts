@@ -9,7 +9,7 @@ import {
   openOwnFile,
   parseJson,
 } from '@tsrun/core'
-import { factNames, NONE, spanKinds, type Span, type SpanKind, type SpanSink } from '../spans.ts'
+import { factNames, spanKinds, type Span, type SpanKind, type SpanSink } from '../spans.ts'
 
 /*
  * The spans of one rank in a file: a line of JSON that says whose they are, then records. A record
@@ -124,7 +124,7 @@ export class SpanFile implements SpanSink {
     let next = begin + SPAN_HEAD
     for (let fact = 0; fact < factNames.length; fact++) {
       const value = facts[at + fact]!
-      if (value === NONE) continue
+      if (Number.isNaN(value)) continue
       bits |= 1 << fact
       view.setFloat64(next, value, true)
       next += 8

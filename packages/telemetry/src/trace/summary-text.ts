@@ -1,16 +1,6 @@
-import { shareOfPart, type TimeShare } from './shares.ts'
+import { shareOfPart, shareTitles } from './shares.ts'
 import type { PathShare } from './critical-path.ts'
 import type { RankSummary, TraceSummary } from './summary.ts'
-
-/** Short names of the shares. */
-export const shareTitles: Readonly<Record<TimeShare, string>> = {
-  compute: 'compute',
-  bubble: 'bubble',
-  imbalance: 'imbalance',
-  communication: 'exposed',
-  input: 'input',
-  overhead: 'overhead',
-}
 
 /** Parts of the critical path that are named. */
 const MOST_PARTS = 6
@@ -55,7 +45,7 @@ function slowestText(slowest: number, byRank: readonly RankSummary[]): string {
     ' to ',
   )
   return (
-    `slowest rank: rank ${slowest}, for which others wait ${durationText(own.causes)} of a step in the end; ` +
+    `slowest rank: rank ${slowest}; directly or through other ranks, the others wait ${durationText(own.causes)} of each step for it; ` +
     `it is busy for ${durationText(busy(own))} of it, the others for ${range}`
   )
 }

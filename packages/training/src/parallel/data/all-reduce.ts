@@ -27,7 +27,7 @@ export class AllReduceExchange extends HostExchange {
   readonly #group: ProcessGroup
   readonly #fillings: readonly Filling[]
   /** Whether nothing is gained by sending buckets while the backward pass goes on. */
-  readonly #isLate: boolean
+  readonly #isDeferred: boolean
 
   constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {
     super(buckets)
@@ -45,11 +45,11 @@ export class AllReduceExchange extends HostExchange {
       const work = group.allReduceInit(encoded, { deterministic, label })
       return { bucket, gradients, encoded, work }
     })
-    this.#isLate = this.#fillings.every(({ work }) => work.prefersRun)
+    this.#isDeferred = this.#fillings.every(({ work }) => work.prefersRun)
   }
 
-  override async sendRest(): Promise<void> {
-    if (!this.#isLate) return
+  override async exchangeDeferred(): Promise<void> {
+    if (!this.#isDeferred) return
     await timeWait(this.spans, { name: 'gradients' }, async () => {
       for (const { work } of this.#fillings) await work.run()
     })
@@ -110,6 +110,6 @@ export class AllReduceExchange extends HostExchange {
         this.#group.convert(encoded, gradients, 1 / this.#group.size)
       })
     }
-    if (!this.#isLate) work.start()
+    if (!this.#isDeferred) work.start()
   }
 }
