@@ -117,7 +117,7 @@ export interface SpanRecorderOptions {
 const readOptions = declareOptions({ rank: count(), capacity: count({ from: 1 }).default(4096) })
 
 /** Stands for a fact that was not given. */
-export const NONE = Number.NaN
+const NONE = Number.NaN
 
 /** The facts that are numbers. */
 export const factNames = [
