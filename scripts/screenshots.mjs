@@ -1,9 +1,10 @@
 // node scripts/screenshots.mjs
 //
 // Takes the pictures of the dashboard and of the schedule explorer in docs/images, with the Chromium of this
-// machine, while a job trains, and after one of its ranks was killed. Look at them before they are committed.
+// machine, while a job trains, after one of its ranks was killed, and of a job that was recorded. Look at them
+// before they are committed.
 
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
@@ -23,18 +24,23 @@ const executablePath = (process.env['PATH'] ?? '')
 if (executablePath === undefined) throw new Error('there is no chromium')
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] })
 const traces = mkdtempSync(join(tmpdir(), 'tsrun-screenshots-'))
+const tsrun = join(root, 'packages/launcher/bin/tsrun.js')
 const job = spawn(
   process.execPath,
   [
-    ...[join(root, 'packages/launcher/bin/tsrun.js'), '--nproc', '4', '--grace', '1'],
+    ...[tsrun, '--nproc', '4', '--grace', '1'],
     ...['--trace', traces, '--dashboard', '0', '--dashboard-linger', '60'],
     ...['examples/pipeline.ts', '--epochs', '100'],
   ],
   { cwd: root, stdio: ['ignore', 'ignore', 'pipe'] },
 )
 const ended = new Promise((resolve) => job.once('exit', resolve))
+let view
 try {
-  const live = await open(await announced(), { width: 1280, height: 1180 })
+  const live = await open(await announced(job.stderr, /dashboard: (http:\S+)/), {
+    width: 1280,
+    height: 1180,
+  })
   // The charts show nothing before some time has passed.
   await live.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
   await pause(20_000)
@@ -68,7 +74,19 @@ try {
   })
   await pause(1000)
   await take(explorer, 'explorer')
+  spawnSync(
+    process.execPath,
+    [tsrun, '--nproc', '4', '--trace', traces, 'examples/pipeline.ts', '--epochs', '1'],
+    { cwd: root },
+  )
+  view = spawn(process.execPath, [tsrun, 'view', traces], { stdio: ['ignore', 'pipe', 'ignore'] })
+  const address = await announced(view.stdout, /^(http:\S+)\n/)
+  const recorded = await open(address, { width: 1280, height: 800 })
+  await recorded.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
+  await pause(1000)
+  await take(recorded, 'view')
 } finally {
+  view?.kill('SIGINT')
   job.kill('SIGTERM')
   await ended
   await browser.close()
@@ -76,20 +94,22 @@ try {
 }
 
 /**
- * The address of the dashboard.
+ * The address that a process prints.
  *
+ * @param {import('node:stream').Readable} stream
+ * @param {RegExp} pattern
  * @returns {Promise<string>}
  */
-async function announced() {
+async function announced(stream, pattern) {
   let text = ''
   return await new Promise((resolve, reject) => {
-    job.stderr.setEncoding('utf8').on('data', (part) => {
+    stream.setEncoding('utf8').on('data', (part) => {
       text += part
-      const url = /dashboard: (http:\S+)/.exec(text)?.[1]
+      const url = pattern.exec(text)?.[1]
       if (url !== undefined) resolve(url)
     })
-    job.once('exit', () => {
-      reject(new Error(`the job has ended: ${text}`))
+    stream.once('end', () => {
+      reject(new Error(`no address: ${text}`))
     })
   })
 }

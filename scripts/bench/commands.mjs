@@ -6,6 +6,7 @@ import { kernels } from './kernels/command.mjs'
 import { launcher } from './launcher/command.mjs'
 import { limits } from './limits/command.mjs'
 import { memory } from './memory/command.mjs'
+import { observing } from './observing/command.mjs'
 import { overlap } from './overlap/command.mjs'
 import { pingPong } from './ping-pong/command.mjs'
 import { report } from './report/command.mjs'
@@ -36,6 +37,7 @@ const commands = {
   launcher,
   join,
   strangers,
+  observing,
 }
 
 const overview = `npm run bench -- <command> [options]

@@ -59,6 +59,14 @@ it('strangers says what connections of others cost, and that none is admitted', 
   }
 })
 
+it('observing says what it costs to be watched', async () => {
+  const rows = await rowsOf(['observing', '--steps', '10', '--runs', '1'])
+  const row = { benchmark: 'observing', ranks: 2, stepMs: number, ratio: number }
+  expect(rows).toEqual(
+    ['off', 'trace', 'dashboard', 'metrics'].map((watched) => ({ ...row, watched })),
+  )
+})
+
 it('kernels measures ours without a compiler too', async () => {
   const few = ['kernels', '--runs', '1', '--sizes', '64KiB']
   expect(await rowsOf(few)).toMatchObject([{ array: '64 KiB', kernelGBs: number }])

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -81,11 +81,17 @@ it('refuses ports that are taken, and a time to stay open without a page', async
   await run.finished
 })
 
-it('ends with a job that fails where nobody is at a terminal', async () => {
-  const { run } = await start()
-  const [, second] = (await run.announced(4)).sort((a, b) => a.rank - b.rank)
-  run.ask([second!])
+it('ends with a job that fails where nobody is at a terminal, and leaves no spans', async () => {
+  const scratch = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
+  const args = ['--nproc', '2', '--grace', '0.3', '--dashboard', '0', 'progress.mjs']
+  const run = new Run(args, { cwd, env: { TMPDIR: scratch } })
+  const ranks = await run.announced(2)
+  const shown = (): string[] => readdirSync(scratch).filter((name) => name.includes('dashboard'))
+  await until(() => shown().length === 1, 'the folder of the spans')
+  run.ask(ranks, (rank) => rank === 1)
   expect(await run.finished).toMatchObject({ code: 1 })
+  expect(shown()).toEqual([])
+  rmSync(scratch, { recursive: true })
 })
 
 if (chromium === undefined) {
@@ -120,6 +126,16 @@ if (chromium === undefined) {
       return Number(cells[3])
     }
 
+    /** What the Tab key reaches, up to the output. */
+    async function tabsOf(page: Page): Promise<string[]> {
+      const names: string[] = []
+      while (names.at(-1) !== 'PRE' && names.length < 12) {
+        await page.keyboard.press('Tab')
+        names.push(await page.evaluate('document.activeElement.tagName'))
+      }
+      return names
+    }
+
     it('shows ranks, output and the report of a failure as they come', async () => {
       const { run, url } = await start('--dashboard-linger', '60')
       const context = await browser.newContext({ viewport: { width: 1280, height: 900 } })
@@ -140,13 +156,14 @@ if (chromium === undefined) {
         const lines = await output.allTextContents()
         return lines.length > 0 && lines.every((line) => line.includes('step 50'))
       })
-      await page.getByRole('combobox', { name: 'Rank' }).selectOption('2')
+      const filters = page.getByRole('region', { name: 'Output', exact: true })
+      await filters.getByRole('combobox', { name: 'Rank' }).selectOption('2')
       await untilHolds(async () => {
         const lines = await output.allTextContents()
         return lines.length > 0 && lines.every((line) => line.startsWith('2 '))
       })
       await page.getByRole('img', { name: /^What 4 ranks did: computing \d+ %/ }).waitFor()
-      await page.getByText('tsrun --trace DIR shows here').waitFor()
+      await page.getByRole('img', { name: /^Step \d+ of 4 ranks: / }).waitFor()
       await page.getByRole('img', { name: /^Loss over time, now 0\.\d+$/ }).waitFor()
       const ranks = await run.announced(4)
       run.ask(ranks, (rank) => rank === 1)
@@ -241,12 +258,15 @@ if (chromium === undefined) {
         const picture = page.getByRole('img', { name: /^Step \d+ of 4 ranks/ })
         await picture.waitFor({ timeout: 30_000 })
         expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
-        const names: unknown[] = []
-        for (let press = 0; press < 7; press++) {
-          await page.keyboard.press('Tab')
-          names.push(await page.evaluate('document.activeElement.tagName'))
-        }
-        expect(names).toEqual(['DIV', 'SELECT', 'DIV', 'DIV', 'INPUT', 'SELECT', 'PRE'])
+        expect(await tabsOf(page)).toEqual([
+          'DIV',
+          'SELECT',
+          'DIV',
+          'DIV',
+          'INPUT',
+          'SELECT',
+          'PRE',
+        ])
         const colours = `(() => {
           const canvas = document.querySelector('[aria-label^="Step"]')
           const copy = new OffscreenCanvas(canvas.width, canvas.height)
@@ -290,12 +310,16 @@ if (chromium === undefined) {
             '(document.documentElement)',
         )
         expect(widths).toEqual([width, width, background])
-        const names: unknown[] = []
-        for (let press = 0; press < 5; press++) {
-          await page.keyboard.press('Tab')
-          names.push(await page.evaluate('document.activeElement.tagName'))
-        }
-        expect(names).toEqual(['DIV', 'DIV', 'INPUT', 'SELECT', 'PRE'])
+        await page.getByRole('region', { name: 'Table of collectives' }).waitFor()
+        expect(await tabsOf(page)).toEqual([
+          'DIV',
+          'SELECT',
+          'DIV',
+          'DIV',
+          'INPUT',
+          'SELECT',
+          'PRE',
+        ])
         // Canvases of charts are parts of pictures with names.
         const named = ['[aria-label]', '[aria-labelledby]', 'label *', '[role=img] *']
         const parts = ['input', 'select', 'canvas', 'meter', '[role=img]', '[tabindex]']

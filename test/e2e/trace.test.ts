@@ -1,4 +1,14 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -106,21 +116,31 @@ it('is put together by `tsrun trace` when the launcher could not', async () => {
     return existsSync(spans) ? readdirSync(spans, { recursive: true }).map(String) : []
   }
   await until(() => files().filter((name) => name.endsWith('.spans')).length === 2, 'ranks write')
-  await new Promise((resolve) => setTimeout(resolve, 600))
+  const sizes = (): number[] =>
+    files().flatMap((name) =>
+      name.endsWith('.spans') ? [statSync(join(folder, 'spans', name)).size] : [],
+    )
+  await until(() => sizes().every((size) => size > 2000), 'their spans are in the files')
   run.signal('SIGKILL')
   await run.finished
   expect(existsSync(join(folder, 'trace.json'))).toBe(false)
+  // one of another run is not taken for it
+  writeFileSync(join(folder, 'trace.json'), '')
+  utimesSync(join(folder, 'trace.json'), 1, 1)
   const { code, stdout } = await tsrun(['trace', folder])
   expect({ code, stdout }).toEqual({ code: 0, stdout })
   expect(stdout).toContain(`written: ${join(folder, 'trace.json')}`)
   expect(counts(0)['collective']).toBeGreaterThan(2)
+  expect((await tsrun(['trace', folder])).stdout).not.toContain('written: ')
 })
 
 it('says what it has not got', async () => {
   const empty = await tsrun(['--trace', folder, '../launcher/hello.mjs'], { cwd })
-  expect(empty.stderr).toContain('trace: there is nothing in it: ranks write one if')
+  expect(empty.stderr).toContain(
+    'the trace is empty: only ranks that call initProcessGroup() are traced',
+  )
   const late = await tsrun(['--trace', folder, '--trace-steps', '900:', 'paced.mjs'], { cwd })
-  expect(late.stderr).toContain('there is nothing in it: no rank has reported such a step')
+  expect(late.stderr).toContain('the trace is empty: no rank has reported such a step')
   expect(late.code).toBe(0)
 })
 
@@ -144,10 +164,27 @@ it('refuses a folder that cannot be made, before anything starts', async () => {
   expect(stderr).toMatch(/^tsrun: --trace: ENOTDIR/m)
 })
 
-it('traces no job that a rank of it starts itself', async () => {
-  const { stdout } = await tsrun(['--dry-run', 'paced.mjs'], {
-    cwd,
-    env: { TSRUN_TRACE_DIR: '/tmp/outer' },
+it('summarizes what it cannot write a file beside', async () => {
+  await tsrun(['--nproc', '2', '--trace', folder, 'paced.mjs'], { cwd })
+  rmSync(join(folder, 'trace.json'))
+  mkdirSync(join(folder, 'trace.json'))
+  const { code, stdout, stderr } = await tsrun(['trace', folder, '--run', runIn(folder)], { cwd })
+  expect({ code, stderr }).toEqual({
+    code: 0,
+    stderr: expect.stringMatching(/cannot write .*EISDIR/),
   })
+  expect(stdout).toContain('critical path: ')
+})
+
+function runIn(directory: string): string {
+  return readdirSync(join(directory, 'spans'))[0]!
+}
+
+it('traces no job that a rank of it starts itself', async () => {
+  const env = { TSRUN_TRACE_DIR: '/tmp/outer', TSRUN_TRACE_RANGE: '2:3', TSRUN_TRACE_BYTES: '9' }
+  const { stdout } = await tsrun(['--dry-run', 'paced.mjs'], { cwd, env })
   expect(stdout).toMatch(/TSRUN_TRACE_DIR=$/m)
+  const traced = await tsrun(['--dry-run', '--trace', folder, 'paced.mjs'], { cwd, env })
+  expect(traced.stdout).toMatch(/TSRUN_TRACE_RANGE=$/m)
+  expect(traced.stdout).toMatch(/TSRUN_TRACE_BYTES=$/m)
 })

@@ -18,11 +18,17 @@ describe('SpanRecorder', () => {
     const recorder = new SpanRecorder({ rank: 0 })
     const facts = {
       ...{ name: 'n', stage: 1, microbatch: 2, bytes: 3, peer: 4, tag: 5, waited: 6, noticed: 7 },
-      ...{ group: 8, sequence: 9, joint: 1, cpu: 11, step: 12 },
+      ...{ group: 8, sequence: 9, joint: 1, cpu: 11, step: 12, loss: 13 },
     }
     recorder.record('recv', 0, 1, facts)
     expect(recorder.spans()).toEqual([{ rank: 0, kind: 'recv', start: 0, end: 1, ...facts }])
     expect(Object.keys(facts).slice(1)).toEqual(factNames)
+  })
+
+  it('keeps a fact of any number', () => {
+    const recorder = new SpanRecorder({ rank: 0 })
+    recorder.record('step', 0, 1, { step: 1, loss: -1 })
+    expect(recorder.spans()[0]).toMatchObject({ loss: -1 })
   })
 
   it('knows every kind', () => {

@@ -65,12 +65,38 @@ it('shows the last step that all ranks have ended, measured and ideal', () => {
   const total = Object.values(first!.shares).reduce((sum, share) => sum + share, 0)
   expect(total).toBeCloseTo(100)
   expect(first!.collectives).toEqual([
-    { name: 'bucket 1', bytes: 1024, ready: 90, moving: 91, end: 95 },
+    { name: 'bucket 1', bytes: 1024, ready: 90, arrived: 90, end: 95 },
   ])
   // The same step is shown once.
   expect(tail.look([0, 1])).toBeUndefined()
   addStep(one, 1, 2, 1100)
   expect(tail.look([0, 1])).toMatchObject({ step: 2 })
+})
+
+it('looks at the end of long files, and at the newest process of a rank', () => {
+  const [zero, one] = [open(0), open(1)]
+  for (let step = 1; step <= 12_000; step++) {
+    addStep(zero, 0, step, 100 * step)
+    addStep(one, 1, step, 100 * step)
+  }
+  const tail = new StepTail(folder, 0)
+  const view = tail.look([0, 1])!
+  expect(view).toMatchObject({ step: 12_000, idealMilliseconds: 48 })
+  expect(view.ranks.map(({ shares }) => Math.round(shares.compute))).toEqual([32, 32])
+  const owner = {
+    rank: 1,
+    worldSize: 2,
+    node: 0,
+    host: 'node0',
+    pid: 5,
+    monotonic: 1_200_100,
+    time: 9,
+  }
+  const path = join(folder, 'attempt-0.rank-1.5.spans')
+  const next = new SpanFile(path, { runId: 'run-1', restartCount: 0, ...owner }, () => undefined)
+  addStep(zero, 0, 12_001, 1_200_100)
+  addStep(next, 1, 12_001, 1_200_100)
+  expect(tail.look([0, 1])).toMatchObject({ step: 12_001 })
 })
 
 it('finds a step of two ranks whose last short steps were written at different moments', () => {

@@ -33,6 +33,19 @@ export interface PersistentOperation {
   wait(): void
   /** Resolves when the run is done, or at once if none is under way. Rejects with its error. */
   done(): Promise<void>
+  /**
+   * As `start` and `done`, for a program that has nothing else to do meanwhile: the calling thread takes
+   * part itself if all ranks share memory and come within a moment, which saves handing over to the
+   * thread of the engine, and waking up. Until then it blocks.
+   *
+   * @throws as `start`. Rejects with the error of the run
+   */
+  run(): Promise<void>
+  /**
+   * Whether `run` is better than `start`, even beside a computation: the ranks share memory, so that
+   * moving data takes a core, and there is none but that of the calling thread.
+   */
+  readonly prefersRun: boolean
   /** Whether no run is under way. */
   isCompleted(): boolean
   /** When the phases of the last run that has ended began; undefined before, and where nobody knows. */

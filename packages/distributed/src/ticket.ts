@@ -15,6 +15,8 @@ export interface Ticket {
   readonly isSettled: boolean
   /** Moves what can move now, where the caller's thread does that; returns whether it is settled. */
   poll(): boolean
+  /** Moves what can move on the calling thread, for as long as the peers come within a moment. */
+  linger(): void
   /** Why it failed; undefined while it runs and when it succeeded. */
   readonly error: TsrError | undefined
   readonly timing: WorkTiming | undefined

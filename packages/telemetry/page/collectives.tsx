@@ -34,7 +34,7 @@ export function Collectives({ step }: { readonly step: StepView }): JSX.Element 
           <table>
             <thead>
               <tr>
-                {['Name', 'Size', 'Ready', 'All ranks there', 'Sent', 'Took'].map((title) => (
+                {['Name', 'Size', 'Ready', 'All ranks there', 'Done', 'Took'].map((title) => (
                   <th key={title} scope="col">
                     {title}
                   </th>
@@ -42,12 +42,12 @@ export function Collectives({ step }: { readonly step: StepView }): JSX.Element 
               </tr>
             </thead>
             <tbody>
-              {shown.collectives.map(({ name, bytes, ready, moving, end }, index) => (
+              {shown.collectives.map(({ name, bytes, ready, arrived, end }, index) => (
                 <tr key={index}>
                   <th scope="row">{name}</th>
                   <td>{bytesText(bytes)}</td>
                   <td>{millisecondsText(ready)}</td>
-                  <td>{millisecondsText(moving)}</td>
+                  <td>{millisecondsText(arrived)}</td>
                   <td>{millisecondsText(end)}</td>
                   <td>{millisecondsText(end - ready)}</td>
                 </tr>

@@ -18,8 +18,13 @@ export function millisecondsText(milliseconds: number | undefined): string {
   return `${Math.abs(milliseconds) >= 100 ? Math.round(milliseconds) : milliseconds.toFixed(2)} ms`
 }
 
+/** NaN and the infinities come as null, in JSON. */
+export function isKnown(value: number | null | undefined): value is number {
+  return value !== undefined && value !== null && Number.isFinite(value)
+}
+
 export function numberText(value: number | undefined, digits = 3): string {
-  return value === undefined ? '–' : value.toPrecision(digits)
+  return isKnown(value) ? value.toPrecision(digits) : '–'
 }
 
 export function percentText(fraction: number | undefined): string {

@@ -6,6 +6,7 @@ import type {
   LinksView,
   LogLine,
   RankView,
+  RecordedView,
   StepView,
 } from '../src/dashboard/views.ts'
 
@@ -35,6 +36,7 @@ export interface JobState {
   readonly report: string | undefined
   readonly links: LinksView | undefined
   readonly step: StepView | undefined
+  readonly recorded: RecordedView | undefined
 }
 
 export type Connection = 'connecting' | 'live' | 'lost'
@@ -72,7 +74,7 @@ function fresh(before: JobState | undefined): JobState | undefined {
 let numbered = 0
 
 function next(before: JobState | undefined, update: DashboardUpdate): JobState {
-  const { at, job, points, lines, dropped, report, links, step } = update
+  const { at, job, points, lines, dropped, report, links, step, recorded } = update
   const numberedLines = lines.map((line) => ({ ...line, number: numbered++ }))
   const activities = new Map(job.ranks.map((rank) => [rank.rank, activityOf(rank)] as const))
   const earliest = at - ACTIVITY_SECONDS
@@ -87,6 +89,7 @@ function next(before: JobState | undefined, update: DashboardUpdate): JobState {
     report,
     links: links ?? before?.links,
     step: step ?? before?.step,
+    recorded: recorded ?? before?.recorded,
   }
 }
 

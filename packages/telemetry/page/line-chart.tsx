@@ -3,24 +3,26 @@ import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import type { ChartPoint } from '../src/dashboard/views.ts'
 import { useDark } from './dark.ts'
-import { numberText } from './formats.ts'
+import { isKnown, numberText } from './formats.ts'
 
 interface Properties {
   readonly title: string
   readonly points: readonly ChartPoint[]
   readonly of: 'loss' | 'stepsPerSecond' | 'cpu'
+  /** What it is drawn over. */
+  readonly over?: 'seconds' | 'steps'
 }
 
 const HEIGHT = 150
 
-/** One quantity over the time of the job. */
-export function LineChart({ title, points, of }: Properties): JSX.Element {
+/** One quantity over the time of the job, or over its steps. */
+export function LineChart({ title, points, of, over = 'seconds' }: Properties): JSX.Element {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
   const isDark = useDark()
   useEffect(() => {
     const element = place.current!
-    const made = new uPlot(optionsFor(element, title), [[], []], element)
+    const made = new uPlot(optionsFor(element, title, over), [[], []], element)
     plot.current = made
     const observer = new ResizeObserver(() => {
       made.setSize({ width: element.clientWidth, height: HEIGHT })
@@ -30,22 +32,26 @@ export function LineChart({ title, points, of }: Properties): JSX.Element {
       observer.disconnect()
       made.destroy()
     }
-  }, [title, isDark])
+  }, [title, over, isDark])
   useEffect(() => {
     plot.current?.setData([points.map(({ at }) => at), points.map((point) => point[of] ?? null)])
-  }, [points, of, isDark])
-  const latest = points.findLast((point) => point[of] !== undefined)?.[of]
+  }, [points, of, over, isDark])
+  const latest = points.findLast((point) => isKnown(point[of]))?.[of]
   return (
     <section aria-label={title}>
       <h2>
         {title} <output>{numberText(latest, 4)}</output>
       </h2>
-      <div ref={place} role="img" aria-label={`${title} over time, now ${numberText(latest, 4)}`} />
+      <div
+        ref={place}
+        role="img"
+        aria-label={`${title} over ${over === 'steps' ? 'the steps' : 'time'}, now ${numberText(latest, 4)}`}
+      />
     </section>
   )
 }
 
-function optionsFor(element: HTMLElement, label: string): uPlot.Options {
+function optionsFor(element: HTMLElement, label: string, over: 'seconds' | 'steps'): uPlot.Options {
   const style = getComputedStyle(element)
   const colour = (name: string): string => style.getPropertyValue(`--${name}`)
   const axis = {
@@ -60,7 +66,10 @@ function optionsFor(element: HTMLElement, label: string): uPlot.Options {
     cursor: { y: false },
     scales: { x: { time: false } },
     axes: [
-      { ...axis, values: (_, ticks) => ticks.map((tick) => `${tick} s`) },
+      {
+        ...axis,
+        values: (_, ticks) => ticks.map((tick) => (over === 'steps' ? String(tick) : `${tick} s`)),
+      },
       { ...axis, size: 56 },
     ],
     series: [{}, { label, stroke: colour('computing'), width: 2, points: { show: false } }],

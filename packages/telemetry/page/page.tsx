@@ -2,11 +2,12 @@ import type { JSX } from 'preact'
 import type { JobView } from '../src/dashboard/views.ts'
 import { ActivityChart } from './activity-chart.tsx'
 import { Collectives } from './collectives.tsx'
-import { useJobState, type Connection } from './job-state.ts'
+import { useJobState, type Connection, type JobState } from './job-state.ts'
 import { LineChart } from './line-chart.tsx'
 import { LinkMatrix } from './link-matrix.tsx'
 import { LogTail } from './log-tail.tsx'
 import { RankTable } from './rank-table.tsx'
+import { Recorded } from './recorded.tsx'
 import { StepChart } from './step-chart.tsx'
 
 export function Page(): JSX.Element {
@@ -18,7 +19,8 @@ export function Page(): JSX.Element {
       </main>
     )
   }
-  const { job, points, samples, report, lines, dropped, links, step } = state
+  const { job, report, lines, dropped, recorded, step } = state
+  const isRecorded = job.phase === 'recorded'
   return (
     <>
       <Header job={job} connection={connection} />
@@ -31,45 +33,56 @@ export function Page(): JSX.Element {
             </pre>
           </section>
         )}
-        <section aria-labelledby="ranks">
-          <h2 id="ranks">Ranks on {job.host || 'this host'}</h2>
-          <RankTable ranks={job.ranks} />
-        </section>
-        <section aria-labelledby="activity">
-          <h2 id="activity">Activity of the last 30 seconds</h2>
-          <ActivityChart ranks={job.ranks} samples={samples} />
-        </section>
-        <section aria-labelledby="step">
-          <h2 id="step">Last step</h2>
-          {step === undefined ? (
-            <p class="none">
-              {job.isTraced
-                ? 'No step has ended on all ranks yet.'
-                : 'tsrun --trace DIR shows here what the ranks do in a step.'}
-            </p>
-          ) : (
-            <StepChart step={step} />
-          )}
-        </section>
-        <div class="charts">
-          <LineChart title="Loss" points={points} of="loss" />
-          <LineChart title="Steps per second" points={points} of="stepsPerSecond" />
-          <LineChart title="CPU: cores in use per rank" points={points} of="cpu" />
-        </div>
-        {step !== undefined && (
-          <section aria-labelledby="collectives">
-            <h2 id="collectives">Collectives of the last step</h2>
-            <Collectives step={step} />
-          </section>
+        {!isRecorded && <Live state={state} />}
+        {recorded !== undefined && step !== undefined && (
+          <Recorded view={recorded} last={step} points={state.points} />
         )}
-        {links !== undefined && links.sent.some((row) => row.length > 1) && (
-          <section aria-labelledby="links">
-            <h2 id="links">Bytes sent between ranks</h2>
-            <LinkMatrix links={links} />
-          </section>
+        {(!isRecorded || lines.length > 0) && (
+          <LogTail lines={lines} dropped={dropped} ranks={job.ranks.map(({ rank }) => rank)} />
         )}
-        <LogTail lines={lines} dropped={dropped} ranks={job.ranks.map(({ rank }) => rank)} />
       </main>
+    </>
+  )
+}
+
+/** What changes while a job runs. */
+function Live({ state }: { readonly state: JobState }): JSX.Element {
+  const { job, points, samples, links, step } = state
+  return (
+    <>
+      <section aria-labelledby="ranks">
+        <h2 id="ranks">Ranks on {job.host || 'this host'}</h2>
+        <RankTable ranks={job.ranks} />
+      </section>
+      <section aria-labelledby="activity">
+        <h2 id="activity">Activity of the last 30 seconds</h2>
+        <ActivityChart ranks={job.ranks} samples={samples} />
+      </section>
+      <section aria-labelledby="step">
+        <h2 id="step">Last step</h2>
+        {step === undefined ? (
+          <p class="none">No step has ended on all ranks yet.</p>
+        ) : (
+          <StepChart step={step} />
+        )}
+      </section>
+      <div class="charts">
+        <LineChart title="Loss" points={points} of="loss" />
+        <LineChart title="Steps per second" points={points} of="stepsPerSecond" />
+        <LineChart title="CPU: cores in use per rank" points={points} of="cpu" />
+      </div>
+      {step !== undefined && (
+        <section aria-labelledby="collectives">
+          <h2 id="collectives">Collectives of the last step</h2>
+          <Collectives step={step} />
+        </section>
+      )}
+      {links !== undefined && links.sent.some((row) => row.length > 1) && (
+        <section aria-labelledby="links">
+          <h2 id="links">Bytes sent between ranks</h2>
+          <LinkMatrix links={links} />
+        </section>
+      )}
     </>
   )
 }

@@ -1,4 +1,5 @@
 export { DashboardFeed, type DashboardSources } from './dashboard/feed.ts'
+export { RecordedPage, type RecordedPageOptions } from './dashboard/recorded-page.ts'
 export { DashboardServer, type DashboardServerOptions } from './dashboard/server.ts'
 export type {
   ChartPoint,
@@ -84,13 +85,13 @@ export {
 } from './status-slot.ts'
 export {
   shareOfPart,
-  summarizeTrace,
+  shareTitles,
   timeShares,
-  type RankSummary,
   type TimeShare,
   type TimeShares,
-  type TraceSummary,
-} from './trace/summary.ts'
+} from './trace/shares.ts'
+export { summarizeTrace, type RankSummary, type TraceSummary } from './trace/summary.ts'
+export { durationText, percentText, summarySentences } from './trace/summary-text.ts'
 export type { PathShare } from './trace/critical-path.ts'
 export { writeChromeTrace } from './trace/chrome-trace.ts'
 export { findTracedRun, spansFolder, type TracedRun } from './trace/trace-folder.ts'

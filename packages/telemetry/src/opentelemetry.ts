@@ -1,5 +1,5 @@
 import { declareOptions, having, importOptional, monotonicNow } from '@tsrun/core'
-import type { Span, SpanKind } from './spans.ts'
+import { isOperationKind, type Span, type SpanKind } from './spans.ts'
 
 /**
  * A `Tracer` of `@opentelemetry/api`: the part of it that is needed, so that the types of this package do
@@ -109,10 +109,6 @@ function kindOf(kind: SpanKind): number {
   return kind === 'recv' ? CONSUMER : INTERNAL
 }
 
-function isOperation({ kind }: Span): boolean {
-  return kind === 'send' || kind === 'recv' || kind === 'collective'
-}
-
 function byRank(spans: readonly Span[]): Span[][] {
   const ranks = new Map<number, Span[]>()
   for (const span of spans) {
@@ -140,10 +136,10 @@ function exportRank(
   let around: Opened[] = []
   for (const span of sorted) {
     around = around.filter((outer) => outer.span.end > span.start)
-    const parent = isOperation(span)
+    const parent = isOperationKind(span.kind)
       ? around.find((outer) => outer.span.kind === 'step')
       : around.findLast((outer) => outer.span.end >= span.end)
     const context = open(span, parent?.context ?? root)
-    if (!isOperation(span)) around.push({ span, context })
+    if (!isOperationKind(span.kind)) around.push({ span, context })
   }
 }

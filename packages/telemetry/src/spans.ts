@@ -33,6 +33,14 @@ export const spanKinds = [
 
 export type SpanKind = (typeof spanKinds)[number]
 
+/** Whether it goes on beside the main thread, in the engine. */
+export function isOperationKind(kind: SpanKind): kind is 'send' | 'recv' | 'collective' {
+  return kind === 'send' || kind === 'recv' || kind === 'collective'
+}
+
+/** What a schedule of a pipeline consists of. */
+export const actionKinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
+
 export interface SpanFacts {
   /** Human-readable: the label of an operation, for example, or its name. */
   readonly name?: string | undefined
@@ -63,14 +71,16 @@ export interface SpanFacts {
   readonly cpu?: number | undefined
   /** The number of a step, from 1. */
   readonly step?: number | undefined
+  /** The loss of the step, if the program reports it. */
+  readonly loss?: number | undefined
 }
 
 /** Gets every span that a recorder of this process records. */
 export interface SpanSink {
   /**
    * @param kind - its place in `spanKinds`
-   * @param facts - those that are numbers, from `at` on in the order of `factNames`; -1 for each that
-   *   there is not
+   * @param facts - those that are numbers, from `at` on in the order of `factNames`; NaN for each
+   *   that there is not
    */
   add(
     kind: number,
@@ -107,7 +117,7 @@ export interface SpanRecorderOptions {
 const readOptions = declareOptions({ rank: count(), capacity: count({ from: 1 }).default(4096) })
 
 /** Stands for a fact that was not given. */
-export const NONE = -1
+const NONE = Number.NaN
 
 /** The facts that are numbers. */
 export const factNames = [
@@ -123,6 +133,7 @@ export const factNames = [
   'joint',
   'cpu',
   'step',
+  'loss',
 ] as const
 const FACTS = factNames.length
 
@@ -189,6 +200,7 @@ export class SpanRecorder {
     values[at + 9] = facts.joint ?? NONE
     values[at + 10] = facts.cpu ?? NONE
     values[at + 11] = facts.step ?? NONE
+    values[at + 12] = facts.loss ?? NONE
     sink?.add(code, start, end, facts.name, values, at)
   }
 
@@ -209,7 +221,7 @@ export class SpanRecorder {
     const slot = index % this.capacity
     const facts = factNames
       .map((name, fact) => [name, this.#facts[FACTS * slot + fact]!] as const)
-      .filter(([, value]) => value !== NONE)
+      .filter(([, value]) => !Number.isNaN(value))
     const name = this.#names[slot]
     return {
       rank: this.rank,

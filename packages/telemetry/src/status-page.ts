@@ -1,4 +1,12 @@
-import { closeSync, openSync, readSync, unlinkSync, writeSync, ftruncateSync } from 'node:fs'
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createSharedFile, isAvailable } from '@tsrun/native'
@@ -143,7 +151,9 @@ function readDescriptor(fd: number): StatusSnapshot {
   if (word('magic') !== STATUS_MAGIC || !isSize(slots) || !isSize(worldSize)) {
     throw new Error('this is not a status page')
   }
-  const body = Buffer.alloc(linksAt({ slots, worldSize }, slots) - HEADER_BYTES)
+  const size = linksAt({ slots, worldSize }, slots)
+  if (size > fstatSync(fd).size) throw new Error('this is not a whole status page')
+  const body = Buffer.alloc(size - HEADER_BYTES)
   readSync(fd, body, 0, body.length, HEADER_BYTES)
   const ranks = Array.from({ length: slots }, (_, index) => {
     const at = linksAt({ slots, worldSize }, index) - HEADER_BYTES

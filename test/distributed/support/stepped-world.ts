@@ -86,6 +86,7 @@ export class SteppedWorld {
             },
             attend: () => undefined,
           }),
+        prefersCaller: () => false,
         close: async () => {
           engine.sayGoodbye()
           await Promise.resolve()

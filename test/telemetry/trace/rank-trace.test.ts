@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseStepRange, SpanRecorder, traceWait } from '@tsrun/telemetry'
 import { RankTrace } from '../../../packages/telemetry/src/trace/rank-trace.ts'
 import { SpanFileReader } from '../../../packages/telemetry/src/trace/span-file.ts'
+import { parseSpanFileName } from '../../../packages/telemetry/src/trace/trace-folder.ts'
 
 let directory = ''
 beforeEach(() => (directory = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
@@ -12,6 +13,7 @@ afterEach(() => {
   rmSync(directory, { recursive: true, force: true })
 })
 
+const all = { steps: { first: 1, last: Infinity }, bytes: Infinity }
 const owner = { runId: 'r', restartCount: 1, rank: 2, worldSize: 4, node: 0 }
 
 function read(): SpanFileReader {
@@ -35,11 +37,11 @@ it.each([
 })
 
 it('gets what every recorder records, and steps from their reports', () => {
-  const trace = new RankTrace(directory, { first: 2, last: 3 }, owner)
+  const trace = new RankTrace(directory, { steps: { first: 2, last: 3 }, bytes: Infinity }, owner)
   const recorder = new SpanRecorder({ rank: 9 })
   for (let step = 1; step <= 5; step++) {
     recorder.record('F', step, step + 0.5, { microbatch: step })
-    trace.endStep(step)
+    trace.endStep(step, 1 / step)
     // a trainer and its program may both report it
     trace.endStep(step)
   }
@@ -56,10 +58,49 @@ it('gets what every recorder records, and steps from their reports', () => {
   ])
   expect(spans.every(({ rank }) => rank === 2)).toBe(true)
   expect(spans[3]!.start).toBe(spans[1]!.end)
+  expect(spans.map(({ loss }) => loss)).toEqual([undefined, 1 / 2, undefined, 1 / 3])
+})
+
+it('keeps no step of which it has dropped spans, as at the start of a resumed job', () => {
+  const trace = new RankTrace(
+    directory,
+    { steps: { first: 500, last: 502 }, bytes: Infinity },
+    owner,
+  )
+  const recorder = new SpanRecorder({ rank: 2 })
+  for (let step = 500; step <= 503; step++) {
+    recorder.record('F', step, step + 0.5, { microbatch: step })
+    trace.endStep(step)
+  }
+  trace.close()
+  const steps = [...read().spans()].flatMap(({ kind, step }) => (kind === 'step' ? step : []))
+  expect(steps).toEqual([501, 502])
+})
+
+it('keeps the newest spans alone, in files that take each other’s place', async () => {
+  const trace = new RankTrace(directory, { ...all, bytes: 2000 }, owner)
+  const recorder = new SpanRecorder({ rank: 2 })
+  const names = new Set<string>()
+  for (let i = 0; i < 200 && names.size < 3; i++) {
+    for (let k = 0; k < 50; k++) recorder.record('F', i, i + 1, { name: 'pass', microbatch: k })
+    await sleep(20)
+    const found = readdirSync(directory)
+    expect(found.length).toBeLessThanOrEqual(2)
+    names.add(found.at(-1)!)
+  }
+  recorder.record('F', 1000, 1001, { name: 'pass' })
+  trace.close()
+  const [name] = readdirSync(directory)
+  const place = { restartCount: 1, rank: 2, pid: process.pid }
+  expect([...names].map((each) => parseSpanFileName(each))).toEqual(
+    [0, 1, 2].map((part) => ({ ...place, part })),
+  )
+  expect(parseSpanFileName(name!)!.part).toBeGreaterThanOrEqual(2)
+  expect([...read().spans()].at(-1)).toMatchObject({ start: 1000, name: 'pass' })
 })
 
 it('begins the first step with the first thing that belongs to training', () => {
-  const trace = new RankTrace(directory, { first: 1, last: Infinity }, owner)
+  const trace = new RankTrace(directory, all, owner)
   const recorder = new SpanRecorder({ rank: 2 })
   recorder.record('collective', 1, 2)
   recorder.record('batch', 3, 4)
@@ -71,7 +112,7 @@ it('begins the first step with the first thing that belongs to training', () => 
 })
 
 it('has garbage collections, at their times', async () => {
-  const trace = new RankTrace(directory, { first: 1, last: Infinity }, owner)
+  const trace = new RankTrace(directory, all, owner)
   const kept: unknown[] = []
   for (let i = 0; i < 200_000; i++) kept.push({ text: `${i}` })
   // they are reported later
@@ -86,6 +127,6 @@ it('has garbage collections, at their times', async () => {
   }
 })
 
-it('costs nothing without a trace', async () => {
+it('passes values through without a trace', async () => {
   await expect(traceWait('input', {}, () => Promise.resolve(3))).resolves.toBe(3)
 })

@@ -166,6 +166,42 @@ it('takes the steps that are asked for, and all of it where there are none', () 
   expect(whole.mean.shares.compute).toBeCloseTo(45, 9)
 })
 
+it('takes the steps of the ranks that report any for those of all, also a step 0', () => {
+  const rank = (own: number, reports: boolean): Span[] => [
+    { rank: own, kind: 'F', start: 0, end: 4 },
+    ...(reports ? [{ rank: own, kind: 'step', start: 0, end: 10, step: 0 } as const] : []),
+    { rank: own, kind: 'F', start: 10, end: 15 },
+    ...(reports ? [{ rank: own, kind: 'step', start: 10, end: 20, step: 1 } as const] : []),
+  ]
+  write([rank(0, true), rank(1, false)])
+  const summary = summarizeTrace(findTracedRun([directory])!)!
+  expect(summary.steps).toEqual({ first: 0, last: 1, count: 2 })
+  for (const { step, shares } of summary.byRank) {
+    expect([step, shares.compute]).toEqual([10, 4.5])
+  }
+})
+
+it('puts the files of a rank together whose place another process has taken', () => {
+  const step = (rank: number, number: number): Span[] => [
+    { rank, kind: 'F', start: 10 * number, end: 10 * number + 5 },
+    { rank, kind: 'step', start: 10 * number, end: 10 * number + 10, step: number },
+  ]
+  writeSpans(directory, [...step(0, 1), ...step(0, 2)], { rank: 0 })
+  writeSpans(directory, step(1, 1), { rank: 1, pid: 7 })
+  writeSpans(directory, step(1, 2), { rank: 1, pid: 5, time: 1_750_000_000_010 })
+  const summary = summarizeTrace(findTracedRun([directory])!)!
+  expect(summary).toMatchObject({ ranks: 2, steps: { first: 1, last: 2, count: 2 } })
+  expect(summary.mean.shares.compute).toBe(5)
+})
+
+it('is not too large for many passes in one step', () => {
+  const passes = Array.from({ length: 150_000 }, (_, i): Span => {
+    return { rank: 0, kind: 'F', start: i, end: i + 1, stage: i % 2, microbatch: i >> 1 }
+  })
+  write([passes])
+  expect(summarizeTrace(findTracedRun([directory])!)!.mean.step).toBe(150_000)
+})
+
 it('summarizes the last attempt, of the newest run unless another one is named', () => {
   const f = (end: number): Span[] => [{ rank: 0, kind: 'F', start: 0, end }]
   writeSpans(directory, f(1), { restartCount: 0, pid: 1 })

@@ -9,7 +9,7 @@ import {
   type SpanRecorder,
 } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
-import { joint, type Operation } from '../operation.ts'
+import { joint, LARGEST_GROUP, type Operation } from '../operation.ts'
 import type { Ticket } from '../ticket.ts'
 import { callSite } from './call-sites.ts'
 import { FlightRecorder } from './flight-recorder.ts'
@@ -50,10 +50,17 @@ export class Journal {
   /** The groups of this rank by id. */
   readonly groups = new Map<number, FlightGroup>()
   #next = 1
+  /** Of the world. */
+  readonly generation: number
 
   /** @param shared - the memory of the caller's journal, for the one of the engine's thread */
-  constructor(owner: JournalOwner, shared?: Pick<SharedJournal, 'buffer' | 'counters'>) {
+  constructor(
+    owner: JournalOwner,
+    shared?: Pick<SharedJournal, 'buffer' | 'counters'>,
+    generation = 0,
+  ) {
     this.owner = owner
+    this.generation = generation
     this.recorder = new FlightRecorder(owner.settings.flightEntries, shared?.buffer)
     this.#counters = new LinkCounters(owner.worldSize, shared?.counters)
   }
@@ -161,7 +168,10 @@ export class Journal {
 export function recordSpan(
   recorder: SpanRecorder | undefined,
   { operation, order }: { readonly operation: Operation; readonly order: number | undefined },
-  owner: { readonly ranks: readonly number[] },
+  owner: {
+    readonly ranks: readonly number[]
+    readonly runner: { readonly journal: Pick<Journal, 'generation'> }
+  },
   { timing }: Ticket,
   label: string | undefined,
 ): void {
@@ -170,6 +180,8 @@ export function recordSpan(
   const kind = name === 'send' || name === 'recv' ? name : 'collective'
   const { posted, started, completed } = timing
   const isMessage = kind !== 'collective'
+  // Each generation of the world numbers its groups anew.
+  const { generation } = owner.runner.journal
   recorder.record(kind, posted, completed, {
     name: label ?? name,
     bytes: Math.max(0, count) * dtypes[dtype].bytes,
@@ -177,7 +189,7 @@ export function recordSpan(
     tag: isMessage ? operation.tag : undefined,
     waited: started - posted,
     noticed: Math.max(0, monotonicNow() - completed),
-    group: operation.group,
+    group: operation.group + generation * (LARGEST_GROUP + 1),
     sequence: isMessage ? order : operation.sequence,
     joint: isMessage ? undefined : Number(joint.has(name)),
   })

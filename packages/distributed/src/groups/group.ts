@@ -227,7 +227,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     status?.set('step', step)
     status?.add('steps', 1)
     if (loss !== undefined) status?.set('loss', loss)
-    currentTrace()?.endStep(step)
+    currentTrace()?.endStep(step, loss)
   }
 
   recordSpans(recorder: SpanRecorder | undefined): void {

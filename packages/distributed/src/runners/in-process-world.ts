@@ -179,6 +179,7 @@ export class InProcessWorld {
       },
       gone: engine.gone,
       submit,
+      prefersCaller: () => false,
       close: async () => {
         engine.sayGoodbye()
         engine.failAll(destroyedError('An operation'))

@@ -78,6 +78,10 @@ export class InlineRunner implements Runner {
     return this.#shortcut?.take(operation, isAwaited) ?? this.#submit(operation)
   }
 
+  prefersCaller({ group }: Operation): boolean {
+    return this.#shortcut?.reaches(group) === true
+  }
+
   #submit(operation: Operation): Ticket {
     return new TaskTicket(this.#engine, operation, {
       prepareFor: (next) => {
@@ -89,6 +93,9 @@ export class InlineRunner implements Runner {
       },
       block: (ticket) => {
         this.#driven.runUntil(() => ticket.isSettled, Infinity)
+      },
+      linger: (ticket) => {
+        this.#driven.runUntil(() => ticket.isSettled, HOLD)
       },
       attend: (ticket) => {
         this.#awaited.add(ticket)

@@ -28,6 +28,8 @@ export interface Runner {
    * @param isAwaited - the caller is going to block until it is settled, before it does anything else
    */
   submit(operation: Operation, isAwaited: boolean): Ticket
+  /** See `PersistentOperation.prefersRun`. */
+  prefersCaller(operation: Operation): boolean
   /** Leaves in order: what was sent still arrives, and the peers are told afterwards. */
   close(): Promise<void>
 }

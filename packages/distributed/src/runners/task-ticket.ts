@@ -9,6 +9,8 @@ export interface Waiting {
   /** Moves what can move, without waiting. */
   poll(): void
   block(ticket: Ticket, operation: string): void
+  /** Waits for a moment. */
+  linger?(ticket: Ticket): void
   /**
    * Called before the engine is handed an operation.
    *
@@ -51,6 +53,10 @@ export class TaskTicket implements Ticket {
   poll(): boolean {
     if (!this.isSettled) this.#waiting.poll()
     return this.isSettled
+  }
+
+  linger(): void {
+    if (!this.isSettled) this.#waiting.linger?.(this)
   }
 
   onSettled(callback: () => void, isAwaited: boolean): void {

@@ -42,6 +42,8 @@ export class WorkerRunner implements Runner {
   readonly #options: RunnerOptions
   readonly #epochs = createEpochs(EXPOSING_GROUPS)
   #shortcut: Shortcut | undefined
+  /** Whether there is a core for the engine's thread beside that of the script. */
+  #hasOwnCore = true
   readonly #rank: number
   readonly #thread: EngineThread
   readonly #shared: SharedState
@@ -117,6 +119,10 @@ export class WorkerRunner implements Runner {
   submit(operation: Operation, isAwaited: boolean): Ticket {
     if (this.#stopped) throw destroyedError(operation.name)
     return this.#shortcut?.take(operation, isAwaited) ?? this.#submit(operation)
+  }
+
+  prefersCaller(operation: Operation): boolean {
+    return !this.#hasOwnCore && this.#shortcut?.runs(operation) === true
   }
 
   #submit(operation: Operation): Ticket {
@@ -205,6 +211,7 @@ export class WorkerRunner implements Runner {
     const { memory, rank, journal, tuning } = this.#options
     // in detail, ranks tell each other where they call
     if (sharing === undefined || journal.owner.settings.detail) return undefined
+    this.#hasOwnCore = haveCores(2, { place })
     const heap = heapOf(memory)
     const kernels = instantiateKernels(memory)
     const { control: words } = this.#shared
@@ -330,6 +337,10 @@ export class WorkerTicket implements Ticket {
 
   poll(): boolean {
     return this.isSettled
+  }
+
+  linger(): void {
+    // The engine is another thread.
   }
 
   onSettled(callback: () => void, isAwaited: boolean): void {

@@ -35,6 +35,8 @@ export interface TraceOptions {
   readonly directory: string
   /** As `parseStepRange` reads it; undefined: all steps. */
   readonly steps: string | undefined
+  /** Of each rank, the newest spans alone, in about so many bytes; undefined: all. */
+  readonly bytes: number | undefined
 }
 
 /** The options about what ranks print, and about what shows it. */
@@ -151,6 +153,7 @@ function readTrace(settings: Settings): TraceOptions | undefined {
   return {
     directory: trace.value,
     steps: steps && read(settings, 'trace-steps', STEP_RANGE, range),
+    bytes: undefined,
   }
 }
 

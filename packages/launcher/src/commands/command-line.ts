@@ -21,6 +21,7 @@ import { addSchedule } from './schedule.ts'
 import { addSetup, setUp } from './setup.ts'
 import { addTop } from './top.ts'
 import { addTrace } from './trace.ts'
+import { addView } from './view.ts'
 import { addStacks } from './stacks.ts'
 
 /** The exit code for wrong flags, and for a job that cannot be started: no script, port taken. */
@@ -68,6 +69,7 @@ export async function runCommandLine(
     addLogs(context),
     addFlight(context),
     addTrace(context),
+    addView(context),
     addDoctor(context),
     addEnv(context),
     addSetup(context.cwd, (request, isCheck, sha256) => setUp(request, isCheck, sha256, context)),

@@ -28,6 +28,7 @@ export const commandNames: readonly string[] = [
   'logs',
   'flight',
   'trace',
+  'view',
   'doctor',
   'env',
   'setup',

@@ -28,7 +28,7 @@ import { rendezvous } from '../nodes/rendezvous.ts'
 import { JobInput } from '../processes/input.ts'
 import type { JobDashboard } from '../watch/job-dashboard.ts'
 import type { JobMetrics } from '../watch/job-metrics.ts'
-import { finishTrace, openTraceFolder } from '../watch/job-trace.ts'
+import { finishTrace, openTraceFolder, removeTraceFolder, TraceReport } from '../watch/job-trace.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
 /** Starts a job. @param command - the script, then its own arguments, untouched */
@@ -177,7 +177,9 @@ export async function startJob(
   let started: string | undefined
   const jobContext = {
     ...{ console, announcer, interrupts, events, chaos },
-    watchers: [dashboard, metrics].filter((watcher) => watcher !== undefined),
+    watchers: [dashboard, metrics, given.trace && new TraceReport(options.trace!)].filter(
+      (watcher) => watcher !== undefined,
+    ),
     ...(dashboard === undefined ? {} : { onLine: dashboard.addLine }),
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
@@ -190,12 +192,13 @@ export async function startJob(
     exitCode = await runJob(job, rendezvous, jobContext)
   } finally {
     input?.close()
-    if (options.trace !== undefined && started !== undefined) {
+    if (given.trace !== undefined && options.trace !== undefined && started !== undefined) {
       finishTrace(options.trace, started, cwd, announcer)
     }
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
     await Promise.all([dashboard?.end(exitCode), metrics?.end()])
+    if (given.trace === undefined) removeTraceFolder(options.trace)
   }
   context.exitCode = exitCode
 }
@@ -217,7 +220,7 @@ async function openWatchers(
     metrics: async () => (await import('../watch/job-metrics.ts')).JobMetrics,
   }
   const dashboard =
-    page && (await (await load.dashboard()).open(page, path, context, announcer, trace?.directory))
+    page && (await (await load.dashboard()).open(page, path, context, announcer, trace!.directory))
   try {
     const metrics = endpoint && (await (await load.metrics()).open(endpoint, path, announcer))
     return { dashboard, metrics }
@@ -248,12 +251,13 @@ async function openChaos(
 }
 
 /**
- * With a new folder if log files or profiles are asked for and no folder is named, and that of the trace.
+ * With a new folder if log files or profiles are asked for and no folder is named, and that of the trace,
+ * or one for the steps that the dashboard shows.
  *
  * @throws ERR_TSR_USAGE
  */
 function withFolders(options: JobOptions, cwd: string): JobOptions {
-  const trace = options.trace && openTraceFolder(options.trace, cwd)
+  const trace = openTraceFolder(options, cwd)
   if (options.logDir !== undefined || !(needsFiles(options) || needsFolder(options))) {
     return { ...options, trace }
   }

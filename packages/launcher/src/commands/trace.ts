@@ -1,22 +1,23 @@
-import { existsSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { formatTable } from '@tsrun/core'
 import {
-  findTracedRun,
+  durationText,
   parseStepRange,
-  shareOfPart,
+  percentText,
+  shareTitles,
   STEP_RANGE,
   summarizeTrace,
+  summarySentences,
   timeShares,
-  type PathShare,
   type RankSummary,
-  type TimeShare,
   type TracedRun,
   type TraceSummary,
 } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
 import { mergeTrace, TRACE_FILE } from '../watch/job-trace.ts'
 import type { AddCommand, CommandContext } from './context.ts'
+import { findTrace, pathsOf } from './find-trace.ts'
 
 interface Request {
   readonly folders: readonly string[]
@@ -76,11 +77,13 @@ function showTrace(request: Request, { console, cwd }: CommandContext): void {
   if (steps !== undefined && range === undefined) {
     throw usageError(`--steps is ${JSON.stringify(steps)}; expected ${STEP_RANGE}`)
   }
-  const run = findRun(request, cwd)
-  const file =
-    output === undefined ? join(resolve(cwd, folders[0]!), TRACE_FILE) : resolve(cwd, output)
-  const isWritten = output !== undefined || (folders.length === 1 && !existsSync(file))
-  if (isWritten) mergeTrace(run, file)
+  const paths = pathsOf(folders, cwd)
+  const run = findTrace(paths, folders, request.run)
+  const file = output === undefined ? join(paths[0]!, TRACE_FILE) : resolve(cwd, output)
+  const isWanted =
+    output !== undefined ||
+    (folders.length === 1 && (request.run !== undefined || isStale(file, run)))
+  const isWritten = isWanted && writeBeside(run, file, console)
   for (const problem of run.problems) console.print('stderr', `tsrun: cannot use ${problem}\n`)
   const summary = summarizeTrace(run, range)
   if (summary === undefined) {
@@ -92,40 +95,32 @@ function showTrace(request: Request, { console, cwd }: CommandContext): void {
   else console.print('stdout', summaryText(summary, isWritten ? file : undefined))
 }
 
-/** @throws ERR_TSR_USAGE */
-function findRun({ folders, run }: Request, cwd: string): TracedRun {
-  const paths = folders.map((folder) => resolve(cwd, folder))
-  const stray = paths.findIndex(
-    (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true,
-  )
-  if (stray >= 0) throw usageError(`${folders[stray]!} is not a folder`)
-  const found = findTracedRun(paths, run)
-  if (found !== undefined) return found
-  const what = run === undefined ? 'no trace' : `no trace of a run ${run}`
-  throw usageError(`there is ${what} in ${folders.join(', ')}; tsrun --trace DIR writes one`)
+/** Whether a file for Perfetto is not there, or of another run. */
+function isStale(file: string, { files }: TracedRun): boolean {
+  const written = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
+  return files.some(({ header }) => header.time > written)
 }
 
-const titles: Readonly<Record<TimeShare, string>> = {
-  compute: 'compute',
-  bubble: 'bubble',
-  imbalance: 'imbalance',
-  communication: 'exposed',
-  input: 'input',
-  overhead: 'overhead',
+/** Whether it could be written: the folder may be somebody else's. */
+function writeBeside(run: TracedRun, file: string, console: CommandContext['console']): boolean {
+  try {
+    mergeTrace(run, file)
+    return true
+  } catch (error) {
+    console.print('stderr', `tsrun: cannot write ${file}: ${(error as Error).message}\n`)
+    return false
+  }
 }
 
 /** Ranks that have a row each; of more, those that compute longest. */
 const MOST_ROWS = 16
-/** Parts of the critical path that are named. */
-const MOST_PARTS = 6
-
 function summaryText(summary: TraceSummary, file: string | undefined): string {
-  const { steps, byRank, mean, slowest } = summary
+  const { byRank, mean } = summary
   const sorted = byRank.toSorted((a, b) => b.shares.compute - a.shares.compute)
   const isShort = byRank.length <= MOST_ROWS
   const shown = isShort ? byRank : sorted.slice(0, MOST_ROWS)
   const rows = [
-    ['rank', 'step', ...timeShares.map((share) => titles[share])],
+    ['rank', 'step', ...timeShares.map((share) => shareTitles[share])],
     ...shown.map((each) => row(String(each.rank), each)),
     ...(byRank.length > 1 ? [row('all', mean)] : []),
   ]
@@ -136,11 +131,7 @@ function summaryText(summary: TraceSummary, file: string | undefined): string {
     ...formatTable(rows, 'right'),
     ...(isShort ? [] : [`(the ${MOST_ROWS} ranks of ${byRank.length} that compute longest)`]),
     '',
-    `critical path: ${pathText(summary)}`,
-    ...(slowest === undefined ? [] : [slowestText(slowest, byRank)]),
-    ...(steps === undefined
-      ? ['The program reports no steps (group.reportProgress), so this is its time as a whole.']
-      : []),
+    ...summarySentences(summary),
   ]
   return `${lines.join('\n')}\n`
 }
@@ -162,46 +153,7 @@ function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string
 function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'>): string[] {
   return [
     name,
-    milliseconds(step),
-    ...timeShares.map((share) => percent(step === 0 ? 0 : shares[share] / step)),
+    durationText(step),
+    ...timeShares.map((share) => percentText(step === 0 ? 0 : shares[share] / step)),
   ]
-}
-
-function pathText({ criticalPath }: TraceSummary): string {
-  const total = criticalPath.reduce((sum, each) => sum + each.milliseconds, 0)
-  if (total === 0) return 'unknown'
-  const sums = (keyOf: (each: PathShare) => string): string => {
-    const times = new Map<string, number>()
-    for (const each of criticalPath) {
-      times.set(keyOf(each), (times.get(keyOf(each)) ?? 0) + each.milliseconds)
-    }
-    const sorted = [...times].sort((a, b) => b[1] - a[1])
-    const shown = sorted
-      .slice(0, MOST_PARTS)
-      .map(([key, time]) => `${key} ${percent(time / total)}`)
-    return shown.join(', ') + (sorted.length > MOST_PARTS ? ', …' : '')
-  }
-  const parts = sums(({ part }) => (part === 'waiting' ? 'waiting' : titles[shareOfPart[part]]))
-  return `${parts}; of its time, ${sums(({ rank }) => `rank ${rank}`)}`
-}
-
-function slowestText(slowest: number, byRank: readonly RankSummary[]): string {
-  const own = byRank.find(({ rank }) => rank === slowest)!
-  const busy = ({ shares }: RankSummary): number => shares.compute + shares.input + shares.overhead
-  const times = byRank.filter(({ rank }) => rank !== slowest).map(busy)
-  const range = [...new Set([Math.min(...times), Math.max(...times)].map(milliseconds))].join(
-    ' to ',
-  )
-  return (
-    `slowest rank: rank ${slowest}, for which others wait ${milliseconds(own.causes)} of a step in the end; ` +
-    `it is busy for ${milliseconds(busy(own))} of it, the others for ${range}`
-  )
-}
-
-function milliseconds(time: number): string {
-  return time >= 10_000 ? `${(time / 1000).toFixed(1)} s` : `${time.toFixed(time < 100 ? 1 : 0)} ms`
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`
 }

@@ -99,11 +99,21 @@ function traceEnvironment(
 ): Record<string, string> {
   if (trace === undefined)
     return env['TSRUN_TRACE_DIR'] === undefined ? {} : { TSRUN_TRACE_DIR: '' }
-  const { directory, steps } = trace
+  const { directory, steps, bytes } = trace
   return {
     TSRUN_TRACE_DIR: spansFolder(directory, runId),
-    ...(steps === undefined ? {} : { TSRUN_TRACE_STEPS: steps }),
+    ...unlessUnset('TSRUN_TRACE_BYTES', bytes, env),
+    ...unlessUnset('TSRUN_TRACE_RANGE', steps, env),
   }
+}
+
+/** A variable for ranks, which is empty where only the job around this one has a value. */
+function unlessUnset(
+  name: string,
+  value: string | number | undefined,
+  env: NodeJS.ProcessEnv,
+): Record<string, string> {
+  return value === undefined && env[name] === undefined ? {} : { [name]: String(value ?? '') }
 }
 
 /** What is off is said only where the environment says otherwise. */

@@ -30,3 +30,12 @@ function bytesOf(pid: number, line: string): number | undefined {
     return undefined
   }
 }
+
+/** Whether there is a process with this ID, of whatever user. */
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}

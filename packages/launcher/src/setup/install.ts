@@ -10,6 +10,7 @@ import {
   type TensorFlowRequest,
   tsrunHome,
 } from '@tsrun/core'
+import { isAlive } from '../processes/process-use.ts'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
 import {
   folderOfPackage,
@@ -210,13 +211,4 @@ function removeReplaced(home: string, folder: string | undefined): void {
 
 function ownPrefix(): string {
   return `build-${hostname()}-`
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
 }

@@ -1,6 +1,4 @@
-import { createRequire } from 'node:module'
 import { hostname } from 'node:os'
-import { dirname, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
 import { monotonicNow } from '@tsrun/core'
@@ -19,11 +17,11 @@ import {
 import type { DashboardOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
 import type { AttemptFacts, JobWatcher } from '../job/job.ts'
-import { packageFolder } from '../job/package.ts'
 import type { RankLineReader } from '../job/rank-log.ts'
 import type { Announcer } from '../logs/console.ts'
 import { aborted, type Interrupts } from '../processes/interrupts.ts'
 import { gpuOf, GpuWatch } from './gpu-use.ts'
+import { pageFolder } from './page-folder.ts'
 import { cpuSeconds, residentBytes } from '../processes/process-use.ts'
 
 /** Milliseconds between two looks at what processes use. */
@@ -54,8 +52,8 @@ export class JobDashboard implements JobWatcher {
     links: () => this.#links(),
     step: () => this.#step(),
   })
-  /** The folder of `--trace`. */
-  readonly #traces: string | undefined
+  /** The folder of the trace. */
+  readonly #traces: string
   #tail: StepTail | undefined
   #server: DashboardServer | undefined
   #attempt: AttemptFacts = { runId: '', worldSize: 0, restartCount: 0 }
@@ -70,7 +68,7 @@ export class JobDashboard implements JobWatcher {
     script: string,
     { env, interrupts }: Context,
     announcer: Announcer,
-    traces: string | undefined,
+    traces: string,
   ) {
     this.#options = options
     this.#traces = traces
@@ -83,7 +81,7 @@ export class JobDashboard implements JobWatcher {
   /**
    * Opens it and announces its address.
    *
-   * @param traces - the folder in which the ranks are traced, if they are
+   * @param traces - the folder in which the ranks are traced
    * @throws ERR_TSR_USAGE when the port cannot be used
    */
   static async open(
@@ -91,7 +89,7 @@ export class JobDashboard implements JobWatcher {
     script: string,
     context: Context,
     announcer: Announcer,
-    traces?: string,
+    traces: string,
   ): Promise<JobDashboard> {
     const dashboard = new JobDashboard(options, script, context, announcer, traces)
     const { port } = options
@@ -112,10 +110,7 @@ export class JobDashboard implements JobWatcher {
     this.#last = []
     this.#uses = new Map()
     this.#usesAt = -Infinity
-    this.#tail =
-      this.#traces === undefined
-        ? undefined
-        : new StepTail(spansFolder(this.#traces, attempt.runId), attempt.restartCount)
+    this.#tail = new StepTail(spansFolder(this.#traces, attempt.runId), attempt.restartCount)
   }
 
   /** Gets every line of the ranks. */
@@ -130,6 +125,8 @@ export class JobDashboard implements JobWatcher {
   /** Shows the end of the job, and stays open for as long as the options say. */
   async end(exitCode: number): Promise<void> {
     this.#phase = exitCode === 0 ? 'succeeded' : 'failed'
+    // Of an attempt before the one that has succeeded.
+    if (exitCode === 0) this.#feed.setReport(undefined)
     const { stop } = this.#interrupts
     const { linger = exitCode !== 0 && isatty(0) ? Infinity : 0 } = this.#options
     if (linger > 0 && !stop.aborted) {
@@ -160,8 +157,7 @@ export class JobDashboard implements JobWatcher {
         .sort((a, b) => a.rank - b.rank)
     } else this.#last = this.#last.map(ended)
     const facts = { script: this.#script, host: hostname(), phase: this.#phase }
-    const isTraced = this.#traces !== undefined
-    return { ...this.#attempt, ...facts, isTraced, ranks: this.#last }
+    return { ...this.#attempt, ...facts, ranks: this.#last }
   }
 
   #links(): LinksView {
@@ -214,10 +210,4 @@ function toView(status: RankStatus, now: number, use: Use | undefined): RankView
 
 function ended({ rank, pid, operation, step, loss }: RankView): RankView {
   return { rank, pid, operation, step, loss, state: 'ended', waitsFor: [], seconds: 0 }
-}
-
-/** Where the package of the page is: this file may be part of a bundle. */
-function pageFolder(): string {
-  const require = createRequire(packageFolder)
-  return join(dirname(require.resolve('@tsrun/telemetry/package.json')), 'dist')
 }

@@ -1,24 +1,109 @@
 import { randomBytes } from 'node:crypto'
-import { renameSync, rmSync } from 'node:fs'
+import { lstatSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { isAbsolute, join, relative, resolve } from 'node:path'
-import { formatRanks, makeOwnFolder } from '@tsrun/core'
-import { findTracedRun, writeChromeTrace } from '@tsrun/telemetry'
-import type { TraceOptions } from '../args/output-options.ts'
+import { formatRanks, makeOwnFolder, replaceFile } from '@tsrun/core'
+import { findTracedRun, spansFolder, writeChromeTrace } from '@tsrun/telemetry'
+import type { OutputOptions, TraceOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
+import type { AttemptFacts, JobWatcher } from '../job/job.ts'
 import type { Announcer } from '../logs/console.ts'
+import { isAlive } from '../processes/process-use.ts'
 
 /** The file for Perfetto, in the folder of a trace. */
 export const TRACE_FILE = 'trace.json'
 
-/** Makes the folder of a trace. @throws ERR_TSR_USAGE when it cannot be made */
-export function openTraceFolder(trace: TraceOptions, cwd: string): TraceOptions {
+/** Of each rank, what a dashboard without --trace keeps: many seconds. */
+const SHOWN_BYTES = 4 * 2 ** 20
+/** Its folder is called so, followed by the process ID of the launcher. */
+const SHOWN_NAME = 'tsrun-dashboard-'
+
+/**
+ * Makes the folder of a trace; without one, names one for the newest spans, from which the dashboard shows
+ * steps: ranks make it, and `removeTraceFolder` removes it.
+ *
+ * @throws ERR_TSR_USAGE when it cannot be made
+ */
+export function openTraceFolder(
+  { trace, dashboard }: Pick<OutputOptions, 'trace' | 'dashboard'>,
+  cwd: string,
+): TraceOptions | undefined {
+  if (trace === undefined) {
+    if (dashboard === undefined) return undefined
+    removeForgotten()
+    const made = join(tmpdir(), `${SHOWN_NAME}${process.pid}-${randomBytes(8).toString('hex')}`)
+    return { directory: made, steps: undefined, bytes: SHOWN_BYTES }
+  }
   const directory = resolve(cwd, trace.directory)
   try {
     makeOwnFolder(directory)
+    // That of an earlier run is not about this one.
+    rmSync(join(directory, TRACE_FILE), { force: true })
   } catch (error) {
     throw usageError(`--trace: ${(error as Error).message}`, error)
   }
   return { ...trace, directory }
+}
+
+/** Removes the folders of launchers of this user that were killed. */
+function removeForgotten(): void {
+  for (const name of readdirSync(tmpdir())) {
+    const [, pid] = name.startsWith(SHOWN_NAME)
+      ? (/^(\d+)-/.exec(name.slice(SHOWN_NAME.length)) ?? [])
+      : []
+    if (pid === undefined || isAlive(Number(pid))) continue
+    const path = join(tmpdir(), name)
+    const found = lstatSync(path, { throwIfNoEntry: false })
+    if (found?.isDirectory() !== true || found.uid !== process.getuid?.()) continue
+    rmSync(path, { recursive: true, force: true })
+  }
+}
+
+/** Removes the folder that `openTraceFolder` has named for a dashboard. */
+export function removeTraceFolder(trace: TraceOptions | undefined): void {
+  if (trace !== undefined) rmSync(trace.directory, { recursive: true, force: true })
+}
+
+/** Keeps the report of a failure beside what the ranks have written. */
+export class TraceReport implements JobWatcher {
+  readonly #directory: string
+  #attempt: Pick<AttemptFacts, 'runId' | 'restartCount'> = { runId: '', restartCount: 0 }
+
+  constructor({ directory }: TraceOptions) {
+    this.#directory = directory
+  }
+
+  follow(attempt: AttemptFacts): void {
+    this.#attempt = attempt
+  }
+
+  showFailure(report: string): void {
+    const { runId, restartCount } = this.#attempt
+    const folder = spansFolder(this.#directory, runId)
+    try {
+      makeOwnFolder(folder)
+      replaceFile(join(folder, reportName(restartCount)), report)
+    } catch {
+      // The disk may be full; the report is in the output as well.
+    }
+  }
+}
+
+function reportName(attempt: number): string {
+  return `attempt-${attempt}.failure.txt`
+}
+
+/** The report of the failure of an attempt of a run. */
+export function readFailureReport(
+  directory: string,
+  runId: string,
+  attempt: number,
+): string | undefined {
+  try {
+    return readFileSync(join(spansFolder(directory, runId), reportName(attempt)), 'utf8')
+  } catch {
+    return undefined
+  }
 }
 
 /** Puts together what the ranks of a run have written, and says so. */
@@ -35,9 +120,9 @@ export function finishTrace(
     if (run === undefined || spans === 0) {
       const reason =
         run === undefined || steps === undefined
-          ? 'ranks write one if they call initProcessGroup()'
+          ? 'only ranks that call initProcessGroup() are traced'
           : `no rank has reported such a step (--trace-steps ${steps})`
-      announcer.say('trace', `trace: there is nothing in it: ${reason}`, { directory })
+      announcer.say('trace', `the trace is empty: ${reason}`, { directory })
       return
     }
     const ranks = new Set(run.files.map(({ header }) => header.rank))
@@ -49,7 +134,10 @@ export function finishTrace(
       facts,
     )
   } catch (error) {
-    announcer.say('trace', `trace: it could not be put together: ${(error as Error).message}`)
+    announcer.say(
+      'trace',
+      `trace: ${join(shown, TRACE_FILE)} could not be written: ${(error as Error).message}`,
+    )
   }
 }
 

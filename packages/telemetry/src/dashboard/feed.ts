@@ -5,6 +5,7 @@ import type {
   JobView,
   LinksView,
   LogLine,
+  PageSource,
   RankView,
   StepView,
 } from './views.ts'
@@ -32,7 +33,8 @@ export interface DashboardSources {
 }
 
 /** Collects what the page shows, in bounded memory. */
-export class DashboardFeed {
+export class DashboardFeed implements PageSource {
+  readonly isLive = true
   readonly #sources: DashboardSources
   readonly #start = monotonicNow()
   readonly #lines: LogLine[] = []
@@ -59,16 +61,12 @@ export class DashboardFeed {
     this.#dropped += 1
   }
 
-  /** Shows this report of a failure; undefined: none, as after a restart. */
+  /** Shows this report of a failure; undefined: none. */
   setReport(text: string | undefined): void {
     this.#report = text === undefined ? undefined : shortened(text, REPORT_LENGTH)
   }
 
-  /**
-   * The changes since the last call.
-   *
-   * @param isWatched - whether a page is open; without one, links and steps are not read
-   */
+  /** See `PageSource`; without a page, links and steps are not read. */
   update(isWatched: boolean): DashboardUpdate {
     const update = this.#updateWith(this.#newPoints, this.#newLines, this.#dropped, isWatched)
     this.#newLines = []
@@ -77,7 +75,7 @@ export class DashboardFeed {
     return update
   }
 
-  /** Everything that is kept, as of this update. */
+  /** See `PageSource`. */
   snapshot(update: DashboardUpdate): DashboardUpdate {
     const kept = { links: this.#links, step: this.#step }
     return { ...update, ...kept, points: this.#points, lines: this.#lines, dropped: 0 }
@@ -124,7 +122,7 @@ function shortened(text: string, length: number): string {
 
 function pointOf(at: number, ranks: readonly RankView[]): ChartPoint {
   const mean = (key: 'loss' | 'stepsPerSecond' | 'cpu'): number | undefined => {
-    const values = ranks.flatMap((rank) => rank[key] ?? [])
+    const values = ranks.map((rank) => rank[key] ?? NaN).filter(Number.isFinite)
     return values.length === 0 ? undefined : values.reduce((sum, one) => sum + one) / values.length
   }
   return { at, loss: mean('loss'), stepsPerSecond: mean('stepsPerSecond'), cpu: mean('cpu') }

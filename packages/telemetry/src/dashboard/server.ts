@@ -4,13 +4,14 @@ import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import type { DashboardFeed } from './feed.ts'
+import type { PageSource } from './views.ts'
 
 /** Milliseconds between two updates while a page is open, and while none is. */
 const INTERVAL = 100
 const IDLE_INTERVAL = 1000
-/** Pages beyond these are refused. */
+/** Pages beyond these are refused, and connections. */
 const MOST_PAGES = 16
+const MOST_CONNECTIONS = 128
 
 const files: ReadonlyMap<string, readonly [file: string, type: string]> = new Map([
   ['/', ['dashboard.html', 'text/html; charset=utf-8']],
@@ -31,7 +32,7 @@ const securityHeaders = {
 export interface DashboardServerOptions {
   /** 0: any free port. */
   readonly port: number
-  readonly feed: DashboardFeed
+  readonly feed: PageSource
   /** The folder of the page's files: `dist` of this package, of which the code may have been bundled elsewhere. */
   readonly folder: string
 }
@@ -47,11 +48,12 @@ interface OpenPage {
  * server-sent events. A page that reads slowly skips updates, so nothing piles up.
  */
 export class DashboardServer {
-  readonly #feed: DashboardFeed
+  readonly #feed: PageSource
   readonly #folder: string
   readonly #token = randomBytes(16).toString('hex')
   readonly #server: Server
   readonly #pages = new Set<OpenPage>()
+  #port = 0
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -59,21 +61,29 @@ export class DashboardServer {
     this.#feed = feed
     this.#folder = folder
     this.#server = createServer({ maxHeaderSize: 8192 }, (request, response) => {
-      this.#serve(request, response)
+      try {
+        this.#serve(request, response)
+      } catch (error) {
+        // A page must never end a job, for example because a file is gone.
+        if (!response.headersSent) response.writeHead(500, securityHeaders)
+        response.end(`${(error as Error).message}\n`)
+      }
     }).unref()
     this.#server.headersTimeout = 5000
+    this.#server.maxConnections = MOST_CONNECTIONS
   }
 
   /** @throws the error of the system when it cannot listen at the port */
   static async open(options: DashboardServerOptions): Promise<DashboardServer> {
     const dashboard = new DashboardServer(options)
     await once(dashboard.#server.listen(options.port, '127.0.0.1'), 'listening')
+    dashboard.#port = (dashboard.#server.address() as AddressInfo).port
     dashboard.#update()
     return dashboard
   }
 
   get port(): number {
-    return (this.#server.address() as AddressInfo).port
+    return this.#port
   }
 
   /** With the token. */
@@ -111,6 +121,7 @@ export class DashboardServer {
         page.response.write(eventText('snapshot', this.#feed.snapshot(update)))
       } else page.response.write((text ??= eventText('update', update)))
     }
+    if (!this.#feed.isLive) return
     const interval = this.#pages.size > 0 ? INTERVAL : IDLE_INTERVAL
     this.#timer = setTimeout(this.#update, interval).unref()
   }
@@ -144,6 +155,14 @@ export class DashboardServer {
       send(403, 'Open the address that tsrun has printed: it ends with the token.\n')
     } else if (pathname === '/events') {
       this.#stream(request, response, send)
+    } else if (pathname === '/step' && this.#feed.step !== undefined) {
+      const place = {
+        index: numberOf(searchParams, 'index'),
+        number: numberOf(searchParams, 'number'),
+      }
+      const step = this.#feed.step(place)
+      if (step === undefined) send(404, 'no such step\n')
+      else send(200, JSON.stringify(step), { 'Content-Type': 'application/json' })
     } else {
       const [file, type] = files.get(pathname) ?? []
       if (file === undefined) send(404, 'not found\n')
@@ -175,6 +194,12 @@ export class DashboardServer {
     const [a, b] = [Buffer.from(given), Buffer.from(this.#token)]
     return a.length === b.length && timingSafeEqual(a, b)
   }
+}
+
+/** Undefined unless it is a whole number from 0. */
+function numberOf(parameters: URLSearchParams, name: string): number | undefined {
+  const text = parameters.get(name) ?? ''
+  return /^\d{1,15}$/.test(text) ? Number(text) : undefined
 }
 
 function eventText(event: string, data: unknown): string {

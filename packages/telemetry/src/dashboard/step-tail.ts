@@ -1,20 +1,18 @@
 import { closeSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Span } from '../spans.ts'
-import { Arrivals, divideWindow, type Piece, type Window } from '../trace/division.ts'
-import { balancedIdle, balancedSchedule } from '../trace/balanced-idle.ts'
+import type { Window } from '../trace/division.ts'
 import { SpanDecoder, SpanFileReader } from '../trace/span-file.ts'
-import { shareOfPart, timeShares, type TimeShare } from '../trace/summary.ts'
-import {
-  barKinds,
-  type Bar,
-  type CollectiveView,
-  type StepRankView,
-  type StepView,
-} from './views.ts'
+import { parseSpanFileName } from '../trace/trace-folder.ts'
+import { stepView } from './step-view.ts'
+import type { StepView } from './views.ts'
 
-/** The most bytes of a file that one look reads: a page may be opened long after the job has begun. */
-const LOOK_BYTES = 16 * 2 ** 20
+/** The most bytes that one look reads, of all files together. */
+const LOOK_BYTES = 32 * 2 ** 20
+/** Of a file with much more that is new, as when a page is opened late, only the end is looked at. */
+const END_BYTES = 2 ** 20
+/** The most bytes that are decoded at one time. */
+const PART_BYTES = 2 ** 20
 /**
  * Steps of which spans are kept: a few, and those of some time, in milliseconds. Each rank writes its spans
  * every 250 ms, at moments of its own, so that the last short steps of two ranks may not be the same.
@@ -23,16 +21,14 @@ const KEPT_STEPS = 4
 const KEPT_TIME = 2000
 /** The most spans of a rank that are kept. */
 const KEPT_SPANS = 40_000
-/** Bars shorter than this part of a step are not sent. */
-const SHORTEST = 1 / 4000
-/** The most collectives of a rank that are sent. */
-const MOST_COLLECTIVES = 60
 
 /** Follows the traces that the ranks of this host write during an attempt of a job, step by step. */
 export class StepTail {
   readonly #folder: string
   readonly #attempt: number
   readonly #files = new Map<number, SpanTail>()
+  /** Names of files that have been opened. */
+  readonly #seen = new Set<string>()
   #shown: number | undefined
 
   /** @param folder - that of the run; see `spansFolder` */
@@ -47,7 +43,8 @@ export class StepTail {
     const files = ranks.toSorted((a, b) => a - b).map((rank) => this.#files.get(rank))
     if (files.length === 0) return undefined
     const opened = files.filter((file) => file !== undefined)
-    for (const file of opened) file.read()
+    let budget = LOOK_BYTES
+    for (const file of opened) budget -= file.read(budget)
     if (opened.length < files.length) return undefined
     const common = [...opened[0]!.windows.keys()].filter((step) =>
       opened.every(({ windows }) => windows.has(step)),
@@ -55,20 +52,26 @@ export class StepTail {
     const step = common.at(-1)
     if (step === undefined || step === this.#shown) return undefined
     this.#shown = step
-    return viewOf(step, opened)
+    return stepView(
+      step,
+      opened.map(({ rank, windows, spans }) => ({ rank, window: windows.get(step)!, spans })),
+    )
   }
 
+  /** The newest file of each rank: one that keeps its newest spans alone begins new ones. */
   #open(ranks: readonly number[]): void {
-    if (ranks.every((rank) => this.#files.has(rank))) return
     for (const name of namesIn(this.#folder)) {
-      const [, attempt, rank] = /^attempt-(\d+)\.rank-(\d+)\.\d+\.spans$/.exec(name) ?? []
-      const number = Number(rank)
-      if (Number(attempt) !== this.#attempt || this.#files.has(number)) continue
-      if (!ranks.includes(number)) continue
+      if (this.#seen.has(name)) continue
+      const place = parseSpanFileName(name)
+      if (place?.restartCount !== this.#attempt || !ranks.includes(place.rank)) continue
       try {
-        this.#files.set(number, new SpanTail(join(this.#folder, name)))
+        const tail = new SpanTail(join(this.#folder, name))
+        this.#seen.add(name)
+        const known = this.#files.get(place.rank)
+        // Another process may have taken the place of the rank.
+        if (known === undefined || tail.begun > known.begun) this.#files.set(place.rank, tail)
       } catch {
-        // Its rank has not written the header yet.
+        // Its rank has not written the header yet, or has removed it.
       }
     }
   }
@@ -88,34 +91,56 @@ class SpanTail {
   /** The last steps that have ended, by number. */
   readonly windows = new Map<number, Window>()
   spans: Span[] = []
+  /** When it was made. */
+  readonly begun: number
   readonly #path: string
   readonly #decoder: SpanDecoder
   #at: number
-  #isDamaged = false
+  /** From then on, all spans have been read; Infinity: that begins with the next step. */
+  #from: number
 
   /** @throws Error when it is no such file */
   constructor(path: string) {
     const { header, begin } = new SpanFileReader(path)
     this.#path = path
     this.rank = header.rank
+    this.begun = this.#from = header.monotonic
     this.#decoder = new SpanDecoder(header)
     this.#at = begin
   }
 
-  /** Reads what has been added. */
-  read(): void {
-    const bytes = this.#added()
-    const records = this.#decoder.decode(bytes)
-    for (;;) {
-      const { value, done } = records.next()
-      if (done === true) {
-        this.#isDamaged = value === undefined
-        this.#at += value ?? 0
-        break
-      }
-      if (value.kind === 'step' && value.step !== undefined) this.windows.set(value.step, value)
-      else this.spans.push(value)
+  /** Reads what has been added, at most so many bytes. @returns how many it has read */
+  read(most: number): number {
+    let total = 0
+    for (let isBehind = true; isBehind && total < most && !this.#decoder.isDamaged;) {
+      const { bytes, isPassedOver } = this.#added(most - total)
+      const added: Span[] = []
+      const used = this.#decoder.decode(bytes, added)
+      this.#at += used
+      total += used
+      isBehind = isPassedOver && used > 0
+      if (isPassedOver) {
+        this.spans = []
+        this.windows.clear()
+        this.#from = Infinity
+      } else this.#add(added)
     }
+    return total
+  }
+
+  #add(added: readonly Span[]): void {
+    for (const span of added) {
+      const { kind, step, start, end } = span
+      if (kind !== 'step' || step === undefined) this.spans.push(span)
+      // What was before is in a file that is gone, or was passed over.
+      else if (start >= this.#from) this.windows.set(step, span)
+      else this.#from = Math.min(this.#from, end)
+    }
+    this.#forget()
+  }
+
+  /** Keeps the last steps, and the spans that belong to them. */
+  #forget(): void {
     const last = Math.max(...Array.from(this.windows.values(), ({ end }) => end))
     for (const [step, { end }] of [...this.windows].slice(0, -KEPT_STEPS)) {
       if (end < last - KEPT_TIME) this.windows.delete(step)
@@ -130,122 +155,23 @@ class SpanTail {
     for (const [step, { start }] of this.windows) if (start < complete) this.windows.delete(step)
   }
 
-  #added(): Buffer {
-    if (this.#isDamaged) return Buffer.alloc(0)
-    const fd = openSync(this.#path, 'r')
+  /** What is new, or a part of it that is too old to be of use. */
+  #added(most: number): { readonly bytes: Buffer; readonly isPassedOver: boolean } {
+    let fd: number
+    try {
+      fd = openSync(this.#path, 'r')
+    } catch {
+      // A newer file has taken its place.
+      return { bytes: Buffer.alloc(0), isPassedOver: false }
+    }
     try {
       const added = Math.max(0, fstatSync(fd).size - this.#at)
-      const bytes = Buffer.allocUnsafe(Math.min(LOOK_BYTES, added))
-      return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, this.#at))
+      const isPassedOver = added > 2 * END_BYTES
+      const length = Math.min(most, isPassedOver ? Math.min(added - END_BYTES, PART_BYTES) : added)
+      const bytes = Buffer.allocUnsafe(length)
+      return { bytes: bytes.subarray(0, readSync(fd, bytes, 0, length, this.#at)), isPassedOver }
     } finally {
       closeSync(fd)
     }
   }
-}
-
-function viewOf(step: number, files: readonly SpanTail[]): StepView {
-  const windows = files.map((file) => file.windows.get(step)!)
-  const spans = files.map((file, i) => overlapping(file.spans, windows[i]!))
-  const arrivals = new Arrivals()
-  for (const span of spans.flat()) arrivals.add(span)
-  const idle = balancedIdle(spans, windows)
-  const ideal = balancedSchedule(spans, windows)
-  const start = Math.min(...windows.map((window) => window.start))
-  const milliseconds = Math.max(...windows.map(({ end }) => end)) - start
-  const first = Math.min(...spans.flat().flatMap(({ kind, start: at }) => (kind === 'F' ? at : [])))
-  // The ideal begins with the first computation.
-  const offset = Math.max(0, first - start)
-  return {
-    step,
-    milliseconds,
-    idealMilliseconds: ideal && Math.max(...ideal.flat().map(({ end }) => end)),
-    ranks: files.map(({ rank }, i): StepRankView => {
-      const window = windows[i]!
-      const pieces = divideWindow(window, spans[i]!, arrivals)
-      return {
-        rank,
-        milliseconds: window.end - window.start,
-        shares: sharesOf(pieces, idle?.[i] ?? 0),
-        bars: barsOf(spans[i]!, pieces, start, milliseconds),
-        ideal: ideal?.[i]?.map(({ kind, microbatch, ...action }): Bar => [
-          barKinds.indexOf(kind as 'F'),
-          rounded(offset + action.start),
-          rounded(offset + action.end),
-          microbatch,
-        ]),
-        collectives: collectivesOf(spans[i]!, start),
-      }
-    }),
-  }
-}
-
-function overlapping(spans: readonly Span[], { start, end }: Window): Span[] {
-  return spans
-    .filter((span) => span.start < end && span.end + (span.noticed ?? 0) > start)
-    .sort((a, b) => a.start - b.start)
-}
-
-function sharesOf(pieces: readonly Piece[], idle: number): Record<TimeShare, number> {
-  const shares = Object.fromEntries(timeShares.map((share) => [share, 0])) as Record<
-    TimeShare,
-    number
-  >
-  let waiting = 0
-  for (const { part, start, end } of pieces) {
-    if (part === 'waiting') waiting += end - start
-    else shares[shareOfPart[part]] += end - start
-  }
-  shares.bubble = Math.min(waiting, idle)
-  shares.imbalance = waiting - shares.bubble
-  return shares
-}
-
-const computations: ReadonlySet<string> = new Set(['F', 'B', 'I', 'W', 'optimizer'])
-
-/** The computations with their micro-batches, and what the pieces say of the time between them. */
-function barsOf(
-  spans: readonly Span[],
-  pieces: readonly Piece[],
-  origin: number,
-  milliseconds: number,
-): Bar[] {
-  const bars: Bar[] = []
-  const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1): void => {
-    if (end - start < milliseconds * SHORTEST) return
-    bars.push([barKinds.indexOf(kind), rounded(start - origin), rounded(end - origin), microbatch])
-  }
-  for (const span of spans) {
-    if (computations.has(span.kind)) add(span.kind as 'F', span, span.microbatch)
-  }
-  let last: { readonly kind: (typeof barKinds)[number]; start: number; end: number } | undefined
-  const flush = (): void => {
-    if (last !== undefined) add(last.kind, last)
-    last = undefined
-  }
-  for (const { part, start, end } of pieces) {
-    const share = part === 'waiting' ? 'waiting' : shareOfPart[part]
-    const kind =
-      share === 'compute' || share === 'bubble' || share === 'imbalance' ? undefined : share
-    if (last?.kind !== kind) flush()
-    if (kind === undefined) continue
-    if (last === undefined) last = { kind, start, end }
-    else last.end = end
-  }
-  flush()
-  return bars
-}
-
-function collectivesOf(spans: readonly Span[], origin: number): CollectiveView[] {
-  return spans
-    .filter(({ kind }) => kind === 'collective')
-    .slice(0, MOST_COLLECTIVES)
-    .map(({ name = '', bytes = 0, start, end, waited = 0 }) => ({
-      ...{ name, bytes, ready: rounded(start - origin) },
-      ...{ moving: rounded(start - origin + waited), end: rounded(end - origin) },
-    }))
-}
-
-/** To microseconds. */
-function rounded(milliseconds: number): number {
-  return Math.round(1000 * milliseconds) / 1000
 }

@@ -1,5 +1,6 @@
 import type { RankState } from '../status-slot.ts'
-import type { TimeShares } from '../trace/summary.ts'
+import type { TimeShares } from '../trace/shares.ts'
+import type { TraceSummary } from '../trace/summary.ts'
 
 /** What the page shows of a rank. What is not known is missing. */
 export interface RankView {
@@ -25,9 +26,9 @@ export interface RankView {
   readonly gpuMemory?: number | undefined
 }
 
-export type JobPhase = 'running' | 'succeeded' | 'failed'
+export type JobPhase = 'running' | 'succeeded' | 'failed' | 'recorded'
 
-/** What the page shows of a job, and of its ranks on this host. */
+/** What the page shows of a job, and of its ranks on this host; of a recorded one, of all. */
 export interface JobView {
   readonly runId: string
   readonly script: string
@@ -36,8 +37,6 @@ export interface JobView {
   readonly restartCount: number
   readonly phase: JobPhase
   readonly ranks: readonly RankView[]
-  /** Whether its steps are recorded, by `--trace`. */
-  readonly isTraced: boolean
 }
 
 export interface LogLine {
@@ -48,7 +47,7 @@ export interface LogLine {
 
 /** Means over the ranks of this host. */
 export interface ChartPoint {
-  /** Seconds since the dashboard was opened. */
+  /** Seconds since the dashboard was opened; of a recorded job, the number of the step. */
   readonly at: number
   readonly loss?: number | undefined
   readonly stepsPerSecond?: number | undefined
@@ -78,8 +77,8 @@ export interface CollectiveView {
   readonly bytes: number
   /** When it was started: its values were ready. */
   readonly ready: number
-  /** When its first message moved. */
-  readonly moving: number
+  /** When all its ranks of this host were there. */
+  readonly arrived: number
   readonly end: number
 }
 
@@ -111,6 +110,44 @@ export interface LinksView {
   readonly sent: readonly (readonly number[])[]
 }
 
+/** What a trace has of a job. */
+export interface RecordedView {
+  /** How many steps all ranks have. */
+  readonly steps: number
+  readonly summary: TraceSummary
+  /** What it says beside the table of ranks. */
+  readonly sentences: readonly string[]
+}
+
+/** A step of a recorded job, and its position among the others. */
+export interface RecordedStepView {
+  readonly index: number
+  readonly view: StepView
+}
+
+/** What a page shows. */
+export interface PageSource {
+  /** Whether that changes. */
+  readonly isLive: boolean
+  /**
+   * The changes since the last call.
+   *
+   * @param isWatched - whether a page is open
+   */
+  update(isWatched: boolean): DashboardUpdate
+  /** Everything that is kept, as of this update. */
+  snapshot(update: DashboardUpdate): DashboardUpdate
+  /**
+   * One of the recorded steps.
+   *
+   * @param place - its position, or its number: if there is none, the next one
+   */
+  step?(place: {
+    readonly index?: number | undefined
+    readonly number?: number | undefined
+  }): RecordedStepView | undefined
+}
+
 /** One event of the server: the changes since the last one, or, as a snapshot, everything that is kept. */
 export interface DashboardUpdate {
   /** Seconds since the dashboard was opened. */
@@ -120,10 +157,12 @@ export interface DashboardUpdate {
   readonly lines: readonly LogLine[]
   /** About once in a second. */
   readonly links?: LinksView | undefined
-  /** Of a job that is traced, if there is a new one. */
+  /** If there is a new one. */
   readonly step?: StepView | undefined
   /** The number of lines that were left out because there were too many. */
   readonly dropped: number
   /** The report of a failure. */
   readonly report?: string | undefined
+  /** Of a recorded job. */
+  readonly recorded?: RecordedView | undefined
 }

@@ -4,6 +4,7 @@ import { isIPv6, type AddressInfo } from 'node:net'
 import { EXPOSITION_TYPE } from './exposition.ts'
 
 const PATH = '/metrics'
+const MOST_CONNECTIONS = 64
 
 export interface MetricsServerOptions {
   /** Where it listens, by name or address. */
@@ -18,13 +19,21 @@ export interface MetricsServerOptions {
 export class MetricsServer {
   readonly #read: () => string
   readonly #server: Server
+  #address: AddressInfo | undefined
 
   private constructor({ read }: MetricsServerOptions) {
     this.#read = read
     this.#server = createServer({ maxHeaderSize: 8192 }, (request, response) => {
-      this.#serve(request, response)
+      try {
+        this.#serve(request, response)
+      } catch (error) {
+        // A question must never end a job.
+        if (!response.headersSent) response.writeHead(500)
+        response.end(`${(error as Error).message}\n`)
+      }
     }).unref()
     this.#server.headersTimeout = 5000
+    this.#server.maxConnections = MOST_CONNECTIONS
   }
 
   /** @throws the error of the system when it cannot listen there */
@@ -32,11 +41,12 @@ export class MetricsServer {
     const metrics = new MetricsServer(options)
     const { host, port } = options
     await once(metrics.#server.listen(port, host), 'listening')
+    metrics.#address = metrics.#server.address() as AddressInfo
     return metrics
   }
 
   get url(): string {
-    const { address, port } = this.#address
+    const { address, port } = this.#address!
     return `http://${isIPv6(address) ? `[${address}]` : address}:${port}${PATH}`
   }
 
@@ -47,10 +57,6 @@ export class MetricsServer {
     await closed
   }
 
-  get #address(): AddressInfo {
-    return this.#server.address() as AddressInfo
-  }
-
   #serve({ method, url = '', headers }: IncomingMessage, response: ServerResponse): void {
     const send = (status: number, text: string, more: Record<string, string> = {}): void => {
       const type = { 'Content-Type': 'text/plain; charset=utf-8' }
@@ -59,7 +65,7 @@ export class MetricsServer {
       response.end(method === 'HEAD' ? undefined : text)
     }
     // On loopback, pages of other sites must not reach it by a name that leads to this host.
-    if (isLoopback(this.#address.address) && !isLoopbackName(headers.host)) {
+    if (isLoopback(this.#address!.address) && !isLoopbackName(headers.host)) {
       send(421, 'not a name of this server\n')
     } else if (method !== 'GET' && method !== 'HEAD') {
       send(405, 'only GET\n', { Allow: 'GET, HEAD' })

@@ -1,4 +1,4 @@
-import type { Span, SpanKind } from '../spans.ts'
+import { actionKinds, type Span, type SpanKind } from '../spans.ts'
 import type { Window } from './division.ts'
 
 /** One computation of a pipeline's stage. */
@@ -8,8 +8,6 @@ interface Action {
   readonly microbatch: number
   readonly time: number
 }
-
-const kinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
 /** One computation of the balanced schedule, in milliseconds of its beginning. */
 export interface BalancedAction extends Window {
@@ -31,8 +29,13 @@ export function balancedIdle(
 ): number[] | undefined {
   const lists = balancedSchedule(spans, windows)
   if (lists === undefined) return undefined
-  const length = Math.max(...lists.flat().map(({ end }) => end))
+  const length = lengthOf(lists)
   return lists.map((list) => list.reduce((idle, { start, end }) => idle - (end - start), length))
+}
+
+/** Milliseconds until the last rank is ready. */
+export function lengthOf(lists: readonly (readonly { readonly end: number }[])[]): number {
+  return lists.flat().reduce((length, { end }) => Math.max(length, end), 0)
 }
 
 /**
@@ -49,7 +52,7 @@ export function balancedSchedule(
 ): BalancedAction[][] | undefined {
   const lists = spans.map((own, i) => actionsOf(own, windows[i]!))
   const all = lists.flat()
-  const last = Math.max(-1, ...all.map(({ stage }) => stage))
+  const last = all.reduce((most, { stage }) => Math.max(most, stage), -1)
   if (last < 1) return undefined
   const means = meanTimes(all)
   const ended = new Map<string, number>()
@@ -81,7 +84,7 @@ export function balancedSchedule(
 function actionsOf(spans: readonly Span[], { start, end }: Window): Action[] {
   return spans.flatMap((span): Action[] => {
     const { kind, stage, microbatch } = span
-    if (!kinds.has(kind) || stage === undefined || microbatch === undefined) return []
+    if (!actionKinds.has(kind) || stage === undefined || microbatch === undefined) return []
     if (span.start < start || span.start >= end) return []
     return [{ kind, stage, microbatch, time: span.end - span.start }]
   })

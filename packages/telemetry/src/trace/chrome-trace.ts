@@ -1,6 +1,6 @@
 import { closeSync, writeSync } from 'node:fs'
 import { openOwnFile } from '@tsrun/core'
-import type { Span, SpanKind } from '../spans.ts'
+import { actionKinds, isOperationKind, type Span } from '../spans.ts'
 import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file.ts'
 import { Tracks } from './tracks.ts'
@@ -10,9 +10,6 @@ const CHUNK = 50_000
 
 /** Microseconds that a slice has at least, or no arrow could begin or end in it. */
 const SHORTEST = 0.001
-
-/** What the kinds are called that stand for one action of a schedule. */
-const actions: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
 interface Arrow {
   /** The same for both ends, and for no other arrow. */
@@ -87,13 +84,12 @@ function writeSpan(
   const { pid, offset, restartCount } = place
   const { kind, start, end, waited = 0 } = span
   const key = kind === 'send' || kind === 'recv' ? operationKey(span, restartCount) : undefined
-  const isOperation = kind === 'send' || kind === 'recv' || kind === 'collective'
   // until its peers were there, it did nothing; a send does not wait
   const waits = kind === 'recv' || kind === 'collective'
   const begun = waits ? Math.min(start + Math.max(0, waited), end) : start
   const ts = 1000 * (begun + offset)
   const dur = Math.max(SHORTEST, 1000 * (end - begun))
-  const tid = isOperation ? tracks.ofOperation(begun, end) : tracks.ofMainThread(span)
+  const tid = isOperationKind(kind) ? tracks.ofOperation(begun, end) : tracks.ofMainThread(span)
   output.slice(span, nameOf(span), pid, tid, ts, dur)
   if (key !== undefined) {
     output.arrow({ id: hashOf(key), isBegin: kind === 'send' }, pid, tid, ts, dur)
@@ -101,10 +97,9 @@ function writeSpan(
 }
 
 function nameOf({ kind, name, microbatch, step }: Span): string {
-  if (actions.has(kind)) return `${kind}${microbatch ?? (name === undefined ? '' : ` ${name}`)}`
+  if (actionKinds.has(kind)) return `${kind}${microbatch ?? (name === undefined ? '' : ` ${name}`)}`
   if (kind === 'step') return `step ${step ?? ''}`
-  if (kind === 'gc' || kind === 'checkpoint') return name === undefined ? kind : `${kind}: ${name}`
-  if (kind === 'send' || kind === 'recv' || kind === 'collective') return name ?? kind
+  if (isOperationKind(kind)) return name ?? kind
   return name === undefined ? kind : `${kind}: ${name}`
 }
 

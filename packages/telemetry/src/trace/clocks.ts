@@ -85,11 +85,17 @@ function partsOf(files: readonly SpanFileReader[]): Part[][] {
 function boundsBetween(operations: readonly (readonly Part[])[]): Map<string, number> {
   const bounds = new Map<string, number>()
   for (const parts of operations) {
-    for (const from of parts) {
-      for (const to of parts) {
-        if (!from.isNeeded || !to.needs || to.host === from.host) continue
-        const between = `${from.host}>${to.host}`
-        bounds.set(between, Math.min(bounds.get(between) ?? Infinity, to.end - from.start))
+    // Of each host, the last begin that others need, and the first end that needs the others.
+    const [begins, ends] = [new Map<string, number>(), new Map<string, number>()]
+    for (const { host, start, end, isNeeded, needs } of parts) {
+      if (isNeeded) begins.set(host, Math.max(begins.get(host) ?? -Infinity, start))
+      if (needs) ends.set(host, Math.min(ends.get(host) ?? Infinity, end))
+    }
+    for (const [from, start] of begins) {
+      for (const [to, end] of ends) {
+        if (from === to) continue
+        const between = `${from}>${to}`
+        bounds.set(between, Math.min(bounds.get(between) ?? Infinity, end - start))
       }
     }
   }

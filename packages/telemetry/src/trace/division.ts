@@ -1,4 +1,4 @@
-import type { Span, SpanKind } from '../spans.ts'
+import { isOperationKind, type Span, type SpanKind } from '../spans.ts'
 
 /**
  * What an instant of a rank belongs to: to what its main thread does, and where that does nothing, to the
@@ -109,7 +109,7 @@ export function divideWindow(window: Window, spans: readonly Span[], arrivals: A
     if (kind === 'wait' || own[kind] !== undefined) {
       main.push(span)
       for (const at of [start, end, start + waited]) cut(at)
-    } else if (kind === 'collective' || kind === 'send' || kind === 'recv') {
+    } else if (isOperationKind(kind)) {
       const there = kind === 'collective' ? (arrivals.of(span)?.start ?? start) : start + waited
       const pending = { span, start, end, ready: Math.min(there, end), noticed: end + noticed }
       operations.push(pending)

@@ -1,9 +1,11 @@
+import { rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks'
 import { createLogger, makeOwnFolder, monotonicNow, tsrError } from '@tsrun/core'
 import { sendSpansTo, SpanRecorder, spanKinds, type SpanFacts, type SpanSink } from '../spans.ts'
 import { SpanFile, type SpanFileOwner } from './span-file.ts'
+import { spanFileName } from './trace-folder.ts'
 
 /** The steps that a trace keeps, from 1. */
 export interface StepRange {
@@ -44,18 +46,29 @@ const collections = new Map([
 
 type Owner = Pick<SpanFileOwner, 'runId' | 'restartCount' | 'rank' | 'worldSize' | 'node'>
 
+/** What a trace keeps. */
+interface Extent {
+  readonly steps: StepRange
+  /** A file of about so many bytes is replaced by a new one. */
+  readonly bytes: number
+}
+
 /** Writes what this process does to a file of the trace of its job. */
 export class RankTrace implements SpanSink {
   readonly rank: number
   /** For whatever has no recorder of its own. */
   readonly recorder: SpanRecorder
-  readonly #file: SpanFile
-  readonly #range: StepRange
+  readonly #directory: string
+  readonly #owner: Owner
+  readonly #extent: Extent
   readonly #timer: NodeJS.Timeout
   readonly #collector: PerformanceObserver
   readonly #onExit = (): void => {
     this.#file.flush()
   }
+  /** The number of the file, of those that took each other's place. */
+  #part = 0
+  #file: SpanFile
   /** The step under way. */
   #step = 1
   #isKept: boolean
@@ -64,21 +77,18 @@ export class RankTrace implements SpanSink {
   #reported: number | undefined
 
   /** @throws the error of the file system when the file cannot be made */
-  constructor(directory: string, range: StepRange, owner: Owner) {
+  constructor(directory: string, extent: Extent, owner: Owner) {
     this.rank = owner.rank
     this.recorder = new SpanRecorder({ rank: owner.rank })
-    this.#range = range
-    this.#isKept = range.first <= this.#step
+    this.#directory = directory
+    this.#owner = owner
+    this.#extent = extent
+    this.#isKept = extent.steps.first <= this.#step
     makeOwnFolder(directory)
-    const { restartCount, rank } = owner
-    const path = join(directory, `attempt-${restartCount}.rank-${rank}.${process.pid}.spans`)
-    const now = { monotonic: monotonicNow(), time: Date.now() }
-    const onError = ({ message }: Error): void => {
-      createLogger('telemetry').warn({ path, reason: message }, 'the trace ends here')
-    }
-    const whole = { ...owner, host: hostname(), pid: process.pid, ...now }
-    this.#file = new SpanFile(path, whole, onError)
-    this.#timer = setInterval(this.#onExit, PERIOD).unref()
+    this.#file = this.#open()
+    this.#timer = setInterval(() => {
+      this.#write()
+    }, PERIOD).unref()
     process.on('exit', this.#onExit)
     this.#collector = this.#observeCollections()
     sendSpansTo(this)
@@ -93,17 +103,20 @@ export class RankTrace implements SpanSink {
     at: number,
   ): void {
     if (this.#begun === undefined && FIRST.has(kind)) this.#begun = start
-    if (this.#isKept) this.#file.add(kind, start, end, name, facts, at)
+    if (!this.#isKept) return
+    this.#file.add(kind, start, end, name, facts, at)
+    if (this.#file.written >= this.#extent.bytes) this.#write()
   }
 
-  /** A step has ended, with the number that its program reports; the next one begins. */
-  endStep(step: number): void {
+  /** A step has ended, with the number and the loss that its program reports; the next one begins. */
+  endStep(step: number, loss?: number): void {
     if (step === this.#reported) return
     const now = monotonicNow()
-    const { first, last } = this.#range
-    // the first steps of a program that goes on from a checkpoint have other numbers than was thought
-    this.#isKept = step >= first && step <= last
-    this.recorder.record('step', this.#begun ?? now, now, { step })
+    const { first, last } = this.#extent.steps
+    // The first step of a program that goes on from a checkpoint has another number than was thought:
+    // what was not kept of it is missing.
+    this.#isKept &&= step >= first && step <= last
+    this.recorder.record('step', this.#begun ?? now, now, { step, loss })
     this.#reported = step
     this.#begun = now
     this.#step = step + 1
@@ -117,6 +130,37 @@ export class RankTrace implements SpanSink {
     this.#collector.disconnect()
     this.#file.flush()
     this.#file.close()
+  }
+
+  get #path(): string {
+    const { restartCount, rank } = this.#owner
+    const place = { restartCount, rank, pid: process.pid, part: this.#part }
+    return join(this.#directory, spanFileName(place))
+  }
+
+  #open(): SpanFile {
+    const path = this.#path
+    const now = { monotonic: monotonicNow(), time: Date.now() }
+    const whole = { ...this.#owner, host: hostname(), pid: process.pid, ...now }
+    return new SpanFile(path, whole, ({ message }) => {
+      createLogger('telemetry').warn({ path, reason: message }, 'the trace ends here')
+    })
+  }
+
+  #write(): void {
+    this.#file.flush()
+    if (this.#file.written < this.#extent.bytes) return
+    const old = { file: this.#file, path: this.#path }
+    this.#part += 1
+    try {
+      this.#file = this.#open()
+    } catch {
+      // As with a full disk: what there is stays.
+      this.#part -= 1
+      return
+    }
+    old.file.close()
+    rmSync(old.path, { force: true })
   }
 
   #observeCollections(): PerformanceObserver {
@@ -158,22 +202,39 @@ let current: RankTrace | undefined
  * @throws ERR_TSR_ENVIRONMENT
  */
 export function beginTrace(env: NodeJS.ProcessEnv, owner: Owner): RankTrace | undefined {
-  const { TSRUN_TRACE_DIR: directory = '', TSRUN_TRACE_STEPS: steps = '' } = env
+  const directory = env['TSRUN_TRACE_DIR'] ?? ''
   if (directory === '' || current?.rank === owner.rank) return current
-  const range = steps === '' ? { first: 1, last: Infinity } : parseStepRange(steps)
-  if (range === undefined) {
-    const facts = { variable: 'TSRUN_TRACE_STEPS', value: JSON.stringify(steps) }
-    throw tsrError('ERR_TSR_ENVIRONMENT', { ...facts, expected: STEP_RANGE })
+  const extent = {
+    steps: read(env, 'TSRUN_TRACE_RANGE', { first: 1, last: Infinity }, STEP_RANGE, parseStepRange),
+    bytes: read(env, 'TSRUN_TRACE_BYTES', Infinity, 'a number of bytes', parseBytes),
   }
   current?.close()
   current = undefined
   try {
-    current = new RankTrace(directory, range, owner)
+    current = new RankTrace(directory, extent, owner)
   } catch (error) {
     const facts = { directory, reason: (error as Error).message }
     createLogger('telemetry').warn(facts, 'the trace of this rank could not be written')
   }
   return current
+}
+
+/** @throws ERR_TSR_ENVIRONMENT */
+function read<T>(
+  env: NodeJS.ProcessEnv,
+  variable: string,
+  otherwise: T,
+  expected: string,
+  parse: (text: string) => T | undefined,
+): T {
+  const text = env[variable] ?? ''
+  const value = text === '' ? otherwise : parse(text)
+  if (value !== undefined) return value
+  throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: JSON.stringify(text), expected })
+}
+
+function parseBytes(text: string): number | undefined {
+  return /^[1-9]\d{0,14}$/.test(text) ? Number(text) : undefined
 }
 
 /** The trace of this rank, if there is one. */

@@ -9,7 +9,7 @@ import {
   openOwnFile,
   parseJson,
 } from '@tsrun/core'
-import { factNames, NONE, spanKinds, type Span, type SpanKind, type SpanSink } from '../spans.ts'
+import { factNames, spanKinds, type Span, type SpanKind, type SpanSink } from '../spans.ts'
 
 /*
  * The spans of one rank in a file: a line of JSON that says whose they are, then records. A record
@@ -86,6 +86,7 @@ export class SpanFile implements SpanSink {
   readonly #onError: (error: Error) => void
   #fd: number | undefined
   #used = 0
+  #written = 0
 
   /** @throws the error of the file system when the file cannot be made */
   constructor(path: string, owner: SpanFileOwner, onError: (error: Error) => void) {
@@ -99,6 +100,11 @@ export class SpanFile implements SpanSink {
       facts: factNames,
     }
     writeSync(this.#fd, `${JSON.stringify(header)}\n`)
+  }
+
+  /** The bytes of records that the operating system has got. */
+  get written(): number {
+    return this.#written
   }
 
   /** See `SpanSink`. */
@@ -118,7 +124,7 @@ export class SpanFile implements SpanSink {
     let next = begin + SPAN_HEAD
     for (let fact = 0; fact < factNames.length; fact++) {
       const value = facts[at + fact]!
-      if (value === NONE) continue
+      if (Number.isNaN(value)) continue
       bits |= 1 << fact
       view.setFloat64(next, value, true)
       next += 8
@@ -141,6 +147,7 @@ export class SpanFile implements SpanSink {
       for (let at = 0; at < this.#used;) {
         at += writeSync(this.#fd, this.#buffer, at, this.#used - at)
       }
+      this.#written += this.#used
     } catch (error) {
       this.close()
       this.#onError(error as Error)
@@ -200,19 +207,36 @@ export class SpanFileReader {
 
   /** The spans in the order in which they were recorded. */
   *spans(): Generator<Span, void, undefined> {
+    for (const { spans } of this.parts()) yield* spans
+  }
+
+  /**
+   * The spans of one part of the file after the other.
+   *
+   * @param decoder - knows the names in it, if `from` is not its beginning
+   * @param from - where a record begins @param to - where one ends
+   */
+  *parts(
+    decoder = new SpanDecoder(this.header),
+    from = this.begin,
+    to = Infinity,
+  ): Generator<SpanFilePart, void, undefined> {
     const fd = openSync(this.#path, 'r')
     try {
-      const decoder = new SpanDecoder(this.header)
       let rest = Buffer.alloc(0)
-      for (let at = this.begin; ;) {
-        const bytes = Buffer.allocUnsafe(rest.length + CHUNK)
+      for (let at = from; at < to;) {
+        const most = Math.min(CHUNK, to - at)
+        const bytes = Buffer.allocUnsafe(rest.length + most)
         rest.copy(bytes)
-        const read = readSync(fd, bytes, rest.length, CHUNK, at)
+        const read = readSync(fd, bytes, rest.length, most, at)
         if (read === 0) return
+        const begin = at - rest.length
         at += read
         const filled = bytes.subarray(0, rest.length + read)
-        const used = yield* decoder.decode(filled)
-        if (used === undefined) return
+        const spans: Span[] = []
+        const used = decoder.decode(filled, spans)
+        yield { spans, from: begin, to: begin + used }
+        if (decoder.isDamaged) return
         rest = filled.subarray(used)
       }
     } finally {
@@ -221,12 +245,58 @@ export class SpanFileReader {
   }
 }
 
+/** Whole records between two positions of a file. */
+interface SpanFilePart {
+  readonly from: number
+  readonly to: number
+  readonly spans: readonly Span[]
+}
+
+/** Finds the spans of a time in a file, of which it reads the parts that may have some. */
+export class SpanFileIndex {
+  readonly #file: SpanFileReader
+  readonly #decoder: SpanDecoder
+  readonly #parts: (Omit<SpanFilePart, 'spans'> & { start: number; end: number })[] = []
+
+  /** @param visit - gets all spans, once */
+  constructor(file: SpanFileReader, visit: (span: Span) => void) {
+    this.#file = file
+    this.#decoder = new SpanDecoder(file.header)
+    for (const { from, to, spans } of file.parts(this.#decoder)) {
+      let [start, end] = [Infinity, -Infinity]
+      for (const span of spans) {
+        start = Math.min(start, span.start)
+        end = Math.max(end, endOf(span))
+        visit(span)
+      }
+      this.#parts.push({ from, to, start, end })
+    }
+  }
+
+  /** Those that overlap this interval, or were noticed in it. */
+  between(start: number, end: number): Span[] {
+    const found: Span[] = []
+    for (const part of this.#parts) {
+      if (part.start > end || part.end < start) continue
+      for (const { spans } of this.#file.parts(this.#decoder, part.from, part.to)) {
+        for (const span of spans) if (span.start <= end && endOf(span) >= start) found.push(span)
+      }
+    }
+    return found
+  }
+}
+
+function endOf({ end, noticed = 0 }: Span): number {
+  return end + noticed
+}
+
 /** Decodes the records of one file. */
 export class SpanDecoder {
   readonly #rank: number
   readonly #kinds: readonly (SpanKind | undefined)[]
   readonly #facts: readonly string[]
   readonly #names: (string | undefined)[] = []
+  #isDamaged = false
 
   constructor({ rank, kinds, facts }: Pick<SpanFileHeader, 'rank' | 'kinds' | 'facts'>) {
     this.#rank = rank
@@ -235,15 +305,24 @@ export class SpanDecoder {
     this.#facts = facts
   }
 
-  /** @returns the number of bytes of whole records; undefined at a damaged one */
-  *decode(bytes: Buffer): Generator<Span, number | undefined, undefined> {
+  /** Whether there was a damaged record, which nobody can read past, in what was decoded last. */
+  get isDamaged(): boolean {
+    return this.#isDamaged
+  }
+
+  /**
+   * @param spans - gets those of whole records
+   * @returns the number of bytes of whole records
+   */
+  decode(bytes: Buffer, spans: Span[]): number {
+    this.#isDamaged = false
     let at = 0
     while (at < bytes.length) {
       const next = bytes[at] === NAME ? this.#readName(bytes, at) : this.#endOf(bytes, at)
-      if (next === undefined) return undefined
-      if (next > bytes.length) break
+      this.#isDamaged = next === undefined
+      if (next === undefined || next > bytes.length) break
       const span = bytes[at] === NAME ? undefined : this.#read(bytes, at)
-      if (span !== undefined) yield span
+      if (span !== undefined) spans.push(span)
       at = next
     }
     return at

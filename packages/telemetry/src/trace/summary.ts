@@ -1,30 +1,12 @@
 import type { Span } from '../spans.ts'
 import { balancedIdle } from './balanced-idle.ts'
-import { alignClocks, hostOf } from './clocks.ts'
+import { hostOf } from './clocks.ts'
 import { criticalPath, type PathShare } from './critical-path.ts'
-import { Arrivals, divideWindow, type Piece, type StepPart, type Window } from './division.ts'
-import type { SpanFileReader } from './span-file.ts'
+import { Arrivals, divideWindow, type Piece, type Window } from './division.ts'
 import type { StepRange } from './rank-trace.ts'
+import { RecordedSteps } from './recorded-steps.ts'
+import { sharesOf, timeShares, type TimeShare, type TimeShares } from './shares.ts'
 import type { TracedRun } from './trace-folder.ts'
-
-/**
- * Where the time of steps goes. `bubble` is the waiting that the schedule of a pipeline has in itself,
- * while it fills and drains, `imbalance` any other waiting for ranks that are not there yet,
- * `communication` the transfer of messages and collectives that nothing hides. `overhead` is everything else: copies
- * into and out of buffers, calls, checkpoints, garbage collection, and the program's own code.
- */
-export const timeShares = [
-  'compute',
-  'bubble',
-  'imbalance',
-  'communication',
-  'input',
-  'overhead',
-] as const
-export type TimeShare = (typeof timeShares)[number]
-
-/** Milliseconds of a step, of each part. */
-export type TimeShares = Readonly<Record<TimeShare, number>>
 
 /** What a rank does in the mean of the steps. */
 export interface RankSummary {
@@ -58,35 +40,28 @@ export interface TraceSummary {
   readonly slowest: number | undefined
 }
 
-/** Spans that are looked at: with more, the last steps alone. */
-const MOST_SPANS = 600_000
-
-interface RankSteps {
-  readonly file: SpanFileReader
-  readonly offset: number
-  /** By their numbers; without any, one that is everything. */
-  readonly windows: ReadonlyMap<number, Window>
-  readonly perStep: number
-}
-
 /**
  * Summarizes the last attempt of a run.
  *
  * @param range - of steps; default: the last ones, as many as a summary can be made of at once
  * @returns undefined when there is nothing to summarize
  */
-export function summarizeTrace(
-  { runId, files }: TracedRun,
+export function summarizeTrace(run: TracedRun, range?: StepRange): TraceSummary | undefined {
+  return summarizeSteps(new RecordedSteps(run), range)
+}
+
+/** The same of steps that have been found already. */
+export function summarizeSteps(
+  recorded: RecordedSteps,
   range?: StepRange,
 ): TraceSummary | undefined {
-  const last = Math.max(0, ...files.map(({ header }) => header.restartCount))
-  const own = files.filter(({ header }) => header.restartCount === last)
-  const offsets = alignClocks(own)
-  const ranks = own.map((file) => stepsOf(file, offsets.get(hostOf(file.header)) ?? 0))
-  const numbers = chooseSteps(ranks, range)
+  const { runId, ranks, attempts, hasSteps } = recorded
+  const numbers = chooseSteps(recorded, range)
   if (numbers.length === 0) return undefined
-  const total = new Totals(own.map(({ header }) => ({ rank: header.rank, host: header.host })))
-  const spans = ranks.map((rank) => spansOf(rank, numbers))
+  const total = new Totals(ranks.map(({ header }) => ({ rank: header.rank, host: header.host })))
+  const spans = ranks.map(({ windows, spansBetween }) =>
+    spansBetween(windows.get(numbers[0]!)!.start, windows.get(numbers.at(-1)!)!.end),
+  )
   const arrivals = new Arrivals()
   for (const each of spans.flat()) arrivals.add(each)
   const cursors = spans.map((each) => new Cursor(each))
@@ -96,12 +71,11 @@ export function summarizeTrace(
     const pieces = windows.map((window, i) => divideWindow(window, inStep[i]!, arrivals))
     total.addStep(windows, pieces, balancedIdle(inStep, windows), arrivals)
   }
-  const hasSteps = numbers[0] !== ALL
   return {
     runId,
-    ranks: own.length,
-    hosts: new Set(own.map(({ header }) => hostOf(header))).size,
-    attempts: new Set(files.map(({ header }) => header.restartCount)).size,
+    ranks: ranks.length,
+    hosts: new Set(ranks.map(({ header }) => hostOf(header))).size,
+    attempts,
     steps: hasSteps
       ? { first: numbers[0]!, last: numbers.at(-1)!, count: numbers.length }
       : undefined,
@@ -109,51 +83,19 @@ export function summarizeTrace(
   }
 }
 
-/** Stands for the whole trace of a program that reports no steps. */
-const ALL = 0
+/** Spans that are looked at: with more, the last steps alone. */
+const MOST_SPANS = 600_000
 
-function stepsOf(file: SpanFileReader, offset: number): RankSteps {
-  const windows = new Map<number, Window>()
-  let [count, from, to] = [0, Infinity, -Infinity]
-  for (const { kind, step, start, end } of file.spans()) {
-    count++
-    if (kind === 'F' || kind === 'batch' || kind === 'input') from = Math.min(from, start)
-    if (kind !== 'gc') to = Math.max(to, end)
-    if (kind === 'step' && step !== undefined) {
-      windows.set(step, { start: start + offset, end: end + offset })
-    }
-  }
-  const perStep = count / Math.max(1, windows.size)
-  if (windows.size === 0 && from < to) {
-    windows.set(ALL, { start: from + offset, end: to + offset })
-  }
-  return { file, offset, windows, perStep }
-}
-
-/** The numbers of steps that all ranks have, in their order: those asked for, or as many as may be. */
-function chooseSteps(ranks: readonly RankSteps[], range: StepRange | undefined): number[] {
-  const [first, ...others] = ranks
-  if (first === undefined) return []
-  const { first: from, last: to } = range ?? { first: 0, last: Infinity }
-  const common = [...first.windows.keys()]
-    .filter((number) => number === ALL || (number >= from && number <= to))
-    .filter((number) => others.every(({ windows }) => windows.has(number)))
-    .sort((a, b) => a - b)
-  const perStep = ranks.reduce((sum, rank) => sum + rank.perStep, 0)
-  return common.slice(-Math.max(1, Math.floor(MOST_SPANS / Math.max(1, perStep))))
-}
-
-/** The spans of a rank around some steps, on the common clock, in the order of their starts. */
-function spansOf({ file, offset, windows }: RankSteps, numbers: readonly number[]): Span[] {
-  const start = windows.get(numbers[0]!)!.start
-  const end = windows.get(numbers.at(-1)!)!.end
-  const spans: Span[] = []
-  for (const span of file.spans()) {
-    const shifted = { ...span, start: span.start + offset, end: span.end + offset }
-    const until = shifted.end + (span.noticed ?? 0)
-    if (span.kind !== 'step' && until >= start && shifted.start <= end) spans.push(shifted)
-  }
-  return spans.sort((a, b) => a.start - b.start)
+/** The steps that are asked for, or the last ones, as many as may be. */
+function chooseSteps(
+  { numbers, spansPerStep, hasSteps }: RecordedSteps,
+  range: StepRange | undefined,
+): readonly number[] {
+  const chosen =
+    range === undefined || !hasSteps
+      ? numbers
+      : numbers.filter((number) => number >= range.first && number <= range.last)
+  return chosen.slice(-Math.max(1, Math.floor(MOST_SPANS / Math.max(1, spansPerStep))))
 }
 
 /** Finds the spans of windows that follow each other. */
@@ -173,25 +115,6 @@ class Cursor {
     this.#open = this.#open.filter((span) => span.end + (span.noticed ?? 0) > start)
     return this.#open
   }
-}
-
-/** What counts as which. */
-export const shareOfPart: Readonly<Record<Exclude<StepPart, 'waiting'>, TimeShare>> = {
-  input: 'input',
-  batch: 'input',
-  forward: 'compute',
-  backward: 'compute',
-  update: 'compute',
-  transfer: 'communication',
-  alloc: 'overhead',
-  pack: 'overhead',
-  call: 'overhead',
-  wakeUp: 'overhead',
-  reduce: 'overhead',
-  unpack: 'overhead',
-  checkpoint: 'overhead',
-  gc: 'overhead',
-  unexplained: 'overhead',
 }
 
 /** Sums over steps. */
@@ -223,14 +146,8 @@ class Totals {
     for (const [i, own] of pieces.entries()) {
       const shares = this.#shares[i]!
       this.#steps[i]! += windows[i]!.end - windows[i]!.start
-      let waiting = 0
-      for (const { part, start, end } of own) {
-        if (part === 'waiting') waiting += end - start
-        else shares[shareOfPart[part]] += end - start
-      }
-      const bubble = Math.min(waiting, idle?.[i] ?? 0)
-      shares.bubble += bubble
-      shares.imbalance += waiting - bubble
+      const added = sharesOf(own, idle?.[i] ?? 0)
+      for (const share of timeShares) shares[share] += added[share]
     }
     const ranks = this.#places.map(({ rank }) => rank)
     const { path, causes } = criticalPath(ranks, windows, pieces, arrivals)

@@ -7,6 +7,32 @@ export function spansFolder(directory: string, runId: string): string {
   return join(directory, 'spans', runId)
 }
 
+/** Whose spans a file has, and which part of them, from 0. */
+interface SpanFilePlace {
+  readonly restartCount: number
+  readonly rank: number
+  readonly pid: number
+  readonly part: number
+}
+
+/** The name of the file in the folder of a run. */
+export function spanFileName({ restartCount, rank, pid, part }: SpanFilePlace): string {
+  return `attempt-${restartCount}.rank-${rank}.${pid}${part === 0 ? '' : `.${part}`}.spans`
+}
+
+/** @returns undefined for any other name */
+export function parseSpanFileName(name: string): SpanFilePlace | undefined {
+  const match = /^attempt-(\d+)\.rank-(\d+)\.(\d+)(?:\.(\d+))?\.spans$/.exec(name)
+  if (match === null) return undefined
+  const [, restartCount, rank, pid, part = 0] = match
+  return {
+    restartCount: Number(restartCount),
+    rank: Number(rank),
+    pid: Number(pid),
+    part: Number(part),
+  }
+}
+
 /** What the ranks of one run have written. */
 export interface TracedRun {
   readonly runId: string

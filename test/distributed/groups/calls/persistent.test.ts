@@ -46,6 +46,26 @@ describe('a prepared operation', () => {
     })
   })
 
+  it('starts and ends with run(), beside start() and done()', async () => {
+    for (const { hosts } of layouts) {
+      await runWorld({ size: 3, hosts, seed: 5 }, async (group) => {
+        const buffer = group.alloc('float32', 6000)
+        const sum = group.allReduceInit(buffer)
+        for (let run = 0; run < 6; run++) {
+          buffer.fill(group.rank + run)
+          if ((run + group.rank) % 3 === 0) {
+            sum.start()
+            await sum.done()
+          } else await sum.run()
+          expect(buffer.every((value) => value === 3 + 3 * run)).toBe(true)
+          expect(sum.isCompleted()).toBe(true)
+        }
+        sum.free()
+        await expect(sum.run()).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+      })
+    }
+  })
+
   it('fits with a call on another rank', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const buffer = group.alloc('float64', 4000)

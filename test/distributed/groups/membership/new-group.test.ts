@@ -88,6 +88,26 @@ describe('newGroup', () => {
     })
   })
 
+  it('of one rank leave the slots of shared memory to others', async () => {
+    await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
+      const alone = await Promise.all(
+        Array.from({ length: 8 }, (_, i) =>
+          newGroup([world.rank], { parent: world, name: `own ${i}` }),
+        ),
+      )
+      const both = (await newGroup([0, 1], { parent: world })) as ProcessGroup & { id: number }
+      expect(both.id).toBe(1)
+      const ids = alone.map((group) => (group as ProcessGroup & { id: number }).id)
+      expect(new Set(ids).size).toBe(8)
+      expect(Math.min(...ids)).toBeGreaterThan(1000)
+      const sent = (): number =>
+        both.linkStatistics().reduce((sum, { bytesSent }) => sum + bytesSent, 0)
+      const before = sent()
+      await both.allReduce(new Float32Array(100))
+      expect(sent()).toBe(before)
+    })
+  })
+
   it.each<[string, readonly number[], RegExp]>([
     ['no rank', [], /empty/],
     ['a rank twice', [0, 1, 1], /named twice/],

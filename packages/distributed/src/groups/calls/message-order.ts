@@ -1,5 +1,8 @@
 import { ANY_SOURCE, type Operation } from '../../operation.ts'
 
+/** Tags and peers that are known at one time; messages of others get no numbers. */
+const MOST = 65_536
+
 /** What tags need in a number that is made of a peer and a tag. */
 const TAGS = 2 ** 32
 
@@ -20,6 +23,7 @@ export class MessageOrder {
     const numbers = name === 'send' ? this.#sent : this.#received
     const key = peer * TAGS + tag
     const number = numbers.get(key) ?? 0
+    if (number === 0 && numbers.size >= MOST) return undefined
     numbers.set(key, number + 1)
     return number
   }

@@ -175,7 +175,7 @@ export class Operations implements AwaitedStarter {
   }
 
   /** See `PreparedOperation`. */
-  launch(prepared: PreparedOperation, former: Ticket | undefined): Ticket {
+  launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket {
     const { call, operation } = prepared
     const { name, options } = call
     if (this.#isFinished) this.#refuse(name)
@@ -183,7 +183,7 @@ export class Operations implements AwaitedStarter {
     operation.sequence = isMessage ? this.#messages : this.#collectives
     operation.flight = this.runner.journal.number(options?.label)
     operation.aborted = options?.signal?.aborted === true
-    const ticket = former ?? this.runner.submit(operation, false)
+    const ticket = former ?? this.runner.submit(operation, isAwaited)
     if (former !== undefined) former.restart(operation)
     if (isMessage) this.#messages++
     else this.#collectives++

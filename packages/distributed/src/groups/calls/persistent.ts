@@ -20,7 +20,7 @@ interface Owner {
   /** World rank of each member. */
   readonly ranks: readonly number[]
   /** Gives the operation the next position of the group and hands it to the engine. */
-  launch(prepared: PreparedOperation, former: Ticket | undefined): Ticket
+  launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket
   /** Called when the end of a run is seen. */
   onEnd(prepared: PreparedOperation): void
 }
@@ -35,6 +35,9 @@ export class PreparedOperation implements PersistentOperation {
   readonly #staged: StagedBuffers
   /** Of the last run. */
   #ticket: Ticket | undefined
+  /** Of the last run that `start` has begun, and of that of `run`. */
+  #started: Ticket | undefined
+  #awaited: Ticket | undefined
   #isUnderWay = false
   #isFreed = false
   /** Whether the staging belongs to libmpi for good. */
@@ -55,6 +58,20 @@ export class PreparedOperation implements PersistentOperation {
   }
 
   start(): void {
+    this.#begin(() => (this.#started = this.#owner.launch(this, this.#started, false)))
+  }
+
+  get prefersRun(): boolean {
+    return this.#owner.runner.prefersCaller(this.operation)
+  }
+
+  async run(): Promise<void> {
+    this.#begin(() => (this.#awaited = this.#owner.launch(this, this.#awaited, true)))
+    this.#ticket!.linger()
+    await this.done()
+  }
+
+  #begin(launch: () => Ticket): void {
     if (this.#isFreed) throw this.#refusal('one that free() has ended', 'a new one')
     if (this.#isUnderWay && !this.isCompleted()) {
       throw this.#refusal('one that is under way', 'to be started again after wait() or done()')
@@ -63,7 +80,7 @@ export class PreparedOperation implements PersistentOperation {
     const { spans } = this.#owner.runner.journal
     const called = spans === undefined ? 0 : monotonicNow()
     this.#staged.refill(this.call)
-    this.#ticket = this.#owner.launch(this, this.#ticket)
+    this.#ticket = launch()
     this.#isUnderWay = true
     if (spans === undefined) return
     const name = this.call.options?.label ?? this.call.name

@@ -21,7 +21,8 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   const { protection } = settings.protection
   const tuning = settings.tuning.table
   const memory = createMemory(arena)
-  const journal = new Journal({ rank, worldSize, settings: settings.diagnosis })
+  const owner = { rank, worldSize, settings: settings.diagnosis }
+  const journal = new Journal(owner, undefined, joining.generation)
   journal.publishAt(openStatus(process.env, rank))
   beginTracing(journal, settings)
   if (worldSize === 1) return startLonelyRunner({ memory, rank, journal, tuning })

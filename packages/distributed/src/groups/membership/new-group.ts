@@ -51,6 +51,11 @@ export async function takeGroupId({ store }: World): Promise<number> {
   return id
 }
 
+/** The same from the other end: groups of one rank leave the low numbers, which have slots, to others. */
+async function takeIdOfOne({ store }: World): Promise<number> {
+  return LARGEST_GROUP - (await store.add('groups-of-one', 1))
+}
+
 /** World ranks of the members. */
 function checkMembers(
   { runner: { gone } }: World,
@@ -90,7 +95,8 @@ async function agreeOnId(
   const number = world.countGroup(folder + given)
   const key = `${folder}${number}/${given}`
   if (first === rank) {
-    const own = { id: await takeGroupId(world), order: members.join(', '), first }
+    const take = members.length === 1 ? takeIdOfOne : takeGroupId
+    const own = { id: await take(world), order: members.join(', '), first }
     await store.set(key, JSON.stringify(own))
     return own
   }

@@ -72,6 +72,16 @@ export class Shortcut {
     return new ShortcutTicket(this, group, operation, form)
   }
 
+  /** Whether it runs here if its caller waits. */
+  runs(operation: Operation): boolean {
+    return this.#groups.get(operation.group)?.formOf(operation) !== undefined
+  }
+
+  /** Whether the ranks of a group share memory. */
+  reaches(group: number): boolean {
+    return this.#groups.has(group)
+  }
+
   /** The engine is about to be handed an operation: what is on its way here comes before it. */
   makeWayFor(operation: Operation): void {
     if (isCollective(operation)) this.#groups.get(operation.group)?.leaveToEngine()

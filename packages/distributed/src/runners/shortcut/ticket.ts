@@ -81,6 +81,11 @@ export class ShortcutTicket implements Ticket, Departure {
     if (this.#place === 'engine') this.#ticket!.block(name)
   }
 
+  linger(): void {
+    this.#settleSoon(true)
+    if (this.#place === 'engine') this.#ticket!.linger()
+  }
+
   abort(): void {
     this.#settleSoon(false)
     if (this.#place === 'engine') this.#ticket!.abort()

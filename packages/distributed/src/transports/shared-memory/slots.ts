@@ -1,8 +1,8 @@
 import type { Heap } from '../../arena/heap.ts'
 import type { SharedSlots, SlotHeader } from '../shared-slots.ts'
 
-/** Groups that have slots. */
-const GROUPS = 4
+/** Groups that have slots: the world, and those of a mesh of eight ranks with three axes. */
+const GROUPS = 13
 /** Bytes of a slot. */
 export const SLOT = 16 * 1024
 /** Groups that can expose buffers: each has two cache lines of words in the header. */

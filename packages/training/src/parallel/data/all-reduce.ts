@@ -26,6 +26,8 @@ export class AllReduceExchange extends HostExchange {
   readonly traffic: Traffic
   readonly #group: ProcessGroup
   readonly #fillings: readonly Filling[]
+  /** Whether nothing is gained by sending buckets while the backward pass goes on. */
+  readonly #isDeferred: boolean
 
   constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {
     super(buckets)
@@ -42,6 +44,14 @@ export class AllReduceExchange extends HostExchange {
       const encoded = group.alloc(wire, bucket.length)
       const work = group.allReduceInit(encoded, { deterministic, label })
       return { bucket, gradients, encoded, work }
+    })
+    this.#isDeferred = this.#fillings.every(({ work }) => work.prefersRun)
+  }
+
+  override async exchangeDeferred(): Promise<void> {
+    if (!this.#isDeferred) return
+    await timeWait(this.spans, { name: 'gradients' }, async () => {
+      for (const { work } of this.#fillings) await work.run()
     })
   }
 
@@ -100,6 +110,6 @@ export class AllReduceExchange extends HostExchange {
         this.#group.convert(encoded, gradients, 1 / this.#group.size)
       })
     }
-    work.start()
+    if (!this.#isDeferred) work.start()
   }
 }

@@ -306,6 +306,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     const exchange = this.#exchange
     const { order } = exchange
     exchange.startUntil()
+    await exchange.exchangeDeferred()
     const live = await this.#joined?.loop.live()
     this.#joined?.loop.next()
     const axes = [this.#group]

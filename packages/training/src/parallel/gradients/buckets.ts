@@ -29,10 +29,13 @@ export interface BucketSizes {
 }
 
 const ELEMENT = 4
+/** The part of a first bucket that it may be larger, if no other bucket is needed then. */
+const REST = 1 / 8
 
 /**
  * Divides parameters into buckets, in the order in which their gradients are expected. A bucket takes
- * gradients until it is full; a gradient larger than a bucket gets its own.
+ * gradients until it is full; a gradient larger than a bucket gets its own. What is left for a second
+ * bucket joins the first one if it is little.
  */
 export function planBuckets(
   parameters: readonly Parameter[],
@@ -53,6 +56,9 @@ export function planBuckets(
     list.push(parameter)
     length += size
   }
+  // Of a small model, the rest is not worth an exchange of its own.
+  const isRest = buckets.length === 1 && ELEMENT * length <= firstBucketBytes * REST
+  if (isRest) list.unshift(...buckets.pop()!.slots.map(({ parameter }) => parameter))
   close()
   return buckets
 }

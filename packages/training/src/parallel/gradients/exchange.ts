@@ -77,8 +77,13 @@ export abstract class GradientExchange {
   /** The part of the memory of a bucket, if the host has it. */
   protected abstract partOf(index: number, slot: Slot): Float32Array | undefined
 
-  /** Starts the exchange of a complete bucket. */
+  /** Starts the exchange of a complete bucket, or leaves it to `exchangeDeferred`. */
   protected abstract start(index: number): void
+
+  /** Exchanges what `start` has left until the backward passes have ended. */
+  async exchangeDeferred(): Promise<void> {
+    // Most exchanges leave nothing.
+  }
 
   /** Waits until the exchanges of all buckets have completed. */
   abstract finished(): Promise<void>

@@ -89,10 +89,10 @@ export class TotalsSum {
   /** Frees the memory once no sum is under way. */
   dispose(): void {
     const totals = this.#totals
-    const last = this.#sums.at(-1)
+    let left = this.#sums.length
     for (const sum of this.#sums) {
       freeAfterRun(sum, () => {
-        if (sum === last) this.#axes[0]!.free(totals!)
+        if (--left === 0) this.#axes[0]!.free(totals!)
       })
     }
   }

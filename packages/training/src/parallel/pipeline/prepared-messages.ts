@@ -8,7 +8,7 @@ export interface PreparedMessage {
 }
 
 /** A buffer, and the operations that use it, one at a time. */
-interface Lane {
+interface PooledBuffer {
   readonly buffer: Float32Array
   readonly operations: Map<number, PersistentOperation>
   /** The operation that has the buffer; undefined while it is free. */
@@ -24,7 +24,7 @@ interface Lane {
 export class PreparedMessages {
   readonly #group: ProcessGroup
   /** By the number of elements. */
-  readonly #lanes = new Map<number, Lane[]>()
+  readonly #pool = new Map<number, PooledBuffer[]>()
 
   constructor(group: ProcessGroup) {
     this.#group = group
@@ -41,17 +41,17 @@ export class PreparedMessages {
     length: number,
     prepare: (buffer: Float32Array) => PersistentOperation,
   ): PreparedMessage {
-    const lane = this.#freeLane(length)
-    let operation = lane.operations.get(key)
-    if (operation === undefined) lane.operations.set(key, (operation = prepare(lane.buffer)))
-    lane.current = operation
-    return { buffer: lane.buffer, operation }
+    const pooled = this.#freeBuffer(length)
+    let operation = pooled.operations.get(key)
+    if (operation === undefined) pooled.operations.set(key, (operation = prepare(pooled.buffer)))
+    pooled.current = operation
+    return { buffer: pooled.buffer, operation }
   }
 
   /** Sends the buffer, which is in use until that has ended. */
   send(message: PreparedMessage): void {
     message.operation.start()
-    this.#laneOf(message).isSending = true
+    this.#pooledOf(message).isSending = true
   }
 
   /** Receives into the buffer, which is in use until `release`. */
@@ -61,12 +61,12 @@ export class PreparedMessages {
 
   /** Takes the buffer back. */
   release(message: PreparedMessage): void {
-    this.#laneOf(message).current = undefined
+    this.#pooledOf(message).current = undefined
   }
 
   /** Frees the buffers, as soon as no message is on its way through them. */
   dispose(): void {
-    for (const { buffer, operations, current } of [...this.#lanes.values()].flat()) {
+    for (const { buffer, operations, current } of [...this.#pool.values()].flat()) {
       const free = (): void => {
         this.#group.free(buffer)
       }
@@ -75,25 +75,25 @@ export class PreparedMessages {
       }
       if (current === undefined) free()
     }
-    this.#lanes.clear()
+    this.#pool.clear()
   }
 
-  #freeLane(length: number): Lane {
-    let lanes = this.#lanes.get(length)
-    if (lanes === undefined) this.#lanes.set(length, (lanes = []))
-    let lane = lanes.find(
+  #freeBuffer(length: number): PooledBuffer {
+    let pool = this.#pool.get(length)
+    if (pool === undefined) this.#pool.set(length, (pool = []))
+    let pooled = pool.find(
       ({ current, isSending }) => current === undefined || (isSending && current.isCompleted()),
     )
-    if (lane === undefined) {
+    if (pooled === undefined) {
       const buffer = this.#group.allocUnsafe('float32', length)
-      lane = { buffer, operations: new Map(), current: undefined, isSending: false }
-      lanes.push(lane)
+      pooled = { buffer, operations: new Map(), current: undefined, isSending: false }
+      pool.push(pooled)
     }
-    lane.isSending = false
-    return lane
+    pooled.isSending = false
+    return pooled
   }
 
-  #laneOf({ buffer, operation }: PreparedMessage): Lane {
-    return this.#lanes.get(buffer.length)!.find(({ current }) => current === operation)!
+  #pooledOf({ buffer, operation }: PreparedMessage): PooledBuffer {
+    return this.#pool.get(buffer.length)!.find(({ current }) => current === operation)!
   }
 }

@@ -1,0 +1,106 @@
+import { existsSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { DashboardServer, RecordedPage } from '@tsrun/telemetry'
+import { toInteger, usageError } from '../args/read-setting.ts'
+import { readRuns } from '../job/run-records.ts'
+import { readLastLines } from '../logs/recorded-lines.ts'
+import { aborted } from '../processes/interrupts.ts'
+import { pageFolder } from '../watch/page-folder.ts'
+import { readFailureReport } from '../watch/job-trace.ts'
+import type { AddCommand, CommandContext } from './context.ts'
+import { findLogs } from './find-logs.ts'
+import { findTrace, pathsOf } from './find-trace.ts'
+
+/** The last lines that the page shows. */
+const MOST_LINES = 2000
+
+interface Request {
+  readonly folders: readonly string[]
+  readonly run: string | undefined
+  readonly port: string
+}
+
+/** `tsrun view <folder..>` */
+export function addView(context: CommandContext): AddCommand {
+  return (parser) =>
+    parser.command(
+      'view <folder..>',
+      'show a recorded job on a page, step by step',
+      (own) =>
+        own
+          .usage(
+            '$0 view <folder..>\n\nServes a page that shows a job after its end, until Ctrl-C: where the time of its steps ' +
+              'went, what each rank did in each step, loss and rate, what ranks printed, and the report of a ' +
+              'failure. The steps are those of tsrun --trace DIR, the lines those of --log-dir DIR.',
+          )
+          .positional('folder', {
+            type: 'string',
+            array: true,
+            demandOption: true,
+            describe: 'DIR of --trace DIR or of --log-dir DIR; several if each host had its own',
+          })
+          .option('run', {
+            type: 'string',
+            requiresArg: true,
+            describe: 'the run with this ID; by default the newest one',
+          })
+          .option('port', {
+            type: 'string',
+            requiresArg: true,
+            default: '0',
+            describe: 'the port of the page at 127.0.0.1; 0 is any free one',
+          })
+          .version(false),
+      async ({ folder: folders, run, port }) => {
+        await view({ folders, run, port }, context)
+      },
+    )
+}
+
+/** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS */
+async function view(request: Request, { console, cwd, env, interrupts }: CommandContext) {
+  const port = toInteger(request.port, 0, 65535)
+  if (port === undefined) {
+    throw usageError(`--port is ${JSON.stringify(request.port)}; expected a port from 0 to 65535`)
+  }
+  const feed = readPage(request, cwd, env)
+  let server: DashboardServer
+  try {
+    server = await DashboardServer.open({ port, feed, folder: pageFolder() })
+  } catch (cause) {
+    throw usageError(`--port ${port}: ${(cause as Error).message}`, cause)
+  }
+  console.print('stdout', `${server.url}\n`)
+  console.print('stderr', 'tsrun: serving the page until Ctrl-C\n')
+  // The server alone does not keep the process alive.
+  const alive = setInterval(() => undefined, 60_000)
+  await aborted(interrupts.stop)
+  clearInterval(alive)
+  await server.close()
+}
+
+/** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS */
+function readPage({ folders, run }: Request, cwd: string, env: NodeJS.ProcessEnv): RecordedPage {
+  const paths = pathsOf(folders, cwd)
+  const traces = paths.filter((path) => existsSync(join(path, 'spans')))
+  const logs = paths.filter((path) => !traces.includes(path))
+  const trace = traces.length === 0 ? undefined : findTrace(traces, folders, run)
+  const found = logs.map((path) => findLogs(chosenRun(path, run ?? trace?.runId), env, cwd).folder)
+  const runId = trace?.runId ?? basename(found[0]!)
+  const record = readRuns(env).find((each) => each.runId === runId)
+  const kept = typeof record?.logDir === 'string' ? [join(record.logDir, runId)] : []
+  const attempt = Math.max(0, ...(trace?.files.map(({ header }) => header.restartCount) ?? []))
+  return new RecordedPage({
+    ...{ runId, trace, script: record?.script ?? runId },
+    ...readLastLines(found.length > 0 ? found : kept, MOST_LINES),
+    report: traces
+      .map((path) => readFailureReport(path, runId, attempt))
+      .find((text) => text !== undefined),
+  })
+}
+
+/** The folder of a run in one of --log-dir. */
+function chosenRun(path: string, run: string | undefined): string {
+  const own = join(path, run ?? '')
+  return existsSync(own) ? own : path
+}

@@ -1,0 +1,55 @@
+import { join } from 'node:path'
+import { LineSplitter, type Line, type StreamName } from './lines.ts'
+import { streamNames } from './log-files.ts'
+import { attemptsIn, RankReader, ranksIn, type LogPiece } from './log-reader.ts'
+
+/** A line that a rank has printed. */
+export interface RecordedLine {
+  readonly rank: number
+  readonly stream: StreamName
+  readonly text: string
+}
+
+/** The last lines of all ranks, in the order of time. */
+export interface RecordedLines {
+  readonly lines: readonly RecordedLine[]
+  /** How many are left out of those that were looked at. */
+  readonly dropped: number
+}
+
+/** Reads the last lines of the last attempt of a run. @param runs - its folders, DIR/RUN-ID, of each host */
+export function readLastLines(runs: readonly string[], most: number): RecordedLines {
+  const attempt = Math.max(-1, ...runs.flatMap((run) => attemptsIn(run)))
+  const all = runs.flatMap((run) => {
+    const path = join(run, `attempt_${attempt}`)
+    return ranksIn(path).flatMap((rank) => linesOf(path, rank, most))
+  })
+  all.sort((a, b) => a.time - b.time)
+  const kept = all.slice(-most)
+  return {
+    lines: kept.map(({ rank, stream, text }) => ({ rank, stream, text })),
+    dropped: all.length - kept.length,
+  }
+}
+
+function linesOf(path: string, rank: number, most: number): (RecordedLine & { time: number })[] {
+  const reader = new RankReader(join(path, String(rank)), rank, streamNames, most)
+  const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() }
+  const lines: (RecordedLine & { time: number })[] = []
+  let last = 0
+  const add = (stream: StreamName, found: readonly Line[]): void => {
+    for (const { text } of found) lines.push({ rank, stream, text, time: last })
+  }
+  const take = ({ time, stream, bytes }: LogPiece): void => {
+    last = Math.max(last, time)
+    add(stream, splitters[stream].push(bytes))
+  }
+  try {
+    while (reader.peek() !== undefined) take(reader.next())
+    for (const piece of reader.rest()) take(piece)
+    for (const stream of streamNames) add(stream, splitters[stream].flush())
+  } finally {
+    reader.close()
+  }
+  return lines
+}

@@ -1,0 +1,136 @@
+import { RecordedSteps } from '../trace/recorded-steps.ts'
+import { summarizeSteps } from '../trace/summary.ts'
+import { summarySentences } from '../trace/summary-text.ts'
+import type { TracedRun } from '../trace/trace-folder.ts'
+import { stepView } from './step-view.ts'
+import type {
+  ChartPoint,
+  DashboardUpdate,
+  JobView,
+  LogLine,
+  PageSource,
+  RankView,
+  RecordedStepView,
+  RecordedView,
+} from './views.ts'
+
+/** The most points of a chart: of more steps, each point is the mean of several. */
+const MOST_POINTS = 1500
+
+export interface RecordedPageOptions {
+  readonly runId: string
+  readonly script: string
+  /** Undefined: only lines were kept. */
+  readonly trace: TracedRun | undefined
+  /** What the ranks have printed, in the order of time. */
+  readonly lines: readonly LogLine[]
+  /** How many lines before these are left out. */
+  readonly dropped: number
+  /** The report of a failure. */
+  readonly report: string | undefined
+}
+
+/** Shows the last attempt of a run that has been recorded, step by step. */
+export class RecordedPage implements PageSource {
+  readonly isLive = false
+  readonly #steps: RecordedSteps | undefined
+  readonly #update: DashboardUpdate
+
+  constructor({ runId, script, trace, lines, dropped, report }: RecordedPageOptions) {
+    this.#steps = trace && new RecordedSteps(trace)
+    const recorded = this.#steps && recordedView(this.#steps)
+    const facts = { runId, script, phase: 'recorded' as const }
+    this.#update = {
+      at: 0,
+      job: { ...facts, ...placeOf(this.#steps, lines) },
+      points: this.#steps === undefined ? [] : pointsOf(this.#steps),
+      step: recorded && this.step({ index: recorded.steps - 1 })?.view,
+      ...{ lines, dropped, report, recorded },
+    }
+  }
+
+  /** Nothing changes. */
+  update(): DashboardUpdate {
+    return { ...this.#update, points: [], lines: [], dropped: 0 }
+  }
+
+  snapshot(): DashboardUpdate {
+    return this.#update
+  }
+
+  step({
+    index,
+    number,
+  }: Parameters<NonNullable<PageSource['step']>>[0]): RecordedStepView | undefined {
+    if (this.#steps === undefined) return undefined
+    const { numbers, ranks } = this.#steps
+    const place = index ?? positionOf(numbers, number ?? 0)
+    const step = numbers[place]
+    if (step === undefined) return undefined
+    const view = stepView(
+      step,
+      ranks
+        .map(({ header, windows, spansBetween }) => {
+          const window = windows.get(step)!
+          return { rank: header.rank, window, spans: spansBetween(window.start, window.end) }
+        })
+        .sort((a, b) => a.rank - b.rank),
+    )
+    return { index: place, view }
+  }
+}
+
+/** Of the first number that is not smaller, or of the last one. */
+function positionOf(numbers: readonly number[], number: number): number {
+  const found = numbers.findIndex((each) => each >= number)
+  return found < 0 ? numbers.length - 1 : found
+}
+
+function recordedView(steps: RecordedSteps): RecordedView | undefined {
+  const summary = summarizeSteps(steps)
+  if (summary === undefined) return undefined
+  return { steps: steps.numbers.length, summary, sentences: summarySentences(summary) }
+}
+
+/** What is known of the ranks. */
+function placeOf(
+  steps: RecordedSteps | undefined,
+  lines: readonly LogLine[],
+): Pick<JobView, 'host' | 'worldSize' | 'restartCount' | 'ranks'> {
+  const headers = steps?.ranks.map(({ header }) => header) ?? []
+  const ranks = new Set([...headers, ...lines].map(({ rank }) => rank))
+  const pids = new Map(headers.map(({ rank, pid }) => [rank, pid]))
+  return {
+    host: [...new Set(headers.map(({ host }) => host))].join(', '),
+    worldSize: headers[0]?.worldSize ?? ranks.size,
+    restartCount: steps?.restartCount ?? 0,
+    ranks: [...ranks]
+      .sort((a, b) => a - b)
+      .map((rank): RankView => ({
+        ...{ rank, pid: pids.get(rank) ?? 0, state: 'ended' },
+        ...{ waitsFor: [], seconds: 0 },
+      })),
+  }
+}
+
+/** Losses and rates over the steps. */
+function pointsOf({ numbers, ranks, hasSteps }: RecordedSteps): ChartPoint[] {
+  if (!hasSteps) return []
+  const size = Math.ceil(numbers.length / MOST_POINTS)
+  const points: ChartPoint[] = []
+  for (let at = 0; at < numbers.length; at += size) {
+    const group = numbers.slice(at, at + size)
+    const steps = group.flatMap((number) => ranks.map(({ windows }) => windows.get(number)!))
+    const losses = steps.map(({ loss = NaN }) => loss).filter(Number.isFinite)
+    points.push({
+      at: group.at(-1)!,
+      loss: losses.length === 0 ? undefined : mean(losses),
+      stepsPerSecond: 1000 / mean(steps.map(({ start, end }) => end - start)),
+    })
+  }
+  return points
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}

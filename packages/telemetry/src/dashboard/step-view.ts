@@ -1,0 +1,124 @@
+import type { Span } from '../spans.ts'
+import { Arrivals, divideWindow, type Piece, type Window } from '../trace/division.ts'
+import { balancedIdle, balancedSchedule, lengthOf } from '../trace/balanced-idle.ts'
+import { shareOfPart, sharesOf } from '../trace/shares.ts'
+import {
+  barKinds,
+  type Bar,
+  type CollectiveView,
+  type StepRankView,
+  type StepView,
+} from './views.ts'
+
+/** Bars shorter than this part of a step are not sent. */
+const SHORTEST = 1 / 4000
+/** The most collectives of a rank that are sent. */
+const MOST_COLLECTIVES = 60
+
+/** What a rank has recorded around a step. */
+export interface RankStep {
+  readonly rank: number
+  readonly window: Window
+  readonly spans: readonly Span[]
+}
+
+/** What the page shows of a step of these ranks, whose times are those of one clock. */
+export function stepView(step: number, ranks: readonly RankStep[]): StepView {
+  const windows = ranks.map(({ window }) => window)
+  const spans = ranks.map((rank) => overlapping(rank.spans, rank.window))
+  const arrivals = new Arrivals()
+  for (const span of spans.flat()) arrivals.add(span)
+  const idle = balancedIdle(spans, windows)
+  const ideal = balancedSchedule(spans, windows)
+  const start = Math.min(...windows.map((window) => window.start))
+  const milliseconds = Math.max(...windows.map(({ end }) => end)) - start
+  let first = Infinity
+  for (const { kind, start: at } of spans.flat()) if (kind === 'F') first = Math.min(first, at)
+  // The ideal begins with the first computation.
+  const offset = Math.max(0, first - start)
+  return {
+    step,
+    milliseconds,
+    idealMilliseconds: ideal && lengthOf(ideal),
+    ranks: ranks.map(({ rank, window }, i): StepRankView => {
+      const pieces = divideWindow(window, spans[i]!, arrivals)
+      return {
+        rank,
+        milliseconds: window.end - window.start,
+        shares: sharesOf(pieces, idle?.[i] ?? 0),
+        bars: barsOf(spans[i]!, pieces, start, milliseconds),
+        ideal: ideal?.[i]?.map(({ kind, microbatch, ...action }): Bar => [
+          barKinds.indexOf(kind as 'F'),
+          rounded(offset + action.start),
+          rounded(offset + action.end),
+          microbatch,
+        ]),
+        collectives: collectivesOf(spans[i]!, start, arrivals),
+      }
+    }),
+  }
+}
+
+function overlapping(spans: readonly Span[], { start, end }: Window): Span[] {
+  return spans
+    .filter((span) => span.start < end && span.end + (span.noticed ?? 0) > start)
+    .sort((a, b) => a.start - b.start)
+}
+
+const computations: ReadonlySet<string> = new Set(['F', 'B', 'I', 'W', 'optimizer'])
+
+/** The computations with their micro-batches, and what the pieces say of the time between them. */
+function barsOf(
+  spans: readonly Span[],
+  pieces: readonly Piece[],
+  origin: number,
+  milliseconds: number,
+): Bar[] {
+  const bars: Bar[] = []
+  const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1): void => {
+    if (end - start < milliseconds * SHORTEST) return
+    bars.push([barKinds.indexOf(kind), rounded(start - origin), rounded(end - origin), microbatch])
+  }
+  for (const span of spans) {
+    if (computations.has(span.kind)) add(span.kind as 'F', span, span.microbatch)
+  }
+  let last: { readonly kind: (typeof barKinds)[number]; start: number; end: number } | undefined
+  const flush = (): void => {
+    if (last !== undefined) add(last.kind, last)
+    last = undefined
+  }
+  for (const { part, start, end } of pieces) {
+    const share = part === 'waiting' ? 'waiting' : shareOfPart[part]
+    const kind =
+      share === 'compute' || share === 'bubble' || share === 'imbalance' ? undefined : share
+    if (last?.kind !== kind) flush()
+    if (kind === undefined) continue
+    if (last === undefined) last = { kind, start, end }
+    else last.end = end
+  }
+  flush()
+  return bars
+}
+
+function collectivesOf(
+  spans: readonly Span[],
+  origin: number,
+  arrivals: Arrivals,
+): CollectiveView[] {
+  return spans
+    .filter(({ kind }) => kind === 'collective')
+    .slice(0, MOST_COLLECTIVES)
+    .map((span) => {
+      const { name = '', bytes = 0, start, end } = span
+      const arrived = Math.min(end, arrivals.of(span)?.start ?? start)
+      return {
+        ...{ name, bytes, ready: rounded(start - origin) },
+        ...{ arrived: rounded(arrived - origin), end: rounded(end - origin) },
+      }
+    })
+}
+
+/** To microseconds. */
+function rounded(milliseconds: number): number {
+  return Math.round(1000 * milliseconds) / 1000
+}

@@ -1,0 +1,116 @@
+import type { Span } from '../spans.ts'
+import { alignClocks, hostOf } from './clocks.ts'
+import type { Window } from './division.ts'
+import { SpanFileIndex, type SpanFileHeader, type SpanFileReader } from './span-file.ts'
+import type { TracedRun } from './trace-folder.ts'
+
+/** A step of a rank, on the common clock. */
+export interface RecordedStep extends Window {
+  readonly loss: number | undefined
+}
+
+/** What a rank has recorded in the last attempt. */
+interface RankSteps {
+  readonly header: SpanFileHeader
+  /** By their numbers. */
+  readonly windows: ReadonlyMap<number, RecordedStep>
+  /** All spans but steps that overlap an interval of the common clock, in the order of their starts. */
+  readonly spansBetween: (start: number, end: number) => Span[]
+}
+
+/** Finds the steps of the last attempt of a run, and their spans, without keeping all spans in memory. */
+export class RecordedSteps {
+  readonly runId: string
+  readonly attempts: number
+  readonly restartCount: number
+  readonly ranks: readonly RankSteps[]
+  /** The steps that all ranks have, in their order; those of the ranks that report any. */
+  readonly numbers: readonly number[]
+  /** Whether the program reports steps; if not, there is one, which is everything. */
+  readonly hasSteps: boolean
+  /** Of all ranks together. */
+  readonly spansPerStep: number
+
+  constructor({ runId, files }: TracedRun) {
+    this.runId = runId
+    this.attempts = new Set(files.map(({ header }) => header.restartCount)).size
+    this.restartCount = Math.max(0, ...files.map(({ header }) => header.restartCount))
+    const own = files.filter(({ header }) => header.restartCount === this.restartCount)
+    const offsets = alignClocks(own)
+    const read = filesByRank(own).map((ofRank) => {
+      const offset = offsets.get(hostOf(ofRank[0]!.header)) ?? 0
+      const windows = new Windows(offset)
+      const indexes = ofRank.map(
+        (file) =>
+          new SpanFileIndex(file, (span) => {
+            windows.add(span)
+          }),
+      )
+      const spansBetween = (start: number, end: number): Span[] =>
+        indexes
+          .flatMap((index) => index.between(start - offset, end - offset))
+          .filter(({ kind }) => kind !== 'step')
+          .map((span) => ({ ...span, start: span.start + offset, end: span.end + offset }))
+          .sort((a, b) => a.start - b.start)
+      return { header: ofRank.at(-1)!.header, windows, spansBetween }
+    })
+    this.hasSteps = read.some(({ windows }) => windows.steps.size > 0)
+    // Where rank 0 alone reports, its steps are those of all.
+    const reported = read.find(({ windows }) => windows.steps.size > 0)?.windows.steps
+    this.ranks = read.map(({ header, windows, spansBetween }) => {
+      const { steps, all } = windows
+      return { header, windows: steps.size > 0 ? steps : (reported ?? all), spansBetween }
+    })
+    this.spansPerStep = read.reduce(
+      (sum, { windows }, i) => sum + windows.spans / Math.max(1, this.ranks[i]!.windows.size),
+      0,
+    )
+    const [first, ...others] = this.ranks
+    this.numbers = [...(first?.windows.keys() ?? [])]
+      .filter((number) => others.every(({ windows }) => windows.has(number)))
+      .sort((a, b) => a - b)
+  }
+}
+
+/** A process that has taken the place of a lost rank has a file of its own. */
+function filesByRank(files: readonly SpanFileReader[]): SpanFileReader[][] {
+  const byRank = new Map<number, SpanFileReader[]>()
+  for (const file of files) {
+    const { rank } = file.header
+    const list = byRank.get(rank)
+    if (list === undefined) byRank.set(rank, [file])
+    else list.push(file)
+  }
+  const begun = ({ header }: SpanFileReader): number => header.time
+  return [...byRank.values()].map((list) => list.sort((a, b) => begun(a) - begun(b)))
+}
+
+/** Collects the steps of one rank. */
+class Windows {
+  spans = 0
+  readonly steps = new Map<number, RecordedStep>()
+  readonly #offset: number
+  #from = Infinity
+  #to = -Infinity
+
+  constructor(offset: number) {
+    this.#offset = offset
+  }
+
+  add({ kind, step, start, end, loss }: Span): void {
+    this.spans++
+    if (kind === 'F' || kind === 'batch' || kind === 'input') {
+      this.#from = Math.min(this.#from, start)
+    }
+    if (kind !== 'gc') this.#to = Math.max(this.#to, end)
+    if (kind !== 'step' || step === undefined) return
+    this.steps.set(step, { start: start + this.#offset, end: end + this.#offset, loss })
+  }
+
+  /** Everything as one step. */
+  get all(): ReadonlyMap<number, RecordedStep> {
+    if (this.#from >= this.#to) return new Map()
+    const [start, end] = [this.#from + this.#offset, this.#to + this.#offset]
+    return new Map([[0, { start, end, loss: undefined }]])
+  }
+}
