@@ -40,8 +40,6 @@ while (replica.step < steps) {
       const before = replica.run
       replica = await replicaOn(group, replica)
       before.dispose()
-      // frees the shared memory of the world before, which V8 does only when its own heap is full
-      globalThis.gc()
     }
     if (group.size < size && replica.step >= replica.lostAt + absence) {
       if (group.rank === 0) say({ kind: 'waits' })
@@ -49,6 +47,8 @@ while (replica.step < steps) {
       continue
     }
     await makeStep(replica)
+    // what V8 could free and has not is no growth: its heap, and the shared memory of worlds before
+    if (replica.step % 50 === 0) globalThis.gc()
     if (milliseconds > 0) await pause(milliseconds)
   } catch (error) {
     // somebody was lost in the middle of a step; who made it all the same does not matter
