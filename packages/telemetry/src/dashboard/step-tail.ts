@@ -9,8 +9,11 @@ import type { StepView } from './views.ts'
 
 /** The most bytes that one look reads, of all files together. */
 const LOOK_BYTES = 32 * 2 ** 20
-/** Of a file with much more that is new, as when a page is opened late, only the end is looked at. */
-const END_BYTES = 2 ** 20
+/**
+ * Of a file with much more that is new, only the end is looked at: when a page is opened late, and where
+ * steps are short, of which one a second is enough.
+ */
+const END_BYTES = 2 ** 17
 /** The most bytes that are decoded at one time. */
 const PART_BYTES = 2 ** 20
 /**
@@ -115,7 +118,7 @@ class SpanTail {
     for (let isBehind = true; isBehind && total < most && !this.#decoder.isDamaged;) {
       const { bytes, isPassedOver } = this.#added(most - total)
       const added: Span[] = []
-      const used = this.#decoder.decode(bytes, added)
+      const used = this.#decoder.decode(bytes, isPassedOver ? undefined : added)
       this.#at += used
       total += used
       isBehind = isPassedOver && used > 0
@@ -166,7 +169,7 @@ class SpanTail {
     }
     try {
       const added = Math.max(0, fstatSync(fd).size - this.#at)
-      const isPassedOver = added > 2 * END_BYTES
+      const isPassedOver = added > 1.5 * END_BYTES
       const length = Math.min(most, isPassedOver ? Math.min(added - END_BYTES, PART_BYTES) : added)
       const bytes = Buffer.allocUnsafe(length)
       return { bytes: bytes.subarray(0, readSync(fd, bytes, 0, length, this.#at)), isPassedOver }

@@ -294,7 +294,8 @@ function endOf({ end, noticed = 0 }: Span): number {
 export class SpanDecoder {
   readonly #rank: number
   readonly #kinds: readonly (SpanKind | undefined)[]
-  readonly #facts: readonly string[]
+  /** Those that this tsrun knows, in the order of the file. */
+  readonly #facts: readonly ((typeof factNames)[number] | undefined)[]
   readonly #names: (string | undefined)[] = []
   #isDamaged = false
 
@@ -302,7 +303,7 @@ export class SpanDecoder {
     this.#rank = rank
     // a newer tsrun may have kinds that this one does not know
     this.#kinds = kinds.map((kind) => spanKinds.find((known) => known === kind))
-    this.#facts = facts
+    this.#facts = facts.map((fact) => factNames.find((known) => known === fact))
   }
 
   /** Whether there was a damaged record, which nobody can read past, in what was decoded last. */
@@ -311,18 +312,20 @@ export class SpanDecoder {
   }
 
   /**
-   * @param spans - gets those of whole records
+   * @param spans - gets those of whole records; undefined: they are passed over, which is much faster
    * @returns the number of bytes of whole records
    */
-  decode(bytes: Buffer, spans: Span[]): number {
+  decode(bytes: Buffer, spans: Span[] | undefined): number {
     this.#isDamaged = false
     let at = 0
     while (at < bytes.length) {
       const next = bytes[at] === NAME ? this.#readName(bytes, at) : this.#endOf(bytes, at)
       this.#isDamaged = next === undefined
       if (next === undefined || next > bytes.length) break
-      const span = bytes[at] === NAME ? undefined : this.#read(bytes, at)
-      if (span !== undefined) spans.push(span)
+      if (spans !== undefined && bytes[at] !== NAME) {
+        const span = this.#read(bytes, at)
+        if (span !== undefined) spans.push(span)
+      }
       at = next
     }
     return at
@@ -360,7 +363,7 @@ export class SpanDecoder {
     let next = at + SPAN_HEAD
     for (let fact = 0; fact < this.#facts.length; fact++) {
       if ((bits & (1 << fact)) === 0) continue
-      const known = factNames.find((each) => each === this.#facts[fact])
+      const known = this.#facts[fact]
       if (known !== undefined) span[known] = bytes.readDoubleLE(next)
       next += 8
     }
