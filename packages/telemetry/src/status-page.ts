@@ -195,7 +195,10 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     operationTime: of('engineTime') + of('callerTime'),
     operationBytes: of('engineBytes') + of('callerBytes'),
     waitTime: of('waitTime'),
-    links: readLinks(links),
+    // Read when it is asked for: there are many, and few readers want them.
+    get links() {
+      return readLinks(links)
+    },
   }
 }
 

@@ -20,8 +20,10 @@ const LINE_LENGTH = 2000
 const REPORT_LENGTH = 200_000
 /** One point a second: an hour. */
 const KEPT_POINTS = 3600
-/** Milliseconds between two points, and between two looks at links and steps. */
+/** Milliseconds between two points, and at least between two looks at links and steps. */
 const POINT_INTERVAL = 1000
+/** A look that takes long, as with many ranks, is made less often: this many times as long lies between two. */
+const LOOK_PAUSE = 200
 
 /** Where the feed reads what it shows. */
 export interface DashboardSources {
@@ -43,7 +45,7 @@ export class DashboardFeed implements PageSource {
   #newPoints: ChartPoint[] = []
   #dropped = 0
   #lastPoint = -Infinity
-  #lastLook = -Infinity
+  #nextLook = -Infinity
   #links: LinksView | undefined
   #step: StepView | undefined
   #report: string | undefined
@@ -100,11 +102,11 @@ export class DashboardFeed implements PageSource {
     return { at, job, points, lines, dropped, report: this.#report, ...looked }
   }
 
-  /** At the links and the last step, once in a second. */
+  /** At the links and the last step, once in a second or less often. */
   #look(now: number, { phase }: JobView): Pick<DashboardUpdate, 'links' | 'step'> {
-    if (phase !== 'running' || now - this.#lastLook < POINT_INTERVAL) return {}
-    this.#lastLook = now
+    if (phase !== 'running' || now < this.#nextLook) return {}
     const [links, step] = [this.#sources.links(), this.#sources.step()]
+    this.#nextLook = now + Math.max(POINT_INTERVAL, LOOK_PAUSE * (monotonicNow() - now))
     if (links.ranks.length > 0) this.#links = links
     this.#step = step ?? this.#step
     return { links: this.#links, ...(step === undefined ? {} : { step }) }
