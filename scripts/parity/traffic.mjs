@@ -58,7 +58,8 @@ export function countingGroup(group, traffic) {
         }
         const result = call.apply(target, args)
         if (name === key) count()
-        else countStarts(/** @type {{ start(): void }} */ (result), count)
+        else
+          countRuns(/** @type {import('@tsrun/distributed').PersistentOperation} */ (result), count)
         return result
       }
     },
@@ -68,14 +69,18 @@ export function countingGroup(group, traffic) {
 /**
  * Counts the runs of a prepared operation.
  *
- * @param {{ start(): void }} prepared
+ * @param {import('@tsrun/distributed').PersistentOperation} prepared
  * @param {() => void} count
  */
-function countStarts(prepared, count) {
-  const start = prepared.start.bind(prepared)
+function countRuns(prepared, count) {
+  const [start, run] = [prepared.start.bind(prepared), prepared.run.bind(prepared)]
   prepared.start = () => {
     count()
     start()
+  }
+  prepared.run = () => {
+    count()
+    return run()
   }
 }
 

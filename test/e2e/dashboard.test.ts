@@ -116,7 +116,7 @@ if (chromium === undefined) {
     }
 
     async function untilHolds(holds: () => Promise<boolean>): Promise<void> {
-      const deadline = performance.now() + 20_000
+      const deadline = performance.now() + 40_000
       while (!(await holds())) if (performance.now() > deadline) throw new Error('still not shown')
     }
 

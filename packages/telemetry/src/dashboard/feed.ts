@@ -22,8 +22,12 @@ const REPORT_LENGTH = 200_000
 const KEPT_POINTS = 3600
 /** Milliseconds between two points, and at least between two looks at links and steps. */
 const POINT_INTERVAL = 1000
-/** A look that takes long, as with many ranks, is made less often: this many times as long lies between two. */
+/**
+ * A look that takes long, as with many ranks, is made less often: this many times as long lies between two,
+ * at most some seconds.
+ */
 const LOOK_PAUSE = 200
+const LONGEST_PAUSE = 5000
 
 /** Where the feed reads what it shows. */
 export interface DashboardSources {
@@ -106,7 +110,8 @@ export class DashboardFeed implements PageSource {
   #look(now: number, { phase }: JobView): Pick<DashboardUpdate, 'links' | 'step'> {
     if (phase !== 'running' || now < this.#nextLook) return {}
     const [links, step] = [this.#sources.links(), this.#sources.step()]
-    this.#nextLook = now + Math.max(POINT_INTERVAL, LOOK_PAUSE * (monotonicNow() - now))
+    const wanted = LOOK_PAUSE * (monotonicNow() - now)
+    this.#nextLook = now + Math.max(POINT_INTERVAL, Math.min(LONGEST_PAUSE, wanted))
     if (links.ranks.length > 0) this.#links = links
     this.#step = step ?? this.#step
     return { links: this.#links, ...(step === undefined ? {} : { step }) }
