@@ -247,5 +247,8 @@ it('after a fault at any moment, the job ends in time, the report is right, and 
     `${formatTable(rows).join('\n')}\n\n${formatTable(summary).join('\n')}\n${right}\n`,
   )
   expect(wrong).toEqual([])
-  expect(readdirSync('/dev/shm').filter((name) => !shared.includes(name))).toEqual([])
+  // Open MPI keeps segments there while tests of it run beside this one.
+  const isLeft = (name: string): boolean =>
+    !shared.includes(name) && !name.startsWith('vader_segment.')
+  expect(readdirSync('/dev/shm').filter(isLeft)).toEqual([])
 })
