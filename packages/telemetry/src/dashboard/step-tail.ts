@@ -11,9 +11,10 @@ import type { StepView } from './views.ts'
 const LOOK_BYTES = 32 * 2 ** 20
 /**
  * Of a file with much more that is new, only the end is looked at: when a page is opened late, and where
- * steps are short, of which one a second is enough.
+ * steps are short, of which one a second is enough. Ranks write at different moments, so that the ends of
+ * their files have to be long enough to have steps in common.
  */
-const END_BYTES = 2 ** 17
+const END_BYTES = 2 ** 19
 /** The most bytes that are decoded at one time. */
 const PART_BYTES = 2 ** 20
 /**
