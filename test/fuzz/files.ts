@@ -60,7 +60,7 @@ export const fileTargets: readonly Target[] = [
     seeds: [spans()],
     run: (input) => {
       const files = [new SpanFileReader(fileOf('rank.spans', input))]
-      summarizeTrace({ runId: 'r', files, problems: [] })
+      summarizeTrace({ runId: 'r', files, problems: [], lastAttempt: 0 })
       writeChromeTrace(files, join(folder, 'trace.json'))
     },
   },

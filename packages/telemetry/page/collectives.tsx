@@ -2,6 +2,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { StepView } from '../src/dashboard/views.ts'
 import { bytesText, millisecondsText } from './formats.ts'
+import { Table } from './table.tsx'
 
 /** The collectives of a rank in the last step: the buckets of data parallel training, for example. */
 export function Collectives({ step }: { readonly step: StepView }): JSX.Element {
@@ -30,31 +31,21 @@ export function Collectives({ step }: { readonly step: StepView }): JSX.Element 
       {shown.collectives.length === 0 ? (
         <p class="none">There were none.</p>
       ) : (
-        <div class="scroll" tabIndex={0} role="region" aria-label="Table of collectives">
-          <table>
-            <thead>
-              <tr>
-                {['Name', 'Size', 'Ready', 'All ranks there', 'Done', 'Took'].map((title) => (
-                  <th key={title} scope="col">
-                    {title}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {shown.collectives.map(({ name, bytes, ready, arrived, end }, index) => (
-                <tr key={index}>
-                  <th scope="row">{name}</th>
-                  <td>{bytesText(bytes)}</td>
-                  <td>{millisecondsText(ready)}</td>
-                  <td>{millisecondsText(arrived)}</td>
-                  <td>{millisecondsText(end)}</td>
-                  <td>{millisecondsText(end - ready)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          label="Table of collectives"
+          titles={['Name', 'Size', 'Ready', 'All ranks there', 'Done', 'Took']}
+        >
+          {shown.collectives.map(({ name, bytes, ready, arrived, end }, index) => (
+            <tr key={index}>
+              <th scope="row">{name}</th>
+              <td>{bytesText(bytes)}</td>
+              <td>{millisecondsText(ready)}</td>
+              <td>{millisecondsText(arrived)}</td>
+              <td>{millisecondsText(end)}</td>
+              <td>{millisecondsText(end - ready)}</td>
+            </tr>
+          ))}
+        </Table>
       )}
     </>
   )

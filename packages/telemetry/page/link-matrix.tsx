@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import type { LinksView } from '../src/dashboard/views.ts'
 import { bytesText } from './formats.ts'
+import { Table } from './table.tsx'
 
 /** With more columns than these, cells have no text. */
 const MOST_TEXTS = 12
@@ -17,36 +18,26 @@ export function LinkMatrix({ links: { ranks, sent } }: { readonly links: LinksVi
         {bytesText(total)} in all.
         {total === 0 && ' Collectives of ranks that share memory may need no messages.'}
       </p>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Table of links">
-        <table class={hasTexts ? 'links' : 'links small'}>
-          <thead>
-            <tr>
-              <th scope="col">From \ to</th>
-              {Array.from({ length: columns }, (_, rank) => (
-                <th key={rank} scope="col">
-                  {rank}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {ranks.map((from, row) => (
-              <tr key={from}>
-                <th scope="row">{from}</th>
-                {sent[row]!.map((bytes, to) => (
-                  <td
-                    key={to}
-                    title={`rank ${from} to rank ${to}: ${bytesText(bytes)}`}
-                    style={{ '--part': `${bytes === 0 ? 0 : 12 + (58 * bytes) / most}%` }}
-                  >
-                    {from === to ? '' : hasTexts ? bytesText(bytes) : ''}
-                  </td>
-                ))}
-              </tr>
+      <Table
+        label="Table of links"
+        titles={['From \\ to', ...Array.from({ length: columns }, (_, rank) => rank)]}
+        class={hasTexts ? 'links' : 'links small'}
+      >
+        {ranks.map((from, row) => (
+          <tr key={from}>
+            <th scope="row">{from}</th>
+            {sent[row]!.map((bytes, to) => (
+              <td
+                key={to}
+                title={`rank ${from} to rank ${to}: ${bytesText(bytes)}`}
+                style={{ '--part': `${bytes === 0 ? 0 : 12 + (58 * bytes) / most}%` }}
+              >
+                {from === to ? '' : hasTexts ? bytesText(bytes) : ''}
+              </td>
             ))}
-          </tbody>
-        </table>
-      </div>
+          </tr>
+        ))}
+      </Table>
     </>
   )
 }

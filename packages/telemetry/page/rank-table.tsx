@@ -1,33 +1,30 @@
 import type { JSX } from 'preact'
 import type { RankView } from '../src/dashboard/views.ts'
 import { bytesText, numberText, percentText, secondsText } from './formats.ts'
+import { Table } from './table.tsx'
 
 const words: Readonly<Record<string, string>> = { operation: 'in operation' }
 
 export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }): JSX.Element {
   if (ranks.length === 0) return <p class="none">No rank has joined its group yet.</p>
   const onGpus = ranks.some(({ gpu, gpuMemory }) => gpu !== undefined || gpuMemory !== undefined)
+  const titles = [
+    'Rank',
+    'State',
+    'For',
+    'Waits for',
+    'Step',
+    'Loss',
+    'Steps/s',
+    'CPU',
+    'Memory',
+  ].concat(onGpus ? ['GPU', 'GPU memory'] : [], 'Operation')
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Table of ranks">
-      <table>
-        <thead>
-          <tr>
-            {['Rank', 'State', 'For', 'Waits for', 'Step', 'Loss', 'Steps/s', 'CPU', 'Memory']
-              .concat(onGpus ? ['GPU', 'GPU memory'] : [], 'Operation')
-              .map((title) => (
-                <th key={title} scope="col">
-                  {title}
-                </th>
-              ))}
-          </tr>
-        </thead>
-        <tbody>
-          {ranks.map((rank) => (
-            <Row key={rank.rank} rank={rank} onGpus={onGpus} />
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table label="Table of ranks" titles={titles}>
+      {ranks.map((rank) => (
+        <Row key={rank.rank} rank={rank} onGpus={onGpus} />
+      ))}
+    </Table>
   )
 }
 

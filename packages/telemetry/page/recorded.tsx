@@ -11,6 +11,7 @@ import { Collectives } from './collectives.tsx'
 import { millisecondsText, percentText } from './formats.ts'
 import { LineChart } from './line-chart.tsx'
 import { StepChart } from './step-chart.tsx'
+import { Table } from './table.tsx'
 
 interface Properties {
   readonly view: RecordedView
@@ -62,30 +63,17 @@ function Summary({ view }: { readonly view: RecordedView }): JSX.Element {
   ]
   return (
     <>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Table of the time of each rank">
-        <table>
-          <thead>
-            <tr>
-              {titles.map((title) => (
-                <th key={title} scope="col">
-                  {title}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map(({ name, step, shares: times }) => (
-              <tr key={name}>
-                <th scope="row">{name}</th>
-                <td>{millisecondsText(step)}</td>
-                {timeShares.map((share) => (
-                  <td key={share}>{percentText(step === 0 ? 0 : times[share] / step)}</td>
-                ))}
-              </tr>
+      <Table label="Table of the time of each rank" titles={titles}>
+        {rows.map(({ name, step, shares: times }) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td>{millisecondsText(step)}</td>
+            {timeShares.map((share) => (
+              <td key={share}>{percentText(step === 0 ? 0 : times[share] / step)}</td>
             ))}
-          </tbody>
-        </table>
-      </div>
+          </tr>
+        ))}
+      </Table>
       {view.sentences.map((sentence) => (
         <p key={sentence} class="facts">
           {sentence}

@@ -4,7 +4,7 @@ import { DashboardServer, RecordedPage } from '@tsrun/telemetry'
 import { toInteger, usageError } from '../args/read-setting.ts'
 import { readRuns } from '../job/run-records.ts'
 import { readLastLines } from '../logs/recorded-lines.ts'
-import { aborted } from '../processes/interrupts.ts'
+import { stayUntilAborted } from '../processes/interrupts.ts'
 import { pageFolder } from '../watch/page-folder.ts'
 import { readFailureReport } from '../watch/job-trace.ts'
 import type { AddCommand, CommandContext } from './context.ts'
@@ -73,9 +73,7 @@ async function view(request: Request, { console, cwd, env, interrupts }: Command
   console.print('stdout', `${server.url}\n`)
   console.print('stderr', 'tsrun: serving the page until Ctrl-C\n')
   // The server alone does not keep the process alive.
-  const alive = setInterval(() => undefined, 60_000)
-  await aborted(interrupts.stop)
-  clearInterval(alive)
+  await stayUntilAborted(interrupts.stop)
   await server.close()
 }
 
@@ -89,12 +87,11 @@ function readPage({ folders, run }: Request, cwd: string, env: NodeJS.ProcessEnv
   const runId = trace?.runId ?? basename(found[0]!)
   const record = readRuns(env).find((each) => each.runId === runId)
   const kept = typeof record?.logDir === 'string' ? [join(record.logDir, runId)] : []
-  const attempt = Math.max(0, ...(trace?.files.map(({ header }) => header.restartCount) ?? []))
   return new RecordedPage({
     ...{ runId, trace, script: record?.script ?? runId },
     ...readLastLines(found.length > 0 ? found : kept, MOST_LINES),
     report: traces
-      .map((path) => readFailureReport(path, runId, attempt))
+      .map((path) => readFailureReport(path, runId, trace?.lastAttempt ?? 0))
       .find((text) => text !== undefined),
   })
 }

@@ -97,6 +97,13 @@ export function relayJobControl(
   }
 }
 
+/** As `aborted`, and keeps the process alive until then. */
+export async function stayUntilAborted(signal: AbortSignal): Promise<void> {
+  const alive = setInterval(() => undefined, 60_000)
+  await aborted(signal)
+  clearInterval(alive)
+}
+
 /** Resolves when the signal is aborted. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

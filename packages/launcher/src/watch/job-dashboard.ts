@@ -19,7 +19,7 @@ import { usageError } from '../args/read-setting.ts'
 import type { AttemptFacts, JobWatcher } from '../job/job.ts'
 import type { RankLineReader } from '../job/rank-log.ts'
 import type { Announcer } from '../logs/console.ts'
-import { aborted, type Interrupts } from '../processes/interrupts.ts'
+import { stayUntilAborted, type Interrupts } from '../processes/interrupts.ts'
 import { gpuOf, GpuWatch } from './gpu-use.ts'
 import { pageFolder } from './page-folder.ts'
 import { cpuSeconds, residentBytes } from '../processes/process-use.ts'
@@ -135,9 +135,7 @@ export class JobDashboard implements JobWatcher {
       this.#announcer.say('dashboard', `the dashboard stays open until ${until}: ${url}`, { url })
       if (linger === Infinity) {
         // The server alone does not keep the process alive.
-        const alive = setInterval(() => undefined, 60_000)
-        await aborted(stop)
-        clearInterval(alive)
+        await stayUntilAborted(stop)
       } else await pause(linger, undefined, { signal: stop }).catch(() => undefined)
     }
     await this.close()

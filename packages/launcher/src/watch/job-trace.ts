@@ -17,6 +17,7 @@ export const TRACE_FILE = 'trace.json'
 const SHOWN_BYTES = 4 * 2 ** 20
 /** Its folder is called so, followed by the process ID of the launcher. */
 const SHOWN_NAME = 'tsrun-dashboard-'
+const shownName = new RegExp(`^${SHOWN_NAME}(\\d+)-`)
 
 /**
  * Makes the folder of a trace; without one, names one for the newest spans, from which the dashboard shows
@@ -48,9 +49,7 @@ export function openTraceFolder(
 /** Removes the folders of launchers of this user that were killed. */
 function removeForgotten(): void {
   for (const name of readdirSync(tmpdir())) {
-    const [, pid] = name.startsWith(SHOWN_NAME)
-      ? (/^(\d+)-/.exec(name.slice(SHOWN_NAME.length)) ?? [])
-      : []
+    const [, pid] = shownName.exec(name) ?? []
     if (pid === undefined || isAlive(Number(pid))) continue
     const path = join(tmpdir(), name)
     const found = lstatSync(path, { throwIfNoEntry: false })

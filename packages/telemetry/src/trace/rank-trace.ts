@@ -69,6 +69,8 @@ export class RankTrace implements SpanSink {
   /** The number of the file, of those that took each other's place. */
   #part = 0
   #file: SpanFile
+  /** When so many bytes are in the file, a new one takes its place. */
+  #limit: number
   /** The step under way. */
   #step = 1
   #isKept: boolean
@@ -86,6 +88,7 @@ export class RankTrace implements SpanSink {
     this.#isKept = extent.steps.first <= this.#step
     makeOwnFolder(directory)
     this.#file = this.#open()
+    this.#limit = extent.bytes
     this.#timer = setInterval(() => {
       this.#write()
     }, PERIOD).unref()
@@ -105,7 +108,7 @@ export class RankTrace implements SpanSink {
     if (this.#begun === undefined && FIRST.has(kind)) this.#begun = start
     if (!this.#isKept) return
     this.#file.add(kind, start, end, name, facts, at)
-    if (this.#file.written >= this.#extent.bytes) this.#write()
+    if (this.#file.written >= this.#limit) this.#write()
   }
 
   /** A step has ended, with the number and the loss that its program reports; the next one begins. */
@@ -149,16 +152,18 @@ export class RankTrace implements SpanSink {
 
   #write(): void {
     this.#file.flush()
-    if (this.#file.written < this.#extent.bytes) return
+    if (this.#file.written < this.#limit) return
     const old = { file: this.#file, path: this.#path }
     this.#part += 1
     try {
       this.#file = this.#open()
     } catch {
-      // As with a full disk: what there is stays.
+      // As with a full disk: what there is stays, and is not tried again for every span.
       this.#part -= 1
+      this.#limit += this.#extent.bytes
       return
     }
+    this.#limit = this.#extent.bytes
     old.file.close()
     rmSync(old.path, { force: true })
   }

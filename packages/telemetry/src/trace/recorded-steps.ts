@@ -31,11 +31,11 @@ export class RecordedSteps {
   /** Of all ranks together. */
   readonly spansPerStep: number
 
-  constructor({ runId, files }: TracedRun) {
+  constructor({ runId, lastAttempt, files }: TracedRun) {
     this.runId = runId
     this.attempts = new Set(files.map(({ header }) => header.restartCount)).size
-    this.restartCount = Math.max(0, ...files.map(({ header }) => header.restartCount))
-    const own = files.filter(({ header }) => header.restartCount === this.restartCount)
+    this.restartCount = lastAttempt
+    const own = files.filter(({ header }) => header.restartCount === lastAttempt)
     const offsets = alignClocks(own)
     const read = filesByRank(own).map((ofRank) => {
       const offset = offsets.get(hostOf(ofRank[0]!.header)) ?? 0

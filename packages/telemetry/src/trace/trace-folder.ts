@@ -36,6 +36,8 @@ export function parseSpanFileName(name: string): SpanFilePlace | undefined {
 /** What the ranks of one run have written. */
 export interface TracedRun {
   readonly runId: string
+  /** The number of the last attempt. */
+  readonly lastAttempt: number
   /** A file for each rank of each attempt, in the order of attempts and ranks. */
   readonly files: readonly SpanFileReader[]
   /** Why files could not be read. */
@@ -69,7 +71,8 @@ export function findTracedRun(
   const own = files
     .filter(({ header }) => header.runId === newest.runId)
     .sort((a, b) => order(a.header) - order(b.header))
-  return { runId: newest.runId, files: own, problems }
+  const lastAttempt = own.at(-1)!.header.restartCount
+  return { runId: newest.runId, lastAttempt, files: own, problems }
 }
 
 const MOST_RANKS = 2 ** 24
