@@ -4,15 +4,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import type { Browser, Page } from 'playwright-core'
+import type { Page } from 'playwright-core'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
-import { complaintsOf, findChromium, openBrowser } from './support/browser.ts'
+import { describeInChromium } from './support/browser.ts'
 
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 const training = fileURLToPath(new URL('../fixtures/training/', import.meta.url))
-const chromium = findChromium()
 
 async function start(...flags: readonly string[]): Promise<{ run: Run; url: string }> {
   const args = ['--nproc', '4', '--grace', '0.3', '--dashboard', '0', ...flags, 'progress.mjs']
@@ -94,180 +93,149 @@ it('ends with a job that fails where nobody is at a terminal, and leaves no span
   rmSync(scratch, { recursive: true })
 })
 
-if (chromium === undefined) {
-  it('skipped: no Chromium', () => {
-    expect(chromium).toBeUndefined()
+describeInChromium('the page', (newPage) => {
+  async function untilHolds(holds: () => Promise<boolean>): Promise<void> {
+    const deadline = performance.now() + 40_000
+    while (!(await holds())) if (performance.now() > deadline) throw new Error('still not shown')
+  }
+
+  /** The step that the table shows for rank 0. */
+  async function stepOn(page: Page): Promise<number> {
+    const cells = await page.locator('tbody tr').first().locator('td').allTextContents()
+    return Number(cells[3])
+  }
+
+  /** What the Tab key reaches, up to the output: tables, filters, and the output. */
+  const everyPart = ['DIV', 'SELECT', 'DIV', 'DIV', 'INPUT', 'SELECT', 'PRE']
+
+  async function tabsOf(page: Page): Promise<string[]> {
+    const names: string[] = []
+    while (names.at(-1) !== 'PRE' && names.length < 12) {
+      await page.keyboard.press('Tab')
+      names.push(await page.evaluate('document.activeElement.tagName'))
+    }
+    return names
+  }
+
+  it('shows ranks, output and the report of a failure as they come', async () => {
+    const { run, url } = await start('--dashboard-linger', '60')
+    const { page, complaints } = await newPage()
+    await page.goto(url)
+    expect(page.url()).not.toContain('token')
+    await page.locator('tbody tr').nth(3).waitFor()
+    await page.getByRole('heading', { name: 'progress.mjs' }).waitFor()
+    const before = await stepOn(page)
+    await untilHolds(async () => (await stepOn(page)) > before + 20)
+    await page.locator('td meter').nth(3).waitFor()
+    // What ranks print is text.
+    await page.getByText('<img src=x onerror="alert(1)"> of rank 3').waitFor()
+    await page.getByLabel('Contains').fill('STEP 50')
+    const output = page.locator('.output > div')
+    await untilHolds(async () => {
+      const lines = await output.allTextContents()
+      return lines.length > 0 && lines.every((line) => line.includes('step 50'))
+    })
+    const filters = page.getByRole('region', { name: 'Output', exact: true })
+    await filters.getByRole('combobox', { name: 'Rank' }).selectOption('2')
+    await untilHolds(async () => {
+      const lines = await output.allTextContents()
+      return lines.length > 0 && lines.every((line) => line.startsWith('2 '))
+    })
+    await page.getByRole('img', { name: /^What 4 ranks did: computing \d+ %/ }).waitFor()
+    await page.getByRole('img', { name: /^Step \d+ of 4 ranks: / }).waitFor()
+    await page.getByRole('img', { name: /^Loss over time, now 0\.\d+$/ }).waitFor()
+    const ranks = await run.announced(4)
+    run.ask(ranks, (rank) => rank === 1)
+    const report = page.getByRole('region', { name: 'Report of the failure' })
+    await report.getByText('the disk of rank 1 is full').first().waitFor()
+    await page.getByRole('status').getByText('failed').waitFor()
+    await until(() => run.stderr.includes('the dashboard stays open until Ctrl-C'), 'it stays open')
+    // A page that is opened now shows the same.
+    await page.reload()
+    await report.waitFor()
+    await page.getByText('ended').nth(3).waitFor()
+    expect(complaints).toEqual([])
+    run.signal('SIGINT')
+    expect(await run.finished).toMatchObject({ code: 1 })
+    await page.context().close()
   })
-} else
-  describe('the page', () => {
-    let browser: Browser
-    beforeAll(async () => {
-      browser = await openBrowser(chromium)
+
+  describe('of a job that is traced', () => {
+    let folder: string
+    beforeEach(() => {
+      folder = mkdtempSync(join(tmpdir(), 'tsrun-dashboard-'))
     })
-    afterAll(async () => {
-      await browser.close()
+    afterEach(() => {
+      rmSync(folder, { recursive: true })
     })
 
-    async function visit(url: string, width: number, colorScheme: 'dark' | 'light'): Promise<Page> {
-      const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme })
-      const page = await context.newPage()
+    async function train(): Promise<{ run: Run; url: string }> {
+      const flags = ['--nproc', '4', '--grace', '0.3', '--dashboard', '0', '--trace', folder]
+      const run = new Run([...flags, 'endless-steps.mjs'], { cwd: training })
+      await until(() => run.stderr.includes('dashboard: '), 'the dashboard')
+      return { run, url: /^tsrun: dashboard: (http:\S+)$/m.exec(run.stderr)![1]! }
+    }
+
+    it('shows steps under the ideal schedule, links and buckets, as they come', async () => {
+      const { run, url } = await train()
+      const { page, complaints } = await newPage()
       await page.goto(url)
-      return page
-    }
-
-    async function untilHolds(holds: () => Promise<boolean>): Promise<void> {
-      const deadline = performance.now() + 40_000
-      while (!(await holds())) if (performance.now() > deadline) throw new Error('still not shown')
-    }
-
-    /** The step that the table shows for rank 0. */
-    async function stepOn(page: Page): Promise<number> {
-      const cells = await page.locator('tbody tr').first().locator('td').allTextContents()
-      return Number(cells[3])
-    }
-
-    /** What the Tab key reaches, up to the output. */
-    async function tabsOf(page: Page): Promise<string[]> {
-      const names: string[] = []
-      while (names.at(-1) !== 'PRE' && names.length < 12) {
-        await page.keyboard.press('Tab')
-        names.push(await page.evaluate('document.activeElement.tagName'))
+      const picture = page.getByRole('img', {
+        name: /^Step \d+ of 4 ranks: [\d.]+ m?s, the ideal/,
+      })
+      await picture.waitFor({ timeout: 30_000 })
+      const numberOf = async (): Promise<number> =>
+        Number(/\d+/.exec((await picture.getAttribute('aria-label')) ?? '')?.[0])
+      const before = await numberOf()
+      await untilHolds(async () => (await numberOf()) > before + 5)
+      const section = page.getByRole('region', { name: 'Last step', exact: true })
+      const text = (await section.textContent()) ?? ''
+      const shares =
+        /Compute (\d+) %\. Lost: bubble (\d+) %, imbalance (\d+) %, exposed communication (\d+) %, input (\d+) %, overhead (\d+) %/
+      const numbers = (shares.exec(text) ?? []).slice(1).map(Number)
+      // They are shares of the whole, each of them rounded.
+      const sum = numbers.reduce((total, one) => total + one, 0)
+      expect(Math.abs(sum - 100)).toBeLessThanOrEqual(3)
+      expect(numbers[0]).toBeGreaterThan(0)
+      for (const word of ['forward', 'backward', 'update', 'waiting', 'overhead']) {
+        expect(text).toContain(word)
       }
-      return names
-    }
-
-    it('shows ranks, output and the report of a failure as they come', async () => {
-      const { run, url } = await start('--dashboard-linger', '60')
-      const context = await browser.newContext({ viewport: { width: 1280, height: 900 } })
-      const page = await context.newPage()
-      const complaints = complaintsOf(page)
-      await page.goto(url)
-      expect(page.url()).not.toContain('token')
-      await page.locator('tbody tr').nth(3).waitFor()
-      await page.getByRole('heading', { name: 'progress.mjs' }).waitFor()
-      const before = await stepOn(page)
-      await untilHolds(async () => (await stepOn(page)) > before + 20)
-      await page.locator('td meter').nth(3).waitFor()
-      // What ranks print is text.
-      await page.getByText('<img src=x onerror="alert(1)"> of rank 3').waitFor()
-      await page.getByLabel('Contains').fill('STEP 50')
-      const output = page.locator('.output > div')
-      await untilHolds(async () => {
-        const lines = await output.allTextContents()
-        return lines.length > 0 && lines.every((line) => line.includes('step 50'))
-      })
-      const filters = page.getByRole('region', { name: 'Output', exact: true })
-      await filters.getByRole('combobox', { name: 'Rank' }).selectOption('2')
-      await untilHolds(async () => {
-        const lines = await output.allTextContents()
-        return lines.length > 0 && lines.every((line) => line.startsWith('2 '))
-      })
-      await page.getByRole('img', { name: /^What 4 ranks did: computing \d+ %/ }).waitFor()
-      await page.getByRole('img', { name: /^Step \d+ of 4 ranks: / }).waitFor()
-      await page.getByRole('img', { name: /^Loss over time, now 0\.\d+$/ }).waitFor()
-      const ranks = await run.announced(4)
-      run.ask(ranks, (rank) => rank === 1)
-      const report = page.getByRole('region', { name: 'Report of the failure' })
-      await report.getByText('the disk of rank 1 is full').first().waitFor()
-      await page.getByRole('status').getByText('failed').waitFor()
-      await until(
-        () => run.stderr.includes('the dashboard stays open until Ctrl-C'),
-        'it stays open',
+      // The buckets of the two replicas: their values are ready before they are sent.
+      const collectives = page.getByRole('region', { name: 'Table of collectives' })
+      await page.getByRole('combobox', { name: 'Rank' }).first().selectOption('3')
+      const bucket = collectives.locator('tr', { hasText: 'bucket' }).first()
+      const cells = await bucket.locator('td').allTextContents()
+      expect(cells).toHaveLength(5)
+      expect(cells[0]).toMatch(/^[\d.]+ KiB$/)
+      const [ready, moving, sent] = cells.slice(1, 4).map((cell) => parseFloat(cell))
+      expect(moving).toBeGreaterThanOrEqual(ready!)
+      expect(sent).toBeGreaterThanOrEqual(moving!)
+      // Stages exchange activations with the other stage of their replica.
+      const links = page.getByRole('region', { name: 'Table of links' })
+      const rows = await links.locator('tbody tr').all()
+      const matrix = await Promise.all(
+        rows.map(async (row) => await row.locator('td').allTextContents()),
       )
-      // A page that is opened now shows the same.
-      await page.reload()
-      await report.waitFor()
-      await page.getByText('ended').nth(3).waitFor()
+      expect(matrix.map((row) => row.length)).toEqual([4, 4, 4, 4])
+      for (const [from, row] of matrix.entries()) {
+        expect(row[from]).toBe('')
+        expect(row.filter((cell) => /[KM]iB$/.test(cell)).length).toBeGreaterThan(0)
+      }
       expect(complaints).toEqual([])
-      run.signal('SIGINT')
-      expect(await run.finished).toMatchObject({ code: 1 })
-      await context.close()
+      await page.context().close()
+      run.signal('SIGTERM')
+      await run.finished
     })
 
-    describe('of a job that is traced', () => {
-      let folder: string
-      beforeEach(() => {
-        folder = mkdtempSync(join(tmpdir(), 'tsrun-dashboard-'))
-      })
-      afterEach(() => {
-        rmSync(folder, { recursive: true })
-      })
-
-      async function train(): Promise<{ run: Run; url: string }> {
-        const flags = ['--nproc', '4', '--grace', '0.3', '--dashboard', '0', '--trace', folder]
-        const run = new Run([...flags, 'endless-steps.mjs'], { cwd: training })
-        await until(() => run.stderr.includes('dashboard: '), 'the dashboard')
-        return { run, url: /^tsrun: dashboard: (http:\S+)$/m.exec(run.stderr)![1]! }
-      }
-
-      it('shows steps under the ideal schedule, links and buckets, as they come', async () => {
-        const { run, url } = await train()
-        const page = await visit(url, 1280, 'light')
-        const complaints = complaintsOf(page)
-        const picture = page.getByRole('img', {
-          name: /^Step \d+ of 4 ranks: [\d.]+ m?s, the ideal/,
-        })
-        await picture.waitFor({ timeout: 30_000 })
-        const numberOf = async (): Promise<number> =>
-          Number(/\d+/.exec((await picture.getAttribute('aria-label')) ?? '')?.[0])
-        const before = await numberOf()
-        await untilHolds(async () => (await numberOf()) > before + 5)
-        const section = page.getByRole('region', { name: 'Last step', exact: true })
-        const text = (await section.textContent()) ?? ''
-        const shares =
-          /Compute (\d+) %\. Lost: bubble (\d+) %, imbalance (\d+) %, exposed communication (\d+) %, input (\d+) %, overhead (\d+) %/
-        const numbers = (shares.exec(text) ?? []).slice(1).map(Number)
-        // They are shares of the whole, each of them rounded.
-        const sum = numbers.reduce((total, one) => total + one, 0)
-        expect(Math.abs(sum - 100)).toBeLessThanOrEqual(3)
-        expect(numbers[0]).toBeGreaterThan(0)
-        for (const word of ['forward', 'backward', 'update', 'waiting', 'overhead']) {
-          expect(text).toContain(word)
-        }
-        // The buckets of the two replicas: their values are ready before they are sent.
-        const collectives = page.getByRole('region', { name: 'Table of collectives' })
-        await page.getByRole('combobox', { name: 'Rank' }).first().selectOption('3')
-        const bucket = collectives.locator('tr', { hasText: 'bucket' }).first()
-        const cells = await bucket.locator('td').allTextContents()
-        expect(cells).toHaveLength(5)
-        expect(cells[0]).toMatch(/^[\d.]+ KiB$/)
-        const [ready, moving, sent] = cells.slice(1, 4).map((cell) => parseFloat(cell))
-        expect(moving).toBeGreaterThanOrEqual(ready!)
-        expect(sent).toBeGreaterThanOrEqual(moving!)
-        // Stages exchange activations with the other stage of their replica.
-        const links = page.getByRole('region', { name: 'Table of links' })
-        const rows = await links.locator('tbody tr').all()
-        const matrix = await Promise.all(
-          rows.map(async (row) => await row.locator('td').allTextContents()),
-        )
-        expect(matrix.map((row) => row.length)).toEqual([4, 4, 4, 4])
-        for (const [from, row] of matrix.entries()) {
-          expect(row[from]).toBe('')
-          expect(row.filter((cell) => /[KM]iB$/.test(cell)).length).toBeGreaterThan(0)
-        }
-        expect(complaints).toEqual([])
-        await page.context().close()
-        run.signal('SIGTERM')
-        await run.finished
-      })
-
-      it('fits a narrow screen in dark colours, by keyboard', async () => {
-        const { run, url } = await train()
-        const page = await visit(url, 390, 'dark')
-        const complaints = complaintsOf(page)
-        const picture = page.getByRole('img', { name: /^Step \d+ of 4 ranks/ })
-        await picture.waitFor({ timeout: 30_000 })
-        expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
-        expect(await tabsOf(page)).toEqual([
-          'DIV',
-          'SELECT',
-          'DIV',
-          'DIV',
-          'INPUT',
-          'SELECT',
-          'PRE',
-        ])
-        const colours = `(() => {
+    it('fits a narrow screen in dark colours, by keyboard', async () => {
+      const { run, url } = await train()
+      const { page, complaints } = await newPage({ width: 390, colorScheme: 'dark' })
+      await page.goto(url)
+      const picture = page.getByRole('img', { name: /^Step \d+ of 4 ranks/ })
+      await picture.waitFor({ timeout: 30_000 })
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
+      expect(await tabsOf(page)).toEqual(everyPart)
+      const colours = `(() => {
           const canvas = document.querySelector('[aria-label^="Step"]')
           const copy = new OffscreenCanvas(canvas.width, canvas.height)
           const context = copy.getContext('2d', { willReadFrequently: true })
@@ -277,59 +245,51 @@ if (chromium === undefined) {
           for (let i = 0; i < data.length; i += 4) seen[data.slice(i, i + 4).join()] = true
           return Object.keys(seen)
         })()`
-        const shows = async (...wanted: readonly string[]): Promise<void> => {
-          await untilHolds(async () => {
-            const seen = await page.evaluate<string[]>(colours)
-            return wanted.every((one) => seen.includes(one))
-          })
-        }
-        // Forward, backward and waiting; the picture is drawn anew in the other colours.
-        await shows('110,163,255,255', '67,194,148,255', '240,163,90,255')
-        await page.emulateMedia({ colorScheme: 'light' })
-        await shows('47,111,214,255', '29,127,95,255', '217,130,43,255')
-        expect(complaints).toEqual([])
-        await page.context().close()
-        run.signal('SIGTERM')
-        await run.finished
-      })
+      const shows = async (...wanted: readonly string[]): Promise<void> => {
+        await untilHolds(async () => {
+          const seen = await page.evaluate<string[]>(colours)
+          return wanted.every((one) => seen.includes(one))
+        })
+      }
+      // Forward, backward and waiting; the picture is drawn anew in the other colours.
+      await shows('110,163,255,255', '67,194,148,255', '240,163,90,255')
+      await page.emulateMedia({ colorScheme: 'light' })
+      await shows('47,111,214,255', '29,127,95,255', '217,130,43,255')
+      expect(complaints).toEqual([])
+      await page.context().close()
+      run.signal('SIGTERM')
+      await run.finished
     })
-
-    it.each([
-      { width: 390, scheme: 'dark' as const, background: 'rgb(18, 21, 27)' },
-      { width: 1280, scheme: 'light' as const, background: 'rgb(246, 247, 249)' },
-    ])(
-      'fits $width pixels in $scheme colours, by keyboard',
-      async ({ width, scheme, background }) => {
-        const { run, url } = await start()
-        const page = await visit(url, width, scheme)
-        const complaints = complaintsOf(page)
-        await page.locator('tbody tr').nth(3).waitFor()
-        await page.getByRole('region', { name: 'Table of links' }).waitFor()
-        const widths = await page.evaluate(
-          '((html) => [html.scrollWidth, html.clientWidth, getComputedStyle(document.body).backgroundColor])' +
-            '(document.documentElement)',
-        )
-        expect(widths).toEqual([width, width, background])
-        await page.getByRole('region', { name: 'Table of collectives' }).waitFor()
-        expect(await tabsOf(page)).toEqual([
-          'DIV',
-          'SELECT',
-          'DIV',
-          'DIV',
-          'INPUT',
-          'SELECT',
-          'PRE',
-        ])
-        // Canvases of charts are parts of pictures with names.
-        const named = ['[aria-label]', '[aria-labelledby]', 'label *', '[role=img] *']
-        const parts = ['input', 'select', 'canvas', 'meter', '[role=img]', '[tabindex]']
-        const without = named.map((one) => `:not(${one})`).join('')
-        const unnamed = await page.locator(parts.map((part) => `${part}${without}`).join()).count()
-        expect(unnamed).toBe(0)
-        expect(complaints).toEqual([])
-        await page.context().close()
-        run.signal('SIGTERM')
-        await run.finished
-      },
-    )
   })
+
+  it.each([
+    { width: 390, scheme: 'dark' as const, background: 'rgb(18, 21, 27)' },
+    { width: 1280, scheme: 'light' as const, background: 'rgb(246, 247, 249)' },
+  ])(
+    'fits $width pixels in $scheme colours, by keyboard',
+    async ({ width, scheme, background }) => {
+      const { run, url } = await start()
+      const { page, complaints } = await newPage({ width, colorScheme: scheme })
+      await page.goto(url)
+      await page.locator('tbody tr').nth(3).waitFor()
+      await page.getByRole('region', { name: 'Table of links' }).waitFor()
+      const widths = await page.evaluate(
+        '((html) => [html.scrollWidth, html.clientWidth, getComputedStyle(document.body).backgroundColor])' +
+          '(document.documentElement)',
+      )
+      expect(widths).toEqual([width, width, background])
+      await page.getByRole('region', { name: 'Table of collectives' }).waitFor()
+      expect(await tabsOf(page)).toEqual(everyPart)
+      // Canvases of charts are parts of pictures with names.
+      const named = ['[aria-label]', '[aria-labelledby]', 'label *', '[role=img] *']
+      const parts = ['input', 'select', 'canvas', 'meter', '[role=img]', '[tabindex]']
+      const without = named.map((one) => `:not(${one})`).join('')
+      const unnamed = await page.locator(parts.map((part) => `${part}${without}`).join()).count()
+      expect(unnamed).toBe(0)
+      expect(complaints).toEqual([])
+      await page.context().close()
+      run.signal('SIGTERM')
+      await run.finished
+    },
+  )
+})

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import type { Browser, Page } from 'playwright-core'
+import type { Page } from 'playwright-core'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
-import { complaintsOf, findChromium, openBrowser } from './support/browser.ts'
+import { describeInChromium } from './support/browser.ts'
 
 jest.setTimeout(120_000)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
@@ -76,100 +76,84 @@ it('says what it cannot show', async () => {
   }
 })
 
-const chromium = findChromium()
-if (chromium === undefined) {
-  it('skipped: no Chromium', () => {
-    expect(chromium).toBeUndefined()
+describeInChromium('the page', (newPage) => {
+  async function visit(url: string, width?: number): Promise<[Page, complaints: string[]]> {
+    const { page, complaints } = await newPage(width === undefined ? {} : { width })
+    await page.goto(url)
+    return [page, complaints]
+  }
+
+  const stepChart = (page: Page, step: number): Promise<void> =>
+    page.getByRole('img', { name: new RegExp(`^Step ${step} of 3 ranks: `) }).waitFor()
+
+  it('goes from step to step', async () => {
+    const { run, url } = await open(whole)
+    const [page, complaints] = await visit(url)
+    await page.getByRole('heading', { name: 'traced.mjs' }).waitFor()
+    await page.getByRole('status').getByText('recorded').waitFor()
+    await page.getByText('Where the time of steps 1 to 6 went').waitFor()
+    await page.getByText(/^critical path: /).waitFor()
+    await stepChart(page, 6)
+    await page.getByRole('button', { name: 'Previous' }).click()
+    await stepChart(page, 5)
+    await page.getByRole('button', { name: 'First' }).click()
+    await stepChart(page, 1)
+    expect(await page.getByRole('button', { name: 'First' }).isDisabled()).toBe(true)
+    await page.getByRole('slider').focus()
+    await page.keyboard.press('ArrowRight')
+    await stepChart(page, 2)
+    const number = page.getByRole('spinbutton', { name: 'Step' })
+    await number.fill('4')
+    await number.press('Enter')
+    await stepChart(page, 4)
+    await page.getByRole('heading', { name: 'Collectives of step 4' }).waitFor()
+    await page.getByRole('img', { name: /^Loss over the steps, now 0\.\d+$/ }).waitFor()
+    expect(complaints).toEqual([])
+    run.signal('SIGINT')
+    await run.finished
+    // What cannot be had any more is said.
+    await page.getByRole('button', { name: 'Next' }).click()
+    await page.getByText('tsrun view has ended.').waitFor()
+    await page.context().close()
   })
-} else
-  describe('the page', () => {
-    let browser: Browser
-    beforeAll(async () => {
-      browser = await openBrowser(chromium)
-    })
-    afterAll(async () => {
-      await browser.close()
-    })
 
-    async function visit(url: string, width = 1280): Promise<[Page, complaints: string[]]> {
-      const context = await browser.newContext({ viewport: { width, height: 900 } })
-      const page = await context.newPage()
-      const complaints = complaintsOf(page)
-      await page.goto(url)
-      return [page, complaints]
-    }
-
-    const stepChart = (page: Page, step: number): Promise<void> =>
-      page.getByRole('img', { name: new RegExp(`^Step ${step} of 3 ranks: `) }).waitFor()
-
-    it('goes from step to step', async () => {
-      const { run, url } = await open(whole)
-      const [page, complaints] = await visit(url)
-      await page.getByRole('heading', { name: 'traced.mjs' }).waitFor()
-      await page.getByRole('status').getByText('recorded').waitFor()
-      await page.getByText('Where the time of steps 1 to 6 went').waitFor()
-      await page.getByText(/^critical path: /).waitFor()
-      await stepChart(page, 6)
-      await page.getByRole('button', { name: 'Previous' }).click()
-      await stepChart(page, 5)
-      await page.getByRole('button', { name: 'First' }).click()
-      await stepChart(page, 1)
-      expect(await page.getByRole('button', { name: 'First' }).isDisabled()).toBe(true)
-      await page.getByRole('slider').focus()
-      await page.keyboard.press('ArrowRight')
-      await stepChart(page, 2)
-      const number = page.getByRole('spinbutton', { name: 'Step' })
-      await number.fill('4')
-      await number.press('Enter')
-      await stepChart(page, 4)
-      await page.getByRole('heading', { name: 'Collectives of step 4' }).waitFor()
-      await page.getByRole('img', { name: /^Loss over the steps, now 0\.\d+$/ }).waitFor()
-      expect(complaints).toEqual([])
-      run.signal('SIGINT')
-      await run.finished
-      // What cannot be had any more is said.
-      await page.getByRole('button', { name: 'Next' }).click()
-      await page.getByText('tsrun view has ended.').waitFor()
-      await page.context().close()
-    })
-
-    it('shows the same in a second page, and leaves the first as it is', async () => {
-      const { run, url } = await open(killed)
-      const [first] = await visit(url)
-      const lines = first.locator('.output > div')
-      await lines.first().waitFor()
-      const before = await lines.count()
-      const [second, complaints] = await visit(url)
-      await stepChart(second, 3)
-      expect(await second.locator('.output > div').count()).toBe(before)
-      expect(await lines.count()).toBe(before)
-      expect(complaints).toEqual([])
-      run.signal('SIGINT')
-      await run.finished
-      for (const page of [first, second]) await page.context().close()
-    })
-
-    it('shows the report of a failure, and what was printed; also on a telephone', async () => {
-      const { run, url } = await open(killed)
-      const [page, complaints] = await visit(url, 390)
-      const report = page.getByRole('region', { name: 'Report of the failure' })
-      await report.getByText('rank 1').first().waitFor()
-      await stepChart(page, 3)
-      const overflow = 'document.documentElement.scrollWidth - window.innerWidth'
-      expect(await page.evaluate(overflow)).toBeLessThanOrEqual(0)
-      expect(complaints).toEqual([])
-      run.signal('SIGINT')
-      await run.finished
-      await page.context().close()
-    })
-
-    it('shows lines where there is no trace', async () => {
-      const { run, url } = await open(logs)
-      const [page, complaints] = await visit(url)
-      await page.getByRole('heading', { name: 'Output' }).waitFor()
-      expect(complaints).toEqual([])
-      run.signal('SIGINT')
-      await run.finished
-      await page.context().close()
-    })
+  it('shows the same in a second page, and leaves the first as it is', async () => {
+    const { run, url } = await open(killed)
+    const [first] = await visit(url)
+    const lines = first.locator('.output > div')
+    await lines.first().waitFor()
+    const before = await lines.count()
+    const [second, complaints] = await visit(url)
+    await stepChart(second, 3)
+    expect(await second.locator('.output > div').count()).toBe(before)
+    expect(await lines.count()).toBe(before)
+    expect(complaints).toEqual([])
+    run.signal('SIGINT')
+    await run.finished
+    for (const page of [first, second]) await page.context().close()
   })
+
+  it('shows the report of a failure, and what was printed; also on a telephone', async () => {
+    const { run, url } = await open(killed)
+    const [page, complaints] = await visit(url, 390)
+    const report = page.getByRole('region', { name: 'Report of the failure' })
+    await report.getByText('rank 1').first().waitFor()
+    await stepChart(page, 3)
+    const overflow = 'document.documentElement.scrollWidth - window.innerWidth'
+    expect(await page.evaluate(overflow)).toBeLessThanOrEqual(0)
+    expect(complaints).toEqual([])
+    run.signal('SIGINT')
+    await run.finished
+    await page.context().close()
+  })
+
+  it('shows lines where there is no trace', async () => {
+    const { run, url } = await open(logs)
+    const [page, complaints] = await visit(url)
+    await page.getByRole('heading', { name: 'Output' }).waitFor()
+    expect(complaints).toEqual([])
+    run.signal('SIGINT')
+    await run.finished
+    await page.context().close()
+  })
+})

@@ -25,11 +25,55 @@ export async function openBrowser(executablePath: string): Promise<Browser> {
 }
 
 /** Collects what a page complains about: errors of scripts, of its console, and of its requests. */
-export function complaintsOf(page: Page): string[] {
+function complaintsOf(page: Page): string[] {
   const complaints: string[] = []
   page.on('pageerror', ({ message }) => complaints.push(message))
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type())) complaints.push(message.text())
   })
   return complaints
+}
+
+export interface Look {
+  readonly width?: number
+  readonly colorScheme?: 'dark' | 'light'
+}
+
+/** An empty page in a window of its own, and what it will complain about. */
+export interface NewPage {
+  readonly page: Page
+  readonly complaints: string[]
+}
+
+/**
+ * Tests in the Chromium of this machine; without one, a test says that they are skipped.
+ *
+ * @param define - gets what opens a page
+ */
+export function describeInChromium(
+  name: string,
+  define: (newPage: (look?: Look) => Promise<NewPage>) => void,
+): void {
+  const program = findChromium()
+  if (program === undefined) {
+    it('skipped: no Chromium', () => {
+      expect(program).toBeUndefined()
+    })
+    return
+  }
+  describe(name, () => {
+    let browser: Browser
+    beforeAll(async () => {
+      browser = await openBrowser(program)
+    })
+    afterAll(async () => {
+      await browser.close()
+    })
+    define(async ({ width = 1280, colorScheme = 'light' } = {}) => {
+      const viewport = { width, height: 900 }
+      const context = await browser.newContext({ viewport, colorScheme })
+      const page = await context.newPage()
+      return { page, complaints: complaintsOf(page) }
+    })
+  })
 }
