@@ -33,3 +33,20 @@ it('dependencies have exact versions', () => {
     }
   }
 })
+
+it.each([
+  'package-lock.json',
+  'packages/launcher/src/setup/pins/tfjs-node.lock.json',
+  'packages/launcher/src/setup/pins/tfjs-node-gpu.lock.json',
+])('every package of %s that comes from a registry has its hash', (path) => {
+  const { packages } = JSON.parse(readFileSync(root + path, 'utf8')) as {
+    packages: Record<string, { link?: boolean; integrity?: string }>
+  }
+  // folders of this repository have no node_modules in their path, and links point to them
+  const fetched = Object.entries(packages).filter(
+    ([place, { link }]) => place.includes('node_modules/') && link !== true,
+  )
+  expect(fetched.length).toBeGreaterThan(100)
+  const unhashed = fetched.filter(([, { integrity = '' }]) => !/^sha512-/.test(integrity))
+  expect(unhashed.map(([place]) => place)).toEqual([])
+})
