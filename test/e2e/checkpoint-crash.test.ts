@@ -90,6 +90,40 @@ it('the first checkpoint lasts, with the folders that were made for it', async (
   expect(JSON.parse(stdout)).toEqual(['runs', '', files, files, 'runs/first'])
 })
 
+describe('a file system that cannot sync', () => {
+  const save = async (...refusal: string[]): Promise<unknown> => {
+    const script = fixture('synced-folders.mjs')
+    const { stdout } = await promisify(execFile)(process.execPath, [script, ...refusal])
+    return JSON.parse(stdout)
+  }
+
+  it.each([
+    ...['EINVAL', 'ENOSYS', 'ENOTSUP', 'EPERM', 'EISDIR', 'EBADF'].map((code) => [code, 'folders']),
+    ...['EACCES', 'EPERM', 'EISDIR'].map((code) => [code, 'open']),
+  ])(
+    'gets a checkpoint although it answers %s to the sync of a folder (%s)',
+    async (...refusal) => {
+      expect(await save(...refusal)).toEqual([])
+    },
+  )
+
+  it.each(['EINVAL', 'ENOSYS', 'ENOTSUP'])(
+    'gets a checkpoint although it answers %s to the sync of a file',
+    async (code) => {
+      expect(await save(code, 'files')).toContain('runs/first')
+    },
+  )
+
+  it.each([
+    ['EIO', 'folders'],
+    ['EIO', 'files'],
+    ['ENOSPC', 'files'],
+    ['EPERM', 'files'],
+  ])('is told apart from a disk that fails with %s (%s)', async (...refusal) => {
+    expect(await save(...refusal)).toBe('ERR_TSR_CHECKPOINT_WRITE')
+  })
+})
+
 describe('a job that loses a rank', () => {
   it('goes on from its checkpoint when tsrun starts it again, with the same losses', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-restarted-'))

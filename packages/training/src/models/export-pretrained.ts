@@ -1,4 +1,4 @@
-import { access, copyFile, mkdir } from 'node:fs/promises'
+import { access, mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
@@ -96,7 +96,11 @@ export async function exportPretrained(
       const config = Buffer.from(`${JSON.stringify(content, null, 2)}\n`)
       await writeDurably(join(directory, 'config.json'), (file) => writeAll(file, config))
     })
-    for (const name of copied) await copyFile(join(tokenizer!, name), join(directory, name))
+    // A copy by copyFile has the rights of the original, which some file systems cannot give.
+    for (const name of copied) {
+      const content = await readFile(join(tokenizer!, name))
+      await writeDurably(join(directory, name), (file) => writeAll(file, content))
+    }
   })
 }
 

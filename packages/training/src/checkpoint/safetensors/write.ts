@@ -78,7 +78,7 @@ export async function writeDurably(
   const file = await open(unfinished, 'wx')
   try {
     await write(file)
-    await file.sync()
+    await unless(CANNOT_SYNC, () => file.sync())
     await file.close()
     await rename(unfinished, path)
   } catch (error) {
@@ -89,15 +89,28 @@ export async function writeDurably(
   await syncFolder(dirname(path))
 }
 
-/** Makes the names in a folder durable, where the system supports it. */
+/** What a file system answers that cannot sync: it keeps what was written as well as it can. */
+const CANNOT_SYNC = ['EINVAL', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'ENOTTY']
+/** Where folders are no files to open, or may not be read: Windows, SMB, FUSE. */
+const CANNOT_SYNC_FOLDERS = [...CANNOT_SYNC, 'EACCES', 'EBADF', 'EISDIR', 'EPERM']
+
+/** Makes the names in a folder durable, where its file system can. */
 export async function syncFolder(path: string): Promise<void> {
-  if (process.platform === 'win32') return
-  const folder = await open(path, 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
-  }
+  await unless(CANNOT_SYNC_FOLDERS, async () => {
+    const folder = await open(path, 'r')
+    try {
+      await folder.sync()
+    } finally {
+      await folder.close()
+    }
+  })
+}
+
+/** Ignores errors of the file system with these codes. */
+async function unless(codes: readonly string[], run: () => Promise<void>): Promise<void> {
+  await run().catch((error: unknown) => {
+    if (!codes.includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+  })
 }
 
 /** Repeats writes until all bytes are written. */
