@@ -14,7 +14,7 @@ import {
 import { registerGradients } from '../tfjs/tfjs.ts'
 import { registerEinsumGradient } from './einsum-gradient.ts'
 import { testTape } from './self-test.ts'
-import { captureTape, disposeTape } from './tape.ts'
+import { captureTape, disposeTape, ownedResults } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
 
 /**
@@ -63,6 +63,14 @@ export function recordModule(
   const backward = recording.backward.bind(recording)
   recording.backward = (...pass) => timeSpan(recorder, 'B', {}, () => backward(...pass))
   return recording
+}
+
+/**
+ * Runs a module forward without recording. The caller disposes the result, also where `forward` returned
+ * its input or a tensor that the module keeps.
+ */
+export function runForward(module: Pick<Module, 'forward'>, x: Tensor): Tensor {
+  return ownedResults(() => [module.forward(x)])[0]!
 }
 
 /** @throws ERR_TSR_ARGUMENT for a value that cannot be trained */

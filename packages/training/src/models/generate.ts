@@ -10,6 +10,7 @@ import {
   type Rules,
 } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { runForward } from '../autograd/record.ts'
 import type { Module } from '../model/module.ts'
 import { isGPT } from '../nn/gpt.ts'
 import { generator } from '../random/generator.ts'
@@ -196,7 +197,7 @@ async function inferAlone(
   inputs: Tensor,
   read: (outputs: Tensor) => Promise<number>,
 ): Promise<number> {
-  const outputs = tf.tidy(() => model.forward(inputs))
+  const outputs = runForward(model, inputs)
   try {
     return await read(outputs)
   } finally {

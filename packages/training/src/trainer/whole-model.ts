@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { timeSpan } from '@tsrun/telemetry'
 import { recordChain } from '../autograd/chain.ts'
-import { recordModule } from '../autograd/record.ts'
+import { recordModule, runForward } from '../autograd/record.ts'
 import { sumInto } from '../autograd/sum-gradients.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
@@ -340,7 +340,7 @@ export class WholeModel<M extends Module = Module> implements Module {
   }
 
   async #infer(x: Tensor): Promise<Tensor> {
-    if ((this.#options.tensor?.size ?? 1) === 1) return tf.tidy(() => this.module.forward(x))
+    if ((this.#options.tensor?.size ?? 1) === 1) return runForward(this.module, x)
     // A recording, as its exchanges are awaited; but not a training pass.
     const recording = await inPass({ training: false, step: this.#steps, row: 0 }, () =>
       recordSegments(this.module, x, { needsInputGradient: false }),

@@ -1,3 +1,4 @@
+import { runForward } from '../../autograd/record.ts'
 import { RepeatableRecording } from '../../autograd/repeatable-recording.ts'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
@@ -166,7 +167,7 @@ export class PipelineStage {
   /** The output without a backward pass to follow, which the caller disposes; disposes `input`. */
   infer(input: Tensor): Tensor {
     try {
-      return tf.tidy(() => this.#module.forward(input))
+      return runForward(this.#module, input)
     } finally {
       input.dispose()
     }

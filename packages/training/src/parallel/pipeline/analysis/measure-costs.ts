@@ -1,6 +1,6 @@
 import { anything, callback, count, declareOptions, monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { recordModule } from '../../../autograd/record.ts'
+import { recordModule, runForward } from '../../../autograd/record.ts'
 import { takeScalar } from '../../../backend/host-memory.ts'
 import { disposeModule, type Module } from '../../../model/module.ts'
 import { summedCrossEntropy } from '../../../nn/cross-entropy.ts'
@@ -85,7 +85,7 @@ async function measureOwn(
           if (pass >= 0) times.push(time)
         }
         costs.push(times.sort((a, b) => a - b)[times.length >> 1]!)
-        const output = tf.tidy(() => module.forward(input))
+        const output = runForward(module, input)
         input.dispose()
         input = output
       } finally {
