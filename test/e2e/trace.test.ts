@@ -1,4 +1,5 @@
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -132,6 +133,35 @@ it('is put together by `tsrun trace` when the launcher could not', async () => {
   expect(stdout).toContain(`written: ${join(folder, 'trace.json')}`)
   expect(counts(0)['collective']).toBeGreaterThan(2)
   expect((await tsrun(['trace', folder])).stdout).not.toContain('written: ')
+})
+
+it('of several hosts is read from all folders that a command line names', async () => {
+  await tsrun(['--nproc', '3', '--trace', folder, 'traced.mjs'], { cwd })
+  const run = runIn(folder)
+  const hosts = [0, 1, 2].map((rank) => {
+    const host = join(folder, `host-${rank}`)
+    cpSync(join(folder, 'spans'), join(host, 'spans'), {
+      recursive: true,
+      filter: (path) => !path.endsWith('.spans') || path.includes(`.rank-${rank}.`),
+    })
+    return host
+  })
+  const ranks = async (...folders: string[]): Promise<string> => {
+    const { stdout, stderr } = await tsrun(['trace', ...folders], { cwd })
+    expect(stderr).toBe('')
+    return stdout.split('\n', 1)[0]!
+  }
+  expect(await ranks(...hosts)).toContain(`run ${run}: 3 ranks on 1 host`)
+  // Neither a folder that is named twice nor a copy of a file counts twice.
+  expect(await ranks(hosts[0]!, `${hosts[0]!}/.`, hosts[2]!)).toContain(': 2 ranks')
+  expect(await ranks(folder, hosts[1]!)).toContain(': 3 ranks')
+  const other = join(folder, 'other')
+  await tsrun(['--trace', other, 'traced.mjs'], { cwd })
+  const mixed = await tsrun(['trace', ...hosts, other], { cwd })
+  expect(mixed.stdout).toContain(`run ${runIn(other)}: 1 rank on`)
+  for (const host of hosts) {
+    expect(mixed.stderr).toContain(`${host}: it has nothing of run ${runIn(other)}`)
+  }
 })
 
 it('says what it has not got', async () => {

@@ -64,6 +64,7 @@ it('says what it cannot show', async () => {
   const problems = [
     [['/nowhere'], '/nowhere is not a folder'],
     [[whole, '--run', 'other'], 'there is no trace of a run other in'],
+    [[logs, '--run', 'other'], 'There are no log files of run other'],
     [[whole, '--port', 'x'], '--port is "x"; expected a port from 0 to 65535'],
     [[cwd], 'there are no log files of a run in this folder'],
   ] as const

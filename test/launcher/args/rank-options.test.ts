@@ -7,7 +7,7 @@ import {
 } from '../../../packages/launcher/src/args/rank-options.ts'
 import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
 import { completeSettings } from '../../../packages/launcher/src/args/settings.ts'
-import { joinNodeArguments } from '../../../packages/launcher/src/commands/run.ts'
+import { normalizeFlags } from '../../../packages/launcher/src/commands/run.ts'
 
 const read = (values: FlagValues, kind: 'file' | 'program' = 'file'): RankOptions =>
   readRankOptions(completeSettings(values, {}), kind, 4)
@@ -26,13 +26,13 @@ it.each([
 })
 
 it('takes --node-args with a blank before its value, and leaves the script its arguments', () => {
-  expect(joinNodeArguments(['--nproc', '2', '--node_args', '--x --y', 'a.ts'])).toEqual([
-    ...['--nproc', '2', '--node_args=--x --y', 'a.ts'],
+  expect(normalizeFlags(['--nproc', '2', '--node_args', '--x --y', 'a.ts'])).toEqual([
+    ...['--nproc', '2', '--node-args=--x --y', 'a.ts'],
   ])
   const theirs = ['--no-summary', '-t', '3', 'a.ts', '--node-args', '--x']
-  expect(joinNodeArguments(theirs)).toEqual(theirs)
-  expect(joinNodeArguments(['--node-args'])).toEqual(['--node-args'])
-  expect(joinNodeArguments(['--', '--node-args', '--x'])).toEqual(['--', '--node-args', '--x'])
+  expect(normalizeFlags(theirs)).toEqual(theirs)
+  expect(normalizeFlags(['--node-args'])).toEqual(['--node-args'])
+  expect(normalizeFlags(['--', '--node-args', '--x'])).toEqual(['--', '--node-args', '--x'])
 })
 
 it('reads where ranks listen for debuggers', () => {

@@ -5,13 +5,16 @@ import { addRun } from '../../../packages/launcher/src/commands/run.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 /** The flags of a job, and the script with its arguments; undefined when no job is to be started. */
-async function read(argv: string[]): Promise<[FlagValues, readonly string[]] | undefined> {
+async function read(
+  argv: string[],
+  notes: string[] = [],
+): Promise<[FlagValues, readonly string[]] | undefined> {
   let job: [FlagValues, readonly string[]] | undefined
   const run = addRun((values, command) => {
     job = [values, command]
     return Promise.resolve()
   })
-  await parse(argv, [run])
+  await parse(argv, [run], (note) => notes.push(note))
   return job
 }
 
@@ -44,9 +47,27 @@ describe('the flags of a job', () => {
     expect((await read(argv))?.[1]).toEqual(command)
   })
 
-  it('take the last of two equal flags', async () => {
-    const flags = ['--nproc', '2', '--max_restarts', '1', '--nproc', '3', '--max-restarts', '2']
-    expect(await read([...flags, 'x.js'])).toEqual([{ nproc: '3', 'max-restarts': '2' }, ['x.js']])
+  it.each([
+    [['--nproc', '2', '--nproc', '3'], { nproc: '3' }, '--nproc 3 replaces --nproc 2'],
+    [['--log-dir=a', '--log_dir', 'b'], { 'log-dir': 'b' }, '--log-dir b replaces --log-dir a'],
+    [['-r', '1', '--redirects', '3'], { redirects: '3' }, '--redirects 3 replaces --redirects 1'],
+    [
+      ['--nproc', '1', '--nproc-per-node', '2', '--nproc_per_node', '4'],
+      { nproc: '4' },
+      '--nproc 4 replaces --nproc 1 and --nproc 2',
+    ],
+    [['--tls', '--no-tls'], { tls: 'false' }, '--no-tls replaces --tls'],
+    [['--nproc', '2', '--nproc', '2', '--dry-run', '--dry-run'], { nproc: '2', 'dry-run': 'true' }],
+    [['--ranks', '0', '--ranks', '2-3,5'], { ranks: '0,2-3,5' }],
+    [
+      ['--node-args', '--expose-gc', '--node_args=--max-old-space-size=9 --x'],
+      { 'node-args': '--expose-gc --max-old-space-size=9 --x' },
+    ],
+  ])('%j: lists add up, else the last counts, which is said', async (flags, values, ...notes) => {
+    const said: string[] = []
+    const theirs = ['x.js', '--nproc', '8', '--nproc', '9']
+    expect(await read([...flags, ...theirs], said)).toEqual([values, theirs])
+    expect(said).toEqual(notes)
   })
 
   it('may be switched off', async () => {
@@ -73,6 +94,9 @@ describe('a mistake in the command line', () => {
     [['doctor', 'now'], 'Unknown argument now of tsrun doctor'],
     [['ps', '--all'], 'Unknown flag --all of tsrun ps'],
     [['ps', 'one', 'two'], 'Unknown argument two of tsrun ps'],
+    [['ps', 'one', '--', 'two'], 'Unknown argument two of tsrun ps'],
+    [['trace', '.', '--', 'nowhere'], 'nowhere is not a folder'],
+    [['view', 'nowhere', '.'], 'nowhere is not a folder'],
     [['flight'], 'tsrun flight needs an argument: see tsrun flight --help'],
     [['setup'], 'tsrun setup needs an argument: see tsrun setup --help'],
     [['setup', 'torch'], 'Unknown argument torch of tsrun setup; expected tensorflow'],
@@ -120,6 +144,12 @@ it('refuses a job and a folder that do not exist', async () => {
     stdout: '',
     stderr: expect.stringContaining('There are no flight records in nowhere: it is not a folder'),
   })
+})
+
+it('says which value of a repeated flag of a command does not count', async () => {
+  const { stdout, stderr } = await tsrunHere(['schedule', '-S', '4', '--stages', '2'])
+  expect(stderr).toBe('tsrun: --stages 2 replaces --stages 4\n')
+  expect(stdout).toMatch(/^1f1b: 2 stages/)
 })
 
 describe('a page of help', () => {

@@ -2,6 +2,7 @@ import { isatty } from 'node:tty'
 import yargs from 'yargs'
 import { isTsrError, nearestName, textWidth } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
+import { settleRepeated } from '../args/repeated-flags.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
 import { holdLifeline, LIFELINE } from '../remote/lifeline.ts'
@@ -16,7 +17,7 @@ import { addInit } from './init.ts'
 import { addLogs } from './logs.ts'
 import { addPlan } from './plan.ts'
 import { addPs } from './ps.ts'
-import { addFlags, addRun, joinNodeArguments, startJob } from './run.ts'
+import { addFlags, addRun, normalizeFlags, startJob } from './run.ts'
 import { addSchedule } from './schedule.ts'
 import { addSetup, setUp } from './setup.ts'
 import { addTop } from './top.ts'
@@ -78,7 +79,9 @@ export async function runCommandLine(
     addCompletion(context),
   ]
   try {
-    const output = await parse(argv, commands)
+    const output = await parse(argv, commands, (note) => {
+      console.print('stderr', `tsrun: ${note}\n`)
+    })
     if (output !== '') console.write('stdout', `${output}\n`)
     return context.exitCode
   } catch (error) {
@@ -93,16 +96,19 @@ export async function runCommandLine(
 /**
  * Parses the command line and runs the command that it names.
  *
+ * @param say - is given a sentence for each value that another one replaces
  * @returns what yargs has to print: help, the version, a completion
  * @throws ERR_TSR_USAGE, and the errors of the command
  */
 export async function parse(
   argv: readonly string[],
   commands: readonly AddCommand[],
+  say: (note: string) => void = () => undefined,
 ): Promise<string> {
   const isRequest = argv[0] === COMPLETION_REQUEST
   const line = isRequest ? argv.slice(2) : argv
   const inCommand = commandNames.includes(line[0] ?? '') && !(isRequest && line.length === 1)
+  const words = isRequest ? argv : inCommand ? wordsOfCommand(argv) : normalizeFlags(argv)
   // With this, yargs adds descriptions to the words that it completes.
   if (isRequest) process.env['ZSH_NAME'] = 'zsh'
   const parser = yargs()
@@ -118,7 +124,6 @@ export async function parse(
       'parse-numbers': false,
       'parse-positional-numbers': false,
       'camel-case-expansion': false,
-      'duplicate-arguments-array': false,
       'short-option-groups': false,
     })
     .strict()
@@ -128,6 +133,12 @@ export async function parse(
     .version(version)
     .describe('version', 'show the version')
     .exitProcess(false)
+    .middleware((values) => {
+      const { aliases } = parser.parsed === false ? { aliases: {} } : parser.parsed
+      const rest = (values['--'] as readonly string[] | undefined) ?? []
+      const own = words.slice(0, words.length - rest.length)
+      for (const note of settleRepeated(values, aliases, own)) say(note)
+    })
     .fail((message: string | null, error: Error | undefined) => {
       // Only yargs itself gives a message; its errors have the same one.
       if (message === null || (error !== undefined && message !== error.message)) throw error!
@@ -138,14 +149,15 @@ export async function parse(
   if (!inCommand) addFlags(parser)
   if (isRequest) answerCompletion(parser, line)
   let printed = ''
-  await parser.parseAsync(
-    inCommand || isRequest ? argv : joinNodeArguments(argv),
-    {},
-    (_error, _argv, output) => {
-      printed += output
-    },
-  )
+  await parser.parseAsync(words, {}, (_error, _argv, output) => {
+    printed += output
+  })
   return printed
+}
+
+/** For yargs, what follows `--` is no argument of a command; only `tsrun hosts` has a use for it. */
+function wordsOfCommand(argv: readonly string[]): readonly string[] {
+  return argv[0] === 'hosts' ? argv : argv.filter((word) => word !== '--')
 }
 
 /** Says in our words what yargs has found wrong. @param known - the names of the flags */
@@ -168,8 +180,7 @@ function explain(message: string, argv: readonly string[], known: readonly strin
   if (argv.includes(unknown)) return `Unknown argument ${unknown}${page}`
   const words = argv.map((word) => word.split('=', 1)[0])
   const flag = words.find((word) => word === `-${unknown}`) ?? `--${unknown}`
-  // Of both spellings the hint has the one of the help page, and no letter alone.
-  const names = known.filter((name) => /^[^_]{2,}$/.test(name))
+  const names = known.filter((name) => name.length > 1)
   const name = nearestName(unknown.replaceAll('_', '-'), names)
   const hint = name === undefined ? '' : ` (the nearest is --${name})`
   return `Unknown flag ${flag}${page}${hint}`

@@ -3,7 +3,7 @@ import { basename } from 'node:path'
 import type { Argv } from 'yargs'
 import { flagTable, type Flag } from '../args/flags.ts'
 import { packageFolder } from '../job/package.ts'
-import { takesValue } from './run.ts'
+import { findFlag } from './run.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
 const shells = ['bash', 'zsh', 'fish'] as const
@@ -88,11 +88,12 @@ function wordsOfJob(line: readonly string[], found: readonly string[]): string[]
     const word = before[i]!
     // From the script on, everything is its own.
     if (!/^-./.test(word) || word === '--') return [':files']
-    if (!takesValue(word)) continue
-    if (++i === before.length) return valuesOf(flagOf(word), '')
+    const flag = findFlag(word)
+    if (flag?.value === undefined) continue
+    if (++i === before.length) return valuesOf(flag, '')
   }
   const [, name] = /^(--?[^=]+)=/.exec(line.at(-1) ?? '') ?? []
-  if (name !== undefined) return valuesOf(flagOf(name), `${name}=`)
+  if (name !== undefined) return valuesOf(findFlag(name), `${name}=`)
   const commands = before.length > 0 ? [] : found.filter((word) => !word.startsWith('-'))
   if (line.at(-1)?.startsWith('-') !== true) return [...commands, ':files']
   const flags = flagTable.flatMap((flag) => {
@@ -106,11 +107,6 @@ function wordsOfJob(line: readonly string[], found: readonly string[]): string[]
     describeWord('--version', 'the version'),
   ]
   return [...flags, ...others]
-}
-
-function flagOf(word: string): Flag | undefined {
-  const name = word.replace(/^--?/, '').replaceAll('_', '-')
-  return flagTable.find((flag) => flag.name === name || flag.aliases?.includes(name) === true)
 }
 
 /** The words that a flag accepts: those in lower case of what help shows in place of its value. */

@@ -1,15 +1,17 @@
-import { statSync } from 'node:fs'
+import { realpathSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { findTracedRun, type TracedRun } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
 
-/** The paths of folders that a command line names. @throws ERR_TSR_USAGE */
+/** The paths of folders that a command line names, each once. @throws ERR_TSR_USAGE */
 export function pathsOf(folders: readonly string[], cwd: string): string[] {
-  return folders.map((folder) => {
+  const paths = folders.map((folder) => {
     const path = resolve(cwd, folder)
     if (statSync(path, { throwIfNoEntry: false })?.isDirectory() === true) return path
     throw usageError(`${folder} is not a folder`)
   })
+  const places = paths.map((path) => realpathSync(path))
+  return paths.filter((_, i) => places.indexOf(places[i]!) === i)
 }
 
 /**

@@ -50,7 +50,7 @@ export function addRun(run: RunHandler): AddCommand {
       .epilogue(environmentText())
 }
 
-/** Adds the flags of a job; those spelled with underscores are not on the help page. */
+/** Adds the flags of a job. */
 export function addFlags(parser: Argv): Argv {
   for (const flag of flagTable) {
     const { name, aliases = [], value, description, fallback, group } = flag
@@ -62,19 +62,12 @@ export function addFlags(parser: Argv): Argv {
       describe: description,
       ...(fallback === undefined ? {} : { defaultDescription: fallback }),
     })
-    for (const other of [...underscored(flag), ...negated(flag)]) {
+    for (const other of negated(flag)) {
       parser.option(other, { ...type, requiresArg: value !== undefined, hidden: true })
     }
     if (group === 'torchrun') parser.group(name, 'As for torchrun:')
   }
   return parser
-}
-
-/** The names of a flag that differ when they are spelled with underscores. */
-function underscored({ name, aliases = [] }: Flag): string[] {
-  return [name, ...aliases]
-    .filter((one) => one.includes('-'))
-    .map((one) => one.replaceAll('-', '_'))
 }
 
 /** The flag that yargs sets to false when it reads `--no-python`: `python`. */
@@ -83,41 +76,38 @@ function negated({ name }: Flag): string[] {
 }
 
 /**
- * Writes `--node-args VALUE` as `--node-args=VALUE`, because its value begins with a dash, as a flag does.
- * The arguments of the script stay as they are.
+ * Writes the flags before the script with dashes, and `--node-args VALUE` as `--node-args=VALUE`, because
+ * its value begins with a dash, as a flag does. The arguments of the script stay as they are.
  */
-export function joinNodeArguments(argv: readonly string[]): string[] {
-  const joined: string[] = []
+export function normalizeFlags(argv: readonly string[]): string[] {
+  const words: string[] = []
   for (let i = 0; i < argv.length; i++) {
-    const word = argv[i]!
-    if (!/^-./.test(word) || word === '--') return [...joined, ...argv.slice(i)]
+    const [name, ...value] = argv[i]!.split('=')
+    if (!/^-./.test(name!) || argv[i] === '--') return [...words, ...argv.slice(i)]
+    const flag = findFlag(name!)
+    const word = [flag === undefined ? name : name!.replaceAll('_', '-'), ...value].join('=')
     const next = argv[i + 1]
-    if (next === undefined || !takesValue(word)) joined.push(word)
+    if (next === undefined || value.length > 0 || flag?.value === undefined) words.push(word)
     else {
-      joined.push(...(/^--node[-_]args$/.test(word) ? [`${word}=${next}`] : [word, next]))
+      words.push(...(flag.name === 'node-args' ? [`${word}=${next}`] : [word, next]))
       i++
     }
   }
-  return joined
+  return words
 }
 
-/** Whether the next word is the value of this one. */
-export function takesValue(word: string): boolean {
+/** The flag that a word of the command line names. */
+export function findFlag(word: string): Flag | undefined {
   const name = word.replace(/^--?/, '').replaceAll('_', '-')
-  const flag = flagTable.find((one) => one.name === name || one.aliases?.includes(name))
-  return flag?.value !== undefined
+  return flagTable.find((flag) => flag.name === name || flag.aliases?.includes(name) === true)
 }
 
 function readFlags(argv: Record<string, unknown>): FlagValues {
   const values: FlagValues = {}
   for (const flag of flagTable) {
-    const names = [flag.name, ...underscored(flag)]
-    const given = Object.keys(argv).findLast(
-      (name) => names.includes(name) && argv[name] !== undefined,
-    )
     if (negated(flag).some((name) => argv[name] === false)) values[flag.name] = 'true'
-    if (given === undefined) continue
-    const value = argv[given]
+    const value = argv[flag.name]
+    if (value === undefined) continue
     values[flag.name] = typeof value === 'string' ? value : JSON.stringify(value)
   }
   return values

@@ -8,7 +8,7 @@ import { stayUntilAborted } from '../processes/interrupts.ts'
 import { pageFolder } from '../watch/page-folder.ts'
 import { readFailureReport } from '../watch/job-trace.ts'
 import type { AddCommand, CommandContext } from './context.ts'
-import { findLogs } from './find-logs.ts'
+import { findLogs, noLogs } from './find-logs.ts'
 import { findTrace, pathsOf } from './find-trace.ts'
 
 /** The last lines that the page shows. */
@@ -63,7 +63,9 @@ async function view(request: Request, { console, cwd, env, interrupts }: Command
   if (port === undefined) {
     throw usageError(`--port is ${JSON.stringify(request.port)}; expected a port from 0 to 65535`)
   }
-  const feed = readPage(request, cwd, env)
+  const feed = readPage(request, cwd, env, (problem) => {
+    console.print('stderr', `tsrun: cannot use ${problem}\n`)
+  })
   let server: DashboardServer
   try {
     server = await DashboardServer.open({ port, feed, folder: pageFolder() })
@@ -78,18 +80,31 @@ async function view(request: Request, { console, cwd, env, interrupts }: Command
 }
 
 /** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS */
-function readPage({ folders, run }: Request, cwd: string, env: NodeJS.ProcessEnv): RecordedPage {
+function readPage(
+  { folders, run }: Request,
+  cwd: string,
+  env: NodeJS.ProcessEnv,
+  warn: (problem: string) => void,
+): RecordedPage {
   const paths = pathsOf(folders, cwd)
   const traces = paths.filter((path) => existsSync(join(path, 'spans')))
   const logs = paths.filter((path) => !traces.includes(path))
   const trace = traces.length === 0 ? undefined : findTrace(traces, folders, run)
+  trace?.problems.forEach(warn)
   const found = logs.map((path) => findLogs(chosenRun(path, run ?? trace?.runId), env, cwd).folder)
-  const runId = trace?.runId ?? basename(found[0]!)
+  const runId = trace?.runId ?? run ?? basename(found[0]!)
+  const own = found.filter((folder) => basename(folder) === runId)
+  if (trace === undefined && own.length === 0) {
+    throw noLogs(`run ${runId}`, `there are none in ${folders.join(', ')}`)
+  }
+  for (const folder of found) {
+    if (!own.includes(folder)) warn(`${folder}: it is not of run ${runId}`)
+  }
   const record = readRuns(env).find((each) => each.runId === runId)
   const kept = typeof record?.logDir === 'string' ? [join(record.logDir, runId)] : []
   return new RecordedPage({
     ...{ runId, trace, script: record?.script ?? runId },
-    ...readLastLines(found.length > 0 ? found : kept, MOST_LINES),
+    ...readLastLines(own.length > 0 ? own : kept, MOST_LINES),
     report: traces
       .map((path) => readFailureReport(path, runId, trace?.lastAttempt ?? 0))
       .find((text) => text !== undefined),

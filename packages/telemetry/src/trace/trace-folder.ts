@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { SpanFileReader, type SpanFileHeader } from './span-file.ts'
 
 /** Where the ranks of a run write, in the folder of `--trace`. */
@@ -40,7 +40,7 @@ export interface TracedRun {
   readonly lastAttempt: number
   /** A file for each rank of each attempt, in the order of attempts and ranks. */
   readonly files: readonly SpanFileReader[]
-  /** Why files could not be read. */
+  /** Why files could not be read, and which folders have none of the run. */
   readonly problems: readonly string[]
 }
 
@@ -54,23 +54,33 @@ export function findTracedRun(
   directories: readonly string[],
   runId?: string,
 ): TracedRun | undefined {
-  const files: SpanFileReader[] = []
+  const files: { readonly directory: string; readonly name: string; reader: SpanFileReader }[] = []
   const problems: string[] = []
-  for (const path of directories.flatMap((directory) => spanFiles(directory, runId))) {
-    try {
-      files.push(new SpanFileReader(path))
-    } catch (error) {
-      problems.push(`${path}: ${(error as Error).message}`)
+  for (const directory of directories) {
+    for (const path of spanFiles(directory, runId)) {
+      const name = join(basename(dirname(path)), basename(path))
+      try {
+        files.push({ directory, name, reader: new SpanFileReader(path) })
+      } catch (error) {
+        problems.push(`${path}: ${(error as Error).message}`)
+      }
     }
   }
   const newest = files.reduce<SpanFileHeader | undefined>(
-    (latest, { header }) => (latest === undefined || header.time > latest.time ? header : latest),
+    (latest, { reader: { header } }) =>
+      latest === undefined || header.time > latest.time ? header : latest,
     undefined,
   )
   if (newest === undefined) return undefined
-  const own = files
-    .filter(({ header }) => header.runId === newest.runId)
-    .sort((a, b) => order(a.header) - order(b.header))
+  const ofRun = files.filter(({ reader }) => reader.header.runId === newest.runId)
+  for (const directory of directories) {
+    if (ofRun.some((file) => file.directory === directory)) continue
+    problems.push(`${directory}: it has nothing of run ${newest.runId}`)
+  }
+  // A file that was copied from host to host counts once.
+  const own = [...new Map(ofRun.map(({ name, reader }) => [name, reader])).values()].sort(
+    (a, b) => order(a.header) - order(b.header),
+  )
   const lastAttempt = own.at(-1)!.header.restartCount
   return { runId: newest.runId, lastAttempt, files: own, problems }
 }
