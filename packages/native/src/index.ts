@@ -37,7 +37,7 @@ export {
   yieldCore,
 } from './poll.ts'
 export { limitAddressSpace, limitFileSize, limitOpenFiles } from './limits.ts'
-export { becomeProgram, leadProcessGroup, setParentDeathSignal } from './process.ts'
+export { becomeProgram, duplicateAbove, leadProcessGroup, setParentDeathSignal } from './process.ts'
 export { openSharedLibrary, type SharedLibrary } from './shared-library.ts'
 export {
   copyMemory,

@@ -4,6 +4,7 @@ const PR_SET_PDEATHSIG = 1
 const SIGPIPE = 13
 const SIG_DFL = 0
 const F_SETFD = 2
+const F_DUPFD_CLOEXEC = 1030
 
 const calls = lazy(() => ({
   prctl: bindFunction<[number, number, number, number, number], number>(
@@ -27,6 +28,15 @@ export function setParentDeathSignal(signal: number): void {
  */
 export function leadProcessGroup(): void {
   if (calls().setpgid(0, 0) !== 0) throw systemCallError('setpgid')
+}
+
+/**
+ * Duplicates a descriptor to a free number of at least `lowest`. Programs that this process starts do not
+ * inherit it. Undefined if this process may not have such a number.
+ */
+export function duplicateAbove(fd: number, lowest: number): number | undefined {
+  const copy = programCalls().fcntl(fd, F_DUPFD_CLOEXEC, lowest)
+  return copy < 0 ? undefined : copy
 }
 
 const programCalls = lazy(() => ({

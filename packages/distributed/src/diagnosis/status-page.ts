@@ -68,22 +68,33 @@ function copyHeader(fd: number, buffer: SharedArrayBuffer): void {
 
 /**
  * Without koffi: copies the slot and the counters of links to the page, and the header from it, at
- * intervals.
+ * intervals. The page is opened each time, because the program may close a descriptor that is not its own,
+ * and open a file under its number.
  */
 export function copyStatus(
   { buffer, index, copyTo }: StatusPlace,
   links: Float64Array<SharedArrayBuffer>,
 ): void {
   if (copyTo === undefined) return
-  const fd = openSync(copyTo, 'r+')
   const local = new Uint8Array(buffer)
   const at = STATUS_HEADER_BYTES + index * STATUS_SLOT_BYTES
   const copy = (): void => {
-    writeSync(fd, local.slice(at, at + STATUS_SLOT_BYTES), 0, STATUS_SLOT_BYTES, at)
-    if (links.buffer === buffer) {
-      writeSync(fd, new Uint8Array(links.slice().buffer), 0, links.byteLength, links.byteOffset)
+    let fd: number
+    try {
+      fd = openSync(copyTo, 'r+')
+    } catch {
+      // The launcher is gone, or this process cannot open any more files: the next time, perhaps.
+      return
     }
-    copyHeader(fd, buffer)
+    try {
+      writeSync(fd, local.slice(at, at + STATUS_SLOT_BYTES), 0, STATUS_SLOT_BYTES, at)
+      if (links.buffer === buffer) {
+        writeSync(fd, new Uint8Array(links.slice().buffer), 0, links.byteLength, links.byteOffset)
+      }
+      copyHeader(fd, buffer)
+    } finally {
+      closeSync(fd)
+    }
   }
   copy()
   setInterval(copy, PERIOD).unref()

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { fstatSync, readFileSync } from 'node:fs'
 import { limitAddressSpace, limitFileSize, limitOpenFiles } from '@tsrun/native'
 import { SUFFER, type FaultOrder } from './control-message.ts'
 import { disconnect, disturb } from './wire-faults.ts'
@@ -42,7 +42,7 @@ function bring(fault: FaultOrder, storePort: number): void {
       moveClock(fault.bySeconds * 1000)
       return
     case 'descriptors':
-      limitOpenFiles(highestDescriptor() + 1 + fault.limit)
+      limitOpenFiles(boundOf(fault.limit))
       return
     case 'disk':
       // The kernel also sends a signal, which would end the process.
@@ -102,7 +102,18 @@ function mappedBytes(): number {
   return Number(pages) * PAGE
 }
 
-/** Of those that are open. Gaps below it are not counted, so it can open a few files more. */
-function highestDescriptor(): number {
-  return Math.max(...readdirSync('/proc/self/fd').map(Number))
+/** The number below which so many descriptors are not open. */
+function boundOf(free: number): number {
+  let bound = 0
+  for (let left = free; left > 0 || isOpen(bound); bound++) if (!isOpen(bound)) left--
+  return bound
+}
+
+function isOpen(descriptor: number): boolean {
+  try {
+    fstatSync(descriptor)
+    return true
+  } catch {
+    return false
+  }
 }

@@ -1,35 +1,36 @@
 import { constants } from 'node:os'
 import { isAvailable, leadProcessGroup, setParentDeathSignal, stayOnCores } from '@tsrun/native'
 import { acceptFaults } from './faults.ts'
+import { ControlPipe } from './control-pipe.ts'
 import { exitAtStop, keepOwnArguments } from './own-arguments.ts'
 import { reportToLauncher } from './reporter.ts'
 import { watchLauncher } from './watcher.ts'
 
 /** Connects this process to its launcher: it reports errors and usage, and ends when the launcher ends. */
 export function prepareRank(env: NodeJS.ProcessEnv): void {
-  const { controlFd, launcherPid } = takePlace(env)
+  const { control, launcherPid } = takePlace(env)
   bindToCores(env)
-  reportToLauncher(controlFd)
+  reportToLauncher(control)
   writeSynchronously(process.stdout)
   writeSynchronously(process.stderr)
   exitAtStop(process.execArgv)
   keepOwnArguments(process.execArgv)
   acceptFaults(env)
   // The thread answers questions in any case, and kills this process only where the kernel does not.
-  watchLauncher(controlFd, !askKernel())
+  watchLauncher(control.fd, !askKernel())
   dieIfOrphan(launcherPid)
 }
 
 /** What the launcher tells this process alone. */
 export interface Place {
-  readonly controlFd: number
+  readonly control: ControlPipe
   readonly launcherPid: number
 }
 
 /** Takes the place that the launcher has for this process, with a process group of its own. */
 export function takePlace(env: NodeJS.ProcessEnv): Place {
   const place = {
-    controlFd: Number(env['TSRUN_CONTROL_FD']),
+    control: new ControlPipe(Number(env['TSRUN_CONTROL_FD'])),
     launcherPid: Number(env['TSRUN_LAUNCHER_PID']),
   }
   delete env['TSRUN_CONTROL_FD']
@@ -68,8 +69,8 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
  * while this process is blocked in native code: by the kernel's parent-death signal or, where that is not
  * available, by a thread that watches the control pipe.
  */
-export function dieWithLauncher(launcherPid: number, controlFd: number): void {
-  if (!askKernel()) watchLauncher(controlFd, true)
+export function dieWithLauncher({ launcherPid, control }: Place): void {
+  if (!askKernel()) watchLauncher(control.fd, true)
   dieIfOrphan(launcherPid)
 }
 

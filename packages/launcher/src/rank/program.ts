@@ -3,16 +3,14 @@
  * the launcher as every rank does, and then becomes the program.
  */
 import { spawn } from 'node:child_process'
-import { closeSync } from 'node:fs'
 import { becomeProgram, isAvailable } from '@tsrun/native'
 import { bindToCores, dieWithLauncher, takePlace } from './prepare.ts'
 
 const [path, ...args] = process.argv.slice(2) as [string, ...string[]]
-const { controlFd, launcherPid } = takePlace(process.env)
+const place = takePlace(process.env)
 bindToCores(process.env)
-dieWithLauncher(launcherPid, controlFd)
+dieWithLauncher(place)
 if (isAvailable().available) {
-  closeSync(controlFd)
   try {
     becomeProgram(path, [path, ...args])
   } catch (error) {

@@ -1,17 +1,17 @@
 import { subscribe } from 'node:diagnostics_channel'
-import { writeSync } from 'node:fs'
 import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
 import { isTsrError, TsrError } from '@tsrun/core/errors'
 import { hideLibraryFrames } from './stack-frames.ts'
-import type { ControlMessage, ErrorReport, TimedOutWait } from './control-message.ts'
+import type { ErrorReport, TimedOutWait } from './control-message.ts'
+import type { ControlPipe } from './control-pipe.ts'
 
 /**
  * Writes uncaught errors and, at the end, the usage of this process to the control pipe. Such an error is
  * not printed by the rank as well, because the report of the launcher shows it, once for all ranks that
- * fail of it.
+ * fail of it. If the pipe does not take the report, the rank prints the error.
  */
-export function reportToLauncher(controlFd: number): void {
+export function reportToLauncher(control: ControlPipe): void {
   let failed = false
   // The user's line may be below many frames of libraries.
   Error.stackTraceLimit = Math.max(Error.stackTraceLimit, FRAMES)
@@ -19,19 +19,19 @@ export function reportToLauncher(controlFd: number): void {
     failed = true
     const report = describeError(error)
     const silent = isFatal() && !isPlacedByNode(error)
-    send(controlFd, { kind: 'error', at: monotonicNow(), ...report, silent })
-    if (silent) process.once('uncaughtException', dieSilently)
+    const isSent = control.send({ kind: 'error', at: monotonicNow(), ...report, silent })
+    if (silent && isSent) process.once('uncaughtException', dieSilently)
   })
   // saveCheckpoint() of @tsrun/training publishes this on the rank that completes a checkpoint.
   subscribe('tsrun.checkpoint-saved', (message) => {
     const { step, path } = message as { readonly step: number; readonly path: string }
-    send(controlFd, { kind: 'checkpoint', step, path })
+    control.send({ kind: 'checkpoint', step, path })
   })
   process.on('exit', (code) => {
     const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage()
     const usage = { cpuSeconds: (userCPUTime + systemCPUTime) / 1e6, peakBytes: maxRSS * 1024 }
     const exitedAt = code === 0 || failed ? undefined : callerOfExit()
-    send(controlFd, { kind: 'exit', usage, ...(exitedAt === undefined ? {} : { exitedAt }) })
+    control.send({ kind: 'exit', usage, ...(exitedAt === undefined ? {} : { exitedAt }) })
   })
 }
 
@@ -63,19 +63,6 @@ function callerOfExit(): string | undefined {
   if (exit < 0) return undefined
   const own = frames.slice(exit + 1).filter((frame) => !/\(?node:/.test(frame))
   return own.length === 0 ? undefined : hideLibraryFrames(own.join('\n')).text
-}
-
-function send(controlFd: number, message: ControlMessage): void {
-  const bytes = Buffer.from(JSON.stringify(message) + '\n')
-  let sent = 0
-  while (sent < bytes.length) {
-    try {
-      sent += writeSync(controlFd, bytes, sent)
-    } catch (error) {
-      // At EAGAIN the pipe is full and not in blocking mode; otherwise the launcher is gone.
-      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return
-    }
-  }
 }
 
 /** The frames of a stack. V8 has 10 where nobody says more. */

@@ -1,0 +1,57 @@
+import { fstatSync, writeSync } from 'node:fs'
+import { duplicateAbove, isAvailable } from '@tsrun/native'
+import type { ControlMessage } from './control-message.ts'
+
+/**
+ * Numbers above which the duplicate is sought. Programs that close all descriptors by habit mostly stop at
+ * 255 or 1023, and a process may be limited to few.
+ */
+const ABOVE = [4000, 1000, 255]
+
+/**
+ * The control pipe of a rank. The program may close its descriptor, and the number may then stand for a file
+ * of the program, so the rank writes to a private duplicate, and only while that is still the same pipe.
+ */
+export class ControlPipe {
+  readonly fd: number
+  readonly #identity: string | undefined
+
+  /** @param inherited - the descriptor from the launcher, which stays as it is */
+  constructor(inherited: number) {
+    this.fd = isAvailable().available ? duplicate(inherited) : inherited
+    this.#identity = identityOf(this.fd)
+  }
+
+  /** @returns whether the whole message was written */
+  send(message: ControlMessage): boolean {
+    const bytes = Buffer.from(JSON.stringify(message) + '\n')
+    for (let sent = 0; sent < bytes.length;) {
+      if (this.#identity === undefined || identityOf(this.fd) !== this.#identity) return false
+      try {
+        sent += writeSync(this.fd, bytes, sent)
+      } catch (error) {
+        // At EAGAIN the pipe is full and not in blocking mode; otherwise the launcher is gone.
+        if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return false
+      }
+    }
+    return true
+  }
+}
+
+function duplicate(fd: number): number {
+  for (const above of ABOVE) {
+    const copy = duplicateAbove(fd, above)
+    if (copy !== undefined) return copy
+  }
+  return fd
+}
+
+/** What tells an open file from another that has got its number; undefined if the descriptor is closed. */
+function identityOf(fd: number): string | undefined {
+  try {
+    const { dev, ino, mode } = fstatSync(fd)
+    return [dev, ino, mode].join()
+  } catch {
+    return undefined
+  }
+}
