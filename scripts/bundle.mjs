@@ -41,9 +41,7 @@ const completePrograms = { launcher: { main: 'src/main.ts', preload: 'src/rank/p
 
 await Promise.all(readdirSync(root).map(bundle))
 // CommonJS, as TensorFlow.js itself is for Node, and complete: see its source.
-await bundleAlone('training', 'src/tfjs/gradients.ts', 'gradients.cjs', 'bundle')
-// Not among the files that ranks load.
-await bundleAlone('distributed', 'src/simulation/simulate.ts', 'simulation.js', 'external')
+await bundleAlone('training', 'src/tfjs/gradients.ts', 'gradients.cjs')
 
 // The page of the dashboard: static files that load nothing else.
 await bundlePage('telemetry', 'page')
@@ -114,22 +112,20 @@ function licenses(folder, sources, what = 'The program tsrun') {
 }
 
 /**
- * A file that shares nothing with the others.
+ * A file that shares nothing with the others, and contains what it imports from other packages.
  *
  * @param {string} name - of the package's folder
  * @param {string} source
  * @param {string} target - in dist
- * @param {'bundle' | 'external'} packages - whether other packages are part of it
  */
-async function bundleAlone(name, source, target, packages) {
+async function bundleAlone(name, source, target) {
   const { outputFiles } = await build({
     absWorkingDir: join(root, name),
     entryPoints: [source],
     outfile: `dist/${target}`,
     write: false,
     bundle: true,
-    packages,
-    format: target.endsWith('.cjs') ? 'cjs' : 'esm',
+    format: 'cjs',
     platform: 'node',
     target: 'node20.19',
     logLevel: 'warning',

@@ -1,13 +1,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Cluster, MachineCosts } from '../../packages/distributed/src/simulation/cluster.ts'
+import type { Cluster, MachineCosts } from '../../scripts/bench/scale/simulation/cluster.ts'
 import {
   algorithmFor,
   algorithmsOn,
   simulate,
   type Call,
-} from '../../packages/distributed/src/simulation/simulate.ts'
+} from '../../scripts/bench/scale/simulation/simulate.ts'
 import type { AlgorithmName, OperationName } from '../../packages/distributed/src/operation.ts'
 import { parseLink } from '../../scripts/bench/scale/links.mjs'
 import { costsOf } from '../../scripts/bench/scale/machine.mjs'

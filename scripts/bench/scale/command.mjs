@@ -1,9 +1,7 @@
 import { readInteger, readList, splitList, UsageError } from '../command-line.mjs'
 import { parseSize, printRows } from '../figures.mjs'
-import { checkHere, formatChecks } from './check.mjs'
 import { links, parseLink } from './links.mjs'
 import { describeCosts, measureMachine, readMachine } from './machine.mjs'
-import { formatPredictions, predict } from './predict.mjs'
 
 const operations = /** @type {const} */ ([
   'allReduce',
@@ -51,7 +49,12 @@ export const scale = {
       values['machine'] === undefined ? await measureMachine() : readMachine(values['machine'])
     if (values['measure'] !== undefined) {
       console.log(JSON.stringify(describeCosts(costs), null, json ? 0 : 2))
-    } else if (check.length > 0) {
+      return 0
+    }
+    // TypeScript: see main.mjs
+    const { formatPredictions, predict } = await import('./predict.mjs')
+    const { checkHere, formatChecks } = await import('./check.mjs')
+    if (check.length > 0) {
       printRows(await checkHere(costs, { ops, sizes, ranks: check }), json, formatChecks)
     } else {
       const rows = clusters.flatMap((cluster) => {

@@ -1,6 +1,6 @@
 import { UsageError } from '../command-line.mjs'
 
-/** @typedef {import('../../../packages/distributed/dist/simulation/cluster.js').HostLink} HostLink */
+/** @typedef {import('./simulation/cluster.ts').HostLink} HostLink */
 
 /** Payload of an Ethernet frame of 1500 bytes with TCP's headers and timestamps, of all that it occupies. */
 const GOODPUT = 1448 / 1538

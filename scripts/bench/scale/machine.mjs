@@ -9,7 +9,7 @@ import { describeMachine, runRanks, tsrunLine } from '../programs.mjs'
 const rank = fileURLToPath(new URL('./scale-rank.mjs', import.meta.url))
 
 /**
- * @typedef {import('../../../packages/distributed/dist/simulation/cluster.js').MachineCosts} MachineCosts
+ * @typedef {import('./simulation/cluster.ts').MachineCosts} MachineCosts
  * @typedef {{ smallUs: number, perByteUs: number, gapUs: number, barrierUs: number }} Times
  */
 

@@ -1,20 +1,16 @@
 import { formatBytes } from '@tsrun/core'
-import {
-  algorithmFor,
-  algorithmsOn,
-  simulate,
-} from '../../../packages/distributed/dist/simulation.js'
+import { algorithmFor, algorithmsOn, simulate } from './simulation/simulate.ts'
 import { countFor } from '../collectives/plan.mjs'
 import { markdownTable, significant } from '../figures.mjs'
 
 /**
- * @typedef {import('../../../packages/distributed/dist/simulation/cluster.js').Cluster} Cluster
+ * @typedef {import('./simulation/cluster.ts').Cluster} Cluster
  * @typedef {import('../collectives/plan.mjs').Operation | 'reduce' | 'gather' | 'scatter'} Operation
  *
  * @typedef {object} Time
  * @property {string} algorithm
  * @property {number | null} us - null where a simulation would take too long
- * @property {import('../../../packages/distributed/dist/simulation/simulate.js').Method | null} method
+ * @property {import('./simulation/simulate.ts').Method | null} method
  *
  * @typedef {object} Prediction
  * @property {string} op

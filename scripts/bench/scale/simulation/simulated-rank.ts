@@ -1,5 +1,5 @@
-import type { Kernels } from '../kernels/kernels.ts'
-import { dtypes } from '../dtype.ts'
+import type { Kernels } from '../../../../packages/distributed/src/kernels/kernels.ts'
+import { dtypes } from '../../../../packages/distributed/src/dtype.ts'
 import type { CoreCosts } from './cluster.ts'
 import type { EventQueue } from './event-queue.ts'
 

@@ -1,15 +1,26 @@
-import type { Layout } from '../algorithms/channel.ts'
-import { GRAIN } from '../algorithms/pieces.ts'
+import type { Layout } from '../../../../packages/distributed/src/algorithms/channel.ts'
+import { GRAIN } from '../../../../packages/distributed/src/algorithms/pieces.ts'
 import {
   algorithmsOf,
   chooseBetweenHosts,
   chooseWithoutMessages,
   findAlgorithm,
   resolveAlgorithm,
-} from '../algorithms/select.ts'
-import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
-import { sliced, type AlgorithmName, type Operation, type OperationName } from '../operation.ts'
-import { MOST_READERS, SLOT } from '../transports/shared-memory/slots.ts'
+} from '../../../../packages/distributed/src/algorithms/select.ts'
+import {
+  builtInTuning,
+  type TuningTable,
+} from '../../../../packages/distributed/src/algorithms/tuning-table.ts'
+import {
+  sliced,
+  type AlgorithmName,
+  type Operation,
+  type OperationName,
+} from '../../../../packages/distributed/src/operation.ts'
+import {
+  MOST_READERS,
+  SLOT,
+} from '../../../../packages/distributed/src/transports/shared-memory/slots.ts'
 import type { Cluster } from './cluster.ts'
 import { EventQueue } from './event-queue.ts'
 import { SimulatedChannel, type Surroundings, type Transmission } from './simulated-channel.ts'

@@ -1,7 +1,11 @@
-import type { Channel, MatchedReceive, Message } from '../algorithms/channel.ts'
-import { builtInTuning } from '../algorithms/tuning-table.ts'
-import { createMemory, heapOf } from '../arena/heap.ts'
-import { EAGER_LIMIT } from '../engine/messages/frame.ts'
+import type {
+  Channel,
+  MatchedReceive,
+  Message,
+} from '../../../../packages/distributed/src/algorithms/channel.ts'
+import { builtInTuning } from '../../../../packages/distributed/src/algorithms/tuning-table.ts'
+import { createMemory, heapOf } from '../../../../packages/distributed/src/arena/heap.ts'
+import { EAGER_LIMIT } from '../../../../packages/distributed/src/engine/messages/frame.ts'
 import type { MessageCosts } from './cluster.ts'
 import type { SimulatedRank } from './simulated-rank.ts'
 

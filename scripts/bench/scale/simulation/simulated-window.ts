@@ -1,11 +1,11 @@
-import { ALL, NOBODY, planOf } from '../algorithms/flat.ts'
+import { ALL, NOBODY, planOf } from '../../../../packages/distributed/src/algorithms/flat.ts'
 import {
   findWindowCollective,
   type Awaited,
   type Window,
   type WindowSteps,
-} from '../algorithms/window.ts'
-import type { Operation } from '../operation.ts'
+} from '../../../../packages/distributed/src/algorithms/window.ts'
+import type { Operation } from '../../../../packages/distributed/src/operation.ts'
 import type { MachineCosts } from './cluster.ts'
 import type { SimulatedRank } from './simulated-rank.ts'
 
