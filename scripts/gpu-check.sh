@@ -2,8 +2,7 @@
 # Checks that tensors are computed on the NVIDIA GPU of this machine and that the results are right, and
 # measures the speed. For each backend it runs products of matrices, a training step, 50 steps whose
 # losses are compared with those of plain JavaScript, and the pipeline example. Meanwhile, nvidia-smi
-# reports utilisation and memory. With two GPUs, tensorflow also reduces tensors between them: through the
-# memory of the host, and with NCCL.
+# reports utilisation and memory. With two GPUs, tensorflow also reduces tensors between them.
 #
 #   scripts/gpu-check.sh [--cpu] [--sizes LIST] [--images N] [BACKEND...]     default: tensorflow webgpu
 #
@@ -162,26 +161,18 @@ check() {
   if [ "$backend" = tensorflow ] && has_two_devices; then check_reductions; fi
 }
 
-# Whether NCCL can be tried: with --cpu only a stand-in for it, which tests name.
 has_two_devices() {
-  if $cpu; then [ -n "${TSRUN_NCCL_LIBRARY-}" ]; else [ "$(nvidia-smi -L | grep -c '^GPU')" -ge 2 ]; fi
+  ! $cpu && [ "$(nvidia-smi -L | grep -c '^GPU')" -ge 2 ]
 }
 
 # All-reduces of tensors by two ranks, each with a GPU of its own.
 check_reductions() {
-  local nccl path
-  for nccl in 0 1; do
-    path=$([ $nccl = 1 ] && echo 'with NCCL' || echo 'through the host')
-    if TSRUN_NCCL=$nccl TSRUN_LOG_LEVEL=info npx tsrun --nproc 2 --no-summary --log-format raw \
-      scripts/gpu-measure.mjs reduce tensorflow >"$work/reduce" 2>"$work/log"; then
-      say tensorflow "all-reduce of 2 ranks $path: $(cat "$work/reduce")"
-    else
-      fail tensorflow "all-reduce of 2 ranks $path: $(reason "$work/log")"
-    fi
-    if [ $nccl = 1 ] && ! grep -q 'reduces tensors on its GPUs with NCCL' "$work/log"; then
-      fail tensorflow "NCCL was not used: $(sed -n 's/.*does without NCCL (\(.*\)): its.*/\1/p' "$work/log" | head -n 1)"
-    fi
-  done
+  if npx tsrun --nproc 2 --no-summary --log-format raw \
+    scripts/gpu-measure.mjs reduce tensorflow >"$work/reduce" 2>"$work/log"; then
+    say tensorflow "all-reduce of 2 ranks: $(cat "$work/reduce")"
+  else
+    fail tensorflow "all-reduce of 2 ranks: $(reason "$work/log")"
+  fi
 }
 
 if ! measure losses cpu >"$work/reference.json" 2>"$work/log"; then

@@ -5,8 +5,6 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { cleanEnvironment } from '../launcher/support/tsrun.ts'
-import { Compiled, missing } from '../training/backend/support/nccl.ts'
-import { tensorflow } from '../training/backend/support/tensorflow.ts'
 
 jest.setTimeout(300_000)
 
@@ -22,7 +20,7 @@ afterEach(() => {
 })
 
 /** Runs the check where `nvidia-smi` is this shell script and nothing is set up. */
-function check(args: readonly string[], smi: string, added: NodeJS.ProcessEnv = {}) {
+function check(args: readonly string[], smi: string) {
   const program = join(folder, 'nvidia-smi')
   writeFileSync(program, `#!/bin/sh\n${smi}\n`)
   chmodSync(program, 0o755)
@@ -30,7 +28,6 @@ function check(args: readonly string[], smi: string, added: NodeJS.ProcessEnv = 
     ...cleanEnvironment(),
     PATH: `${folder}:${process.env['PATH'] ?? ''}`,
     TSRUN_HOME: folder,
-    ...added,
   }
   const { status, stdout, stderr } = spawnSync('bash', [script, ...args], {
     env,
@@ -118,44 +115,5 @@ describe('scripts/gpu-check.sh', () => {
     expect(stdout).toMatch(/^tensorflow +FAILED: .*tsrun setup tensorflow/m)
     expect(stdout).toMatch(/GPU busy up to 37 %, memory used up to 4096 MiB \(2 samples\)/)
     expect(stdout).toMatch(/gpu-check: 1 failed\n$/)
-  })
-})
-
-const describeIt = missing === undefined ? describe : describe.skip
-
-if (missing !== undefined) {
-  it(`skipped: no ${missing}`, () => {
-    expect(missing).toBeDefined()
-  })
-}
-
-describeIt('scripts/gpu-check.sh with NCCL, here a stand-in', () => {
-  const compiled = new Compiled()
-  afterAll(() => {
-    compiled.remove()
-  })
-  const args = ['--cpu', '--sizes', '64', '--images', '500', 'tensorflow']
-
-  it('reduces tensors through the memory of the host and with NCCL', () => {
-    const library = compiled.standIn('nccl-stand-in')
-    const env = { ...tensorflow, TSRUN_NCCL_LIBRARY: library }
-    const { status, stdout } = check(args, noGpu, env)
-    expect({ status, stdout }).toMatchObject({ status: 0 })
-    const times = String.raw`64 KiB [\d.]+ ms, 1024 KiB [\d.]+ ms, 25600 KiB [\d.]+ ms`
-    expect(stdout).toMatch(
-      new RegExp(`^tensorflow +all-reduce of 2 ranks through the host: ${times}$`, 'm'),
-    )
-    expect(stdout).toMatch(
-      new RegExp(`^tensorflow +all-reduce of 2 ranks with NCCL: ${times}$`, 'm'),
-    )
-  })
-
-  it('fails where NCCL was not used', () => {
-    const env = { ...tensorflow, TSRUN_NCCL_LIBRARY: '/nowhere/libnccl.so.2' }
-    const { status, stdout } = check(args, noGpu, env)
-    expect({ status, stdout }).toMatchObject({ status: 1 })
-    expect(stdout).toMatch(
-      /FAILED: NCCL was not used: rank 0: \/nowhere.*: cannot open shared object/,
-    )
   })
 })

@@ -29,17 +29,6 @@ describe('a set-up whose kernels do not compile', () => {
     expect(readTensorFlowManifest(fake.env)?.kernels).toBe(false)
   })
 
-  it('has kernels if only the collectives do not compile, and says so where there are GPUs', async () => {
-    const { code, stdout } = await setUp({ COMPILER: 'no-collectives', BINDING: 'gpu' }, '--gpu')
-    expect(code).toBe(0)
-    expect(stdout).toContain(
-      'collectives that tsrun adds do not compile (communicator.h:7:10: fatal error: xla/stream.h: No ' +
-        'such file): messages between GPUs pass through the memory of the host',
-    )
-    expect(readTensorFlowManifest(fake.env)?.kernels).toBe(true)
-    expect((await setUp({ COMPILER: 'no-collectives' })).stdout).not.toContain('collectives')
-  })
-
   it('is not one whose compiler does not know some instructions', async () => {
     const { stdout } = await setUp({ COMPILER: 'old' })
     expect(stdout).not.toMatch(/kernels (that|of) /)

@@ -85,11 +85,6 @@ const scripts = {
         [ "$COMPILER" != no-kernels ] && { [ "$COMPILER" != old ] || case "$*" in *avx512*) false ;; esac; } && exit
         echo "kernels.cc:5:10: fatal error: 'Eigen/Core' file not found" >&2
         exit 1 ;;
-      *collectives.cc*)
-        case "$COMPILER" in
-          no-collectives) echo "communicator.h:7:10: fatal error: xla/stream.h: No such file" >&2; exit 1 ;;
-          other-headers | misfit) echo "passes.cc:9:1: error: 'TensorHandle' was not declared" >&2; exit 1 ;;
-        esac ;;
       *passes.cc*)
         [ "$COMPILER" != other-headers ] && [ "$COMPILER" != misfit ] && exit
         echo "passes.cc:9:1: error: 'TensorHandle' was not declared" >&2

@@ -6,12 +6,6 @@ export const trainingErrors = {
     message: 'The tensor backend {backend} cannot be used: {reason}',
     advice: "Choose another backend with TSRUN_BACKEND, or 'auto'.",
   },
-  ERR_TSR_NCCL: {
-    category: 'infrastructure',
-    message: 'Rank {rank}: a collective of NCCL in group {group} failed: {reason}',
-    advice:
-      'Look for the first error of the other ranks; NCCL_DEBUG=INFO shows what NCCL does, and TSRUN_NCCL=0 does without it.',
-  },
   ERR_TSR_BACKEND_NOT_LOADED: {
     category: 'user',
     message: 'No tensor backend is loaded',

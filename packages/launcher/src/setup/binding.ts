@@ -1,5 +1,5 @@
 import { mkdirSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { packageFolder } from '../job/package.ts'
 import { reasonOf } from './tool.ts'
@@ -25,19 +25,13 @@ const GENERAL = ['-O2', '-DNDEBUG', '-std=c++17', '-fPIC', '-shared', '-w']
 const EXACT = ['-ffp-contract=off', '-DEIGEN_FAST_MATH=0']
 const FRAMEWORK = '-l:libtensorflow_framework.so.2'
 
-/** Why a binding has no kernels, or no collectives, of ours; undefined for what it has. */
-interface Lacking {
-  readonly kernels?: string | undefined
-  readonly collectives?: string | undefined
-}
-
 /**
  * Compiles the sources of the binding in the npm package, together with those in `native`, against a wheel,
  * to the place where the package looks for the binding.
  *
  * @param folder - the folder of the npm package
  * @param headers - the folder of Node's headers
- * @returns what of ours the binding lacks
+ * @returns why the binding has no kernels of ours; undefined if it has them
  * @throws ERR_TSR_SETUP
  */
 export async function compileBinding(
@@ -46,7 +40,7 @@ export async function compileBinding(
   folder: string,
   headers: string,
   wheel: Wheel,
-): Promise<Lacking> {
+): Promise<string | undefined> {
   const target = join(folder, 'lib/napi-v8')
   mkdirSync(target, { recursive: true })
   const include = join(wheel.folder, 'include')
@@ -82,29 +76,18 @@ export async function compileBinding(
     ...[`-Dnapi_register_module_v1=${ENTRY}`, `-DBINDING_ENTRY=${ENTRY}`],
   ]
   const [whole, kernels] = await Promise.all([
-    compile(...ours, ...collectivesFor(wheel)),
+    compile(...ours),
     compileKernels(context, command, include, target),
   ])
   // The headers of TensorFlow change between versions. The binding also works without what we add.
-  const computing = whole?.ok === true ? whole : await compile(...ours)
-  const output = computing?.ok === true ? computing : await compile()
-  if (output?.ok === true) {
-    const problem = [computing, kernels].map(failureOf).find(Boolean)
-    return { kernels: problem, collectives: problem ?? failureOf(whole) }
-  }
+  const output = whole?.ok === true ? whole : await compile()
+  if (output?.ok === true) return [whole, kernels].map(failureOf).find(Boolean)
   const reason = failureOf(output)!
   throw setupError(
     `${command} could not compile the binding (${reason}): the version of the wheel may not fit ` +
       '(2.16 to 2.21 do), or the compiler may be too old for C++17: name others with --wheel ' +
       `and CXX; all output is in ${context.log}`,
   )
-}
-
-/** The collectives are compared with the header of NCCL if the wheel comes with it. */
-function collectivesFor(wheel: Wheel): string[] {
-  const nccl = join(dirname(wheel.folder), 'nvidia/nccl/include')
-  const flags = ['-DTSRUN_COLLECTIVES', `-I${join(native, 'cuda')}`, `-I${nccl}`]
-  return [join(native, 'collectives.cc'), ...flags]
 }
 
 /** Skips instruction sets that the compiler does not know. @returns the output for one that it knows */

@@ -79,17 +79,12 @@ async function build(
     libraryFolders.push(...libraryFoldersOf(wheel.folder))
     say(`4/5 compiling the binding with ${compiler.command} against ${wheel.origin}`)
     const headers = join(folder, 'node_modules/node-api-headers/include')
-    const lacking = await compileBinding(context, compiler, source, headers, wheel)
-    kernels = lacking.kernels === undefined
-    if (!kernels) {
+    const problem = await compileBinding(context, compiler, source, headers, wheel)
+    kernels = problem === undefined
+    if (problem !== undefined) {
       say(
-        `the kernels that tsrun adds do not compile (${lacking.kernels!}): small layers use TensorFlow's own ` +
+        `the kernels that tsrun adds do not compile (${problem}): small layers use TensorFlow's own ` +
           `operations, which are slower; all output is in ${context.log}`,
-      )
-    } else if (gpu && lacking.collectives !== undefined) {
-      say(
-        `the collectives that tsrun adds do not compile (${lacking.collectives}): messages between GPUs pass ` +
-          `through the memory of the host; all output is in ${context.log}`,
       )
     }
   }

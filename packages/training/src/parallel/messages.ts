@@ -5,14 +5,12 @@ import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
 import { sizeOf, type HostArrays, type HostDType } from '../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { deviceGroupOf, deviceReduction } from './device-group.ts'
 import { freeAfter } from './group-buffers.ts'
 import { checkGroup } from './requirements.ts'
 
 /*
  * Messages and sums of tensors, on every backend. Values travel through buffers in the arena of the
- * group, which are allocated and freed here, unless the group reduces on its GPUs. The calls are
- * asynchronous because the values of a GPU can only be read asynchronously; where the host has them, an
+ * group, which are allocated and freed here. The calls are asynchronous because the values of a GPU can only be read asynchronously; where the host has them, an
  * operation starts before its call returns.
  */
 
@@ -111,27 +109,7 @@ export async function allReduceTensor(
   options?: ReduceOptions,
 ): Promise<Tensor> {
   checkGroup(group)
-  const { dtype, size } = aTensor.check('tensor', tensor)
-  const reduction = dtype === 'float32' && size > 0 ? deviceReduction(options) : undefined
-  const agreement = reduction && deviceGroupOf(group)
-  if (agreement === undefined) return await allReduceStaged(group, tensor, options)
-  const held = tf.keep(tf.clone(tensor))
-  try {
-    const devices = await agreement
-    if (devices === undefined) return await allReduceStaged(group, held, options)
-    const [reduced] = await devices.allReduce([held], reduction!, options)
-    return reduced!
-  } finally {
-    held.dispose()
-  }
-}
-
-async function allReduceStaged(
-  group: ProcessGroup,
-  tensor: Tensor,
-  options: ReduceOptions | undefined,
-): Promise<Tensor> {
-  const { shape, dtype } = tensor
+  const { shape, dtype } = aTensor.check('tensor', tensor)
   const buffer = allocate(group, tensor)
   return await run(
     group,

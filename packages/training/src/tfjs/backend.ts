@@ -89,52 +89,6 @@ export interface TensorBackend {
 
   /** Optimizer steps in place; undefined where the device cannot make them. */
   readonly updatesInPlace?: () => UpdatesInPlace | undefined
-
-  /**
-   * Collectives on the memory of tensors, without a copy in the memory of the host.
-   *
-   * @throws an error that says why there are none
-   */
-  readonly collectives?: () => DeviceCollectives
-}
-
-/** A library for collectives between the devices of several processes. */
-export interface DeviceCollectives {
-  /** Its name and version. */
-  readonly library: string
-  /** The device of this process, which no other device of the host is called. */
-  readonly device: string
-  /** What the ranks of a communicator need to find one another. One of them makes it. */
-  uniqueId(): Uint8Array
-  /** The ranks look for one another until the time-out in milliseconds. This does not wait for them. */
-  connect(id: Uint8Array, rank: number, size: number, timeout: number): DeviceCommunicator
-}
-
-/** The reductions of devices, which are those of the host under the same names. */
-export type DeviceReduction = 'sum' | 'avg' | 'product'
-
-export interface DeviceCommunicator {
-  /** Takes float32 tensors with the values that they have now. They may be disposed afterwards. */
-  prepare(tensors: readonly Tensor[]): PreparedReduction
-  /** What is under way fails, and so does all that follows. */
-  close(): void
-}
-
-/** An all-reduce of several tensors. Either it is run, or it is abandoned. */
-export interface PreparedReduction {
-  /**
-   * All ranks run their reductions in the same order.
-   *
-   * @returns new tensors that outlive any tf.tidy
-   * @throws DeviceFailure
-   */
-  run(reduction: DeviceReduction, timeout: number): Promise<Tensor[]>
-  abandon(): void
-}
-
-/** Why a collective on devices has failed. The communicator cannot be used any more. */
-export interface DeviceFailure extends Error {
-  readonly timedOut: boolean
 }
 
 /**

@@ -3,7 +3,7 @@ import { BINDING_REVISION } from '../../../../packages/launcher/src/setup/bindin
 
 /** Where the user has set TensorFlow up: tests run with a TSRUN_HOME of their own. */
 const home = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }
-export const manifest = readTensorFlowManifest(home)
+const manifest = readTensorFlowManifest(home)
 
 /**
  * What a process needs in its environment to use tensorflow, with products of 24 bits on GPUs too;

@@ -66,9 +66,6 @@ class Call {
     handles_ = static_cast<const int32_t*>(handles);
   }
 
-  napi_env env() const { return env_; }
-  napi_value argument(size_t i) const { return arguments_[i]; }
-
   // The number of tensors among the arguments.
   size_t count() const { return count_; }
   int32_t handle(size_t i) const { return handles_[i]; }
@@ -94,14 +91,6 @@ class Call {
       arrays.push_back(FloatsOf(array, sizes[i]));
     }
     return arrays;
-  }
-
-  void* Bytes(size_t argument, size_t size) const {
-    void* data = nullptr;
-    size_t length = 0;
-    Read(argument, napi_uint8_array, &data, &length);
-    Check(length == size, "an array of the right size");
-    return data;
   }
 
   // On any device.

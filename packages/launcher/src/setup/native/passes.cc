@@ -17,9 +17,6 @@
 // The command line renames the entry point of the binding to BINDING_ENTRY; this file defines the one that Node calls.
 #undef napi_register_module_v1
 extern "C" napi_value BINDING_ENTRY(napi_env env, napi_value exports);
-#ifdef TSRUN_COLLECTIVES
-void DefineCollectives(napi_env env, napi_value exports);
-#endif
 
 namespace {
 
@@ -284,8 +281,5 @@ extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, n
     napi_get_boolean(env, true, &takes_arrays);
     napi_set_named_property(env, kernels, "takesArrays", takes_arrays);
   }
-#ifdef TSRUN_COLLECTIVES
-  DefineCollectives(env, exports);
-#endif
   return binding;
 }

@@ -5,7 +5,6 @@ import { countCopy, sizeOf, type HostArray, type HostDType } from '../../tfjs/ho
 import { tf } from '../../tfjs/tfjs.ts'
 import { currentEager, type Eager, type Handle } from './eager.ts'
 import { linearPasses } from './linear.ts'
-import { collectives } from './nccl.ts'
 import { updatesInPlace } from './updates.ts'
 
 /**
@@ -38,7 +37,6 @@ export const tensorflowBackend: TensorBackend = {
   linearPasses,
   crossEntropy,
   updatesInPlace,
-  collectives,
 }
 
 function createFrom(

@@ -1,7 +1,6 @@
 import { availableParallelism } from 'node:os'
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { tf } from '../../tfjs/tfjs.ts'
-import type { BindingCollectives } from './binding-collectives.ts'
 import type { BindingKernels } from './binding-kernels.ts'
 
 /** A tensor of TensorFlow that TensorFlow.js does not know. Its owner frees it. */
@@ -36,8 +35,6 @@ interface Binding {
   deleteTensor(id: Handle): void
   /** Absent in the binding that the package itself builds. */
   readonly kernels?: BindingKernels
-  /** Absent there, too, and where the compiler could not build them. */
-  readonly collectives?: BindingCollectives
 }
 
 interface TensorData {
@@ -104,10 +101,6 @@ export class Eager {
   /** Present if the binding has them and they can access the memory of tensors. */
   get kernels(): BindingKernels | undefined {
     return this.isOnHost ? this.#binding.kernels : undefined
-  }
-
-  get collectives(): BindingCollectives | undefined {
-    return this.#binding.collectives
   }
 
   /** Copies the values of a tensor on any device into `target`. @returns whether the binding can do that */

@@ -1,8 +1,7 @@
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/telemetry'
-import type { Gradient } from '../../tfjs/backend.ts'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
-import { HostExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
+import { GradientExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 
@@ -15,14 +14,14 @@ interface Filling {
   readonly work: PersistentOperation
 }
 
-/** An average: in the memory of its bucket, or a tensor that the caller disposes. */
+/** An average in the memory of its bucket. */
 export interface TakenGradient {
-  readonly values: Gradient
+  readonly values: Float32Array
   readonly shape: readonly number[]
 }
 
 /** Averages gradients over the ranks of a group: every rank gets all of them. */
-export class AllReduceExchange extends HostExchange {
+export class AllReduceExchange extends GradientExchange {
   readonly traffic: Traffic
   readonly #group: ProcessGroup
   readonly #fillings: readonly Filling[]
@@ -48,7 +47,8 @@ export class AllReduceExchange extends HostExchange {
     this.#isDeferred = this.#fillings.every(({ work }) => work.prefersRun)
   }
 
-  override async exchangeDeferred(): Promise<void> {
+  /** Exchanges what `start` has left until the backward passes have ended. */
+  async exchangeDeferred(): Promise<void> {
     if (!this.#isDeferred) return
     await timeWait(this.spans, { name: 'gradients' }, async () => {
       for (const { work } of this.#fillings) await work.run()

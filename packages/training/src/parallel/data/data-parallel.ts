@@ -5,7 +5,6 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
-import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, planBuckets } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
@@ -27,7 +26,6 @@ import {
   compareFacts,
   markReplicated,
 } from '../gradients/replicas.ts'
-import { deviceGroupOf, type DeviceGroup } from '../device-group.ts'
 import {
   checkUsed,
   factorOf,
@@ -37,7 +35,6 @@ import {
 } from '../gradients/step-totals.ts'
 import { checkGroup } from '../requirements.ts'
 import { AllReduceExchange, type TakenGradient } from './all-reduce.ts'
-import { DeviceExchange } from './device-exchange.ts'
 import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 
 /** One replica of a model: see `dataParallel`. */
@@ -69,10 +66,9 @@ export interface DataParallel<M extends Replicated = Replicated> {
   gradients(tokens?: number): Promise<Map<string, Tensor>>
   /**
    * As `gradients`, without a copy: arrays in the memory of the buckets, for an optimizer that updates
-   * the parameters before the next backward pass begins, which overwrites them. Gradients that were
-   * averaged on GPUs are tensors here, too.
+   * the parameters before the next backward pass begins, which overwrites them.
    */
-  gradientViews(tokens?: number): Promise<ClippedGradients>
+  gradientViews(tokens?: number): Promise<ReadonlyMap<string, Float32Array>>
   /**
    * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has
    * finished takes part in the steps of the others with gradients of zero. In the end all ranks get the
@@ -126,8 +122,7 @@ export async function dataParallel<M extends Replicated>(
   checkTrained(module, parameters)
   await broadcastParameters([...all, ...own], group, 0)
   markReplicated(all, true)
-  const devices = await deviceGroupOf(group)
-  const replica = new Replica(module, group, parameters, { frozen, ...checked }, devices)
+  const replica = new Replica(module, group, parameters, { frozen, ...checked })
   module.averageBy?.({
     onGradient: replica.onGradient,
     reduction: checked.reduction,
@@ -179,10 +174,9 @@ class Replica<M extends Replicated> implements DataParallel<M> {
   readonly #trained: readonly Parameter[]
   readonly #buffers: SharedBuffers
   readonly #options: GradientOptions
-  readonly #devices: DeviceGroup | undefined
   readonly #lifetime: Lifetime
   readonly #sum: TotalsSum
-  #exchange: AllReduceExchange | DeviceExchange
+  #exchange: AllReduceExchange
   #isReordered = false
   #steps = 0
   #joined: Joined | undefined
@@ -192,14 +186,12 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     group: ProcessGroup,
     { trained, buffers }: ModelParameters,
     options: GradientOptions,
-    devices: DeviceGroup | undefined,
   ) {
     this.module = module
     this.#group = group
     this.#trained = trained
     this.#buffers = new SharedBuffers(buffers)
     this.#options = options
-    this.#devices = devices
     this.#lifetime = new Lifetime(group)
     this.#exchange = this.#open(trained.toReversed())
     this.#sum = new TotalsSum([group], options, trained.length)
@@ -220,20 +212,15 @@ class Replica<M extends Replicated> implements DataParallel<M> {
 
   async gradients(tokens?: number): Promise<Map<string, Tensor>> {
     const taken = await this.#take(tokens)
-    return new Map(
-      [...taken].map(([name, { values, shape }]) => [
-        name,
-        ArrayBuffer.isView(values) ? tensorFrom(values, shape) : values,
-      ]),
-    )
+    return new Map([...taken].map(([name, { values, shape }]) => [name, tensorFrom(values, shape)]))
   }
 
-  async gradientViews(tokens?: number): Promise<ClippedGradients> {
+  async gradientViews(tokens?: number): Promise<ReadonlyMap<string, Float32Array>> {
     return viewsOf(await this.#take(tokens))
   }
 
   /** For a trainer that has applied `scale`. */
-  async average(tokens?: number, loss?: number): Promise<ClippedGradients> {
+  async average(tokens?: number, loss?: number): Promise<ReadonlyMap<string, Float32Array>> {
     return viewsOf(await this.#take(tokens, loss, this.scale))
   }
 
@@ -283,9 +270,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     for (;;) {
       loop.announce(false)
       if ((await loop.live()) === 0) return
-      for (const { values } of (await this.#finishStep()).values()) {
-        if (!ArrayBuffer.isView(values)) values.dispose()
-      }
+      await this.#finishStep()
     }
   }
 
@@ -324,7 +309,7 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     if (this.#isReordered) return taken
     // other buckets take the place of these
     for (const [name, { values, shape }] of taken)
-      if (ArrayBuffer.isView(values)) taken.set(name, { values: values.slice(), shape })
+      taken.set(name, { values: values.slice(), shape })
     await this.#reorder(order)
     return taken
   }
@@ -341,17 +326,13 @@ class Replica<M extends Replicated> implements DataParallel<M> {
     this.#exchange = this.#open(sorted)
   }
 
-  #open(parameters: readonly Parameter[]): AllReduceExchange | DeviceExchange {
+  #open(parameters: readonly Parameter[]): AllReduceExchange {
     const buckets = planBuckets(parameters, this.#options)
-    const { wire, deterministic } = this.#options
-    if (this.#devices !== undefined && wire === 'float32' && !deterministic) {
-      return new DeviceExchange(this.#devices, buckets)
-    }
     return new AllReduceExchange(this.#group, buckets, this.#options)
   }
 }
 
-/** Without copies. All of them are arrays, or all are tensors. */
-function viewsOf(taken: ReadonlyMap<string, TakenGradient>): ClippedGradients {
-  return new Map([...taken].map(([name, { values }]) => [name, values])) as ClippedGradients
+/** Without copies. */
+function viewsOf(taken: ReadonlyMap<string, TakenGradient>): ReadonlyMap<string, Float32Array> {
+  return new Map([...taken].map(([name, { values }]) => [name, values]))
 }

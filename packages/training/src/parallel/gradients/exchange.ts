@@ -65,25 +65,11 @@ export abstract class GradientExchange {
   /** Where this rank records its spans. */
   protected abstract get spans(): SpanRecorder | undefined
 
-  /**
-   * Puts a gradient into its bucket, or adds it to what is there unless it is the first. It stays the
-   * caller's.
-   */
-  protected abstract put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void
+  /** The memory of a whole bucket. */
+  protected abstract memoryOf(index: number): Float32Array
 
-  /** Puts zeros into a bucket in place of a gradient. */
-  protected abstract putZeros(index: number, slot: Slot): void
-
-  /** The part of the memory of a bucket, if the host has it. */
-  protected abstract partOf(index: number, slot: Slot): Float32Array | undefined
-
-  /** Starts the exchange of a complete bucket, or leaves it to `exchangeDeferred`. */
+  /** Starts the exchange of a complete bucket. */
   protected abstract start(index: number): void
-
-  /** Exchanges what `start` has left until the backward passes have ended. */
-  async exchangeDeferred(): Promise<void> {
-    // Most exchanges leave nothing.
-  }
 
   /** Waits until the exchanges of all buckets have completed. */
   abstract finished(): Promise<void>
@@ -119,7 +105,7 @@ export abstract class GradientExchange {
     const { index, present, complete } = place.arrivals
     if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
     checkShape(name, shape, gradient)
-    this.put(index, place.slot, gradient, !present.has(name))
+    this.#put(index, place.slot, gradient, !present.has(name))
     this.#arrive(name, place, isLast)
   }
 
@@ -127,14 +113,14 @@ export abstract class GradientExchange {
    * Where a backward pass may write or add a gradient itself, in place of `add`, if buckets keep their
    * memory from step to step.
    *
-   * @returns undefined without memory of the host, and for parameters that `add` passes over or refuses
+   * @returns undefined for parameters that `add` passes over or refuses
    */
   placeOf({ name }: Parameter): GradientPlace | undefined {
     const place = this.#places.get(name)
     if (place === undefined || place.arrivals.complete.has(name)) return undefined
     const { index, present } = place.arrivals
-    place.values ??= this.partOf(index, place.slot)
-    return place.values && { values: place.values, adds: present.has(name) }
+    place.values ??= this.#partOf(index, place.slot)
+    return { values: place.values, adds: present.has(name) }
   }
 
   /** As `add`, after a gradient was written to its place. */
@@ -148,7 +134,7 @@ export abstract class GradientExchange {
       const { index, bucket, present, complete } = this.#arrivals[this.#started]!
       for (const slot of bucket.slots) {
         const { name } = slot.parameter
-        if (!present.has(name)) this.putZeros(index, slot)
+        if (!present.has(name)) this.#partOf(index, slot).fill(0)
         complete.add(name)
       }
       this.#startComplete()
@@ -172,6 +158,20 @@ export abstract class GradientExchange {
     this.order = []
   }
 
+  #partOf(index: number, { offset, length }: Slot): Float32Array {
+    return this.memoryOf(index).subarray(offset, offset + length)
+  }
+
+  /** Copies or adds a gradient into its bucket. */
+  #put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void {
+    const target = this.#partOf(index, slot)
+    const facts = { name: slot.parameter.name, bytes: target.byteLength }
+    timeSpan(this.spans, isFirst ? 'pack' : 'reduce', facts, () => {
+      if (isFirst) copyAtOnce(gradient, target)
+      else addTo(target, gradient)
+    })
+  }
+
   #arrive(name: string, { arrivals: { present, complete } }: Place, isLast: boolean): void {
     present.add(name)
     if (!isLast) return
@@ -187,29 +187,6 @@ export abstract class GradientExchange {
       this.#started++
       this.start(next.index)
     }
-  }
-}
-
-/** An exchange through buckets in the memory of the host. */
-export abstract class HostExchange extends GradientExchange {
-  /** The memory of a whole bucket. */
-  protected abstract memoryOf(index: number): Float32Array
-
-  protected override partOf(index: number, { offset, length }: Slot): Float32Array {
-    return this.memoryOf(index).subarray(offset, offset + length)
-  }
-
-  protected override put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void {
-    const target = this.partOf(index, slot)
-    const facts = { name: slot.parameter.name, bytes: target.byteLength }
-    timeSpan(this.spans, isFirst ? 'pack' : 'reduce', facts, () => {
-      if (isFirst) copyAtOnce(gradient, target)
-      else addTo(target, gradient)
-    })
-  }
-
-  protected override putZeros(index: number, slot: Slot): void {
-    this.partOf(index, slot).fill(0)
   }
 }
 

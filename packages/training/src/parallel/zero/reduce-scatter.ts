@@ -1,7 +1,7 @@
 import type { PersistentOperation } from '@tsrun/distributed'
 import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/telemetry'
 import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
-import { HostExchange } from '../gradients/exchange.ts'
+import { GradientExchange } from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'
 import { countRanks } from '../gradients/step-totals.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
@@ -29,7 +29,7 @@ interface ReduceScatterOptions extends Pick<GradientOptions, 'wire' | 'determini
 const UNDER_WAY = 1
 
 /** Averages gradients over the ranks so that each rank gets its share of them. */
-export class ReduceScatterExchange extends HostExchange {
+export class ReduceScatterExchange extends GradientExchange {
   readonly #groups: ShardingGroups
   readonly #options: ReduceScatterOptions
   readonly #accounting: MemoryAccounting

@@ -1,2 +1,0 @@
-// NCCL's header includes this and uses nothing of it.
-#pragma once
