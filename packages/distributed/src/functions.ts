@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { DType, TypedArrayOf } from './dtype.ts'
 import { newGroupOf, newestOf, type EngineProcessGroup } from './groups/group.ts'
-import { joinWorld } from './groups/join/join.ts'
+import { joinWorld, type Past } from './groups/join/join.ts'
 import type { InitOptions } from './groups/join/options.ts'
 import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
 import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group.ts'
@@ -12,8 +12,7 @@ import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group
  */
 
 let current: EngineProcessGroup | undefined
-/** The times that this process has left a world; see `World.departures`. */
-let departures: Set<string> | undefined
+const past: Past = { departures: new Set() }
 let isJoining = false
 
 /** The default group. @throws ERR_TSR_NOT_INITIALIZED */
@@ -42,8 +41,7 @@ export async function initProcessGroup(options: InitOptions = {}): Promise<Proce
   if (isInitialized() || isJoining) throw tsrError('ERR_TSR_ALREADY_INITIALIZED', {})
   isJoining = true
   try {
-    current = await joinWorld(options, departures)
-    departures = current.world.departures
+    current = await joinWorld(options, past)
     return current
   } finally {
     isJoining = false

@@ -44,6 +44,8 @@ export interface StoreServerOptions {
 }
 
 export interface StoreServerState {
+  /** False once it is closed. */
+  readonly isOpen: boolean
   readonly connections: number
   readonly unauthenticated: number
   readonly keys: number
@@ -61,6 +63,10 @@ export interface StoreServer {
   readonly local: Store
   /** What the store holds now. */
   inspect(): StoreServerState
+  /** Lets the process end while the server is open. */
+  unref(): void
+  /** Closes when the last client has left, and keeps the process alive until then; `unref` calls it off. */
+  closeAfterClients(): Promise<void>
   /** Ends all connections and calls, and deletes the data. */
   close(): Promise<void>
 }
@@ -91,7 +97,15 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
   const connections = new Set<Connection>()
   const admission = new Admission(admissionOptions)
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 })
+  let isUnref = false
+  const setUnref = (wanted: boolean): void => {
+    isUnref = wanted
+    for (const connection of connections) connection.setBusy(!wanted)
+    if (wanted) server.unref()
+    else server.ref()
+  }
   server.on('connection', (socket) => {
+    if (isUnref) socket.unref()
     admission.receive(socket, (spoken) => {
       const connection = serveConnection(spoken, data, () => connections.delete(connection))
       connections.add(connection)
@@ -99,10 +113,25 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
   })
   const endpoint = { host, port: await listen(server, host, port) }
   const local = localStore(data, nameEndpoint(host, endpoint.port), timeout)
+  const close = async (): Promise<void> => {
+    if (!server.listening) return
+    const closed = once(server, 'close')
+    server.close()
+    admission.close()
+    local.lost('the store was closed')
+    data.clear()
+    for (const connection of connections) connection.end()
+    const force = setTimeout(() => {
+      for (const connection of connections) connection.destroy('the store was closed')
+    }, FAREWELL)
+    await Promise.all([closed, ...[...connections].map((connection) => connection.closed)])
+    clearTimeout(force)
+  }
   return {
     endpoint,
     local: local.store,
     inspect: () => ({
+      isOpen: server.listening,
       connections: connections.size,
       unauthenticated: admission.size,
       keys: data.size,
@@ -110,20 +139,18 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
       waiting: data.waiters.size + data.queues.waiting,
       watches: data.watches,
     }),
-    close: async () => {
-      if (!server.listening) return
-      const closed = once(server, 'close')
-      server.close()
-      admission.close()
-      local.lost('the store was closed')
-      data.clear()
-      for (const connection of connections) connection.end()
-      const force = setTimeout(() => {
-        for (const connection of connections) connection.destroy('the store was closed')
-      }, FAREWELL)
-      await Promise.all([closed, ...[...connections].map((connection) => connection.closed)])
-      clearTimeout(force)
+    unref: () => {
+      setUnref(true)
     },
+    closeAfterClients: async () => {
+      setUnref(false)
+      while (connections.size > 0) {
+        await Promise.race([...connections].map((connection) => connection.closed))
+        if (isUnref) return
+      }
+      await close()
+    },
+    close,
   }
 }
 

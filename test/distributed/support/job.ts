@@ -1,5 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { toEnvironment } from '@tsrun/core'
 import { connectStore, startStoreServer, type Store, type StoreServer } from '@tsrun/store'
@@ -158,13 +160,31 @@ export class Job {
   }
 }
 
+/** Ranks that no launcher of tsrun has started: variables are all that they have. */
+export async function startAlone(
+  size: number,
+  [program, ...words]: readonly [string, ...string[]],
+  env: NodeJS.ProcessEnv = {},
+): Promise<RankProcess[]> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  const common = { WORLD_SIZE: String(size), MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) }
+  return Array.from({ length: size }, (_, rank) =>
+    startProgram(program, { ...common, RANK: String(rank), ...env }, [], words),
+  )
+}
+
 /** Runs a program as one rank, or outside a job. */
 export function startProgram(
   program: string,
   env: NodeJS.ProcessEnv,
   flags: readonly string[] = [],
+  words: readonly string[] = [],
 ): RankProcess {
-  const child = spawn(process.execPath, [...flags, `${fixtures}${program}`], {
+  const child = spawn(process.execPath, [...flags, `${fixtures}${program}`, ...words], {
     env: { ...withoutRank(process.env), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

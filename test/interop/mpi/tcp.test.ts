@@ -30,6 +30,11 @@ for (const launcher of found) {
       )
     })
 
+    it('end with their scripts, without destroyProcessGroup()', async () => {
+      const { code, output } = await runRanks(launcher, 3, ['store-in-rank-0.mjs', 'return'], env)
+      expect({ code, output }).toEqual({ code: 0, output })
+    })
+
     it('end with the job when one of them fails', async () => {
       const { code, output } = await runRanks(launcher, 3, ['launched.mjs', '1'], env)
       expect({ code, output }).not.toEqual({ code: 0, output })

@@ -42,12 +42,12 @@ export interface Joining {
 /**
  * Joins the newest generation of the world, or the next where this process replaces a lost rank.
  *
- * @param departures - of the world that this process was in before, if any
+ * @param departures - see `Past`
  */
 export async function joinGeneration(
   settings: InitSettings,
   rendezvous: Rendezvous,
-  departures = new Set<string>(),
+  departures: Set<string>,
 ): Promise<EngineProcessGroup> {
   const attempt = settings.environment?.restartCount ?? 0
   const root = prefixStore(rendezvous.store, `world/${attempt}/`)
@@ -107,7 +107,6 @@ class Place {
       timeout,
       generation,
       hasPresence: true,
-      departures: this.#departures,
       lineage: this.#lineage,
       onLeft: async () => {
         // only the newest generation holds the rendezvous

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import { tsrError, type RankEnvironment } from '@tsrun/core'
 import {
   connectStore,
@@ -6,9 +7,11 @@ import {
   memoryStore,
   startStoreServer,
   storeTlsOf,
+  type StoreServer,
+  type StoreServerOptions,
 } from '@tsrun/store'
 import { joinMpiWorld } from '../../mpi/join.ts'
-import type { EngineProcessGroup } from '../group.ts'
+import { newestOf, type EngineProcessGroup } from '../group.ts'
 import { addressForPeers } from './endpoints.ts'
 import { joinGeneration, type Rendezvous } from './generations.ts'
 import {
@@ -19,29 +22,59 @@ import {
   type InitSettings,
 } from './options.ts'
 
+/** What is left of the worlds that this process was in. */
+export interface Past {
+  /**
+   * The times that this process has joined a world and left it in order. If it joins again, it is not
+   * taken for the replacement of a lost rank.
+   */
+  readonly departures: Set<string>
+  /** Of rank 0 where no launcher hosts the store: other ranks may need it after rank 0 has left. */
+  server?: StoreServer
+  /** The newest group of a process that hosts the store. */
+  group?: EngineProcessGroup
+}
+
+/** Milliseconds that leaving waits for the other ranks, lest process.exit() takes the store from them. */
+const LEAVE_TOGETHER = 3000
+
 /**
  * Joins the job that the environment describes, or a world of one without it.
  *
- * @param departures - of the world that this process was in before, if any
  * @throws ERR_TSR_ARGUMENT, and as `initProcessGroup`
  */
 export async function joinWorld(
   options: InitOptions,
-  departures?: Set<string>,
+  past: Past = { departures: new Set() },
 ): Promise<EngineProcessGroup> {
   const given = readOptions(options)
   const mpi = wantedTransport(given) === 'mpi' ? await joinMpiWorld(options) : undefined
   const settings = completeOptions({ ...given, ...mpi?.place })
-  const rendezvous = mpi ?? (await openRendezvous(settings))
+  const rendezvous = mpi ?? (await openRendezvous(settings, past))
   try {
-    return await joinGeneration(settings, rendezvous, departures)
+    const group = await joinGeneration(settings, rendezvous, past.departures)
+    if (past.server !== undefined) leaveBeforeExit(past, group)
+    return group
   } catch (error) {
+    // the others must not wait for this rank
+    await past.server?.close()
     await rendezvous.close()
     throw error
   }
 }
 
-async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
+/** When the script of rank 0 has ended, its process leaves the world, and lives as long as its store. */
+function leaveBeforeExit(past: Past, group: EngineProcessGroup): void {
+  if (past.group === undefined) {
+    process.on('beforeExit', (code) => {
+      const { world } = newestOf(past.group!)
+      if (code === 0 && !world.hasEnded) void world.leave()
+    })
+  }
+  past.group = group
+}
+
+async function openRendezvous(settings: InitSettings, past: Past): Promise<Rendezvous> {
   const { environment, worldSize, rank, token, timeout, store, signal } = settings
   if (store !== undefined) return { store, isOwn: false, close: () => Promise.resolve() }
   if (worldSize === 1 || environment === undefined) {
@@ -60,7 +93,7 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
   const tls = storeTlsOf(settings.protection)
   const common = { port, token, ...(tls && { tls }) }
   const server = isHost
-    ? await startStoreServer({ host: await listeningHost(environment, address), ...common })
+    ? await hostStore(past, { host: await listeningHost(environment, address), ...common })
     : undefined
   const connecting = connectStore({ host, ...common, timeout, ...(signal && { signal }) })
   const client = await connecting.catch(async (error: unknown) => {
@@ -72,9 +105,19 @@ async function openRendezvous(settings: InitSettings): Promise<Rendezvous> {
     isOwn: true,
     close: async () => {
       await client.close()
-      await server?.close()
+      const left = server?.closeAfterClients()
+      await Promise.race([left, pause(LEAVE_TOGETHER, undefined, { ref: false })])
     },
   }
+}
+
+/** Starts the store, unless that of the world before is still open because other ranks have joined again. */
+async function hostStore(past: Past, options: StoreServerOptions): Promise<StoreServer> {
+  const { server } = past
+  const isOpen = server?.inspect().isOpen === true && server.endpoint.port === options.port
+  past.server = isOpen ? server : await startStoreServer(options)
+  past.server.unref()
+  return past.server
 }
 
 /** Everywhere if the name of the host means loopback here, and another address on other hosts. */

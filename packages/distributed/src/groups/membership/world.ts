@@ -15,8 +15,6 @@ export interface WorldFacts {
   readonly hasPresence?: boolean
   /** How often `reconfigure` has made the world anew; default 0. */
   readonly generation?: number
-  /** See `World.departures`. */
-  readonly departures?: Set<string>
   /** See `World.lineage`. */
   readonly lineage?: Lineage
   /** Leaves this world and joins the next; undefined where there can be none. */
@@ -39,11 +37,6 @@ export class World {
   readonly store: Store
   readonly timeout: number
   readonly generation: number
-  /**
-   * The times that this process has joined a world and left it in order. If it joins again, it is not
-   * taken for the replacement of a lost rank.
-   */
-  readonly departures: Set<string>
   /** Whether this rank has left the world. */
   hasEnded = false
   readonly lineage: Lineage
@@ -61,7 +54,6 @@ export class World {
     this.store = facts.store
     this.timeout = facts.timeout
     this.generation = facts.generation ?? 0
-    this.departures = facts.departures ?? new Set()
     this.lineage = facts.lineage ?? { newest: undefined }
   }
 
