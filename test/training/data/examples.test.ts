@@ -8,6 +8,7 @@ import {
   dataLoader,
   examples,
   examplesFrom,
+  jsonlRecords,
   loadBackend,
   mnist,
   readExamples,
@@ -65,6 +66,30 @@ describe('examples', () => {
     )
   })
 
+  it.each([
+    Int8Array,
+    Int16Array,
+    Int32Array,
+    Uint8Array,
+    Uint8ClampedArray,
+    Uint16Array,
+    Uint32Array,
+  ])('of a %p are int32 like those of a batch, unless they are scaled', (Integers) => {
+    const data = examples({
+      inputs: { values: Integers.of(0, 2, 4), scale: 0.25 },
+      labels: Integers.of(2, 1, 0),
+    })
+    const [batch] = [...batches(data, { batch: 3, shuffle: false })]
+    expect(take(batch!.inputs())).toEqual({ dtype: 'float32', shape: [3], values: [0, 0.5, 1] })
+    expect(take(batch!.labels())).toEqual({ dtype: 'int32', shape: [3], values: [2, 1, 0] })
+  })
+
+  it('of a Float32Array may have infinities, as a mask does', () => {
+    const data = examples({ inputs: Float32Array.of(0, -Infinity) })
+    const [batch] = [...batches(data, { batch: 2, shuffle: false })]
+    expect(take(batch!.inputs()).values).toEqual([0, -Infinity])
+  })
+
   it('go through a loader, in shares', () => {
     const data = examples({ inputs: [10, 11, 12, 13, 14], labels: [0, 1, 2, 3, 4] })
     const seen = [0, 1].flatMap((rank) => {
@@ -98,6 +123,39 @@ it.each<[string, unknown, RegExp]>([
   expect(() => examples({ inputs: inputs as number[] })).toThrow(
     failure('ERR_TSR_ARGUMENT', message),
   )
+})
+
+const bare = { values: new Float32Array(2) }
+it.each<[string, unknown, RegExp]>([
+  ['an unknown key', { ...bare, scael: 2 }, /column labels.*"scael".*did you mean scale/],
+  ['an unknown key before the number of values', { ...bare, shpae: [2] }, /"shpae".*mean shape/],
+  ['an unknown dtype', { ...bare, dtype: 'int23' }, /dtype of the column labels is "int23"/],
+  ['a dtype without tensors', { ...bare, dtype: 'uint8' }, /dtype of the column labels is "uint8"/],
+  ['a shape that is no list', { ...bare, shape: 2 }, /shape of the column labels is 2/],
+  ['a scale that is NaN', { ...bare, scale: NaN }, /scale of the column labels is NaN/],
+  ['a shift that is no number', { ...bare, shift: '1' }, /shift of the column labels is "1"/],
+  [
+    'a field of an unknown dtype',
+    { shape: [], dtype: 'uint8', read: () => undefined },
+    /dtype.*"uint8"/,
+  ],
+  ['NaN in a list', [1, NaN], /column labels is NaN at index 1; expected a finite number/],
+  ['a text in a list', [1, '2'], /column labels is a list of "2" at index 1/],
+  ['a hole in a list', [1, undefined], /column labels is a list of undefined at index 1/],
+  ['NaN as int32', { values: [0, NaN], dtype: 'int32' }, /NaN at index 1.*dtype is int32/],
+  ['1.5 as int32', { values: Float32Array.of(0, 1.5), dtype: 'int32' }, /1\.5 at index 1/],
+  ['2^40 as int32', { values: Float64Array.of(2 ** 40, 0), dtype: 'int32' }, /1099511627776 at/],
+  ['2^31 as int32', Uint32Array.of(0, 2 ** 31), /2147483648 at index 1/],
+  [
+    'a fraction by scale',
+    { values: Uint8Array.of(0, 1), dtype: 'int32', scale: 0.5 },
+    /1 at index 1/,
+  ],
+  ['2 as bool', { values: [1, 2], dtype: 'bool' }, /2 at index 1; expected 0 or 1/],
+  ['bigints', BigInt64Array.of(1n, 2n), /column labels is a list of/],
+])('a column is refused with %s', (_, labels, message) => {
+  const columns = { labels: labels as number[] }
+  expect(() => examples(columns, 2)).toThrow(failure('ERR_TSR_ARGUMENT', message))
 })
 
 describe('records', () => {
@@ -167,6 +225,21 @@ describe('records', () => {
     ['a.csv', 'a,b,kind\n1,2,z', /record 1: "z" is none of x, y/],
     ['a.csv', 'a,b,kind\n1,2', /row 2 has 2 values, but there are 3/],
     ['a.csv', 'a,b,kind\n1,2,"x', /quote/],
+    ['a.csv', 'a,b,kind\n1,2,"x"y', /quote.*line 2/i],
+    ['a.csv', 'a,b,a,kind\n1,2,3,x', /several columns named a/],
+    ['a.csv', 'a,b,kind\n1,NaN,x', /record 1: "NaN" is not a number \(column b\)/],
+    ['a.csv', 'a,b,kind\n1,2,x\n1,-Infinity,x', /record 2: "-Infinity" is not a number/],
+    ['a.csv', 'a,b,kind\n1,0x10,x', /record 1: "0x10" is not a number \(column b\)/],
+    ['a.csv', 'a,b,kind\n1,1e400,x', /record 1: "1e400" is not a finite number.*column b/],
+    ['a.csv', 'a,b,kind\n1,1e39,x', /record 1: "1e39" is not a finite number.*column b/],
+    ['a.csv', `a,b,kind\n1,"${'2'.repeat(2 ** 24)}",x`, /record.*16777216.*line 2/i],
+    ['a.jsonl', `{"a":1}\n{"a":"${'2'.repeat(2 ** 24)}"}`, /line 2 has more than 16777216/],
+    ['a.jsonl', '{"a":1,"b":2,"kind":"x"}\nnull', /line 2 is null, not an object/],
+    ['a.jsonl', '[1,2]', /line 1 is .*, not an object/],
+    ['a.jsonl', '7', /line 1 is 7, not an object/],
+    ['a.jsonl', '{"a":1,"b":"0b1","kind":"x"}', /record 1: "0b1" is not a number \(column b\)/],
+    ['a.jsonl', `{"a":${'['.repeat(20_000)}${']'.repeat(20_000)},"b":1}`, /nested deeper than 16/],
+    ['a.jsonl', '{"constructor":1}', /it has no a, only constructor/],
     ['a.jsonl', '{"a":1,"b":2,"kind":"x"}\n{', /line 2 is not JSON/],
     ['a.parquet', 'PAR1', /a\.parquet/],
     ['a.txt', '', /\.csv, \.tsv/],
@@ -183,6 +256,44 @@ describe('records', () => {
     expect(() => examplesFrom([{ x }], { inputs: 'x' })).toThrow(
       failure('ERR_TSR_DATASET', message),
     )
+  })
+
+  it.each<[string, unknown, RegExp]>([
+    ['NaN', NaN, /record 2: NaN is not a number \(column x\)/],
+    ['a fraction', '1.5', /record 2: "1\.5" is not a whole number of 32 bits \(column x\)/],
+    ['more than 32 bits', 2 ** 40, /record 2: 1099511627776 is not a whole number/],
+    ['a large bigint', 2n ** 40n, /record 2: .*is not a whole number/],
+    ['infinity', Infinity, /record 2: Infinity is not a whole number/],
+  ])('with whole numbers that are %s are refused', (_, x, message) => {
+    const records = [{ x: '-7' }, { x }]
+    expect(() => examplesFrom(records, { labels: { from: 'x', dtype: 'int32' } })).toThrow(
+      failure('ERR_TSR_DATASET', message),
+    )
+  })
+
+  it.each<[string, unknown, RegExp]>([
+    ['an unknown key', { from: 'x', dtpye: 'int32' }, /the rule of labels.*"dtpye".*mean dtype/],
+    ['an unknown dtype', { from: 'x', dtype: 'int23' }, /dtype of the rule of labels is "int23"/],
+    ['no source', { dtype: 'int32' }, /from of the rule of labels is undefined/],
+    ['a class twice', { from: 'x', classes: ['a', 'a'] }, /classes of the rule of labels/],
+    ['a number', 5, /from of the rule of labels is 5/],
+  ])('by a rule with %s are refused', (_, labels, message) => {
+    expect(() => examplesFrom([{ x: 1 }], { labels: labels as 'x' })).toThrow(
+      failure('ERR_TSR_ARGUMENT', message),
+    )
+  })
+
+  it('of a file may begin with a byte order mark', async () => {
+    const rows: unknown[] = []
+    for await (const row of jsonlRecords(fileOf('a.jsonl', '\uFEFF{"a":1}\n'))) rows.push(row)
+    expect(rows).toEqual([{ a: 1 }])
+  })
+
+  it('of a file may be as long as 16 MiB in one line', async () => {
+    const line = JSON.stringify({ a: 'x'.repeat(2 ** 24 - 9) })
+    const rows: DataRecord[] = []
+    for await (const row of jsonlRecords(fileOf('a.jsonl', `${line}\r\n{"a":"y"}`))) rows.push(row)
+    expect(rows.map(({ a }) => String(a).length)).toEqual([2 ** 24 - 9, 1])
   })
 
   it.each(['', 'NA'])('that a function makes no number of are refused: %j', async (cell) => {

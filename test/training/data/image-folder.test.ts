@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, truncateSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { encode } from 'fast-png'
 import jpeg from 'jpeg-js'
@@ -65,6 +65,45 @@ describe('a folder of images', () => {
     expect([x.shape, x.dtype, y.dtype]).toEqual([[3, 2, 2, 3], 'float32', 'int32'])
     expect([...y.dataSync()]).toEqual([0, 0, 1])
     expect([...x.dataSync()].slice(0, 12)).toEqual(colors.map((byte) => byte / 255))
+  })
+
+  it('leaves out what is hidden, and what archives of macOS add', async () => {
+    const image = png(colors)
+    const folder = folderOf({
+      'cat/a.png': image,
+      'cat/._a.png': Uint8Array.of(0),
+      'cat/.cache/b.png': image,
+      'cat/__MACOSX/c.png': image,
+      '__MACOSX/cat/._a.png': Uint8Array.of(0),
+      '.git/d.png': image,
+    })
+    const images = await imageFolder(folder, { size: [2, 2] })
+    expect(images.classes).toEqual(['cat'])
+    expect(images.paths).toEqual([join(folder, 'cat/a.png')])
+  })
+
+  it.each(['a.png', 'a.jpg'])('refuses %s of 10,000 x 10,000 pixels undecoded', async (name) => {
+    const options = { width: 8, height: 8, channels: 4, data: new Uint8Array(256) }
+    const file = Buffer.from(name === 'a.png' ? encode(options) : jpeg.encode(options).data)
+    if (name === 'a.png') {
+      file.writeUInt32BE(10_000, 16)
+      file.writeUInt32BE(10_000, 20)
+    } else {
+      // Height and width follow the marker of the frame, its length and a byte.
+      const frame = file.indexOf(Buffer.of(0xff, 0xc0))
+      file.writeUInt16BE(10_000, frame + 5)
+      file.writeUInt16BE(10_000, frame + 7)
+    }
+    const path = join(folderOf({ [name]: file }), name)
+    const refused = failure('ERR_TSR_DATASET', /a\.(png|jpg).*(64 megapixels|limit exceeded)/)
+    await expect(readImage(path, { size: [2, 2] })).rejects.toEqual(refused)
+  })
+
+  it('refuses a file of more than 64 MiB unread', async () => {
+    const path = join(folderOf({ 'a.png': png(colors) }), 'a.png')
+    truncateSync(path, 2 ** 26 + 1)
+    const refused = failure('ERR_TSR_DATASET', /a\.png.*more than 64 MiB/)
+    await expect(readImage(path, { size: [2, 2] })).rejects.toEqual(refused)
   })
 
   it('converts colors to gray and gray to colors, and 16 bits to 8', async () => {

@@ -85,6 +85,15 @@ describe('a stream', () => {
     expect(seen.sort((a, b) => a - b)).toEqual(everything)
   })
 
+  it('names the shard of a record that cannot be used, and its number there', async () => {
+    async function* spoiled(shard: string): AsyncGenerator<DataRecord> {
+      for await (const record of open(shard)) yield record['id'] === 23 ? { id: 'x' } : record
+    }
+    const loader = streamLoader({ shards, open: spoiled, fields: { inputs: 'id' }, batch: 3 })
+    const refused = failure('ERR_TSR_DATASET', /file 2 .*record 4: "x" is not a number/)
+    await expect(idsOf(loader)).rejects.toEqual(refused)
+  })
+
   it('refuses states and shards that are none', async () => {
     const refused = (message: RegExp) => failure('ERR_TSR_ARGUMENT', message)
     expect(() => {

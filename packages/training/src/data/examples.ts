@@ -1,7 +1,24 @@
-import { shown, tsrError } from '@tsrun/core'
+import {
+  anything,
+  count,
+  number,
+  refuseUnknown,
+  shown,
+  tsrError,
+  where,
+  type Complete,
+  type Rule,
+} from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
-import { newArray, sizeOf, type HostArrays, type HostDType } from '../tfjs/host-arrays.ts'
+import {
+  dtypeRule,
+  fits,
+  newArray,
+  sizeOf,
+  type HostArrays,
+  type HostDType,
+} from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
 /** One tensor of every example, for example its image or its label. */
@@ -19,7 +36,7 @@ export interface Column {
   readonly values: ArrayLike<number>
   /** Of one example; default [], a number. */
   readonly shape?: readonly number[]
-  /** Default: int32 for an Int32Array, otherwise float32. */
+  /** Default: int32 for a typed array of integers without scale and shift, otherwise float32. */
   readonly dtype?: HostDType
   /** A value becomes scale x value + shift when a batch is made; default 1. */
   readonly scale?: number
@@ -49,33 +66,30 @@ export interface Examples {
  * })
  * await run.fit(data, { batch: 32, epochs: 3 })
  *
- * @throws ERR_TSR_ARGUMENT when columns have different numbers of examples
+ * @throws ERR_TSR_ARGUMENT when columns have different numbers of examples, a key that does not exist, or
+ *   values that their dtype cannot hold, such as NaN or 1.5 as int32
  */
 export function examples(
   columns: Readonly<Record<string, ArrayLike<number> | Column | Field>>,
   size?: number,
 ): Examples {
   const fields: Record<string, Field> = {}
-  let known = size
+  let known = sizeRule.check('the number of examples', size)
   for (const [name, given] of Object.entries(columns)) {
-    if ('read' in given) {
+    if (isField(given)) {
+      dtypeRule.check(`dtype of the column ${name}`, given.dtype)
+      shapeRule.check(`shape of the column ${name}`, given.shape)
       fields[name] = given
       continue
     }
-    const column = isColumn(given) ? given : { values: given }
-    if (typeof (column.values as Partial<ArrayLike<number>> | null)?.length !== 'number') {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `the column ${name}`,
-        value: shown(column.values),
-        expected: 'an array of numbers, such as the values of a tensor: await tensor.data()',
-      })
-    }
-    const count = column.values.length / sizeOf(column.shape ?? [])
+    const column = checkedColumn(name, given)
+    const { values, shape } = column
+    const count = values.length / sizeOf(shape)
     known ??= count
     if (count !== known || !Number.isInteger(count)) {
       throw tsrError('ERR_TSR_ARGUMENT', {
         name: `the column ${name}`,
-        value: `${column.values.length} values of shape [${(column.shape ?? []).join(', ')}]`,
+        value: `${values.length} values of shape [${shape.join(', ')}]`,
         expected: `${known} examples, as the columns before it`,
       })
     }
@@ -88,25 +102,66 @@ export function examples(
   return { size: known, fields }
 }
 
+const sizeRule = count().optional()
+const shapeRule = where<readonly number[]>(
+  (value) => Array.isArray(value) && value.every((axis) => Number.isSafeInteger(axis) && axis >= 0),
+  'a list of whole numbers, such as [28, 28, 1]',
+)
+const columnRules = {
+  values: anything<ArrayLike<number>>(),
+  shape: shapeRule.default([]),
+  dtype: dtypeRule.optional(),
+  scale: number().default(1),
+  shift: number().default(0),
+}
+
+function isField(given: ArrayLike<number> | Column | Field): given is Field {
+  return typeof (given as Partial<Field> | null)?.read === 'function'
+}
+
 /** Arrays have a method of that name. */
 function isColumn(given: ArrayLike<number> | Column): given is Column {
-  return 'values' in given && typeof given.values !== 'function'
+  return typeof given === 'object' && typeof (given as Partial<Column> | null)?.values === 'object'
 }
+
+/** @throws ERR_TSR_ARGUMENT */
+function checkedColumn(name: string, given: ArrayLike<number> | Column) {
+  const column = isColumn(given) ? given : { values: given }
+  if (typeof (column.values as Partial<ArrayLike<number>> | null)?.length !== 'number') {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the column ${name}`,
+      value: shown(column.values),
+      expected: 'an array of numbers, such as the values of a tensor: await tensor.data()',
+    })
+  }
+  refuseUnknown(column, Object.keys(columnRules), `the column ${name}`)
+  const read = <K extends keyof Column>(key: K): Complete<typeof columnRules>[K] => {
+    const rule = columnRules[key] as Rule<Complete<typeof columnRules>[K]>
+    return rule.check(`${key} of the column ${name}`, column[key])
+  }
+  return {
+    values: column.values,
+    shape: read('shape'),
+    dtype: read('dtype'),
+    scale: read('scale'),
+    shift: read('shift'),
+  }
+}
+
+/** Arrays whose values int32 holds, unless they are of 32 bits without a sign. */
+const INTEGERS = /\[object (Int(8|16|32)|Uint(8|8Clamped|16|32))Array\]/
 
 function fieldOf(
   name: string,
-  { values, shape = [], scale = 1, shift = 0, ...rest }: Column,
+  { values, shape, scale, shift, ...rest }: ReturnType<typeof checkedColumn>,
 ): Field {
-  const [first] = Array.from({ length: Math.min(1, values.length) }, (_, i) => values[i])
-  if (first !== undefined && !['number', 'boolean'].includes(typeof first)) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the column ${name}`,
-      value: `a list of ${shown(first)}`,
-      expected: 'numbers, one after the other, and the shape of one example',
-    })
-  }
-  const isInteger = Object.prototype.toString.call(values) === '[object Int32Array]'
-  const { dtype = isInteger ? 'int32' : 'float32' } = rest
+  const kind = Object.prototype.toString.call(values)
+  const isWhole = INTEGERS.test(kind) && scale === 1 && shift === 0
+  const { dtype = isWhole ? 'int32' : 'float32' } = rest
+  const isFloat = dtype === 'float32' && ArrayBuffer.isView(values)
+  // A typed array of floats may mean its infinities, for example as a mask.
+  const isSafe = isFloat || (dtype === 'int32' && isWhole && !kind.includes('Uint32'))
+  if (!isSafe || kind.includes('Big')) checkValues(name, { values, scale, shift }, dtype)
   const each = sizeOf(shape)
   return {
     shape,
@@ -117,6 +172,27 @@ function fieldOf(
         for (let i = 0; i < each; i++) out[to + i] = values[from + i]! * scale + shift
       })
     },
+  }
+}
+
+/** @throws ERR_TSR_ARGUMENT that names the first value that is no number, or that `dtype` cannot hold */
+function checkValues(
+  name: string,
+  { values, scale, shift }: Required<Pick<Column, 'values' | 'scale' | 'shift'>>,
+  dtype: HostDType,
+): void {
+  for (let i = 0; i < values.length; i++) {
+    const value: unknown = values[i]
+    const isNumber = typeof value === 'number' || typeof value === 'boolean'
+    const expected = isNumber
+      ? fits(Number(value) * scale + shift, dtype)
+      : 'numbers, one after the other, and the shape of one example'
+    if (expected === undefined) continue
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the column ${name}`,
+      value: isNumber ? `${shown(value)} at index ${i}` : `a list of ${shown(value)} at index ${i}`,
+      expected: isNumber ? `${expected} there, as its dtype is ${dtype}` : expected,
+    })
   }
 }
 

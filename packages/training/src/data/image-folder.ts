@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
-import { extname, join } from 'node:path'
+import { extname, join, sep } from 'node:path'
 import {
   importOptional,
   choice,
@@ -74,7 +74,8 @@ interface Image {
  * float32, (value / 255 - mean) / deviation; `labels` is int32.
  *
  * Images are decoded when they are first used, and are kept as bytes. So a rank decodes those of its
- * share only.
+ * share only. Hidden files and folders, and `__MACOSX`, are left out. A file may have 64 MiB, an image
+ * 64 megapixels.
  *
  * @throws ERR_TSR_ARGUMENT; ERR_TSR_DATASET when the folder has no classes or images, or, when a batch is
  *   made, when a file cannot be decoded; ERR_TSR_PACKAGE_MISSING
@@ -154,6 +155,10 @@ function normalization(
   return (byte, place) => table[byte * channels + (place % channels)]!
 }
 
+/** Of a file, and of an image, so that a damaged one does not take all memory. */
+const MOST_BYTES = 64 * 2 ** 20
+const MOST_PIXELS = 64e6
+
 const KINDS: Readonly<Record<string, 'png' | 'jpeg'>> = {
   ...{ '.png': 'png', '.jpg': 'jpeg', '.jpeg': 'jpeg' },
 }
@@ -162,20 +167,25 @@ function kindOf(path: string): 'png' | 'jpeg' | undefined {
   return KINDS[extname(path).toLowerCase()]
 }
 
+/** Not what an archive of macOS adds (`__MACOSX`, `._a.png`), nor anything else that is hidden. */
+function isVisible(path: string): boolean {
+  return path.split(sep).every((name) => !name.startsWith('.') && name !== '__MACOSX')
+}
+
 async function listImages(directory: string) {
   const refuse = (problem: string, cause?: unknown) =>
     tsrError('ERR_TSR_DATASET', { path: directory, problem }, { cause })
   try {
     const entries = await readdir(directory, { withFileTypes: true })
     const classes = entries
-      .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.'))
+      .filter((entry) => entry.isDirectory() && isVisible(entry.name))
       .map(({ name }) => name)
       .sort()
     const paths: string[] = []
     const labels: number[] = []
     for (const [label, name] of classes.entries()) {
       const files = await readdir(join(directory, name), { recursive: true })
-      const images = files.filter(kindOf).sort()
+      const images = files.filter((file) => kindOf(file) && isVisible(file)).sort()
       if (images.length === 0) throw refuse(`the folder ${name} has no .png, .jpg or .jpeg files`)
       for (const file of images) {
         paths.push(join(directory, name, file))
@@ -201,14 +211,20 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
     : undefined
   return (path) => {
     try {
+      const { size } = statSync(path)
+      if (size > MOST_BYTES) throw new Error(`it has more than ${MOST_BYTES / 2 ** 20} MiB`)
       const file = readFileSync(path)
       if (kindOf(path) === 'jpeg') {
         const { width, height, data } = jpeg!.default.decode(file, {
           useTArray: true,
           formatAsRGBA: false,
+          maxResolutionInMP: MOST_PIXELS / 1e6,
         })
         return { width, height, data, channels: 3, white: 255 }
       }
+      // The header of a PNG file begins with its width and height.
+      const pixels = file.length < 24 ? 0 : file.readUInt32BE(16) * file.readUInt32BE(20)
+      if (pixels > MOST_PIXELS) throw new Error(`it has more than ${MOST_PIXELS / 1e6} megapixels`)
       const image = png!.decode(file)
       const { width, height, depth } = image
       const colors = image.palette?.[0]?.length

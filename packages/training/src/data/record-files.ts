@@ -1,7 +1,12 @@
 import { createReadStream } from 'node:fs'
-import { importOptional, isTsrError, tsrError } from '@tsrun/core'
+import { pipeline } from 'node:stream'
+import { importOptional, isTsrError, shown, text, tsrError } from '@tsrun/core'
+import { parse, type Info } from 'csv-parse'
 import { examplesFrom, type DataRecord, type FieldRules } from './records.ts'
 import type { Examples } from './examples.ts'
+
+/** The most characters of a line of JSONL, and of a row of CSV. */
+const LONGEST = 2 ** 24
 
 /**
  * The rows of a CSV file (RFC 4180), whose first row has the names of the columns. All values are texts.
@@ -13,22 +18,45 @@ import type { Examples } from './examples.ts'
  * for await (const record of csvRecords('houses.csv', ';')) records.push(record)
  * const houses = examplesFrom(records, { inputs: ['rooms', 'area'], labels: ['price'] })
  *
- * @throws ERR_TSR_DATASET when the file cannot be read, or a row has another number of values
+ * @throws ERR_TSR_DATASET when the file cannot be read, columns have the same name, a row has another
+ *   number of values or is longer than 16 MiB, or quotes are wrong
  */
 export async function* csvRecords(path: string, separator = ','): AsyncGenerator<DataRecord> {
+  text().check('separator', separator)
+  // The parser stops the file, and the file's errors become those of the parser.
+  const rows = pipeline(
+    createReadStream(path),
+    parse({
+      bom: true,
+      delimiter: separator,
+      info: true,
+      max_record_size: LONGEST,
+      record_delimiter: ['\r\n', '\n'],
+      relax_column_count: true,
+      skip_empty_lines: true,
+    }),
+    () => undefined,
+  ) as AsyncIterable<{ readonly record: readonly string[]; readonly info: Info }>
   let names: readonly string[] | undefined
   let count = 0
-  for await (const row of rowsOf(path, separator)) {
-    count++
-    if (names === undefined) {
-      names = row.map((name, i) => (i === 0 ? name.replace(/^\uFEFF/, '') : name).trim())
-      continue
+  try {
+    for await (const { record, info } of rows) {
+      count++
+      if (names === undefined) {
+        names = record.map((name) => name.trim())
+        const twice = names.find((name, i) => name !== '' && names!.indexOf(name) !== i)
+        if (twice !== undefined) throw unusable(path, `it has several columns named ${twice}`)
+        continue
+      }
+      if (record.length !== names.length) {
+        const problem = `row ${count} has ${record.length} values, but there are ${names.length} columns`
+        throw unusable(path, `${problem} (it ends in line ${info.lines})`)
+      }
+      const values = record.map((value) => value.replaceAll('\r\n', '\n'))
+      yield Object.fromEntries(names.map((name, i) => [name, values[i]]))
     }
-    if (row.length !== names.length) {
-      const problem = `row ${count} has ${row.length} values, but there are ${names.length} columns`
-      throw tsrError('ERR_TSR_DATASET', { path, problem })
-    }
-    yield Object.fromEntries(names.map((name, i) => [name, row[i]]))
+  } catch (error) {
+    throw unusable(path, error)
   }
 }
 
@@ -38,13 +66,21 @@ export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
   for await (const line of linesOf(path)) {
     count++
     if (line.trim() === '') continue
-    try {
-      yield JSON.parse(line) as DataRecord
-    } catch (error) {
-      const problem = `line ${count} is not JSON: ${(error as Error).message}`
-      throw tsrError('ERR_TSR_DATASET', { path, problem }, { cause: error })
-    }
+    yield objectIn(line, (problem, cause) => unusable(path, `line ${count} is ${problem}`, cause))
   }
+}
+
+function objectIn(line: string, refused: (problem: string, cause?: unknown) => Error): DataRecord {
+  let value: unknown
+  try {
+    value = JSON.parse(line)
+  } catch (error) {
+    throw refused(`not JSON: ${(error as Error).message}`, error)
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    return value as DataRecord
+  }
+  throw refused(`${shown(value)}, not an object`)
 }
 
 /**
@@ -68,8 +104,7 @@ export async function* parquetRecords(path: string): AsyncGenerator<DataRecord> 
       rowStart = rowEnd
     }
   } catch (error) {
-    const { message: problem } = error as Error
-    throw tsrError('ERR_TSR_DATASET', { path, problem }, { cause: error })
+    throw unusable(path, error)
   }
 }
 
@@ -79,8 +114,7 @@ export function recordsIn(path: string): AsyncGenerator<DataRecord> {
   if (path.endsWith('.tsv')) return csvRecords(path, '\t')
   if (/\.(jsonl|ndjson)$/.test(path)) return jsonlRecords(path)
   if (path.endsWith('.parquet')) return parquetRecords(path)
-  const problem = 'its name ends in none of .csv, .tsv, .jsonl, .ndjson and .parquet'
-  throw tsrError('ERR_TSR_DATASET', { path, problem })
+  throw unusable(path, 'its name ends in none of .csv, .tsv, .jsonl, .ndjson and .parquet')
 }
 
 /**
@@ -95,62 +129,51 @@ export function recordsIn(path: string): AsyncGenerator<DataRecord> {
 export async function readExamples(path: string, rules: FieldRules): Promise<Examples> {
   const records: DataRecord[] = []
   for await (const record of recordsIn(path)) records.push(record)
-  if (records.length === 0)
-    throw tsrError('ERR_TSR_DATASET', { path, problem: 'it has no records' })
+  if (records.length === 0) throw unusable(path, 'it has no records')
   return examplesFrom(records, rules, path)
 }
 
+/** The lines of a file, without a byte order mark. @throws ERR_TSR_DATASET also for a line that is too long */
 async function* linesOf(path: string): AsyncGenerator<string> {
-  let rest = ''
+  /** The parts of a line that goes on in the next chunk. */
+  let parts: string[] = []
+  let [length, count] = [0, 0]
+  const add = (part: string): void => {
+    length += part.length
+    if (length > LONGEST) {
+      throw unusable(path, `line ${count + 1} has more than ${LONGEST} characters`)
+    }
+    parts.push(part)
+  }
+  const line = (): string => {
+    const whole = parts.join('').replace(/\r$/, '')
+    parts = []
+    length = 0
+    return count++ === 0 ? whole.replace(/^\uFEFF/, '') : whole
+  }
   try {
     for await (const chunk of createReadStream(path, 'utf8') as AsyncIterable<string>) {
-      const lines = (rest + chunk).split(/\r?\n/)
-      rest = lines.pop()!
-      yield* lines
-    }
-  } catch (error) {
-    if (isTsrError(error)) throw error
-    const { message: problem } = error as Error
-    throw tsrError('ERR_TSR_DATASET', { path, problem }, { cause: error })
-  }
-  if (rest !== '') yield rest
-}
-
-/** The rows of a CSV file. In quotes, separators and ends of lines belong to a value. */
-async function* rowsOf(path: string, separator: string): AsyncGenerator<string[]> {
-  let row: string[] = []
-  let quoted: string | undefined
-  for await (const line of linesOf(path)) {
-    if (quoted === undefined && line === '') continue
-    let rest = line
-    for (;;) {
-      if (quoted !== undefined) {
-        const end = /^((?:[^"]|"")*)"(?!")/.exec(rest)
-        if (end === null) {
-          quoted += `${rest}\n`
-          break
-        }
-        row.push((quoted + end[1]!).replaceAll('""', '"'))
-        quoted = undefined
-        rest = rest.slice(end[0].length)
-        if (rest === '') break
-        rest = rest.slice(separator.length)
-      } else if (rest.startsWith('"')) {
-        quoted = ''
-        rest = rest.slice(1)
-        continue
-      } else {
-        const at = rest.indexOf(separator)
-        row.push(at < 0 ? rest : rest.slice(0, at))
-        if (at < 0) break
-        rest = rest.slice(at + separator.length)
+      const [first, ...others] = chunk.split('\n')
+      add(first!)
+      for (const other of others) {
+        yield line()
+        add(other)
       }
     }
-    if (quoted !== undefined) continue
-    yield row
-    row = []
+  } catch (error) {
+    throw unusable(path, error)
   }
-  if (quoted !== undefined) {
-    throw tsrError('ERR_TSR_DATASET', { path, problem: 'a quote is not closed' })
-  }
+  if (length > 0) yield line()
+}
+
+/** The error of a file. An error of tsrun stays as it is. */
+function unusable(path: string, reason: unknown, cause?: unknown): Error {
+  if (isTsrError(reason)) return reason
+  const isError = reason instanceof Error
+  const problem = isError ? reason.message : String(reason)
+  return tsrError(
+    'ERR_TSR_DATASET',
+    { path, problem },
+    { cause: cause ?? (isError ? reason : undefined) },
+  )
 }

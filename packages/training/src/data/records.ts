@@ -1,5 +1,5 @@
-import { shown, tsrError } from '@tsrun/core'
-import type { HostDType } from '../tfjs/host-arrays.ts'
+import { refuseUnknown, shown, tsrError } from '@tsrun/core'
+import { dtypeRule, fits, type HostDType } from '../tfjs/host-arrays.ts'
 import { examples, type Column, type Examples } from './examples.ts'
 
 /** A row of a CSV file, an object of a JSONL file, ...: values by name. */
@@ -29,7 +29,8 @@ export type FieldRules = Readonly<Record<string, FieldRule>>
  * Examples from records in memory.
  *
  * @param where - the file that they come from, for errors
- * @throws ERR_TSR_DATASET when a record lacks a key, or has something else than numbers
+ * @throws ERR_TSR_DATASET when a record lacks a key, or has something else than numbers that its dtype can
+ *   hold; ERR_TSR_ARGUMENT for a rule that does not exist
  *
  * @example
  * examplesFrom(rows, { inputs: ['rooms', 'area'], labels: ['price'] })
@@ -39,58 +40,112 @@ export function examplesFrom(
   rules: FieldRules,
   where = 'the records',
 ): Examples {
+  return examplesAt(records, rules, (row) => ({ path: where, record: row + 1 }))
+}
+
+/** The place of a record, for errors: its file, and its number in it, from 1. */
+export interface RecordPlace {
+  readonly path: string
+  readonly record: number
+}
+
+/** `examplesFrom` with the place of each record. */
+export function examplesAt(
+  records: readonly DataRecord[],
+  rules: FieldRules,
+  placeOf: (row: number) => RecordPlace,
+): Examples {
   const columns = Object.entries(rules).map(([name, rule]) => {
-    return [name, columnOf(records, rule, where)] as const
+    return [name, columnOf(records, name, checkedRule(name, rule), placeOf)] as const
   })
   return examples(Object.fromEntries(columns), records.length)
 }
 
-function columnOf(records: readonly DataRecord[], rule: FieldRule, where: string): Column {
-  const isObject = typeof rule === 'object' && 'from' in rule
-  const { from, dtype, classes, shape } = isObject
-    ? { dtype: undefined, classes: undefined, shape: undefined, ...rule }
-    : { from: rule }
+interface CheckedRule {
+  readonly from: FieldSource
+  readonly dtype: HostDType
+  readonly classes: readonly string[] | undefined
+  readonly shape: readonly number[] | undefined
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+function checkedRule(field: string, given: FieldRule): CheckedRule {
+  const name = `the rule of ${field}`
+  const isSource = typeof given !== 'object' || Array.isArray(given)
+  const rule = (isSource ? { from: given } : given) as Exclude<FieldRule, FieldSource>
+  refuseUnknown(rule, ['from', 'dtype', 'classes', 'shape'], name)
+  const { from, dtype, classes, shape } = rule
+  const isKey = [from].flat().every((key) => typeof key === 'string')
+  if (!isKey && typeof from !== 'function') {
+    const expected = 'a column, a list of columns, or a function of the record'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: `from of ${name}`, value: shown(from), expected })
+  }
+  const names = Array.isArray(classes) ? new Set<unknown>(classes) : undefined
+  const isDistinct = names?.size === classes?.length && !names?.has(undefined)
+  if (classes !== undefined && !isDistinct) {
+    const expected = 'a list of different names'
+    const value = shown(classes)
+    throw tsrError('ERR_TSR_ARGUMENT', { name: `classes of ${name}`, value, expected })
+  }
+  const usual = classes === undefined ? 'float32' : 'int32'
+  return { from, dtype: dtypeRule.default(usual).check(`dtype of ${name}`, dtype), classes, shape }
+}
+
+/** More than a tensor has axes. */
+const DEEPEST = 16
+
+type Refuse = (problem: string) => never
+
+function columnOf(
+  records: readonly DataRecord[],
+  name: string,
+  { from, dtype, classes, shape }: CheckedRule,
+  placeOf: (row: number) => RecordPlace,
+): Column {
   const values: number[] = []
   let found: readonly number[] | undefined
   for (const [row, record] of records.entries()) {
-    const refuse = (problem: string): never => {
-      const text = `record ${row + 1}: ${problem}`
-      throw tsrError('ERR_TSR_DATASET', { path: where, problem: text })
+    const refuse: Refuse = (problem) => {
+      const { path, record: number } = placeOf(row)
+      throw tsrError('ERR_TSR_DATASET', { path, problem: `record ${number}: ${problem}` })
     }
+    if (typeof (record as unknown) !== 'object' || (record as unknown) === null)
+      refuse(`it is ${shown(record)}, not an object`)
     const start = values.length
-    const own = append(valueOf(record, from, refuse), values, (value) =>
-      numberFrom(value, classes, refuse),
-    )
-    if (typeof from === 'function' && values.slice(start).some(Number.isNaN)) {
-      refuse('the function of a field gives NaN: a value is missing or no number')
+    const add = (value: unknown, source: string): readonly number[] => {
+      const refuseHere: Refuse = (problem) => refuse(`${problem} (${source})`)
+      const read = (each: unknown) => {
+        if (typeof from === 'function' && Number.isNaN(each)) {
+          refuse(`the function of a field gives NaN: a value is missing or no number (${name})`)
+        }
+        values.push(numberFrom(each, dtype, classes, refuseHere))
+      }
+      return readAll(value, read, refuseHere)
     }
+    const shapes =
+      typeof from === 'function'
+        ? [add(from(withoutEmpty(record)), `the function of ${name}`)]
+        : [from].flat().map((key) => add(valueOf(record, key, refuse), `column ${key}`))
+    const own = shapeOf(shapes, Array.isArray(from))
     if (own.some(Number.isNaN)) refuse('it has lists of different lengths in one value')
     found ??= own
     if (own.join() !== found.join()) {
       refuse(
-        `it has ${values.length - start} values of shape [${own.join(', ')}], the first one [${found.join(', ')}]`,
+        `it has ${values.length - start} values of shape [${own.join(', ')}], the first one [${found.join(', ')}] (${name})`,
       )
     }
   }
-  return {
-    values,
-    shape: shape ?? found ?? [],
-    dtype: dtype ?? (classes === undefined ? 'float32' : 'int32'),
-  }
+  return { values, shape: shape ?? found ?? [], dtype }
 }
 
-function valueOf(record: DataRecord, from: FieldSource, refuse: (problem: string) => never) {
-  const get = (key: string): unknown => {
-    const value = record[key]
-    if (value !== undefined && value !== null && value !== '') return value
-    const names = Object.keys(record)
-    if (names.includes(key)) return refuse(`its ${key} is empty`)
-    const isOther = names.length === 1 && names[0]!.includes(';')
-    const hint = isOther ? "; for a separator other than the comma, see csvRecords(path, ';')" : ''
-    return refuse(`it has no ${key}, only ${names.join(', ')}${hint}`)
-  }
-  if (typeof from === 'function') return from(withoutEmpty(record))
-  return typeof from === 'string' ? get(from) : from.map(get)
+function valueOf(record: DataRecord, key: string, refuse: Refuse): unknown {
+  const value = Object.hasOwn(record, key) ? record[key] : undefined
+  if (value !== undefined && value !== null && value !== '') return value
+  const names = Object.keys(record)
+  if (names.includes(key)) return refuse(`its ${key} is empty`)
+  const isOther = names.length === 1 && names[0]!.includes(';')
+  const hint = isOther ? "; for a separator other than the comma, see csvRecords(path, ';')" : ''
+  return refuse(`it has no ${key}, only ${names.join(', ')}${hint}`)
 }
 
 /** A function would take an empty text for the number 0. */
@@ -99,23 +154,38 @@ function withoutEmpty(record: DataRecord): DataRecord {
   return Object.fromEntries(values)
 }
 
-/** Appends nested lists of values. @returns their shape */
-function append(value: unknown, to: number[], read: (value: unknown) => number): readonly number[] {
+/** Reads nested lists of values. @returns their shape, with NaN if they differ */
+function readAll(
+  value: unknown,
+  read: (value: unknown) => void,
+  refuse: Refuse,
+  depth = 0,
+): readonly number[] {
   if (!Array.isArray(value) && !ArrayBuffer.isView(value)) {
-    to.push(read(value))
+    read(value)
     return []
   }
+  if (depth === DEEPEST) refuse(`it has lists nested deeper than ${DEEPEST}`)
   const items = Array.from(value as ArrayLike<unknown>)
-  const inner = items.map((item) => append(item, to, read))
-  const isEven = inner.every((shape) => shape.join() === inner[0]!.join())
-  // Of lists of different lengths no shape is right: one that no other record has.
-  return isEven ? [items.length, ...(inner[0] ?? [])] : [items.length, NaN]
+  const inner = items.map((item) => readAll(item, read, refuse, depth + 1))
+  return shapeOf(inner, true)
 }
+
+/** The shape of a list of parts with these shapes, or that of the only part. */
+function shapeOf(parts: readonly (readonly number[])[], isList: boolean): readonly number[] {
+  if (!isList) return parts[0]!
+  const isEven = parts.every((shape) => shape.join() === parts[0]!.join())
+  return [parts.length, ...(isEven ? (parts[0] ?? []) : [NaN])]
+}
+
+/** As data files have numbers; `Number` would also take 0x10 and Infinity. */
+const DECIMAL = /^\s*[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?\s*$/i
 
 function numberFrom(
   value: unknown,
+  dtype: HostDType,
   classes: readonly string[] | undefined,
-  refuse: (problem: string) => never,
+  refuse: Refuse,
 ): number {
   if (classes !== undefined) {
     const index = classes.indexOf(String(value))
@@ -124,9 +194,8 @@ function numberFrom(
   const isBlank = typeof value === 'string' && value.trim() === ''
   const isMissing = value === undefined || value === null || isBlank
   if (isMissing) return refuse('it has an empty value where a number belongs')
-  const number = Number(value)
-  const isText = typeof value === 'string' && !/^\s*[-+]?nan\s*$/i.test(value)
-  return Number.isNaN(number) && (isText || typeof value === 'object')
-    ? refuse(`${shown(value)} is not a number`)
-    : number
+  const number = typeof value === 'string' && !DECIMAL.test(value) ? NaN : Number(value)
+  if (Number.isNaN(number)) return refuse(`${shown(value)} is not a number`)
+  const problem = fits(number, dtype)
+  return problem === undefined ? number : refuse(`${shown(value)} is not ${problem}`)
 }

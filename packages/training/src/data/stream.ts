@@ -4,7 +4,7 @@ import { exampleBatch } from './batches.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
 import { prefetch } from './prefetch.ts'
 import { recordsIn } from './record-files.ts'
-import { examplesFrom, type DataRecord, type FieldRules } from './records.ts'
+import { examplesAt, type DataRecord, type FieldRules, type RecordPlace } from './records.ts'
 
 export interface StreamOptions {
   /** The parts of the data, for example files, in an order of your choice. */
@@ -153,8 +153,9 @@ async function* readBatches(
         (i) => records[i]!,
       )
       const indices = Int32Array.from(own.keys())
-      const where = shards[Math.min(shard, shards.length - 1)]
-      const batch = { ...exampleBatch(examplesFrom(own, fields, where), indices), share }
+      const values = own.map(({ value }) => value)
+      const data = examplesAt(values, fields, (row) => own[row]!)
+      const batch = { ...exampleBatch(data, indices), share }
       const after = {
         epoch,
         shard,
@@ -171,6 +172,10 @@ async function* readBatches(
   }
 }
 
+interface PlacedRecord extends RecordPlace {
+  readonly value: DataRecord
+}
+
 /**
  * Groups of records, each with the position at which it begins.
  *
@@ -184,20 +189,21 @@ async function* windowsOf(
   usual: number,
 ) {
   let begin = { shard: from.shard, record: from.record, length: from.length || usual }
-  let records: DataRecord[] = []
+  let records: PlacedRecord[] = []
   for (let shard = from.shard; shard < shards.length; shard++) {
     let record = 0
     const skipped = shard === from.shard ? from.record : 0
-    for await (const each of open(shards[shard]!)) {
+    const path = shards[shard]!
+    for await (const value of open(path)) {
       if (record++ < skipped) continue
-      records.push(each)
+      records.push({ value, path, record })
       if (records.length < begin.length) continue
       yield { ...begin, records }
       begin = { shard, record, length: usual }
       records = []
     }
     if (skipped > record) {
-      const name = `shard ${shards[shard]!}`
+      const name = `shard ${path}`
       const expected = `at least ${skipped}, as when the state was saved`
       throw tsrError('ERR_TSR_ARGUMENT', { name, value: `${record} records`, expected })
     }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { choice, tsrError } from '@tsrun/core'
 
 /** The arrays that hold the values of tensors on the host, by dtype. A bool is a byte, 0 or 1. */
 export interface HostArrays {
@@ -15,6 +15,15 @@ const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D]
   float32: Float32Array,
   int32: Int32Array,
   bool: Uint8Array,
+}
+
+export const dtypeRule = choice(Object.keys(arrays) as HostDType[])
+
+/** @returns undefined if an array of this dtype can hold the number, otherwise what it can hold */
+export function fits(value: number, dtype: HostDType): string | undefined {
+  if (dtype === 'int32') return (value | 0) === value ? undefined : 'a whole number of 32 bits'
+  if (dtype === 'bool') return value === 0 || value === 1 ? undefined : '0 or 1'
+  return Number.isFinite(Math.fround(value)) ? undefined : 'a finite number of 32 bits'
 }
 
 /** The number of values of a tensor. */
