@@ -161,12 +161,13 @@ export const walks = [
     steps: [
       {
         file: training('parallel/data/data-parallel'),
-        functions: ['dataParallel', 'Replica.onGradient'],
-        does: 'listens to the backward pass',
+        functions: ['dataParallel', 'DataParallel.constructor'],
+        does: 'makes a replica, which listens to the backward pass',
       },
       {
-        file: training('parallel/gradients/listener'),
-        functions: ['listenerOf'],
+        file: training('parallel/gradients/replica'),
+        functions: ['Replica.#listen'],
+        calledAs: 'Replica',
         does: 'gets each gradient from the backward pass',
       },
       {

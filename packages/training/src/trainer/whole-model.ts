@@ -126,8 +126,7 @@ export class WholeModel<M extends Module = Module> implements Module {
         optimizer,
         averaging,
         gradients,
-        examples,
-        loss,
+        own: { loss, count: examples, examples },
         clip,
         recorder,
       }
@@ -265,7 +264,7 @@ export class WholeModel<M extends Module = Module> implements Module {
    */
   async #accompany({ inputs, labels }: Batch, averaging: Averaging | undefined): Promise<void> {
     if (averaging === undefined) return
-    if (averaging.record === undefined && !communicates(this.module)) return
+    if (averaging.recordUnits === undefined && !communicates(this.module)) return
     averaging.synchronizes = true
     const [x, y, scale] = [exampleOfZeros(inputs), exampleOfZeros(labels), tf.scalar(0)]
     const batch = cutBatch({ inputs: x, labels: y }, 1)
@@ -316,7 +315,7 @@ export class WholeModel<M extends Module = Module> implements Module {
   #record(x: Tensor) {
     const { recompute, tensor, recorder } = this.#options
     const options = { needsInputGradient: false, recorder }
-    const sharded = this.#averaging?.record?.(x, options)
+    const sharded = this.#averaging?.recordUnits?.(x, options)
     if (sharded !== undefined) return sharded
     if (recompute) return recordChain(this.layers, x, { ...options, recompute })
     if ((tensor?.size ?? 1) > 1) return recordSegments(this.module, x, options)

@@ -14,12 +14,6 @@ interface Filling {
   readonly work: PersistentOperation
 }
 
-/** An average in the memory of its bucket. */
-export interface TakenGradient {
-  readonly values: Float32Array
-  readonly shape: readonly number[]
-}
-
 /** Averages gradients over the ranks of a group: every rank gets all of them. */
 export class AllReduceExchange extends GradientExchange {
   readonly traffic: Traffic
@@ -67,8 +61,8 @@ export class AllReduceExchange extends GradientExchange {
    * @returns each average times `factor` except those of `without`, in the memory of the buckets: until
    *   the first gradient of the next step
    */
-  take(factor: number, without: ReadonlySet<string>): Map<string, TakenGradient> {
-    const gradients = new Map<string, TakenGradient>()
+  take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
+    const gradients = new Map<string, Float32Array>()
     timeSpan(this.spans, 'reduce', { name: 'averages', bytes: this.traffic.bytes }, () => {
       for (const filling of this.#fillings) {
         if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
@@ -76,7 +70,7 @@ export class AllReduceExchange extends GradientExchange {
         for (const { parameter, offset, length } of filling.bucket.slots) {
           if (without.has(parameter.name)) continue
           const values = filling.gradients.subarray(offset, offset + length)
-          gradients.set(parameter.name, { values, shape: parameter.shape })
+          gradients.set(parameter.name, values)
         }
       }
     })

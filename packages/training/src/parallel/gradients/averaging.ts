@@ -7,7 +7,7 @@ import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { StepTotals } from './step-totals.ts'
+import type { OwnTotals, StepTotals } from './step-totals.ts'
 
 /** What `dataParallel` and `fullyShard` replicate: a module, or a rank's part of a pipeline. */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
@@ -16,13 +16,22 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   averageBy?(averaging: Averaging | undefined): void
 }
 
+/** The averages of a step, and what all replicas have together beside them. */
+export interface Averaged<G extends ClippedGradients = ClippedGradients> {
+  readonly gradients: G
+  /** Undefined if the options need none. */
+  readonly totals: StepTotals | undefined
+}
+
 /** How a trainer with a `step` of its own, such as a pipeline, averages its gradients over replicas. */
 export interface Averaging {
+  /** The groups over whose ranks gradients are averaged, one after the other. */
+  readonly axes: readonly ProcessGroup[]
   readonly onGradient: GradientListener
-  /** `token`: the gradients are those of a sum over examples, whose number `gradients` needs. */
+  /** `token`: the gradients are those of a sum, whose denominator `average` needs. */
   readonly reduction: 'mean' | 'token'
   /** What `update` changes: the parameters, or this rank's parts of them. */
-  readonly parameters: readonly Parameter[]
+  readonly updated: readonly Parameter[]
   /** The group among whose ranks parameters are divided, if any. */
   readonly shard: ProcessGroup | undefined
   /**
@@ -30,13 +39,8 @@ export interface Averaging {
    * pass. It is near the factor of the last step, which then has little or nothing left to do.
    */
   readonly scale: number
-  /**
-   * @param tokens - with `reduction: 'token'`, the number of examples of this rank
-   * @param loss - the sum of their losses, which travels with it
-   */
-  gradients(tokens?: number, loss?: number): Promise<ClippedGradients>
-  /** Those of the last call of `gradients`. */
-  readonly totals: StepTotals | undefined
+  /** Waits for the averages, without a copy of them. They are divided by the counts of all ranks. */
+  average(own: OwnTotals): Promise<Averaged>
   /** @param recorder - of the step of the optimizer */
   update(
     optimizer: Optimizer,
@@ -54,10 +58,12 @@ export interface Averaging {
    * Runs the model forward, if its parameters are unsharded one unit at a time. The backward pass of
    * such a recording takes the gradients itself.
    */
-  record?(
-    x: Tensor,
-    options: RecordOptions,
-  ): Promise<Pick<SegmentedRecording, 'value' | 'dispose'> & ShardedBackward>
+  readonly recordUnits?:
+    | ((
+        x: Tensor,
+        options: RecordOptions,
+      ) => Promise<Pick<SegmentedRecording, 'value' | 'dispose'> & ShardedBackward>)
+    | undefined
   /** Unshards all parameters until `release`. */
   gather(): Promise<void>
   release(): void

@@ -4,7 +4,7 @@ import type { Parameter } from '../../model/parameter.ts'
 import { clipGradients, type ClippedGradients, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaging } from './averaging.ts'
-import type { StepTotals } from './step-totals.ts'
+import type { OwnTotals, StepTotals } from './step-totals.ts'
 
 /**
  * Replaces how a trainer averages its gradients.
@@ -46,10 +46,8 @@ interface ComputedStep {
   readonly averaging: Averaging | undefined
   /** Those that no averaging has taken. */
   readonly gradients: ClippedGradients
-  /** The number of examples that the gradients are the sum over. */
-  readonly examples: number
-  /** The sum of their losses, if this rank knows it by now. */
-  readonly loss?: number
+  /** What this rank adds to the totals. */
+  readonly own: OwnTotals
   /** How gradients are clipped, with the groups that share the model beside `averaging.shard`. */
   readonly clip: ClipOptions | undefined
   readonly recorder: SpanRecorder | undefined
@@ -70,27 +68,26 @@ export async function finishStep({
   optimizer,
   averaging,
   gradients,
-  examples,
-  loss,
+  own,
   clip,
   recorder,
 }: ComputedStep): Promise<FinishedStep> {
   const computed = monotonicNow()
-  const tokens = averaging?.reduction === 'token' ? examples : undefined
-  const averaged = (await averaging?.gradients(tokens, loss)) ?? gradients
-  const totals = tokens === undefined || loss === undefined ? undefined : averaging?.totals
+  const averaged = await averaging?.average(own)
   const waited = monotonicNow() - computed
+  const taken = averaged?.gradients ?? gradients
+  const totals = averaged?.totals
   const shard = averaging?.shard
   const norm =
     clip &&
-    (await clipGradients(averaging?.parameters ?? parameters, averaged, {
+    (await clipGradients(averaging?.updated ?? parameters, taken, {
       ...clip,
       ...(shard !== undefined && { shard }),
     }))
-  if (averaging !== undefined) await averaging.update(optimizer, averaged, recorder)
+  if (averaging !== undefined) await averaging.update(optimizer, taken, recorder)
   else {
     timeSpan(recorder, 'optimizer', {}, () => {
-      optimizer.step(parameters, averaged)
+      optimizer.step(parameters, taken)
     })
   }
   return { waited, ...(norm !== undefined && { norm }), ...(totals && { totals }) }

@@ -5,22 +5,19 @@ import type { GradientExchange } from './exchange.ts'
 import type { GradientOptions } from './options.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 
-/** What all ranks have together in a step, beside the gradients. */
-export interface StepTotals {
-  /** What gradients are averaged over: the number of ranks, or of tokens. */
-  readonly count: number
-  /** The sum of the losses of all ranks, with `reduction: 'token'`. */
+/** What a rank adds to the totals of a step. */
+export interface OwnTotals {
+  /** The sum of its losses. */
   readonly loss: number
-  /** Names of parameters that no rank has used. */
-  readonly unused: ReadonlySet<string>
+  /** What the sum is divided by in the end: the number of examples, or of labels that count. */
+  readonly count: number
+  readonly examples: number
 }
 
-/** What a rank adds to the totals. */
-export interface OwnTotals {
-  readonly tokens?: number | undefined
-  readonly loss?: number | undefined
-  /** The number of its steps that have failed. */
-  readonly abandoned: number
+/** What all ranks have together in a step, beside the gradients. */
+export interface StepTotals extends OwnTotals {
+  /** Names of parameters that no rank has used. */
+  readonly unused: ReadonlySet<string>
 }
 
 /** The number of ranks of all axes together. */
@@ -35,7 +32,7 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
 export class TotalsSum {
   readonly #axes: readonly ProcessGroup[]
   readonly #options: GradientOptions
-  /** Tokens, losses and failed steps; then a mark for each parameter that was used. */
+  /** The numbers of `OwnTotals`, and of failed steps; then a mark for each parameter that was used. */
   readonly #totals: Float64Array | undefined
   readonly #sums: readonly PersistentOperation[]
 
@@ -47,24 +44,25 @@ export class TotalsSum {
     const isNeeded = options.reduction === 'token' || marks > 0
     const totals = isNeeded ? axes[0]!.alloc('float64', MARKS + marks) : undefined
     this.#totals = totals
-    const label = 'tokens, loss, used parameters'
+    const label = 'loss, counts, used parameters'
     this.#sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
   }
 
   /**
+   * @param abandoned - the number of steps of this rank that have failed
+   * @returns undefined if the options need no totals
    * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step has failed on some of them only, whose batches
    *   would meet other ones from now on; ERR_TSR_UNUSED_PARAMETERS
    */
   async sum(
     { used, names }: Pick<GradientExchange, 'used' | 'names'>,
-    { tokens = 0, loss = 0, abandoned }: OwnTotals,
-  ): Promise<StepTotals> {
-    const ranks = countRanks(this.#axes)
+    own: OwnTotals,
+    abandoned: number,
+  ): Promise<StepTotals | undefined> {
     const totals = this.#totals
-    if (totals === undefined) return { count: ranks, loss, unused: new Set() }
-    const { reduction, unused } = this.#options
+    if (totals === undefined) return undefined
     const [group] = this.#axes
-    totals.set([tokens, loss, abandoned])
+    totals.set([own.loss, own.count, own.examples, abandoned])
     if (totals.length > MARKS) totals.set(used.map(Number), MARKS)
     await timeWait(group!.spans, { name: 'totals' }, async () => {
       for (const sum of this.#sums) {
@@ -73,17 +71,17 @@ export class TotalsSum {
       }
     })
     const rank = group!.ranks[group!.rank]!
-    if (totals[2] !== abandoned * ranks) {
+    const [loss, count, examples, failed] = totals as unknown as [number, number, number, number]
+    if (failed !== abandoned * countRanks(this.#axes)) {
       const reason = 'a step has failed on some ranks only'
       throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
     }
-    const count = reduction === 'token' ? totals[0]! : ranks
     const missing = names.filter((_, i) => totals[MARKS + i] === 0)
-    if (unused === 'elsewhere' && missing.length > 0 && count > 0) {
+    if (this.#options.unused === 'elsewhere' && missing.length > 0 && examples > 0) {
       const parameters = missing.join(', ')
       throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank, parameters })
     }
-    return { count, loss: totals[1]!, unused: new Set(missing) }
+    return { loss, count, examples, unused: new Set(missing) }
   }
 
   /** Frees the memory once no sum is under way. */
@@ -99,7 +97,7 @@ export class TotalsSum {
 }
 
 /** Where the marks begin. */
-const MARKS = 3
+const MARKS = 4
 
 /** @throws ERR_TSR_UNUSED_PARAMETERS unless this rank has used all parameters, or need not */
 export function checkUsed(

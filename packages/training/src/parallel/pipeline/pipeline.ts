@@ -167,11 +167,13 @@ export class Pipeline {
       shared.catch(() => undefined)
       const { parameters, recorder } = this
       const finished = await finishStep({
-        ...{ parameters, optimizer, averaging, gradients, examples, recorder },
+        ...{ parameters, optimizer, averaging, gradients, recorder },
+        own: { loss: 0, count: examples, examples },
         clip: clip && { ...clip, pipeline: this.#group },
       })
       const [loss] = await shared
-      return { loss, peakInFlight, ...finished }
+      const { waited, norm } = finished
+      return { loss, peakInFlight, waited, ...(norm !== undefined && { norm }) }
     })
   }
 

@@ -1,26 +1,24 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { ownerOfState, withBuffers, type StatefulOptimizer } from '../../checkpoint/owners.ts'
 import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { GradientListener, RecordOptions } from '../../model/recording.ts'
+import type { RecordOptions } from '../../model/recording.ts'
+import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { Replicated } from '../gradients/averaging.ts'
+import type { Averaged, Replicated } from '../gradients/averaging.ts'
 import { labelOf, padBucket, planBuckets, type SharedBucket } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
-import { Lifetime } from '../gradients/lifetime.ts'
-import { listenerOf } from '../gradients/listener.ts'
-import { checkTokens, checkTrained, parametersOf, wireBytes } from '../gradients/options.ts'
-import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
-import { SharedBuffers } from '../gradients/shared-buffers.ts'
 import {
-  checkUsed,
-  factorOf,
-  powerOfTwoNear,
-  TotalsSum,
-  type StepTotals,
-} from '../gradients/step-totals.ts'
+  checkTrained,
+  parametersOf,
+  wireBytes,
+  type ModelParameters,
+} from '../gradients/options.ts'
+import { Replica } from '../gradients/replica.ts'
+import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
+import type { OwnTotals } from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
   axesOf,
@@ -36,71 +34,6 @@ import { ShardedValues } from './sharded-values.ts'
 import { planUnits, type UnitPlan } from './unit.ts'
 import { UnshardedValues } from './unsharded-values.ts'
 import type { GradientSink, ShardedRecording, Values } from './values.ts'
-
-/**
- * One rank's part of a model: see `fullyShard`. A checkpoint takes it as the `model`, and
- * `stateOf(optimizer)` as the `optimizer`; each rank saves its own part.
- */
-export interface FullyShard<M extends Replicated = Replicated> extends PieceOwner {
-  readonly module: M
-  readonly stage: ZeroStage
-  /** This rank's parts of the parameters: flat, under the parameters' names. */
-  readonly shards: readonly Parameter[]
-  /**
-   * Takes the gradients of backward passes that were not recorded with `record`. Its `memory`, in stage 1,
-   * lets a pass write them into the buckets itself.
-   */
-  readonly onGradient: GradientListener
-  /**
-   * Whether the next backward pass is the last one of this step; true at first. While it is false,
-   * unsharded gradients are accumulated without communication.
-   */
-  synchronizes: boolean
-  /** What one step sends if it makes one forward and one backward pass. */
-  readonly traffic: Traffic
-  /** Bytes of parameters and gradients on this rank. */
-  readonly memory: StateMemory
-
-  /**
-   * Runs the model forward. In stage 3 all ranks call it.
-   *
-   * @throws ERR_TSR_ARGUMENT before `step` has ended, and when an optimizer has made a step of `shards`
-   *   whose values the other ranks do not have: see `step`
-   */
-  record(x: Tensor, options?: RecordOptions): Promise<ShardedRecording>
-
-  /**
-   * Waits for the averaged gradients of this step: for each parameter those of this rank's part. The
-   * arrays are valid until `step`, or the next backward pass.
-   *
-   * @param tokens - with `reduction: 'token'`: the number of tokens that this rank's loss is the sum of
-   * @throws ERR_TSR_UNUSED_PARAMETERS; ERR_TSR_ARGUMENT, also for the reasons of `record`;
-   *   ERR_TSR_REPLICA_ENDED after a step that has failed, and after `dispose`
-   */
-  gradients(tokens?: number): Promise<Map<string, Float32Array>>
-
-  /**
-   * Updates this rank's parts, and gives all ranks the new values. The optimizer keeps state for this
-   * rank's parts only, by the name of the parameter. Await it before you go on.
-   *
-   * @throws ERR_TSR_ARGUMENT before `gradients`, or another `step`, has ended; the errors of
-   *   `optimizer.step`
-   */
-  step(optimizer: Optimizer, gradients: ReadonlyMap<string, Float32Array>): Promise<void>
-
-  /**
-   * Unshards all parameters until `release`, to read them, or for passes that are not recorded with
-   * `record`. In stages 1 and 2 they always are. All ranks call it.
-   */
-  gather(): Promise<void>
-  release(): void
-
-  /** The state that an optimizer keeps of this rank's parts, for a checkpoint. */
-  stateOf(optimizer: StatefulOptimizer): PieceOwner
-
-  /** Frees the buckets. The model stays; in stage 3 only parameters that are unsharded at the time. */
-  dispose(): void
-}
 
 /**
  * Shares the state of training among the ranks of a group, each of which has its own part of the batch
@@ -160,37 +93,9 @@ export async function fullyShard<M extends Replicated>(
       ? await ShardedValues.create(module, units, { group: groups.shard, accounting }, given)
       : new UnshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
-  const parts = { groups, buckets, options: given, accounting, exchange, values, own }
-  const sharded = new Sharded(module, parts)
-  module.averageBy?.({
-    onGradient: sharded.onGradient,
-    reduction: checked.reduction,
-    parameters: sharded.shards,
-    shard: groups.shard,
-    get scale() {
-      return sharded.scale
-    },
-    gradients: (tokens, loss) => sharded.average(tokens, loss, sharded.scale),
-    get totals() {
-      return sharded.totals
-    },
-    abandon: (error) => {
-      sharded.abandon(error)
-    },
-    update: (optimizer, shares, recorder) =>
-      sharded.step(optimizer, shares as ReadonlyMap<string, Float32Array>, recorder),
-    get synchronizes() {
-      return sharded.synchronizes
-    },
-    set synchronizes(isLast) {
-      sharded.synchronizes = isLast
-    },
-    ...(stage === 3 && { record: (x, options) => sharded.record(x, options) }),
-    gather: () => sharded.gather(),
-    release: () => {
-      sharded.release()
-    },
-  })
+  const parts = { groups, buckets, options: given, accounting, exchange, values, parameters }
+  const sharded = new FullyShard(module, parts)
+  module.averageBy?.(sharded)
   return sharded
 }
 
@@ -208,44 +113,34 @@ interface Parts {
   readonly accounting: MemoryAccounting
   readonly exchange: ReduceScatterExchange
   readonly values: Values
-  /** The buffers of the model. */
-  readonly own: readonly Parameter[]
+  readonly parameters: ModelParameters
 }
 
-class Sharded<M extends Replicated> implements FullyShard<M> {
-  readonly module: M
-  readonly onGradient: GradientListener
-  synchronizes = true
-  totals: StepTotals | undefined
-  /** See `Averaging`. */
-  scale = 1
-  /** The number of steps that have failed before a gradient was sent. */
-  #abandoned = 0
+/** This rank's parts of gradients. */
+type Shares = ReadonlyMap<string, Float32Array>
+
+/**
+ * One rank's part of a model; made by `fullyShard`. A checkpoint takes it as the `model`, and
+ * `stateOf(optimizer)` as the `optimizer`; each rank saves its own part.
+ */
+export class FullyShard<M extends Replicated = Replicated>
+  extends Replica<M, Shares>
+  implements PieceOwner
+{
+  override readonly shard: ProcessGroup
+  protected override readonly exchange: ReduceScatterExchange
   readonly #parts: Parts
-  readonly #lifetime: Lifetime
-  readonly #sum: TotalsSum
   readonly #sink: GradientSink
-  readonly #buffers: SharedBuffers
   /** Of the parameters and the buffers. */
   readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
-    this.module = module
+    const { exchange, values, parameters, options, groups } = parts
+    super(module, axesOf(groups), parameters, { ...options, keepsBuckets: options.stage === 1 })
+    this.shard = groups.shard
+    this.exchange = exchange
     this.#parts = parts
-    this.#lifetime = new Lifetime(parts.groups.shard)
-    const { exchange, values, own, options, groups } = parts
-    this.#sum = new TotalsSum(axesOf(groups), options, exchange.names.length)
-    this.#buffers = new SharedBuffers(own)
-    this.#owner = withBuffers(values, own)
-    this.onGradient = listenerOf({
-      lifetime: this.#lifetime,
-      keepsBuckets: options.stage === 1,
-      exchange: () => exchange,
-      synchronizes: () => this.synchronizes,
-      checkPass: () => {
-        this.#lifetime.checkAwaited('a backward pass')
-      },
-    })
+    this.#owner = withBuffers(values, parameters.buffers)
     this.#sink = {
       onGradient: this.onGradient,
       makeRoom: () => exchange.makeRoom(),
@@ -259,10 +154,16 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     return this.#parts.options.stage
   }
 
+  /** This rank's parts of the parameters: flat, under the parameters' names. */
   get shards(): readonly Parameter[] {
     return this.#parts.values.shards
   }
 
+  get updated(): readonly Parameter[] {
+    return this.shards
+  }
+
+  /** What one step sends if it makes one forward and one backward pass. */
   get traffic(): Traffic {
     const { buckets, groups, options, values } = this.#parts
     const gradientBytes = wireBytes(options.wire)
@@ -279,10 +180,22 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     return { collectives, bytes }
   }
 
+  /** Bytes of parameters and gradients on this rank. */
   get memory(): StateMemory {
     return this.#parts.accounting
   }
 
+  get recordUnits():
+    ((x: Tensor, options: RecordOptions) => Promise<ShardedRecording>) | undefined {
+    return this.stage === 3 ? (x, options) => this.record(x, options) : undefined
+  }
+
+  /**
+   * Runs the model forward. In stage 3 all ranks call it.
+   *
+   * @throws ERR_TSR_ARGUMENT before `step` has ended, and when an optimizer has made a step of `shards`
+   *   whose values the other ranks do not have: see `step`
+   */
   async record(
     x: Tensor,
     options: RecordOptions = { needsInputGradient: false },
@@ -291,61 +204,54 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     return await this.#parts.values.record(x, options, this.#sink)
   }
 
+  /**
+   * Waits for the averaged gradients of this step: for each parameter those of this rank's part. The
+   * arrays are valid until `step`, or the next backward pass.
+   *
+   * @param tokens - with `reduction: 'token'`: the number of tokens that this rank's loss is the sum of
+   * @throws ERR_TSR_UNUSED_PARAMETERS; ERR_TSR_ARGUMENT, also for the reasons of `record`;
+   *   ERR_TSR_REPLICA_ENDED after a step that has failed, and after `dispose`
+   */
   async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
-    return await this.average(tokens)
+    return new Map(await this.takeGradients(tokens))
   }
 
-  /** @param scale - what the gradients are multiplied by already */
-  async average(tokens?: number, loss?: number, scale = 1): Promise<Map<string, Float32Array>> {
-    const { groups, exchange, accounting, options } = this.#parts
-    checkTokens(options, tokens)
-    this.#checkStepped('gradients()')
-    return await this.#lifetime.alone('gradients()', async () => {
-      checkUsed(options, exchange, groups.shard)
-      exchange.startUntil()
-      const axes = axesOf(groups)
-      // Between replicas, a bucket follows its reduce-scatter at a time of its own on each rank: another
-      // collective over that group must not come between.
-      if (groups.replicate !== undefined) await exchange.finished()
-      const own = { tokens, loss, abandoned: this.#abandoned }
-      this.totals = await this.#sum.sum(exchange, own)
-      const { count, unused } = this.totals
-      await exchange.finished()
-      await this.#buffers.share(axes)
-      const factor = factorOf(axes, count)
-      const shares = exchange.take(factor / scale, unused)
-      this.scale = powerOfTwoNear(factor)
-      accounting.trim()
-      return shares
-    })
+  /**
+   * Updates this rank's parts, and gives all ranks the new values. The optimizer keeps state for this
+   * rank's parts only, by the name of the parameter. Await it before you go on.
+   *
+   * @throws ERR_TSR_ARGUMENT before `gradients`, or another `step`, has ended; the errors of
+   *   `optimizer.step`
+   */
+  async step(optimizer: Optimizer, gradients: Shares): Promise<void> {
+    await this.update(optimizer, gradients, this.shard.spans)
   }
 
-  async step(
+  async update(
     optimizer: Optimizer,
-    gradients: ReadonlyMap<string, Float32Array>,
-    recorder = this.#parts.groups.shard.spans,
+    gradients: ClippedGradients,
+    recorder: SpanRecorder | undefined,
   ): Promise<void> {
-    this.#lifetime.checkAwaited('step()')
+    this.lifetime.checkAwaited('step()')
     timeSpan(recorder, 'optimizer', {}, () => {
       optimizer.step(this.shards, gradients)
     })
-    await this.#lifetime.alone('step()', () => this.#parts.values.publish())
+    await this.lifetime.alone('step()', () => this.#parts.values.publish())
     this.#parts.accounting.trim()
   }
 
-  abandon(error: unknown): void {
-    if (this.#parts.exchange.abandon()) this.#abandoned++
-    else this.#lifetime.fail(error)
-  }
-
-  async gather(): Promise<void> {
+  /**
+   * Unshards all parameters until `release`, to read them, or for passes that are not recorded with
+   * `record`. In stages 1 and 2 they always are. All ranks call it.
+   */
+  override async gather(): Promise<void> {
     this.#checkStepped('gather()')
     await this.#parts.values.gather()
   }
 
-  release(): void {
+  override release(): void {
     // After `dispose`, which may have been called in between, the values are the model's.
-    if (this.#lifetime.isDisposed) return
+    if (this.lifetime.isDisposed) return
     this.#parts.values.release()
     this.#parts.accounting.trim()
   }
@@ -362,24 +268,38 @@ class Sharded<M extends Replicated> implements FullyShard<M> {
     await this.#owner.load(pieces)
   }
 
+  /** The state that an optimizer keeps of this rank's parts, for a checkpoint. */
   stateOf(optimizer: StatefulOptimizer): PieceOwner {
     const parts = this.#parts.values.shards.map(({ part }) => part)
     return ownerOfState(optimizer, parts)
   }
 
-  dispose(): void {
-    if (!this.#lifetime.dispose()) return
-    this.module.averageBy?.(undefined)
-    this.#parts.values.dispose()
-    this.#parts.exchange.dispose()
-    this.#sum.dispose()
+  protected override async complete(own: OwnTotals, scale: number): Promise<Averaged<Shares>> {
+    this.#checkStepped('gradients()')
+    return await super.complete(own, scale)
+  }
+
+  protected override async beforeTotals(): Promise<void> {
+    // Between replicas, a bucket follows its reduce-scatter at a time of its own on each rank: another
+    // collective over that group must not come between.
+    if (this.#parts.groups.replicate !== undefined) await this.exchange.finished()
+  }
+
+  protected override take(factor: number, unused: ReadonlySet<string>): Shares {
+    const shares = this.exchange.take(factor, unused)
     this.#parts.accounting.trim()
-    markReplicated(this.module.parameters, false)
+    return shares
+  }
+
+  protected override close(): void {
+    this.#parts.values.dispose()
+    this.exchange.dispose()
+    this.#parts.accounting.trim()
   }
 
   /** Refuses to go on with the values of the step before. */
   #checkStepped(what: string): void {
-    this.#lifetime.checkAwaited(what, ['step()'])
+    this.lifetime.checkAwaited(what, ['step()'])
     this.#parts.values.checkPublished()
   }
 }

@@ -1,0 +1,204 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { SpanRecorder } from '@tsrun/telemetry'
+import { currentPass } from '../../model/pass.ts'
+import type { Parameter } from '../../model/parameter.ts'
+import type { GradientListener, GradientMemory } from '../../model/recording.ts'
+import type { ClippedGradients } from '../../optim/clip.ts'
+import type { Optimizer } from '../../optim/optimizer.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
+import type { Averaged, Averaging, Replicated } from './averaging.ts'
+import type { GradientExchange } from './exchange.ts'
+import { Lifetime } from './lifetime.ts'
+import { checkTokens, type GradientOptions, type ModelParameters } from './options.ts'
+import { markReplicated } from './replicas.ts'
+import { SharedBuffers } from './shared-buffers.ts'
+import {
+  checkUsed,
+  countRanks,
+  factorOf,
+  powerOfTwoNear,
+  TotalsSum,
+  type OwnTotals,
+  type StepTotals,
+} from './step-totals.ts'
+
+interface ReplicaOptions extends GradientOptions {
+  /** Whether buckets keep their memory from step to step, so that passes may write into them. */
+  readonly keepsBuckets: boolean
+}
+
+/** A rank's replica of a model, whose gradients are averaged with those of the other replicas. */
+export abstract class Replica<
+  M extends Replicated,
+  G extends ClippedGradients = ClippedGradients,
+> implements Averaging {
+  readonly module: M
+  readonly axes: readonly ProcessGroup[]
+  /**
+   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full. Its
+   * `memory`, of `dataParallel` and in stage 1 of `fullyShard`, lets a pass write them into the buckets
+   * itself. It drops the gradients of passes without examples (`Pass.isEmpty`).
+   *
+   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when a gradient does not have the shape of its
+   *   parameter, and before `gradients` has ended; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED
+   *   after a step that has failed, and after `dispose`
+   */
+  readonly onGradient: GradientListener
+  /**
+   * Whether the next backward pass is the last one of this step; true at first. While it is false,
+   * gradients are accumulated without communication.
+   */
+  synchronizes = true
+  scale = 1
+  readonly shard: ProcessGroup | undefined = undefined
+  protected readonly options: GradientOptions
+  protected readonly lifetime: Lifetime
+  readonly #buffers: SharedBuffers
+  readonly #sum: TotalsSum
+  /** The number of steps that have failed before a gradient was sent. */
+  #abandoned = 0
+
+  constructor(
+    module: M,
+    axes: readonly ProcessGroup[],
+    { trained, buffers }: ModelParameters,
+    options: ReplicaOptions,
+  ) {
+    this.module = module
+    this.axes = axes
+    this.options = options
+    this.lifetime = new Lifetime(axes[0]!)
+    this.#buffers = new SharedBuffers(buffers)
+    this.#sum = new TotalsSum(axes, options, trained.length)
+    this.onGradient = this.#listen(options.keepsBuckets)
+  }
+
+  get reduction(): 'mean' | 'token' {
+    return this.options.reduction
+  }
+
+  abstract get updated(): readonly Parameter[]
+
+  abstract update(
+    optimizer: Optimizer,
+    gradients: ClippedGradients,
+    recorder: SpanRecorder | undefined,
+  ): Promise<void>
+
+  /** The exchange of this step. */
+  protected abstract get exchange(): GradientExchange
+
+  /** Completes what has to come before another collective over the axes. */
+  protected abstract beforeTotals(): Promise<void>
+
+  /** Ends the step. @returns the averages times `factor`, without those of `unused` */
+  protected abstract take(factor: number, unused: ReadonlySet<string>): Promise<G> | G
+
+  /** Called once, by `dispose`. */
+  protected abstract close(): void
+
+  async average(own: OwnTotals): Promise<Averaged<G>> {
+    return await this.complete(own, this.scale)
+  }
+
+  abandon(error: unknown): void {
+    if (this.exchange.abandon()) this.#abandoned++
+    else this.lifetime.fail(error)
+  }
+
+  async gather(): Promise<void> {
+    // Parameters are whole, unless a subclass shards them.
+  }
+
+  release(): void {
+    // As `gather`.
+  }
+
+  /** Frees the buckets. The model stays; of one that is sharded, only what is unsharded at the time. */
+  dispose(): void {
+    if (!this.lifetime.dispose()) return
+    this.module.averageBy?.(undefined)
+    this.close()
+    this.#sum.dispose()
+    markReplicated(this.module.parameters, false)
+  }
+
+  /** Waits for the averages of a script that has not applied `scale`. */
+  protected async takeGradients(tokens: number | undefined): Promise<G> {
+    checkTokens(this.options, tokens)
+    const count = tokens ?? 0
+    const { gradients } = await this.complete({ loss: 0, count, examples: count }, 1)
+    return gradients
+  }
+
+  /** @param scale - what the gradients are multiplied by already */
+  protected async complete(own: OwnTotals, scale: number): Promise<Averaged<G>> {
+    return await this.lifetime.alone('gradients()', async () => {
+      checkUsed(this.options, this.exchange, this.axes[0]!)
+      return await this.finishStep(own, scale)
+    })
+  }
+
+  protected async finishStep(own: OwnTotals, scale: number): Promise<Averaged<G>> {
+    const { exchange, axes } = this
+    exchange.startUntil()
+    await this.beforeTotals()
+    const totals = await this.#sum.sum(exchange, own, this.#abandoned)
+    await exchange.finished()
+    await this.shareBuffers(this.#buffers)
+    const factor = factorOf(axes, this.divisorOf(totals))
+    const gradients = await this.take(factor / scale, totals?.unused ?? new Set())
+    this.scale = powerOfTwoNear(factor)
+    return { gradients, totals }
+  }
+
+  protected async shareBuffers(buffers: SharedBuffers): Promise<void> {
+    await buffers.share(this.axes)
+  }
+
+  /** What the sums of gradients are divided by. */
+  protected divisorOf(totals: StepTotals | undefined): number {
+    return this.reduction === 'token' ? totals!.count : countRanks(this.axes)
+  }
+
+  /** Called before each gradient. @throws when there must not be any now */
+  protected checkPass(): void {
+    this.lifetime.checkAwaited('a backward pass')
+  }
+
+  /** An error of the listener is the end of the replica. */
+  #listen(keepsBuckets: boolean): GradientListener {
+    const guarded = <T>(use: () => T): T => {
+      try {
+        return use()
+      } catch (error) {
+        throw this.lifetime.fail(error)
+      }
+    }
+    const isEmpty = (): boolean => currentPass()?.isEmpty === true
+    const take = (parameter: Parameter, gradient: Tensor): void => {
+      try {
+        guarded(() => {
+          this.checkPass()
+          if (!isEmpty()) this.exchange.add(parameter, gradient, this.synchronizes)
+        })
+      } finally {
+        gradient.dispose()
+      }
+    }
+    if (!keepsBuckets) return take
+    const memory: GradientMemory = {
+      placeOf: (parameter) =>
+        guarded(() => {
+          this.checkPass()
+          return isEmpty() ? undefined : this.exchange.placeOf(parameter)
+        }),
+      written: (parameter) => {
+        guarded(() => {
+          this.exchange.written(parameter, this.synchronizes)
+        })
+      },
+    }
+    return Object.assign(take, { memory })
+  }
+}
