@@ -51,7 +51,8 @@ const kinds: [string, () => tfjs.Optimizer][] = [
   ['momentum', () => tf.train.momentum(0.1, 0.9)],
   ['adam', () => tf.train.adam(0.01)],
   ['rmsprop', () => tf.train.rmsprop(0.01, 0.9, 0.5)],
-  ['centered rmsprop', () => tf.train.rmsprop(0.01, 0.9, 0.5, undefined, true)],
+  // TensorFlow.js subtracts epsilon below the root, so the default makes NaN of small gradients.
+  ['centered rmsprop', () => tf.train.rmsprop(0.01, 0.9, 0.5, 0, true)],
   ['adagrad', () => tf.train.adagrad(0.1)],
   ['adadelta', () => tf.train.adadelta(0.1)],
 ]

@@ -1,4 +1,13 @@
-import { GPT, gpt, Linear, ShardedMLP, shardedMLP, loadBackend } from '@tsrun/training'
+import {
+  createParameter,
+  GPT,
+  gpt,
+  init,
+  Linear,
+  loadBackend,
+  ShardedMLP,
+  shardedMLP,
+} from '@tsrun/training'
 
 beforeAll(() => loadBackend('cpu'))
 
@@ -33,6 +42,13 @@ it.each<[() => unknown, RegExp]>([
     () => new Linear(given({ name: 'a', inputs: 6, outputs: 4, bias: 'no' })),
     /bias is "no"; expected true or false/,
   ],
+  [() => init.normal(given(undefined)), /the deviation of init.normal is undefined/],
+  [() => init.normal(NaN), /the deviation of init.normal is NaN; expected a number >= 0/],
+  [() => init.uniform(given(undefined)), /the limit of init.uniform is undefined/],
+  [() => init.uniform(Infinity), /the limit of init.uniform is Infinity/],
+  [() => init.constant(given(undefined)), /the value of init.constant is undefined/],
+  [() => createParameter('w', [2], Float32Array.of(1, NaN)), /values of w is NaN at index 1/],
+  [() => createParameter('w', [1], () => Float32Array.of(NaN)), /values of w is NaN at index 0/],
   [
     () => new Linear({ name: 'a', inputs: 6, outputs: 4, activation: given('gleu') }),
     /activation is "gleu"; expected one of "linear", "relu", "gelu", .* "sigmoid"/,

@@ -39,6 +39,16 @@ it.each([SGD, Adam, AdamW])('refuses options that %p does not have', (kind) => {
   }
 })
 
+it.each([new SGD({ learningRate: 1 }), new Adam(), new AdamW()])(
+  'refuses a step with a learning rate that was set to NaN: %p',
+  (optimizer) => {
+    optimizer.learningRate = NaN
+    expect(() => {
+      optimizer.step([], new Map())
+    }).toThrow(/learningRate is NaN; expected a number >= 0/)
+  },
+)
+
 it('refuses options of another kind of optimizer', () => {
   expect(() => made(Adam, { nesterov: true })).toThrow(/the unknown key "nesterov"/)
   expect(() => made(SGD, { learningRate: 1, betas: [0.9, 0.9] })).toThrow(/the unknown key "betas"/)

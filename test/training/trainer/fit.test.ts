@@ -4,17 +4,24 @@ import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
+  createParameter,
+  dataLoader,
   earlyStopping,
   examples,
+  init,
   latestCheckpoint,
   loadBackend,
+  moduleOf,
   SGD,
+  tf,
   trainer,
   type FitOptions,
   type FitResult,
   type MetricLog,
+  type Tensor,
   type TrainerOptions,
 } from '@tsrun/training'
+import { failure } from '../parallel/support/failure.ts'
 import {
   alone,
   batchAt,
@@ -259,6 +266,103 @@ describe('fit', () => {
     await expect(fitOn(1, { steps: 4, save })).rejects.toThrow("'auto' to go on from it, false to")
     const { results } = await fitOn(1, { steps: 4, save, resume: false })
     expect(results[0]!.losses).toHaveLength(4)
+  })
+
+  it('counts epochs and steps from where the call begins', async () => {
+    const optimizer = new SGD({ learningRate: 0.1 })
+    const run = await trainer(recipe, { optimizer, mesh: await alone() })
+    const fit = async (options: FitOptions) => {
+      const { losses } = await run.fit(dataset, { batch: 10, ...quiet, ...options })
+      return losses.length
+    }
+    expect(await fit({ epochs: 2 })).toBe(10)
+    expect(await fit({ epochs: 2 })).toBe(10)
+    expect(await fit({ steps: 4 })).toBe(4)
+    expect(await fit({ steps: 4 })).toBe(4)
+    expect(await fit({ epochs: 1, steps: 7 })).toBe(5)
+    expect(run.steps).toBe(33)
+    const loader = dataLoader(dataset, { batch: 10 })
+    for (const expected of [10, 10]) {
+      const { losses } = await run.fit(loader, { epochs: 2, ...quiet })
+      expect(losses).toHaveLength(expected)
+    }
+    expect(await run.fit((step) => batchAt(step), { steps: 3, ...quiet })).toMatchObject({
+      steps: 56,
+      losses: { length: 3 },
+    })
+    run.dispose()
+  })
+
+  it.each<[string, FitOptions]>([
+    ['epochs', { epochs: 2 }],
+    ['steps', { steps: 10 }],
+  ])('that resumes a second call counts %s from the beginning of that call', async (_, how) => {
+    const stopped = { onStep: ({ step }: { step: number }) => (step === 13 ? 'stop' : undefined) }
+    const train = async (options: FitOptions) => {
+      const optimizer = new SGD({ learningRate: 0.1 })
+      const run = await trainer(recipe, { optimizer, mesh: await alone() })
+      const common = { batch: 10, ...quiet }
+      const first = { ...common, steps: 7, save: { directory: join(folder, 'first') } }
+      const second = { ...common, ...how, save: { directory: join(folder, 'second') } }
+      const results = [
+        await run.fit(dataset, { ...first, resume: 'auto' }),
+        await run.fit(dataset, { ...second, ...options, resume: 'auto' }),
+      ]
+      run.dispose()
+      return results.map(({ losses, steps }) => [losses.length, steps])
+    }
+    expect(await train({ callbacks: [stopped] })).toEqual([
+      [7, 7],
+      [6, 13],
+    ])
+    expect(await train({})).toEqual([
+      [0, 7],
+      [4, 17],
+    ])
+    expect(await train({})).toEqual([
+      [0, 7],
+      [0, 17],
+    ])
+  })
+
+  /** The loss is finite in every step; the gradient is infinite where `w` is 0. */
+  const infinite = () =>
+    moduleOf({ w: createParameter('w', [1], init.zeros) }, (x, { w }) =>
+      tf.add(tf.mul(x, 0), tf.sqrt(w)),
+    )
+  const difference = (outputs: Tensor, labels: Tensor): Tensor => tf.mean(tf.sub(outputs, labels))
+  const ones = { size: 2, inputs: Float32Array.of(1, 1), labels: Float32Array.of(1, 1) }
+
+  it('keeps the last good checkpoint when gradients are infinite and the loss is not', async () => {
+    const run = await trainer(infinite(), {
+      optimizer: new SGD({ learningRate: 0.1 }),
+      loss: difference,
+      mesh: await alone(),
+    })
+    await run.save(folder)
+    const save = { directory: folder, every: 1, keep: 1 }
+    const refused = failure('ERR_TSR_NOT_FINITE', /^w is not finite: it has the value -?Infinity/)
+    const options = { steps: 1, save, resume: false, ...quiet } as const
+    await expect(run.fit(() => ones, options)).rejects.toEqual(refused)
+    expect(await latestCheckpoint(folder)).toMatchObject({ step: 0 })
+    await expect(run.save(folder)).rejects.toEqual(refused)
+    await expect(run.save(folder, { background: true })).rejects.toEqual(refused)
+    expect(readdirSync(folder)).toHaveLength(1)
+    await run.save(folder, { finite: false })
+    expect(await latestCheckpoint(folder)).toMatchObject({ step: 1 })
+    run.dispose()
+  })
+
+  it.each([
+    [{}, /^w is not finite/],
+    [{ clip: 1 }, /^the norm of the gradients of step 1 is not finite/],
+  ])('that saves nothing also refuses infinite gradients: %p', async (how, message) => {
+    const optimizer = new SGD({ learningRate: 0.1 })
+    const options = { optimizer, loss: difference, mesh: await alone(), ...how }
+    const run = await trainer(infinite(), options)
+    const refused = failure('ERR_TSR_NOT_FINITE', message)
+    await expect(run.fit(() => ones, { steps: 1, ...quiet })).rejects.toEqual(refused)
+    run.dispose()
   })
 
   it('still knows the best evaluation when it goes on', async () => {

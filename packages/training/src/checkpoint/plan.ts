@@ -89,6 +89,18 @@ export function checkNames(pieces: readonly Piece[]): void {
   }
 }
 
+/**
+ * A checkpoint of such values would take the place of one from which training can go on.
+ *
+ * @throws ERR_TSR_NOT_FINITE when a value is NaN or infinite
+ */
+export function checkFinite(pieces: readonly Piece[]): void {
+  for (const { name, values } of pieces) {
+    const value = values.find((each) => !Number.isFinite(each))
+    if (value !== undefined) throw tsrError('ERR_TSR_NOT_FINITE', { what: name, value })
+  }
+}
+
 function bytesIn({ values: { buffer, byteOffset, byteLength } }: Piece): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength)
 }

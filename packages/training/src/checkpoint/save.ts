@@ -6,7 +6,7 @@ import { traceWait } from '@tsrun/telemetry'
 import { inOrder, onAllRanks, writersOf, type BackgroundSave } from './coordination.ts'
 import { newPlace } from './folders.ts'
 import type { Piece, PieceValues } from './piece.ts'
-import { checkNames, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
+import { checkFinite, checkNames, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 import { withAbortError, withWriteError, writeCheckpoint } from './write.ts'
 
@@ -33,6 +33,11 @@ export interface SaveOptions {
    */
   readonly compare?: boolean
   /**
+   * Whether to throw when a parameter, a buffer or the state of the optimizer has a value that is NaN or
+   * infinite. Default true.
+   */
+  readonly finite?: boolean
+  /**
    * The milliseconds that a rank waits for ranks that need longer; default: the time-out of the group,
    * which may be too short for a slow disk.
    */
@@ -51,6 +56,7 @@ const readOptions = declareOptions({
   ).default(Infinity),
   background: flag().default(false),
   compare: flag().default(true),
+  finite: flag().default(true),
   timeout: anything<number>(),
   signal: anything<AbortSignal>(),
 } satisfies Rules<SaveOptions>)
@@ -83,6 +89,7 @@ export interface SavedCheckpoint {
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...;
  *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not hold one complete model, or replicas differ;
+ *   ERR_TSR_NOT_FINITE when a value is NaN or infinite;
  *   ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
  *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the ranks pass different
  *   arguments, or when the state or an option is invalid or unknown. If one rank throws, all do.
@@ -124,7 +131,7 @@ async function save(
   let values: JsonValues = { data: null, seeds: {} }
   const ranks = await onAllRanks(group, async () => {
     if (unreported !== undefined) throw unreported.error
-    const { background, compare, ...others } = readOptions(options)
+    const { background, compare, finite, ...others } = readOptions(options)
     keep = others.keep
     const owners = ownersOf(state)
     stepRule.check('step', state.step)
@@ -134,6 +141,7 @@ async function save(
     values = copyJsonValues(state)
     for (const owner of owners) pieces.push(...(await owner.pieces()))
     checkNames(pieces)
+    if (finite) checkFinite(pieces)
     const place =
       rank === 0
         ? await withWriteError(rank, folder, () => newPlace(folder, state.step))

@@ -4,7 +4,7 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { onAllRanks } from '../checkpoint/coordination.ts'
 import { copyCommon, partSize, type Piece } from '../checkpoint/piece.ts'
-import { factsOf, keyOf, planPieces, type PlannedPiece } from '../checkpoint/plan.ts'
+import { checkFinite, factsOf, keyOf, planPieces, type PlannedPiece } from '../checkpoint/plan.ts'
 import {
   writeAll,
   writeDurably,
@@ -57,7 +57,7 @@ const CHUNK = 4 * 1024 * 1024
  * // in Python: transformers.GPT2LMHeadModel.from_pretrained('my-gpt2')
  *
  * @throws ERR_TSR_ARGUMENT, also for a folder without a tokenizer; ERR_TSR_CHECKPOINT_PIECES when the
- *   ranks do not hold the whole model; errors of the file system. If one rank throws, all do.
+ *   ranks do not hold the whole model; ERR_TSR_NOT_FINITE; errors of the file system. If one rank throws, all do.
  */
 export async function exportPretrained(
   directory: string,
@@ -79,6 +79,7 @@ export async function exportPretrained(
     // Only rank 0 needs to have the folder.
     if (tokenizer !== undefined && (group?.rank ?? 0) === 0) copied = await tokenizerIn(tokenizer)
     own = uniquePieces(await owner!.pieces())
+    checkFinite(own)
     return own.map((piece) => factsOf(piece, false))
   })
   const plan = planPieces(held)

@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import { uniform, type Generator } from '../random/generator.ts'
 
 export interface SamplingOptions {
@@ -15,12 +16,17 @@ export interface SamplingOptions {
  * double precision, so that ranks with the same scores draw the same token.
  *
  * @param scores - of each token
+ * @throws ERR_TSR_ARGUMENT when a score is NaN
  */
 export function sampleToken(
   scores: Float32Array,
   { temperature, topK, topP }: SamplingOptions,
   next: Generator,
 ): number {
+  if (scores.some(Number.isNaN)) {
+    const expected = 'numbers; look for NaN in the parameters of the model'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'a score of the model', value: 'NaN', expected })
+  }
   if (temperature === 0 || topK === 1) return likeliest(scores)
   const isCut = topK !== undefined || topP < 1
   // equal scores keep the order of their tokens

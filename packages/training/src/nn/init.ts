@@ -1,3 +1,4 @@
+import { number } from '@tsrun/core'
 import { generator, uniform as nextUniform, type Generator } from '../random/generator.ts'
 
 // Initial values of parameters, exported as the namespace `init`. All but constants are drawn from a
@@ -13,24 +14,33 @@ export interface InitializedParameter {
   readonly seed: number
 }
 
-/** All values are `value`. */
+/** All values are `value`. @throws ERR_TSR_ARGUMENT unless it is a finite number */
 export function constant(value: number): Initializer {
+  number().check('the value of init.constant', value)
   return ({ shape }) => new Float32Array(sizeOf(shape)).fill(value)
 }
 
 export const zeros: Initializer = constant(0)
 export const ones: Initializer = constant(1)
 
-/** Uniform in +-limit, with standard deviation limit / sqrt(3). */
+/**
+ * Uniform in +-limit, with standard deviation limit / sqrt(3).
+ *
+ * @throws ERR_TSR_ARGUMENT unless it is a finite number
+ */
 export function uniform(limit: number): Initializer {
+  number().check('the limit of init.uniform', limit)
   return drawn((next) => (2 * nextUniform(next) - 1) * limit)
 }
 
 /**
  * Normal with mean 0 (Box & Muller, 1958). Logarithms and cosines may differ in their last bits between
  * versions of Node; uniform values do not.
+ *
+ * @throws ERR_TSR_ARGUMENT unless the standard deviation is a finite number from 0
  */
 export function normal(deviation: number): Initializer {
+  number({ from: 0 }).check('the deviation of init.normal', deviation)
   return drawn((next) => {
     const radius = Math.sqrt(-2 * Math.log(1 - nextUniform(next)))
     return deviation * radius * Math.cos(2 * Math.PI * nextUniform(next))

@@ -10,7 +10,7 @@ import type { Initializer } from './init.ts'
  * @param name - its global name, such as `head.weight`: by it, checkpoints and replicas know it
  * @param values - float32 values, or a function that makes them, such as those of `init`
  * @param seed - initial values that are random depend only on it and on the name; default 0
- * @throws ERR_TSR_ARGUMENT for an empty name, an invalid shape, or values that do not fit it;
+ * @throws ERR_TSR_ARGUMENT for an empty name, an invalid shape, NaN, or values that do not fit it;
  *   ERR_TSR_BACKEND before a backend is loaded
  *
  * @example
@@ -25,6 +25,11 @@ export function createParameter(
   nameRule.check('name', name)
   shapeRule.check(`the shape of ${name}`, shape)
   const filled = typeof values === 'function' ? values({ name, shape, seed }) : values
+  const place = filled.findIndex(Number.isNaN)
+  if (place >= 0) {
+    const value = `NaN at index ${place}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: `values of ${name}`, value, expected: 'numbers' })
+  }
   return { name, shape, value: tensorFrom(filled, shape) }
 }
 

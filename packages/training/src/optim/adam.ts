@@ -82,7 +82,7 @@ abstract class AdamOptimizer implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
-    checkStep(parameters, gradients)
+    checkStep(this, parameters, gradients)
     this.#state.checkSizes(parameters, gradients)
     if (!isHostAccessible()) {
       const updates = currentBackend().updatesInPlace?.()

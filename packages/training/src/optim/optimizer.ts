@@ -18,7 +18,8 @@ export interface Optimizer {
    * the list twice, as a tied one may be, is updated once.
    *
    * @param gradients - by parameter name; tensors that are used are disposed, arrays are not changed
-   * @throws ERR_TSR_ARGUMENT when a gradient and its parameter have different shapes, when there are
+   * @throws ERR_TSR_ARGUMENT when the learning rate is not a number from 0, when a gradient and its
+   *   parameter have different shapes, when there are
    *   gradients of other parameters only, or when the state of a parameter has another size, because it
    *   is that of another model. Nothing is changed in these cases, and the caller still owns the tensors.
    */
@@ -63,8 +64,16 @@ export function withGradients(
   return pairs
 }
 
-/** @throws ERR_TSR_ARGUMENT unless the arguments are a list and a map, which JavaScript does not check */
-export function checkStep(parameters: unknown, gradients: unknown): void {
+/**
+ * @throws ERR_TSR_ARGUMENT unless the arguments are a list and a map, which JavaScript does not check, and
+ *   the learning rate is a number
+ */
+export function checkStep(
+  { learningRate }: Pick<Optimizer, 'learningRate'>,
+  parameters: unknown,
+  gradients: unknown,
+): void {
+  factorRule.check('learningRate', learningRate)
   const list = (parameters ?? {}) as { readonly [Symbol.iterator]?: unknown }
   if (typeof list[Symbol.iterator] !== 'function') {
     const expected = 'a list of parameters, as model.parameters'

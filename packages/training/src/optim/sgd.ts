@@ -62,7 +62,7 @@ export class SGD implements Optimizer {
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
-    checkStep(parameters, gradients)
+    checkStep(this, parameters, gradients)
     this.#state.checkSizes(parameters, gradients)
     if (!isHostAccessible()) {
       // The updates in place do not support Nesterov momentum.

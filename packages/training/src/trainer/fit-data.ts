@@ -173,16 +173,25 @@ async function checkNext({ layout }: Trainer, has: boolean, before: number): Pro
   })
 }
 
-/** @throws ERR_TSR_ARGUMENT unless it can be evaluated */
+/**
+ * @param name - what errors call the data
+ * @throws ERR_TSR_ARGUMENT unless it can be evaluated
+ */
 export function evaluationData(
   run: Trainer,
-  { data, batch }: { readonly data: EvaluationData; readonly batch: number },
+  { data, batch }: { readonly data: EvaluationData | Batches; readonly batch: number },
+  name = 'evaluate.data',
 ): Batches {
   if (typeof data === 'function') return data()
+  if (typeof data !== 'object' || (data as unknown) === null) throw notData(name, data)
   if (isDataset(data)) return dataLoader(data, { batch, shuffle: false, share: run.share })
   if (isIterable(data)) return data
+  throw notData(name, data)
+}
+
+function notData(name: string, data: unknown): Error {
   const expected = 'a data set, batches, or a function that makes them'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate.data', value: shown(data), expected })
+  return tsrError('ERR_TSR_ARGUMENT', { name, value: shown(data), expected })
 }
 
 /** The error of a checkpoint from a training on another kind of data. */

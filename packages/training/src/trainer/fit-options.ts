@@ -6,9 +6,13 @@ import { checkCallback, type FitCallback } from './callbacks.ts'
 import { isIterable, type Batches, type EvaluationData, type FitData } from './fit-data.ts'
 
 export interface FitOptions {
-  /** The number of times that all data are used; default 1, or any number of times with `steps`. */
+  /**
+   * The number of times that this call uses all data; default 1, or any number of times with `steps`. An
+   * epoch that a loader is in the middle of counts as one. A call that resumes continues the one that has
+   * saved, and counts from its beginning.
+   */
   readonly epochs?: number
-  /** The number of steps after which training ends, counted from the very first one. */
+  /** The number of steps of this call, counted like `epochs`. */
   readonly steps?: number
   /** For a data set: the number of examples in a batch, over all replicas. */
   readonly batch?: number
@@ -52,6 +56,8 @@ export interface SavingOptions {
    * Also saves to `<directory>/best` when an evaluation has the smallest loss so far; default false.
    */
   readonly best?: boolean
+  /** Whether values that are NaN or infinite end the training; see `SaveOptions`. Default true. */
+  readonly finite?: boolean
 }
 
 /** Why `fit` ended. */
@@ -73,6 +79,8 @@ export interface FitResult {
 }
 
 const every = count({ from: 1 })
+/** `batch` of an evaluation. */
+export const batchRule = every.default(1000)
 
 const readOptions = declareOptions({
   epochs: every.optional(),
@@ -99,7 +107,7 @@ const readEvaluate = declareOptions(
       'a data set, batches, or a function that makes them',
     ),
     every: every.optional(),
-    batch: every.default(1000),
+    batch: batchRule,
   },
   'evaluate',
 )
@@ -110,6 +118,7 @@ const readSave = declareOptions(
     every: every.optional(),
     keep: every.optional(),
     best: flag().default(false),
+    finite: flag().optional(),
   },
   'save',
 )
@@ -123,12 +132,12 @@ export function readFitOptions(given: FitOptions, data: FitData) {
   const saving = options.save && readSave(options.save)
   options.callbacks.forEach(checkCallback)
   const epochs = options.epochs ?? (options.steps === undefined ? 1 : Infinity)
-  const limit = options.steps ?? Infinity
-  if ((epochs === Infinity || typeof data === 'function') && limit === Infinity) {
+  const steps = options.steps ?? Infinity
+  if ((epochs === Infinity || typeof data === 'function') && steps === Infinity) {
     throw endless(data)
   }
   checkEvaluation(options, evaluating, saving)
-  return { ...options, evaluating, saving, epochs, limit }
+  return { ...options, evaluating, saving, epochs, steps }
 }
 
 function endless(data: FitData): Error {

@@ -1,6 +1,9 @@
 import { tsrError } from '@tsrun/core'
+import { onAllRanks } from '../checkpoint/coordination.ts'
 import { latestCheckpoint } from '../checkpoint/folders.ts'
+import { checkFinite } from '../checkpoint/plan.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
+import { ownersOf } from '../checkpoint/state.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { traceInput } from '../data/trace-input.ts'
 import { compareFit } from './agreement.ts'
@@ -14,11 +17,15 @@ import type { Trainer } from './trainer.ts'
 /** Carries out `Trainer.fit`. All ranks call it with the same options. */
 export async function fit(run: Trainer, data: FitData, given: FitOptions): Promise<FitResult> {
   const options = readFitOptions(given, data)
-  const { evaluating, saving, epochs, limit, callbacks } = options
+  const { evaluating, saving, callbacks } = options
   const source = sourceOf(run, data, options)
   await compareFit(options, data, run)
   const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
   if (options.resume === undefined) await refuseFarther(run, saving)
+  /** Where this training has begun, which may have been before a resume. */
+  const first = resumed?.first ?? { step: run.steps, epoch: source.epoch }
+  const epochs = first.epoch + options.epochs
+  const limit = first.step + options.steps
 
   const losses: number[] = []
   const evaluations: (Evaluation & { step: number })[] = []
@@ -55,7 +62,12 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     const checkpoint = await run.save(directory, {
       ...(keep !== undefined && { keep }),
       background: true,
-      data: { position: source.state(), smallest: Number.isFinite(smallest) ? smallest : null },
+      ...(saving?.finite !== undefined && { finite: saving.finite }),
+      data: {
+        position: source.state(),
+        smallest: Number.isFinite(smallest) ? smallest : null,
+        first,
+      } satisfies SavedPosition,
     })
     pending = { step: run.steps, checkpoint }
   }
@@ -87,6 +99,10 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
         losses.push(step.loss)
         if (Number.isNaN(step.loss) && step.examples > 0) {
           throw tsrError('ERR_TSR_LOSS_NAN', { step: run.steps })
+        }
+        if (step.norm !== undefined && !Number.isFinite(step.norm)) {
+          const what = `the norm of the gradients of step ${run.steps}`
+          throw tsrError('ERR_TSR_NOT_FINITE', { what, value: step.norm })
         }
         const info: StepInfo = {
           ...step,
@@ -125,7 +141,8 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
       end = (await interruption.agree(run, asksToStop)) ?? 'complete'
     }
     if (end !== 'complete') progress.stopped(end, run.steps)
-    if (saving !== undefined && saved !== run.steps) await save(saving.directory, saving.keep)
+    if (saving === undefined) await checkValues(run)
+    else if (saved !== run.steps) await save(saving.directory, saving.keep)
     await settle()
     const reason = end
     await call((callback) => callback.onEnd?.({ step: run.steps, reason }, run))
@@ -148,11 +165,25 @@ function isMultiple(step: number, every: number | undefined): boolean {
 interface SavedPosition {
   readonly position: unknown
   readonly smallest: number | null
+  /** Where the training has begun: `epochs` and `steps` count from there. */
+  readonly first: { readonly step: number; readonly epoch: number }
 }
 
-interface Resumed {
+interface Resumed extends Pick<SavedPosition, 'first'> {
   readonly path: string
   readonly smallest: number | undefined
+}
+
+/**
+ * Checks the model at the end without a save, which checks it as well: the loss is finite also in a step
+ * whose gradients are not.
+ *
+ * @throws ERR_TSR_NOT_FINITE on all ranks
+ */
+async function checkValues({ state, layout }: Trainer): Promise<void> {
+  await onAllRanks(layout.world, async () => {
+    for (const owner of ownersOf(state)) checkFinite(await owner.pieces())
+  })
 }
 
 /** @returns what the training goes on from, if there is a checkpoint */
@@ -169,9 +200,10 @@ async function resume(
   if ((await latestCheckpoint(directory, run.layout.world)) === undefined) return undefined
   const { data, path } = await run.load(directory)
   // A checkpoint that the script has saved has any data.
-  const saved = data as SavedPosition | null | undefined
+  const saved = data as Partial<SavedPosition> | null | undefined
   await source.loadState(saved?.position === undefined ? data : saved.position)
-  return { path, smallest: saved?.smallest ?? undefined }
+  const first = saved?.first ?? { step: 0, epoch: 0 }
+  return { path, smallest: saved?.smallest ?? undefined, first }
 }
 
 /**

@@ -1,25 +1,26 @@
-import { tsrError } from '@tsrun/core'
+import { declareOptions, tsrError } from '@tsrun/core'
 import type { TensorLike } from '@tensorflow/tfjs-core'
 import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
 import type { CheckpointState } from '../checkpoint/state.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { Optimizer } from '../optim/optimizer.ts'
+import { factorRule, type Optimizer } from '../optim/optimizer.ts'
 import type { DataParallel } from '../parallel/data/data-parallel.ts'
 import type { Traffic } from '../parallel/gradients/exchange.ts'
 import type { Evaluation, StepResult } from '../parallel/pipeline/options.ts'
 import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { FullyShard } from '../parallel/zero/fully-shard.ts'
 import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
-import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { TrainableModel } from './adapt.ts'
 import { compareBatches } from './agreement.ts'
 import { assemble, disposeModelOf, type Assembly } from './assemble.ts'
 import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
-import type { Batches, FitData } from './fit-data.ts'
-import type { FitOptions, FitResult } from './fit-options.ts'
+import { evaluationData, type Batches, type EvaluationData, type FitData } from './fit-data.ts'
+import { batchRule, type EvaluateOptions, type FitOptions, type FitResult } from './fit-options.ts'
 import { fit } from './fit.ts'
+import { rowsOf } from './rows.ts'
 import type { Layout } from './layout.ts'
 import type { CheckedOptions, TrainerOptions } from './options.ts'
 import type { WholeModel } from './whole-model.ts'
@@ -35,6 +36,8 @@ export interface TrainerStep {
   /** Milliseconds that this rank waited for averaged gradients after its backward passes. */
   readonly waited: number
 }
+
+const readEvaluation = declareOptions({ batch: batchRule })
 
 /**
  * Puts a model into the layout that a mesh of ranks describes, and trains it there: replicas, sharded
@@ -141,13 +144,15 @@ export class Trainer {
    * Trains on a batch: this replica's part, which may have another size than those of other replicas,
    * or none. Tensors in it stay the caller's; everything else is freed.
    *
-   * @throws ERR_TSR_ARGUMENT; ERR_TSR_UNUSED_PARAMETERS in the first step when a parameter that is
+   * @throws ERR_TSR_ARGUMENT, also when `learningRate` gives no number from 0; ERR_TSR_UNUSED_PARAMETERS in
+   *   the first step when a parameter that is
    *   trained got no gradient on any rank
    */
   async step(batch: AnyBatch): Promise<TrainerStep> {
     const { learningRate, optimizer } = this.#options
     if (learningRate !== undefined && optimizer !== undefined) {
-      optimizer.learningRate = learningRate(this.#steps)
+      const rate = learningRate(this.#steps)
+      optimizer.learningRate = factorRule.check(`learningRate(${this.#steps})`, rate)
     }
     checkShare(batch, this.share)
     const own = batchOf(batch)
@@ -169,14 +174,20 @@ export class Trainer {
   }
 
   /**
-   * Evaluates batches of this replica: runs them forward only.
+   * Evaluates data: runs them forward only.
    *
-   * @param data - a batch, or any number of them
+   * @param data - a data set, a batch of this replica, any number of them, or a function that makes them
+   * @param options - `batch`: for a data set, the number of examples in a batch, over all replicas;
+   *   default 1,000
    * @returns figures over all examples of all replicas; the accuracy is NaN unless labels are classes, or
    *   the loss counts right answers (`countCorrect`)
    */
-  async evaluate(data: AnyBatch | Batches): Promise<Evaluation> {
-    const all: Batches = isBatch(data) ? [data] : data
+  async evaluate(
+    data: AnyBatch | Batches | EvaluationData,
+    options: Pick<EvaluateOptions, 'batch'> = {},
+  ): Promise<Evaluation> {
+    const { batch } = readEvaluation(options)
+    const all = isBatch(data) ? [data] : evaluationData(this, { data, batch }, 'data')
     let [loss, correct, examples] = [0, 0, 0]
     for await (const batch of all) {
       checkShare(batch, this.share)
@@ -197,7 +208,8 @@ export class Trainer {
    * Computes the model's outputs for inputs without labels, as in an evaluation. All ranks call it;
    * those of one replica pass the same inputs.
    *
-   * @param inputs - [rows, ...]: a tensor, which stays the caller's, or nested arrays of numbers
+   * @param inputs - [rows, ...]: a tensor, which stays the caller's, or a list of rows: nested arrays of
+   *   numbers, all of the same shape. Rows that are single numbers are passed as a tensor
    * @returns the outputs [rows, ...] on each rank, which the caller disposes. With layers that ranks share
    *   (`tp`), they are what the last layer gives this rank; with sequences that ranks share (`cp`), inputs
    *   and outputs are this rank's part of them
@@ -205,9 +217,12 @@ export class Trainer {
    * @example
    * const scores = await run.predict([pixels])
    * const digit = scores.argMax(-1).dataSync()[0]
+   *
+   * @throws ERR_TSR_ARGUMENT that names the row whose shape differs from that of the first one, or that has
+   *   something else than finite numbers
    */
   async predict(inputs: Tensor | TensorLike): Promise<Tensor> {
-    const x = tf.keep(isTensor(inputs) ? tf.clone(inputs) : tf.tensor(inputs))
+    const x = rowsOf(inputs)
     try {
       const { values, shape, dtype } = await this.#core.infer(x, async (outputs) => ({
         values: await outputs.data(),
