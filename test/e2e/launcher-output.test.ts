@@ -1,8 +1,17 @@
+import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { killLeftovers, Run, tsrun, untilGone } from '../launcher/support/tsrun.ts'
+import {
+  bin,
+  cleanEnvironment,
+  fixtures,
+  killLeftovers,
+  Run,
+  tsrun,
+  untilGone,
+} from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
@@ -140,6 +149,70 @@ describe('what reaches the console', () => {
     const { code, stderr } = await run.finished
     expect({ code, stderr }).toEqual({ code: 141, stderr: '' })
     await untilGone(ranks.map(({ pid }) => pid))
+  })
+})
+
+describe('a full disk', () => {
+  /** Runs tsrun in a shell, which directs its output elsewhere. */
+  const inShell = (line: string): { code: number | null; stdout: string; stderr: string } => {
+    const { status, stdout, stderr } = spawnSync(
+      'bash',
+      ['-c', line, 'bash', process.execPath, bin],
+      { cwd: fixtures, encoding: 'utf8', env: cleanEnvironment() },
+    )
+    return { code: status, stdout, stderr }
+  }
+  const full = 'cannot be written: ENOSPC: no space left on device, write\n'
+
+  it('under stdout stops the job, and is told on stderr', () => {
+    expect(inShell('"$@" --no-summary --nproc 2 flood.mjs > /dev/full')).toEqual({
+      code: 74,
+      stdout: '',
+      stderr: `tsrun: stdout ${full}tsrun: ENOSPC: stopping the ranks (SIGKILL after 10 s)\n`,
+    })
+  })
+
+  it('under stderr is told on stdout, which gets the report, too', () => {
+    const { code, stdout } = inShell('"$@" --nproc 2 flaky.mjs 9 2> /dev/full')
+    expect(code).toBe(4)
+    expect(stdout).toContain(`tsrun: stderr ${full}`)
+    expect(stdout).toMatch(/^first cause +rank 0 of 2 called process.exit\(4\)/m)
+    expect(inShell('"$@" nowhere.mjs 2> /dev/full')).toMatchObject({
+      code: 2,
+      stdout: expect.stringContaining('Cannot run nowhere.mjs'),
+    })
+  })
+
+  it('under both gives an exit code of its own', () => {
+    expect(inShell('"$@" hello.mjs > /dev/full 2>&1').code).toBe(74)
+  })
+
+  it.each(['ps', '--help', 'env --json', 'schedule'])('is told by tsrun %s', (command) => {
+    const { code, stderr } = inShell(`"$@" ${command} > /dev/full`)
+    expect({ code, stderr }).toEqual({ code: 74, stderr: `tsrun: stdout ${full}` })
+  })
+
+  it('under the log files or the event log is told once, and the job goes on', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-logs-'))
+    const flags = `--log-format raw --log-dir ${folder} --event-log /dev/full`
+    const { code, stdout, stderr } = inShell(`ulimit -f 1; "$@" ${flags} much.mjs 100`)
+    rmSync(folder, { recursive: true })
+    expect({ code, lines: stdout.trimEnd().split('\n').length }).toEqual({ code: 0, lines: 100 })
+    expect(stderr.trimEnd().split('\n')).toEqual([
+      'tsrun: the event log /dev/full ends here: ENOSPC: no space left on device, write',
+      expect.stringMatching(/^tsrun: the log files of rank 0 end here: EFBIG: /),
+    ])
+  })
+
+  it('that has room for a part of a text gets this part', () => {
+    const { code, stdout, stderr } = inShell(
+      'out=$(mktemp); (ulimit -f 1; exec "$@" --help > $out); code=$?; wc -c < $out; rm $out; exit $code',
+    )
+    expect({ code, stdout, stderr }).toEqual({
+      code: 74,
+      stdout: '1024\n',
+      stderr: expect.stringMatching(/^tsrun: stdout cannot be written: EFBIG: /),
+    })
   })
 })
 

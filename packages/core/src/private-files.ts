@@ -7,6 +7,7 @@ import {
   renameSync,
   rmSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 
 /*
@@ -26,6 +27,11 @@ export function makeOwnFolder(path: string): void {
 export function openOwnFile(path: string): number {
   const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants
   return openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, OWN_FILE)
+}
+
+/** Writes all bytes, where `writeSync` leaves what a nearly full disk has no room for. @throws ENOSPC, ... */
+export function writeWhole(fd: number, bytes: Uint8Array): void {
+  for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at)
 }
 
 /**

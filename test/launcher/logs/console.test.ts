@@ -39,14 +39,65 @@ it('has ranks wait while the reader is slow, and go on afterwards', async () => 
 })
 
 it('reports once that its reader is gone, then drops the output', async () => {
-  const stdout = new PassThrough()
-  let told = 0
-  const console = new Console({ stdout, stderr: new PassThrough() }, () => told++)
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+  const told: unknown[] = []
+  const console = new Console({ stdout, stderr }, (error) => told.push(error))
   const source = new PassThrough().pause()
   console.throttle('stdout', source)
-  stdout.destroy(new Error('write EPIPE'))
+  stdout.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }))
   await new Promise(setImmediate)
   console.write('stdout', 'unheard')
   await console.flush()
-  expect({ told, paused: source.isPaused() }).toEqual({ told: 1, paused: false })
+  expect({ told, paused: source.isPaused() }).toEqual({ told: [undefined], paused: false })
+  expect({ said: stderr.read(), isIncomplete: console.isIncomplete }).toEqual({
+    said: null,
+    isIncomplete: false,
+  })
+})
+
+/** An output of an error at each write, like a full disk. */
+function failing(code: string): Writable {
+  return new Writable({
+    write: (_chunk, _encoding, done) => {
+      done(Object.assign(new Error(`${code}: cannot write`), { code }))
+    },
+  })
+}
+
+it('says on stderr that stdout cannot be written', async () => {
+  const stderr = new PassThrough()
+  const told: (string | undefined)[] = []
+  const console = new Console({ stdout: failing('ENOSPC'), stderr }, (error) =>
+    told.push(error?.code),
+  )
+  console.write('stdout', 'lost')
+  console.write('stdout', 'lost as well')
+  await console.flush()
+  expect({ told, said: String(stderr.read()), isIncomplete: console.isIncomplete }).toEqual({
+    told: ['ENOSPC'],
+    said: 'tsrun: stdout cannot be written: ENOSPC: cannot write\n',
+    isIncomplete: true,
+  })
+})
+
+it('writes what stderr does not take to stdout', async () => {
+  const stdout = new PassThrough()
+  const console = new Console({ stdout, stderr: failing('EIO') }, () => undefined)
+  console.write('stderr', 'the report, ')
+  console.write('stderr', 'whose end ')
+  await console.flush()
+  console.write('stderr', 'comes later')
+  await console.flush()
+  const said = String(stdout.read())
+  expect(said).toContain('the report, whose end ')
+  expect(said).toContain('tsrun: stderr cannot be written: EIO: cannot write\n')
+  expect(said).toMatch(/comes later$/)
+})
+
+it('writes nothing to outputs that nobody has written to', async () => {
+  const console = new Console({ stdout: failing('ENOSPC'), stderr: failing('ENOSPC') }, () => {
+    throw new Error('written')
+  })
+  await console.flush()
+  expect(console.isIncomplete).toBe(false)
 })

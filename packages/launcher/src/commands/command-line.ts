@@ -1,12 +1,14 @@
+import { fstatSync } from 'node:fs'
+import { Writable } from 'node:stream'
 import { isatty } from 'node:tty'
 import yargs from 'yargs'
-import { isTsrError, nearestName, textWidth } from '@tsrun/core'
+import { isTsrError, nearestName, textWidth, writeWhole } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 import { settleRepeated } from '../args/repeated-flags.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
 import { holdLifeline, LIFELINE } from '../remote/lifeline.ts'
-import { aborted, listenForInterrupts, outputClosed } from '../processes/interrupts.ts'
+import { aborted, listenForInterrupts, OUTPUT_LOST, outputClosed } from '../processes/interrupts.ts'
 import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 import { addDoctor } from './doctor.ts'
@@ -41,8 +43,9 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
   const isHeld = env[LIFELINE] !== undefined
   if (isHeld) holdLifeline(process.stdin, env, interrupts)
   const input = { isTerminal: isatty(0), open: () => process.stdin }
-  const console = new Console({ stdout, stderr }, () => {
-    interrupts.interrupt(outputClosed)
+  const outputs = { stdout: toFile(1) ?? stdout, stderr: toFile(2) ?? stderr }
+  const console = new Console(outputs, (error) => {
+    interrupts.interrupt(outputClosed(error))
   })
   return await runCommandLine(argv, {
     env,
@@ -50,6 +53,21 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     console,
     interrupts,
     ...(isHeld ? {} : { stdin: input }),
+  })
+}
+
+/** A stream that writes all of a text to a file, where that of Node loses what a nearly full disk leaves. */
+function toFile(fd: number): Writable | undefined {
+  if (!fstatSync(fd).isFile()) return undefined
+  return new Writable({
+    write: (bytes: Buffer, _, done) => {
+      try {
+        writeWhole(fd, bytes)
+        done()
+      } catch (error) {
+        done(error as Error)
+      }
+    },
   })
 }
 
@@ -78,6 +96,18 @@ export async function runCommandLine(
     addPlan(context),
     addCompletion(context),
   ]
+  const exitCode = await runParsed(argv, commands, context).finally(async () => {
+    await Promise.race([console.flush(), aborted(interrupts.kill)])
+  })
+  return exitCode === 0 && console.isIncomplete ? OUTPUT_LOST : exitCode
+}
+
+async function runParsed(
+  argv: readonly string[],
+  commands: readonly AddCommand[],
+  context: CommandContext,
+): Promise<number> {
+  const { console } = context
   try {
     const output = await parse(argv, commands, (note) => {
       console.print('stderr', `tsrun: ${note}\n`)
@@ -88,8 +118,6 @@ export async function runCommandLine(
     if (!isTsrError(error)) throw error
     console.write('stderr', `tsrun: ${error.message}\n`)
     return USAGE
-  } finally {
-    await Promise.race([console.flush(), aborted(interrupts.kill)])
   }
 }
 

@@ -49,7 +49,8 @@ export async function runJob(
 ): Promise<number> {
   const { interrupts } = context
   recordStart(job, context)
-  announceInterrupts(job, context)
+  const over = new AbortController()
+  announceInterrupts(job, context, over.signal)
   const limit = limitTime(job.options.jobTimeout, context)
   const nodes = await rendezvous(job, context).catch((error: unknown) => {
     if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
@@ -57,6 +58,7 @@ export async function runJob(
   })
   if (nodes === undefined) {
     limit.end()
+    over.abort()
     return (interrupts.stop.reason as Interruption).exitCode
   }
   const end = context.remember?.(nodes.plan.runId)
@@ -68,6 +70,7 @@ export async function runJob(
     return exitCode
   } finally {
     limit.end()
+    over.abort()
     await nodes.close()
     end?.(exitCode)
   }
@@ -221,17 +224,24 @@ function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: JobContext):
   announcer.say('nodes', `${nodes.length} nodes: ${list.join('; ')}`, { nodes })
 }
 
-function announceInterrupts({ options }: Job, { announcer, interrupts }: JobContext): void {
-  interrupts.stop.addEventListener('abort', () => {
+/** @param over - aborted when the job has ended, and there are no ranks to stop */
+function announceInterrupts(
+  { options }: Job,
+  { announcer, interrupts }: JobContext,
+  over: AbortSignal,
+): void {
+  const stop = (): void => {
     const { reason } = interrupts.stop.reason as Interruption
     if (reason === undefined) return
     const hint = reason === 'Ctrl-C' ? '; Ctrl-C again: kill them now' : ''
     const grace = `SIGKILL after ${options.grace / 1000} s`
     announcer.say('interrupt', `${reason}: stopping the ranks (${grace}${hint})`, { reason })
-  })
-  interrupts.kill.addEventListener('abort', () => {
+  }
+  const kill = (): void => {
     announcer.say('kill', 'killing the ranks now')
-  })
+  }
+  interrupts.stop.addEventListener('abort', stop, { signal: over })
+  interrupts.kill.addEventListener('abort', kill, { signal: over })
 }
 
 /** Pauses twice as long each time, from 0.1 s to 10 s: what failed may need a moment to recover. */

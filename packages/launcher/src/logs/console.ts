@@ -3,9 +3,12 @@ import { visibleText } from '@tsrun/core'
 import type { LogFormat } from '../args/output-options.ts'
 import type { StreamName } from './lines.ts'
 
+const others = { stdout: 'stderr', stderr: 'stdout' } as const
+
 /**
  * The standard output and standard error of the launcher. While their reader is slow, the streams of the
- * ranks wait. When the reader is gone (`| head`), output is dropped, and `onClosed` is called.
+ * ranks wait. When the reader is gone (`| head`), output is dropped; when a stream cannot be written, as on
+ * a full disk, the other one says so. `onClosed` is called in both cases.
  */
 export class Console {
   readonly #outputs: Readonly<Record<StreamName, Writable>>
@@ -14,26 +17,49 @@ export class Console {
     stderr: new Set(),
   }
   readonly #closed = new Set<StreamName>()
+  #isIncomplete = false
 
-  constructor(outputs: Readonly<Record<StreamName, Writable>>, onClosed: () => void) {
+  /** @param onClosed - is given the error, unless the reader is gone */
+  constructor(
+    outputs: Readonly<Record<StreamName, Writable>>,
+    onClosed: (error?: NodeJS.ErrnoException) => void,
+  ) {
     this.#outputs = outputs
     for (const name of ['stdout', 'stderr'] as const) {
       outputs[name].on('drain', () => {
         this.#resume(name)
       })
-      outputs[name].on('error', () => {
+      outputs[name].on('error', (error) => {
         this.#closed.add(name)
         this.#resume(name)
-        onClosed()
+        if (isReaderGone(error, outputs[name])) {
+          onClosed()
+          return
+        }
+        this.#isIncomplete = true
+        this.write(others[name], `tsrun: ${name} cannot be written: ${error.message}\n`)
+        onClosed(error)
       })
     }
   }
 
+  /** Whether a part of the output is lost although it has a reader. */
+  get isIncomplete(): boolean {
+    return this.#isIncomplete
+  }
+
+  /** What stderr cannot take goes to stdout, so that the report of a failure is not lost. */
   write(name: StreamName, text: string): void {
-    if (this.#closed.has(name)) return
-    if (!this.#outputs[name].write(text)) {
-      for (const source of this.#sources[name]) source.pause()
+    if (this.#closed.has(name)) {
+      if (name === 'stderr' && this.#isIncomplete) this.write('stdout', text)
+      return
     }
+    const written = this.#outputs[name].write(text, (error) => {
+      if (error && name === 'stderr' && !isReaderGone(error, this.#outputs[name])) {
+        this.write('stdout', text)
+      }
+    })
+    if (!written) for (const source of this.#sources[name]) source.pause()
   }
 
   /**
@@ -60,25 +86,31 @@ export class Console {
 
   /** Resolves when everything is written, or when that is not possible. */
   async flush(): Promise<void> {
-    const names = ['stdout', 'stderr'] as const
-    await Promise.all(
-      names.map(async (name) => {
-        if (this.#closed.has(name)) return
-        await new Promise<void>((resolve) => {
-          this.#outputs[name].write('', () => {
-            resolve()
-          })
-          this.#outputs[name].once('error', () => {
-            resolve()
-          })
+    // The last words about the one are in the other.
+    for (const name of ['stderr', 'stdout', 'stderr'] as const) {
+      // The error of a write arrives after the write.
+      await new Promise(setImmediate)
+      if (this.#closed.has(name) || this.#outputs[name].writableLength === 0) continue
+      await new Promise<void>((resolve) => {
+        this.#outputs[name].write('', () => {
+          resolve()
         })
-      }),
-    )
+        this.#outputs[name].once('error', () => {
+          resolve()
+        })
+      })
+    }
   }
 
   #resume(name: StreamName): void {
     for (const source of this.#sources[name]) source.resume()
   }
+}
+
+/** Whether an error says that nobody reads any more, as at the end of a pipe or of a terminal. */
+function isReaderGone({ code }: NodeJS.ErrnoException, output: Writable): boolean {
+  if (code === 'EIO') return 'isTTY' in output && output.isTTY === true
+  return code === 'EPIPE' || code === 'ECONNRESET'
 }
 
 /** The messages of the launcher itself: sentences, or events for programs. */

@@ -1,6 +1,7 @@
-import { closeSync, openSync, writeSync } from 'node:fs'
+import { closeSync, openSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
+import { writeWhole } from '@tsrun/core'
 import type { OutputOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
 import type { Announcer, Console } from './console.ts'
@@ -124,7 +125,7 @@ export function openEventLog(
   return new EventLog((line) => {
     if (fd === undefined) return
     try {
-      writeSync(fd, line)
+      writeWhole(fd, Buffer.from(line))
     } catch (error) {
       closeSync(fd)
       fd = undefined

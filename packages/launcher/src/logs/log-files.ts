@@ -1,7 +1,7 @@
-import { closeSync, writeSync } from 'node:fs'
+import { closeSync } from 'node:fs'
 import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
-import { makeOwnFolder, openOwnFile, tsrError } from '@tsrun/core'
+import { makeOwnFolder, openOwnFile, tsrError, writeWhole } from '@tsrun/core'
 import type { RankFacts } from '../args/log-prefix.ts'
 import type { Line, StreamName } from './lines.ts'
 
@@ -56,11 +56,13 @@ export function openRankFiles(
   streams: readonly StreamName[],
   onFailure: (reason: string) => void,
 ): RankFiles {
-  const index = new OpenFiles(folder, [INDEX_NAME], onFailure)
-  const files = openLineFiles(folder, streams, (reason) => {
+  const fail = (reason: string): void => {
     index.close()
+    files.close()
     onFailure(reason)
-  })
+  }
+  const index = new OpenFiles(folder, [INDEX_NAME], fail)
+  const files = openLineFiles(folder, streams, fail)
   const note = (entry: unknown): void => void index.write(INDEX_NAME, `${JSON.stringify(entry)}\n`)
   return {
     describe: (header) => {
@@ -127,7 +129,7 @@ class OpenFiles {
     if (fd === undefined) return 0
     const bytes = Buffer.from(text)
     try {
-      for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at)
+      writeWhole(fd, bytes)
     } catch (error) {
       this.close()
       this.#onFailure((error as Error).message)

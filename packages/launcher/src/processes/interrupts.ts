@@ -29,8 +29,14 @@ const SAME_PRESS = 300
 
 const usual = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 
-/** Stops the job without a message when its output is not read any more. The exit code is that of SIGPIPE. */
-export const outputClosed: Interruption = { exitCode: 128 + 13, reason: undefined }
+/** The exit code of EX_IOERR in sysexits.h: output is lost, as on a full disk. */
+export const OUTPUT_LOST = 74
+
+/** Stops the job when its output cannot be written; without a message when nobody reads it any more. */
+export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
+  if (error !== undefined) return { exitCode: OUTPUT_LOST, reason: error.code ?? error.message }
+  return { exitCode: 128 + constants.signals.SIGPIPE, reason: undefined }
+}
 
 /** Turns the signals that ask a program to stop into abort signals, until the process ends. */
 export function listenForInterrupts(): Interrupts {

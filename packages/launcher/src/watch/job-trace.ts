@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { lstatSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { isAbsolute, join, relative, resolve } from 'node:path'
 import { formatRanks, makeOwnFolder, replaceFile } from '@tsrun/core'
@@ -118,9 +118,11 @@ export function finishTrace(
     const spans = run === undefined ? 0 : mergeTrace(run, join(directory, TRACE_FILE))
     if (run === undefined || spans === 0) {
       const reason =
-        run === undefined || steps === undefined
-          ? 'only ranks that call initProcessGroup() are traced'
-          : `no rank has reported such a step (--trace-steps ${steps})`
+        run !== undefined && steps !== undefined
+          ? `no rank has reported such a step (--trace-steps ${steps})`
+          : run === undefined && existsSync(spansFolder(directory, runId))
+            ? 'no rank could write to its file'
+            : 'only ranks that call initProcessGroup() are traced'
       announcer.say('trace', `the trace is empty: ${reason}`, { directory })
       return
     }

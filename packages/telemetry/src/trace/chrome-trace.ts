@@ -1,5 +1,5 @@
-import { closeSync, writeSync } from 'node:fs'
-import { openOwnFile } from '@tsrun/core'
+import { closeSync } from 'node:fs'
+import { openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span } from '../spans.ts'
 import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file.ts'
@@ -179,9 +179,8 @@ class EventFile {
   }
 
   #flush(): void {
-    const bytes = Buffer.from(this.#text)
+    writeWhole(this.#fd, Buffer.from(this.#text))
     this.#text = ''
-    for (let at = 0; at < bytes.length;) at += writeSync(this.#fd, bytes, at, bytes.length - at)
   }
 }
 

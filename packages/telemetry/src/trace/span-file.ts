@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import {
   isCount,
   isNumber,
@@ -8,6 +8,7 @@ import {
   oneOf,
   openOwnFile,
   parseJson,
+  writeWhole,
 } from '@tsrun/core'
 import { factNames, spanKinds, type Span, type SpanKind, type SpanSink } from '../spans.ts'
 
@@ -99,7 +100,7 @@ export class SpanFile implements SpanSink {
       kinds: spanKinds,
       facts: factNames,
     }
-    writeSync(this.#fd, `${JSON.stringify(header)}\n`)
+    writeWhole(this.#fd, Buffer.from(`${JSON.stringify(header)}\n`))
   }
 
   /** The bytes of records that the operating system has got. */
@@ -144,9 +145,7 @@ export class SpanFile implements SpanSink {
       return
     }
     try {
-      for (let at = 0; at < this.#used;) {
-        at += writeSync(this.#fd, this.#buffer, at, this.#used - at)
-      }
+      writeWhole(this.#fd, this.#buffer.subarray(0, this.#used))
       this.#written += this.#used
     } catch (error) {
       this.close()
