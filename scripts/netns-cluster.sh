@@ -7,7 +7,8 @@
 #                                             called node0 and node1; prints the name of the cluster;
 #                                             OWNER is the id of the process that uses it
 #   scripts/netns-cluster.sh run NAME 1 command…      runs a command on n1
-#   scripts/netns-cluster.sh alias NAME 1 web         gives n1 one more name
+#   scripts/netns-cluster.sh alias NAME 1 web         gives n1 one more name; an address in place of the
+#                                             1 gives that the name
 #   scripts/netns-cluster.sh address NAME 1 10.99.0.77    gives n1 one more address
 #   scripts/netns-cluster.sh shut NAME 1 10.99.0.2 29600-29699
 #                                             answers nobody at these ports of that address, as a firewall
@@ -74,8 +75,12 @@ run() {
 
 alias_host() {
   known "$1"
-  [ "$2" -lt "$(grep -c ' node' "$state/$1/hosts")" ] || fail "there is no host n$2"
-  echo "10.99.0.$(($2 + 1)) $3" >>"$state/$1/hosts"
+  local address=$2
+  if [[ $2 =~ ^[0-9]+$ ]]; then
+    [ "$2" -lt "$(grep -c ' node' "$state/$1/hosts")" ] || fail "there is no host n$2"
+    address=10.99.0.$(($2 + 1))
+  fi
+  echo "$address $3" >>"$state/$1/hosts"
 }
 
 relay() {
@@ -112,10 +117,10 @@ clean() {
 case ${1:-} in
   up | run | relay | down) "$@" ;;
   alias) shift && alias_host "$@" ;;
-  address) known "$2" && ip -n "$2-n$3" addr add "$4/24" dev eth0 ;;
+  address) known "$2" && ip -n "$2-n$3" addr add "$4/24" dev eth0 $([[ $4 != *:* ]] || echo nodad) ;;
   shut) known "$2" && ip -n "$2-n$3" rule add from "$4" ipproto tcp sport "$5" blackhole ;;
   cut) known "$2" && ip -n "$2" link set "n$3" down ;;
   mend) known "$2" && ip -n "$2" link set "n$3" up ;;
   clean) clean ;;
-  *) sed -n '2,19s/^# \{0,1\}//p' "$0" && exit 2 ;;
+  *) sed -n '2,20s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { Cluster, endClusters, onHosts, token } from './support/cluster.ts'
+import { Cluster, endClusters, onHosts, token, type HostRun } from './support/cluster.ts'
 import { until } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
@@ -108,14 +108,85 @@ onHosts('an endpoint that is loopback for everybody says why nobody comes', asyn
   }
 })
 
-onHosts('node 0 on the wrong host is told so', async () => {
+onHosts('node 0 on the wrong host waits for its name, and is then told so', async () => {
   const cluster = new Cluster(2)
-  const run = cluster.tsrun(0, 2, ['--rdzv-endpoint', 'n1:29500', ...listening])
+  const wrong = ['--rdzv-endpoint', 'n1:29500', '--rdzv-timeout', '4']
+  const run = cluster.tsrun(0, 2, [...wrong, ...listening])
   const { code, stderr } = await run.finished
   expect(code).toBe(2)
-  expect(stderr).toContain(
-    'this host has no such address (10.99.0.2); start node 0 on the host that has it',
-  )
+  const problem = 'the name of node 0: n1 (10.99.0.2) is no address of this host'
+  expect(stderr).toContain(`tsrun: waiting for ${problem}; 2 s\n`)
+  expect(stderr).toContain(`The nodes of the job did not come together within 4 s: ${problem}`)
+})
+
+onHosts('node 0 on a host without the address of the endpoint is told so at once', async () => {
+  const cluster = new Cluster(2)
+  const run = cluster.tsrun(0, 2, ['--rdzv-endpoint', '10.99.0.2:29500', ...listening])
+  const { code, stderr } = await run.finished
+  expect(code).toBe(2)
+  expect(stderr).toContain('cannot listen at 10.99.0.2:29500: 10.99.0.2 is no address of this host')
+  expect(stderr).toContain('Start node 0 on the host that has this address')
+})
+
+/** Two hosts by turns: node 0 with and without its number, ranks with and without tsrun. */
+describe('the name of node 0', () => {
+  const start = (cluster: Cluster, how: string, name: string): HostRun[] =>
+    [0, 1].map((host) => {
+      if (how === 'variables') {
+        const place = { RANK: String(host), WORLD_SIZE: '2', LOCAL_WORLD_SIZE: '1' }
+        const common = { MASTER_ADDR: name, MASTER_PORT: '29500', TSRUN_TOKEN: token }
+        const program = 'test/fixtures/distributed/join.mjs'
+        return cluster.run(host, [process.execPath, program], { ...place, ...common })
+      }
+      const flags = ['--nnodes', '2', '--rdzv-endpoint', `${name}:29500`, '--log-format', 'raw']
+      const number = how === 'numbers' ? ['--node-rank', String(host)] : []
+      const bin = [process.execPath, 'packages/launcher/bin/tsrun.js']
+      const command = [...bin, ...flags, ...number, 'test/fixtures/distributed/join.mjs']
+      return cluster.run(host, command, { TSRUN_TOKEN: token })
+    })
+  const met = async (runs: readonly HostRun[]): Promise<void> => {
+    for (const { code, stdout, stderr } of await Promise.all(runs.map((run) => run.finished))) {
+      expect({ code, stderr }).toEqual({ code: 0, stderr })
+      expect(stdout).toContain('"sum":1')
+    }
+  }
+  const ways = ['numbers', 'no numbers', 'variables']
+  const waits = /waiting for the name of node 0: the name late is unknown|waits for MASTER_ADDR/
+
+  for (const how of ways) {
+    onHosts(`may come after node 0 and the others (${how})`, async () => {
+      const cluster = new Cluster(2)
+      const runs = start(cluster, how, 'late')
+      await runs[0]!.says(waits)
+      cluster.alias(0, 'late')
+      await met(runs)
+    })
+
+    onHosts(`may lead to a host that is gone, before it leads to node 0 (${how})`, async () => {
+      const cluster = new Cluster(2)
+      cluster.alias('10.99.0.99', 'late')
+      const runs = start(cluster, how, 'late')
+      await runs[0]!.says(/is no address of this host|waits for MASTER_ADDR|waiting for node 0 at/)
+      cluster.rename('late', '10.99.0.1')
+      await met(runs)
+    })
+
+    onHosts(`may have an address of IPv6 first, of another host (${how})`, async () => {
+      const cluster = new Cluster(2)
+      for (const host of [0, 1]) cluster.address(host, `fd99::${host + 1}`)
+      cluster.alias('fd99::99', 'late')
+      cluster.alias(0, 'late')
+      await met(start(cluster, how, 'late'))
+    })
+
+    onHosts(`may have addresses of both families (${how})`, async () => {
+      const cluster = new Cluster(2)
+      for (const host of [0, 1]) cluster.address(host, `fd99::${host + 1}`)
+      cluster.alias('fd99::1', 'late')
+      cluster.alias(0, 'late')
+      await met(start(cluster, how, 'late'))
+    })
+  }
 })
 
 onHosts(

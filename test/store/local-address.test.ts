@@ -1,10 +1,12 @@
 import { networkInterfaces } from 'node:os'
 import {
   addressOfInterface,
+  findListenAddress,
   hostIdentity,
   isLoopback,
   localAddressTowards,
   ownAddresses,
+  type Names,
 } from '@tsrun/store'
 
 it('finds the address of the interface that leads to a host', async () => {
@@ -42,4 +44,50 @@ it('knows loopback addresses', () => {
 
 it('gives this host the same identity again', () => {
   expect(hostIdentity()).toBe(hostIdentity())
+})
+
+describe('the name of a host that listens', () => {
+  /** A host with two addresses, and a resolver that knows `found`. */
+  const names = (...found: string[]): Names => ({
+    lookup: () =>
+      found.length > 0
+        ? Promise.resolve(found)
+        : Promise.reject(Object.assign(new Error('getaddrinfo'), { code: 'ENOTFOUND' })),
+    own: () => ['127.0.0.1', '::1', '10.0.0.1', 'fd00::1'],
+  })
+
+  it.each([
+    ['one address', ['10.0.0.1'], '10.0.0.1'],
+    ['an address of another host first', ['fd00::99', '10.0.0.1'], '10.0.0.1'],
+    ['an address of another host last', ['fd00::1', '10.0.0.99'], 'fd00::1'],
+    ['the same address twice', ['10.0.0.1', '10.0.0.1'], '10.0.0.1'],
+  ])('with %s leads to the address that this host has', async (_, found, listen) => {
+    expect(await findListenAddress('n0', names(...found))).toEqual({ listen, publish: listen })
+  })
+
+  it.each([
+    ['both families', ['fd00::1', '10.0.0.1']],
+    ['loopback, as on Debian', ['127.0.1.1']],
+    ['loopback of both families', ['::1', '127.0.0.1']],
+  ])('with addresses of %s leads to all of this host', async (_, found) => {
+    const place = { listen: '::', publish: undefined }
+    expect(await findListenAddress('n0', names(...found))).toEqual(place)
+  })
+
+  it('localhost, and an address of loopback, stay loopback', async () => {
+    const loopback = { listen: '127.0.0.1', publish: '127.0.0.1' }
+    expect(await findListenAddress('127.0.0.1', names('127.0.0.1'))).toEqual(loopback)
+    expect(await findListenAddress('localhost', names('127.0.0.1', '::1'))).toEqual(loopback)
+  })
+
+  it('that is unknown, or that of another host, says so', async () => {
+    expect(await findListenAddress('n0', names())).toEqual({
+      isKnown: false,
+      reason: 'the name n0 is unknown (ENOTFOUND)',
+    })
+    expect(await findListenAddress('n0', names('fd00::99', '10.0.0.99'))).toEqual({
+      isKnown: true,
+      reason: 'n0 (fd00::99, 10.0.0.99) is no address of this host',
+    })
+  })
 })

@@ -6,14 +6,93 @@ import { isIP } from 'node:net'
 import { hostname, networkInterfaces } from 'node:os'
 import { tsrError } from '@tsrun/core'
 
+/** How names of hosts become addresses, and which of those this host has. */
+export interface Names {
+  /** All addresses of a host, the preferred one first. @throws the error of the resolver */
+  lookup(host: string): Promise<readonly string[]>
+  /** See `ownAddresses`. */
+  own(): readonly string[]
+}
+
+export const systemNames: Names = {
+  lookup: async (host) => (await lookup(host, { all: true })).map(({ address }) => address),
+  own: ownAddresses,
+}
+
+/** Where a host listens that others find by a name or an address. */
+export interface ListenAddress {
+  /** An address of this host, or `::` for all of both families. */
+  readonly listen: string
+  /** The same for others; undefined: each of them knows at which address it reaches this host. */
+  readonly publish: string | undefined
+}
+
+/** A name that does not lead to this host, or not yet: names of new hosts may take a while. */
+export interface OtherHost {
+  /** Whether it leads to any host. */
+  readonly isKnown: boolean
+  readonly reason: string
+}
+
+/**
+ * Where this host listens if `host` is its name or address. One of several addresses is enough: the others
+ * may be of a family that this host lacks. Debian gives the name of a host a loopback address (127.0.1.1)
+ * on that host, so others know it by another one.
+ */
+export async function findListenAddress(
+  host: string,
+  names: Names = systemNames,
+): Promise<ListenAddress | OtherHost> {
+  let addresses: readonly string[]
+  try {
+    addresses = await names.lookup(host)
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    const isUnknown = code === 'ENOTFOUND' || code === 'EAI_AGAIN'
+    const reason = isUnknown ? `the name ${host} is unknown (${code})` : message
+    return { isKnown: false, reason }
+  }
+  const own = names.own()
+  const [first, ...others] = new Set(
+    addresses.filter((address) => isLoopback(address) || own.includes(address)),
+  )
+  if (first === undefined) {
+    const list = addresses.filter((address) => address !== host).join(', ')
+    const reason = `${host}${list && ` (${list})`} is no address of this host`
+    return { isKnown: true, reason }
+  }
+  const isMeant = isIP(host) !== 0 || isLocalhost(host)
+  if (isMeant || (others.length === 0 && !isLoopback(first))) {
+    return { listen: first, publish: first }
+  }
+  return { listen: '::', publish: undefined }
+}
+
+/** Whether a name stands for this host on every host. */
+export function isLocalhost(name: string): boolean {
+  return /^localhost\b/i.test(name)
+}
+
 /**
  * The address of the interface that leads to `host`, at which peers can reach this process. Nothing
  * is sent: connecting a UDP socket only consults the routing table.
  */
 export async function localAddressTowards(host: string, port: number): Promise<string> {
-  const { address, family } = await lookup(host)
+  let failure: unknown
+  for (const address of await systemNames.lookup(host)) {
+    try {
+      return await addressTowards(address, port)
+    } catch (error) {
+      // no way leads there, as to IPv6 from a host that has none
+      failure = error
+    }
+  }
+  throw failure
+}
+
+async function addressTowards(address: string, port: number): Promise<string> {
   if (isLoopback(address)) return address === '::1' ? address : '127.0.0.1'
-  const socket = createSocket(family === 6 ? 'udp6' : 'udp4')
+  const socket = createSocket(isIP(address) === 6 ? 'udp6' : 'udp4')
   try {
     socket.connect(port, address)
     await once(socket, 'connect')
@@ -48,11 +127,11 @@ export function addressOfInterface(name: string): string {
  */
 export async function reachableAddress(iface = ''): Promise<string> {
   if (iface !== '') return addressOfInterface(iface)
-  const named = await lookup(hostname()).catch(() => undefined)
-  if (named !== undefined && !isLoopback(named.address)) return named.address
-  const other = ownAddresses().find((address) => !isLoopback(address))
-  if (other !== undefined) return other
-  throw tsrError('ERR_TSR_LOOPBACK', { who: 'Rank 0', address: named?.address ?? '127.0.0.1' })
+  const own = ownAddresses().filter((address) => !isLoopback(address))
+  const named = await systemNames.lookup(hostname()).catch(() => [])
+  const address = named.find((each) => own.includes(each)) ?? own[0]
+  if (address !== undefined) return address
+  throw tsrError('ERR_TSR_LOOPBACK', { who: 'Rank 0', address: named[0] ?? '127.0.0.1' })
 }
 
 /** The addresses of this host's interfaces. All of 127.0.0.0/8 lead here too, see `isLoopback`. */

@@ -32,6 +32,8 @@ import type { Store } from './store.ts'
 
 /** Milliseconds that one attempt to connect may take. */
 const ATTEMPT_TIMEOUT = 10_000
+/** Milliseconds until the next address of the name is tried as well. */
+const ADDRESS_TIMEOUT = 1000
 
 /** A failed attempt to reach the store, which is followed by another. */
 export interface StoreProgress {
@@ -57,6 +59,14 @@ export interface StoreConnectOptions {
   /** Gives up connecting. It has no effect on a store that is connected. */
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: StoreProgress) => void
+  /** Called with the addresses of the connection when it is there. */
+  readonly onConnect?: (ends: StoreConnection) => void
+}
+
+/** The two ends of a connection. A name may lead to several addresses, and a host have several. */
+export interface StoreConnection {
+  readonly localAddress: string
+  readonly remoteAddress: string
 }
 
 const readOptions = declareOptions({
@@ -67,6 +77,7 @@ const readOptions = declareOptions({
   timeout: durationRule.default(DEFAULT_TIMEOUT),
   signal: anything<AbortSignal>(),
   onProgress: callback<(progress: StoreProgress) => void>().optional(),
+  onConnect: callback<(ends: StoreConnection) => void>().optional(),
 })
 
 /**
@@ -77,7 +88,7 @@ const readOptions = declareOptions({
  * ERR_TSR_STORE_TLS, ERR_TSR_ABORTED, ERR_TSR_ARGUMENT
  */
 export async function connectStore(options: StoreConnectOptions): Promise<Store> {
-  const { host, port, token, tls, timeout, signal, onProgress } = readOptions(options)
+  const { host, port, token, tls, timeout, signal, onProgress, onConnect } = readOptions(options)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
   const started = monotonicNow()
@@ -94,6 +105,8 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
         ...(signal && { signal }),
       },
     )
+    const { localAddress = host, remoteAddress = host } = socket
+    onConnect?.({ localAddress, remoteAddress })
     return storeOver(socket, endpoint, timeout)
   } catch (error) {
     if (signal?.aborted === true) {
@@ -164,6 +177,9 @@ async function dial(options: DialOptions): Promise<Socket> {
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: 10_000,
+    // All addresses of the name are tried, so that one family may lead nowhere.
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: ADDRESS_TIMEOUT,
   })
   const limit = Math.min(ATTEMPT_TIMEOUT, deadline.remaining())
   const timer = setTimeout(() => socket.destroy(new Error('no answer')), limit)

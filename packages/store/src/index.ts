@@ -1,11 +1,22 @@
-export { connectStore, type StoreConnectOptions, type StoreProgress } from './client.ts'
+export {
+  connectStore,
+  type StoreConnection,
+  type StoreConnectOptions,
+  type StoreProgress,
+} from './client.ts'
 export {
   addressOfInterface,
+  findListenAddress,
   hostIdentity,
+  isLocalhost,
   isLoopback,
   localAddressTowards,
+  nameEndpoint,
   ownAddresses,
   reachableAddress,
+  systemNames,
+  type ListenAddress,
+  type Names,
 } from './addresses.ts'
 export { memoryStore, type MemoryStoreOptions } from './memory-store.ts'
 export { prefixStore } from './prefix-store.ts'

@@ -19,7 +19,7 @@ const FAREWELL = 1000
 const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 
 export interface StoreServerOptions {
-  /** Address to listen at. Default: 127.0.0.1. */
+  /** Address to listen at; `::` stands for all, of IPv6 and IPv4. Default: 127.0.0.1. */
   readonly host?: string
   /** Default: 0, for which the kernel picks a free one; see `endpoint`. */
   readonly port?: number
@@ -160,6 +160,8 @@ async function listen(server: Server, host: string, port: number): Promise<numbe
     await once(server, 'listening')
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
+    const hasNoIPv6 = code === 'EAFNOSUPPORT' || code === 'EADDRNOTAVAIL'
+    if (host === '::' && hasNoIPv6) return await listen(server, '0.0.0.0', port)
     const endpoint = nameEndpoint(host, port)
     if (code === 'EADDRINUSE') throw tsrError('ERR_TSR_STORE_PORT_TAKEN', { endpoint }, { cause })
     throw tsrError('ERR_TSR_STORE_LISTEN', { endpoint, reason: message }, { cause })

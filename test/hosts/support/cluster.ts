@@ -1,5 +1,6 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { cleanEnvironment, until, type Finished } from '../../launcher/support/tsrun.ts'
 
@@ -96,9 +97,17 @@ export class Cluster {
     return this.run(node, all, { TSRUN_TOKEN: token, ...env })
   }
 
-  /** Gives a host one more name, which all of them know. */
-  alias(host: number, name: string): void {
+  /** Gives a host, or an address, one more name, which all of them know. */
+  alias(host: number | string, name: string): void {
     call(['alias', this.name, String(host), name])
+  }
+
+  /** Lets a name lead to another address. */
+  rename(name: string, address: string): void {
+    const file = `/run/tsrun-netns/${this.name}/hosts`
+    const others = readFileSync(file, 'utf8').replaceAll(new RegExp(`^.* ${name}\\n`, 'gm'), '')
+    // the same file, which is mounted on the hosts
+    writeFileSync(file, `${others}${address} ${name}\n`)
   }
 
   /** Gives a host one more address. */

@@ -28,7 +28,7 @@ export const launcherErrors = {
     category: 'user',
     message: 'The store of the job cannot listen at {endpoint}: {reason}',
     advice:
-      'Choose another --master-port, or leave the flag out: the kernel then picks a free port.',
+      'Start node 0 on the host that has this address. If the port is taken, give all hosts another one; a single host needs no --master-port.',
   },
   ERR_TSR_TOKEN_MISSING: {
     category: 'user',
@@ -40,7 +40,7 @@ export const launcherErrors = {
     category: 'infrastructure',
     message: 'The nodes of the job did not come together within {seconds} s: {missing}',
     advice:
-      'Start tsrun on every node, check that the nodes can reach the endpoint, or raise --rdzv-timeout.',
+      'Start tsrun on every node, check that every node knows the name of the endpoint and reaches it (in Kubernetes, by a headless service with publishNotReadyAddresses), or raise --rdzv-timeout.',
   },
   ERR_TSR_RENDEZVOUS_REFUSED: {
     category: 'user',

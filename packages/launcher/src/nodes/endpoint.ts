@@ -1,75 +1,73 @@
-import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
-import { createServer, type AddressInfo } from 'node:net'
-import { tsrError, type TsrError } from '@tsrun/core'
+import { createServer, isIP, type AddressInfo } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
+import { Deadline, isTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
 import {
-  addressOfInterface,
+  findListenAddress,
   isLoopback,
-  localAddressTowards,
-  ownAddresses,
+  nameEndpoint,
   startStoreServer,
+  systemNames,
+  type ListenAddress,
   type Store,
   type StoreTls,
 } from '@tsrun/store'
 import type { HostOptions } from '../args/host-options.ts'
+import type { JobContext } from '../job/job.ts'
 import type { StoreEndpoint } from '../job/nodes.ts'
+import { WaitAnnouncer } from './waiting.ts'
 
-/** Where node 0 listens, and which address the others use. */
-export interface StoreAddress {
-  /** The address to listen at. */
-  readonly listen: string
-  /** The address for the ranks; undefined: the nodes that join say how they reach it. */
-  readonly publish: string | undefined
-}
+/** Milliseconds between two looks at a name that does not lead here yet. */
+const LOOK_AGAIN = 1000
 
 /**
- * The address of the store on node 0. Debian gives the name of a host a loopback address (127.0.1.1) on
- * that host. The store then listens everywhere, and the other nodes say which address they use.
+ * Where the store of node 0 listens. A new host may come before its name, or the name may still lead to a
+ * host that is gone: this waits for it until `--rdzv-timeout`.
  *
- * @throws ERR_TSR_STORE_ADDRESS when the name belongs to another host
+ * @param isSaid - whether somebody says that this host is node 0. Otherwise a name of another host means
+ *   that it is not, and the result is undefined
+ * @throws ERR_TSR_STORE_ADDRESS for an address that this host does not have, ERR_TSR_RENDEZVOUS_TIMEOUT,
+ *   ERR_TSR_ABORTED
  */
-export async function storeAddress({
-  masterAddr,
-  masterPort,
-}: Pick<HostOptions, 'masterAddr' | 'masterPort'>): Promise<StoreAddress> {
-  const { address, family } = await resolve(masterAddr, masterPort)
-  if (isLoopback(address)) {
-    if (address === masterAddr || /^localhost\b/i.test(masterAddr)) {
-      return { listen: address, publish: address }
-    }
-    return { listen: family === 6 ? '::' : '0.0.0.0', publish: undefined }
-  }
-  if (ownAddresses().includes(address)) return { listen: address, publish: address }
-  const reason = `this host has no such address (${address}); start node 0 on the host that has it`
-  throw storeError(masterAddr, masterPort, reason)
-}
-
-/**
- * The address at which other hosts reach the ranks of this one: that of `--iface`, or of the interface
- * that leads to the store.
- *
- * @throws ERR_TSR_INTERFACE
- */
-export async function ownAddress({
-  iface,
-  masterAddr,
-  masterPort,
-}: Pick<HostOptions, 'iface' | 'masterAddr' | 'masterPort'>): Promise<string> {
-  if (iface !== undefined) return addressOfInterface(iface)
-  return await localAddressTowards(masterAddr, masterPort)
-}
-
-/** @throws ERR_TSR_STORE_ADDRESS */
-export async function resolve(
-  host: string,
-  port: number,
-): Promise<{ address: string; family: number }> {
+export async function findStoreAddress(
+  {
+    masterAddr,
+    masterPort,
+    rdzvTimeout,
+  }: Pick<HostOptions, 'masterAddr' | 'masterPort' | 'rdzvTimeout'>,
+  isSaid: boolean,
+  { announcer, interrupts: { stop } }: Pick<JobContext, 'announcer' | 'interrupts'>,
+  names = systemNames,
+): Promise<ListenAddress | undefined> {
+  const deadline = Deadline.after(rdzvTimeout)
+  const waiting = new WaitAnnouncer(announcer, 'the name of node 0')
+  const what = 'looking for the address of node 0'
   try {
-    return await lookup(host)
+    for (;;) {
+      const found = await waitOrAbort(findListenAddress(masterAddr, names), what, deadline, stop)
+      if ('listen' in found) return found
+      const { isKnown, reason } = found
+      if (isKnown && !isSaid) return undefined
+      if (isIP(masterAddr) !== 0) throw storeError(masterAddr, masterPort, reason)
+      waiting.whom = `the name of node 0: ${reason}`
+      await waitOrAbort(pause(LOOK_AGAIN), what, deadline, stop)
+    }
   } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException
-    throw storeError(host, port, code === 'ENOTFOUND' ? reasons['ENOTFOUND']! : message, cause)
+    if (!isTsrError(cause) || cause.code !== 'ERR_TSR_TIMEOUT') throw cause
+    throw rendezvousTimeout(rdzvTimeout, waiting.whom, cause)
+  } finally {
+    waiting.end()
   }
+}
+
+/** @param missing - what was waited for */
+export function rendezvousTimeout(
+  milliseconds: number,
+  missing: string,
+  cause?: unknown,
+): TsrError {
+  const facts = { seconds: milliseconds / 1000, missing }
+  return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', facts, { cause })
 }
 
 /** What a message about an unreachable node adds for a loopback address; '' for any other. */
@@ -105,8 +103,7 @@ export async function startJobStore(
     return await startStoreServer({ host, port, token, onRefused, ...(tls && { tls }) })
   } catch (cause) {
     const { code, message } = systemError(cause)
-    const reason = reasons[code ?? ''] ?? message
-    throw storeError(host.includes(':') ? `[${host}]` : host, port, reason, cause)
+    throw storeError(host, port, reasons[code ?? ''] ?? message, cause)
   }
 }
 
@@ -136,10 +133,12 @@ const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another process has taken the port',
   EADDRNOTAVAIL: 'this host has no such address',
   EACCES: 'ports below 1024 need a privileged user',
-  ENOTFOUND: 'the name is unknown',
-  EAI_AGAIN: 'the name server does not answer',
 }
 
 function storeError(host: string, port: number, reason: string, cause?: unknown): TsrError {
-  return tsrError('ERR_TSR_STORE_ADDRESS', { endpoint: `${host}:${port}`, reason }, { cause })
+  return tsrError(
+    'ERR_TSR_STORE_ADDRESS',
+    { endpoint: nameEndpoint(host, port), reason },
+    { cause },
+  )
 }

@@ -1,8 +1,16 @@
 import { Deadline, isTsrError, tsrError, type TsrError } from '@tsrun/core'
-import { isLoopback, ownAddresses, type Store } from '@tsrun/store'
+import {
+  addressOfInterface,
+  isLoopback,
+  localAddressTowards,
+  nameEndpoint,
+  ownAddresses,
+  type ListenAddress,
+  type Store,
+} from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan } from '../job/nodes.ts'
-import { loopbackHint, ownAddress, type JobStore, type StoreAddress } from './endpoint.ts'
+import { loopbackHint, rendezvousTimeout, type JobStore } from './endpoint.ts'
 import { keys, parse, post } from './messages.ts'
 import {
   describeSelf,
@@ -71,10 +79,15 @@ export class Members {
   static async open(
     job: Job,
     jobStore: JobStore,
-    { publish }: StoreAddress,
+    { publish }: ListenAddress,
     context: JobContext,
   ): Promise<Members> {
-    const address = publish === undefined ? '' : await ownAddress(job.options)
+    const { iface, masterPort } = job.options
+    let address = iface === undefined ? '' : addressOfInterface(iface)
+    // else it follows from the address that the others use
+    if (address === '' && publish !== undefined) {
+      address = await localAddressTowards(publish, masterPort)
+    }
     const nodeZero = { ...describeSelf(job, address), nodeRank: 0 }
     return new Members(job, jobStore, publish, nodeZero, context)
   }
@@ -104,7 +117,9 @@ export class Members {
         waiting.whom = missing + loopbackHint(this.#publish ?? '')
         await post(this.#store, keys.missing, missing)
         if (lastCall === undefined && deadline.expired) {
-          throw timeoutError(options.rdzvTimeout, waiting.whom, this.#jobStore.endpoint)
+          const { masterAddr, masterPort, rdzvTimeout } = options
+          const endpoint = nameEndpoint(masterAddr, masterPort)
+          throw rendezvousTimeout(rdzvTimeout, `${waiting.whom} did not connect to ${endpoint}`)
         }
         await this.#change((lastCall ?? deadline).remaining())
       }
@@ -206,13 +221,8 @@ export class Members {
     const { options, identity } = this.#job
     const nodes = [...this.arrived.values()]
     const master = this.#publish ?? usedAddress(nodes) ?? options.masterAddr
-    const own =
-      this.#nodeZero.address === ''
-        ? {
-            ...this.#nodeZero,
-            address: options.iface === undefined ? master : await ownAddress(options),
-          }
-        : this.#nodeZero
+    const { address } = this.#nodeZero
+    const own = { ...this.#nodeZero, address: address === '' ? master : address }
     const all = [own, ...nodes.map(({ node }) => node)]
     const unreachable = findUnreachable(all, isLoopback)
     if (unreachable !== undefined) throw loopbackError(unreachable)
@@ -264,15 +274,6 @@ async function unlessLate(value: Promise<Uint8Array>): Promise<Uint8Array | unde
 function usedAddress(nodes: readonly ArrivedNode[]): string | undefined {
   const own = ownAddresses()
   return nodes.map(({ storeAddress }) => storeAddress).find((address) => own.includes(address))
-}
-
-function timeoutError(
-  milliseconds: number,
-  whom: string,
-  { host, port }: JobStore['endpoint'],
-): TsrError {
-  const missing = `${whom} did not connect to ${host}:${port}`
-  return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', { seconds: milliseconds / 1000, missing })
 }
 
 function loopbackError({ nodeRank, host, address }: NumberedNode): TsrError {

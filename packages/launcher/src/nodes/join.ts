@@ -1,8 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import { isText, isTsrError, reviveTsrError, tsrError } from '@tsrun/core'
-import { connectStore, storeTlsOf, type Store } from '@tsrun/store'
+import {
+  addressOfInterface,
+  connectStore,
+  isLoopback,
+  storeTlsOf,
+  systemNames,
+  type Store,
+  type StoreConnection,
+} from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import { loopbackHint, ownAddress, resolve } from './endpoint.ts'
+import { loopbackHint, rendezvousTimeout } from './endpoint.ts'
 import { keys, parse, receive } from './messages.ts'
 import { describeSelf } from './registration.ts'
 import { invitationOf, isSentError, type Arrival, type Invitation } from './shapes.ts'
@@ -18,13 +26,21 @@ export interface Joined {
 /**
  * On any node but node 0: connects to the store, registers there and waits for the plan.
  *
+ * @param isHere - whether the endpoint has come to be this host, which then is node 0
+ * @returns undefined if it has
  * @throws ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED,
  * ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST, ERR_TSR_ABORTED
  */
-export async function joinNodes(job: Job, context: JobContext): Promise<Joined> {
+export async function joinNodes(
+  job: Job,
+  context: JobContext,
+  isHere?: () => Promise<boolean>,
+): Promise<Joined | undefined> {
   const { options } = job
   const waiting = new WaitAnnouncer(context.announcer, 'node 0')
-  const store = await connect(job, context, waiting)
+  const reached = await connect(job, context, waiting, isHere)
+  if (reached === undefined) return undefined
+  const { store, localAddress, remoteAddress: storeAddress } = reached
   const late = new AbortController()
   const timer = setTimeout(
     () => {
@@ -33,13 +49,9 @@ export async function joinNodes(job: Job, context: JobContext): Promise<Joined> 
     Math.min(options.rdzvTimeout, 2 ** 31 - 1),
   )
   try {
-    const { address: storeAddress } = await resolve(options.masterAddr, options.masterPort)
     const id = randomBytes(8).toString('hex')
-    const self: Arrival = {
-      id,
-      node: describeSelf(job, await ownAddress(options)),
-      storeAddress,
-    }
+    const address = options.iface === undefined ? localAddress : addressOfInterface(options.iface)
+    const self: Arrival = { id, node: describeSelf(job, address), storeAddress }
     const limit = AbortSignal.any([context.interrupts.stop, late.signal])
     // These wait before this node registers, so that no answer is missed.
     const invitation = receive(store, keys.invitation(id), invitationOf(id), limit)
@@ -68,39 +80,41 @@ async function connect(
   { options, identity }: Job,
   { interrupts }: JobContext,
   waiting: WaitAnnouncer,
-): Promise<Store> {
+  isHere?: () => Promise<boolean>,
+): Promise<({ readonly store: Store } & StoreConnection) | undefined> {
   const { masterAddr: host, masterPort: port, rdzvTimeout: timeout } = options
   const tls = storeTlsOf(options.protection)
-  let reason: string | undefined
+  const here = new AbortController()
+  let failures = 0
   let hint = ''
+  let ends: StoreConnection | undefined
   try {
-    return await connectStore({
+    const store = await connectStore({
       host,
       port,
       token: identity.token,
       ...(tls && { tls }),
       timeout,
-      signal: interrupts.stop,
-      onProgress: (progress) => {
-        reason = progress.reason
-        waiting.whom = `node 0 at ${progress.endpoint}: ${reason}${hint}`
-        void resolve(host, port).then(
-          ({ address }) => (hint = loopbackHint(address)),
-          () => undefined,
-        )
+      signal: AbortSignal.any([interrupts.stop, here.signal]),
+      onProgress: ({ endpoint, reason }) => {
+        failures++
+        waiting.whom = `node 0 at ${endpoint}: ${reason}${hint}`
+        const look = async (): Promise<void> => {
+          if ((await isHere?.()) === true) here.abort()
+          const [address = '', ...others] = await systemNames.lookup(host)
+          if (others.every(isLoopback)) hint = loopbackHint(address)
+        }
+        look().catch(() => undefined)
       },
+      onConnect: (connection) => (ends = connection),
     })
+    return { store, ...ends! }
   } catch (error) {
     waiting.end()
-    const isLate =
-      isTsrError(error) && error.code === 'ERR_TSR_STORE_UNREACHABLE' && reason !== undefined
-    if (!isLate) throw error
-    const missing = waiting.whom
-    throw tsrError(
-      'ERR_TSR_RENDEZVOUS_TIMEOUT',
-      { seconds: timeout / 1000, missing },
-      { cause: error },
-    )
+    if (here.signal.aborted && !interrupts.stop.aborted) return undefined
+    if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_UNREACHABLE' || failures === 0)
+      throw error
+    throw rendezvousTimeout(timeout, waiting.whom, error)
   }
 }
 
@@ -112,8 +126,7 @@ function explain(
 ): unknown {
   if (!isTsrError(error)) return error
   if (error.code === 'ERR_TSR_ABORTED' && !interrupts.stop.aborted) {
-    const seconds = options.rdzvTimeout / 1000
-    return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', { seconds, missing: `${whom} did not connect` })
+    return rendezvousTimeout(options.rdzvTimeout, `${whom} did not connect`)
   }
   if (error.code !== 'ERR_TSR_STORE_CLOSED') return error
   const reason = 'its store was closed while the nodes were coming together'

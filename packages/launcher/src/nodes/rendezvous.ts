@@ -1,15 +1,16 @@
 import { hostname } from 'node:os'
 import { isTsrError } from '@tsrun/core'
-import { addressOfInterface, storeTlsOf } from '@tsrun/store'
+import {
+  addressOfInterface,
+  findListenAddress,
+  storeTlsOf,
+  systemNames,
+  type ListenAddress,
+} from '@tsrun/store'
+import type { HostOptions } from '../args/host-options.ts'
 import type { Job, JobContext } from '../job/job.ts'
 import type { NodePlan, Nodes } from '../job/nodes.ts'
-import {
-  findFreePort,
-  startJobStore,
-  storeAddress,
-  type JobStore,
-  type StoreAddress,
-} from './endpoint.ts'
+import { findFreePort, findStoreAddress, startJobStore, type JobStore } from './endpoint.ts'
 import { Members } from './gather.ts'
 import { joinNodes } from './join.ts'
 import { forgetAttempt } from './messages.ts'
@@ -31,43 +32,64 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
   const { options } = job
   if (options.iface !== undefined) addressOfInterface(options.iface)
   if (options.nnodes === 1) {
-    const store = await startStore(job, options.masterAddr, context)
-    return createOnlyNode(job, store)
+    return createOnlyNode(job, await startStore(job, await onlyAddress(options), context))
   }
-  const served = await serveStore(job, context)
-  if (served === undefined) return new OtherNode(job, await joinNodes(job, context), context)
-  const { store, address } = served
+  const isZero = isNodeZero(options)
+  const address =
+    isZero === false ? undefined : await findStoreAddress(options, isZero === true, context)
+  const store = address && (await serveStore(job, address, isZero === true, context))
+  if (address !== undefined && store !== undefined) return await lead(job, store, address, context)
+  // The name may still lead to a host that is gone and that this one replaces.
+  const isHere = async (): Promise<boolean> =>
+    'listen' in (await findListenAddress(options.masterAddr))
+  const mayLead = isZero === undefined && address === undefined
+  const joined = await joinNodes(job, context, mayLead ? isHere : undefined)
+  if (joined === undefined) return await rendezvous(job, context)
+  return new OtherNode(job, joined, context)
+}
+
+/** Whether this host is node 0; undefined: it is if the endpoint is here and no other launcher serves it. */
+function isNodeZero({ isNodeZero, nodeRank }: HostOptions): boolean | undefined {
+  if (nodeRank !== undefined && nodeRank > 0) return false
+  return isNodeZero ?? (nodeRank === undefined ? undefined : true)
+}
+
+/** Where the store of a single host listens: at its name, unless the first address is of another host. */
+async function onlyAddress({ masterAddr }: HostOptions): Promise<string> {
+  const [first = masterAddr] = await systemNames.lookup(masterAddr).catch(() => [])
+  if ('listen' in (await findListenAddress(first))) return masterAddr
+  const found = await findListenAddress(masterAddr)
+  return 'listen' in found ? found.listen : masterAddr
+}
+
+/** @returns undefined if another launcher of this host serves it, unless this one must */
+async function serveStore(
+  job: Job,
+  { listen }: ListenAddress,
+  isSaid: boolean,
+  context: JobContext,
+): Promise<JobStore | undefined> {
+  try {
+    return await startStore(job, listen, context)
+  } catch (error) {
+    if (isSaid || !isTsrError(error) || error.code !== 'ERR_TSR_STORE_ADDRESS') throw error
+    return undefined
+  }
+}
+
+/** On node 0. */
+async function lead(
+  job: Job,
+  store: JobStore,
+  address: ListenAddress,
+  context: JobContext,
+): Promise<Nodes> {
   try {
     const members = await Members.open(job, store, address, context)
     return new NodeZero(job, store, members, await members.gather(0), context)
   } catch (error) {
     await store.close()
     throw error
-  }
-}
-
-interface ServedStore {
-  readonly store: JobStore
-  readonly address: StoreAddress
-}
-
-/**
- * Serves the store if this is node 0: because somebody says so or, where nodes have no numbers, because
- * the endpoint is here and no other launcher serves it.
- *
- * @returns undefined on any other node
- */
-async function serveStore(job: Job, context: JobContext): Promise<ServedStore | undefined> {
-  const { options } = job
-  const isSaid = options.isNodeZero ?? (options.nodeRank === undefined ? undefined : true)
-  if (options.isNodeZero === false || (options.nodeRank ?? 0) > 0) return undefined
-  try {
-    const address = await storeAddress(options)
-    return { store: await startStore(job, address.listen, context), address }
-  } catch (error) {
-    if (isSaid === true || !isTsrError(error) || error.code !== 'ERR_TSR_STORE_ADDRESS') throw error
-    // The endpoint is on another host, unknown as yet, or served by another launcher of this one.
-    return undefined
   }
 }
 

@@ -10,7 +10,13 @@ import {
   type Protection,
   type RankEnvironment,
 } from '@tsrun/core'
-import { isLoopback, localAddressTowards, reachableAddress, type Store } from '@tsrun/store'
+import {
+  isLocalhost,
+  isLoopback,
+  localAddressTowards,
+  reachableAddress,
+  type Store,
+} from '@tsrun/store'
 import { checkSameTuning, type TuningIdentity } from '../../algorithms/tuning-file.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
@@ -24,13 +30,15 @@ import { agreeOnSharing, checkRefusals } from './sharing.ts'
 /**
  * The address at which the other ranks reach this one: that of the interface that leads to the store.
  * Debian gives the name of a host a loopback address (127.0.1.1) on that host: it is then another one.
+ *
+ * @param known - the address from which this process has reached the store
  */
-export async function addressForPeers({
-  masterAddr,
-  masterPort,
-}: Pick<RankEnvironment, 'masterAddr' | 'masterPort'>): Promise<string> {
-  const address = await localAddressTowards(masterAddr, masterPort)
-  const isMeant = isLoopback(masterAddr) || /^localhost\b/i.test(masterAddr)
+export async function addressForPeers(
+  { masterAddr, masterPort }: Pick<RankEnvironment, 'masterAddr' | 'masterPort'>,
+  known?: string,
+): Promise<string> {
+  const address = known ?? (await localAddressTowards(masterAddr, masterPort))
+  const isMeant = isLoopback(masterAddr) || isLocalhost(masterAddr)
   return isLoopback(address) && !isMeant ? await reachableAddress() : address
 }
 

@@ -22,6 +22,8 @@ import type { InitSettings } from './options.ts'
 /** A store and how to let go of it. */
 export interface Rendezvous {
   readonly store: Store
+  /** The address of this host from which the store was reached. */
+  readonly from?: string | undefined
   /** Whether `close` ends the connection, and with it the keys that the store keeps for it. */
   readonly isOwn: boolean
   close(): Promise<void>
@@ -29,6 +31,8 @@ export interface Rendezvous {
 
 /** A process that joins a generation. */
 export interface Joining {
+  /** See `Rendezvous`. */
+  readonly from: string | undefined
   readonly generation: number
   /** With the keys of this generation. */
   readonly store: Store
@@ -91,6 +95,7 @@ class Place {
     await announcePresence(store, rank)
     const incarnation = randomUUID()
     const runner = await openRunner(settings, {
+      from: this.#rendezvous.from,
       generation,
       store,
       timeout: options.timeout ?? timeout,

@@ -1,10 +1,12 @@
+import { isIP } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import { tsrError, type RankEnvironment } from '@tsrun/core'
+import { createLogger, Deadline, tsrError, waitOrAbort, type RankEnvironment } from '@tsrun/core'
 import {
   connectStore,
+  findListenAddress,
   isLoopback,
-  localAddressTowards,
   memoryStore,
+  nameEndpoint,
   startStoreServer,
   storeTlsOf,
   type StoreServer,
@@ -35,6 +37,8 @@ export interface Past {
   group?: EngineProcessGroup
 }
 
+/** Milliseconds between two looks at a name that does not lead to the host of the store yet. */
+const LOOK_AGAIN = 1000
 /** Milliseconds that leaving waits for the other ranks, lest process.exit() takes the store from them. */
 const LEAVE_TOGETHER = 3000
 
@@ -86,22 +90,25 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
     return { store: alone, isOwn: true, close: () => alone.close() }
   }
   const { masterAddr: host, masterPort: port } = environment
-  const address = await addressForPeers(environment)
-  checkToken(token, host, address)
   // without a launcher that hosts the store rank 0 does, as with torch's env:// rendezvous
   const isHost = rank === 0 && process.env['TSRUN_RUN_ID'] === undefined
+  const at = await awaitName(settings, environment, isHost)
+  checkToken(token, host, await addressForPeers(environment))
   const tls = storeTlsOf(settings.protection)
   const common = { port, token, ...(tls && { tls }) }
-  const server = isHost
-    ? await hostStore(past, { host: await listeningHost(environment, address), ...common })
-    : undefined
-  const connecting = connectStore({ host, ...common, timeout, ...(signal && { signal }) })
+  const server = isHost ? await hostStore(past, { host: at, ...common }) : undefined
+  let from: string | undefined
+  const connecting = connectStore({
+    ...{ host, ...common, timeout, ...(signal && { signal }) },
+    onConnect: ({ localAddress }) => (from = localAddress),
+  })
   const client = await connecting.catch(async (error: unknown) => {
     await server?.close()
     throw error
   })
   return {
     store: client,
+    from,
     isOwn: true,
     close: async () => {
       await client.close()
@@ -120,14 +127,35 @@ async function hostStore(past: Past, options: StoreServerOptions): Promise<Store
   return past.server
 }
 
-/** Everywhere if the name of the host means loopback here, and another address on other hosts. */
-async function listeningHost(
-  { masterAddr, masterPort }: RankEnvironment,
-  address: string,
+/**
+ * Waits until MASTER_ADDR leads to a host, on rank 0 to this one: a new host may come before its name.
+ *
+ * @returns the address to listen at there
+ * @throws ERR_TSR_STORE_LISTEN, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_ABORTED
+ */
+async function awaitName(
+  { timeout, signal }: InitSettings,
+  { masterAddr: host, masterPort: port }: RankEnvironment,
+  isHost: boolean,
 ): Promise<string> {
-  const own = await localAddressTowards(masterAddr, masterPort)
-  if (!isLoopback(own) || isLoopback(address)) return masterAddr
-  return own.includes(':') ? '::' : '0.0.0.0'
+  if (!isHost && isIP(host) !== 0) return host
+  const deadline = Deadline.after(timeout)
+  const endpoint = nameEndpoint(host, port)
+  const what = `looking for the address of ${endpoint}`
+  for (let tries = 0; ; tries++) {
+    const found = await waitOrAbort(findListenAddress(host), what, deadline, signal)
+    if ('listen' in found) return found.listen
+    const { isKnown, reason } = found
+    if (isKnown && !isHost) return host
+    if (isIP(host) !== 0 || deadline.remaining() <= LOOK_AGAIN) {
+      throw tsrError(isHost ? 'ERR_TSR_STORE_LISTEN' : 'ERR_TSR_STORE_UNREACHABLE', {
+        endpoint,
+        reason: isIP(host) === 0 ? `${reason} (waited for ${timeout} ms)` : reason,
+      })
+    }
+    if (tries === 2) createLogger('distributed').warn({ host, reason }, 'waits for MASTER_ADDR')
+    await waitOrAbort(pause(LOOK_AGAIN), what, deadline, signal)
+  }
 }
 
 /** Without a token anybody who reaches the ports may join, so it is only optional on loopback. */

@@ -26,7 +26,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   journal.publishAt(openStatus(process.env, rank))
   beginTracing(journal, settings)
   if (worldSize === 1) return startLonelyRunner({ memory, rank, journal, tuning })
-  const listen = { host: await listeningAddress(settings), ports: settings.ports, rank }
+  const listen = { host: await listeningAddress(settings, joining), ports: settings.ports, rank }
   const { segment, refusal } = offerSegment(settings, memory)
   const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {
     try {
@@ -58,10 +58,13 @@ function beginTracing(
   if (trace !== undefined) journal.trace(trace.recorder)
 }
 
-async function listeningAddress({ environment, iface }: InitSettings): Promise<string> {
+async function listeningAddress(
+  { environment, iface }: InitSettings,
+  { from }: Joining,
+): Promise<string> {
   if (iface !== undefined) return addressOfInterface(iface)
   if (environment === undefined) return '127.0.0.1'
-  return await addressForPeers(environment)
+  return await addressForPeers(environment, from)
 }
 
 interface SegmentOffer {
