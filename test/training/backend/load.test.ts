@@ -33,6 +33,24 @@ describe('loadBackend', () => {
     expect(await tf.square(tf.scalar(4)).data()).toEqual(Float32Array.of(16))
   })
 
+  it.each(['wasm', 'cpu'])(
+    'loads the gradients of TensorFlow.js and the methods of tensors with %s, before anything is recorded',
+    async (backend) => {
+      const { stdout } = await run(`
+        await loadBackend('${backend}')
+        const x = tf.tensor1d([2, 3])
+        const sum = (x) => tf.einsum('i,i->', x, x)
+        const show = (tensor) => console.log([...tensor.dataSync()].join(' '))
+        show(tf.grad((x) => tf.square(x))(x))
+        show(tf.grad(sum)(x))
+        const weight = tf.variable(x)
+        show(tf.variableGrads(() => sum(weight)).grads[weight.name])
+        show(x.add(x))
+      `)
+      expect(stdout).toBe('4 6\n4 6\n4 6\n4 6\n')
+    },
+  )
+
   it('refuses an unknown name and lists the known ones', async () => {
     await expect(loadBackend('cuda' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',

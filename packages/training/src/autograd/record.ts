@@ -11,8 +11,7 @@ import {
   type Recording,
   type RecordOptions,
 } from '../model/recording.ts'
-import { registerGradients } from '../tfjs/tfjs.ts'
-import { registerEinsumGradient } from './einsum-gradient.ts'
+import { registerGradients } from '../tfjs/register-gradients.ts'
 import { testTape } from './self-test.ts'
 import { captureTape, disposeTape, ownedResults } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
@@ -92,7 +91,6 @@ let isPrepared = false
 function prepareTape(): void {
   if (isPrepared) return
   registerGradients()
-  registerEinsumGradient()
   onHostBackend(() => {
     testTape(recordOnTape)
   })

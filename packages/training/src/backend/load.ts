@@ -1,5 +1,6 @@
 import { choice, createLogger, readTensorFlowManifest, tsrError } from '@tsrun/core'
 import type { Backend, BackendFacts, BackendName, BackendOptions } from '../tfjs/backend.ts'
+import { registerGradients } from '../tfjs/register-gradients.ts'
 import { loadCpu } from './cpu.ts'
 import { loadTensorFlow } from './tensorflow/load.ts'
 import { loadWasm } from './wasm/load.ts'
@@ -54,7 +55,10 @@ async function loadBest(): Promise<Backend> {
 async function load(name: BackendName, options: BackendOptions = {}): Promise<Backend> {
   nameRule.check('backend (TSRUN_BACKEND)', name)
   try {
-    return { name, ...(await loaders[name](options)) }
+    const facts = await loaders[name](options)
+    // Scripts may use tf.grad, and methods such as x.add(y), before they record anything.
+    registerGradients()
+    return { name, ...facts }
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw tsrError('ERR_TSR_BACKEND', { backend: name, reason }, { cause })

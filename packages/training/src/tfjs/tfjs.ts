@@ -46,10 +46,10 @@ function explainMissingBackend(engine: Registry): void {
 }
 
 /**
- * Registers the gradient functions of TensorFlow.js, once. They are a bundle of ours: the umbrella
- * package, which is the only other form that Node can load, takes ten times as long.
+ * Loads the gradient functions of TensorFlow.js and the methods of its tensors. They are a bundle of
+ * ours: the umbrella package, which is the only other form that Node can load, takes ten times as long.
  */
-export function registerGradients(): void {
+export function loadGradients(): void {
   load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
 }
 

@@ -1,12 +1,14 @@
 import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
-import { contract, type Term } from '../tfjs/einsum.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { contract, type Term } from './einsum.ts'
+import { loadGradients, tf } from './tfjs.ts'
 
 /**
- * Registers a gradient of tf.einsum, which TensorFlow.js lacks. That of an operand is another einsum: of
- * the gradient of the output and the other operand.
+ * Registers the gradient functions of TensorFlow.js, once, and one of tf.einsum, which it lacks: the
+ * gradient of an operand is another einsum, of the gradient of the output and the other operand.
  */
-export function registerEinsumGradient(): void {
+export function registerGradients(): void {
+  if ((tf.getGradient('Einsum') as unknown) !== undefined) return
+  loadGradients()
   tf.registerGradient({
     kernelName: 'Einsum',
     saveAllInputs: true,
