@@ -113,6 +113,13 @@ describe('the script', () => {
     expect(stdout).toBe('hello from rank 0 of 1\nhello from rank 0 of 1\ndone\n')
   })
 
+  // Otherwise a package that is reached through two links is loaded twice, each time with state of its own.
+  it('loads a linked package from its real path', async () => {
+    const { stdout } = await tsrun(['linked.mjs'])
+    expect(stdout).toMatch(/\/packages\/distributed\/(src|dist)\/index\.(ts|js)\n$/)
+    expect(stdout).not.toContain('node_modules')
+  })
+
   it('is found from the directory in which tsrun is called', async () => {
     const { code } = await tsrun(['./launcher/hello.mjs'], { cwd: `${fixtures}/..` })
     expect(code).toBe(0)

@@ -1,5 +1,6 @@
-import { closeSync, constants, fstatSync, openSync } from 'node:fs'
+import { closeSync, constants, openSync } from 'node:fs'
 import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
+import { statusOf } from './status.ts'
 
 const { O_NONBLOCK, O_RDWR, O_WRONLY } = constants
 const PIPE_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
@@ -46,7 +47,7 @@ export function openAgain(bell: number): number {
 }
 
 export function addressOfBell(bell: number): BellAddress {
-  return { fd: bell, inode: fstatSync(bell).ino }
+  return { fd: bell, inode: Number(statusOf(bell).ino) }
 }
 
 /**
@@ -57,8 +58,8 @@ export function addressOfBell(bell: number): BellAddress {
 export function openBell(pid: number, { fd, inode }: BellAddress): number {
   const path = `/proc/${pid}/fd/${fd}`
   const bell = openSync(path, O_WRONLY | O_NONBLOCK)
-  const stats = fstatSync(bell)
-  if (stats.isFIFO() && stats.ino === inode) return bell
+  const stats = statusOf(bell)
+  if (stats.isFIFO() && Number(stats.ino) === inode) return bell
   closeSync(bell)
   throw new Error(`descriptor ${fd} of process ${pid} is another file`)
 }

@@ -51,6 +51,7 @@ export {
   unmapFile,
 } from './shared-memory.ts'
 export type { Endpoint } from './socket-address.ts'
+export { statusOf } from './status.ts'
 export {
   acceptTcp,
   closeSocket,

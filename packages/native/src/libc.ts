@@ -1,9 +1,10 @@
-import { closeSync, fstatSync, openSync } from 'node:fs'
+import { closeSync, openSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { getSystemErrorName } from 'node:util'
 import { tsrError } from '@tsrun/core/errors'
 import { isMainThread } from 'node:worker_threads'
 import type * as Koffi from 'koffi'
+import { statusOf } from './status.ts'
 
 type KoffiModule = typeof Koffi
 
@@ -47,7 +48,7 @@ function load(): Loaded | { readonly reason: string } {
 function openStandardStreams(): void {
   for (const fd of [1, 2]) {
     try {
-      fstatSync(fd)
+      statusOf(fd)
     } catch {
       // The lowest number that is free; standard input may be closed, too.
       const opened = openSync('/dev/null', 'r+')

@@ -1,8 +1,8 @@
-import { fstatSync } from 'node:fs'
 import { Writable } from 'node:stream'
 import { isatty } from 'node:tty'
 import yargs from 'yargs'
 import { isTsrError, nearestName, textWidth, writeWhole } from '@tsrun/core'
+import { statusOf } from '@tsrun/native'
 import { usageError } from '../args/read-setting.ts'
 import { settleRepeated } from '../args/repeated-flags.ts'
 import { version } from '../job/package.ts'
@@ -58,7 +58,7 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
 
 /** A stream that writes all of a text to a file, where that of Node loses what a nearly full disk leaves. */
 function toFile(fd: number): Writable | undefined {
-  if (!fstatSync(fd).isFile()) return undefined
+  if (!statusOf(fd).isFile()) return undefined
   return new Writable({
     write: (bytes: Buffer, _, done) => {
       try {

@@ -1,5 +1,5 @@
-import { fstatSync, writeSync } from 'node:fs'
-import { duplicateAbove, isAvailable } from '@tsrun/native'
+import { writeSync } from 'node:fs'
+import { duplicateAbove, isAvailable, statusOf } from '@tsrun/native'
 import type { ControlMessage } from './control-message.ts'
 
 /**
@@ -49,7 +49,7 @@ function duplicate(fd: number): number {
 /** What tells an open file from another that has got its number; undefined if the descriptor is closed. */
 function identityOf(fd: number): string | undefined {
   try {
-    const { dev, ino, mode } = fstatSync(fd)
+    const { dev, ino, mode } = statusOf(fd)
     return [dev, ino, mode].join()
   } catch {
     return undefined

@@ -1,5 +1,5 @@
-import { fstatSync, readFileSync } from 'node:fs'
-import { limitAddressSpace, limitFileSize, limitOpenFiles } from '@tsrun/native'
+import { readFileSync } from 'node:fs'
+import { limitAddressSpace, limitFileSize, limitOpenFiles, statusOf } from '@tsrun/native'
 import { SUFFER, type FaultOrder } from './control-message.ts'
 import { disconnect, disturb } from './wire-faults.ts'
 
@@ -111,7 +111,7 @@ function boundOf(free: number): number {
 
 function isOpen(descriptor: number): boolean {
   try {
-    fstatSync(descriptor)
+    statusOf(descriptor)
     return true
   } catch {
     return false
