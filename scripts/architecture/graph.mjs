@@ -6,14 +6,15 @@
  */
 
 /**
- * Cycles of files that import each other at run time. Imports of types alone do not count.
+ * Cycles of files that import each other at run time.
  *
  * @param {readonly Import[]} imports
+ * @param {{ withTypes?: boolean }} [options] whether imports of types alone count, too
  * @returns {Edge[][]} one shortest cycle for each group of files that reach each other
  */
-export function fileCycles(imports) {
+export function fileCycles(imports, { withTypes = false } = {}) {
   const edges = imports
-    .filter(({ typeOnly }) => !typeOnly)
+    .filter(({ typeOnly }) => withTypes || !typeOnly)
     .map((example) => ({ from: example.from, to: example.to, example }))
   return components(edges).map(shortestCycle)
 }

@@ -1,9 +1,10 @@
-// Two walks through the sources: the files that data passes on its way to a socket, in the order of the
-// calls. check-walk.mjs compares them with the sources; page.mjs shows them in docs/architecture.md.
+// Three walks through the sources: the files that data passes on its way to a socket or to a kernel, in
+// the order of the calls. check-walk.mjs compares them with the sources; page.mjs shows them in
+// docs/architecture.md.
 //
-// A walk has every file whose functions are on the call stack between its first call and the system call,
-// on either thread, and every file that copies, cuts, queues or encodes the data on the way. Functions
-// that only check the data, look something up or allocate memory, and interfaces, are not steps.
+// A walk has every file whose functions are on the call stack between its first call and the last one, on
+// either thread, and every file that copies, cuts, queues or encodes the data on the way. Functions that
+// only check the data, look something up or allocate memory, and interfaces, are not steps.
 
 /**
  * @typedef {object} Step
@@ -19,6 +20,7 @@
  * @property {string} name
  * @property {string} title
  * @property {number} bound the number of files that it may pass
+ * @property {number} goal the number of files that it should pass
  * @property {readonly Step[]} steps
  */
 
@@ -157,7 +159,8 @@ export const walks = [
   {
     name: 'gradient',
     title: 'The files that a bucket of gradients passes from dataParallel to the socket',
-    bound: 30,
+    bound: 26,
+    goal: 24,
     steps: [
       {
         file: training('parallel/data/data-parallel'),
@@ -207,7 +210,8 @@ export const walks = [
   {
     name: 'activation',
     title: 'The files that an activation passes from the executor of the pipeline to the socket',
-    bound: 26,
+    bound: 24,
+    goal: 23,
     steps: [
       {
         file: training('parallel/pipeline/executor'),
@@ -240,6 +244,124 @@ export const walks = [
         does: 'sends the buffer as one message',
       },
       ...fromTaskToSocket(distributed('algorithms/direct')),
+    ],
+  },
+  {
+    name: 'batch',
+    title: 'The files that a batch of examples passes from fit to the kernel of a linear layer',
+    bound: 19,
+    goal: 19,
+    steps: [
+      {
+        file: training('trainer/trainer'),
+        functions: ['Trainer.fit', 'Trainer.step'],
+        does: 'is what a user calls; runs each step on a batch',
+      },
+      {
+        file: training('trainer/fit'),
+        functions: ['fit'],
+        does: 'asks for one batch after another',
+      },
+      {
+        file: training('data/trace-input'),
+        functions: ['traceInput'],
+        does: 'records how long each batch is waited for',
+      },
+      {
+        file: training('trainer/fit-data'),
+        functions: ['sourceOf', 'loaderSource'],
+        calledBy: training('trainer/fit'),
+        does: 'makes batches of what the user has passed',
+      },
+      {
+        file: training('data/loader'),
+        functions: ['dataLoader'],
+        does: 'keeps the position in the epoch',
+      },
+      {
+        file: training('data/batches'),
+        functions: ['batches', 'exampleBatch', 'labeledBatch'],
+        does: 'cuts the order of the epoch into batches',
+      },
+      {
+        file: training('data/order'),
+        functions: ['endsOfShare'],
+        does: 'cuts a batch into the parts of replicas',
+      },
+      {
+        file: training('trainer/batch'),
+        functions: ['batchOf'],
+        calledBy: training('trainer/trainer'),
+        does: 'makes functions of arrays',
+      },
+      {
+        file: training('trainer/whole-model'),
+        functions: [
+          'WholeModel.step',
+          'WholeModel.#train',
+          'WholeModel.#pass',
+          'WholeModel.#record',
+        ],
+        calledBy: training('trainer/trainer'),
+        calledAs: 'WholeModel',
+        does: 'runs the batch forward and backward, part by part',
+      },
+      {
+        file: 'packages/telemetry/src/spans.ts',
+        functions: ['timeSpan'],
+        does: 'records how long each part of the step takes',
+      },
+      {
+        file: training('parallel/pipeline/microbatches'),
+        functions: ['cutBatch', 'cut', 'Source.rows', 'Source.#made'],
+        calledBy: training('trainer/whole-model'),
+        does: 'cuts the batch into parts, and makes their tensors',
+      },
+      {
+        file: training('backend/host-memory'),
+        functions: ['createTensor'],
+        calledBy: training('data/batches'),
+        does: 'asks the current backend for a tensor to fill',
+      },
+      {
+        file: training('backend/wasm/backend'),
+        functions: ['wasmBackend.create'],
+        contract: { file: training('tfjs/backend'), name: 'TensorBackend' },
+        calledAs: 'create',
+        does: 'lets the data set write into the memory of the tensor',
+      },
+      {
+        file: training('data/mnist'),
+        functions: ['mnist'],
+        calledBy: training('data/batches'),
+        calledAs: 'readInputs',
+        contract: { file: training('data/dataset'), name: 'Dataset' },
+        does: 'copies the examples',
+      },
+      {
+        file: training('autograd/record'),
+        functions: ['recordModule'],
+        calledBy: training('trainer/whole-model'),
+        does: 'records the forward pass of the model',
+      },
+      {
+        file: training('nn/sharded-mlp'),
+        functions: ['ShardedMLP.record'],
+        contract: { file: training('model/module'), name: 'Module' },
+        does: 'knows that its layers are linear',
+      },
+      {
+        file: training('nn/linear-stack'),
+        functions: ['recordLinearStack'],
+        does: 'asks the current backend for passes of linear layers',
+      },
+      {
+        file: training('backend/wasm/linear'),
+        functions: ['WasmLinearPasses.constructor', 'WasmLinearPasses.#forward'],
+        calledBy: training('backend/wasm/backend'),
+        calledAs: 'WasmLinearPasses',
+        does: 'calls the kernel, which reads the tensor itself',
+      },
     ],
   },
 ]

@@ -6,6 +6,14 @@ import { fileURLToPath } from 'node:url'
 import { operationCodes } from '../../packages/distributed/src/operation.ts'
 import { problemsOf } from '../../scripts/architecture/check-walk.mjs'
 import { placesOf } from '../../scripts/architecture/declarations.mjs'
+import {
+  exportsOf,
+  hasProgramInString,
+  implementationsOf,
+  interfacesWith,
+  parse,
+  tokensOf,
+} from '../../scripts/architecture/syntax.mjs'
 import { walks } from '../../scripts/architecture/walks.mjs'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
@@ -17,10 +25,11 @@ it('the page, its drawings and its walks agree with the sources', () => {
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
 })
 
-it('a gradient reaches the socket in at most 30 files, an activation in at most 26', () => {
+it('a gradient reaches the socket in 26 files, an activation in 24, a batch the kernel in 19', () => {
   expect(walks.map(({ name, bound }) => [name, bound])).toEqual([
-    ['gradient', 30],
-    ['activation', 26],
+    ['gradient', 26],
+    ['activation', 24],
+    ['batch', 19],
   ])
 })
 
@@ -68,7 +77,7 @@ describe('the check of a walk', () => {
     ...{ calledBy: 'caller.ts', contract },
   }
   const check = (steps: (typeof caller)[], bound = 3) =>
-    problemsOf(folder, { name: 'test', title: '', bound, steps }, imports)
+    problemsOf(folder, { name: 'test', title: '', bound, goal: bound, steps }, imports)
 
   it('accepts steps that lead to each other, directly or through a contract', () => {
     expect(check([caller, helper, thread])).toEqual([])
@@ -99,5 +108,72 @@ describe('the check of a walk', () => {
 
   it('refuses a walk that is too long', () => {
     expect(check([caller, helper, thread], 2)).toEqual(['it passes 3 files; at most 2 are allowed'])
+  })
+})
+
+describe('the figures of architecture', () => {
+  let folder: string
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tsrun-figures-'))
+  })
+  afterEach(() => {
+    rmSync(folder, { recursive: true })
+  })
+  const write = (name: string, text: string) => {
+    const path = join(folder, name)
+    writeFileSync(path, text)
+    return path
+  }
+
+  it('counts tokens, whatever the comments and the format are', () => {
+    const short = parse(write('short.ts', 'const a = `x${1}y`; f(a)'))
+    const long = parse(write('long.ts', '/** Says a. */\nconst a =\n  `x${1}y`; // why\nf(a)\n'))
+    expect([short, long].map(tokensOf)).toEqual([11, 11])
+  })
+
+  it('counts the names that an entry exports, and which of them are types', () => {
+    write('values.ts', 'export const { a, b } = c\nexport interface D {}\nexport function e() {}')
+    const entry = `export * from './values.ts'\nexport { f, type G } from './f.ts'\nexport * as h from './h.ts'`
+    const names = exportsOf(write('index.ts', entry))
+    const of = (isType: boolean) => names.filter((each) => each.isType === isType)
+    expect(of(false).map(({ name }) => name)).toEqual(['a', 'b', 'e', 'f', 'h'])
+    expect(of(true).map(({ name }) => name)).toEqual(['D', 'G'])
+  })
+
+  it.each([
+    ['a template', 'const p = `\nconst fs = require("fs")\nfs.rmSync(${path})\n`', true],
+    ['an argument of --eval', `run('--eval', 'process.exit(3)')`, true],
+    ['a sentence', `throw new Error('the file calls process.exit(3), or require() fails')`, false],
+    ['code', `require('fs').rmSync(path); process.exit(3)`, false],
+  ])('finds a program in strings: %s', (_, text, isProgram) => {
+    expect(hasProgramInString(parse(write('file.ts', text)))).toBe(isProgram)
+  })
+
+  it('counts a class that implements a contract, but not those that extend it', () => {
+    const source = parse(
+      write(
+        'work.ts',
+        [
+          'interface Work { then(): void; originalName: string }',
+          'interface FollowedWork extends Work {}',
+          'abstract class Pending implements FollowedWork {}',
+          'class Sent extends Pending {}',
+          'class Other implements Work {}',
+          'class Ticket {}',
+        ].join('\n'),
+      ),
+    )
+    expect(implementationsOf([source], 'Work')).toEqual(['Pending', 'Other'])
+    expect(implementationsOf([source], 'Ticket')).toEqual(['Ticket'])
+    expect(interfacesWith([source], 'originalName')).toEqual(['Work'])
+  })
+
+  it('prints a figure for each bound, for this checkout', () => {
+    const script = join(root, 'scripts/architecture/report.mjs')
+    const { status, stdout } = spawnSync(process.execPath, [script, root], { encoding: 'utf8' })
+    expect(status).toBe(0)
+    expect(stdout).toMatch(/^tokens of all packages +[\d,]{7} +478,000$/m)
+    expect(stdout).toMatch(/^files of the walk batch +\d\d +19$/m)
+    expect(stdout).toMatch(/^training( +[\d,]+){5}$/m)
   })
 })

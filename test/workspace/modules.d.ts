@@ -17,6 +17,7 @@ declare module '*/architecture/walks.mjs' {
     readonly name: string
     readonly title: string
     readonly bound: number
+    readonly goal: number
     readonly steps: readonly Step[]
   }
   export const walks: readonly Walk[]
@@ -33,4 +34,14 @@ declare module '*/architecture/check-walk.mjs' {
 
 declare module '*/architecture/declarations.mjs' {
   export function placesOf(root: string, files: readonly string[], collective: string): string[]
+}
+
+declare module '*/architecture/syntax.mjs' {
+  import type { SourceFile } from 'typescript'
+  export function parse(path: string): SourceFile
+  export function tokensOf(source: SourceFile): number
+  export function exportsOf(path: string): { name: string; isType: boolean }[]
+  export function hasProgramInString(source: SourceFile): boolean
+  export function implementationsOf(sources: readonly SourceFile[], name: string): string[]
+  export function interfacesWith(sources: readonly SourceFile[], property: string): string[]
 }
