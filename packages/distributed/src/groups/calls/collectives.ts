@@ -23,7 +23,7 @@ import {
 import { BlockingForms } from './blocking-forms.ts'
 import type { AwaitedStarter, Call, Starter } from './operations.ts'
 import { packInto } from './staging.ts'
-import type { FollowedWork } from './work.ts'
+import type { FollowedWork } from './pending-work.ts'
 
 type Buffer = AnyTypedArray
 

@@ -5,7 +5,7 @@ import { SKIPPED } from '../../operation.ts'
 import type { BatchedMessage, CallOptions, Source } from '../../process-group.ts'
 import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './arguments.ts'
 import type { Call, Starter } from './operations.ts'
-import type { FollowedWork } from './work.ts'
+import type { FollowedWork } from './pending-work.ts'
 
 /** @param tag - checked, or above the tags of users */
 export function sendCall(

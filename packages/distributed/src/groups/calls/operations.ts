@@ -11,7 +11,8 @@ import { MessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
 import { SelfMessages } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
-import { OperationWork, type FollowedWork } from './work.ts'
+import type { FollowedWork } from './pending-work.ts'
+import { OperationWork } from './work.ts'
 
 /** Milliseconds that `finish` waits for operations under way. */
 const FINISH_TIME = 5000

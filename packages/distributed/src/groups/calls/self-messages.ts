@@ -1,7 +1,8 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import type { Call } from './operations.ts'
-import { addLabel, type FollowedWork } from './work.ts'
+import { PendingWork, type FollowedWork, type Outcome } from './pending-work.ts'
+import { addLabel } from './work.ts'
 
 /** Longest timer of Node.js, in milliseconds. */
 const LONGEST_TIMER = 2 ** 31 - 1
@@ -95,17 +96,17 @@ function describe({ name, dtype, count }: Call<unknown>): string {
 }
 
 /** The send or the receive of a message of a rank to itself. */
-class SelfWork<T> implements FollowedWork<T> {
+class SelfWork<T> extends PendingWork<T> {
   readonly sequence: number
   readonly call: Call<T>
   readonly #member: Member
-  readonly #called = monotonicNow()
   readonly #followers: (() => void)[] = []
   readonly #timer: NodeJS.Timeout | undefined
   #completed = 0
   #error: TsrError | undefined
 
   constructor(sequence: number, member: Member, call: Call<T>, timeout: number) {
+    super()
     this.sequence = sequence
     this.call = call
     this.#member = member
@@ -127,47 +128,33 @@ class SelfWork<T> implements FollowedWork<T> {
     }, timeout).unref()
   }
 
-  get elapsed(): number {
-    return (this.#completed || monotonicNow()) - this.#called
-  }
-
   get timing(): WorkTiming | undefined {
     if (this.#completed === 0) return undefined
-    return { posted: this.#called, started: this.#completed, completed: this.#completed }
+    return { posted: this.called, started: this.#completed, completed: this.#completed }
   }
 
-  isCompleted(): boolean {
-    return this.#completed !== 0
+  follow(callback: () => void, isAwaited = false): void {
+    if (this.#completed !== 0) {
+      queueMicrotask(callback)
+      return
+    }
+    this.#followers.push(callback)
+    // somebody awaits it, so the process must not end before
+    if (isAwaited) this.#timer?.ref()
+  }
+
+  protected poll(): Outcome<T> | undefined {
+    if (this.#completed === 0) return undefined
+    return this.#error === undefined
+      ? { value: this.call.resultOf?.(NO_TABLE) as T }
+      : { error: this.#error }
   }
 
   /** Fails where it would have to block: this rank could never make the other call. */
-  wait(): T {
-    if (!this.isCompleted()) {
-      const { rank } = this.#member
-      this.end(tsrError('ERR_TSR_SELF_SEND', { operation: this.call.name, rank }))
-    }
-    if (this.#error !== undefined) throw this.#error
-    return this.#value()
-  }
-
-  follow(callback: () => void): void {
-    if (this.isCompleted()) queueMicrotask(callback)
-    else this.#followers.push(callback)
-  }
-
-  then<Result = T, Failure = never>(
-    onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
-    onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
-  ): Promise<Result | Failure> {
-    // somebody awaits it, so the process must not end before
-    if (!this.isCompleted()) this.#timer?.ref()
-    const settled = new Promise<T>((resolve, reject) => {
-      this.follow(() => {
-        if (this.#error === undefined) resolve(this.#value())
-        else reject(this.#error)
-      })
-    })
-    return settled.then(onFulfilled, onRejected)
+  protected block(): Outcome<T> {
+    const { rank } = this.#member
+    this.end(tsrError('ERR_TSR_SELF_SEND', { operation: this.call.name, rank }))
+    return this.poll()!
   }
 
   /** Settles it, once. */
@@ -179,10 +166,6 @@ class SelfWork<T> implements FollowedWork<T> {
     this.#error = error
     this.#completed = monotonicNow()
     for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
-  }
-
-  #value(): T {
-    return this.call.resultOf?.(NO_TABLE) as T
   }
 
   readonly #abort = (): void => {

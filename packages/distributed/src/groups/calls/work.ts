@@ -1,20 +1,12 @@
-import { monotonicNow, type TsrError } from '@tsrun/core'
+import type { TsrError } from '@tsrun/core'
 import { blockUntilSettled, recordSpan } from '../../diagnosis/journal.ts'
 import { isCollective, type Operation } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'
-import type { CallOptions, Work } from '../../process-group.ts'
+import type { CallOptions } from '../../process-group.ts'
 import type { Call } from './operations.ts'
 import type { StagedBuffers } from './staging.ts'
-import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
-
-/** A work that others are made of. */
-export interface FollowedWork<T> extends Work<T> {
-  /** Calls back once it is completed; unlike `then`, it does not keep the process alive. */
-  follow(callback: () => void): void
-}
-
-export type Outcome<T> = { readonly value: T } | { readonly error: unknown }
+import { PendingWork, type Outcome } from './pending-work.ts'
 
 /** The operations that a work belongs to. */
 interface Owner {
@@ -28,7 +20,7 @@ interface Owner {
 const NO_TABLE = new Float64Array(0)
 
 /** The `Work` of one operation of an engine. */
-export class OperationWork<T> implements FollowedWork<T> {
+export class OperationWork<T> extends PendingWork<T> {
   readonly #owner: Owner
   readonly #call: Call<T>
   readonly operation: Operation
@@ -36,9 +28,7 @@ export class OperationWork<T> implements FollowedWork<T> {
   order: number | undefined = undefined
   readonly #ticket: Ticket
   readonly #staged: StagedBuffers
-  readonly #called = monotonicNow()
   #onAbort: (() => void) | undefined
-  #promise: Promise<T> | undefined
   #outcome: Outcome<T> | undefined
 
   constructor(
@@ -48,6 +38,7 @@ export class OperationWork<T> implements FollowedWork<T> {
     ticket: Ticket,
     staged: StagedBuffers,
   ) {
+    super()
     this.#owner = owner
     this.#call = call
     this.operation = operation
@@ -66,54 +57,26 @@ export class OperationWork<T> implements FollowedWork<T> {
     return this.operation.sequence
   }
 
-  get elapsed(): number {
-    return (this.timing?.completed ?? monotonicNow()) - this.#called
-  }
-
   get timing(): WorkTiming | undefined {
     return this.#ticket.timing
-  }
-
-  isCompleted(): boolean {
-    if (!this.#ticket.poll()) return false
-    this.#settle()
-    return true
-  }
-
-  wait(): T {
-    blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.operation.name)
-    const outcome = this.#settle()
-    if ('error' in outcome) {
-      showWaitingLine(outcome.error)
-      throw outcome.error
-    }
-    return outcome.value
-  }
-
-  follow(callback: () => void): void {
-    this.#ticket.onSettled(callback, false)
-  }
-
-  then<Result = T, Failure = never>(
-    onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
-    onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
-  ): Promise<Result | Failure> {
-    this.#promise ??= new Promise<T>((resolve) => {
-      this.#ticket.onSettled(() => {
-        const outcome = this.#settle()
-        if ('error' in outcome) resolve(failWithWaitingLine(outcome.error))
-        else resolve(outcome.value)
-      }, true)
-    })
-    return this.#promise.then(onFulfilled, onRejected)
   }
 
   abort(): void {
     this.#ticket.abort()
   }
 
-  async done(): Promise<T> {
-    return await this
+  follow(callback: () => void, isAwaited = false): void {
+    this.#ticket.onSettled(callback, isAwaited)
+  }
+
+  protected poll(): Outcome<T> | undefined {
+    if (this.#outcome !== undefined) return this.#outcome
+    return this.#ticket.poll() ? this.#settle() : undefined
+  }
+
+  protected block(): Outcome<T> {
+    blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.operation.name)
+    return this.#settle()
   }
 
   #settle(): Outcome<T> {

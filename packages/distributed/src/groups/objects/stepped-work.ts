@@ -1,7 +1,6 @@
 import { monotonicNow } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
-import { failWithWaitingLine, showWaitingLine } from '../calls/waiting-line.ts'
-import type { FollowedWork, Outcome } from '../calls/work.ts'
+import { PendingWork, type FollowedWork, type Outcome } from '../calls/pending-work.ts'
 
 /** Yields each work that it waits for; its result is that of the whole. */
 export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
@@ -10,41 +9,48 @@ export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
  * A work made of several others. It goes on by itself as they complete, so that ranks may wait for
  * such works in different orders.
  */
-export class SteppedWork<T> implements FollowedWork<T> {
+export class SteppedWork<T> extends PendingWork<T> {
   readonly sequence: number
   readonly #steps: Steps<T>
-  readonly #called = monotonicNow()
   readonly #followers: (() => void)[] = []
   /** The work that it waits for. */
   #current: FollowedWork<unknown> | undefined
+  #isAwaited = false
   #outcome: Outcome<T> | undefined
-  #promise: Promise<T> | undefined
   #firstTiming: WorkTiming | undefined
   #completed = 0
 
   /** Runs the generator to its first wait at once. */
   constructor(sequence: number, steps: Steps<T>) {
+    super()
     this.sequence = sequence
     this.#steps = steps
     this.#advance()
   }
 
-  get elapsed(): number {
-    return (this.#completed || monotonicNow()) - this.#called
-  }
-
   get timing(): WorkTiming | undefined {
     if (this.#outcome === undefined) return undefined
-    const { posted, started } = this.#firstTiming ?? { posted: this.#called, started: this.#called }
+    const { posted, started } = this.#firstTiming ?? { posted: this.called, started: this.called }
     return { posted, started, completed: this.#completed }
   }
 
-  isCompleted(): boolean {
-    while (this.#outcome === undefined && this.#current?.isCompleted() === true) this.#advance()
-    return this.#outcome !== undefined
+  follow(callback: () => void, isAwaited = false): void {
+    if (this.#outcome !== undefined) {
+      queueMicrotask(callback)
+      return
+    }
+    this.#followers.push(callback)
+    if (!isAwaited || this.#isAwaited) return
+    this.#isAwaited = true
+    this.#followCurrent()
   }
 
-  wait(): T {
+  protected poll(): Outcome<T> | undefined {
+    while (this.#outcome === undefined && this.#current?.isCompleted() === true) this.#advance()
+    return this.#outcome
+  }
+
+  protected block(): Outcome<T> {
     while (this.#outcome === undefined) {
       try {
         this.#current?.wait()
@@ -53,49 +59,13 @@ export class SteppedWork<T> implements FollowedWork<T> {
       }
       this.#advance()
     }
-    try {
-      return this.#result()
-    } catch (error) {
-      showWaitingLine(error)
-      throw error
-    }
+    return this.#outcome
   }
 
-  follow(callback: () => void): void {
-    if (this.#outcome === undefined) this.#followers.push(callback)
-    else queueMicrotask(callback)
-  }
-
-  then<Result = T, Failure = never>(
-    onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
-    onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
-  ): Promise<Result | Failure> {
-    this.#promise ??= this.#run()
-    return this.#promise.then(onFulfilled, onRejected)
-  }
-
-  async #run(): Promise<T> {
-    while (this.#outcome === undefined) {
-      const current = this.#current
-      try {
-        await current
-      } catch {
-        // #advance passes the error to the generator
-      }
-      // another waiter may have advanced it meanwhile
-      if (current === this.#current) this.#advance()
-    }
-    try {
-      return this.#result()
-    } catch (error) {
-      return await failWithWaitingLine(error)
-    }
-  }
-
-  #result(): T {
-    const outcome = this.#outcome
-    if (outcome === undefined || 'error' in outcome) throw outcome?.error as Error
-    return outcome.value
+  #followCurrent(): void {
+    this.#current?.follow(() => {
+      this.poll()
+    }, this.#isAwaited)
   }
 
   /** Runs the generator from the wait that is over to the next one. */
@@ -108,9 +78,7 @@ export class SteppedWork<T> implements FollowedWork<T> {
         return
       }
       this.#current = value
-      value.follow(() => {
-        this.isCompleted()
-      })
+      this.#followCurrent()
     } catch (error) {
       this.#settle({ error })
     }

@@ -1,0 +1,60 @@
+import { monotonicNow } from '@tsrun/core'
+import type { Work, WorkTiming } from '../../process-group.ts'
+import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
+
+/** A work that others are made of. */
+export interface FollowedWork<T> extends Work<T> {
+  /** Calls back once it is completed; unlike `then`, it does not keep the process alive. */
+  follow(callback: () => void, isAwaited?: boolean): void
+}
+
+export type Outcome<T> = { readonly value: T } | { readonly error: unknown }
+
+/** The ways to wait for a work. What it is made of is in its subclasses. */
+export abstract class PendingWork<T> implements FollowedWork<T> {
+  abstract readonly sequence: number
+  abstract readonly timing: WorkTiming | undefined
+  protected readonly called = monotonicNow()
+  #promise: Promise<T> | undefined
+
+  get elapsed(): number {
+    return (this.timing?.completed ?? monotonicNow()) - this.called
+  }
+
+  isCompleted(): boolean {
+    return this.poll() !== undefined
+  }
+
+  wait(): T {
+    const outcome = this.poll() ?? this.block()
+    if (!('error' in outcome)) return outcome.value
+    showWaitingLine(outcome.error)
+    throw outcome.error
+  }
+
+  then<Result = T, Failure = never>(
+    onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
+    onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
+  ): Promise<Result | Failure> {
+    this.#promise ??= new Promise<T>((resolve) => {
+      this.follow(() => {
+        const outcome = this.poll()!
+        if ('error' in outcome) resolve(failWithWaitingLine(outcome.error))
+        else resolve(outcome.value)
+      }, true)
+    })
+    return this.#promise.then(onFulfilled, onRejected)
+  }
+
+  async done(): Promise<T> {
+    return await this
+  }
+
+  /** @param isAwaited - keep the process alive, and the engine going, until then */
+  abstract follow(callback: () => void, isAwaited?: boolean): void
+
+  /** The outcome, once there is one. Moves what this thread can move. */
+  protected abstract poll(): Outcome<T> | undefined
+
+  protected abstract block(): Outcome<T>
+}
