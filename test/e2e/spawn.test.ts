@@ -59,6 +59,18 @@ describe('spawn', () => {
     expect(greetings).toEqual(['rank 0', 'rank 1'])
   })
 
+  it('returns the errors and keys of a rank as data, whatever their names are', async () => {
+    const [value] = await spawn(
+      () => ({
+        error: Object.assign(new Error('__proto__'), { name: '__lookupGetter__' }),
+        keys: Object.fromEntries([['__proto__', 1]]),
+      }),
+      { ...quiet, nproc: 1 },
+    )
+    expect([value!.error.name, value!.error.message]).toEqual(['__lookupGetter__', '__proto__'])
+    expect(Object.entries(value!.keys)).toEqual([['__proto__', 1]])
+  })
+
   it('carries values that are larger than what the store takes at once', async () => {
     const [bytes] = await spawn(
       (_rank: number, given: Uint8Array) => given.map((byte) => byte + 1),

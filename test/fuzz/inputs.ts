@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { types } from 'node:util'
 import { encode } from '@tsrun/core'
 
 export const folder = mkdtempSync(join(tmpdir(), 'tsrun-fuzz-'))
@@ -34,4 +35,22 @@ export const parsed = (input: Uint8Array): unknown => {
   } catch {
     return undefined
   }
+}
+
+/** Hands on a value that consists of plain data. @throws TypeError for a function, or an odd prototype */
+export function plainly<T>(value: T, seen = new Set<unknown>()): T {
+  if (typeof value === 'function') throw new TypeError(`a function: ${value.name}`)
+  if (typeof value !== 'object' || value === null || seen.has(value)) return value
+  seen.add(value)
+  if (ArrayBuffer.isView(value) || types.isDate(value) || types.isRegExp(value)) return value
+  if (types.isMap(value) || types.isSet(value)) {
+    for (const part of [...value.keys(), ...value.values()]) plainly(part, seen)
+    return value
+  }
+  const isPlain = Object.getPrototypeOf(value) === Object.prototype || types.isAnyArrayBuffer(value)
+  if (!isPlain && !Array.isArray(value) && !types.isNativeError(value)) {
+    throw new TypeError('an object with a prototype of its own')
+  }
+  for (const key of Reflect.ownKeys(value)) plainly(value[key as keyof typeof value], seen)
+  return value
 }

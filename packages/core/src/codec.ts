@@ -1,9 +1,9 @@
 import { createRequire } from 'node:module'
-import { types } from 'node:util'
 import type * as Msgpackr from 'msgpackr'
 import * as msgpackr from 'msgpackr/pack'
 import { tsrError } from './errors/tsr-error.ts'
 import { scanMessage } from './msgpack-scan.ts'
+import { addExtensions, resolveReferences, toEncodable } from './msgpack-values.ts'
 
 /** Largest control message in bytes. Tensors never go through the codec. */
 export const MESSAGE_LIMIT = 16 * 1024 * 1024
@@ -11,51 +11,16 @@ export const MESSAGE_LIMIT = 16 * 1024 * 1024
 /** Arrays, objects, Maps and Sets of a message, at most: each takes some hundred bytes of memory. */
 const MOST_CONTAINERS = 1 << 20
 
-/** MessagePack extension type of typed arrays of another realm. */
-const FOREIGN_ARRAY = 0x54
-
-const constructors = {
-  Int8Array,
-  Uint8Array,
-  Uint8ClampedArray,
-  Int16Array,
-  Uint16Array,
-  Int32Array,
-  Uint32Array,
-  Float32Array,
-  Float64Array,
-  BigInt64Array,
-  BigUint64Array,
-} as const
-
-const TypedArray = Object.getPrototypeOf(Uint8Array) as { readonly prototype: object }
-
-/**
- * Matches typed arrays of another realm (a `vm` context, a test runner). msgpackr recognizes typed
- * arrays with `instanceof`, so it would encode these as plain objects. They are decoded as typed arrays
- * of the reader's realm.
- */
-const ForeignTypedArray = Object.defineProperty(() => undefined, Symbol.hasInstance, {
-  value: (value: unknown) =>
-    types.isTypedArray(value) && !Object.prototype.isPrototypeOf.call(TypedArray.prototype, value),
-})
-
-/**
- * MessagePack with extensions for typed arrays, Maps, Sets, bigints, dates, Errors and cycles.
- * Plain objects are encoded as msgpackr's records, because a MessagePack map decodes as a Map.
- */
-function makePackr({ Packr, addExtension }: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>) {
-  addExtension({
-    Class: ForeignTypedArray,
-    type: FOREIGN_ARRAY,
-    write: (array: NodeJS.TypedArray) => [
-      array[Symbol.toStringTag],
-      Buffer.from(array.buffer, array.byteOffset, array.byteLength),
-    ],
-    read: ([name, bytes]: [keyof typeof constructors, Uint8Array]) =>
-      new constructors[name](new Uint8Array(bytes).buffer),
+/** MessagePack whose maps are plain objects, with the extensions of `msgpack-values.ts`. */
+function makePackr(library: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>): Msgpackr.Packr {
+  addExtensions(library)
+  return new library.Packr({
+    useRecords: false,
+    mapsAsObjects: true,
+    variableMapSize: true,
+    moreTypes: true,
+    useToJSON: false,
   })
-  return new Packr({ structuredClone: true })
 }
 
 const packr = makePackr(msgpackr)
@@ -102,8 +67,9 @@ export function decode(
     throw tsrError('ERR_TSR_MESSAGE_TOO_LARGE', { bytes: bytes.byteLength, limit })
   }
   try {
-    scanMessage(bytes, containers)
-    return packrFor(bytes).unpack(bytes)
+    const hasReferences = scanMessage(bytes, containers)
+    const value: unknown = packrFor(bytes).unpack(bytes)
+    return hasReferences ? resolveReferences(value) : value
   } catch (cause) {
     const reason = reasonOf(cause)
     throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: bytes.byteLength, reason }, { cause })
@@ -112,7 +78,7 @@ export function decode(
 
 function pack(value: unknown): Uint8Array {
   try {
-    return packr.pack(value)
+    return packr.pack(toEncodable(value))
   } catch (cause) {
     const facts = {
       name: 'The message',

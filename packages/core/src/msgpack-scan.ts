@@ -1,88 +1,140 @@
+import { formOf } from './msgpack-values.ts'
+
 /*
  * A look at the tokens of a MessagePack message before it is decoded. A container of no elements is one
  * byte long and becomes an object of a hundred, so a message is refused by its containers, not only by
- * its bytes. msgpackr reads the elements of a container, of a record and of most extensions as further
- * tokens, so that one pass over the tokens sees all of them.
+ * its bytes. msgpackr would read more than our encoder writes: records, whose keys it compiles, and
+ * keys that are no texts.
  */
-
-const RECORD = 0x72
-/** Extension types of msgpackr, and of `codec.ts`, that our encoder writes. */
-const EXTENSIONS: ReadonlySet<number> = new Set([
-  0x00, // undefined
-  0x10, // an ArrayBuffer
-  0x11, // a DataView
-  0x42, // a bigint
-  0x54, // a typed array of another realm
-  0x65, // an Error
-  0x69, // an object that is referred to again
-  0x70, // such a reference
-  RECORD,
-  0x73, // a Set
-  0x74, // a typed array
-  0x78, // a RegExp
-  0xff, // a Date
-])
 
 /** By token: the bytes of its number, where that is all. */
 const FIXED: Readonly<Partial<Record<number, number>>> = {
   ...{ 0xc0: 0, 0xc2: 0, 0xc3: 0 },
   ...{ 0xca: 4, 0xcb: 8, 0xcc: 1, 0xcd: 2, 0xce: 4, 0xcf: 8, 0xd0: 1, 0xd1: 2, 0xd2: 4, 0xd3: 8 },
-  // the lengths of arrays and maps
-  ...{ 0xdc: 2, 0xdd: 4, 0xde: 2, 0xdf: 4 },
 }
-/** By token: the bytes of the length of what follows. */
+/** By token: the bytes of the length of a text, or of bytes. */
 const SIZED: Readonly<Partial<Record<number, 1 | 2 | 4>>> = {
-  ...{ 0xc4: 1, 0xc5: 2, 0xc6: 4, 0xc7: 1, 0xc8: 2, 0xc9: 4, 0xd9: 1, 0xda: 2, 0xdb: 4 },
+  ...{ 0xc4: 1, 0xc5: 2, 0xc6: 4, 0xd9: 1, 0xda: 2, 0xdb: 4 },
+}
+
+const PROTO = Buffer.from('__proto__')
+
+/** A container that misses values. */
+interface Open {
+  missing: number
+  /** Whether every other value is a key. */
+  readonly isMap: boolean
 }
 
 /**
- * Checks that a message consists of whole tokens, with extensions that our encoder writes.
+ * Checks that a message is one whole value in the form of our encoder.
  *
- * @param most - containers: arrays, maps, records and extensions
+ * @param most - containers: arrays, maps and extensions
+ * @returns whether it has references
  * @throws Error that describes the problem
  */
-export function scanMessage(bytes: Uint8Array, most: number): void {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  let containers = 0
-  let hasRecords = false
-  const lengthAt = (at: number, size: 1 | 2 | 4): number => {
-    if (at + size > bytes.length) throw new Error('it ends in the middle of a value')
-    if (size === 1) return view.getUint8(at)
-    return size === 2 ? view.getUint16(at) : view.getUint32(at)
-  }
-  for (let at = 0; at < bytes.length;) {
-    const token = bytes[at++]!
-    if (token < 0x80 || token >= 0xe0) {
-      // with records, these are objects of the shape that has this number
-      if (hasRecords && token >= 0x40 && token < 0x80) containers++
-    } else if (token < 0xa0) containers++
-    else if (token < 0xc0) at += token & 31
-    else if (token >= 0xd4 && token <= 0xd8) {
-      containers++
-      if (extensionAt(bytes, at) === RECORD) hasRecords = true
-      at += 1 + (1 << (token - 0xd4))
-    } else if (FIXED[token] !== undefined) {
-      if (token >= 0xdc) containers++
-      at += FIXED[token]
-    } else {
-      const size = SIZED[token]
-      if (size === undefined) throw new Error('it has a byte that MessagePack does not use')
-      const length = lengthAt(at, size)
-      at += size + length
-      if (token >= 0xc7 && token <= 0xc9) {
-        containers++
-        if (extensionAt(bytes, at - length) === RECORD) hasRecords = true
-        at++
-      }
-    }
-    if (at > bytes.length) throw new Error('it ends in the middle of a value')
-    if (containers > most) throw new Error(`it has more than ${String(most)} containers`)
-  }
+export function scanMessage(bytes: Uint8Array, most: number): boolean {
+  const scan = new Scan(bytes, most)
+  scan.run()
+  return scan.hasReferences
 }
 
-/** The type of an extension. @throws Error for one that our encoder does not write */
-function extensionAt(bytes: Uint8Array, at: number): number {
-  const type = bytes[at]
-  if (type !== undefined && EXTENSIONS.has(type)) return type
-  throw new Error(`it has an extension of the unknown type ${String(type)}`)
+class Scan {
+  hasReferences = false
+  readonly #bytes: Uint8Array
+  readonly #view: DataView
+  readonly #most: number
+  #containers = 0
+  #at = 0
+  /** The innermost last. */
+  readonly #open: Open[] = [{ missing: 1, isMap: false }]
+
+  constructor(bytes: Uint8Array, most: number) {
+    this.#bytes = bytes
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    this.#most = most
+  }
+
+  run(): void {
+    for (let open = this.#open.at(-1); open !== undefined; open = this.#open.at(-1)) {
+      if (open.missing === 0) this.#open.pop()
+      else if (open.isMap && open.missing-- % 2 === 0) this.#key()
+      else {
+        if (!open.isMap) open.missing--
+        this.#value()
+      }
+    }
+    if (this.#at < this.#bytes.length) throw new Error('it is followed by more')
+  }
+
+  #key(): void {
+    const token = this.#take(1)
+    const size = token >= 0xd9 ? SIZED[token] : undefined
+    if (size === undefined && (token < 0xa0 || token >= 0xc0))
+      throw new Error('a key is not a text')
+    const length = size === undefined ? token & 31 : this.#take(size)
+    const start = this.#at
+    this.#skip(length)
+    if (length === PROTO.length && PROTO.equals(this.#bytes.subarray(start, this.#at))) {
+      throw new Error('it has the key __proto__')
+    }
+  }
+
+  #value(): void {
+    const token = this.#take(1)
+    if (token < 0x80 || token >= 0xe0) return
+    if (token < 0x90) this.#map(token & 15)
+    else if (token < 0xa0) this.#array(token & 15)
+    else if (token < 0xc0) this.#skip(token & 31)
+    else if (token >= 0xd4 && token <= 0xd8) this.#extension(1 << (token - 0xd4))
+    else if (token >= 0xc7 && token <= 0xc9) this.#extension(this.#take(1 << (token - 0xc7)))
+    else if (token === 0xdc || token === 0xdd) this.#array(this.#take(token === 0xdc ? 2 : 4))
+    else if (token === 0xde || token === 0xdf) this.#map(this.#take(token === 0xde ? 2 : 4))
+    else if (FIXED[token] !== undefined) this.#skip(FIXED[token])
+    else if (SIZED[token] !== undefined) this.#skip(this.#take(SIZED[token]))
+    else throw new Error('it has a byte that MessagePack does not use')
+  }
+
+  #array(length: number): void {
+    this.#count()
+    this.#open.push({ missing: length, isMap: false })
+  }
+
+  #map(entries: number): void {
+    this.#count()
+    this.#open.push({ missing: 2 * entries, isMap: true })
+  }
+
+  #extension(length: number): void {
+    this.#count()
+    const type = this.#bytes[this.#at]
+    const form = type === undefined ? undefined : formOf(type)
+    if (form === undefined) {
+      throw new Error(`it has an extension of the unknown type ${String(type)}`)
+    }
+    if (form === 'reference') this.hasReferences = true
+    this.#skip(1 + length)
+    if (form !== 'tag') return
+    const next = this.#bytes[this.#at] ?? 0
+    const isList = (next >= 0x90 && next < 0xa0) || next === 0xdc || next === 0xdd
+    if (length !== 1 || !isList) throw new Error('it has a tag without a list')
+    this.#value()
+  }
+
+  #count(): void {
+    if (++this.#containers <= this.#most) return
+    throw new Error(`it has more than ${String(this.#most)} containers`)
+  }
+
+  #take(size: number): number {
+    const at = this.#at
+    this.#skip(size)
+    if (size === 1) return this.#view.getUint8(at)
+    return size === 2 ? this.#view.getUint16(at) : this.#view.getUint32(at)
+  }
+
+  #skip(length: number): void {
+    this.#at += length
+    if (this.#at > this.#bytes.length) throw new Error('it ends in the middle of a value')
+  }
 }

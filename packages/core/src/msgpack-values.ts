@@ -1,0 +1,280 @@
+import { types } from 'node:util'
+import type * as Msgpackr from 'msgpackr'
+
+/*
+ * Values that MessagePack lacks. A tag is an extension that is followed by a list, a reference the
+ * number of an object: objects are numbered in the order in which they begin, the outermost is 0.
+ */
+
+/** A value that is encoded as a tag and a list. */
+class Tagged {
+  readonly list: readonly unknown[]
+
+  constructor(list: readonly unknown[]) {
+    this.list = list
+  }
+}
+
+class MapEntries extends Tagged {}
+/** An object with a key `__proto__`, which a MessagePack map must not have. */
+class ObjectEntries extends Tagged {}
+class SetMembers extends Tagged {}
+class ErrorParts extends Tagged {}
+class RegExpParts extends Tagged {}
+/** The name of the class of a typed array, ArrayBuffer or DataView, and its bytes. */
+class Bytes extends Tagged {}
+class MinusZero extends Tagged {}
+const minusZero = new MinusZero([])
+
+class Reference {
+  readonly #number: number
+
+  constructor(number: number) {
+    this.#number = number
+  }
+
+  toBytes(): Buffer {
+    const bytes = Buffer.alloc(4)
+    bytes.writeUInt32BE(this.#number)
+    return bytes
+  }
+
+  /** The number of a reference; undefined for any other object. */
+  static numberOf(value: object): number | undefined {
+    return #number in value ? value.#number : undefined
+  }
+}
+
+/** By the name of the class. Instances belong to the realm of the reader. */
+const byteClasses: Readonly<Record<string, (buffer: ArrayBuffer) => unknown>> = {
+  Int8Array: (buffer) => new Int8Array(buffer),
+  Uint8Array: (buffer) => new Uint8Array(buffer),
+  Uint8ClampedArray: (buffer) => new Uint8ClampedArray(buffer),
+  Int16Array: (buffer) => new Int16Array(buffer),
+  Uint16Array: (buffer) => new Uint16Array(buffer),
+  Int32Array: (buffer) => new Int32Array(buffer),
+  Uint32Array: (buffer) => new Uint32Array(buffer),
+  Float32Array: (buffer) => new Float32Array(buffer),
+  Float64Array: (buffer) => new Float64Array(buffer),
+  BigInt64Array: (buffer) => new BigInt64Array(buffer),
+  BigUint64Array: (buffer) => new BigUint64Array(buffer),
+  DataView: (buffer) => new DataView(buffer),
+  ArrayBuffer: (buffer) => buffer,
+}
+
+const errors: ReadonlyMap<unknown, ErrorConstructor> = new Map(
+  [Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError].map((type) => [
+    type.name,
+    type,
+  ]),
+)
+
+/** By their type: extensions that a list follows. */
+const tags = {
+  0x4d: { Class: MapEntries, read: (list: readonly unknown[]) => new Map(pairsOf(list)) },
+  0x6f: {
+    Class: ObjectEntries,
+    read: (list: readonly unknown[]) =>
+      Object.fromEntries(pairsOf(list).map(([key, value]) => [textOf(key), value])),
+  },
+  0x73: { Class: SetMembers, read: (list: readonly unknown[]) => new Set(list) },
+  0x65: { Class: ErrorParts, read: errorOf },
+  0x78: {
+    Class: RegExpParts,
+    read: ([source, flags]: readonly unknown[]) => new RegExp(textOf(source), textOf(flags)),
+  },
+  0x62: { Class: Bytes, read: bytesOf },
+  0x2d: { Class: MinusZero, read: () => -0 },
+}
+
+const REFERENCE = 0x70
+
+/** Extensions whose bytes are all there is. */
+const whole: ReadonlySet<number> = new Set([
+  0x00, // undefined
+  0x42, // a bigint
+  0xff, // a Date
+])
+
+/** What an extension of our encoder consists of. Undefined for the extensions of other programs. */
+export function formOf(type: number): 'tag' | 'reference' | 'whole' | undefined {
+  if (Object.hasOwn(tags, type)) return 'tag'
+  if (type === REFERENCE) return 'reference'
+  return whole.has(type) ? 'whole' : undefined
+}
+
+/** Replaces msgpackr's own readers of these types too: some of them trust what they read. */
+export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtension'>): void {
+  for (const [type, tag] of Object.entries(tags)) {
+    addExtension({ ...tag, type: Number(type), write: ({ list }: Tagged) => list })
+  }
+  addExtension({
+    Class: Reference,
+    type: REFERENCE,
+    pack: (reference: Reference) => reference.toBytes(),
+    unpack: (bytes) =>
+      new Reference(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0)),
+  })
+}
+
+/**
+ * A value without what MessagePack lacks. Copies only what has to change.
+ *
+ * @throws Error for a class of bytes that the reader may not have
+ */
+export function toEncodable(value: unknown): unknown {
+  return new Conversion().convert(value)
+}
+
+class Conversion {
+  readonly #numbers = new Map<object, number>()
+  #count = 0
+
+  convert(value: unknown): unknown {
+    if (typeof value === 'number') return Object.is(value, -0) ? minusZero : value
+    if (typeof value === 'function') return undefined
+    return typeof value === 'object' && value !== null ? this.#object(value) : value
+  }
+
+  #object(original: object): unknown {
+    const known = this.#numbers.get(original)
+    if (known !== undefined) return new Reference(known)
+    const value = jsonOf(original)
+    if (typeof value !== 'object' || value === null) return this.convert(value)
+    if (value !== original) {
+      const number = this.#numbers.get(value)
+      if (number !== undefined) return new Reference(number)
+      this.#numbers.set(value, this.#count)
+    }
+    this.#numbers.set(original, this.#count++)
+    return this.#parts(value)
+  }
+
+  #parts(value: object): unknown {
+    if (Array.isArray(value)) return this.#list(value)
+    if (Object.getPrototypeOf(value) === Object.prototype) return this.#fields(value)
+    if (Buffer.isBuffer(value)) return value
+    if (ArrayBuffer.isView(value) || types.isAnyArrayBuffer(value)) return bytesIn(value)
+    if (types.isMap(value)) return new MapEntries(this.#list(flat(value)))
+    if (types.isSet(value)) return new SetMembers(this.#list([...value]))
+    if (types.isRegExp(value)) return new RegExpParts([value.source, value.flags])
+    if (types.isDate(value)) return new Date(Number(value))
+    if (value instanceof Error || types.isNativeError(value)) {
+      const { name, message, cause } = value as Readonly<
+        Record<'name' | 'message' | 'cause', unknown>
+      >
+      return new ErrorParts(this.#list([String(name), String(message), cause]))
+    }
+    return this.#fields(value)
+  }
+
+  #list(list: readonly unknown[]): readonly unknown[] {
+    let copy: unknown[] | undefined
+    for (let i = 0; i < list.length; i++) {
+      const part = this.convert(list[i])
+      if (Object.is(part, list[i])) continue
+      copy ??= Array.from(list)
+      copy[i] = part
+    }
+    return copy ?? list
+  }
+
+  #fields(value: object): unknown {
+    const fields = value as Readonly<Record<string, unknown>>
+    let copy: Record<string, unknown> | undefined
+    for (const key of Object.keys(fields)) {
+      const part = this.convert(fields[key])
+      if (Object.is(part, fields[key])) continue
+      copy ??= { ...fields }
+      copy[key] = part
+    }
+    const result = copy ?? fields
+    return Object.hasOwn(result, '__proto__')
+      ? new ObjectEntries(flat(Object.entries(result)))
+      : result
+  }
+}
+
+/**
+ * Puts the objects in the place of the references to them.
+ *
+ * @throws Error for a reference to an object that has not begun
+ */
+export function resolveReferences(value: unknown): unknown {
+  const begun: object[] = []
+  const resolve = (part: unknown): unknown => {
+    if (typeof part !== 'object' || part === null) return part
+    const number = Reference.numberOf(part)
+    if (number !== undefined) {
+      const object = begun[number]
+      if (object === undefined) throw new Error('it refers to an object that it does not have')
+      return object
+    }
+    begun.push(part)
+    if (Array.isArray(part)) {
+      for (let i = 0; i < part.length; i++) part[i] = resolve(part[i])
+    } else if (types.isMap(part)) {
+      const entries = [...part]
+      part.clear()
+      for (const [key, field] of entries) part.set(resolve(key), resolve(field))
+    } else if (types.isSet(part)) {
+      const members = [...part]
+      part.clear()
+      for (const member of members) part.add(resolve(member))
+    } else if (types.isNativeError(part)) {
+      if (part.cause !== undefined) part.cause = resolve(part.cause)
+    } else if (Object.getPrototypeOf(part) === Object.prototype) {
+      const fields = part as Record<string, unknown>
+      for (const key of Object.keys(fields)) fields[key] = resolve(fields[key])
+    }
+    return part
+  }
+  return resolve(value)
+}
+
+/** What JSON would encode. Dates and Buffers have forms of their own. */
+function jsonOf(value: object): unknown {
+  const { toJSON } = value as { readonly toJSON?: unknown }
+  if (typeof toJSON !== 'function' || types.isDate(value) || Buffer.isBuffer(value)) return value
+  return toJSON.call(value) as unknown
+}
+
+function bytesIn(value: ArrayBufferView | ArrayBufferLike): Bytes {
+  const name = (value as NodeJS.ArrayBufferView)[Symbol.toStringTag]
+  if (!Object.hasOwn(byteClasses, name)) throw new Error(`a ${name}`)
+  const bytes = ArrayBuffer.isView(value)
+    ? Buffer.from(value.buffer, value.byteOffset, value.byteLength)
+    : Buffer.from(value)
+  return new Bytes([name, bytes])
+}
+
+function bytesOf([name, bytes]: readonly unknown[]): unknown {
+  const known = textOf(name)
+  if (!Object.hasOwn(byteClasses, known) || !types.isUint8Array(bytes)) {
+    throw new Error('it has bytes of an unknown class')
+  }
+  return byteClasses[known]!(new Uint8Array(bytes).buffer)
+}
+
+function flat(pairs: Iterable<readonly [unknown, unknown]>): readonly unknown[] {
+  const list: unknown[] = []
+  for (const [key, value] of pairs) list.push(key, value)
+  return list
+}
+
+function pairsOf(list: readonly unknown[]): [unknown, unknown][] {
+  if (list.length % 2 !== 0) throw new Error('it has a key without a value')
+  return Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], list[2 * i + 1]])
+}
+
+function errorOf([name, message, cause]: readonly unknown[]): Error {
+  const options = cause === undefined ? undefined : { cause }
+  const type = errors.get(name)
+  if (type !== undefined) return new type(textOf(message), options)
+  return Object.assign(new Error(textOf(message), options), { name: textOf(name) })
+}
+
+function textOf(value: unknown): string {
+  if (typeof value !== 'string') throw new Error('it has another value in the place of a text')
+  return value
+}
