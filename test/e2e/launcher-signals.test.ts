@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
 import { jest } from '@jest/globals'
 import {
   killLeftovers,
@@ -86,17 +87,40 @@ describe('Ctrl-C', () => {
 })
 
 it.each([
-  ['SIGTERM', 143],
-  ['SIGHUP', 129],
-  ['SIGQUIT', 131],
-] as const)('%s stops the job with exit code %d', async (signal, expected) => {
-  const run = new Run(['--nproc', '2', 'wait.mjs'])
+  ['SIGTERM', 143, []],
+  ['SIGQUIT', 131, []],
+  ['SIGHUP', 129, ['--signals-to-handle', 'SIGHUP']],
+  ['SIGUSR1', 138, ['--signals-to-handle', 'SIGUSR1']],
+] as const)('%s stops the job with exit code %d', async (signal, expected, flags) => {
+  const run = new Run([...flags, '--nproc', '2', 'wait.mjs'])
   const ranks = await run.announced(2)
   run.signal(signal)
   const { code, stderr } = await run.finished
   expect(code).toBe(expected)
   expect(stderr).toContain(`tsrun: ${signal}: stopping the ranks`)
   await untilGone(pidsOf(ranks), LIMIT)
+})
+
+it.each([
+  ['SIGUSR1 does not open the debugger of the launcher', [], 'SIGUSR1', 'SIGTERM', 143],
+  ['SIGHUP does not stop a job without a terminal', [], 'SIGHUP', 'SIGTERM', 143],
+  [
+    'a signal that is not handled is ignored',
+    ['--signals-to-handle', 'SIGQUIT'],
+    'SIGTERM',
+    'SIGQUIT',
+    131,
+  ],
+] as const)('%s', async (_, flags, ignored, stopping, expected) => {
+  const run = new Run([...flags, 'wait.mjs'])
+  await run.announced(1)
+  run.signal(ignored)
+  await pause(200)
+  expect(run.child.exitCode).toBeNull()
+  run.signal(stopping)
+  const { code, stderr } = await run.finished
+  expect(code).toBe(expected)
+  expect(stderr).toBe(`tsrun: ${stopping}: stopping the ranks (SIGKILL after 10 s)\n`)
 })
 
 it('Ctrl-Z stops the ranks too, and fg lets them go on', async () => {

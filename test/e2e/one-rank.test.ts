@@ -248,6 +248,16 @@ describeOnLinux('a terminal', () => {
     await until(() => terminal.text.includes('code 143'), 'the launcher is stopped by the signal')
     expect(await terminal.ended).toBe(0)
   })
+
+  it('stops its job with SIGHUP when it is closed', async () => {
+    const job = `"${process.execPath}" "${bin}" --no-summary wait.mjs`
+    const lines = [`${job} &`, 'read line', 'kill -HUP $!', 'wait $!', 'echo "code $?"']
+    const terminal = new Terminal(`bash -c '${lines.join('\n')}'`)
+    await until(() => terminal.text.includes('ready'), 'the rank runs')
+    terminal.write('close\n')
+    await until(() => terminal.text.includes('code 129'), 'the launcher is stopped by the signal')
+    expect(await terminal.ended).toBe(0)
+  })
 })
 
 /** Runs a command in the folder of the fixtures; what it printed. */

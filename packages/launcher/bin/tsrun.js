@@ -1,6 +1,9 @@
 #!/usr/bin/env node
 import module from 'node:module'
 
+// Otherwise SIGUSR1 opens Node's debugger, to every user of this machine.
+process.on('SIGUSR1', () => undefined)
+
 // Node 22.1 and later: the compiled code of the launcher is kept for the next start.
 // eslint-disable-next-line n/no-unsupported-features/node-builtins -- only where it is there
 module.enableCompileCache?.()

@@ -153,7 +153,7 @@ export async function startJob(
     else console.print('stdout', describePlan(plan))
     return
   }
-  interrupts.handle(options.signals)
+  if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(options.signals)
   const announcer = new Announcer(console, options.logFormat)
   if (origin !== undefined) announcer.say('settings', origin)
   if (given.logDir === undefined && options.logDir !== undefined) {

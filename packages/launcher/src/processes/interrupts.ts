@@ -1,4 +1,5 @@
 import { constants } from 'node:os'
+import { isatty } from 'node:tty'
 import { monotonicNow } from '@tsrun/core'
 import type { JobInput } from './input.ts'
 import type { RankProcess } from './rank-process.ts'
@@ -16,7 +17,7 @@ export interface Interrupts {
   readonly stop: AbortSignal
   /** Aborted when it has to stop without grace, as at a second Ctrl-C. */
   readonly kill: AbortSignal
-  /** Handles these signals from now on, in place of SIGINT, SIGTERM, SIGHUP and SIGQUIT. */
+  /** Handles these signals from now on, and ignores the others of SIGINT, SIGTERM, SIGHUP and SIGQUIT. */
   handle(signals: readonly NodeJS.Signals[]): void
   /** Stops the job, as a first signal does. */
   interrupt(interruption: Interruption): void
@@ -66,7 +67,10 @@ export function listenForInterrupts(): Interrupts {
       process.on(signal, listener)
     }
   }
-  handle(usual)
+  // Without any listener a signal would end the launcher at once, and with it the ranks.
+  for (const signal of usual) process.on(signal, () => undefined)
+  // Without a terminal, as under nohup or setsid, SIGHUP says that the one of somebody else was closed.
+  handle(usual.filter((name) => name !== 'SIGHUP' || [0, 1, 2].some(isatty)))
   return {
     handle,
     stop: stop.signal,
