@@ -1,13 +1,19 @@
+import { correctAveragePoolGradients } from '../tfjs/average-pool-gradients.ts'
 import type { BackendFacts, Storage, TensorBackend } from '../tfjs/backend.ts'
 import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
 import { countCopy } from '../tfjs/host-arrays.ts'
 import { registerCpu, tf, type Tensor } from '../tfjs/tfjs.ts'
+
+/** Kernels are replaced in the registry of this process, once. */
+let isInstalled = false
 
 /** Kernels in plain JavaScript: slow, but available everywhere, and the reference for the others. */
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
   suppressAdvertisement()
+  if (!isInstalled) correctAveragePoolGradients('cpu')
+  isInstalled = true
   return { device: 'CPU', threads: 1 }
 }
 

@@ -1,14 +1,17 @@
 import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
 import { contract, type Term } from './einsum.ts'
+import { registerResizeGradients } from './resize-gradients.ts'
 import { loadGradients, tf } from './tfjs.ts'
 
 /**
- * Registers the gradient functions of TensorFlow.js, once, and one of tf.einsum, which it lacks: the
- * gradient of an operand is another einsum, of the gradient of the output and the other operand.
+ * Registers the gradient functions of TensorFlow.js, once, with better ones of resizing, and one of
+ * tf.einsum, which it lacks: the gradient of an operand is another einsum, of the gradient of the output
+ * and the other operand.
  */
 export function registerGradients(): void {
   if ((tf.getGradient('Einsum') as unknown) !== undefined) return
   loadGradients()
+  registerResizeGradients()
   tf.registerGradient({
     kernelName: 'Einsum',
     saveAllInputs: true,

@@ -6,10 +6,20 @@ import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
  * The kernels that the wasm backend lacks or computes wrongly, and that are not worth one of our own.
- * Its Conv3DBackpropInputV2 has wrong results and writes outside of its tensor. Its MaxPool3DGrad is
- * wrong for windows without a positive value.
+ * Its Conv3DBackpropInputV2 has wrong results and writes outside of its tensor, and its
+ * Conv3DBackpropFilterV2 is wrong for strides. The others are wrong for windows without a positive
+ * value.
  */
-const KERNELS = ['Conv3DBackpropInputV2', 'MaxPool3DGrad']
+const KERNELS = [
+  'Conv3DBackpropInputV2',
+  'Conv3DBackpropFilterV2',
+  'MaxPool3D',
+  'MaxPool3DGrad',
+  'MaxPoolWithArgmax',
+  'Dilation2D',
+  'Dilation2DBackpropInput',
+  'Dilation2DBackpropFilter',
+]
 
 /** The part of the cpu backend that is used here (tfjs-backend-cpu 4.22, `backend_cpu.ts`). */
 interface CpuBackend {
@@ -26,23 +36,26 @@ export function installCpuKernels(): void {
     const existing = tf.getKernel(kernelName, 'wasm') as unknown
     if (existing !== undefined) tf.unregisterKernel(kernelName, 'wasm')
     let hasWarned = false
-    const kernelFunc: KernelFunc = ({ inputs, attrs, backend }) => {
+    const kernelFunc: KernelFunc = (call) => {
       if (!hasWarned) warn(kernelName)
       hasWarned = true
-      return withCpu((cpu) => {
-        const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
-        const run = (onCpu: Inputs) =>
-          compute({ inputs: onCpu, attrs, backend: cpu } as unknown as Parameters<KernelFunc>[0])
-        return moveTo(
-          cpu,
-          backend as WasmModule,
-          inputs as Inputs,
-          run as (on: Inputs) => TensorInfo,
-        )
-      })
+      return runOnCpu(kernelName, call)
     }
     tf.registerKernel({ kernelName, backendName: 'wasm', kernelFunc })
   }
+}
+
+/** The result of a kernel of the cpu backend, as tensors of the wasm backend. */
+export function runOnCpu(
+  kernelName: string,
+  { inputs, attrs, backend }: Parameters<KernelFunc>[0],
+): TensorInfo | TensorInfo[] {
+  return withCpu((cpu) => {
+    const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
+    const run = (onCpu: Inputs) =>
+      compute({ inputs: onCpu, attrs, backend: cpu } as unknown as Parameters<KernelFunc>[0])
+    return moveTo(cpu, backend as WasmModule, inputs as Inputs, run)
+  })
 }
 
 function warn(kernelName: string): void {
@@ -52,29 +65,33 @@ function warn(kernelName: string): void {
   )
 }
 
-/** Copies the inputs to the cpu backend, and the output from there. */
+/** Copies the inputs to the cpu backend, and the outputs from there. */
 function moveTo(
   cpu: CpuBackend,
   wasm: WasmModule,
   inputs: Inputs,
-  run: (inputs: Inputs) => TensorInfo,
-): TensorInfo {
+  run: (inputs: Inputs) => TensorInfo | TensorInfo[],
+): TensorInfo | TensorInfo[] {
   const moved: TensorInfo[] = []
   const move = (tensor: TensorInfo): TensorInfo => {
     const values = wasm.typedArrayFromHeap(tensor).slice()
     const copy = cpu.makeTensorInfo(tensor.shape, tensor.dtype, values)
     moved.push(copy)
-    return copy
+    // The gradients of dilations read the rank, which only tensors have.
+    return Object.assign(copy, { rank: copy.shape.length })
   }
   try {
     const copies = Array.isArray(inputs)
       ? (inputs as readonly TensorInfo[]).map(move)
       : Object.fromEntries(Object.entries(inputs).map(([name, tensor]) => [name, move(tensor)]))
-    const result = run(copies)
-    moved.push(result)
-    const output = wasm.makeOutput(result.shape, result.dtype as HostDType)
-    wasm.typedArrayFromHeap(output).set(cpu.readSync(result.dataId))
-    return output
+    const results = run(copies)
+    const outputs = [results].flat().map((result) => {
+      moved.push(result)
+      const output = wasm.makeOutput(result.shape, result.dtype as HostDType)
+      wasm.typedArrayFromHeap(output).set(cpu.readSync(result.dataId))
+      return output
+    })
+    return Array.isArray(results) ? outputs : outputs[0]!
   } finally {
     for (const { dataId } of moved) cpu.disposeData(dataId)
   }

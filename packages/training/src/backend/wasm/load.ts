@@ -1,4 +1,5 @@
 import type { BackendFacts } from '../../tfjs/backend.ts'
+import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
 import { registerWasm, tf } from '../../tfjs/tfjs.ts'
 import { installCpuKernels } from './cpu-kernels.ts'
 import { installEinsum } from './einsum.ts'
@@ -10,6 +11,7 @@ import {
   installSharedIdentity,
   installSum,
 } from './replaced-kernels.ts'
+import { installPadding } from './padding.ts'
 import { trackPacking } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 import { installWindowGradients } from './windows.ts'
@@ -31,6 +33,8 @@ export async function loadWasm(): Promise<BackendFacts> {
     installOneHot()
     installSharedIdentity()
     installWindowGradients()
+    correctAveragePoolGradients('wasm')
+    installPadding()
     installEinsum()
     installCpuKernels()
     trackPacking()

@@ -130,7 +130,7 @@ function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): Tens
   return out
 }
 
-/** Divides by the size of the window, as the other backends, even if a part of it is outside. */
+/** Divides by the size of the window even if a part of it is outside; see average-pool-gradients.ts. */
 function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = pooling(input.shape, attrs)

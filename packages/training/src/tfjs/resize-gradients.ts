@@ -1,0 +1,79 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { tf } from './tfjs.ts'
+
+interface Attributes {
+  readonly alignCorners: boolean
+  readonly halfPixelCenters: boolean
+}
+
+/** The sources of an output along one axis, and the weight of each. */
+type Sources = (readonly [source: number, weight: number])[]
+
+/**
+ * Replaces the gradients of tf.image.resizeNearestNeighbor and resizeBilinear on all backends. Resizing
+ * is a product with a matrix along each axis, and its gradient that with the transposed matrices. Those
+ * of TensorFlow.js ignore `halfPixelCenters`; on the cpu backend, one takes width for height and the
+ * other does not return for images of one pixel with `alignCorners`.
+ */
+export function registerResizeGradients(): void {
+  register('ResizeNearestNeighbor', nearest)
+  register('ResizeBilinear', bilinear)
+}
+
+function register(
+  kernelName: string,
+  sourcesOf: (position: number, size: number, attrs: Attributes) => Sources,
+): void {
+  if ((tf.getGradient(kernelName) as unknown) !== undefined) tf.unregisterGradient(kernelName)
+  tf.registerGradient({
+    kernelName,
+    inputsToSave: ['images'],
+    gradFunc(dy, [images], attrs) {
+      const [batch, height, width, channels] = images!.shape as [number, number, number, number]
+      const [, rows, columns] = (dy as Tensor).shape as [number, number, number, number]
+      const matrix = (size: number, outputs: number): Tensor =>
+        transposedMatrix(size, outputs, attrs as unknown as Attributes, sourcesOf)
+      return {
+        images: () => {
+          const lines = tf.reshape(dy as Tensor, [batch, rows, columns * channels])
+          const short = tf.matMul(matrix(height, rows), lines)
+          const pixels = tf.reshape(short, [batch * height, columns, channels])
+          return tf.reshape(tf.matMul(matrix(width, columns), pixels), images!.shape)
+        },
+      }
+    },
+  })
+}
+
+/** [1, size, outputs]: the weight of each source for each output. */
+function transposedMatrix(
+  size: number,
+  outputs: number,
+  attrs: Attributes,
+  sourcesOf: (position: number, size: number, attrs: Attributes) => Sources,
+): Tensor {
+  const areCorners = attrs.alignCorners && outputs > 1
+  const ratio = areCorners ? (size - 1) / (outputs - 1) : size / outputs
+  const weights = new Float32Array(size * outputs)
+  for (let output = 0; output < outputs; output++) {
+    const position = ratio * (attrs.halfPixelCenters ? output + 0.5 : output)
+    for (const [source, weight] of sourcesOf(position, size, attrs)) {
+      weights[source * outputs + output]! += weight
+    }
+  }
+  return tf.tensor3d(weights, [1, size, outputs])
+}
+
+function nearest(position: number, size: number, { alignCorners }: Attributes): Sources {
+  const source = alignCorners ? Math.round(position) : Math.floor(position)
+  return [[Math.min(size - 1, source), 1]]
+}
+
+function bilinear(position: number, size: number, { halfPixelCenters }: Attributes): Sources {
+  const at = Math.max(0, halfPixelCenters ? position - 0.5 : position)
+  const below = Math.floor(at)
+  return [
+    [below, 1 - (at - below)],
+    [Math.min(size - 1, below + 1), at - below],
+  ]
+}
