@@ -1,5 +1,5 @@
 // Checks which file imports which: the rules of .dependency-cruiser.mjs, no cycle of run-time
-// imports between files, and no cycle of imports of any kind between folders.
+// imports between files, few that only types close, and no cycle of any kind between folders.
 // node scripts/architecture/check.mjs [folder of the repository]
 import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -7,8 +7,16 @@ import rules from '../../.dependency-cruiser.mjs'
 import { fileCycles, folderCycles } from './graph.mjs'
 import { readImports } from './imports.mjs'
 
+/** How many groups of files may import each other if all their run-time imports lead one way. */
+const TYPE_CYCLES = 3
+
 const root = resolve(process.argv[2] ?? fileURLToPath(new URL('../..', import.meta.url)))
 const { files, imports, violations } = await readImports(root)
+
+const runTimeCycles = fileCycles(imports)
+const typeCycles = fileCycles(imports, { withTypes: true }).filter((cycle) =>
+  cycle.some(({ example }) => example.typeOnly),
+)
 
 const findings = [
   ...rules.forbidden.map(({ name, comment }) => ({
@@ -17,8 +25,12 @@ const findings = [
       .filter(({ rule }) => rule === name)
       .map(({ from, to }) => `${from} imports ${to}`),
   })),
-  ...fileCycles(imports).map((cycle) => ({
+  ...runTimeCycles.map((cycle) => ({
     heading: 'file-cycle: Files must not import each other at run time.',
+    lines: cycle.map(describe),
+  })),
+  ...(typeCycles.length > TYPE_CYCLES ? typeCycles : []).map((cycle) => ({
+    heading: `type-cycle: At most ${TYPE_CYCLES} groups of files may import each other's types.`,
     lines: cycle.map(describe),
   })),
   ...folderCycles(imports).map(({ folder, cycle }) => ({
@@ -33,7 +45,9 @@ if (findings.length > 0) {
   }
   process.exitCode = 1
 } else {
-  console.log(`${files.length} files, ${imports.length} imports: none is forbidden, and no cycles.`)
+  console.log(
+    `${files.length} files, ${imports.length} imports: none is forbidden, and no cycles at run time.`,
+  )
 }
 
 /** @param {import('./graph.mjs').Edge} edge */

@@ -192,7 +192,11 @@ export const walks = [
         contract: { file: distributed('persistent-operation'), name: 'PersistentOperation' },
         does: 'starts the all-reduce that was prepared for the bucket',
       },
-      { ...fromCallToEngine[0], functions: ['Operations.launch'] },
+      {
+        ...fromCallToEngine[0],
+        functions: ['Operations.launch'],
+        contract: { file: distributed('groups/calls/persistent'), name: 'Owner' },
+      },
       ...fromCallToEngine.slice(1),
       {
         file: distributed('algorithms/ring'),
@@ -236,7 +240,11 @@ export const walks = [
         contract: { file: distributed('persistent-operation'), name: 'PersistentOperation' },
         does: 'starts the message, whose arguments were checked when it was prepared',
       },
-      { ...fromCallToEngine[0], functions: ['Operations.launch'] },
+      {
+        ...fromCallToEngine[0],
+        functions: ['Operations.launch'],
+        contract: { file: distributed('groups/calls/persistent'), name: 'Owner' },
+      },
       ...fromCallToEngine.slice(1),
       {
         file: distributed('algorithms/direct'),

@@ -1,6 +1,9 @@
 import * as functions from '../../packages/distributed/src/group-functions.ts'
-import type { PersistentCalls } from '../../packages/distributed/src/persistent-operation.ts'
-import type { BlockingCalls, GroupCalls } from '../../packages/distributed/src/process-group.ts'
+import type {
+  PersistentCalls,
+  BlockingCalls,
+  GroupCalls,
+} from '../../packages/distributed/src/process-group.ts'
 
 type Calls = GroupCalls<'async'> & BlockingCalls & PersistentCalls
 /** Does not compile while a call has no function. */

@@ -11,19 +11,22 @@ export type { WorldFault } from './runners/world-faults.ts'
 export type {
   BatchedMessage,
   BlockingCalls,
-  CallOptions,
-  CollectiveOptions,
   GroupRelations,
   JoinOptions,
-  MessageOptions,
-  MonitoredBarrierOptions,
   NewGroupOptions,
   ProcessGroup,
   ReceivedObject,
-  ReduceOptions,
   Source,
   Work,
   WorkTiming,
+  PersistentCalls,
 } from './process-group.ts'
-export type { PersistentCalls, PersistentOperation } from './persistent-operation.ts'
+export type {
+  CallOptions,
+  CollectiveOptions,
+  MessageOptions,
+  MonitoredBarrierOptions,
+  ReduceOptions,
+} from './call-options.ts'
+export type { PersistentOperation } from './persistent-operation.ts'
 export { premulSum, type PremulSum, type ReduceOp, type ReductionName } from './reduction.ts'

@@ -1,5 +1,3 @@
-import type { AnyTypedArray } from './dtype.ts'
-import type { CollectiveOptions, MessageOptions, ReduceOptions } from './process-group.ts'
 import type { WorkTiming } from './ticket.ts'
 
 /**
@@ -52,27 +50,4 @@ export interface PersistentOperation {
   readonly timing: WorkTiming | undefined
   /** Lets go of what it holds. @throws ERR_TSR_ARGUMENT while a run is under way */
   free(): void
-}
-
-/** The operations that can be prepared. Arguments are those of the calls. */
-export interface PersistentCalls {
-  sendInit(buffer: AnyTypedArray, to: number, options?: MessageOptions): PersistentOperation
-  recvInit(buffer: AnyTypedArray, from: number, options?: MessageOptions): PersistentOperation
-  broadcastInit(
-    buffer: AnyTypedArray,
-    root: number,
-    options?: CollectiveOptions,
-  ): PersistentOperation
-  allReduceInit(buffer: AnyTypedArray, options?: ReduceOptions): PersistentOperation
-  reduceScatterInit(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    options?: ReduceOptions,
-  ): PersistentOperation
-  allGatherInit(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    options?: CollectiveOptions,
-  ): PersistentOperation
-  barrierInit(options?: CollectiveOptions): PersistentOperation
 }

@@ -5,15 +5,14 @@ import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
 import type { PersistentOperation } from '../persistent-operation.ts'
 import type {
   BatchedMessage,
-  CallOptions,
   JoinOptions,
-  MessageOptions,
   NewGroupOptions,
   ProcessGroup,
   ReceivedObject,
   Source,
   Work,
 } from '../process-group.ts'
+import type { CallOptions, MessageOptions } from '../call-options.ts'
 import { checkTag, waitOptions } from './calls/arguments.ts'
 import { Collectives } from './calls/collectives.ts'
 import { recvCall, sendCall, startBatch } from './calls/messages.ts'

@@ -1,5 +1,6 @@
 import { firstOfNodeList, portOfStep, tsrError } from '@tsrun/core'
-import { flagTable, type Flag, type FlagName, type FlagValues } from './flags.ts'
+import { flagTable, type FlagName, type FlagValues } from './flags.ts'
+import type { Flag } from './flag.ts'
 
 /**
  * A value and where it came from: `--nproc`, `TSRUN_NPROC`, `PET_NPROC_PER_NODE`, `SLURM_NNODES`

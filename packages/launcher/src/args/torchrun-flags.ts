@@ -1,4 +1,4 @@
-import type { Flag } from './flags.ts'
+import type { Flag } from './flag.ts'
 
 /** Flags that torchrun has, and that a job of tsrun needs seldom or never. */
 export const torchrunFlags = [

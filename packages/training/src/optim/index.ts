@@ -14,7 +14,8 @@ export {
   type GatheredGradients,
 } from './flat-gradients.ts'
 export { gradientNorm, type GradientNormOptions, type NormPart } from './gradient-norm.ts'
-export type { DecayOptions, Gradients, Optimizer } from './optimizer.ts'
+export type { DecayOptions, Optimizer } from './optimizer.ts'
+export type { Gradients, OptimizerState, ParameterState } from './state.ts'
 export {
   constantRate,
   warmupCosine,
@@ -25,4 +26,3 @@ export {
   type WarmupStableDecayOptions,
 } from './schedules.ts'
 export { SGD, type SGDOptions } from './sgd.ts'
-export type { OptimizerState, ParameterState } from './state.ts'

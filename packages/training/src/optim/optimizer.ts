@@ -3,7 +3,7 @@ import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import type { OptimizerState } from './state.ts'
+import type { Gradients, OptimizerState } from './state.ts'
 
 /** Updates parameters from their gradients. It keeps its state by the names of the parameters. */
 export interface Optimizer {
@@ -40,9 +40,6 @@ export interface Optimizer {
   /** Frees the state: the next step is a first one. */
   dispose(): void
 }
-
-/** Gradients by parameter name, as tensors or as arrays of their values in row-major order. */
-export type Gradients = ReadonlyMap<string, Gradient>
 
 /**
  * The parameters that have gradients, each once, with their gradients.

@@ -11,10 +11,9 @@ import {
   decayRules,
   factorRule,
   type DecayOptions,
-  type Gradients,
   type Optimizer,
 } from './optimizer.ts'
-import { ParameterStates, type OptimizerState } from './state.ts'
+import { type Gradients, ParameterStates, type OptimizerState } from './state.ts'
 import { addDecay, updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
 
 export interface SGDOptions extends DecayOptions {

@@ -2,10 +2,13 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { hostVector, type HostVector } from '../backend/arithmetic.ts'
+import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { Gradients } from './optimizer.ts'
+
+/** Gradients by parameter name, as tensors or as arrays of their values in row-major order. */
+export type Gradients = ReadonlyMap<string, Gradient>
 
 /** The state of an optimizer for one parameter. */
 export interface ParameterState {

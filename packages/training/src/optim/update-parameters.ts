@@ -3,7 +3,8 @@ import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { Gradient, UpdatesInPlace } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { withGradients, type Gradients } from './optimizer.ts'
+import { withGradients } from './optimizer.ts'
+import type { Gradients } from './state.ts'
 
 /**
  * Prepares the update of a parameter. The function that it returns writes the next values. That must not

@@ -8,12 +8,10 @@ import type { EngineMemory } from './memory.ts'
 import { Receives } from './receives.ts'
 import { Retirement } from './retirement.ts'
 import { Sends } from './sends.ts'
-import { createStream, streamKey, type Stream, type Transfer } from './stream.ts'
+import { createStream, streamKey, type Stream, type StreamEvents, type Transfer } from './stream.ts'
 
 /** What a link tells the engine; what belongs to one message, its `Transfer` hears. */
-export interface LinkEvents {
-  /** A message came for which nothing waits: compare it with what runs, or ran, there. */
-  onUnexpected(stream: Stream, theirs: Fingerprint): void
+export interface LinkEvents extends StreamEvents {
   /** Another rank says that an operation or a group has failed. */
   readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
   readonly onNotice: LinkEvents['onFault']

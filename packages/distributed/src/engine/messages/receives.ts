@@ -3,12 +3,12 @@ import { EAGER_LIMIT, frameKinds, HEADER_BYTES, type FrameHeader } from './frame
 import type { Destination } from './frame-reader.ts'
 import type { FrameWriter } from './frame-writer.ts'
 import type { Gets } from './gets.ts'
-import type { LinkEvents } from './link.ts'
 import type { EngineMemory } from './memory.ts'
 import {
   takeIndex,
   type MessageFacts,
   type Stream,
+  type StreamEvents,
   type Transfer,
   type Unexpected,
 } from './stream.ts'
@@ -17,7 +17,7 @@ import {
 export class Receives {
   readonly #writer: FrameWriter
   readonly #memory: EngineMemory
-  readonly #events: LinkEvents
+  readonly #events: StreamEvents
   /** Where the peer shares memory. */
   readonly #gets: Gets | undefined
   /** Receives that the peer may send data for, and whose data has not begun to arrive. */
@@ -28,7 +28,7 @@ export class Receives {
   constructor(
     writer: FrameWriter,
     memory: EngineMemory,
-    events: LinkEvents,
+    events: StreamEvents,
     gets: Gets | undefined,
   ) {
     this.#writer = writer

@@ -1,9 +1,14 @@
 import { sameFingerprint } from '../../operation.ts'
 import { EAGER_LIMIT, frameKinds } from './frame.ts'
 import type { FrameWriter, LinkTraffic } from './frame-writer.ts'
-import type { LinkEvents } from './link.ts'
 import type { EngineMemory } from './memory.ts'
-import { takeIndex, type MessageFacts, type Stream, type Transfer } from './stream.ts'
+import {
+  takeIndex,
+  type MessageFacts,
+  type Stream,
+  type StreamEvents,
+  type Transfer,
+} from './stream.ts'
 
 /**
  * The outgoing messages of one link. Small ones leave at once; large ones wait until the receiver
@@ -12,7 +17,7 @@ import { takeIndex, type MessageFacts, type Stream, type Transfer } from './stre
 export class Sends {
   readonly #writer: FrameWriter
   readonly #memory: EngineMemory
-  readonly #events: LinkEvents
+  readonly #events: StreamEvents
   readonly #traffic: LinkTraffic
   readonly #sharesMemory: boolean
   /** Sends whose payload the peer copies, by the offset of their guard; see `ExposedPayload`. */
@@ -21,7 +26,7 @@ export class Sends {
   constructor(
     writer: FrameWriter,
     memory: EngineMemory,
-    events: LinkEvents,
+    events: StreamEvents,
     traffic: LinkTraffic,
     sharesMemory: boolean,
   ) {

@@ -3,6 +3,12 @@ import type { Fingerprint } from '../../operation.ts'
 import type { StreamAddress } from './frame.ts'
 import type { Link } from './link.ts'
 
+/** What the messages of a link tell the engine. */
+export interface StreamEvents {
+  /** A message came for which nothing waits: compare it with what runs, or ran, there. */
+  onUnexpected(stream: Stream, theirs: Fingerprint): void
+}
+
 /** One message under way in one direction. The engine makes it, and its link moves it. */
 export interface Transfer extends Message {
   readonly stream: Stream

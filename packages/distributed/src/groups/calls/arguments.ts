@@ -10,15 +10,14 @@ import {
   type DType,
 } from '../../dtype.ts'
 import { ANY_SOURCE, type AlgorithmName, type OperationName } from '../../operation.ts'
+import type { JoinOptions, Source } from '../../process-group.ts'
 import type {
   CallOptions,
   CollectiveOptions,
-  JoinOptions,
   MessageOptions,
   MonitoredBarrierOptions,
   ReduceOptions,
-  Source,
-} from '../../process-group.ts'
+} from '../../call-options.ts'
 import { premulSum, reductionCodes, reductionsOf, type Reduction } from '../../reduction.ts'
 
 /*

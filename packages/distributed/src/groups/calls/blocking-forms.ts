@@ -2,12 +2,12 @@ import { operationCodes, type OperationName } from '../../operation.ts'
 import type {
   BatchedMessage,
   BlockingCalls,
-  CallOptions,
   GroupCalls,
   ProcessGroup,
   Work,
 } from '../../process-group.ts'
-import type { AwaitedStarter } from './operations.ts'
+import type { CallOptions } from '../../call-options.ts'
+import type { AwaitedStarter } from './call.ts'
 
 /** The calls on values of any shape, each made of several operations. */
 const objectCalls = [

@@ -5,7 +5,7 @@ import type {
   CollectiveOptions,
   MonitoredBarrierOptions,
   ReduceOptions,
-} from '../../process-group.ts'
+} from '../../call-options.ts'
 import {
   bufferError,
   checkAlgorithm,
@@ -21,7 +21,7 @@ import {
   type Member,
 } from './arguments.ts'
 import { BlockingForms } from './blocking-forms.ts'
-import type { AwaitedStarter, Call, Starter } from './operations.ts'
+import type { AwaitedStarter, Call, Starter } from './call.ts'
 import { packInto } from './staging.ts'
 import type { FollowedWork } from './pending-work.ts'
 

@@ -2,9 +2,10 @@ import { setMaxListeners } from 'node:events'
 import { choice } from '@tsrun/core'
 import type { AnyTypedArray } from '../../dtype.ts'
 import { SKIPPED } from '../../operation.ts'
-import type { BatchedMessage, CallOptions, Source } from '../../process-group.ts'
+import type { BatchedMessage, Source } from '../../process-group.ts'
+import type { CallOptions } from '../../call-options.ts'
 import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './arguments.ts'
-import type { Call, Starter } from './operations.ts'
+import type { Call, Starter } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
 
 /** @param tag - checked, or above the tags of users */

@@ -1,6 +1,6 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
-import type { Call } from './operations.ts'
+import type { Call } from './call.ts'
 import { PendingWork, type FollowedWork, type Outcome } from './pending-work.ts'
 import { addLabel } from './work.ts'
 

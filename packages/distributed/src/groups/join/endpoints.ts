@@ -23,8 +23,7 @@ import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { SegmentAddress } from '../../transports/shared-memory/segment.ts'
 import { readPublished } from '../membership/published.ts'
 import { presenceKey } from '../membership/world.ts'
-import type { Joining } from './generations.ts'
-import type { InitSettings } from './options.ts'
+import type { InitSettings, Joining } from './options.ts'
 import { agreeOnSharing, checkRefusals } from './sharing.ts'
 
 /**

@@ -29,20 +29,6 @@ export interface Rendezvous {
   close(): Promise<void>
 }
 
-/** A process that joins a generation. */
-export interface Joining {
-  /** See `Rendezvous`. */
-  readonly from: string | undefined
-  readonly generation: number
-  /** With the keys of this generation. */
-  readonly store: Store
-  /** Milliseconds that joining may take. */
-  readonly timeout: number
-  readonly signal: AbortSignal | undefined
-  /** Identifies this process in this generation: the value of `joinedKey`. */
-  readonly incarnation: string
-}
-
 /**
  * Joins the newest generation of the world, or the next where this process replaces a lost rank.
  *

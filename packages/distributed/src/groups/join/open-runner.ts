@@ -11,8 +11,7 @@ import { startLonelyRunner, startRunner } from '../../runners/start-runner.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
 import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
 import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
-import type { Joining } from './generations.ts'
-import type { InitSettings } from './options.ts'
+import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
 
 /** Starts this rank's engine, connected with those of all others. */

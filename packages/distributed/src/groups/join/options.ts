@@ -83,6 +83,20 @@ export interface InitOptions extends DiagnosisOptions {
   readonly ports?: PortRange
 }
 
+/** A process that joins a generation. */
+export interface Joining {
+  /** See `Rendezvous`. */
+  readonly from: string | undefined
+  readonly generation: number
+  /** With the keys of this generation. */
+  readonly store: Store
+  /** Milliseconds that joining may take. */
+  readonly timeout: number
+  readonly signal: AbortSignal | undefined
+  /** Identifies this process in this generation: the value of `joinedKey`. */
+  readonly incarnation: string
+}
+
 /** The options with every default filled in. */
 export interface InitSettings {
   readonly environment: RankEnvironment | undefined

@@ -1,5 +1,6 @@
 import { where } from '@tsrun/core'
-import type { CallOptions, Work } from '../../process-group.ts'
+import type { Work } from '../../process-group.ts'
+import type { CallOptions } from '../../call-options.ts'
 import { checkRank, type Member } from '../calls/arguments.ts'
 import { Collectives } from '../calls/collectives.ts'
 import type { Operations } from '../calls/operations.ts'

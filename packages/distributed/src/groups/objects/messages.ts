@@ -1,13 +1,8 @@
-import type {
-  CallOptions,
-  MessageOptions,
-  ReceivedObject,
-  Source,
-  Work,
-} from '../../process-group.ts'
+import type { ReceivedObject, Source, Work } from '../../process-group.ts'
+import type { CallOptions, MessageOptions } from '../../call-options.ts'
 import { checkRank, checkSource, checkTag, type Member } from '../calls/arguments.ts'
 import { recvCall, sendCall, skipCall } from '../calls/messages.ts'
-import type { Starter } from '../calls/operations.ts'
+import type { Starter } from '../calls/call.ts'
 import { decodeObject, encodeObject, wordsFor } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 

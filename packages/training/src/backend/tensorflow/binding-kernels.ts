@@ -1,4 +1,5 @@
-import type { Handle } from './eager.ts'
+/** A tensor of TensorFlow that TensorFlow.js does not know. Its owner frees it. */
+export type Handle = number
 
 /**
  * The functions that `tsrun setup` compiles into the binding in addition to those of the package. They

@@ -1,10 +1,7 @@
 import { availableParallelism } from 'node:os'
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { tf } from '../../tfjs/tfjs.ts'
-import type { BindingKernels } from './binding-kernels.ts'
-
-/** A tensor of TensorFlow that TensorFlow.js does not know. Its owner frees it. */
-export type Handle = number
+import type { BindingKernels, Handle } from './binding-kernels.ts'
 
 /** tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */
 interface NodeBackend {

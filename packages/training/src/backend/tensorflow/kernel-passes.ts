@@ -3,8 +3,8 @@ import type { Parameter } from '../../model/parameter.ts'
 import { placesOf, type GradientListener, type GradientPlaces } from '../../model/recording.ts'
 import type { LinearLayer, LinearPasses } from '../../tfjs/backend.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import type { BindingKernels } from './binding-kernels.ts'
-import type { Eager, Handle } from './eager.ts'
+import type { BindingKernels, Handle } from './binding-kernels.ts'
+import type { Eager } from './eager.ts'
 
 /** Each pass is one call of a kernel of the binding. All gradients are reported at its end. */
 export class KernelPasses implements LinearPasses {

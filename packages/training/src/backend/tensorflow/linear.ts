@@ -2,7 +2,8 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../../model/recording.ts'
 import type { LinearLayer, LinearPasses } from '../../tfjs/backend.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import { currentEager, type Eager, type Handle } from './eager.ts'
+import { currentEager, type Eager } from './eager.ts'
+import type { Handle } from './binding-kernels.ts'
 import { KernelPasses, LayerByLayer, placesIn } from './kernel-passes.ts'
 
 /**

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { AdamFactors, Gradient, Store, UpdatesInPlace } from '../../tfjs/backend.ts'
-import type { BindingKernels } from './binding-kernels.ts'
-import { currentEager, type Eager, type Handle } from './eager.ts'
+import type { BindingKernels, Handle } from './binding-kernels.ts'
+import { currentEager, type Eager } from './eager.ts'
 
 /** The most elements (1 MiB) that one thread updates as fast as several do. The bits are the same. */
 const LARGEST_CALL = 2 ** 18

@@ -6,7 +6,7 @@ import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { Averaged, Replicated } from '../gradients/averaging.ts'
+import type { Averaged, Replicated, OwnTotals, StepTotals } from '../gradients/averaging.ts'
 import { labelOf, planBuckets } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
 import type { SharedBuffers } from '../gradients/shared-buffers.ts'
@@ -25,7 +25,6 @@ import {
   compareFacts,
   markReplicated,
 } from '../gradients/replicas.ts'
-import type { OwnTotals, StepTotals } from '../gradients/step-totals.ts'
 import { checkGroup } from '../requirements.ts'
 import { AllReduceExchange } from './all-reduce.ts'
 import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'

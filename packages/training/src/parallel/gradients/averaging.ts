@@ -7,7 +7,21 @@ import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { OwnTotals, StepTotals } from './step-totals.ts'
+
+/** What a rank adds to the totals of a step. */
+export interface OwnTotals {
+  /** The sum of its losses. */
+  readonly loss: number
+  /** What the sum is divided by in the end: the number of examples, or of labels that count. */
+  readonly count: number
+  readonly examples: number
+}
+
+/** What all ranks have together in a step, beside the gradients. */
+export interface StepTotals extends OwnTotals {
+  /** Names of parameters that no rank has used. */
+  readonly unused: ReadonlySet<string>
+}
 
 /** What `dataParallel` and `fullyShard` replicate: a module, or a rank's part of a pipeline. */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {

@@ -3,8 +3,7 @@ import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import type { Parameter } from '../../model/parameter.ts'
 import { clipGradients, type ClippedGradients, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { Averaging } from './averaging.ts'
-import type { OwnTotals, StepTotals } from './step-totals.ts'
+import type { Averaging, OwnTotals, StepTotals } from './averaging.ts'
 
 /**
  * Replaces how a trainer averages its gradients.

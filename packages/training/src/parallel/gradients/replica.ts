@@ -6,21 +6,13 @@ import type { GradientListener, GradientMemory } from '../../model/recording.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
-import type { Averaged, Averaging, Replicated } from './averaging.ts'
+import type { Averaged, Averaging, Replicated, OwnTotals, StepTotals } from './averaging.ts'
 import type { GradientExchange } from './exchange.ts'
 import { Lifetime } from './lifetime.ts'
 import { checkTokens, type GradientOptions, type ModelParameters } from './options.ts'
 import { markReplicated } from './replicas.ts'
 import { SharedBuffers } from './shared-buffers.ts'
-import {
-  checkUsed,
-  countRanks,
-  factorOf,
-  powerOfTwoNear,
-  TotalsSum,
-  type OwnTotals,
-  type StepTotals,
-} from './step-totals.ts'
+import { checkUsed, countRanks, factorOf, powerOfTwoNear, TotalsSum } from './step-totals.ts'
 
 interface ReplicaOptions extends GradientOptions {
   /** Whether buckets keep their memory from step to step, so that passes may write into them. */

@@ -1,24 +1,10 @@
 import { tsrError } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeWait } from '@tsrun/telemetry'
+import type { OwnTotals, StepTotals } from './averaging.ts'
 import type { GradientExchange } from './exchange.ts'
 import type { GradientOptions } from './options.ts'
 import { freeAfterRun } from '../group-buffers.ts'
-
-/** What a rank adds to the totals of a step. */
-export interface OwnTotals {
-  /** The sum of its losses. */
-  readonly loss: number
-  /** What the sum is divided by in the end: the number of examples, or of labels that count. */
-  readonly count: number
-  readonly examples: number
-}
-
-/** What all ranks have together in a step, beside the gradients. */
-export interface StepTotals extends OwnTotals {
-  /** Names of parameters that no rank has used. */
-  readonly unused: ReadonlySet<string>
-}
 
 /** The number of ranks of all axes together. */
 export function countRanks(axes: readonly ProcessGroup[]): number {

@@ -7,7 +7,7 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { RecordOptions } from '../../model/recording.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { Averaged, Replicated } from '../gradients/averaging.ts'
+import type { Averaged, Replicated, OwnTotals } from '../gradients/averaging.ts'
 import { labelOf, padBucket, planBuckets, type SharedBucket } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
 import {
@@ -18,7 +18,6 @@ import {
 } from '../gradients/options.ts'
 import { Replica } from '../gradients/replica.ts'
 import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
-import type { OwnTotals } from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
   axesOf,
