@@ -57,6 +57,30 @@ function surprise(y: readonly number[], row: number, k: number): number {
   return Math.log(total) - (part[k]! - largest)
 }
 
+/** A backend that tsrun does not know, so that it reads no values synchronously. */
+function registerUnknown(): void {
+  tf.copyRegisteredKernels('cpu', 'unknown')
+  const { constructor } = tf.findBackend('cpu') as unknown as { constructor: new () => never }
+  tf.registerBackend('unknown', () => Object.assign(new constructor(), { firstUse: false }))
+}
+
+it('cross-entropy of a device leaves out classes with the score -Infinity', async () => {
+  await loadBackend('cpu')
+  registerUnknown()
+  await tf.setBackend('unknown')
+  const outputs = tf.tensor2d([2, -Infinity, 0.5, 0, 3, -Infinity], [2, 3])
+  for (const loss of [
+    crossEntropy,
+    crossEntropyWith({}),
+    crossEntropyWith({ ignoreIndex: -100 }),
+  ]) {
+    const [value, gradient] = evaluate(loss, outputs, classes(0, 1))
+    expect(value).toBeCloseTo(0.125_000_315, 6)
+    expect(gradient[0]).toBeCloseTo(-0.091_212_763, 6)
+    expect(gradient[5]).toBeCloseTo(0, 6)
+  }
+})
+
 describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
@@ -110,6 +134,28 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
         return sum + (0.7 * surprise(y, row, label) + 0.1 * all) / 4
       }, 0)
     expectFormula(loss, scores, [4, 3], labels, formula)
+  })
+
+  it.each([crossEntropy, crossEntropyWith({}), crossEntropyWith({ ignoreIndex: -100 })])(
+    'cross-entropy leaves out classes with the score -Infinity (%#)',
+    (loss) => {
+      const outputs = tf.tensor2d([2, -Infinity, 0.5, 0, 3, -Infinity], [2, 3])
+      const [value, gradient] = evaluate(loss, outputs, classes(0, 1))
+      // (log(1 + e^-1.5) + log(1 + e^-3)) / 2
+      expect(value).toBeCloseTo(0.125_000_315, 6)
+      const slopes = [-0.091_212_763, 0, 0.091_212_763, 0.023_712_937, -0.023_712_937, 0]
+      gradient.forEach((slope, i) => {
+        expect(slope).toBeCloseTo(slopes[i]!, 6)
+      })
+      expect(evaluate(loss, outputs, classes(1, 1))[0]).toBe(Infinity)
+    },
+  )
+
+  it('smoothed labels give classes with the score -Infinity an infinite loss', () => {
+    const outputs = tf.tensor2d([2, -Infinity, 0.5], [1, 3])
+    expect(evaluate(crossEntropyWith({ labelSmoothing: 0.1 }), outputs, classes(0))[0]).toBe(
+      Infinity,
+    )
   })
 
   it('crossEntropyWith without options is crossEntropy', () => {

@@ -135,11 +135,16 @@ function evaluateOnDevice(
     const shifted = tf.sub(logits, tf.max(logits, -1, true))
     const exponentials = tf.exp(shifted)
     const totals = tf.sum(exponentials, -1, true)
-    const losses = tf.sub(tf.log(totals), tf.sum(tf.mul(right, shifted), -1, true))
+    const losses = tf.sub(tf.log(totals), tf.sum(productOf(right, shifted), -1, true))
     const slopes = tf.sub(tf.div(exponentials, totals), right)
     return [tf.mul(tf.sum(losses), weight), tf.keep(tf.mul(slopes, weight))]
   })
   return { value, gradient }
+}
+
+/** target x, and 0 where the target is 0, although x may be -Infinity there. */
+export function productOf(target: Tensor, x: Tensor): Tensor {
+  return tf.where(tf.greater(target, 0), tf.mul(target, x), tf.zerosLike(x))
 }
 
 /** Writes weight * (softmax - one-hot) to `gradient` and returns weight * loss, row by row. */

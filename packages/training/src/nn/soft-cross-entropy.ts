@@ -7,6 +7,7 @@ import {
   checkLabels,
   checkShapes,
   differentiable,
+  productOf,
   recordEvaluated,
   type EvaluatedLoss,
   type Reduction,
@@ -99,7 +100,10 @@ function onHost(
       }
       out[start + label]! -= (1 - labelSmoothing) * weight
       const own = scores[start + label]! - largest
-      loss += Math.log(total) - (1 - labelSmoothing) * own - shared * sum
+      // A score of -Infinity must not be multiplied by 0.
+      if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * own
+      if (shared > 0) loss -= shared * sum
+      loss += Math.log(total)
     })
   })
   return { value: tf.scalar(loss * weight), gradient }
@@ -122,7 +126,7 @@ function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
     const shifted = tf.sub(logits, tf.max(logits, -1, true))
     const exponentials = tf.exp(shifted)
     const totals = tf.sum(exponentials, -1, true)
-    const own = tf.sum(tf.mul(target, shifted), -1)
+    const own = tf.sum(productOf(target, shifted), -1)
     const losses = tf.sub(tf.log(tf.squeeze(totals, [-1])), own)
     const slopes = tf.sub(tf.div(exponentials, totals), target)
     return [tf.sum(tf.mul(losses, weights)), tf.keep(tf.mul(slopes, tf.expandDims(weights, -1)))]
