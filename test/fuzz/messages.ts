@@ -113,7 +113,7 @@ async function answerClient(input: Uint8Array): Promise<void> {
 
 function serve(input: Uint8Array): void {
   const data = new StoreData()
-  const session = new Session(data, () => undefined)
+  const session = new Session(data, { send: () => undefined, isFull: () => false })
   data.set('k', Buffer.from('12'))
   try {
     // twice, as the second one meets what the first one has left

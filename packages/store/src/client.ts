@@ -20,7 +20,7 @@ import { Calls } from './calls.ts'
 import { Connection } from './connection.ts'
 import { LinkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
-import { decodeServerMessage, encodeMessage } from './protocol.ts'
+import { decodeServerMessage, encodeRequest } from './protocol.ts'
 import {
   isOtherToken,
   isPlainPeer,
@@ -136,7 +136,7 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
     {
       endpoint,
       send: (message) => {
-        connection.send(encodeMessage('The request', message))
+        connection.send(encodeRequest(message))
       },
       setBusy: (busy) => {
         connection.setBusy(busy)

@@ -3,9 +3,14 @@ import type { Readable } from 'node:stream'
 import { tsrError } from '@tsrun/core'
 import { FRAME_LIMIT } from './protocol.ts'
 
+/** Bytes that a socket gets at once: a copy of them may exist for each connection, encrypted. */
+const PIECE = 256 * 1024
+
 export interface ConnectionEvents {
   /** Takes a whole frame. If it throws, the connection is destroyed for that reason. */
   readonly onFrame: (frame: Uint8Array) => void
+  /** Called whenever the socket has taken a part of what was sent. */
+  readonly onDrain?: () => void
   /** Called once, however the connection ends. */
   readonly onClose: (reason: string) => void
 }
@@ -16,6 +21,10 @@ export class Connection {
   readonly #reader: FrameReader
   readonly #events: ConnectionEvents
   readonly #waitForDrain: boolean
+  /** Parts of frames that the socket has not been given. */
+  readonly #unsent: Uint8Array[] = []
+  #unsentBytes = 0
+  #isEnding = false
   /** Resolves when the connection has ended. */
   readonly closed: Promise<void>
   #reason = 'the other side ended it'
@@ -32,7 +41,11 @@ export class Connection {
     const read = (): void => {
       this.#read()
     }
-    socket.on('readable', read).on('drain', read)
+    socket.on('readable', read).on('drain', () => {
+      this.#write()
+      events.onDrain?.()
+      read()
+    })
     socket.on('error', (error) => (this.#reason = error.message))
     this.closed = new Promise((resolve) => {
       const close = (): void => {
@@ -49,17 +62,23 @@ export class Connection {
     this.#read()
   }
 
-  /** Bytes that were sent but not yet taken by the kernel. */
+  /** Bytes of frames that the kernel has not taken. */
   get backlog(): number {
-    return this.#socket.writableLength
+    return this.#unsentBytes + this.#socket.writableLength
   }
 
-  send(frame: Uint8Array): void {
+  /** @param parts - of one frame. They must not change: other connections may share them. */
+  send(...parts: readonly Uint8Array[]): void {
     if (this.#socket.destroyed) return
-    this.#socket.cork()
-    this.#socket.write(frameHeader(frame.byteLength))
-    this.#socket.write(frame)
-    this.#socket.uncork()
+    const length = parts.reduce((sum, { byteLength }) => sum + byteLength, 0)
+    this.#unsent.push(frameHeader(length), ...parts)
+    this.#unsentBytes += FRAME_HEADER_BYTES + length
+    this.#write()
+  }
+
+  /** Whether the socket takes no more now. */
+  get #isFull(): boolean {
+    return this.#unsent.length > 0 || this.#socket.writableNeedDrain
   }
 
   /** Whether this connection keeps the process alive. */
@@ -70,7 +89,8 @@ export class Connection {
 
   /** Ends the connection once the kernel has taken all that was sent. */
   end(): void {
-    this.#socket.destroySoon()
+    this.#isEnding = true
+    this.#write()
   }
 
   destroy(reason: string): void {
@@ -78,9 +98,24 @@ export class Connection {
     this.#socket.destroy()
   }
 
+  /** Gives the socket as much as it takes. */
+  #write(): void {
+    this.#socket.cork()
+    while (!this.#socket.writableNeedDrain) {
+      const part = this.#unsent.shift()
+      if (part === undefined) break
+      const piece = part.subarray(0, PIECE)
+      if (piece.length < part.length) this.#unsent.unshift(part.subarray(PIECE))
+      this.#unsentBytes -= piece.length
+      this.#socket.write(piece)
+    }
+    this.#socket.uncork()
+    if (this.#isEnding && this.#unsent.length === 0) this.#socket.destroySoon()
+  }
+
   #read(): void {
     try {
-      while (!this.#socket.destroyed && !(this.#waitForDrain && this.#socket.writableNeedDrain)) {
+      while (!this.#socket.destroyed && !(this.#waitForDrain && this.#isFull)) {
         const frame = this.#reader.next()
         if (frame === undefined) return
         this.#events.onFrame(frame)

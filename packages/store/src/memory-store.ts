@@ -33,8 +33,11 @@ export function localStore(
   endpoint: string,
   timeout: number,
 ): { store: Store; lost: (reason: string) => void } {
-  const session = new Session(data, (message) => {
-    calls.receive(message)
+  const session = new Session(data, {
+    send: (message) => {
+      calls.receive(message)
+    },
+    isFull: () => false,
   })
   const calls = new Calls(
     {

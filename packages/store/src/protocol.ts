@@ -32,6 +32,13 @@ export const STORE_LIMIT = 256 * 1024 * 1024
 /** Longest frame in bytes: a whole request or answer. */
 export const FRAME_LIMIT = 16 * 1024 * 1024
 
+/** Answers with values of that many bytes share them. */
+const SHARED = 64 * 1024
+/** MessagePack's token of bytes whose length has 32 bits. */
+const BYTES_32 = 0xc6
+/** Bytes that it takes for no bytes. */
+const EMPTY_BYTES = 2
+
 /** Containers of a request: its own, its keys, and two values. */
 const REQUEST_CONTAINERS = 16
 
@@ -205,10 +212,49 @@ const isAnswer: Check = (message) => {
 }
 
 /** @throws ERR_TSR_STORE_LIMIT when the message does not fit into a frame */
-export function encodeMessage(what: string, message: ClientMessage | ServerMessage): Uint8Array {
+export function encodeRequest(message: ClientMessage): Uint8Array {
   const bytes = encode(message, Infinity)
-  checkLimit(what, bytes.byteLength, FRAME_LIMIT)
+  checkLimit('The request', bytes.byteLength, FRAME_LIMIT)
   return bytes
+}
+
+/**
+ * The parts of a frame. Large values are parts of their own and no copies, so that the answers to many
+ * clients share them: MessagePack has them at the end of a message.
+ *
+ * @throws ERR_TSR_STORE_LIMIT when the message does not fit into a frame
+ */
+export function encodeAnswer(message: ServerMessage): Uint8Array[] {
+  const values: Uint8Array[] = []
+  const withoutValues = (part: unknown): unknown => {
+    if (isBytes(part)) {
+      values.push(part)
+      return new Uint8Array(0)
+    }
+    if (Array.isArray(part)) return part.map(withoutValues)
+    if (!isObject(part)) return part
+    return Object.fromEntries(
+      Object.entries(part).map(([key, field]) => [key, withoutValues(field)]),
+    )
+  }
+  const bare = withoutValues(message)
+  const large = values.reduce((sum, { byteLength }) => sum + byteLength, 0) >= SHARED
+  const parts = large ? sharedParts(bare, values) : [encode(message, Infinity)]
+  const bytes = parts.reduce((sum, { byteLength }) => sum + byteLength, 0)
+  checkLimit('The answer', bytes, FRAME_LIMIT)
+  return parts
+}
+/** @param bare - a message with empty arrays in the place of its values */
+function sharedParts(bare: unknown, values: readonly Uint8Array[]): Uint8Array[] {
+  const empty = encode(new Uint8Array(0))
+  const start = empty.subarray(0, empty.length - EMPTY_BYTES)
+  const whole = encode(bare, Infinity)
+  const parts = values.flatMap((value) => {
+    const length = Buffer.alloc(5, BYTES_32)
+    length.writeUInt32BE(value.byteLength, 1)
+    return [start, length, value]
+  })
+  return [whole.subarray(0, whole.length - values.length * empty.length), ...parts]
 }
 
 /** @throws ERR_TSR_MESSAGE_INVALID, on which the server drops the connection */

@@ -7,7 +7,7 @@ import { durationRule, tokenRule } from './arguments.ts'
 import { Connection } from './connection.ts'
 import { StoreData } from './data.ts'
 import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
-import { decodeClientMessage, encodeMessage } from './protocol.ts'
+import { decodeClientMessage, encodeAnswer } from './protocol.ts'
 import { Session } from './session.ts'
 import type { StoreTls } from './secure-sockets.ts'
 import type { Store } from './store.ts'
@@ -15,6 +15,8 @@ import type { Store } from './store.ts'
 const BACKLOG = 4096
 /** Milliseconds in which clients may read their last answers when the server closes. */
 const FAREWELL = 1000
+/** From that many unsent bytes on, a client gets no more answers until it has read some. */
+const ANSWER_BACKLOG_LIMIT = 16 * 1024 * 1024
 /** A client that watches keys but does not read is dropped when this many bytes wait for it. */
 const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 
@@ -171,19 +173,24 @@ async function listen(server: Server, host: string, port: number): Promise<numbe
 
 /** Serves an authenticated socket until it closes. One that breaks the protocol is dropped. */
 function serveConnection(socket: Socket, data: StoreData, onClose: () => void): Connection {
-  const session = new Session(data, (message) => {
-    const frame = encodeMessage('The answer', message)
-    if ('changed' in message && connection.backlog > EVENT_BACKLOG_LIMIT) {
-      connection.destroy('it does not read the events of its watches')
-    } else {
-      connection.send(frame)
-    }
+  const session = new Session(data, {
+    send: (message) => {
+      if ('changed' in message && connection.backlog > EVENT_BACKLOG_LIMIT) {
+        connection.destroy('it does not read the events of its watches')
+      } else {
+        connection.send(...encodeAnswer(message))
+      }
+    },
+    isFull: () => connection.backlog > ANSWER_BACKLOG_LIMIT,
   })
   const connection = new Connection(
     socket,
     {
       onFrame: (frame) => {
         session.handle(decodeClientMessage(frame))
+      },
+      onDrain: () => {
+        session.resume()
       },
       onClose: () => {
         session.close()

@@ -16,20 +16,29 @@ type Waiting = 'get' | 'multiGet' | 'wait' | 'queuePop'
 
 type Immediate = Exclude<Request, { op: 'set' | Waiting | 'watch' | 'unwatch' }>
 
+/** What takes the messages to a client. */
+export interface Outlet {
+  send(message: ServerMessage): void
+  /** Whether so much is unsent that further answers have to wait for `Session.resume`. */
+  isFull(): boolean
+}
+
 /** The requests of one client, whose waits and watches end with it. */
 export class Session {
   readonly #data: StoreData
-  readonly #send: (message: ServerMessage) => void
+  readonly #outlet: Outlet
   readonly #waits = new Map<number, Wait>()
+  /** Waits that are over and whose answers had no room, by the id of the request. */
+  readonly #delayed = new Map<number, () => void>()
   readonly #watches = new Map<number, () => void>()
   /** Values of queues that the client has not confirmed, by the id of the request. */
   readonly #taken = new Map<number, { readonly queue: string; readonly value: Uint8Array }>()
   /** Keys that are deleted when this client ends, and the values that it gave them. */
   readonly #owned = new Map<string, Uint8Array>()
 
-  constructor(data: StoreData, send: (message: ServerMessage) => void) {
+  constructor(data: StoreData, outlet: Outlet) {
     this.#data = data
-    this.#send = send
+    this.#outlet = outlet
   }
 
   handle({ id, ...message }: ClientMessage): void {
@@ -53,10 +62,20 @@ export class Session {
     })
   }
 
+  /** Gives the answers that had no room. */
+  resume(): void {
+    for (const [id, answer] of this.#delayed) {
+      if (this.#outlet.isFull()) return
+      this.#delayed.delete(id)
+      this.#orFail(id, answer)
+    }
+  }
+
   close(): void {
     for (const wait of this.#waits.values()) wait.cancel()
     for (const stop of this.#watches.values()) stop()
     this.#waits.clear()
+    this.#delayed.clear()
     this.#watches.clear()
     const taken = [...this.#taken.values()]
     this.#taken.clear()
@@ -125,6 +144,13 @@ export class Session {
     }
     const wait = this.#data.waiters.add(keys, missing, () => {
       this.#waits.delete(id)
+      // The values of now are not kept: the keys are read, and awaited again if need be, when there is room.
+      if (this.#outlet.isFull()) {
+        this.#delayed.set(id, () => {
+          this.#awaitKeys(id, keys, result)
+        })
+        return
+      }
       // what is thrown here would reach the client that has set the last key
       this.#orFail(id, () => {
         this.#answer(id, { result: result() })
@@ -152,7 +178,7 @@ export class Session {
 
   #watch(id: number, key: string): void {
     const stop = this.#data.watch(key, (value) => {
-      this.#send(value === undefined ? { id, changed: true } : { id, changed: true, value })
+      this.#outlet.send(value === undefined ? { id, changed: true } : { id, changed: true, value })
     })
     this.#watches.set(id, stop)
     this.#answer(id, { result: null })
@@ -177,7 +203,7 @@ export class Session {
   }
 
   #answer(id: number, answer: Answer): void {
-    this.#send({ id, ...answer })
+    this.#outlet.send({ id, ...answer })
   }
 }
 
