@@ -16,6 +16,11 @@ describe('ranks that share the layers of a GPT', () => {
     { form: 'heads-tied', size: 4, stages: 2 },
     { form: 'sequence', size: 2, stages: 1 },
     { form: 'sequence-tied', size: 4, stages: 2 },
+    { form: 'heads-uncached', size: 2, stages: 1 },
+    { form: 'sequence-uncached', size: 2, stages: 1 },
+    { form: 'context', size: 2, stages: 1 },
+    { form: 'context-uncached', size: 2, stages: 1 },
+    { form: 'context-tied-uncached', size: 4, stages: 2 },
   ]
   let reports: Map<string, Report>
   beforeAll(async () => {

@@ -2,6 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { modulesOf, type Module } from '../model/module.ts'
 import type { CausalSelfAttention } from '../nn/attention.ts'
+import { causalAttention } from '../nn/causal-attention.ts'
 import { cachedAttention, type CachedAttention } from '../nn/cached-attention.ts'
 import { hasPositions, type PositionEmbedding, type Positions } from '../nn/embedding.ts'
 import { isGPT, type GPT } from '../nn/gpt.ts'
@@ -36,8 +37,8 @@ export class GenerationPass {
     this.block = Math.min(...all.map(blockOf))
     this.multiple = shared[0]?.ranks ?? 1
     this.head = all.find(isVocabParallelHead)
-    for (const module of keeps ? all : []) {
-      if (isAttention(module)) this.#replaceCore(module)
+    for (const module of all) {
+      if (isAttention(module)) this.#replaceCore(module, keeps)
       else if (hasPositions(module)) this.#replacePositions(module, everyPosition)
       else if (isSequenceParallel(module) && hasPositions(module.layer)) {
         this.#replacePositions(module.layer, module.layer.positions)
@@ -63,11 +64,16 @@ export class GenerationPass {
     for (const cache of this.#caches) cache.dispose()
   }
 
-  #replaceCore(module: CausalSelfAttention): void {
+  /** Each rank of a context parallel group computes whole sequences, from all tokens. */
+  #replaceCore(module: CausalSelfAttention, keeps: boolean): void {
     const { core } = module
-    const cache = cachedAttention()
-    this.#caches.push(cache)
-    module.core = cache
+    if (keeps) {
+      const cache = cachedAttention()
+      this.#caches.push(cache)
+      module.core = cache
+    } else if (core.dividesSequences === true) {
+      module.core = causalAttention
+    }
     this.#undo.push(() => {
       module.core = core
     })

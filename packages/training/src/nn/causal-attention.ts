@@ -12,6 +12,9 @@ type Three = readonly [Tensor, Tensor, Tensor]
 
 /** A function of queries, keys and values, each [batch, heads, length, size], with its gradients. */
 export interface AttentionCore {
+  /** Whether each rank of a group has a part of the positions. */
+  readonly dividesSequences?: boolean
+
   /** @returns the output, of the same shape, and what `backward` needs */
   forward(queries: Tensor, keys: Tensor, values: Tensor): { output: Tensor; saved: Tensor[] }
 

@@ -20,6 +20,7 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
   /** What this rank's queries see of the keys that are here at a step. */
   const view = (step: number) => viewOn((rank - step + size) % size, rank)
   return {
+    dividesSequences: true,
     forward(q, k, v) {
       checkBackendBlocks()
       const keys = new PairRing(group, k.shape, KEYS)
