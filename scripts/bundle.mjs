@@ -42,6 +42,9 @@ const completePrograms = { launcher: { main: 'src/main.ts', preload: 'src/rank/p
 await Promise.all(readdirSync(root).map(bundle))
 // CommonJS, as TensorFlow.js itself is for Node, and complete: see its source.
 await bundleAlone('training', 'src/tfjs/gradients.ts', 'gradients.cjs')
+// Threads that are started from the text of their program: see rank/start-thread.ts.
+await bundleAlone('launcher', 'src/rank/threads/watch.ts', 'watch.cjs')
+await bundleAlone('launcher', 'src/rank/threads/relay.ts', 'relay.cjs')
 
 // The page of the dashboard: static files that load nothing else.
 await bundlePage('telemetry', 'page')

@@ -174,6 +174,7 @@ describe('the figures of architecture', () => {
     expect(status).toBe(0)
     expect(stdout).toMatch(/^tokens of all packages +[\d,]{7} +478,000$/m)
     expect(stdout).toMatch(/^files of the walk batch +\d\d +19$/m)
+    expect(stdout).toMatch(/^programs in strings +0 +0$/m)
     expect(stdout).toMatch(/^training( +[\d,]+){5}$/m)
   })
 })

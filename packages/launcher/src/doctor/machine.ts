@@ -81,8 +81,8 @@ async function sharingProblem(): Promise<string | undefined> {
   try {
     fd = createSharedFile('tsrun-doctor', 4096)
     const path = `/proc/${process.pid}/fd/${fd}`
-    const script = `require('node:fs').writeFileSync(process.argv[1], 'here', { flag: 'r+' })`
-    const { failure, stderr } = await run(process.execPath, ['-e', script, path])
+    const program = `(${writeHere.toString()})()`
+    const { failure, stderr } = await run(process.execPath, ['-e', program, path])
     if (failure !== undefined) return `another process cannot open ${path}: ${firstError(stderr)}`
     return readFileSync(path, 'latin1').startsWith('here') ? undefined : `${path} is not shared`
   } catch (error) {
@@ -90,6 +90,11 @@ async function sharingProblem(): Promise<string | undefined> {
   } finally {
     if (fd !== undefined) closeSync(fd)
   }
+}
+
+/** The text of a program. */
+const writeHere = (): void => {
+  process.getBuiltinModule('node:fs').writeFileSync(process.argv[1]!, 'here', { flag: 'r+' })
 }
 
 function firstError(stderr: string): string {

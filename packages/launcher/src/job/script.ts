@@ -46,8 +46,7 @@ export function findScript(script: string, cwd: string, command?: string): Scrip
  * @throws ERR_TSR_SCRIPT
  */
 export function findModule(name: string, cwd: string): Script {
-  // Only the loader of Node itself knows all rules, and it answers for the folder that it is started in.
-  const program = 'process.stdout.write(import.meta.resolve(process.argv[1]))'
+  const program = `(${printResolved.toString()})()`
   const args = ['--input-type=module', '--eval', program, '--', name]
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd, encoding: 'utf8' })
   if (status !== 0 || !stdout.startsWith('file:')) {
@@ -55,6 +54,14 @@ export function findModule(name: string, cwd: string): Script {
     throw refuse(name, reason)
   }
   return findScript(fileURLToPath(stdout), cwd)
+}
+
+/**
+ * Only the loader of Node itself knows all rules, and it answers for the folder that it is started in. This is
+ * the text of a program.
+ */
+const printResolved = (): void => {
+  process.stdout.write(import.meta.resolve(process.argv[1]!))
 }
 
 /**

@@ -1,90 +1,13 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
-import { Worker } from 'node:worker_threads'
+import type { Worker } from 'node:worker_threads'
 import { createLogger } from '@tsrun/core'
 import { divertSocket, shutdownSocket } from '@tsrun/native'
 import type { FaultOrder } from './control-message.ts'
+import { startThread } from './start-thread.ts'
+import type { RelayOrder } from './threads/relay.ts'
 
-/** Bytes that `drop` leaves out, and that `truncate` lets through: less than the header of a frame. */
-const [DROPPED, LET_THROUGH] = [16, 32]
 /** Milliseconds for the thread to pass on what is due. */
 const MARGIN = 50
-/** Bytes that the thread holds of a connection before it reads no more. */
-const MOST_HELD = 2 ** 20
-
-/**
- * The thread that passes on what comes from this process and from its peers, as source: see `watchLauncher`.
- * What this process sends is held back or damaged; what it receives stays as it is.
- */
-const program = `
-  const { Socket } = require('node:net')
-  const { parentPort } = require('node:worker_threads')
-  const relays = new Set()
-  parentPort.on('message', ({ diverted, fault }) => {
-    diverted.forEach(open)
-    const until = performance.now() + 1000 * fault.forSeconds
-    for (const relay of relays) relay.fault = { ...fault, until, left: ${DROPPED} }
-  })
-  const open = ({ inner, outer }) => {
-    const [own, peer] = [inner, outer].map((fd) =>
-      new Socket({ fd, readable: true, writable: true, allowHalfOpen: true }))
-    const relay = { fault: undefined, isCut: false, own, peer, held: 0, due: 0, queue: [] }
-    relays.add(relay)
-    peer.pipe(own)
-    peer.on('error', () => own.destroy())
-    peer.on('close', () => relays.delete(relay))
-    // what this process has sent before it closed its end still has to arrive
-    own.on('error', () => peer.unpipe(own).resume())
-    own.on('end', () => later(relay, () => peer.end()))
-    own.on('data', (bytes) => {
-      const passed = damage(relay, bytes)
-      relay.held += passed.length
-      if (relay.held > ${MOST_HELD}) own.pause()
-      later(relay, () => peer.write(passed, () => {
-        relay.held -= passed.length
-        if (relay.held <= ${MOST_HELD}) own.resume()
-      }))
-      if (relay.isCut) {
-        own.destroy()
-        later(relay, () => peer.end(() => peer.destroy()))
-      }
-    })
-  }
-  const damage = (relay, bytes) => {
-    const { fault, own, peer } = relay
-    if (fault === undefined) return bytes
-    if (fault.kind === 'delay') {
-      const now = performance.now()
-      if (now < fault.until) relay.due = now + fault.milliseconds
-      return bytes
-    }
-    if (fault.kind === 'drop') {
-      const left = Math.min(fault.left, bytes.length)
-      fault.left -= left
-      if (fault.left === 0) relay.fault = undefined
-      return bytes.subarray(left)
-    }
-    relay.fault = undefined
-    if (fault.kind === 'corrupt') {
-      bytes[0] ^= 1
-      return bytes
-    }
-    relay.isCut = true
-    return bytes.subarray(0, ${LET_THROUGH})
-  }
-  /** In the order of the calls. */
-  const later = (relay, run) => {
-    relay.queue.push({ due: relay.due, run })
-    if (relay.queue.length === 1) pass(relay)
-  }
-  const pass = (relay) => {
-    for (let next; (next = relay.queue[0]) !== undefined; relay.queue.shift()) {
-      const wait = next.due - performance.now()
-      if (wait > 0) return void setTimeout(pass, Math.ceil(wait), relay)
-      next.run()
-    }
-  }
-`
-
 let thread: Worker | undefined
 
 /**
@@ -99,15 +22,9 @@ export function disturb(fault: FaultOrder, storePort: number): void {
     createLogger('launcher').warn({ kind: fault.kind }, problem)
     return
   }
-  thread ??= startThread()
-  thread.postMessage({ diverted: own.map(divertSocket), fault })
+  thread ??= startThread('relay')
+  thread.postMessage({ diverted: own.map(divertSocket), fault } satisfies RelayOrder)
   if (fault.kind === 'delay') waitAtExit(fault)
-}
-
-function startThread(): Worker {
-  const worker = new Worker(program, { eval: true, execArgv: [], env: {} })
-  worker.on('error', () => undefined).unref()
-  return worker
 }
 
 /** The thread ends with the process: what it holds back must have gone by then. */

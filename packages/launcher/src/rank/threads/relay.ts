@@ -1,0 +1,113 @@
+// The thread of a rank that passes on what goes between the rank and its peers, to disturb it; see `disturb`.
+// What the rank sends is held back or damaged; what it receives stays as it is.
+import { Socket } from 'node:net'
+import { parentPort } from 'node:worker_threads'
+import type { divertSocket } from '@tsrun/native'
+import type { FaultOrder } from '../control-message.ts'
+
+/** Bytes that `drop` leaves out, and that `truncate` lets through: less than the header of a frame. */
+const [DROPPED, LET_THROUGH] = [16, 32]
+/** Bytes that the thread holds of a connection before it reads no more. */
+const MOST_HELD = 2 ** 20
+
+type Diverted = ReturnType<typeof divertSocket>
+
+/** Connections that this thread passes on from now on, and a fault for all of them. */
+export interface RelayOrder {
+  readonly diverted: readonly Diverted[]
+  readonly fault: FaultOrder
+}
+
+interface Relay {
+  fault: (FaultOrder & { readonly until: number; left: number }) | undefined
+  isCut: boolean
+  readonly own: Socket
+  readonly peer: Socket
+  /** Bytes that were read and not yet sent. */
+  held: number
+  /** When what is read now is due. */
+  due: number
+  readonly queue: { readonly due: number; readonly run: () => void }[]
+}
+
+const relays = new Set<Relay>()
+parentPort!.on('message', ({ diverted, fault }: RelayOrder) => {
+  diverted.forEach(open)
+  const until = performance.now() + 1000 * fault.forSeconds
+  for (const relay of relays) relay.fault = { ...fault, until, left: DROPPED }
+})
+
+function open({ inner, outer }: Diverted): void {
+  const [own, peer] = [inner, outer].map(
+    (fd) => new Socket({ fd, readable: true, writable: true, allowHalfOpen: true }),
+  ) as [Socket, Socket]
+  const relay: Relay = { fault: undefined, isCut: false, own, peer, held: 0, due: 0, queue: [] }
+  relays.add(relay)
+  peer.pipe(own)
+  peer.on('error', () => own.destroy())
+  peer.on('close', () => relays.delete(relay))
+  // What this process has sent before it closed its end still has to arrive.
+  own.on('error', () => peer.unpipe(own).resume())
+  own.on('end', () => {
+    later(relay, () => peer.end())
+  })
+  own.on('data', (bytes: Buffer) => {
+    passOn(relay, bytes)
+  })
+}
+
+function passOn(relay: Relay, bytes: Buffer): void {
+  const { own, peer } = relay
+  const passed = damage(relay, bytes)
+  relay.held += passed.length
+  if (relay.held > MOST_HELD) own.pause()
+  later(relay, () =>
+    peer.write(passed, () => {
+      relay.held -= passed.length
+      if (relay.held <= MOST_HELD) own.resume()
+    }),
+  )
+  if (!relay.isCut) return
+  own.destroy()
+  later(relay, () => peer.end(() => peer.destroy()))
+}
+
+function damage(relay: Relay, bytes: Buffer): Buffer {
+  const { fault } = relay
+  if (fault === undefined) return bytes
+  if (fault.kind === 'delay') {
+    const now = performance.now()
+    if (now < fault.until) relay.due = now + fault.milliseconds
+    return bytes
+  }
+  if (fault.kind === 'drop') {
+    const left = Math.min(fault.left, bytes.length)
+    fault.left -= left
+    if (fault.left === 0) relay.fault = undefined
+    return bytes.subarray(left)
+  }
+  relay.fault = undefined
+  if (fault.kind === 'corrupt') {
+    bytes[0]! ^= 1
+    return bytes
+  }
+  relay.isCut = true
+  return bytes.subarray(0, LET_THROUGH)
+}
+
+/** Runs it when it is due, in the order of the calls. */
+function later(relay: Relay, run: () => void): void {
+  relay.queue.push({ due: relay.due, run })
+  if (relay.queue.length === 1) passDue(relay)
+}
+
+function passDue(relay: Relay): void {
+  for (let next; (next = relay.queue[0]) !== undefined; relay.queue.shift()) {
+    const wait = next.due - performance.now()
+    if (wait > 0) {
+      setTimeout(passDue, Math.ceil(wait), relay)
+      return
+    }
+    next.run()
+  }
+}

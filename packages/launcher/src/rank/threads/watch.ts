@@ -1,0 +1,76 @@
+// The thread of a rank that listens to its launcher; see `watchLauncher`.
+import type inspector from 'node:inspector'
+import { Socket } from 'node:net'
+import { workerData } from 'node:worker_threads'
+import { SUFFER } from '../control-message.ts'
+
+/** Milliseconds that the main thread has for an answer. */
+const ANSWER_TIME = 1000
+
+const { fd, dies } = workerData as { readonly fd: number; readonly dies: boolean }
+const pipe = new Socket({ fd, readable: true, writable: true })
+const end = (): void => {
+  if (dies) process.kill(-process.pid, 'SIGKILL')
+}
+pipe.on('error', end).on('end', end)
+let rest = ''
+pipe.setEncoding('utf8').on('data', (text: string) => {
+  const lines = (rest + text).split('\n')
+  rest = lines.pop()!
+  for (const line of lines) {
+    if (line.startsWith('{')) inject(line)
+    else ask(Number(line))
+  }
+})
+
+/** Only where it is needed, because the inspector takes time to load. */
+function openSession(): inspector.Session {
+  const { Session } = process.getBuiltinModule('node:inspector')
+  return new Session()
+}
+
+/** @param fault - JSON */
+function inject(fault: string): void {
+  const session = openSession()
+  session.connectToMainThread()
+  const expression = `globalThis[Symbol.for("${SUFFER}")]?.(${fault})`
+  session.post('Runtime.evaluate', { expression }, () => {
+    session.disconnect()
+  })
+}
+
+/**
+ * What the main thread evaluates, in the middle of its work: V8 interrupts loops, and Atomics.wait too. The
+ * names of what keeps the event loop alive tell what a thread without a stack waits for. It is sent as text,
+ * so it uses nothing of this module.
+ */
+const question = (): string => {
+  const limit = Error.stackTraceLimit
+  Error.stackTraceLimit = 100
+  const { stack } = new Error()
+  Error.stackTraceLimit = limit
+  return JSON.stringify({ stack, resources: process.getActiveResourcesInfo() })
+}
+
+function ask(id: number): void {
+  const session = openSession()
+  let isDone = false
+  const answer = (facts: object): void => {
+    if (isDone) return
+    isDone = true
+    clearTimeout(timer)
+    session.disconnect()
+    pipe.write(`${JSON.stringify({ kind: 'stack', id, ...facts })}\n`)
+  }
+  const timer = setTimeout(answer, ANSWER_TIME, {})
+  try {
+    session.connectToMainThread()
+    const expression = `(${question.toString()})()`
+    session.post('Runtime.evaluate', { expression }, (_, reply) => {
+      const value: unknown = (reply as typeof reply | undefined)?.result.value
+      answer(typeof value === 'string' ? (JSON.parse(value) as object) : {})
+    })
+  } catch {
+    answer({})
+  }
+}
