@@ -257,7 +257,7 @@ export const walks = [
   {
     name: 'batch',
     title: 'The files that a batch of examples passes from fit to the kernel of a linear layer',
-    bound: 19,
+    bound: 21,
     goal: 19,
     steps: [
       {
@@ -271,15 +271,9 @@ export const walks = [
         does: 'asks for one batch after another',
       },
       {
-        file: training('data/trace-input'),
-        functions: ['traceInput'],
-        does: 'records how long each batch is waited for',
-      },
-      {
         file: training('trainer/fit-data'),
-        functions: ['sourceOf', 'loaderSource'],
-        calledBy: training('trainer/fit'),
-        does: 'makes batches of what the user has passed',
+        functions: ['sourceOf', 'loaderSource', 'traceInput'],
+        does: 'makes batches of what the user has passed, and records how long they are waited for',
       },
       {
         file: training('data/loader'),
@@ -303,16 +297,11 @@ export const walks = [
         does: 'makes functions of arrays',
       },
       {
-        file: training('trainer/whole-model'),
-        functions: [
-          'WholeModel.step',
-          'WholeModel.#train',
-          'WholeModel.#pass',
-          'WholeModel.#record',
-        ],
+        file: training('parallel/pipeline/pipeline'),
+        functions: ['Pipeline.step', 'Pipeline.#train'],
         calledBy: training('trainer/trainer'),
-        calledAs: 'WholeModel',
-        does: 'runs the batch forward and backward, part by part',
+        calledAs: 'Pipeline',
+        does: 'is the model, of one stage or of a rank with several; runs a step',
       },
       {
         file: 'packages/telemetry/src/spans.ts',
@@ -322,7 +311,7 @@ export const walks = [
       {
         file: training('parallel/pipeline/microbatches'),
         functions: ['cutBatch', 'cut', 'Source.rows', 'Source.#made'],
-        calledBy: training('trainer/whole-model'),
+        calledBy: training('parallel/pipeline/pipeline'),
         does: 'cuts the batch into parts, and makes their tensors',
       },
       {
@@ -347,9 +336,28 @@ export const walks = [
         does: 'copies the examples',
       },
       {
+        file: training('parallel/pipeline/executor'),
+        functions: ['StageWorker.train', 'StageWorker.#forward'],
+        calledBy: training('parallel/pipeline/pipeline'),
+        calledAs: 'train',
+        does: 'runs the actions of the schedule: of a whole model, each part forward and backward',
+      },
+      {
+        file: training('parallel/pipeline/stage'),
+        functions: ['PipelineStage.forward'],
+        does: 'keeps the part until its backward pass',
+      },
+      {
+        file: training('parallel/pipeline/runner'),
+        functions: ['wholeRunner', 'repeatable'],
+        calledAs: 'record',
+        contract: { file: training('parallel/pipeline/runner'), name: 'Runner' },
+        does: 'chooses how the model is recorded',
+      },
+      {
         file: training('autograd/record'),
-        functions: ['recordModule'],
-        calledBy: training('trainer/whole-model'),
+        functions: ['RepeatableRecording.#record', 'recordModule'],
+        calledAs: 'RepeatableRecording',
         does: 'records the forward pass of the model',
       },
       {

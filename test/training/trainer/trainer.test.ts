@@ -197,43 +197,6 @@ describe('a trainer', () => {
     ).rejects.toThrow('the mean or the sum over the examples')
   })
 
-  it.each([{}, { zero: 2 }, { zero: 3 }] as const)(
-    'says which parameters got no gradient on any rank: %j',
-    async (how) => {
-      const errors = await runWorld({ size: 2 }, async (group) => {
-        const used = recipe.build()
-        const [extra] = recipe.build().parameters
-        const model: Module = {
-          parameters: [...used.parameters, { ...extra!, name: 'forgotten' }],
-          forward: (x) => used.forward(x),
-        }
-        const optimizer = new SGD({ learningRate: 1 })
-        const run = await trainer(model, { mesh: group, optimizer, ...how })
-        return await run.step(batchAt(0)).catch((error: unknown) => error)
-      })
-      for (const error of errors) {
-        expect(error).toMatchObject({
-          code: 'ERR_TSR_UNUSED_PARAMETERS',
-          message: expect.stringContaining('forgotten') as string,
-        })
-      }
-    },
-  )
-
-  it('says which parameters got no gradient', async () => {
-    const used = recipe.build()
-    const [extra] = recipe.build().parameters
-    const model: Module = {
-      parameters: [...used.parameters, { ...extra!, name: 'forgotten' }],
-      forward: (x) => used.forward(x),
-    }
-    const run = await trainer(model, {
-      mesh: await alone(),
-      optimizer: new SGD({ learningRate: 1 }),
-    })
-    await expect(run.step(batchAt(0))).rejects.toMatchObject({ code: 'ERR_TSR_UNUSED_PARAMETERS' })
-  })
-
   it('keeps a moving average of the parameters, and puts it in their place for a while', async () => {
     const average = movingAverage({ decay: 0.5 })
     const run = await trainer(recipe, {

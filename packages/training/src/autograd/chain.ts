@@ -10,7 +10,7 @@ import {
 } from '../model/recording.ts'
 import { isLocal, type Exchange, type LocalSegment, type Segment } from '../model/segment.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { RepeatableRecording } from './repeatable-recording.ts'
+import { RepeatableRecording } from './record.ts'
 import { sumInto } from './sum-gradients.ts'
 
 /** A recording whose backward pass is awaited: of a chain of segments, see `recordSegments`. */

@@ -59,6 +59,7 @@ const readOptions = declareOptions({
 /** A rank's part of a pipeline, as `pipeline()` returns it. */
 interface Stages {
   readonly modules: readonly Module[]
+  readonly whole?: Module | undefined
   infer<T>(inputs: Tensor, read: (outputs: Tensor) => Promise<T>): Promise<T>
 }
 
@@ -206,8 +207,8 @@ async function inferAlone(
 }
 
 function isPipeline(model: unknown): model is Stages {
-  // the whole model of a trainer infers, too
-  return Array.isArray((model as Partial<Stages> | null)?.modules)
+  const { modules, whole } = (model as Partial<Stages> | null) ?? {}
+  return Array.isArray(modules) && whole === undefined
 }
 
 function isTrained(model: Generative): model is Trained {
@@ -216,7 +217,6 @@ function isTrained(model: Generative): model is Trained {
 
 function isWrapper(model: Exclude<Generative, Trained>): model is Wrapper {
   if (isPipeline(model)) return false
-  // a module of a trainer has both
   if ('module' in model) return true
   if ('forward' in model) return false
   throw tsrError('ERR_TSR_ARGUMENT', {

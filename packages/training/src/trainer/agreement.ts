@@ -25,7 +25,7 @@ export async function compareOptions(options: CheckedOptions, { world }: Layout)
   const clip = clipOf(options)
   const named = [
     ...(['zero', 'accumulate', 'recompute', 'frozen', 'microbatches', 'schedule'] as const),
-    ...(['chunks', 'wire', 'deterministic', 'bucketBytes', 'firstBucketBytes'] as const),
+    ...(['unused', 'chunks', 'wire', 'deterministic', 'bucketBytes', 'firstBucketBytes'] as const),
   ]
   const own = [
     `optimizer ${describeOptimizer(options.optimizer)}`,

@@ -8,7 +8,8 @@ import type { Loss } from '../nn/loss.ts'
 import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
 import { checkFrozen } from '../parallel/gradients/options.ts'
-import { pipeline, type Pipeline } from '../parallel/pipeline/pipeline.ts'
+import { pipeline, wholeModel } from '../parallel/pipeline/create.ts'
+import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
 import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
 import { parallelize } from '../parallel/tensor/parallelize.ts'
@@ -25,11 +26,10 @@ import {
   type TrainerOptions,
 } from './options.ts'
 import { summed } from '../nn/summed-loss.ts'
-import { wholeModel, type WholeModel } from './whole-model.ts'
 
 /** A model in its layout, as the verbs that can be used alone have put it together. */
 export interface Assembly {
-  readonly core: Pipeline | WholeModel
+  readonly core: Pipeline
   /** If there are several replicas, or state that is sharded. */
   readonly replica: DataParallel | FullyShard | undefined
   readonly layout: Layout
@@ -46,15 +46,16 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   const layout = await layoutOf(checked.mesh)
   await compareOptions(checked, layout)
   const { pp, tp } = layout
-  const { optimizer, recompute } = checked
+  const { optimizer, recompute, unused } = checked
   const recorder = checked.recorder ?? layout.world.spans
   const loss = summed(checked.loss ?? defaultLoss(checked, layout))
   const common = {
-    ...given({ optimizer, recompute, recorder }),
+    ...given({ optimizer, recompute, unused, recorder }),
     ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },
   }
-  let core: Pipeline | WholeModel
+  let core: Pipeline
   if (pp.size > 1) {
+    refuseAccumulate(checked)
     const { schedule, chunks, split, microbatches } = checked
     const cut = divide(recipeFor(adapted.recipe, pp), checked, layout)
     core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
@@ -80,7 +81,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
  * `zero: 3` they may have to be gathered.
  */
 export function disposeModelOf({ core, replica }: Pick<Assembly, 'core' | 'replica'>): void {
-  if ('module' in core) restoreModel(core.module)
+  restoreModel(core.module)
   replica?.dispose()
   core.dispose()
 }
@@ -91,6 +92,15 @@ function refuseSecondSoftmax(model: TrainableModel, { loss }: CheckedOptions): v
     name: 'model',
     value: 'one that ends in softmax',
     expected: 'one that ends in scores, as cross-entropy has its own softmax',
+  })
+}
+
+function refuseAccumulate({ accumulate }: CheckedOptions): void {
+  if (accumulate === 1) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'accumulate',
+    value: `${accumulate}, with several stages`,
+    expected: 'microbatches in its place: a pipeline sums the gradients of its micro-batches',
   })
 }
 
@@ -140,7 +150,7 @@ function divide(
  * @throws ERR_TSR_ARGUMENT on all ranks when it selects none of any stage, or all are frozen
  */
 async function frozenIn(
-  { parameters }: Pick<WholeModel, 'parameters'>,
+  { parameters }: Pick<Pipeline, 'parameters'>,
   frozen: NamePatterns,
   stages: ProcessGroup,
 ): Promise<(name: string) => boolean> {
@@ -155,15 +165,15 @@ async function frozenIn(
 }
 
 async function replicate(
-  core: Pipeline | WholeModel,
+  core: Pipeline,
   { zero, frozen, wire, deterministic, bucketBytes, firstBucketBytes }: CheckedOptions,
   { averaged, shard }: Layout,
 ): Promise<DataParallel | FullyShard | undefined> {
   const stage = zero === 0 && shard.size > 1 ? 3 : zero
   const options = {
     ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),
-    // Right for any number of examples, none included.
-    ...({ reduction: 'token', unused: 'elsewhere' } as const),
+    // Right for any number of examples, none included. The first step says what no rank has used.
+    ...({ reduction: 'token', unused: 'zeros' } as const),
   }
   if (stage !== 0) {
     const groups = shard.size === 1 ? averaged : { shard, replicate: averaged }

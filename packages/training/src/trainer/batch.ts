@@ -3,7 +3,7 @@ import { shown, tsrError } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { Share } from '../data/order.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
-import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
+import { isTensor, type Tensor } from '../tfjs/tfjs.ts'
 
 /** Values of a batch in host memory: arrays of floats become float32, those of integers int32. */
 export type BatchArray =
@@ -132,13 +132,4 @@ function partOf(
   }
   const values = types.isInt32Array(part) ? part : new Int32Array(part)
   return () => tensorFrom(values, shape, 'int32')
-}
-
-/** An example of zeros, of the shape and dtype of those in a part of a batch, which may be empty. */
-export function exampleOfZeros(part: Batch['inputs']): Tensor {
-  const given = typeof part === 'function' ? part() : tf.clone(part)
-  const [, ...rest] = given.shape
-  const zeros = tf.zeros([1, ...rest], given.dtype)
-  given.dispose()
-  return zeros
 }

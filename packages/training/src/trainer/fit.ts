@@ -5,10 +5,16 @@ import { checkFinite } from '../checkpoint/plan.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/state.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
-import { traceInput } from '../data/trace-input.ts'
 import { compareFit } from './agreement.ts'
 import type { FitCallback, StepInfo } from './callbacks.ts'
-import { evaluationData, noBatches, sourceOf, type FitData, type Source } from './fit-data.ts'
+import {
+  evaluationData,
+  noBatches,
+  sourceOf,
+  traceInput,
+  type FitData,
+  type Source,
+} from './fit-data.ts'
 import { readFitOptions, type FitEnd, type FitOptions, type FitResult } from './fit-options.ts'
 import { FitProgress } from './fit-progress.ts'
 import { Interruption } from './interruption.ts'

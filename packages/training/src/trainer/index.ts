@@ -23,5 +23,3 @@ export type {
 export type { AnyMesh, Layout, MeshShape } from './layout.ts'
 export type { TrainerOptions } from './options.ts'
 export { trainer, type Trainer, type TrainerStep } from './trainer.ts'
-export { wholeModel, type WholeModel } from './whole-model.ts'
-export type { WholeModelOptions } from './whole-model-options.ts'

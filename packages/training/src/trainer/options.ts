@@ -28,7 +28,10 @@ type GradientOptions = Pick<
 >
 
 /** How a pipeline runs. */
-type StageOptions = Pick<PipelineOptions, 'schedule' | 'chunks' | 'split' | 'microbatches'>
+type StageOptions = Pick<
+  PipelineOptions,
+  'schedule' | 'chunks' | 'split' | 'microbatches' | 'unused'
+>
 
 export interface TrainerOptions extends GradientOptions, StageOptions {
   /**
@@ -86,6 +89,7 @@ const rules = {
   accumulate: count({ from: 1 }).default(1),
   recompute: flag().default(false),
   frozen: anything<NamePatterns>(),
+  unused: choice(['error', 'zeros']).default('error'),
   recorder: anything<SpanRecorder>(),
   bucketBytes: anything<number>(),
   firstBucketBytes: anything<number>(),

@@ -7,7 +7,7 @@ import type { Parameter } from '../model/parameter.ts'
 import { factorRule, type Optimizer } from '../optim/optimizer.ts'
 import type { DataParallel } from '../parallel/data/data-parallel.ts'
 import type { Traffic } from '../parallel/gradients/exchange.ts'
-import type { Evaluation, StepResult } from '../parallel/pipeline/options.ts'
+import type { Evaluation } from '../parallel/pipeline/options.ts'
 import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { FullyShard } from '../parallel/zero/fully-shard.ts'
 import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
@@ -23,7 +23,6 @@ import { fit } from './fit.ts'
 import { rowsOf } from './rows.ts'
 import type { Layout } from './layout.ts'
 import type { CheckedOptions, TrainerOptions } from './options.ts'
-import type { WholeModel } from './whole-model.ts'
 
 /** What a step of a `Trainer` gives. All figures but `waited` are the same on all ranks. */
 export interface TrainerStep {
@@ -76,7 +75,7 @@ export class Trainer {
    */
   readonly share: readonly [index: number, count: number]
   readonly optimizer: Optimizer | undefined
-  readonly #core: Pipeline | WholeModel
+  readonly #core: Pipeline
   readonly #replica: DataParallel | FullyShard | undefined
   readonly #options: CheckedOptions
   readonly #totals: Float64Array
@@ -137,7 +136,7 @@ export class Trainer {
 
   /** The pipeline, if the mesh has several stages. */
   get pipeline(): Pipeline | undefined {
-    return 'isFirst' in this.#core ? this.#core : undefined
+    return this.#core.whole === undefined ? this.#core : undefined
   }
 
   /**
@@ -161,7 +160,7 @@ export class Trainer {
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const result = await this.#core.step(own, { step: this.#steps, row })
-    const { loss, count } = result.totals ?? (await this.#totalsOf(result, examples))
+    const { loss, count } = result.totals!
     this.#steps++
     this.layout.world.reportProgress({ step: this.#steps, loss: loss / count })
     return {
@@ -267,13 +266,7 @@ export class Trainer {
   }
 
   async #compare(batch: AnyBatch, examples: number): Promise<void> {
-    const reader = this.pipeline ?? { isFirst: true, isLast: true }
-    await compareBatches(batch, examples, this.layout, reader)
-  }
-
-  async #totalsOf(step: StepResult, examples: number): Promise<{ loss: number; count: number }> {
-    const [loss, count] = await this.sum(examples === 0 ? 0 : step.loss * examples, examples)
-    return { loss, count }
+    await compareBatches(batch, examples, this.layout, this.#core)
   }
 
   /** Sums numbers over the replicas, for metrics of one's own. All ranks call it. */

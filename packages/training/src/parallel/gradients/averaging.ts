@@ -1,7 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import type { SegmentedRecording } from '../../autograd/chain.ts'
-import type { Buffered } from '../../model/module.ts'
+import type { Buffered, Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
@@ -26,6 +26,8 @@ export interface StepTotals extends OwnTotals {
 /** What `dataParallel` and `fullyShard` replicate: a module, or a rank's part of a pipeline. */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly parameters: readonly Parameter[]
+  /** The model, if it is not this object itself, and can run forward on this rank. */
+  readonly whole?: Module | undefined
   /** For a trainer with a `step` of its own, which averages with `averaging` from now on, if defined. */
   averageBy?(averaging: Averaging | undefined): void
 }

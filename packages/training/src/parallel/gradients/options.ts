@@ -41,10 +41,9 @@ export interface DataParallelOptions {
   readonly frozen?: NamePatterns
   /**
    * What a parameter gets that this rank has not used in a step: an error (default), or a gradient of
-   * zero. A parameter that no rank has used gets no gradient then (`zeros`), or is an error (`elsewhere`:
-   * another rank has to use it).
+   * zero (`zeros`). One that no rank has used gets no gradient then.
    */
-  readonly unused?: 'error' | 'zeros' | 'elsewhere'
+  readonly unused?: 'error' | 'zeros'
 }
 
 const MIB = 1024 * 1024
@@ -57,7 +56,7 @@ export const gradientRules = {
   deterministic: flag().default(false),
   reduction: choice(['mean', 'token']).default('mean'),
   frozen: anything<NamePatterns>(),
-  unused: choice(['error', 'zeros', 'elsewhere']).default('error'),
+  unused: choice(['error', 'zeros']).default('error'),
 }
 
 /** Complete options. */

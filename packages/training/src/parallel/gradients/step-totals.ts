@@ -17,7 +17,6 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
  */
 export class TotalsSum {
   readonly #axes: readonly ProcessGroup[]
-  readonly #options: GradientOptions
   /** The numbers of `OwnTotals`, and of failed steps; then a mark for each parameter that was used. */
   readonly #totals: Float64Array | undefined
   readonly #sums: readonly PersistentOperation[]
@@ -25,7 +24,6 @@ export class TotalsSum {
   /** @param parameters - the number of those that are trained */
   constructor(axes: readonly ProcessGroup[], options: GradientOptions, parameters: number) {
     this.#axes = axes
-    this.#options = options
     const marks = options.unused === 'error' ? 0 : parameters
     const isNeeded = options.reduction === 'token' || marks > 0
     const totals = isNeeded ? axes[0]!.alloc('float64', MARKS + marks) : undefined
@@ -38,7 +36,7 @@ export class TotalsSum {
    * @param abandoned - the number of steps of this rank that have failed
    * @returns undefined if the options need no totals
    * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step has failed on some of them only, whose batches
-   *   would meet other ones from now on; ERR_TSR_UNUSED_PARAMETERS
+   *   would meet other ones from now on
    */
   async sum(
     { used, names }: Pick<GradientExchange, 'used' | 'names'>,
@@ -56,17 +54,13 @@ export class TotalsSum {
         await sum.done()
       }
     })
-    const rank = group!.ranks[group!.rank]!
     const [loss, count, examples, failed] = totals as unknown as [number, number, number, number]
     if (failed !== abandoned * countRanks(this.#axes)) {
+      const rank = group!.ranks[group!.rank]!
       const reason = 'a step has failed on some ranks only'
       throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
     }
     const missing = names.filter((_, i) => totals[MARKS + i] === 0)
-    if (this.#options.unused === 'elsewhere' && missing.length > 0 && examples > 0) {
-      const parameters = missing.join(', ')
-      throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank, parameters })
-    }
     return { loss, count, examples, unused: new Set(missing) }
   }
 

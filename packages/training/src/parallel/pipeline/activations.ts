@@ -14,6 +14,51 @@ import type { Microbatches } from './microbatches.ts'
 import { PreparedMessages, type PreparedMessage } from './prepared-messages.ts'
 import { Shapes, type Message } from './shapes.ts'
 
+/** The messages between the stages of this rank and their neighbours. */
+export interface StageMessages {
+  /**
+   * Starts a pass.
+   *
+   * @param expected - the messages to the stages of this rank in this pass, in the order of use
+   */
+  begin(batch: Microbatches, expected: readonly Message[]): Promise<void>
+  /** Waits for a message, the next of the expected ones; `take` returns it afterwards. */
+  arrive(message: Message): Promise<void>
+  /** The message that has arrived, which the caller disposes. */
+  take(message: Message): Tensor
+  /**
+   * Whether any stage before `stage` has parameters; if not, no gradient goes back. Known once the first
+   * activation has arrived.
+   */
+  needsGradient(stage: number): boolean
+  /**
+   * Sends a tensor.
+   *
+   * @param needsGradient - for an activation: whether its gradient is wanted
+   * @returns a promise if the values have to be fetched, after which the caller may dispose the tensor;
+   *   otherwise undefined, and the caller may dispose it at once
+   */
+  send(message: Message, tensor: Tensor, needsGradient?: boolean): void | Promise<void>
+  /** Ends a pass: waits until everything has been sent. */
+  end(): Promise<void>
+  dispose(): void
+}
+
+const nothing = (): Promise<void> => Promise.resolve()
+
+/** Of a stage without neighbours. */
+export const noMessages: StageMessages = {
+  begin: nothing,
+  arrive: nothing,
+  take: ({ stage }) => {
+    throw new Error(`no message for stage ${String(stage)}`)
+  },
+  needsGradient: () => false,
+  send: nothing,
+  end: nothing,
+  dispose: () => undefined,
+}
+
 /** A message under way, or one that has come or gone. */
 interface Exchanged extends Message, PreparedMessage {}
 
@@ -26,12 +71,13 @@ const LOOKAHEAD = 4
  * The tag of a message consists of stage, direction and micro-batch, so that it matches the right
  * receive with any schedule. Sends never wait, because each has a buffer of its own while it is under way.
  */
-export class Activations {
+export class Activations implements StageMessages {
   readonly #group: ProcessGroup
   readonly #placement: readonly number[]
   readonly #recorder: SpanRecorder
   readonly #messages: PreparedMessages
   readonly #shapes: Shapes
+  /** Of each micro-batch's tensors. */
   #rows: readonly number[] = []
   #expected: Message[] = []
   #posted: Exchanged[] = []
@@ -48,21 +94,15 @@ export class Activations {
     this.#shapes = new Shapes(group, placement)
   }
 
-  /**
-   * Starts a pass, and posts the first receives.
-   *
-   * @param expected - the messages to the stages of this rank in this pass, in the order of use
-   */
   async begin(batch: Microbatches, expected: readonly Message[]): Promise<void> {
     await this.#shapes.begin(batch)
-    this.#rows = batch.rows
+    this.#rows = batch.rows.map((count) => Math.max(1, count))
     this.#expected = expected.filter((message) => !this.#isOwn(message))
     this.#posted = []
     this.#sent = []
     this.#post()
   }
 
-  /** Waits for a message, the next of the expected ones; `take` returns it afterwards. */
   async arrive(message: Message): Promise<void> {
     if (this.#isOwn(message)) return
     if (this.#posted.length === 0) {
@@ -81,7 +121,6 @@ export class Activations {
     this.#recorder.record('wait', start, end, { microbatch, waited })
   }
 
-  /** The message that has arrived, which the caller disposes. */
   take(message: Message): Tensor {
     if (this.#isOwn(message)) {
       const tensor = this.#handed.get(keyOf(message))!
@@ -100,21 +139,10 @@ export class Activations {
     return tensor
   }
 
-  /**
-   * Whether any stage before `stage` has parameters; if not, no gradient goes back. Known once the first
-   * activation has arrived.
-   */
   needsGradient(stage: number): boolean {
     return this.#shapes.needsGradient(stage)
   }
 
-  /**
-   * Sends a tensor.
-   *
-   * @param needsGradient - for an activation: whether its gradient is wanted
-   * @returns a promise if the values have to be fetched, after which the caller may dispose the tensor;
-   *   otherwise undefined, and the caller may dispose it at once
-   */
   send(message: Message, tensor: Tensor, needsGradient = false): void | Promise<void> {
     const announced =
       message.direction === 'forward' && this.#shapes.announce(message, tensor, needsGradient)
@@ -134,7 +162,6 @@ export class Activations {
     })
   }
 
-  /** Ends a pass: waits until everything has been sent. */
   async end(): Promise<void> {
     await timeWait(this.#recorder, { name: 'sends' }, async () => {
       await this.#shapes.announced()

@@ -5,42 +5,48 @@ import type { ProcessGroup } from '@tsrun/distributed'
  * The pipeline call under way over each group. Two calls would receive each other's messages, also those
  * of different pipelines, which have nothing in common but the group, a user's object.
  */
-const underWay = new WeakMap<ProcessGroup, string>()
+const underWay = new WeakMap<ProcessGroup | Calls, string>()
 
-/** Which calls a pipeline may make: one at a time, and none after a failed pass or `end`. */
+/**
+ * Which calls a pipeline may make: one at a time, and none after `end`. With a group, also none after a
+ * failed pass, which has left messages behind.
+ */
 export class Calls {
-  readonly #group: ProcessGroup
+  readonly #group: ProcessGroup | undefined
   /** The call of this pipeline that is under way. */
   #running: string | undefined
   /** The error of the first pass that failed. */
   #failure: Error | undefined
   #isDisposed = false
 
-  constructor(group: ProcessGroup) {
+  /** @param group - undefined for a whole model, which communicates with no other stage */
+  constructor(group: ProcessGroup | undefined) {
     this.#group = group
   }
 
   /**
    * Runs a call unless another one, of this pipeline or of another, is under way over the group.
    *
-   * @throws ERR_TSR_PIPELINE_BUSY; ERR_TSR_ARGUMENT after `end`
+   * @throws ERR_TSR_PIPELINE_BUSY, or ERR_TSR_ARGUMENT without a group; ERR_TSR_ARGUMENT after `end`
    */
   async alone<T>(call: string, run: () => Promise<T>): Promise<T> {
     if (this.#isDisposed) {
+      const what = this.#group === undefined ? 'model' : 'pipeline'
       throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'the pipeline',
+        name: `the ${what}`,
         value: `one that was disposed before ${call}`,
-        expected: 'a pipeline that was not disposed: create another one to continue',
+        expected: `a ${what} that was not disposed: create another one to continue`,
       })
     }
-    this.#refuseWhile(underWay.get(this.#group), call)
-    underWay.set(this.#group, call)
+    const key = this.#group ?? this
+    this.#refuseWhile(underWay.get(key), call)
+    underWay.set(key, call)
     this.#running = call
     try {
       return await run()
     } finally {
       this.#running = undefined
-      underWay.delete(this.#group)
+      underWay.delete(key)
     }
   }
 
@@ -51,8 +57,9 @@ export class Calls {
    * @throws ERR_TSR_PIPELINE_FAILED after a failure
    */
   async pass<T>(run: () => Promise<T>): Promise<T> {
-    const { rank, name: group } = this.#group
+    if (this.#group === undefined) return await run()
     if (this.#failure !== undefined) {
+      const { rank, name: group } = this.#group
       const { message: reason } = this.#failure
       throw tsrError('ERR_TSR_PIPELINE_FAILED', { rank, group, reason }, { cause: this.#failure })
     }
@@ -79,6 +86,14 @@ export class Calls {
 
   #refuseWhile(running: string | undefined, call: string): void {
     if (running === undefined) return
+    if (this.#group === undefined) {
+      const value = `a model whose ${running}() is under way`
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: call,
+        value,
+        expected: '`await` before each call',
+      })
+    }
     const { rank, name: group } = this.#group
     throw tsrError('ERR_TSR_PIPELINE_BUSY', { rank, group, call, running })
   }

@@ -1,14 +1,12 @@
 import { monotonicNow } from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import { sumInto } from '../../autograd/sum-gradients.ts'
-import type { Module } from '../../model/module.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
-import { Activations } from './activations.ts'
+import type { StageMessages } from './activations.ts'
 import type { Microbatches } from './microbatches.ts'
 import type { Action } from './schedule/actions.ts'
 import type { Message } from './shapes.ts'
-import { PipelineStage, type GradientPlan, type StageOptions } from './stage.ts'
+import type { GradientPlan, PipelineStage } from './stage.ts'
 
 /** The result of a batch that went forward and backward. */
 export interface TrainedBatch {
@@ -24,30 +22,26 @@ export interface TrainedBatch {
  * and sends the result.
  */
 export class StageWorker {
-  /** The stages of this rank, by their number. */
-  readonly #stages = new Map<number, PipelineStage>()
-  readonly #activations: Activations
-  readonly #recorder: SpanRecorder
+  readonly #stages: ReadonlyMap<number, PipelineStage>
+  readonly #messages: StageMessages
+  /** Of the actions; undefined if the stage records its passes itself. */
+  readonly #recorder: SpanRecorder | undefined
   readonly #last: number
 
   /**
-   * @param modules - those of this rank's stages, in their order
-   * @param placement - the rank of each stage
+   * @param stages - those of this rank, by their number
+   * @param last - the number of the last stage of all ranks
    */
   constructor(
-    modules: readonly Module[],
-    placement: readonly number[],
-    options: StageOptions,
-    group: ProcessGroup,
-    recorder: SpanRecorder,
+    stages: ReadonlyMap<number, PipelineStage>,
+    last: number,
+    messages: StageMessages,
+    recorder: SpanRecorder | undefined,
   ) {
-    this.#last = placement.length - 1
+    this.#stages = stages
+    this.#last = last
+    this.#messages = messages
     this.#recorder = recorder
-    const own = [...placement.keys()].filter((stage) => placement[stage] === group.rank)
-    for (const [at, index] of own.entries()) {
-      this.#stages.set(index, new PipelineStage(modules[at]!, options))
-    }
-    this.#activations = new Activations(group, placement, recorder)
   }
 
   async train(
@@ -56,7 +50,7 @@ export class StageWorker {
     plan: GradientPlan,
   ): Promise<TrainedBatch> {
     for (const stage of this.#stages.values()) stage.begin(plan)
-    await this.#activations.begin(batch, this.#expected(actions))
+    await this.#messages.begin(batch, this.#expected(actions))
     const ends = new Map<number, Action>()
     for (const action of actions) if ('BW'.includes(action.kind)) ends.set(action.stage, action)
     let [inFlight, peakInFlight] = [0, 0]
@@ -68,7 +62,7 @@ export class StageWorker {
       inFlight += { F: 1, B: -1, I: 0, W: -1 }[action.kind]
       peakInFlight = Math.max(peakInFlight, inFlight)
     }
-    await this.#activations.end()
+    await this.#messages.end()
     const loss = (await this.#stages.get(this.#last)?.summedLoss()) ?? 0
     return { loss, peakInFlight, gradients: this.#takeGradients() }
   }
@@ -96,13 +90,13 @@ export class StageWorker {
     const visits = [...this.#stages.keys()].flatMap((stage) =>
       [...batch.rows.keys()].map((microbatch): Action => ({ kind: 'F', stage, microbatch })),
     )
-    await this.#activations.begin(batch, this.#expected(visits))
+    await this.#messages.begin(batch, this.#expected(visits))
     for (const action of visits) {
       const { stage: index, microbatch } = action
       const stage = this.#stages.get(index)!
       const coming: Message = { direction: 'forward', stage: index, microbatch }
-      if (index > 0) await this.#activations.arrive(coming)
-      const output = stage.infer(this.#input(coming, batch))
+      if (index > 0) await this.#messages.arrive(coming)
+      const output = await stage.infer(this.#input(coming, batch))
       try {
         if (index === this.#last) await take(stage, output, microbatch)
         else await this.#sendForward(action, output)
@@ -110,12 +104,17 @@ export class StageWorker {
         output.dispose()
       }
     }
-    await this.#activations.end()
+    await this.#messages.end()
+  }
+
+  /** Frees what a failed batch has left. */
+  abandon(): void {
+    for (const stage of this.#stages.values()) stage.begin()
   }
 
   dispose(): void {
-    for (const stage of this.#stages.values()) stage.begin()
-    this.#activations.dispose()
+    this.abandon()
+    this.#messages.dispose()
   }
 
   /** The gradients of all stages of this rank; of a parameter that two of them have, the sum. */
@@ -136,13 +135,16 @@ export class StageWorker {
     const { stage: index, microbatch } = action
     const stage = this.#stages.get(index)!
     const coming: Message = { direction: 'forward', stage: index, microbatch }
-    if (index > 0) await this.#activations.arrive(coming)
+    if (index > 0) await this.#messages.arrive(coming)
     await this.#timed(action, async () => {
       const labels = index === this.#last ? batch.labels(microbatch) : undefined
-      const input = this.#input(coming, batch, labels)
-      const needsGradient = this.#activations.needsGradient(index)
-      const row = firstRow(batch.rows, microbatch)
-      const output = stage.forward(microbatch, input, needsGradient, labels, row)
+      const output = await stage.forward(microbatch, {
+        input: this.#input(coming, batch, labels),
+        labels,
+        needsInputGradient: this.#messages.needsGradient(index),
+        row: firstRow(batch.rows, microbatch),
+        isEmpty: batch.rows[microbatch] === 0,
+      })
       if (index < this.#last) await this.#sendForward(action, output)
       // nothing is gained by recomputing it if its backward pass follows at once
       const isNext = next?.stage === index && next.microbatch === microbatch
@@ -152,9 +154,9 @@ export class StageWorker {
 
   #sendForward({ stage, microbatch }: Action, output: Tensor): void | Promise<void> {
     const learns = this.#stages.get(stage)!.parameters.length > 0
-    const needsGradient = learns || this.#activations.needsGradient(stage)
+    const needsGradient = learns || this.#messages.needsGradient(stage)
     const message: Message = { direction: 'forward', stage: stage + 1, microbatch }
-    return this.#activations.send(message, output, needsGradient)
+    return this.#messages.send(message, output, needsGradient)
   }
 
   async #backward(action: Action, isLast: boolean): Promise<void> {
@@ -167,16 +169,16 @@ export class StageWorker {
       })
       return
     }
-    if (index < this.#last) await this.#activations.arrive(coming)
+    if (index < this.#last) await this.#messages.arrive(coming)
     await this.#timed(action, async () => {
-      const outputGradient = index === this.#last ? undefined : this.#activations.take(coming)
+      const outputGradient = index === this.#last ? undefined : this.#messages.take(coming)
       const inputGradient =
         kind === 'B'
-          ? stage.backward(microbatch, outputGradient, isLast)
-          : stage.backwardInput(microbatch, outputGradient)
+          ? await stage.backward(microbatch, outputGradient, isLast)
+          : await stage.backwardInput(microbatch, outputGradient)
       if (inputGradient === undefined) return
       try {
-        await this.#activations.send({ ...coming, stage: index - 1 }, inputGradient)
+        await this.#messages.send({ ...coming, stage: index - 1 }, inputGradient)
       } finally {
         inputGradient.dispose()
       }
@@ -194,13 +196,13 @@ export class StageWorker {
 
   /** Whether neither this stage nor one before it has parameters: then no gradient comes back. */
   #learnsNothing(stage: number): boolean {
-    return stage < this.#last && !this.#activations.needsGradient(stage + 1)
+    return stage < this.#last && !this.#messages.needsGradient(stage + 1)
   }
 
   /** @param labels - disposed if there is no input */
   #input(coming: Message, batch: Microbatches, labels?: Tensor): Tensor {
     try {
-      return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#activations.take(coming)
+      return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#messages.take(coming)
     } catch (error) {
       labels?.dispose()
       throw error
@@ -212,17 +214,22 @@ export class StageWorker {
     { kind, stage, microbatch }: Action,
     compute: () => void | Promise<void>,
   ): Promise<void> {
+    const recorder = this.#recorder
+    if (recorder === undefined) {
+      await compute()
+      return
+    }
     // The system calls for the CPU time, which take as long as a message, belong to the span: on a busy
     // machine they are where the kernel takes the core away.
     const start = monotonicNow()
-    const before = this.#recorder.wantsCpu ? process.cpuUsage() : undefined
+    const before = recorder.wantsCpu ? process.cpuUsage() : undefined
     await compute()
     let cpu: number | undefined
     if (before !== undefined) {
       const { user, system } = process.cpuUsage(before)
       cpu = (user + system) / 1e3
     }
-    this.#recorder.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
+    recorder.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
   }
 
   /** The messages that the stages of this rank receive in `actions`, in the order of use. */

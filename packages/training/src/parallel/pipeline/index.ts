@@ -1,5 +1,13 @@
 export type { LayerSearch, PipelineModel } from '../recipe.ts'
+export { pipeline, wholeModel } from './create.ts'
 export { cutBatch, type Batch, type Microbatches } from './microbatches.ts'
-export type { Evaluation, GradientResult, PipelineOptions, StepResult } from './options.ts'
-export { pipeline, type Pipeline } from './pipeline.ts'
+export type {
+  Evaluation,
+  GradientResult,
+  ModelOptions,
+  PipelineOptions,
+  StepResult,
+  WholeModelOptions,
+} from './options.ts'
+export type { Pipeline } from './pipeline.ts'
 export { splitLayers, type LayerRange, type Split, type SplitOptions } from './split.ts'

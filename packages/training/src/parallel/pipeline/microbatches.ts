@@ -32,7 +32,10 @@ export function isEmptyBatch(batch: Given): boolean {
 export interface Microbatches {
   /** The number of examples of the whole batch. */
   readonly size: number
-  /** The number of examples of each micro-batch, as even as possible; the first may have one more. */
+  /**
+   * The number of examples of each micro-batch, as even as possible; the first may have one more. One
+   * without examples carries a row of zeros.
+   */
   readonly rows: readonly number[]
   /** The shape of one example. */
   inputShape(): readonly number[]
@@ -40,6 +43,8 @@ export interface Microbatches {
   inputs(microbatch: number): Tensor
   /** The caller disposes it. */
   labels(microbatch: number): Tensor
+  /** Of the whole batch, which is not to be disposed. */
+  allLabels(): Tensor
   dispose(): void
 }
 
@@ -54,6 +59,7 @@ export interface Reader {
  *
  * @param count - the most micro-batches; a smaller batch has as many as it has examples
  * @param reader - default: reads both parts
+ * @param fill - whether to make `count` micro-batches of any batch, the last ones without examples
  * @throws ERR_TSR_ARGUMENT when it is not a batch, or has no part that is read; when its size is unknown,
  *   or not that of its tensors
  *
@@ -65,10 +71,11 @@ export function cutBatch(
   batch: Batch,
   count: number,
   reader: Reader = { isFirst: true, isLast: true },
+  fill = false,
 ): Microbatches {
   checkBatch(batch, reader)
-  const size = sizeOf(batch)
-  const parts = Math.min(count, size)
+  const size = fill && isEmptyBatch(batch) ? 0 : sizeOf(batch)
+  const parts = fill ? count : Math.min(count, size)
   const each = Math.floor(size / parts)
   const rows = Array.from({ length: parts }, (_, part) => each + (part < size % parts ? 1 : 0))
   const inputs = new Source('inputs', batch.inputs, size)
@@ -81,6 +88,7 @@ export function cutBatch(
     inputShape: () => inputs.shape,
     inputs: (part) => cut(inputs, part),
     labels: (part) => cut(labels, part),
+    allLabels: () => labels.whole,
     dispose: () => {
       inputs.dispose()
       labels.dispose()
@@ -162,18 +170,20 @@ class Source {
 
   /** The shape of one row. */
   get shape(): readonly number[] {
-    return this.#whole().shape.slice(1)
+    return this.whole.shape.slice(1)
   }
 
   rows(from: number, count: number): Tensor {
-    return rowsOf(this.#whole(), from, count)
+    return count === 0
+      ? tf.keep(tf.zeros([1, ...this.shape], this.whole.dtype))
+      : rowsOf(this.whole, from, count)
   }
 
   dispose(): void {
     if (this.#owned) this.#tensor?.dispose()
   }
 
-  #whole(): Tensor {
+  get whole(): Tensor {
     this.#tensor ??= this.#made()
     const { shape } = this.#tensor
     if (shape[0] !== this.#size) {

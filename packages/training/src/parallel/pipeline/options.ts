@@ -1,15 +1,59 @@
-import { anything, declareOptions, flag, having, where, type Complete } from '@tsrun/core'
+import {
+  anything,
+  choice,
+  count,
+  declareOptions,
+  flag,
+  having,
+  where,
+  type Complete,
+} from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
 import { clipRules, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
+import type { OwnTotals } from '../gradients/averaging.ts'
 import type { ScheduleChoice } from './plan.ts'
 import { stagesPerRank } from './schedule/orders.ts'
 import type { Split } from './split.ts'
 
-export interface PipelineOptions {
+/** How a model is trained, in stages or as a whole. */
+export interface ModelOptions {
+  /** Updates the parameters in `step`. */
+  readonly optimizer?: Optimizer
+  /**
+   * The mean or the sum over the examples; default `crossEntropy`. One that does not say which (see
+   * `Loss.reduction`) is tried once, on the first micro-batch.
+   */
+  readonly loss?: Loss
+  /**
+   * `step` scales the gradients of the whole model down to this norm if theirs is larger: see
+   * `clipGradients`. Set `tensor` if layers are shared. Default: gradients are not clipped.
+   */
+  readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
+  /**
+   * Keeps only the input of a stage, or of each layer of a whole model, between the forward and the
+   * backward pass of a micro-batch, and runs the forward pass again before the backward pass: less memory
+   * for a third more time. The gradients are the same bits. Default false.
+   */
+  readonly recompute?: boolean
+  /**
+   * What the first step with examples does about a trained parameter that no rank has used: an error
+   * (default), as it is often forgotten in `forward`; or nothing (`zeros`). Later steps leave such
+   * parameters as they are.
+   */
+  readonly unused?: 'error' | 'zeros'
+  /**
+   * Records spans: see `Pipeline.recorder`. Default: the one that the group records with
+   * (`group.recordSpans`) when the pipeline is made, or else a new one; for a whole model none.
+   */
+  readonly recorder?: SpanRecorder
+}
+
+export interface PipelineOptions extends ModelOptions {
   /** A name, or your own lists of actions: `parseSchedule(text)`, `{ actions }`. Default `1f1b`. */
   readonly schedule?: ScheduleChoice
   /** The number of stages per rank with `interleaved` and `looped`; default 2. */
@@ -24,40 +68,27 @@ export interface PipelineOptions {
    * has fewer parts.
    */
   readonly microbatches?: number
-  /** Updates the parameters in `step`. */
-  readonly optimizer?: Optimizer
+}
+
+export interface WholeModelOptions extends ModelOptions {
   /**
-   * `step` scales the gradients of the whole model down to this norm if theirs is larger: see
-   * `clipGradients`. Set `tensor` if layers are shared. Default: gradients are not clipped.
+   * The number of parts of a batch that go forward and backward one after the other; their gradients
+   * are summed (gradient accumulation). A smaller batch has as many as it has examples. Default 1.
    */
-  readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
-  /**
-   * Keeps only the input of a stage between the forward and the backward pass of a micro-batch, and runs
-   * the forward pass again before the backward pass: less memory for a third more time. The gradients
-   * are the same bits. Default false.
-   */
-  readonly recompute?: boolean
-  /**
-   * The mean or the sum over the examples; default `crossEntropy`. One that does not say which (see
-   * `Loss.reduction`) is tried once, on the first micro-batch.
-   */
-  readonly loss?: Loss
-  /**
-   * Records spans: see `Pipeline.recorder`. Default: the one that the group records with
-   * (`group.recordSpans`) when the pipeline is made, or else a new one.
-   */
-  readonly recorder?: SpanRecorder
+  readonly accumulate?: number
+  /** The ranks that share the layers of the model: see `parallelize`. */
+  readonly tensor?: ProcessGroup
 }
 
 export interface StepResult {
-  /** The mean over the whole batch of this pipeline, the same on all its ranks. */
+  /** The mean over the whole batch of this replica, the same on all ranks of its pipeline. */
   readonly loss: number
   /** The norm of all gradients before they were scaled, from `step` with the option `clip`. */
   readonly norm?: number
   /** Milliseconds that `step` waited for averaged gradients after the backward passes. */
   readonly waited?: number
-  /** Of all replicas, where they are known: from `step` of a `WholeModel`, with `reduction: 'token'`. */
-  readonly totals?: { readonly count: number; readonly loss: number }
+  /** The sums of `step`: of all replicas with `reduction: 'token'`, or else of this one. */
+  readonly totals?: OwnTotals
   /** The most micro-batches whose activations this rank held at one time. */
   readonly peakInFlight: number
 }
@@ -78,7 +109,23 @@ export interface Evaluation {
 /** Of a batch without examples, which some replicas may have at the end of an epoch. */
 export const noExamples: Evaluation = { loss: NaN, accuracy: NaN, correct: 0, examples: 0 }
 
+const modelRules = {
+  optimizer: having<Optimizer>(
+    ['step'],
+    'an optimizer, for example new SGD({ learningRate: 0.1 })',
+  ).optional(),
+  loss: where<Loss>(
+    (value) => typeof value === 'function',
+    'a function of the outputs and the labels, for example crossEntropy',
+  ).default(summedCrossEntropy),
+  clip: anything<NonNullable<ModelOptions['clip']>>(),
+  recompute: flag().default(false),
+  unused: choice(['error', 'zeros']).default('error'),
+  recorder: anything<SpanRecorder>(),
+}
+
 const rules = {
+  ...modelRules,
   schedule: where<ScheduleChoice>(
     (value) => typeof value === 'string' || Array.isArray((value as GivenChoice)?.actions),
     'a name, or lists of actions, for example parseSchedule(text)',
@@ -86,29 +133,35 @@ const rules = {
   chunks: anything<number>(),
   split: anything<Split>(),
   microbatches: anything<number>(),
-  optimizer: having<Optimizer>(
-    ['step'],
-    'an optimizer, for example new SGD({ learningRate: 0.1 })',
-  ).optional(),
-  clip: anything<NonNullable<PipelineOptions['clip']>>(),
-  recompute: flag().default(false),
-  loss: where<Loss>(
-    (value) => typeof value === 'function',
-    'a function of the outputs and the labels, for example crossEntropy',
-  ).default(summedCrossEntropy),
-  recorder: anything<SpanRecorder>(),
+}
+
+const wholeRules = {
+  ...modelRules,
+  accumulate: count({ from: 1 }).default(1),
+  tensor: anything<ProcessGroup>(),
 }
 
 type GivenChoice = { readonly actions?: unknown } | null | undefined
 
 const readOptions = declareOptions(rules)
+const readWholeOptions = declareOptions(wholeRules)
 
 const checkClip = declareOptions(clipRules, 'clip')
+
+/** Complete options of any model. */
+export type CheckedModelOptions = Complete<typeof modelRules>
 
 /** Complete options. */
 export interface CheckedOptions extends Omit<Complete<typeof rules>, 'chunks'> {
   /** The number of stages per rank, with any schedule. */
   readonly chunks: number
+}
+
+/** @throws ERR_TSR_ARGUMENT */
+export function readWholeModelOptions(given: WholeModelOptions): Complete<typeof wholeRules> {
+  const options = readWholeOptions(given)
+  if (options.clip !== undefined) checkClip(options.clip)
+  return options
 }
 
 /** @throws ERR_TSR_ARGUMENT */

@@ -1,67 +1,55 @@
-import type { ProcessGroup } from '@tsrun/distributed'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import { SpanRecorder, timeSpan } from '@tsrun/telemetry'
-import { buffersOf, disposeModule, type Module } from '../../model/module.ts'
+import { buffersOf, communicates, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import { summed } from '../../nn/summed-loss.ts'
-import type { Averaging } from '../gradients/averaging.ts'
-import { finishStep, optimizerFor, replaceAveraging } from '../gradients/finish-step.ts'
-import type { Tensor } from '../../tfjs/tfjs.ts'
-import { checkRecipe, type PipelineModel } from '../recipe.ts'
-import { checkGroup } from '../requirements.ts'
+import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
+import type { Optimizer } from '../../optim/optimizer.ts'
+import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { Calls } from './calls.ts'
-import { compareRanks, describeOptions, type RankFacts, explainSizes } from './compare-ranks.ts'
+import { explainSizes } from './compare-ranks.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
-import { cutBatch, isEmptyBatch, type Batch, type BatchPlace } from './microbatches.ts'
+import type { StageLinks } from './links.ts'
+import {
+  cutBatch,
+  isEmptyBatch,
+  type Batch,
+  type BatchPlace,
+  type Microbatches,
+} from './microbatches.ts'
 import {
   noExamples,
-  readPipelineOptions,
-  type CheckedOptions,
+  type CheckedModelOptions,
   type Evaluation,
   type GradientResult,
-  type PipelineOptions,
   type StepResult,
 } from './options.ts'
-import { Plan } from './plan.ts'
-import { splitAs, type LayerRange } from './split.ts'
-import type { GradientPlan } from './stage.ts'
-import { TiedParameters } from './tied-parameters.ts'
+import type { Plan } from './plan.ts'
+import type { Runner } from './runner.ts'
+import type { LayerRange } from './split.ts'
+import { PipelineStage, type GradientPlan } from './stage.ts'
 
-/**
- * Divides a model into stages and trains it as a pipeline: each rank builds only its own layers,
- * activations travel from stage to stage, and gradients back.
- *
- * The result equals that of a single process with any schedule and any number of micro-batches. All
- * ranks make the same calls. Parameters with the same name in several stages are one parameter: their
- * gradients are summed.
- *
- * @example
- * const group = await initProcessGroup()
- * const pipe = pipeline(shardedMLP({ layers: 16 }), group, { schedule: '1f1b', microbatches: 8, optimizer })
- * const { loss } = await pipe.step({ inputs, labels })
- *
- * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_SCHEDULE when your own lists of
- *   actions are impossible; ERR_TSR_ARGUMENT
- */
-export function pipeline(
-  model: PipelineModel,
-  group: ProcessGroup,
-  options: PipelineOptions = {},
-): Pipeline {
-  checkRecipe(model)
-  checkGroup(group)
-  const checked = readPipelineOptions(options)
-  const plan = new Plan(checked.schedule, group.size, checked)
-  const split = splitAs(checked.split, model.layers, plan.stages)
-  return new Pipeline(model, split, group, plan, checked)
+/** What a pipeline is made of on one rank. */
+export interface PipelineParts {
+  readonly modules: readonly Module[]
+  readonly chunks: readonly LayerRange[]
+  readonly plan: Plan
+  readonly links: StageLinks
+  /** One for each module. */
+  readonly runners: readonly Runner[]
+  readonly recorder: SpanRecorder | undefined
 }
 
-/** One rank's part of a pipeline; made by `pipeline()`. */
-export class Pipeline {
+/** One rank's part of a pipeline; made by `pipeline()` or `wholeModel()`. */
+export class Pipeline implements Replicated {
   /** The layers of this rank; if it has several chunks, those of the first. */
   readonly module: Module
   /** The module of each chunk. */
   readonly modules: readonly Module[]
+  /** The module, if it is the whole model. */
+  readonly whole: Module | undefined
   readonly layers: LayerRange
   /** The layers of each chunk. */
   readonly chunks: readonly LayerRange[]
@@ -71,64 +59,52 @@ export class Pipeline {
   readonly isFirst: boolean
   /** Whether this rank reads the labels. */
   readonly isLast: boolean
-  /** The spans of computations, messages and waiting. */
+  /** The spans of computations, messages and waiting; of a whole model, if it was given a recorder. */
   readonly recorder: SpanRecorder
-  readonly #group: ProcessGroup
+  /** Undefined if nothing is recorded. */
+  readonly #spans: SpanRecorder | undefined
+  readonly #links: StageLinks
   readonly #plan: Plan
-  readonly #options: CheckedOptions
+  readonly #options: CheckedModelOptions
   readonly #calls: Calls
   readonly #worker: StageWorker
-  readonly #tied: TiedParameters
-  readonly #figures: Float64Array
-  /** The rank of the last stage. */
-  readonly #lastRank: number
   #averaging: Averaging | undefined
   #steps = 0
-  /** The facts that this rank tells the others before the first pass. */
-  readonly #describe: () => RankFacts
-  /** The facts of all ranks, after the first pass. */
-  #told: readonly RankFacts[] | undefined
+  /** Whether a step has had examples, and so every parameter was to be used. */
+  #isChecked = false
 
-  /** @param split - the layers of all stages */
   constructor(
-    model: PipelineModel,
-    split: readonly LayerRange[],
-    group: ProcessGroup,
-    plan: Plan,
-    options: CheckedOptions,
+    { modules, chunks, plan, links, runners, recorder }: PipelineParts,
+    options: CheckedModelOptions,
   ) {
-    const { recorder, recompute } = options
-    // micro-batches of any size add up to the batch only as sums
-    const loss = summed(options.loss)
-    const chunks = split.filter((_, stage) => plan.placement[stage] === group.rank)
-    const modules = chunks.map(({ from, to }) => model.slice(from, to))
+    const isWhole = links.group === undefined
     this.module = modules[0]!
     this.modules = modules
+    this.whole = isWhole ? this.module : undefined
     this.layers = chunks[0]!
     this.chunks = chunks
-    this.#tied = new TiedParameters(modules, group)
-    this.parameters = this.#tied.parameters
-    this.#lastRank = plan.placement.at(-1)!
-    this.isFirst = group.rank === plan.placement[0]
-    this.isLast = group.rank === this.#lastRank
-    this.recorder = recorder ?? group.spans ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
-    this.#group = group
+    this.parameters = links.parameters
+    this.isFirst = links.rank === plan.placement[0]
+    this.isLast = links.rank === plan.placement.at(-1)
+    this.recorder = recorder ?? new SpanRecorder({ rank: 0, capacity: 1 })
+    this.#spans = recorder
+    this.#links = links
     this.#plan = plan
     this.#options = options
-    this.#calls = new Calls(group)
-    this.#worker = new StageWorker(
-      modules,
-      plan.placement,
-      { loss, recompute },
-      group,
-      this.recorder,
+    this.#calls = new Calls(links.group)
+    // micro-batches of any size add up to the batch only as sums
+    const loss = summed(options.loss)
+    const own = [...plan.placement.keys()].filter((stage) => plan.placement[stage] === links.rank)
+    // The passes of a whole model record themselves, without the number of a stage.
+    const inside = isWhole ? recorder : undefined
+    const stages = new Map(
+      own.map((stage, at) => [
+        stage,
+        new PipelineStage(modules[at]!, { loss, runner: runners[at]!, recorder: inside }),
+      ]),
     )
-    this.#figures = group.alloc('float64', 2)
-    this.#describe = () => ({
-      options: describeOptions(plan, split, options),
-      search: model.search?.(),
-      parameters: this.parameters.map(({ name, shape }) => ({ name, shape })),
-    })
+    const timed = isWhole ? undefined : recorder
+    this.#worker = new StageWorker(stages, plan.stages - 1, links.messages, timed)
   }
 
   /** The buffers of all chunks: see `Module.buffers`. */
@@ -136,44 +112,56 @@ export class Pipeline {
     return [...new Set(this.modules.flatMap(buffersOf))]
   }
 
-  /** Called by `dataParallel` and `fullyShard`: how `step` averages gradients over replicas. */
+  /**
+   * Called by `dataParallel` and `fullyShard`: how `step` averages gradients over replicas.
+   *
+   * @throws ERR_TSR_ARGUMENT when they are already averaged
+   */
   averageBy(averaging: Averaging | undefined): void {
-    this.#averaging = replaceAveraging(this.#averaging, averaging, 'the pipeline')
+    if (averaging !== undefined && this.#averaging !== undefined) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: this.whole === undefined ? 'the pipeline' : 'the model',
+        value: 'one whose gradients are already averaged',
+        expected: 'one call of dataParallel or fullyShard, over all replicas',
+      })
+    }
+    this.#averaging = averaging
   }
 
   /**
    * Runs a batch forward and backward and updates the parameters. After `dataParallel(pipe, group)` or
    * `fullyShard(pipe, group)` the batch is this replica's part, and the gradients are averaged over that
-   * group while the backward passes run.
+   * group while the backward passes run. With `reduction: 'token'` the batch may be empty.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not have its `size`, or after
-   *   `dispose`; ERR_TSR_REPLICA from the first call, when the ranks have different options;
-   *   ERR_TSR_PIPELINE_BUSY while another call is under way over the group; ERR_TSR_PIPELINE_FAILED
-   *   after a call whose passes have failed
+   *   `dispose`; ERR_TSR_UNUSED_PARAMETERS from the first step, when no rank has used a parameter that is
+   *   trained; ERR_TSR_REPLICA from the first call, when the ranks have different options;
+   *   ERR_TSR_PIPELINE_BUSY while another call is under way over the group, or ERR_TSR_ARGUMENT of a whole
+   *   model; ERR_TSR_PIPELINE_FAILED after a call whose passes have failed
    */
   async step(
     batch: Batch,
     place: BatchPlace = { step: this.#steps++, row: 0 },
   ): Promise<StepResult> {
-    const { clip } = this.#options
-    const optimizer = optimizerFor(this.#options.optimizer, 'the options of pipeline()')
+    const optimizer = this.#optimizer()
     return await this.#calls.alone('step', async () => {
       const averaging = this.#averaging
-      const sumScale = averaging?.reduction === 'token' ? averaging.scale : undefined
-      const trained = await this.#train(batch, averaging?.onGradient, sumScale, place)
-      const { gradients, peakInFlight, examples } = trained
-      const shared = this.#share(trained.loss / examples, 0)
-      // an error of the update takes precedence over one of the exchange of losses
-      shared.catch(() => undefined)
-      const { parameters, recorder } = this
-      const finished = await finishStep({
-        ...{ parameters, optimizer, averaging, gradients, recorder },
-        own: { loss: 0, count: examples, examples },
-        clip: clip && { ...clip, pipeline: this.#group },
-      })
-      const [loss] = await shared
-      const { waited, norm } = finished
-      return { loss, peakInFlight, waited, ...(norm !== undefined && { norm }) }
+      const { gradients, peakInFlight, own } = await this.#train(batch, place, averaging)
+      const computed = monotonicNow()
+      const averaged = await averaging?.average(own)
+      const waited = monotonicNow() - computed
+      const taken = averaged?.gradients ?? gradients
+      const totals = averaged?.totals ?? own
+      await this.#checkUsed(taken, averaged, totals.examples)
+      const norm = await this.#clip(taken)
+      if (averaging !== undefined) await averaging.update(optimizer, taken, this.#spans)
+      else {
+        timeSpan(this.#spans, 'optimizer', {}, () => {
+          optimizer.step(this.parameters, taken)
+        })
+      }
+      const loss = own.loss / own.count
+      return { loss, peakInFlight, waited, totals, ...(norm !== undefined && { norm }) }
     })
   }
 
@@ -186,24 +174,32 @@ export class Pipeline {
    */
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
     return await this.#calls.alone('forwardBackward', async () => {
-      const { gradients, peakInFlight, ...sum } = await this.#train(batch, onGradient)
-      const [loss] = await this.#share(sum.loss / sum.examples, 0)
-      return { loss, gradients, peakInFlight }
+      const place = { step: this.#steps, row: 0 }
+      const { gradients, peakInFlight, own } = await this.#train(
+        batch,
+        place,
+        undefined,
+        onGradient,
+      )
+      return { loss: own.loss / own.count, gradients, peakInFlight }
     })
   }
 
   /**
-   * Evaluates a batch: runs it forward only, in at least 4 x ranks parts. The accuracy is NaN unless
-   * labels are those of classes, or the loss counts right answers.
+   * Evaluates a batch: runs it forward only, in at least 4 x ranks parts, or the parts of a whole model's
+   * step. The accuracy is NaN unless labels are those of classes, or the loss counts right answers.
    */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noExamples))
-      const parts = cutBatch(batch, Math.max(this.#plan.microbatches, 4 * this.#group.size), this)
+      const { microbatches } = this.#plan
+      const count = Math.max(microbatches, this.whole ? 1 : 4 * this.#links.group!.size)
+      const parts = cutBatch(batch, count, this)
       try {
-        const sums = await this.#pass(() => this.#worker.evaluate(parts), parts.size)
-        const [loss, correct] = await this.#share(sums.loss / parts.size, sums.correct)
-        return { loss, correct, accuracy: correct / parts.size, examples: parts.size }
+        const sums = await this.#pass(() => this.#worker.evaluate(parts), { parts })
+        const [sum, correct] = (await this.#links.tell([sums.loss, sums.correct])) as Pair
+        const { size: examples } = parts
+        return { loss: sum / examples, correct, accuracy: correct / examples, examples }
       } finally {
         parts.dispose()
       }
@@ -216,7 +212,8 @@ export class Pipeline {
    *
    * @param inputs - of one shape on all ranks; the first stage reads their values
    * @param read - called on the rank of the last stage with the outputs, which are disposed after it
-   * @returns what `read` has returned, on all ranks: anything that `broadcastObject` sends
+   * @returns what `read` has returned, on all ranks: of several stages, anything that `broadcastObject`
+   *   sends
    */
   async infer<T>(inputs: Tensor, read: (outputs: Tensor) => T | Promise<T>): Promise<T> {
     return await this.#calls.alone('infer', async () => {
@@ -228,9 +225,7 @@ export class Pipeline {
           await this.#worker.infer(parts, async (_stage, outputs) => {
             result = await read(outputs)
           })
-          return await this.#group.broadcastObject(result as T, this.#lastRank, {
-            label: 'outputs',
-          })
+          return await this.#links.share(result as T)
         })
       } finally {
         parts.dispose()
@@ -246,75 +241,142 @@ export class Pipeline {
   dispose(): void {
     if (!this.#calls.end()) return
     this.#worker.dispose()
-    this.#tied.dispose()
-    this.#group.free(this.#figures)
+    this.#links.dispose()
     for (const module of this.modules) disposeModule(module)
   }
 
-  /** @param sumScale - the factor of the summed loss whose gradients are wanted instead of the mean's */
+  /**
+   * @param averaging - takes the gradients
+   * @param onGradient - takes them in its place
+   */
   async #train(
     batch: Batch,
-    onGradient: GradientListener | undefined,
-    sumScale?: number,
-    place: BatchPlace = { step: this.#steps, row: 0 },
-  ): Promise<TrainedBatch & { readonly examples: number }> {
-    if (sumScale !== undefined && isEmptyBatch(batch)) {
-      const nothing = {
-        loss: 0,
-        gradients: new Map<string, Tensor>(),
-        peakInFlight: 0,
-        examples: 0,
-      }
-      return await this.#pass(() => Promise.resolve(nothing))
+    place: BatchPlace,
+    averaging: Averaging | undefined,
+    onGradient = averaging?.onGradient,
+  ): Promise<Trained> {
+    const sumScale = averaging?.reduction === 'token' ? averaging.scale : undefined
+    // Passes that communicate with other replicas have to be as many there as here.
+    const fill =
+      averaging !== undefined &&
+      this.whole !== undefined &&
+      (averaging.recordUnits !== undefined || communicates(this.whole))
+    if (sumScale !== undefined && isEmptyBatch(batch) && !fill) {
+      const nothing = { gradients: new Map<string, Tensor>(), peakInFlight: 0 }
+      const own = { loss: 0, count: 0, examples: 0 }
+      return await this.#pass(() => Promise.resolve({ ...nothing, own }))
     }
-    const parts = timeSpan(this.recorder, 'batch', {}, () =>
-      cutBatch(batch, this.#plan.microbatches, this),
+    const parts = timeSpan(this.#spans, 'batch', {}, () =>
+      cutBatch(batch, this.#plan.microbatches, this, fill),
     )
     const plan: GradientPlan = {
       scale: sumScale ?? 1 / parts.size,
       place,
-      isShared: (name) => this.#tied.isShared(name),
-      ...(onGradient !== undefined && { onGradient }),
+      isShared: (name) => this.#links.isShared(name),
+      ...(this.whole !== undefined && averaging !== undefined ? { averaging } : { onGradient }),
     }
     try {
       const { actions } = this.#plan.for(parts.rows.length)
-      return await this.#pass(async () => {
-        const trained = await this.#worker.train(actions[this.#group.rank]!, parts, plan)
-        const { gradients } = trained
-        await this.#tied.sum(gradients)
+      const run = async (): Promise<Trained> => {
+        const trained = await this.#worker.train(actions[this.#links.rank]!, parts, plan)
+        const { gradients, peakInFlight } = trained
+        await this.#links.sumShared(gradients)
         for (const parameter of onGradient === undefined ? [] : this.parameters) {
           const gradient = gradients.get(parameter.name)
           gradients.delete(parameter.name)
           if (gradient !== undefined) onGradient!(parameter, gradient)
         }
-        return { ...trained, examples: parts.size }
-      }, parts.size)
+        const [loss] = await this.#links.tell([trained.loss])
+        const { size } = parts
+        return { gradients, peakInFlight, own: { loss: loss!, count: size, examples: size } }
+      }
+      return await this.#pass(run, { parts, byUnit: plan.averaging?.recordUnits !== undefined })
+    } catch (error) {
+      // A whole model goes on after a failed pass.
+      if (this.whole !== undefined) {
+        this.#worker.abandon()
+        averaging?.abandon(error)
+      }
+      throw error
     } finally {
       parts.dispose()
     }
   }
 
-  /** @param examples - the number of them on this rank, if it is the same on all ranks */
-  async #pass<T>(run: () => Promise<T>, examples?: number): Promise<T> {
+  /**
+   * @param parts - of a batch that all ranks should have
+   * @param byUnit - whether the passes gather parameters themselves
+   */
+  async #pass<T>(
+    run: () => Promise<T>,
+    { parts, byUnit = false }: { readonly parts?: Microbatches; readonly byUnit?: boolean } = {},
+  ): Promise<T> {
     return await this.#calls.pass(async () => {
+      const averaging = byUnit ? undefined : this.#averaging
       try {
-        this.#told ??= await compareRanks(this.#describe(), this.#group)
-        await this.#averaging?.gather()
-        await this.#tied.prepare(this.#told)
+        await this.#links.compare()
+        await averaging?.gather()
+        await this.#links.tie()
         return await run()
       } catch (error) {
-        throw examples === undefined ? error : explainSizes(error, examples)
+        throw parts === undefined ? error : explainSizes(error, parts.size)
       } finally {
-        this.#averaging?.release()
+        averaging?.release()
       }
     })
   }
 
-  /** Gives all ranks the figures of the rank with the last stage. */
-  async #share(...figures: [number, number]): Promise<[number, number]> {
-    if (this.#group.size === 1) return figures
-    this.#figures.set(figures)
-    await this.#group.broadcast(this.#figures, this.#lastRank, { label: 'loss' })
-    return [this.#figures[0]!, this.#figures[1]!]
+  /** @throws ERR_TSR_UNUSED_PARAMETERS on all ranks of the pipeline; the next step may do better */
+  async #checkUsed(
+    gradients: ClippedGradients,
+    averaged: Averaged | undefined,
+    examples: number,
+  ): Promise<void> {
+    if (this.#isChecked || examples === 0) return
+    if (this.#options.unused === 'error') {
+      const missing = this.parameters.filter(({ name }) => !gradients.has(name))
+      // An averaging without totals has checked what this rank has used.
+      const own = averaged === undefined ? missing.map(({ name }) => name) : averaged.totals?.unused
+      const all = new Set((await this.#links.gather([...(own ?? [])])).flat())
+      if (all.size > 0) {
+        if (averaged === undefined) tf.dispose([...(gradients.values() as Iterable<Tensor>)])
+        const { ranks, rank } = this.#links.group ?? this.#averaging?.axes[0] ?? alone
+        const parameters = [...all].join(', ')
+        throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
+      }
+    }
+    this.#isChecked = true
   }
+
+  async #clip(gradients: ClippedGradients): Promise<number | undefined> {
+    const { clip } = this.#options
+    if (clip === undefined) return undefined
+    const { updated = this.parameters, shard } = this.#averaging ?? {}
+    const { group: pipeline } = this.#links
+    return await clipGradients(updated, gradients, {
+      ...clip,
+      ...(pipeline && { pipeline }),
+      ...(shard && { shard }),
+    })
+  }
+
+  #optimizer(): Optimizer {
+    const { optimizer } = this.#options
+    if (optimizer !== undefined) return optimizer
+    const where = this.whole === undefined ? 'the options of pipeline()' : 'the options'
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'optimizer',
+      value: 'undefined',
+      expected: `an optimizer in ${where}; forwardBackward() needs none`,
+    })
+  }
+}
+
+const alone = { ranks: [0], rank: 0 }
+
+type Pair = readonly [number, number]
+
+interface Trained extends Pick<TrainedBatch, 'gradients' | 'peakInFlight'> {
+  /** What this replica adds to the totals of the step. */
+  readonly own: OwnTotals
 }

@@ -1,5 +1,4 @@
-import { runForward } from '../../autograd/record.ts'
-import { RepeatableRecording } from '../../autograd/repeatable-recording.ts'
+import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
 import { usesPass, type Module } from '../../model/module.ts'
@@ -8,13 +7,17 @@ import { inPass } from '../../model/pass.ts'
 import type { GradientListener, Recording } from '../../model/recording.ts'
 import { recordLoss, scoreOf, type Loss, type Score } from '../../nn/loss.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import type { Averaging } from '../gradients/averaging.ts'
 import type { BatchPlace } from './microbatches.ts'
+import type { Runner, StagePass } from './runner.ts'
 
 /** A micro-batch between its forward and its backward pass. */
 interface InFlight {
   readonly input: Tensor
   readonly labels: Tensor | undefined
-  readonly pass: RepeatableRecording
+  readonly pass: StagePass
+  /** Only takes part in the collectives of passes: its rows are no examples. */
+  readonly isEmpty: boolean
   /** On the last stage, unless it was freed to be recomputed. */
   loss: Recording | undefined
 }
@@ -25,8 +28,10 @@ export interface GradientPlan {
   readonly place?: BatchPlace
   /** A factor of the summed loss whose gradients are computed. */
   readonly scale: number
+  /** Takes the gradients of each pass. Only for a stage that is the whole model. */
+  readonly averaging?: Averaging | undefined
   /** Takes each sum over the micro-batches when it is complete; default: `takeGradients` returns it. */
-  readonly onGradient?: GradientListener
+  readonly onGradient?: GradientListener | undefined
   /** Whether other stages add to a parameter's gradient, which then stays for `takeGradients`. */
   readonly isShared?: (name: string) => boolean
 }
@@ -34,8 +39,22 @@ export interface GradientPlan {
 export interface StageOptions {
   /** The sum over the examples. */
   readonly loss: Loss
-  /** Whether to keep only the input for the backward pass, which runs the forward pass again. */
-  readonly recompute: boolean
+  readonly runner: Runner
+  /** Records what a runner does not. */
+  readonly recorder?: SpanRecorder | undefined
+}
+
+/** A micro-batch on its way into a stage. */
+export interface Arrival {
+  /** Owned by the stage from now on. */
+  readonly input: Tensor
+  /** On the last stage; owned by it from now on. */
+  readonly labels: Tensor | undefined
+  /** Whether any stage before this one has parameters. */
+  readonly needsInputGradient: boolean
+  /** The place of its first row in the batch. */
+  readonly row: number
+  readonly isEmpty: boolean
 }
 
 /**
@@ -44,19 +63,17 @@ export interface StageOptions {
  */
 export class PipelineStage {
   readonly #module: Module
-  readonly #loss: Loss
-  readonly #recompute: boolean
+  readonly #options: StageOptions
   readonly #usesPass: boolean
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
   #plan: GradientPlan = { scale: 1 }
   #losses: (number | Promise<number>)[] = []
 
-  constructor(module: Module, { loss, recompute }: StageOptions) {
+  constructor(module: Module, options: StageOptions) {
     this.#module = module
     this.#usesPass = usesPass(module)
-    this.#loss = loss
-    this.#recompute = recompute
+    this.#options = options
   }
 
   get parameters(): readonly Parameter[] {
@@ -82,41 +99,43 @@ export class PipelineStage {
   /**
    * Runs a micro-batch forward, on the last stage through the loss.
    *
-   * @param input - owned by the stage from now on
-   * @param needsInputGradient - whether any stage before this one has parameters
-   * @param labels - on the last stage; owned by it from now on
-   * @param row - the place of the micro-batch's first row in the batch
    * @returns the output, valid until `release` or the backward pass of the micro-batch
    */
-  forward(
-    microbatch: number,
-    input: Tensor,
-    needsInputGradient: boolean,
-    labels?: Tensor,
-    row = 0,
-  ): Tensor {
+  async forward(microbatch: number, arrival: Arrival): Promise<Tensor> {
+    const { input, labels, needsInputGradient, row, isEmpty } = arrival
     const { step, row: first } = this.#plan.place ?? { step: 0, row: 0 }
-    const pass = this.#usesPass
-      ? inPass(
-          { training: true, step, row: first + row },
-          () => new RepeatableRecording(this.#module, input, { needsInputGradient }),
-        )
-      : new RepeatableRecording(this.#module, input, { needsInputGradient })
-    const flight: InFlight = { input, labels, pass, loss: undefined }
-    this.#inFlight.set(microbatch, flight)
-    const { value: output } = pass.recording
-    if (labels !== undefined) {
-      const value = takeScalar(tf.clone(this.#lossOf(flight).value))
-      // summedLoss() throws if it cannot be fetched
-      if (typeof value !== 'number') value.catch(() => undefined)
-      this.#losses.push(value)
+    let pass: StagePass
+    try {
+      const { runner } = this.#options
+      const run = () => runner.record(input, needsInputGradient, this.#plan.averaging)
+      const made =
+        this.#usesPass || isEmpty
+          ? inPass({ training: true, step, row: first + row, ...(isEmpty && { isEmpty }) }, run)
+          : run()
+      pass = await made
+    } catch (error) {
+      tf.dispose([input, ...(labels === undefined ? [] : [labels])])
+      throw error
     }
-    return output
+    const flight: InFlight = { input, labels, pass, isEmpty, loss: undefined }
+    this.#inFlight.set(microbatch, flight)
+    if (labels !== undefined && !isEmpty) {
+      timeSpan(this.#options.recorder, 'F', { name: 'loss' }, () => {
+        const value = takeScalar(tf.clone(this.#lossOf(flight).value))
+        // summedLoss() throws if it cannot be fetched
+        if (typeof value !== 'number') value.catch(() => undefined)
+        this.#losses.push(value)
+      })
+    }
+    return pass.value
   }
 
   /** Called when the output is no longer needed: with `recompute` frees everything except the input. */
   release(microbatch: number): void {
-    if (this.#recompute) freePass(this.#inFlight.get(microbatch)!)
+    const flight = this.#inFlight.get(microbatch)!
+    if (!flight.pass.release()) return
+    flight.loss?.dispose()
+    flight.loss = undefined
   }
 
   /**
@@ -126,33 +145,35 @@ export class PipelineStage {
    * @param isLast - whether it is the last micro-batch of the batch, whose gradients complete the sums
    * @returns the gradient of the input, which the caller disposes; undefined if it is not needed
    */
-  backward(
+  async backward(
     microbatch: number,
     outputGradient: Tensor | undefined,
     isLast: boolean,
-  ): Tensor | undefined {
-    const inputGradient = this.#runBackward(microbatch, outputGradient, (recording, dy) =>
-      recording.backward(dy, this.#sink(isLast)),
+  ): Promise<Tensor | undefined> {
+    const { averaging } = this.#plan
+    if (averaging !== undefined) averaging.synchronizes = isLast
+    const inputGradient = await this.#runBackward(microbatch, outputGradient, (flight, dy) =>
+      flight.pass.backward(dy, this.#sink(flight, isLast)),
     )
     this.#end(microbatch, isLast)
     return inputGradient
   }
 
   /** The first half of `backward`. The activations stay for the second half. */
-  backwardInput(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
-    return this.#runBackward(microbatch, outputGradient, (recording, dy) =>
+  async backwardInput(microbatch: number, outputGradient?: Tensor): Promise<Tensor | undefined> {
+    return await this.#runBackward(microbatch, outputGradient, (flight, dy) =>
       // a module with passes of its own may have no halves: then this does all of it
-      recording.backwardInput === undefined
-        ? recording.backward(dy, this.#sink(false))
-        : recording.backwardInput(dy),
+      flight.pass.backwardInput === undefined
+        ? flight.pass.backward(dy, this.#sink(flight, false))
+        : flight.pass.backwardInput(dy),
     )
   }
 
   /** The second half. */
   backwardParameters(microbatch: number, isLast: boolean): void {
-    const { recording } = this.#inFlight.get(microbatch)!.pass
-    if (recording.backwardInput !== undefined) {
-      recording.backwardParameters?.(this.#sink(isLast))
+    const flight = this.#inFlight.get(microbatch)!
+    if (flight.pass.backwardInput !== undefined) {
+      flight.pass.backwardParameters?.(this.#sink(flight, isLast))
     }
     this.#end(microbatch, isLast)
   }
@@ -165,53 +186,60 @@ export class PipelineStage {
   }
 
   /** The output without a backward pass to follow, which the caller disposes; disposes `input`. */
-  infer(input: Tensor): Tensor {
+  async infer(input: Tensor): Promise<Tensor> {
     try {
-      return runForward(this.#module, input)
+      return await this.#options.runner.infer(input)
     } finally {
       input.dispose()
     }
   }
 
-  /** The summed loss and the number of right answers; disposes both tensors. */
+  /** The summed loss and the number of right answers; disposes the labels. */
   async score(outputs: Tensor, labels: Tensor): Promise<Score> {
     try {
-      return await scoreOf(this.#loss, outputs, labels)
+      return await scoreOf(this.#options.loss, outputs, labels)
     } finally {
-      tf.dispose([outputs, labels])
+      labels.dispose()
     }
   }
 
-  /** The loss is scaled here, once, for gradients of sums over micro-batches of any size. */
-  #lossGradient(loss: Recording): Tensor {
-    const start = tf.scalar(this.#plan.scale)
-    try {
-      return loss.backward(start, () => undefined)!
-    } finally {
-      start.dispose()
-    }
-  }
-
-  #runBackward(
+  async #runBackward(
     microbatch: number,
     outputGradient: Tensor | undefined,
-    run: (recording: Recording, dy: Tensor) => Tensor | undefined,
-  ): Tensor | undefined {
+    run: (flight: InFlight, dy: Tensor) => Tensor | undefined | Promise<Tensor | undefined>,
+  ): Promise<Tensor | undefined> {
     let dy = outputGradient
     try {
       const flight = this.#inFlight.get(microbatch)!
-      const { recording } = flight.pass
-      dy ??= this.#lossGradient(this.#lossOf(flight))
-      return run(recording, dy)
+      const { recorder } = this.#options
+      dy ??= timeSpan(recorder, 'B', { name: 'loss' }, () => this.#lossGradient(flight))
+      const made = flight.isEmpty
+        ? inPass({ training: true, step: 0, isEmpty: true }, () => run(flight, dy!))
+        : run(flight, dy)
+      return await made
     } finally {
       dy?.dispose()
     }
   }
 
-  #sink(isLast: boolean): GradientListener {
+  /** The loss is scaled here, once, for gradients of sums over micro-batches of any size. */
+  #lossGradient(flight: InFlight): Tensor {
+    if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
+    const start = tf.scalar(this.#plan.scale)
+    try {
+      return this.#lossOf(flight).backward(start, () => undefined)!
+    } finally {
+      start.dispose()
+    }
+  }
+
+  #sink({ isEmpty }: InFlight, isLast: boolean): GradientListener {
+    const { averaging, onGradient } = this.#plan
+    if (averaging !== undefined) return averaging.onGradient
+    if (isEmpty) return drop
     const add = sumInto(this.#gradients)
     // without a listener for the sums, passes may add to them themselves
-    if (!isLast || this.#plan.onGradient === undefined) return add
+    if (!isLast || onGradient === undefined) return add
     return (parameter, gradient) => {
       add(parameter, gradient)
       this.#handOver(parameter)
@@ -234,21 +262,20 @@ export class PipelineStage {
 
   /** Frees what is held of a micro-batch. */
   free(microbatch: number): void {
-    const flight = this.#inFlight.get(microbatch)!
+    const { pass, loss, labels, input } = this.#inFlight.get(microbatch)!
     this.#inFlight.delete(microbatch)
-    freePass(flight)
-    flight.labels?.dispose()
-    flight.input.dispose()
+    timeSpan(this.#options.recorder, 'B', { name: 'free' }, () => {
+      pass.dispose()
+      for (const each of [loss, labels, input]) each?.dispose()
+    })
   }
 
   #lossOf(flight: InFlight): Recording {
-    flight.loss ??= recordLoss(this.#loss, flight.pass.recording.value, flight.labels!)
+    flight.loss ??= recordLoss(this.#options.loss, flight.pass.value, flight.labels!)
     return flight.loss
   }
 }
 
-function freePass(flight: InFlight): void {
-  flight.loss?.dispose()
-  flight.loss = undefined
-  flight.pass.free()
+const drop: GradientListener = (_parameter, gradient) => {
+  gradient.dispose()
 }

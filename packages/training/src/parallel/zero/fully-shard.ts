@@ -65,7 +65,8 @@ export async function fullyShard<M extends Replicated>(
   const parameters = parametersOf(module, { frozen })
   const { all, trained, buffers: own } = parameters
   const ranks = groups.shard.size
-  const units = stage === 3 ? planUnits(module, new Set(trained), ranks, modules) : []
+  const units =
+    stage === 3 ? planUnits(module.whole ?? module, new Set(trained), ranks, modules) : []
   const buckets =
     stage === 3
       ? bucketsOf(units)

@@ -58,6 +58,7 @@ export interface Values extends PieceOwner {
 
 /** @throws ERR_TSR_ARGUMENT unless it can run forward */
 export function asModule(module: Replicated): Module {
+  if (module.whole !== undefined) return module.whole
   if ('forward' in module) return module as Module
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'module',

@@ -1,0 +1,91 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { SpanRecorder } from '@tsrun/telemetry'
+import { describe } from '../../model/describe.ts'
+import type { Module } from '../../model/module.ts'
+import { checkRecipe, type PipelineModel } from '../recipe.ts'
+import { checkGroup } from '../requirements.ts'
+import { describeOptions } from './compare-ranks.ts'
+import { GroupLinks, noLinks } from './links.ts'
+import {
+  readPipelineOptions,
+  readWholeModelOptions,
+  type PipelineOptions,
+  type WholeModelOptions,
+} from './options.ts'
+import { Pipeline } from './pipeline.ts'
+import { Plan } from './plan.ts'
+import { stageRunner, wholeRunner } from './runner.ts'
+import { splitAs } from './split.ts'
+
+/**
+ * Divides a model into stages and trains it as a pipeline: each rank builds only its own layers,
+ * activations travel from stage to stage, and gradients back.
+ *
+ * The result equals that of a single process with any schedule and any number of micro-batches. All
+ * ranks make the same calls. Parameters with the same name in several stages are one parameter: their
+ * gradients are summed.
+ *
+ * @example
+ * const group = await initProcessGroup()
+ * const pipe = pipeline(shardedMLP({ layers: 16 }), group, { schedule: '1f1b', microbatches: 8, optimizer })
+ * const { loss } = await pipe.step({ inputs, labels })
+ *
+ * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_SCHEDULE when your own lists of
+ *   actions are impossible; ERR_TSR_ARGUMENT
+ */
+export function pipeline(
+  model: PipelineModel,
+  group: ProcessGroup,
+  options: PipelineOptions = {},
+): Pipeline {
+  checkRecipe(model)
+  checkGroup(group)
+  const checked = readPipelineOptions(options)
+  const plan = new Plan(checked.schedule, group.size, checked)
+  const split = splitAs(checked.split, model.layers, plan.stages)
+  const chunks = split.filter((_, stage) => plan.placement[stage] === group.rank)
+  const modules = chunks.map(({ from, to }) => model.slice(from, to))
+  const recorder =
+    checked.recorder ?? group.spans ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
+  const links = new GroupLinks(group, {
+    modules,
+    placement: plan.placement,
+    recorder,
+    describe: () => ({ options: describeOptions(plan, split, checked), search: model.search?.() }),
+  })
+  const runners = modules.map((module) => stageRunner(module, checked.recompute))
+  return new Pipeline({ modules, chunks, plan, links, runners, recorder }, checked)
+}
+
+/**
+ * Trains a model that is not cut into stages: a pipeline of one stage, which communicates with no other.
+ * After `dataParallel(whole, group)` or `fullyShard(whole, group)` the batch of a step is this replica's
+ * part, and the gradients are averaged over that group while the backward pass runs.
+ *
+ * @example
+ * const whole = wholeModel(new ShardedMLP(), { optimizer: new SGD({ learningRate: 0.1 }) })
+ * const { loss } = await whole.step({ inputs, labels })
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function wholeModel(module: Module, options: WholeModelOptions = {}): Pipeline {
+  if (typeof (module as Partial<Module> | undefined)?.forward !== 'function') {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'module',
+      value: describe(module),
+      expected: 'a module: its parameters, and forward(x)',
+    })
+  }
+  const checked = readWholeModelOptions(options)
+  const plan = new Plan('1f1b', 1, { microbatches: checked.accumulate, chunks: 1 })
+  const parts = {
+    modules: [module],
+    chunks: [{ from: 0, to: module.layers?.length ?? 1 }],
+    plan,
+    links: noLinks(module),
+    runners: [wholeRunner(module, checked)],
+    recorder: checked.recorder,
+  }
+  return new Pipeline(parts, checked)
+}

@@ -1,0 +1,127 @@
+import type { ProcessGroup } from '@tsrun/distributed'
+import type { SpanRecorder } from '@tsrun/telemetry'
+import type { Module } from '../../model/module.ts'
+import type { Parameter } from '../../model/parameter.ts'
+import type { Tensor } from '../../tfjs/tfjs.ts'
+import { Activations, noMessages, type StageMessages } from './activations.ts'
+import { compareRanks, type RankFacts } from './compare-ranks.ts'
+import { TiedParameters } from './tied-parameters.ts'
+
+/** What connects the stages of a rank with those of the other ranks. */
+export interface StageLinks {
+  readonly group: ProcessGroup | undefined
+  readonly rank: number
+  readonly messages: StageMessages
+  /** Of the stages of this rank, each name once. */
+  readonly parameters: readonly Parameter[]
+  /** Compares the ranks, on the first call. */
+  compare(): Promise<void>
+  /** Gives parameters that other ranks have too one value, on the first call. They have to be whole. */
+  tie(): Promise<void>
+  /** Whether several stages have a parameter of this name. */
+  isShared(name: string): boolean
+  /** Replaces the gradients of parameters that other ranks have too by their sums. */
+  sumShared(gradients: Map<string, Tensor>): Promise<void>
+  /** Gives all ranks the figures of the rank with the last stage, at most as many as `FIGURES`. */
+  tell(figures: readonly number[]): Promise<readonly number[]>
+  /** Gives all ranks what the rank with the last stage has. */
+  share<T>(result: T): Promise<T>
+  /** What each rank has. */
+  gather<T>(own: T): Promise<readonly T[]>
+  dispose(): void
+}
+
+/** The most figures of `tell`. */
+const FIGURES = 6
+
+interface Parts {
+  readonly modules: readonly Module[]
+  /** The rank of each stage. */
+  readonly placement: readonly number[]
+  readonly recorder: SpanRecorder
+  readonly describe: () => Omit<RankFacts, 'parameters'>
+}
+
+export class GroupLinks implements StageLinks {
+  readonly group: ProcessGroup
+  readonly rank: number
+  readonly messages: StageMessages
+  readonly #tied: TiedParameters
+  readonly #describe: Parts['describe']
+  readonly #lastRank: number
+  readonly #figures: Float64Array
+  /** The facts of all ranks, once they were compared. */
+  #told: readonly RankFacts[] | undefined
+
+  constructor(group: ProcessGroup, { modules, placement, recorder, describe }: Parts) {
+    this.group = group
+    this.rank = group.rank
+    this.#tied = new TiedParameters(modules, group)
+    this.messages = new Activations(group, placement, recorder)
+    this.#describe = describe
+    this.#lastRank = placement.at(-1)!
+    this.#figures = group.alloc('float64', FIGURES)
+  }
+
+  get parameters(): readonly Parameter[] {
+    return this.#tied.parameters
+  }
+
+  async compare(): Promise<void> {
+    if (this.#told !== undefined) return
+    const parameters = this.parameters.map(({ name, shape }) => ({ name, shape }))
+    this.#told = await compareRanks({ ...this.#describe(), parameters }, this.group)
+  }
+
+  async tie(): Promise<void> {
+    await this.#tied.prepare(this.#told!)
+  }
+
+  isShared(name: string): boolean {
+    return this.#tied.isShared(name)
+  }
+
+  async sumShared(gradients: Map<string, Tensor>): Promise<void> {
+    await this.#tied.sum(gradients)
+  }
+
+  async tell(figures: readonly number[]): Promise<readonly number[]> {
+    if (this.group.size === 1) return figures
+    const told = this.#figures.subarray(0, figures.length)
+    told.set(figures)
+    await this.group.broadcast(told, this.#lastRank, { label: 'loss' })
+    return [...told]
+  }
+
+  async share<T>(result: T): Promise<T> {
+    return await this.group.broadcastObject(result, this.#lastRank, { label: 'outputs' })
+  }
+
+  async gather<T>(own: T): Promise<readonly T[]> {
+    if (this.group.size === 1) return [own]
+    return await this.group.allGatherObject(own, { label: 'facts of the step' })
+  }
+
+  dispose(): void {
+    this.#tied.dispose()
+    this.group.free(this.#figures)
+  }
+}
+
+/** Of a stage that is the whole model. */
+export function noLinks({ parameters }: Module): StageLinks {
+  return {
+    group: undefined,
+    rank: 0,
+    messages: noMessages,
+    parameters,
+    compare: () => Promise.resolve(),
+    tie: () => Promise.resolve(),
+    isShared: () => false,
+    sumShared: () => Promise.resolve(),
+    tell: (figures) => Promise.resolve(figures),
+    share: (result) => Promise.resolve(result),
+    gather: (own) => Promise.resolve([own]),
+    dispose: () => undefined,
+  }
+}
