@@ -13,7 +13,7 @@ export interface PremulSum {
  * What a reduction does to the elements of two ranks.
  *
  * - `sum`, `product`: integers wrap around; for bool they are `or` and `and`.
- * - `avg`: the sum divided by the number of ranks; integers are cut toward zero. Not for bool.
+ * - `avg`: the sum divided by the number of ranks. Floats only: the sum of integers may wrap around.
  * - `min`, `max`: NaN when either element is NaN, and -0 is below +0; for bool `and` and `or`.
  * - `band`, `bor`, `bxor`: of the bits; integers and bool only.
  * - `premulSum(factor)`: floats only.
@@ -56,7 +56,7 @@ export type Reduction = keyof typeof reductionCodes
 
 const ofKind: Readonly<Record<'float' | 'integer' | 'bool', readonly Reduction[]>> = {
   float: ['sum', 'avg', 'product', 'min', 'max', 'premulSum'],
-  integer: ['sum', 'avg', 'product', 'min', 'max', 'band', 'bor', 'bxor'],
+  integer: ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor'],
   bool: ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor'],
 }
 

@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { runWorld, type DType, type ProcessGroup, type TypedArrayOf } from '@tsrun/distributed'
 import { algorithmsOf } from '../../../packages/distributed/src/algorithms/select.ts'
-import { combine, encode, quotient, type Element } from '../support/arithmetic.ts'
+import { combine, encode, scaled, type Element } from '../support/arithmetic.ts'
 import { arrayOf, expectBits, newArray, sameBits } from '../support/values.ts'
 
 jest.setTimeout(120_000)
@@ -36,7 +36,7 @@ function folded<D extends DType>(
     return arrayOf(dtype, length, (i) => {
       const elements = inputs.map((input): Element => input[i]!)
       const sum = elements.reduce((a, b) => combine(dtype, op, a, b))
-      return op === 'avg' ? quotient(dtype, sum, size) : sum
+      return op === 'avg' ? scaled(dtype, sum, 1 / size) : sum
     })
   })
 }

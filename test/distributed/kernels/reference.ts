@@ -1,5 +1,5 @@
 import type { DType, ReduceOp, TypedArrayOf } from '@tsrun/distributed'
-import { combine, quotient, scaled, type Element } from '../support/arithmetic.ts'
+import { combine, scaled, type Element } from '../support/arithmetic.ts'
 import { arrayOf } from '../support/values.ts'
 
 /** The same kind of array as `like`, over another buffer. */
@@ -33,14 +33,6 @@ export function referenceCombine<D extends DType>(
   b: TypedArrayOf[D],
 ): TypedArrayOf[D] {
   return arrayOf(dtype, a.length, (i) => combine(dtype, op, elementAt(a, i), elementAt(b, i)))
-}
-
-export function referenceDivide<D extends DType>(
-  dtype: D,
-  values: TypedArrayOf[D],
-  divisor: number,
-): TypedArrayOf[D] {
-  return arrayOf(dtype, values.length, (i) => quotient(dtype, elementAt(values, i), divisor))
 }
 
 export function referenceScale<D extends DType>(

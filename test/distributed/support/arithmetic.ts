@@ -127,13 +127,6 @@ function combineFloats(op: ReduceOp, a: number, b: number): number {
   return op === 'max' ? Math.max(a, b) : a + b
 }
 
-/** What `avg` makes of a sum: integers are cut toward zero, floats multiply by 1/n. */
-export function quotient(dtype: DType, sum: Element, divisor: number): Element {
-  const value = decode(dtype, sum)
-  if (isInteger(dtype)) return encode(dtype, BigInt(value) / BigInt(divisor))
-  return scaled(dtype, sum, 1 / divisor)
-}
-
 /** An element times a factor that is rounded to float32 for all dtypes but float64. */
 export function scaled(dtype: DType, element: Element, factor: number): Element {
   const value = Number(decode(dtype, element))

@@ -6,7 +6,7 @@ import {
   type ReduceOp,
   type TypedArrayOf,
 } from '@tsrun/distributed'
-import { combine, encode, quotient, scaled, type Element } from './arithmetic.ts'
+import { combine, encode, scaled, type Element } from './arithmetic.ts'
 
 export const dtypes: readonly DType[] = [
   ...(['float32', 'float64', 'float16', 'bfloat16', 'bool'] as const),
@@ -14,13 +14,11 @@ export const dtypes: readonly DType[] = [
 ]
 
 const ofFloats: readonly ReduceOp[] = ['sum', 'avg', 'product', 'min', 'max', premulSum(0.5)]
-const ofBooleans: readonly ReduceOp[] = ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor']
-const ofIntegers: readonly ReduceOp[] = [...ofBooleans, 'avg']
+const ofWhole: readonly ReduceOp[] = ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor']
 
 /** The reductions of a dtype. */
 export function reductionsOf(dtype: DType): readonly ReduceOp[] {
-  if (dtype === 'bool') return ofBooleans
-  return dtype.includes('float') ? ofFloats : ofIntegers
+  return dtype.includes('float') ? ofFloats : ofWhole
 }
 
 const types = {
@@ -141,7 +139,7 @@ export function reduced<D extends DType>(
     arrayOf(dtype, PERIOD, (i) => {
       let sum = inputOf(0, i)
       for (let rank = 1; rank < size; rank++) sum = combine(dtype, op, sum, inputOf(rank, i))
-      return op === 'avg' ? quotient(dtype, sum, size) : sum
+      return op === 'avg' ? scaled(dtype, sum, 1 / size) : sum
     }),
   )
   return repeat(newArray(dtype, length), period)

@@ -24,7 +24,8 @@ export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic
       if (bytes > 0) kernels.combine(reduction, dtype, out, a, b, bytes / bytesPerElement)
     },
     finish: (at, bytes) => {
-      if (reduction === 'avg' && bytes > 0) kernels.divide(dtype, at, bytes / bytesPerElement, size)
+      if (reduction !== 'avg' || bytes === 0) return
+      kernels.scale(dtype, at, bytes / bytesPerElement, 1 / size)
     },
   }
 }

@@ -94,7 +94,7 @@ function fold(
   for (let rank = 2; rank < size; rank++) {
     kernels.combine(reduction, dtype, output, output, slotOf(rank) + offset, count)
   }
-  if (reduction === 'avg') kernels.divide(dtype, output, count, size)
+  if (reduction === 'avg') kernels.scale(dtype, output, count, 1 / size)
 }
 
 function takeSum(epoch: FlatEpoch, operation: Operation, bytes: number): void {

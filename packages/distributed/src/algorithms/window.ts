@@ -23,7 +23,7 @@ import { cutIntoSegments, GRAIN } from './pieces.ts'
 export interface Window {
   readonly rank: number
   readonly size: number
-  readonly kernels: Pick<Kernels, 'combine' | 'divide' | 'copy'>
+  readonly kernels: Pick<Kernels, 'combine' | 'scale' | 'copy'>
   /** Offset of engine memory that is released when the operation ends. */
   scratch(bytes: number): number
   /** Copies `bytes` bytes at `offset` of a rank's buffer to `at` in this heap. */
@@ -156,7 +156,7 @@ class Folding {
       kernels.combine(reduction, dtype, out, sum, part, count)
       sum = out
     }
-    if (reduction === 'avg') kernels.divide(dtype, output, count, size)
+    if (reduction === 'avg') kernels.scale(dtype, output, count, 1 / size)
   }
 
   /** Where a rank's part is, after it was copied to scratch if it is another's. */

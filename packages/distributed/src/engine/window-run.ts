@@ -5,7 +5,7 @@ import { EpochRun, type EpochOf } from './epoch.ts'
 
 const noKernels: Window['kernels'] = {
   combine: () => undefined,
-  divide: () => undefined,
+  scale: () => undefined,
   copy: () => undefined,
 }
 

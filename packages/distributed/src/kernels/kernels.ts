@@ -1,6 +1,6 @@
 /// <reference path="./webassembly.d.ts" />
 import { readBuiltFile } from '@tsrun/core'
-import { dtypes, type DType } from '../dtype.ts'
+import type { DType } from '../dtype.ts'
 import { packageFolder } from '../package-folder.ts'
 import { reductionCodes, type Reduction } from '../reduction.ts'
 
@@ -11,15 +11,12 @@ import { reductionCodes, type Reduction } from '../reduction.ts'
 export interface Kernels {
   /**
    * out[i] = a[i] op b[i]; `out` may be `a` or `b`. See `ReduceOp` for what each does. `avg` and
-   * `premulSum` are sums here: divide at the end with `divide`, multiply before with `scale`.
+   * `premulSum` are sums here: multiply with `scale`, at the end or before.
    */
   combine(op: Reduction, dtype: DType, out: number, a: number, b: number, count: number): void
 
   /** x[i] *= factor in place, for floats; in float32 for 16-bit ones, rounded once. */
   scale(dtype: DType, at: number, count: number, factor: number): void
-
-  /** x[i] /= divisor in place. Floats multiply by 1/divisor; integers are cut toward zero. */
-  divide(dtype: DType, at: number, count: number, divisor: number): void
 
   /** out[i] = a[i] * factor, which is float32, as a 16-bit float: to the nearest, ties to even. */
   narrow(dtype: HalfDType, out: number, a: number, count: number, factor: number): void
@@ -53,10 +50,10 @@ type Combine = (op: number, out: number, a: number, b: number, count: number) =>
 /** `widen` takes no factor. */
 type Convert = (out: number, a: number, count: number, factor?: number) => void
 type Scale = (at: number, count: number, factor: number) => void
-/** Floats have `scale`, integers `divide`. */
+/** Floats have `scale`. */
 type Exports = Readonly<
   Record<`${DType}_combine`, Combine> &
-    Record<`${DType}_${'scale' | 'divide'}`, Scale> &
+    Record<`${DType}_scale`, Scale> &
     Record<`${HalfDType}_${'narrow' | 'widen'}`, Convert> & {
       copy: Kernels['copy']
       awaitCount: (word: number, count: number, looks: number) => number
@@ -80,10 +77,6 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
     },
     scale: (dtype, at, count, factor) => {
       kernels[`${dtype}_scale`](at, count, factor)
-    },
-    divide: (dtype, at, count, divisor) => {
-      if (dtypes[dtype].kind === 'float') kernels[`${dtype}_scale`](at, count, 1 / divisor)
-      else kernels[`${dtype}_divide`](at, count, divisor)
     },
     narrow: (dtype, out, a, count, factor) => {
       kernels[`${dtype}_narrow`](out, a, count, factor)

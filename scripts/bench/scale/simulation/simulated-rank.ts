@@ -139,9 +139,6 @@ function countingKernels(rank: SimulatedRank, costs: CoreCosts): Kernels {
     scale: (dtype, _at, count) => {
       pass(count * dtypes[dtype].bytes)
     },
-    divide: (dtype, _at, count) => {
-      pass(count * dtypes[dtype].bytes)
-    },
     narrow: (_dtype, _out, _a, count) => {
       pass(4 * count)
     },

@@ -124,7 +124,7 @@ export function describeExchanges(sizes: readonly number[]): void {
       'reduceScatter %j',
       async (options) => {
         await everyCase(size, async (group, { dtype, count, placement }) => {
-          for (const op of ['sum', dtype === 'bool' ? 'bxor' : 'avg', 'max'] as const) {
+          for (const op of ['sum', dtype.includes('float') ? 'avg' : 'bxor', 'max'] as const) {
             const input = placed(group, placement, dtype, count * size)
             const output = placed(group, placement, dtype, count)
             fill(input.buffer, dtype, group.rank)

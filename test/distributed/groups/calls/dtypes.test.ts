@@ -94,7 +94,9 @@ describe('reductions', () => {
     ['float32', 'bxor', 'sum, avg, product, min, max, premulSum'],
     ['bfloat16', 'band', 'sum, avg, product, min, max, premulSum'],
     ['bool', 'avg', 'sum, product, min, max, band, bor, bxor'],
-    ['int8', premulSum(2), 'sum, avg, product, min, max, band, bor, bxor'],
+    ['int8', premulSum(2), 'sum, product, min, max, band, bor, bxor'],
+    ['int8', 'avg', 'sum, product, min, max, band, bor, bxor'],
+    ['uint64', 'avg', 'sum, product, min, max, band, bor, bxor'],
   ] as const)('that make no sense are refused: %s %j', async (dtype, op, allowed) => {
     await onTwo(async (group) => {
       const calls = [

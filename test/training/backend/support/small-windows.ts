@@ -1,4 +1,3 @@
-import type { Tensor4D } from '@tensorflow/tfjs-core'
 import { tf, type Tensor } from '@tsrun/training'
 
 /** An operation with windows, and inputs for it. */
@@ -12,6 +11,7 @@ export interface SmallCase {
   readonly differentiable?: boolean
 }
 
+type Images = ReturnType<typeof tf.tensor4d>
 type Pair = [number, number]
 type Pad = 'same' | 'valid' | [Pair, Pair, Pair, Pair]
 
@@ -135,7 +135,7 @@ export function* poolings(): Generator<SmallCase> {
       linear: hasMeans ? [0] : [],
     }
     if (typeof pad !== 'string') continue
-    const argmax = (x: Tensor) => tf.maxPoolWithArgmax(as<Tensor4D>(x), kernel, strides, pad, true)
+    const argmax = (x: Tensor) => tf.maxPoolWithArgmax(as<Images>(x), kernel, strides, pad, true)
     for (const part of ['result', 'indexes'] as const) {
       yield {
         title: `maxPoolWithArgmax ${part} ${where}`,
