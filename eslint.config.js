@@ -3,8 +3,16 @@ import n from 'eslint-plugin-n'
 import { defineConfig } from 'eslint/config'
 import tseslint from 'typescript-eslint'
 
-const realms =
-  'instanceof fails across realms (workers, Jest): compare error codes, use ArrayBuffer.isView or util.types.'
+const noInstanceof = {
+  selector: "BinaryExpression[operator='instanceof'][right.name!='Error']",
+  message:
+    'instanceof fails across realms (workers, Jest): compare error codes, use ArrayBuffer.isView or util.types.',
+}
+
+const noRecursiveMkdir = {
+  selector: "CallExpression[callee.name=/^mkdir/] Property[key.name='recursive']",
+  message: 'In /proc, Node never returns from it: use makeFolders of @tsrun/core.',
+}
 
 export default defineConfig(
   // Templates are written as their users write.
@@ -21,13 +29,7 @@ export default defineConfig(
       'no-var': 'error',
       'object-shorthand': 'error',
       'prefer-const': 'error',
-      'no-restricted-syntax': [
-        'error',
-        {
-          selector: "BinaryExpression[operator='instanceof'][right.name!='Error']",
-          message: realms,
-        },
-      ],
+      'no-restricted-syntax': ['error', noInstanceof],
     },
   },
   {
@@ -52,6 +54,7 @@ export default defineConfig(
   {
     files: ['packages/*/src/**/*.ts'],
     rules: {
+      'no-restricted-syntax': ['error', noInstanceof, noRecursiveMkdir],
       'no-restricted-properties': [
         'error',
         {

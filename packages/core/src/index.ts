@@ -30,6 +30,7 @@ export {
   type RankEnvironment,
 } from './environment.ts'
 export { Crowd } from './crowd.ts'
+export { makeFolders, openFile, openFileHandle, readFileBytes, readFileText } from './files.ts'
 export { importOptional } from './optional-package.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {

@@ -1,14 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import {
-  constants,
-  lstatSync,
-  mkdirSync,
-  openSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs'
+import { constants, lstatSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { makeFolders, openFile } from './files.ts'
 
 /*
  * Files in folders where others may write, too. A name that can be foreseen may be there already, as a
@@ -20,13 +12,13 @@ const OWN_FOLDER = 0o700
 
 /** Makes a folder, and those that it is in, which only this user can enter. One that exists stays as it is. */
 export function makeOwnFolder(path: string): void {
-  mkdirSync(path, { recursive: true, mode: OWN_FOLDER })
+  makeFolders(path, OWN_FOLDER)
 }
 
-/** Opens a new or an emptied file that only this user can read. @throws ELOOP for a link */
+/** Opens a new or an emptied file that only this user can read. @throws Error for a link, and as `openFile` */
 export function openOwnFile(path: string): number {
   const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants
-  return openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, OWN_FILE)
+  return openFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, OWN_FILE)
 }
 
 /** Writes all bytes, where `writeSync` leaves what a nearly full disk has no room for. @throws ENOSPC, ... */

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { shown, tsrError } from './errors/tsr-error.ts'
+import { readFileText } from './files.ts'
 
 /** Whether what a job sends over the network is encrypted: its store by TLS, messages between ranks in records. */
 export type Protection = 'none' | 'encrypted'
@@ -50,7 +50,7 @@ export function readProtection(env: Environment = process.env): ProtectionSettin
 function readCertificate(cert = '', key = '', ca = ''): Certificate {
   const read = (variable: string, file: string): string => {
     try {
-      return readFileSync(file, 'utf8')
+      return readFileText(file)
     } catch (cause) {
       const expected = 'the name of a file in the format PEM; a certificate and its key go together'
       throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: file, expected }, { cause })

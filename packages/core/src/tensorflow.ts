@@ -1,8 +1,8 @@
-import { mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { homedir } from 'node:os'
 import { delimiter, dirname, join, resolve } from 'node:path'
 import { tsrError } from './errors/tsr-error.ts'
+import { makeFolders, readFileText } from './files.ts'
 import { distrustOf, replaceFile } from './private-files.ts'
 
 /**
@@ -75,7 +75,7 @@ export function readTensorFlowManifest(
   const path = manifestPath(env)
   let text: string
   try {
-    text = readFileSync(path, 'utf8')
+    text = readFileText(path)
   } catch (error) {
     if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) {
       return undefined
@@ -113,7 +113,7 @@ export function writeTensorFlowManifest(
   env: Environment = process.env,
 ): void {
   const path = manifestPath(env)
-  mkdirSync(dirname(path), { recursive: true })
+  makeFolders(dirname(path))
   // others may use what root has set up for all
   replaceFile(path, `${JSON.stringify(manifest, null, 2)}\n`, 0o666)
 }

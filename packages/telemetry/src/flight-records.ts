@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   isCount,
@@ -12,6 +12,7 @@ import {
   oneOf,
   optional,
   parseJson,
+  readFileText,
   replaceFile,
   shown,
 } from '@tsrun/core'
@@ -119,7 +120,7 @@ export function readFlightFolder(directory: string): FlightFolder {
   for (const name of readdirSync(directory)) {
     if (!/^rank-\d+\.jsonl$/.test(name)) continue
     try {
-      dumps.push(parseFlightDump(readFileSync(join(directory, name), 'utf8')))
+      dumps.push(parseFlightDump(readFileText(join(directory, name))))
     } catch (error) {
       problems.push(`${join(directory, name)}: ${(error as Error).message}`)
     }

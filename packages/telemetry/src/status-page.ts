@@ -9,6 +9,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { openFile } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
 import {
   HEADER_BYTES,
@@ -134,7 +135,7 @@ export class StatusPage {
 
 /** Reads the page of any launcher. @throws Error when it is not a status page */
 export function readStatusPage(path: string): StatusSnapshot {
-  const fd = openSync(path, 'r')
+  const fd = openFile(path)
   try {
     return readDescriptor(fd)
   } finally {

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { tsrError } from '@tsrun/core'
+import { readFileText, tsrError } from '@tsrun/core'
 import { operationCodes, type AlgorithmName, type OperationName } from '../operation.ts'
 import {
   builtInTuning,
@@ -48,7 +47,7 @@ export function readTuning(path: string | undefined): Tuning {
   const complain: Complain = (problem) => tsrError('ERR_TSR_TUNING', { path, problem })
   let file: unknown
   try {
-    file = JSON.parse(readFileSync(path, 'utf8'))
+    file = JSON.parse(readFileText(path))
   } catch (error) {
     throw complain(error instanceof Error ? error.message : String(error))
   }

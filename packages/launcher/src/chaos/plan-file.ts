@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { readFileText } from '@tsrun/core'
 import { parse } from 'yaml'
 import { usageError } from '../args/read-setting.ts'
 import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
@@ -21,7 +21,7 @@ interface Job {
  */
 export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Job): ChaosPlan {
   try {
-    const plan = parseChaosPlan(readFileSync(resolve(cwd, file), 'utf8'))
+    const plan = parseChaosPlan(readFileText(resolve(cwd, file)))
     checkRanks(plan, size)
     const inside = plan.faults.find(({ kind }) => !outside.includes(kind))
     if (isProgram && inside !== undefined) {

@@ -2,7 +2,6 @@ import {
   accessSync,
   constants,
   lstatSync,
-  mkdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -10,6 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { makeFolders, readFileText } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 import { packageFolder, version } from '../job/package.ts'
 import type { AddCommand, CommandContext } from './context.ts'
@@ -66,7 +66,7 @@ function initProject(folder: string, cwd: string): string {
     lines.push(`  wrote     ${name}`)
   }
   try {
-    mkdirSync(home, { recursive: true })
+    makeFolders(home)
     if (before === undefined) write('package.json', manifest)
     for (const name of scripts) write(name, template(name))
     for (const [name, source] of Object.entries(settings)) {
@@ -184,7 +184,7 @@ function template(name: string): string {
 /** The text of a file; undefined where there is none. */
 function read(path: string): string | undefined {
   try {
-    return readFileSync(path, 'utf8')
+    return readFileText(path)
   } catch (error) {
     if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? ''))
       return undefined

@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { formatTable } from '@tsrun/core'
+import { formatTable, readFileText } from '@tsrun/core'
 import type {
   Explanation,
   Schedule,
@@ -127,7 +126,7 @@ function planOf(
 
 function readText(path: string, name: string): string {
   try {
-    return readFileSync(path, 'utf8')
+    return readFileText(path)
   } catch (error) {
     throw usageError(`--file ${name} cannot be read: ${(error as Error).message}`)
   }

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { isStrongToken, isTsrError, tsrError } from '@tsrun/core'
+import { isStrongToken, isTsrError, readFileText, tsrError } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/telemetry'
 import type { Chaos } from '../chaos/chaos.ts'
 import type { HostOptions } from '../args/host-options.ts'
@@ -164,7 +164,7 @@ function readToken(file: string): string {
     const { mode } = statSync(file)
     // the group may read: so come secrets that Kubernetes mounts for a user who is not root
     if ((mode & 0o027) !== 0) refuseOpenFile(file, mode)
-    return readFileSync(file, 'utf8').trim()
+    return readFileText(file).trim()
   } catch (cause) {
     if (isTsrError(cause)) throw cause
     throw usageError(`The token file cannot be read: ${(cause as Error).message}`, cause)

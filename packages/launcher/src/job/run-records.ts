@@ -1,7 +1,7 @@
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
-import { createLogger, makeOwnFolder, replaceFile, tsrunHome } from '@tsrun/core'
+import { createLogger, makeOwnFolder, readFileText, replaceFile, tsrunHome } from '@tsrun/core'
 import { statFields } from '../processes/rank-process.ts'
 
 /**
@@ -115,7 +115,7 @@ function prune(env: Environment): void {
 
 function readRecord(path: string): RunRecord | undefined {
   try {
-    const record = JSON.parse(readFileSync(path, 'utf8')) as RunRecord
+    const record = JSON.parse(readFileText(path)) as RunRecord
     return (record.format as number) === 1 ? record : undefined
   } catch {
     return undefined

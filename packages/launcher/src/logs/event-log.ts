@@ -1,7 +1,7 @@
-import { closeSync, openSync } from 'node:fs'
+import { closeSync, constants } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
-import { writeWhole } from '@tsrun/core'
+import { openFile, writeWhole } from '@tsrun/core'
 import type { OutputOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
 import type { Announcer, Console } from './console.ts'
@@ -135,10 +135,12 @@ export function openEventLog(
   })
 }
 
+const { O_APPEND, O_CREAT, O_NOFOLLOW, O_WRONLY } = constants
+
 /** @throws ERR_TSR_USAGE */
 function openAppending(path: string, given: string): number {
   try {
-    return openSync(path, 'a', 0o600)
+    return openFile(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600)
   } catch (cause) {
     const { message } = cause as Error
     throw usageError(`The event log ${given} cannot be opened: ${message}`, cause)

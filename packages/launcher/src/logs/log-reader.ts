@@ -1,5 +1,7 @@
-import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
+import { closeSync, existsSync, readdirSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { openFile } from '@tsrun/core'
+import { usageError } from '../args/read-setting.ts'
 import type { StreamName } from './lines.ts'
 import { INDEX_NAME, streamNames, type IndexEntry, type IndexHeader } from './log-files.ts'
 
@@ -12,6 +14,15 @@ export interface LogPiece {
 }
 
 const BLOCK = 64 * 1024
+
+/** @throws ERR_TSR_USAGE */
+function openLog(path: string): number {
+  try {
+    return openFile(path)
+  } catch (error) {
+    throw usageError((error as Error).message, error)
+  }
+}
 
 /** A file that may still grow, read from a position on; one that does not exist is empty. */
 class GrowingFile {
@@ -30,7 +41,7 @@ class GrowingFile {
   /** Up to so many bytes at a position, fewer at the end of the file. */
   at(position: number, length: number): Buffer {
     if (this.#fd === undefined && !existsSync(this.#path)) return Buffer.alloc(0)
-    this.#fd ??= openSync(this.#path, 'r')
+    this.#fd ??= openLog(this.#path)
     const bytes = Buffer.allocUnsafe(length)
     return bytes.subarray(0, readSync(this.#fd, bytes, 0, length, position))
   }

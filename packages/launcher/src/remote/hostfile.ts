@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { nearestName } from '@tsrun/core'
+import { isTsrError, nearestName, readFileText } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 
 /** A host that `tsrun hosts` reaches with ssh. */
@@ -16,10 +15,13 @@ export interface RemoteHost {
 /** The hosts of a file. @throws ERR_TSR_USAGE */
 export function readHosts(file: string, cwd: string): RemoteHost[] {
   try {
-    return parseHostfile(readFileSync(resolve(cwd, file), 'utf8'), file)
+    return parseHostfile(readFileText(resolve(cwd, file)), file)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    throw usageError(`there is no host file ${resolve(cwd, file)}`, error)
+    if (isTsrError(error)) throw error
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
+      throw usageError(`there is no host file ${resolve(cwd, file)}`, error)
+    }
+    throw usageError(`the host file ${file} cannot be read: ${(error as Error).message}`, error)
   }
 }
 

@@ -1,6 +1,6 @@
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { makeFolders } from '@tsrun/core'
 import { packageFolder } from '../job/package.ts'
 import { reasonOf } from './tool.ts'
 import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
@@ -42,7 +42,7 @@ export async function compileBinding(
   wheel: Wheel,
 ): Promise<string | undefined> {
   const target = join(folder, 'lib/napi-v8')
-  mkdirSync(target, { recursive: true })
+  makeFolders(target)
   const include = join(wheel.folder, 'include')
   const paths = [`-L${wheel.folder}`, `-Wl,-rpath,${wheel.folder}`]
 

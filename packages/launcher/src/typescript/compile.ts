@@ -61,7 +61,11 @@ function openCache(): string | undefined {
   if (user === undefined) return undefined
   const folder = join(tmpdir(), `tsrun-typescript-${user}`)
   try {
-    mkdirSync(folder, { mode: 0o700, recursive: true })
+    mkdirSync(folder, { mode: 0o700 })
+  } catch {
+    // it may be there already
+  }
+  try {
     const status = lstatSync(folder)
     const isOurs = status.isDirectory() && status.uid === user && (status.mode & 0o022) === 0
     return isOurs ? folder : undefined

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { isAbsolute, join, relative, resolve } from 'node:path'
-import { formatRanks, makeOwnFolder, replaceFile } from '@tsrun/core'
+import { formatRanks, makeOwnFolder, readFileText, replaceFile } from '@tsrun/core'
 import { findTracedRun, spansFolder, writeChromeTrace } from '@tsrun/telemetry'
 import type { OutputOptions, TraceOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
@@ -99,7 +99,7 @@ export function readFailureReport(
   attempt: number,
 ): string | undefined {
   try {
-    return readFileSync(join(spansFolder(directory, runId), reportName(attempt)), 'utf8')
+    return readFileText(join(spansFolder(directory, runId), reportName(attempt)))
   } catch {
     return undefined
   }

@@ -1,5 +1,6 @@
-import { closeSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, readdirSync, readSync } from 'node:fs'
 import { join } from 'node:path'
+import { openFile } from '@tsrun/core'
 import type { Span } from '../spans.ts'
 import type { Window } from '../trace/division.ts'
 import { SpanDecoder, SpanFileReader } from '../trace/span-file.ts'
@@ -163,7 +164,7 @@ class SpanTail {
   #added(most: number): { readonly bytes: Buffer; readonly isPassedOver: boolean } {
     let fd: number
     try {
-      fd = openSync(this.#path, 'r')
+      fd = openFile(this.#path)
     } catch {
       // A newer file has taken its place.
       return { bytes: Buffer.alloc(0), isPassedOver: false }

@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, readSync } from 'node:fs'
 import {
   isCount,
   isNumber,
@@ -6,6 +6,7 @@ import {
   listOf,
   objectOf,
   oneOf,
+  openFile,
   openOwnFile,
   parseJson,
   writeWhole,
@@ -220,7 +221,7 @@ export class SpanFileReader {
     from = this.begin,
     to = Infinity,
   ): Generator<SpanFilePart, void, undefined> {
-    const fd = openSync(this.#path, 'r')
+    const fd = openFile(this.#path)
     try {
       let rest = Buffer.alloc(0)
       for (let at = from; at < to;) {
@@ -371,7 +372,7 @@ export class SpanDecoder {
 }
 
 function withFile<T>(path: string, use: (fd: number) => T): T {
-  const fd = openSync(path, 'r')
+  const fd = openFile(path)
   try {
     return use(fd)
   } finally {

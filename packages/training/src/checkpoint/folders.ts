@@ -1,6 +1,6 @@
-import { access, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { access, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { makeFolders, openFileHandle, readFileText, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { decodeContents, HEAD, INDEX, saveNumberIn, type Contents } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
@@ -58,7 +58,7 @@ function numbersIn(name: string): [step: number, copy: number] {
 
 async function readSaveNumber(path: string): Promise<number | undefined> {
   try {
-    const file = await open(join(path, INDEX))
+    const file = await openFileHandle(join(path, INDEX))
     try {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD), 0, HEAD, 0)
       return saveNumberIn(buffer.toString('utf8', 0, bytesRead))
@@ -76,9 +76,14 @@ async function readSaveNumber(path: string): Promise<number | undefined> {
  * @throws Error that describes the problem
  */
 async function openCheckpoint(path: string): Promise<Checkpoint> {
-  const text = await readFile(join(path, INDEX), 'utf8').catch((error: unknown) => {
-    throw new Error(isMissing(error) ? `it has no ${INDEX}` : String(error), { cause: error })
-  })
+  let text: string
+  try {
+    text = readFileText(join(path, INDEX))
+  } catch (error) {
+    throw new Error(isMissing(error) ? `it has no ${INDEX}` : (error as Error).message, {
+      cause: error,
+    })
+  }
   let contents: Contents
   try {
     contents = decodeContents(text)
@@ -116,7 +121,7 @@ export async function newPlace(
 
 /** Creates the folder that a checkpoint is written to, and removes the unfinished folders of others. */
 export async function makeUnfinished(directory: string, name: string): Promise<string> {
-  const made = await mkdir(directory, { recursive: true })
+  const made = makeFolders(directory)
   if (made !== undefined) await syncParents(directory, made)
   for (const other of await readdir(directory)) {
     if (LEFTOVER.test(other)) await rm(join(directory, other), { recursive: true, force: true })

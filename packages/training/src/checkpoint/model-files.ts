@@ -1,6 +1,6 @@
-import { access, readFile, stat } from 'node:fs/promises'
+import { access, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { readFileText, tsrError } from '@tsrun/core'
 import { INDEX, isName } from './contents.ts'
 import { isRecord } from './safetensors/dtypes.ts'
 import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
@@ -66,7 +66,7 @@ async function listFiles(path: string): Promise<string[]> {
     if (await exists(single)) return [single]
     throw tsrError('ERR_TSR_SAFETENSORS', { path, problem: await problemOf(path) })
   }
-  const names = new Set(Object.values(weightMap(await readFile(index, 'utf8'))))
+  const names = new Set(Object.values(weightMap(readFileText(index))))
   const own = [...names].filter(isName)
   // Links are followed: the cache of the Hub consists of them.
   if (own.length > 0 && own.length === names.size) return own.map((name) => join(path, name))

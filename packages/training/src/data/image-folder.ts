@@ -1,11 +1,11 @@
-import { readFileSync, statSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { extname, join, sep } from 'node:path'
 import {
-  importOptional,
   choice,
   count,
   declareOptions,
+  importOptional,
+  readFileBytes,
   shown,
   tsrError,
   where,
@@ -211,9 +211,7 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
     : undefined
   return (path) => {
     try {
-      const { size } = statSync(path)
-      if (size > MOST_BYTES) throw new Error(`it has more than ${MOST_BYTES / 2 ** 20} MiB`)
-      const file = readFileSync(path)
+      const file = readFileBytes(path, MOST_BYTES)
       if (kindOf(path) === 'jpeg') {
         const { width, height, data } = jpeg!.default.decode(file, {
           useTArray: true,

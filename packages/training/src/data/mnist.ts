@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { choice, declareOptions, text, tsrError, type Rules } from '@tsrun/core'
+import { choice, declareOptions, readFileBytes, text, tsrError, type Rules } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { folderOfDataset, type Dataset } from './dataset.ts'
 
@@ -71,6 +70,9 @@ interface IdxArray {
   readonly bytes: Uint8Array
 }
 
+/** The most bytes of a file: the largest set in this format, EMNIST, has one of 550 MB. */
+const MOST_BYTES = 2 ** 30
+
 /**
  * Reads an IDX file of unsigned bytes (yann.lecun.com/exdb/mnist): two zero bytes, the type 8, the
  * number of dimensions, their sizes as big-endian 32-bit integers, then the values.
@@ -82,7 +84,7 @@ function readIdx(path: string, dimensions: number): IdxArray {
     tsrError('ERR_TSR_DATASET', { path, problem }, { cause })
   let file: Buffer
   try {
-    file = readFileSync(path)
+    file = readFileBytes(path, MOST_BYTES)
   } catch (error) {
     throw invalid((error as Error).message, error)
   }

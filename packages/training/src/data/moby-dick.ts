@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { choice, declareOptions, text, tsrError, type Rules } from '@tsrun/core'
+import { choice, declareOptions, readFileBytes, text, tsrError, type Rules } from '@tsrun/core'
 import { folderOfDataset } from './dataset.ts'
 import type { ByteText } from './text.ts'
 
@@ -28,7 +27,7 @@ export function mobyDick(options: MobyDickOptions): ByteText {
   const path = join(folder, 'data.txt')
   let bytes: Uint8Array
   try {
-    bytes = readFileSync(path)
+    bytes = readFileBytes(path)
   } catch (cause) {
     throw tsrError('ERR_TSR_DATASET', { path, problem: (cause as Error).message }, { cause })
   }

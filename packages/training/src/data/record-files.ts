@@ -1,6 +1,6 @@
-import { createReadStream } from 'node:fs'
+import type { FileHandle } from 'node:fs/promises'
 import { pipeline } from 'node:stream'
-import { importOptional, isTsrError, shown, text, tsrError } from '@tsrun/core'
+import { importOptional, isTsrError, openFileHandle, shown, text, tsrError } from '@tsrun/core'
 import { parse, type Info } from 'csv-parse'
 import { examplesFrom, type DataRecord, type FieldRules } from './records.ts'
 import type { Examples } from './examples.ts'
@@ -25,7 +25,7 @@ export async function* csvRecords(path: string, separator = ','): AsyncGenerator
   text().check('separator', separator)
   // The parser stops the file, and the file's errors become those of the parser.
   const rows = pipeline(
-    createReadStream(path),
+    (await openRecords(path)).createReadStream(),
     parse({
       bom: true,
       delimiter: separator,
@@ -94,6 +94,8 @@ export async function* parquetRecords(path: string): AsyncGenerator<DataRecord> 
     'hyparquet',
     () => import('hyparquet'),
   )
+  // The package opens it by its name.
+  await (await openRecords(path)).close()
   try {
     const file = await parquet.asyncBufferFromFile(path)
     const { row_groups: groups } = await parquet.parquetMetadataAsync(file)
@@ -152,7 +154,8 @@ async function* linesOf(path: string): AsyncGenerator<string> {
     return count++ === 0 ? whole.replace(/^\uFEFF/, '') : whole
   }
   try {
-    for await (const chunk of createReadStream(path, 'utf8') as AsyncIterable<string>) {
+    const stream = (await openRecords(path)).createReadStream({ encoding: 'utf8' })
+    for await (const chunk of stream as AsyncIterable<string>) {
       const [first, ...others] = chunk.split('\n')
       add(first!)
       for (const other of others) {
@@ -164,6 +167,13 @@ async function* linesOf(path: string): AsyncGenerator<string> {
     throw unusable(path, error)
   }
   if (length > 0) yield line()
+}
+
+/** @throws ERR_TSR_DATASET */
+async function openRecords(path: string): Promise<FileHandle> {
+  return await openFileHandle(path).catch((error: unknown) => {
+    throw unusable(path, error)
+  })
 }
 
 /** The error of a file. An error of tsrun stays as it is. */

@@ -1,6 +1,5 @@
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { importOptional, tsrError } from '@tsrun/core'
+import { importOptional, readFileText, tsrError } from '@tsrun/core'
 import type { Text } from './text.ts'
 
 /** Converts between texts and tokens. */
@@ -45,8 +44,8 @@ export async function loadTokenizer(folder: string): Promise<Tokenizer> {
   )
   const path = join(folder, 'tokenizer.json')
   try {
-    const description = JSON.parse(await readFile(path, 'utf8')) as object
-    const config = await readFile(join(folder, 'tokenizer_config.json'), 'utf8').catch(() => '{}')
+    const description = JSON.parse(readFileText(path)) as object
+    const config = readConfig(join(folder, 'tokenizer_config.json'))
     const tokenizer = new Tokenizer(description, JSON.parse(config) as object)
     const ids = [...tokenizer.get_vocab().values()]
     const vocabulary = ids.reduce((largest, id) => Math.max(largest, id), 0) + 1
@@ -67,4 +66,13 @@ export async function loadTokenizer(folder: string): Promise<Tokenizer> {
 function arrayFor(vocabulary: number) {
   if (vocabulary <= 2 ** 8) return Uint8Array
   return vocabulary <= 2 ** 16 ? Uint16Array : Uint32Array
+}
+
+/** What a tokenizer may do without. */
+function readConfig(path: string): string {
+  try {
+    return readFileText(path)
+  } catch {
+    return '{}'
+  }
 }

@@ -1,6 +1,6 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { count, declareOptions, type Rules } from '@tsrun/core'
+import { count, declareOptions, makeFolders, type Rules } from '@tsrun/core'
 import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
 export interface TrainTokenizerOptions {
@@ -54,7 +54,7 @@ export async function trainTokenizer(
       merges,
     },
   }
-  await mkdir(folder, { recursive: true })
+  makeFolders(folder)
   await writeFile(join(folder, 'tokenizer.json'), JSON.stringify(description))
   return await loadTokenizer(folder)
 }

@@ -1,7 +1,11 @@
-import { appendFileSync, mkdirSync } from 'node:fs'
-import { mkdir, open, type FileHandle } from 'node:fs/promises'
+import { closeSync, constants } from 'node:fs'
+import type { FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { makeFolders, openFile, openFileHandle, tsrError, writeWhole } from '@tsrun/core'
+
+const { O_APPEND, O_CREAT, O_RDWR } = constants
+/** Read, too, for the last byte. */
+const APPENDING = O_RDWR | O_APPEND | O_CREAT
 
 /** The most bytes that wait, and the milliseconds for which they do. */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
@@ -22,8 +26,10 @@ export class LogFile {
   #isClosed = false
   readonly #onExit = (): void => {
     if (this.#bytes === 0) return
-    mkdirSync(dirname(this.#path), { recursive: true })
-    appendFileSync(this.#path, Buffer.concat(this.#waiting))
+    makeFolders(dirname(this.#path))
+    const fd = openFile(this.#path, APPENDING)
+    writeWhole(fd, Buffer.concat(this.#waiting))
+    closeSync(fd)
   }
 
   /**
@@ -81,9 +87,8 @@ export class LogFile {
 
   async #append(bytes: Uint8Array): Promise<void> {
     if (this.#file === undefined) {
-      await mkdir(dirname(this.#path), { recursive: true })
-      // read, for the last byte
-      this.#file = await open(this.#path, 'a+')
+      makeFolders(dirname(this.#path))
+      this.#file = await openFileHandle(this.#path, APPENDING)
       const { size } = await this.#file.stat()
       const last = Buffer.alloc(1)
       if (size > 0) await this.#file.read(last, 0, 1, size - 1)

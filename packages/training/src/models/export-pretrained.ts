@@ -1,6 +1,6 @@
-import { access, mkdir, readFile } from 'node:fs/promises'
+import { access } from 'node:fs/promises'
 import { join } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { makeFolders, readFileBytes, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { onAllRanks } from '../checkpoint/coordination.ts'
 import { copyCommon, partSize, type Piece } from '../checkpoint/piece.ts'
@@ -87,7 +87,7 @@ export async function exportPretrained(
   const whole = await gatherPieces(own, plan, group)
   await onAllRanks(group, async () => {
     if (whole === undefined) return
-    await mkdir(directory, { recursive: true })
+    makeFolders(directory)
     // transformers wants to know from which framework a file is
     await withConflictError(group, directory, async () => {
       await writeSafetensors(join(directory, 'model.safetensors'), asGPT2(whole), {
@@ -99,7 +99,7 @@ export async function exportPretrained(
     })
     // A copy by copyFile has the rights of the original, which some file systems cannot give.
     for (const name of copied) {
-      const content = await readFile(join(tokenizer!, name))
+      const content = readFileBytes(join(tokenizer!, name))
       await writeDurably(join(directory, name), (file) => writeAll(file, content))
     }
   })

@@ -1,5 +1,4 @@
-import { readFile } from 'node:fs/promises'
-import { tsrError } from '@tsrun/core'
+import { readFileText, tsrError } from '@tsrun/core'
 import type { CompleteGPTOptions, GPTOptions } from '../nn/gpt.ts'
 
 /** The tokens with which texts begin and end; null: there are none. */
@@ -37,14 +36,15 @@ const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']
  *
  * @throws ERR_TSR_PRETRAINED when it cannot be read, or describes a model that a `GPT` cannot compute
  */
-export async function readGPT2Config(
-  path: string,
-): Promise<{ readonly options: GPTOptions; readonly textEnds: TextEnds }> {
+export function readGPT2Config(path: string): {
+  readonly options: GPTOptions
+  readonly textEnds: TextEnds
+} {
   const refuse = (problem: string, cause?: unknown) =>
     tsrError('ERR_TSR_PRETRAINED', { path, problem }, { cause })
   let config: GPT2Config
   try {
-    config = JSON.parse(await readFile(path, 'utf8')) as GPT2Config
+    config = JSON.parse(readFileText(path)) as GPT2Config
   } catch (error) {
     throw refuse((error as Error).message, error)
   }

@@ -28,7 +28,7 @@ export interface PretrainedGPT {
  * const pipe = pipeline(parallelize(recipe, gptPlan(), mesh.tp), mesh.pp, { optimizer })
  */
 export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
-  const config = await readGPT2Config(join(folder, 'config.json'))
+  const config = readGPT2Config(join(folder, 'config.json'))
   const { layers, options } = gpt(config.options)
   const files = await openModelFiles(folder)
   await files.close()

@@ -1,6 +1,6 @@
-import { closeSync, openSync, readSync } from 'node:fs'
-import { open, type FileHandle } from 'node:fs/promises'
-import { tsrError } from '@tsrun/core'
+import { closeSync, readSync } from 'node:fs'
+import type { FileHandle } from 'node:fs/promises'
+import { openFile, openFileHandle, tsrError } from '@tsrun/core'
 import { shorten, toFloat32, toValues, type TensorValues } from './dtypes.ts'
 import {
   HEADER_LIMIT,
@@ -35,7 +35,7 @@ export interface SafetensorsFile extends SafetensorsHeader {
  * await file.close()
  */
 export async function openSafetensors(path: string): Promise<SafetensorsFile> {
-  const file = await open(path, 'r')
+  const file = await openFileHandle(path)
   try {
     const { header, start } = await readHeader(path, file)
     return new OpenFile(path, file, header, start)
@@ -136,7 +136,7 @@ async function readBytes(file: FileHandle, begin: number, end: number): Promise<
 
 function readBytesSync(path: string, begin: number, end: number): ArrayBuffer {
   const bytes = Buffer.allocUnsafeSlow(end - begin)
-  const file = openSync(path, 'r')
+  const file = openFile(path)
   try {
     for (let at = 0; at < bytes.length;) {
       const length = Math.min(bytes.length - at, 1 << 30)

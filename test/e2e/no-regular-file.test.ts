@@ -1,0 +1,116 @@
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { jest } from '@jest/globals'
+import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+jest.setTimeout(60_000)
+afterEach(killLeftovers)
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tsrun-no-file-'))
+})
+afterEach(() => {
+  rmSync(folder, { recursive: true })
+})
+
+/** A FIFO that nobody writes to. */
+function fifo(name: string): string {
+  const path = join(folder, name)
+  mkdirSync(dirname(path), { recursive: true })
+  execFileSync('mkfifo', ['--mode', '600', path])
+  return path
+}
+
+/** Milliseconds after which a command that waits for ever is killed. */
+const LIMIT = 20_000
+
+describe('a folder below /proc', () => {
+  it.each(['--log-dir', '--trace'])('is refused by %s', async (flag) => {
+    const { code, stderr } = await tsrun([flag, '/proc/x', 'hello.mjs'])
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringContaining('the file system of /proc has no place for new folders'),
+    })
+  })
+
+  it.each(['HOME', 'TSRUN_HOME', 'TSRUN_RUNS_DIR'])(
+    'does not keep a job from running as %s',
+    async (name) => {
+      const { code } = await tsrun(['hello.mjs'], { env: { [name]: '/proc/x' } })
+      expect(code).toBe(0)
+    },
+  )
+
+  it('does not keep a rank from failing with its own error as TSRUN_FLIGHT_DIR', async () => {
+    const env = { TSRUN_FLIGHT_DIR: '/proc/x', END: 'throw' }
+    const cwd = join(fixtures, '../distributed')
+    const { code, stderr } = await tsrun(['--nproc', '2', 'end.mjs'], { env, cwd })
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringContaining('Error: uncaught'),
+    })
+  })
+})
+
+describe('a FIFO in place of a file', () => {
+  const refused = (path: string): string => `${path} is a FIFO, not a regular file`
+
+  it.each<[string, (path: string) => string[]]>([
+    ['--event-log', (path) => ['--event-log', path, 'hello.mjs']],
+    ['--token-file', (path) => ['--token-file', path, 'hello.mjs']],
+    ['--chaos', (path) => ['--chaos', path, 'hello.mjs']],
+    ['--hostfile', (path) => ['hosts', '--hostfile', path, '--', 'hello.mjs']],
+    ['doctor --hosts', (path) => ['doctor', '--hosts', path]],
+    ['schedule --file', (path) => ['schedule', '--file', path]],
+  ])('is refused by %s', async (_, args) => {
+    const path = fifo('file')
+    const { code, stderr } = await tsrun(args(path))
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(refused('file')) })
+  })
+
+  it.each([
+    ['flight', 'rank-0.jsonl', 'is a FIFO'],
+    ['trace', 'spans/20260101-000000-abcdef/attempt-0.rank-0.1.spans', 'there is no trace'],
+    ['view', 'spans/20260101-000000-abcdef/attempt-0.rank-0.1.spans', 'there is no trace'],
+    ['logs', '20260101-000000-abcdef/attempt_0/0/stdout.log', 'is a FIFO'],
+    ['logs', '20260101-000000-abcdef/attempt_0/0/index.jsonl', 'is a FIFO'],
+  ])('does not hold up tsrun %s: %s', async (command, name, problem) => {
+    fifo(name)
+    const { code, stderr } = await tsrun([command, folder])
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
+  })
+
+  it('is refused as TSRUN_TUNING', async () => {
+    const env = { TSRUN_TUNING: fifo('tuning.json') }
+    const cwd = join(fixtures, '../distributed')
+    const { code, stderr } = await tsrun(['--nproc', '2', 'end.mjs'], { env, cwd })
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('ERR_TSR_TUNING') })
+  })
+
+  it('is refused by everything in @tsrun/training that takes a file', () => {
+    const script = fileURLToPath(new URL('../fixtures/training/reads-fifos.mjs', import.meta.url))
+    const output = execFileSync(process.execPath, [script, folder], {
+      encoding: 'utf8',
+      timeout: LIMIT,
+    })
+    const lines = output.trimEnd().split('\n')
+    expect(lines).toHaveLength(11)
+    for (const line of lines) expect(line).toContain(' is a FIFO, not a regular file')
+  })
+})
+
+it('an event log is not written through a link that somebody has put there', async () => {
+  const [victim, link] = [join(folder, 'victim'), join(folder, 'events.jsonl')]
+  writeFileSync(victim, 'precious')
+  symlinkSync(victim, link)
+  const { code, stderr } = await tsrun(['--event-log', link, 'hello.mjs'])
+  expect({ code, stderr }).toEqual({
+    code: 2,
+    stderr: expect.stringContaining(`${link} is a symbolic link, which is not followed`),
+  })
+  expect(readFileSync(victim, 'utf8')).toBe('precious')
+})
