@@ -108,7 +108,7 @@ const forbidden = [
       'engine and transports, which carry it out, import the algorithms and not the other way.',
     from: { path: '^packages/distributed/src/algorithms/' },
     to: {
-      path: '^packages/distributed/src/(engine|messages|boards|transports|hosts|runners?|mpi|groups?|diagnosis)/',
+      path: '^packages/distributed/src/(engine|transports|runners|mpi|groups|diagnosis)/',
     },
   },
 ]

@@ -18,6 +18,7 @@ export const userPages = ['README.md', ...docs, ...packageReadmes]
 export const pages = [
   ...userPages,
   'CHANGELOG.md',
+  'CODE_OF_CONDUCT.md',
   'CONTRIBUTING.md',
   'SECURITY.md',
   'examples/README.md',

@@ -157,6 +157,29 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   },
 }
 
+describe('the dependency rules', () => {
+  const sources = readdirSync(join(root, 'packages'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => /^[^/]+\/src\/.*\.ts$/.test(name))
+    .map((name) => `packages/${name}`)
+  const paths = rules.forbidden
+    .flatMap(({ from, to }) => [from.path, to.path, to.pathNot].flat())
+    .filter((path) => path?.startsWith('^packages/') === true && !path.includes('$1'))
+    .flatMap((path) => alternativesOf(path!))
+    // What is built is not there before the first build.
+    .filter((path) => !path.includes('/dist/') && !/\\\.(js|d\\\.ts)\$$/.test(path))
+
+  it.each([...new Set(paths)])('%s is the path of some source file', (path) => {
+    expect(sources.some((source) => new RegExp(path).test(source))).toBe(true)
+  })
+})
+
+/** A regular expression for each way through its groups. */
+function alternativesOf(path: string): string[] {
+  const group = /\(([^()]*)\)/.exec(path)
+  if (group === null) return [path]
+  return group[1]!.split('|').flatMap((each) => alternativesOf(path.replace(group[0], () => each)))
+}
+
 describe('the check of imports', () => {
   let folder: string
   beforeEach(() => {

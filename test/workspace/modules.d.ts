@@ -1,6 +1,12 @@
 declare module '*/.dependency-cruiser.mjs' {
   export const packages: Record<string, string[]>
-  const configuration: { forbidden: { name: string; comment: string }[] }
+  interface Side {
+    readonly path?: string | readonly string[]
+    readonly pathNot?: string
+  }
+  const configuration: {
+    forbidden: { name: string; comment: string; from: { path?: string }; to: Side }[]
+  }
   export default configuration
 }
 
