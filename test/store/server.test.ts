@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer, type Socket } from 'node:net'
+import { createConnection, createServer, type Socket } from 'node:net'
 import { clientHandshake } from '@tsrun/core'
 import { connectStore, startStoreServer, type Store, type StoreServer } from '@tsrun/store'
 import fc from 'fast-check'
@@ -145,6 +145,36 @@ describe('the store server', () => {
     await late.close()
     await expectToServe()
   })
+
+  it.each([
+    ['its own address', '127.0.0.1'],
+    ['another address', '127.0.0.2'],
+  ])(
+    'admits a slow client during a flood of silent connections from %s',
+    async (_, localAddress) => {
+      const slow = await openSocket(server.endpoint)
+      const handshake = clientHandshake(token, 'store')
+      const flood: Socket[] = []
+      const floodOf = async (count: number): Promise<void> => {
+        const dropped = refusals.length
+        while (flood.length < count) {
+          const socket = createConnection({ ...server.endpoint, localAddress })
+          flood.push(socket.on('error', () => undefined))
+        }
+        await until(() => refusals.length > dropped + count / 2)
+      }
+      if (localAddress !== '127.0.0.1') await floodOf(60)
+      slow.write(handshake.hello)
+      const [hello] = (await once(slow, 'data')) as [Buffer]
+      await floodOf(60 + flood.length)
+      const answer = handshake.answer(hello)
+      slow.write('proof' in answer ? answer.proof : '')
+      const [proof] = (await once(slow, 'data')) as [Buffer]
+      expect(handshake.trusts(proof)).toBe(true)
+      for (const socket of [slow, ...flood]) socket.destroy()
+      await expectToServe()
+    },
+  )
 
   it.each([
     ['a frame of 4 GiB', Buffer.from('ffffffff', 'hex')],

@@ -29,7 +29,7 @@ export {
   type PortRange,
   type RankEnvironment,
 } from './environment.ts'
-export { Crowd } from './crowd.ts'
+export { PendingConnections } from './pending-connections.ts'
 export { makeFolders, openFile, openFileHandle, readFileBytes, readFileText } from './files.ts'
 export { importOptional } from './optional-package.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'

@@ -3,10 +3,10 @@ import type { TLSSocket } from 'node:tls'
 import {
   certificateRefusal,
   clientHandshake,
-  Crowd,
   HELLO_BYTES,
   helloOf,
   isHelloStart,
+  PendingConnections,
   PROOF_BYTES,
   serverHandshake,
   type HandshakeRefusal,
@@ -39,10 +39,15 @@ export async function greetServer(
   return handshake.trusts(await readExactly(socket, PROOF_BYTES)) ? undefined : 'token'
 }
 
-/** The server's side: whether the client proves the token. Nothing that it sends before is decoded. */
-async function greetClient(socket: Socket, token: string): Promise<boolean> {
+/**
+ * The server's side: whether the client proves the token. Nothing that it sends before is decoded.
+ *
+ * @param advance - called for each step that the client takes
+ */
+async function greetClient(socket: Socket, token: string, advance: () => void): Promise<boolean> {
   const handshake = serverHandshake(token, purposeOn(socket))
   const first = await readExactly(socket, HELLO_BYTES)
+  advance()
   const hello = handshake.answer(first)
   if (hello === undefined) {
     // A client that begins with TLS learns that there is none here.
@@ -66,14 +71,17 @@ async function encrypt(
   socket: Socket,
   server: SecureServer,
   tls: StoreTls,
+  advance: () => void,
 ): Promise<TLSSocket | undefined> {
   const start = await readExactly(socket, 5)
+  advance()
   if (start[0] !== TLS_HANDSHAKE) {
     if (isHelloStart(start)) await write(socket, helloOf('encrypted'))
     return undefined
   }
   socket.unshift(start)
   const secure = await server.secure(socket)
+  advance()
   if (acceptsPeer(secure, tls)) return secure
   await write(secure, certificateRefusal())
   return undefined
@@ -109,26 +117,35 @@ export interface AdmissionOptions {
   readonly tls: StoreTls | undefined
   /** Milliseconds in which a connection must prove the token. */
   readonly handshakeTimeout: number
-  /** Largest number of connections that have not proven the token yet. */
+  /** Most connections of each stage of the handshake. */
   readonly maxUnauthenticated: number
   /** Called for each connection that was dropped because it did not prove the token. */
   readonly onRefused?: ((peer: string, reason: string) => void) | undefined
 }
 
 interface Candidate {
-  readonly refuse: (reason: string) => void
+  /** Address and port. */
+  readonly peer: string
+  readonly close: () => void
 }
 
 /** The sockets of a server that have not proven the token yet. */
 export class Admission {
   readonly #options: AdmissionOptions
   readonly #secureServer: SecureServer | undefined
-  readonly #candidates = new Crowd<Candidate>()
+  readonly #candidates: PendingConnections<Candidate>
 
   /** @throws an Error of OpenSSL for a certificate or key that is none */
   constructor(options: AdmissionOptions) {
-    const { tls, token } = options
+    const { tls, token, maxUnauthenticated, onRefused } = options
     this.#options = options
+    this.#candidates = new PendingConnections({
+      limit: maxUnauthenticated,
+      drop: ({ peer, close }) => {
+        close()
+        onRefused?.(peer, 'too many others came after it')
+      },
+    })
     this.#secureServer = tls && new SecureServer(tls, token)
   }
 
@@ -138,32 +155,33 @@ export class Admission {
 
   /** Calls `admit` once the socket has proven the token, or destroys it; never throws. */
   receive(socket: Socket, admit: (socket: Socket) => void): void {
-    const { token, tls, handshakeTimeout, maxUnauthenticated } = this.#options
+    const { token, tls, handshakeTimeout, onRefused } = this.#options
     const peer = nameEndpoint(socket.remoteAddress ?? 'unknown', socket.remotePort ?? 0)
-    const refuse = (reason: string): void => {
+    const close = (): void => {
       clearTimeout(timer)
       socket.destroy()
-      if (this.#candidates.delete(candidate)) this.#options.onRefused?.(peer, reason)
+    }
+    const refuse = (reason: string): void => {
+      close()
+      if (this.#candidates.delete(candidate)) onRefused?.(peer, reason)
     }
     const timer = setTimeout(refuse, handshakeTimeout, 'it stayed silent')
-    const candidate = { refuse }
-    this.#candidates.add(candidate, socket.remoteAddress ?? '')
+    const candidate = { peer, close }
+    const advance = (): void => {
+      this.#candidates.advance(candidate)
+    }
     socket.on('error', (error) => {
       refuse(error.message)
     })
-    // The oldest is dropped, not the newest: a proper client proves the token at once, so that a
-    // crowd of silent connections cannot lock it out.
-    if (this.#candidates.size > maxUnauthenticated) {
-      this.#candidates.first?.refuse('too many others came after it')
-    }
+    this.#candidates.add(candidate, socket.remoteAddress ?? '')
     const greet = async (): Promise<void> => {
       const server = this.#secureServer
-      const spoken = server && tls ? await encrypt(socket, server, tls) : socket
+      const spoken = server && tls ? await encrypt(socket, server, tls, advance) : socket
       spoken?.on('error', (error: Error) => {
         refuse(error.message)
       })
       if (spoken === undefined) refuse('it is not encrypted as this store is')
-      else if (!(await greetClient(spoken, token))) refuse('it does not know the token')
+      else if (!(await greetClient(spoken, token, advance))) refuse('it does not know the token')
       else if (this.#candidates.delete(candidate)) {
         clearTimeout(timer)
         admit(spoken)
@@ -175,6 +193,10 @@ export class Admission {
   }
 
   close(): void {
-    for (const { refuse } of this.#candidates.values()) refuse('the store is closing')
+    for (const candidate of this.#candidates.values()) {
+      candidate.close()
+      this.#candidates.delete(candidate)
+      this.#options.onRefused?.(candidate.peer, 'the store is closing')
+    }
   }
 }

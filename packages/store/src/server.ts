@@ -37,8 +37,8 @@ export interface StoreServerOptions {
   /** Milliseconds in which a connection must prove the token. Default: 5 000. */
   readonly handshakeTimeout?: number
   /**
-   * Largest number of connections that have not proven the token yet. When there is one more, the
-   * oldest is dropped. Default: 256.
+   * Most connections that have not proven the token yet, of each stage of the handshake. When there is
+   * one more, one of the older half is dropped. Default: 1024.
    */
   readonly maxUnauthenticated?: number
   /** Called for each connection that was dropped because it did not prove the token. */
@@ -80,7 +80,7 @@ const readOptions = declareOptions({
   tls: anything<StoreTls>(),
   timeout: durationRule.default(DEFAULT_TIMEOUT),
   handshakeTimeout: durationRule.default(5000),
-  maxUnauthenticated: count({ from: 1 }).default(256),
+  maxUnauthenticated: count({ from: 1 }).default(1024),
   onRefused: callback<(peer: string, reason: string) => void>().optional(),
 })
 

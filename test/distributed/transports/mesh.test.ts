@@ -167,27 +167,41 @@ describe.each([
     for (const socket of crowd) socket.destroy()
   })
 
-  it('are not kept from each other by a crowd of another address, however slow they are', async () => {
-    const dialers = await openAll(2)
-    const { endpoint } = dialers[0]!
-    const first = join(dialers, 0)
-    // rank 1, whose way is long
-    const slow = connect({ ...endpoint, localAddress: '127.0.0.2' })
-    await once(slow, 'connect')
-    const handshake = clientHandshake(token, purpose, '1 to 0')
-    slow.write(handshake.hello)
-    const [hello] = (await once(slow, 'data')) as [Buffer]
-    const crowd = await Promise.all(Array.from({ length: 400 }, () => call(endpoint)))
-    for (const socket of crowd) socket.write(clientHandshake(token, purpose).hello)
-    await Promise.all(crowd.slice(0, 100).map(turnedAway))
-    const answer = handshake.answer(hello)
-    if (!('proof' in answer)) throw new Error(answer.refused)
-    slow.write(Buffer.concat([answer.proof, Buffer.from([1, 0, 0, 0])]))
-    const [channel] = (await first).slice(1)
-    expect(channel).toBeDefined()
-    channel?.close()
-    for (const socket of [slow, ...crowd]) socket.destroy()
-  })
+  it.each([
+    ['a crowd of another address', '127.0.0.2', true],
+    ['a silent crowd of their own address', '127.0.0.1', false],
+  ])(
+    'are not kept from each other by %s, however slow they are',
+    async (_, localAddress, speaks) => {
+      const dialers = await openAll(2)
+      const { endpoint } = dialers[0]!
+      const first = join(dialers, 0)
+      // rank 1, whose way is long
+      const slow = connect({ ...endpoint, localAddress })
+      await once(slow, 'connect')
+      const handshake = clientHandshake(token, purpose, '1 to 0')
+      slow.write(handshake.hello)
+      const [hello] = (await once(slow, 'data')) as [Buffer]
+      const crowd = await Promise.all(Array.from({ length: 400 }, () => call(endpoint)))
+      let gone = 0
+      const enough = new Promise<void>((resolve) => {
+        for (const socket of crowd) {
+          void turnedAway(socket).then(() => {
+            if (++gone === 100) resolve()
+          })
+          if (speaks) socket.write(clientHandshake(token, purpose).hello)
+        }
+      })
+      await enough
+      const answer = handshake.answer(hello)
+      if (!('proof' in answer)) throw new Error(answer.refused)
+      slow.write(Buffer.concat([answer.proof, Buffer.from([1, 0, 0, 0])]))
+      const [channel] = (await first).slice(1)
+      expect(channel).toBeDefined()
+      channel?.close()
+      for (const socket of [slow, ...crowd]) socket.destroy()
+    },
+  )
 
   it('refuse a second rank of the same number', async () => {
     const dialers = await openAll(3)

@@ -29,7 +29,7 @@ export interface Dialer<Channel extends ByteChannel> {
   stopListening(): void
 }
 
-/** Callers that wait at a time. The oldest gives way, so that silent callers lock nobody out. */
+/** Most callers of each stage of the greeting. Others give way, so that silent callers lock nobody out. */
 export const LARGEST_QUEUE = 256
 
 /** Where a rank listens for its peers. */

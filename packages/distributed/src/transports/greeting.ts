@@ -80,16 +80,19 @@ export interface Caller {
 /**
  * Greets a caller of rank `called`.
  *
+ * @param onHello - called once the caller has said that it speaks the protocol
  * @returns undefined when it does not belong to the job, or meant another rank
  */
 export async function greetCaller(
   channel: ByteChannel,
   { token, purpose, protection }: Credentials,
   called: number,
+  onHello: () => void,
 ): Promise<Caller | undefined> {
   const handshake = serverHandshake(token, purpose, protection)
   const hello = handshake.answer(await channel.read(HELLO_BYTES))
   if (hello === undefined) return undefined
+  onHello()
   await channel.write(hello)
   const last = await channel.read(PROOF_BYTES + 4)
   const rank = new DataView(last.buffer, last.byteOffset).getUint32(PROOF_BYTES, true)

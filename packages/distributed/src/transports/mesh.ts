@@ -1,5 +1,12 @@
 import { setMaxListeners } from 'node:events'
-import { Crowd, createLogger, Deadline, retry, tsrError, waitOrAbort } from '@tsrun/core'
+import {
+  createLogger,
+  Deadline,
+  PendingConnections,
+  retry,
+  tsrError,
+  waitOrAbort,
+} from '@tsrun/core'
 import { LARGEST_QUEUE, type ByteChannel, type Dialer, type Endpoint } from './dialer.ts'
 import { greetCalled, greetCaller, isRefusal, welcome, type Credentials } from './greeting.ts'
 
@@ -122,7 +129,12 @@ async function hearPeers<Channel extends ByteChannel>(
 ): Promise<void> {
   const { rank } = options
   let refused = 0
-  const greeting = new Crowd<Channel>()
+  const greeting = new PendingConnections<Channel>({
+    limit: LARGEST_QUEUE,
+    drop: (channel) => {
+      channel.close()
+    },
+  })
   const welcoming = new Set<number>()
   const isMissing = (): boolean => awaited.size + welcoming.size > 0
   const turnAway = (): void => {
@@ -133,7 +145,9 @@ async function hearPeers<Channel extends ByteChannel>(
   await new Promise<void>((resolve) => {
     const greet = async (channel: Channel): Promise<void> => {
       const greeted = await waitOrAbort(
-        greetCaller(channel, credentialsOf(options, rank), rank),
+        greetCaller(channel, credentialsOf(options, rank), rank, () => {
+          greeting.advance(channel)
+        }),
         'greeting',
         Deadline.after(GREETING_TIME),
       )
@@ -158,12 +172,6 @@ async function hearPeers<Channel extends ByteChannel>(
     const listen = async (): Promise<void> => {
       while (isMissing()) {
         const channel = await dialer.accept()
-        const { first } = greeting
-        if (first !== undefined && greeting.size >= LARGEST_QUEUE) {
-          // Forgotten at once: in a crowd its greeting fails only after many others have come.
-          greeting.delete(first)
-          first.close()
-        }
         greeting.add(channel, channel.from ?? '')
         void greet(channel)
           .catch((error: unknown) => {

@@ -1,7 +1,7 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
-import { createLogger } from '@tsrun/core'
+import { createLogger, PendingConnections } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/telemetry'
 import type { JobOptions } from '../args/job-options.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
@@ -9,6 +9,8 @@ import { stacksText } from '../report/stacks-text.ts'
 
 /** Milliseconds in which whoever connects has to prove that it knows the secret. */
 const PROOF_TIME = 2000
+/** Most connections that have not proven it. */
+const MOST_PENDING = 64
 
 /**
  * Tells the JavaScript stacks of the ranks of this host during one attempt: to the launcher itself, and at
@@ -23,6 +25,12 @@ export class StackDesk {
   readonly #name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`
   readonly #secret = randomBytes(32).toString('hex')
   readonly #ranks: RankProcess[] = []
+  readonly #pending = new PendingConnections<Socket>({
+    limit: MOST_PENDING,
+    drop: (socket) => {
+      socket.destroy()
+    },
+  })
 
   private constructor(kind: JobOptions['kind'], server: Server) {
     this.#kind = kind
@@ -73,7 +81,8 @@ export class StackDesk {
   }
 
   async #serve(socket: Socket): Promise<void> {
-    socket.on('error', () => undefined)
+    socket.on('error', () => undefined).on('close', () => this.#pending.delete(socket))
+    this.#pending.add(socket, '')
     const limit = setTimeout(() => socket.destroy(), PROOF_TIME)
     const expected = Buffer.from(this.#secret)
     let given = Buffer.alloc(0)
@@ -82,6 +91,7 @@ export class StackDesk {
       if (given.length >= expected.length) break
     }
     clearTimeout(limit)
+    this.#pending.delete(socket)
     const isKnown = given.length === expected.length && timingSafeEqual(given, expected)
     if (isKnown) socket.end(await this.text())
     else socket.destroy()

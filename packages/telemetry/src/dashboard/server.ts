@@ -4,12 +4,13 @@ import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { HttpConnections, httpOptions } from '../http-connections.ts'
 import type { PageSource } from './views.ts'
 
 /** Milliseconds between two updates while a page is open, and while none is. */
 const INTERVAL = 100
 const IDLE_INTERVAL = 1000
-/** Pages beyond these are refused, and connections. */
+/** Pages beyond these are refused. */
 const MOST_PAGES = 16
 const MOST_CONNECTIONS = 128
 
@@ -52,6 +53,7 @@ export class DashboardServer {
   readonly #folder: string
   readonly #token = randomBytes(16).toString('hex')
   readonly #server: Server
+  readonly #connections: HttpConnections
   readonly #pages = new Set<OpenPage>()
   #port = 0
   #timer: NodeJS.Timeout | undefined
@@ -60,7 +62,7 @@ export class DashboardServer {
   private constructor({ feed, folder }: DashboardServerOptions) {
     this.#feed = feed
     this.#folder = folder
-    this.#server = createServer({ maxHeaderSize: 8192 }, (request, response) => {
+    this.#server = createServer(httpOptions, (request, response) => {
       try {
         this.#serve(request, response)
       } catch (error) {
@@ -69,8 +71,7 @@ export class DashboardServer {
         response.end(`${(error as Error).message}\n`)
       }
     }).unref()
-    this.#server.headersTimeout = 5000
-    this.#server.maxConnections = MOST_CONNECTIONS
+    this.#connections = new HttpConnections(this.#server, MOST_CONNECTIONS)
   }
 
   /** @throws the error of the system when it cannot listen at the port */
@@ -127,6 +128,7 @@ export class DashboardServer {
   }
 
   #serve(request: IncomingMessage, response: ServerResponse): void {
+    this.#connections.advance(request, 'asked')
     const send = (status: number, text: string, headers: Record<string, string> = {}): void => {
       const type = { 'Content-Type': 'text/plain; charset=utf-8' }
       response.writeHead(status, { ...securityHeaders, ...type, ...headers })
@@ -148,12 +150,16 @@ export class DashboardServer {
     const given = searchParams.get('token')
     const cookie = `tsrun-dashboard-${this.port}`
     if (given !== null && this.#isToken(given)) {
+      this.#connections.advance(request, 'known')
       // The token leaves the address bar and the history.
       const value = `${cookie}=${this.#token}; HttpOnly; SameSite=Strict; Path=/`
       send(303, '', { 'Set-Cookie': value, Location: '/' })
     } else if (!this.#isToken(cookieOf(request, cookie))) {
       send(403, 'Open the address that tsrun has printed: it ends with the token.\n')
-    } else if (pathname === '/events') {
+      return
+    }
+    this.#connections.advance(request, 'known')
+    if (pathname === '/events') {
       this.#stream(request, response, send)
     } else if (pathname === '/step' && this.#feed.step !== undefined) {
       const place = {

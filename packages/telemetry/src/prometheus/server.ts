@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { isIPv6, type AddressInfo } from 'node:net'
+import { HttpConnections, httpOptions } from '../http-connections.ts'
 import { EXPOSITION_TYPE } from './exposition.ts'
 
 const PATH = '/metrics'
@@ -19,11 +20,12 @@ export interface MetricsServerOptions {
 export class MetricsServer {
   readonly #read: () => string
   readonly #server: Server
+  readonly #connections: HttpConnections
   #address: AddressInfo | undefined
 
   private constructor({ read }: MetricsServerOptions) {
     this.#read = read
-    this.#server = createServer({ maxHeaderSize: 8192 }, (request, response) => {
+    this.#server = createServer(httpOptions, (request, response) => {
       try {
         this.#serve(request, response)
       } catch (error) {
@@ -32,8 +34,7 @@ export class MetricsServer {
         response.end(`${(error as Error).message}\n`)
       }
     }).unref()
-    this.#server.headersTimeout = 5000
-    this.#server.maxConnections = MOST_CONNECTIONS
+    this.#connections = new HttpConnections(this.#server, MOST_CONNECTIONS)
   }
 
   /** @throws the error of the system when it cannot listen there */
@@ -57,7 +58,9 @@ export class MetricsServer {
     await closed
   }
 
-  #serve({ method, url = '', headers }: IncomingMessage, response: ServerResponse): void {
+  #serve(request: IncomingMessage, response: ServerResponse): void {
+    const { method, url = '', headers } = request
+    this.#connections.advance(request, 'asked')
     const send = (status: number, text: string, more: Record<string, string> = {}): void => {
       const type = { 'Content-Type': 'text/plain; charset=utf-8' }
       const length = { 'Content-Length': String(Buffer.byteLength(text)) }

@@ -1,0 +1,87 @@
+/** Connections of which the one gives way whose network has the most. */
+const SAMPLE = 16
+
+export interface PendingConnectionsOptions<Connection> {
+  /** Most connections of each stage. */
+  readonly limit: number
+  /** Closes a connection that gives way. It is no longer pending then. */
+  readonly drop: (connection: Connection) => void
+}
+
+/**
+ * Connections that have not proven who they are. Each is in a stage, which says how far it has come, and
+ * competes with those of its stage only, so that silent connections cannot lock out those that speak. At
+ * the limit of a stage, one of the older half gives way, by chance, but rather one of a network that has
+ * many: so neither a flood from one network nor one from many locks out a slow connection for good.
+ */
+export class PendingConnections<Connection> {
+  readonly #limit: number
+  readonly #drop: (connection: Connection) => void
+  /** By stage: the connections in the order in which they entered it, with their networks. */
+  readonly #stages: Map<Connection, string>[] = []
+
+  constructor({ limit, drop }: PendingConnectionsOptions<Connection>) {
+    this.#limit = limit
+    this.#drop = drop
+  }
+
+  get size(): number {
+    return this.#stages.reduce((sum, stage) => sum + stage.size, 0)
+  }
+
+  values(): Connection[] {
+    return this.#stages.flatMap((stage) => [...stage.keys()])
+  }
+
+  /** Adds a connection from an IP address, in stage 0. Another one may give way. */
+  add(connection: Connection, address: string): void {
+    this.#enter(0, connection, networkOf(address))
+  }
+
+  /** Moves a connection to a later stage; by default the next. One that is gone stays gone. */
+  advance(connection: Connection, to?: number): void {
+    const from = this.#stages.findIndex((stage) => stage.has(connection))
+    const stage = to ?? from + 1
+    if (from < 0 || stage <= from) return
+    const network = this.#stages[from]!.get(connection)!
+    this.#stages[from]!.delete(connection)
+    this.#enter(stage, connection, network)
+  }
+
+  /** Whether it was there. */
+  delete(connection: Connection): boolean {
+    return this.#stages.some((stage) => stage.delete(connection))
+  }
+
+  #enter(number: number, connection: Connection, network: string): void {
+    while (this.#stages.length <= number) this.#stages.push(new Map())
+    const stage = this.#stages[number]!
+    stage.set(connection, network)
+    if (stage.size <= this.#limit) return
+    const loser = loserOf(stage)
+    stage.delete(loser)
+    this.#drop(loser)
+  }
+}
+
+/** The connection that gives way. */
+function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection {
+  const sizes = new Map<string, number>()
+  for (const network of stage.values()) sizes.set(network, (sizes.get(network) ?? 0) + 1)
+  const older = [...stage].slice(0, Math.ceil(stage.size / 2))
+  let loser = older[Math.floor(Math.random() * older.length)]!
+  for (let i = 1; i < SAMPLE; i++) {
+    const other = older[Math.floor(Math.random() * older.length)]!
+    if (sizes.get(other[1])! > sizes.get(loser[1])!) loser = other
+  }
+  return loser[0]
+}
+
+/** Who has one address of IPv6 has those of its /64. */
+function networkOf(address: string): string {
+  if (!address.includes(':') || address.includes('.')) return address
+  const [start = '', end] = address.split('::')
+  const groups = start.split(':')
+  const missing = end === undefined ? 0 : 8 - groups.length - end.split(':').length
+  return [...groups, ...Array<string>(missing).fill('0')].slice(0, 4).join(':')
+}

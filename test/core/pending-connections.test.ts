@@ -1,0 +1,67 @@
+import { PendingConnections } from '@tsrun/core'
+
+function pendingWith(limit: number): {
+  readonly pending: PendingConnections<number>
+  readonly dropped: number[]
+} {
+  const dropped: number[] = []
+  const pending = new PendingConnections<number>({ limit, drop: (one) => dropped.push(one) })
+  return { pending, dropped }
+}
+
+describe('connections that have proven nothing', () => {
+  it('give way to newer ones of their stage, and not to those of another', () => {
+    const { pending, dropped } = pendingWith(10)
+    for (let i = 0; i < 5; i++) pending.add(i, '10.0.0.1')
+    for (let i = 0; i < 5; i++) pending.advance(i)
+    for (let i = 5; i < 1000; i++) pending.add(i, '10.0.0.1')
+    expect(pending.values()).toEqual(expect.arrayContaining([0, 1, 2, 3, 4, 999]))
+    expect([pending.size, dropped.length]).toEqual([15, 985])
+    // and those that speak compete with each other
+    for (const one of pending.values()) pending.advance(one, 1)
+    expect(pending.size).toBe(10)
+  })
+
+  it('are of the newer half for as long as half as many have come after them', () => {
+    const { pending } = pendingWith(100)
+    for (let i = 0; i < 1000; i++) {
+      pending.add(i, '10.0.0.1')
+      const newest = Array.from({ length: Math.min(i + 1, 50) }, (_, back) => i - back)
+      expect(pending.values()).toEqual(expect.arrayContaining(newest))
+    }
+  })
+
+  it.each([
+    ['one address', () => '10.0.0.1'],
+    ['a /64', (i: number) => `2001:db8::${i.toString(16)}`],
+    ['a /64 in full', (i: number) => `2001:db8:0:0:1:2:3:${i.toString(16)}`],
+    ['a few addresses', (i: number) => `127.0.0.${String(2 + (i % 5))}`],
+  ])('stay while a flood comes from %s and they come from elsewhere', (_, address) => {
+    const { pending, dropped } = pendingWith(64)
+    pending.add(-1, '127.0.0.1')
+    pending.add(-2, '2001:db8:1::5')
+    for (let i = 0; i < 1000; i++) pending.add(i, address(i))
+    expect(dropped).toHaveLength(938)
+    expect(pending.values()).toEqual(expect.arrayContaining([-1, -2]))
+  })
+
+  it('are not all lost to a flood from as many addresses as it has connections', () => {
+    let kept = 0
+    for (let trial = 0; trial < 200; trial++) {
+      const { pending } = pendingWith(64)
+      pending.add(-1, '10.0.0.1')
+      for (let i = 0; i < 128; i++) pending.add(i, `10.1.${String(trial)}.${String(i)}`)
+      if (pending.delete(-1)) kept++
+    }
+    // the chance is (1 - 1/32)^65, an eighth
+    expect(kept).toBeGreaterThan(2)
+  })
+
+  it('stay gone once they are deleted', () => {
+    const { pending } = pendingWith(4)
+    pending.add(1, '10.0.0.1')
+    expect([pending.delete(1), pending.delete(1)]).toEqual([true, false])
+    pending.advance(1)
+    expect([pending.size, pending.values()]).toEqual([0, []])
+  })
+})

@@ -1,0 +1,51 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { DashboardServer, MetricsServer } from '@tsrun/telemetry'
+
+interface OpenServer {
+  readonly port: number
+  readonly close: () => Promise<void>
+}
+
+const feed = { isLive: false, update: () => ({}), snapshot: () => ({}) }
+
+describe.each<[string, () => Promise<OpenServer>]>([
+  [
+    'metrics',
+    async () => {
+      const server = await MetricsServer.open({ host: '127.0.0.1', port: 0, read: () => 'x 1\n' })
+      return { port: Number(new URL(server.url).port), close: () => server.close() }
+    },
+  ],
+  [
+    'the dashboard',
+    async () => {
+      const server = await DashboardServer.open({ port: 0, feed: feed as never, folder: '/' })
+      return { port: server.port, close: () => server.close() }
+    },
+  ],
+])('the server of %s', (_, open) => {
+  it('answers beside a flood of silent connections, and ends them', async () => {
+    const server = await open()
+    const silent: Socket[] = []
+    for (let i = 0; i < 600; i++) {
+      const socket = connect({ port: server.port, host: '127.0.0.1' })
+      silent.push(socket.on('error', () => undefined).resume())
+      if (i % 100 === 99) {
+        await once(socket, 'connect')
+        const { status } = await fetch(`http://127.0.0.1:${String(server.port)}/metrics`)
+        expect([200, 403]).toContain(status)
+      }
+    }
+    // those that had to give way end at once, the others after five seconds
+    const start = performance.now()
+    const ends = silent.map(async (socket) => {
+      if (!socket.closed) await once(socket, 'close')
+      return performance.now() - start
+    })
+    const times = (await Promise.all(ends)).sort((a, b) => a - b)
+    expect(times[400]).toBeLessThan(3000)
+    expect(times.at(-1)).toBeLessThan(12_000)
+    await server.close()
+  }, 30_000)
+})
