@@ -86,6 +86,22 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect(stderr).toContain('ERR_TSR_REPLICA')
   })
 
+  it('compares examples, batches and epochs before the first step', async () => {
+    const stdout = await runScript(2, 'test/fixtures/training/layers-sizes.mjs')
+    const refusal = (has: string, wanted: string) =>
+      'ERR_TSR_REPLICA after 0 steps: Rank 1 has different options from rank 0: ' +
+      `${has} in fit, not ${wanted} in fit.`
+    const expected = [
+      refusal('200 examples', '201 examples'),
+      refusal('201 examples', '200 examples'),
+      refusal('8 batchSize', '4 batchSize'),
+      refusal('2 epochs', '3 epochs'),
+      refusal('1 batches', '2 batches'),
+      'done',
+    ].map((text) => expect.stringContaining(text) as string)
+    expect(JSON.parse(stdout)).toEqual([expected, expected])
+  })
+
   it('stops early on all ranks at once, by the mean of their metrics', async () => {
     type Logs = Record<string, number>
     const stdout = await runScript(2, 'test/fixtures/training/layers-early-stop.mjs')

@@ -10,6 +10,7 @@ import { registerGradients } from '../../tfjs/register-gradients.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { compareReplicas, describeParameters } from '../gradients/replicas.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
+import { compareFits, type SharedOptimizer } from './compare-fits.ts'
 
 /** What `getWeights` of an optimizer of tf.train returns: first its number of steps, an integer. */
 type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
@@ -32,7 +33,8 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  *
  * The name, the configuration and the weights are those of the wrapped optimizer.
  *
- * @throws ERR_TSR_REPLICA, at a step, when the ranks train different variables;
+ * @throws ERR_TSR_REPLICA, at a step, when the ranks train different variables, and when `fit` begins
+ *   with other numbers of examples, batches or epochs on some ranks;
  *   ERR_TSR_ARGUMENT, at a step, when the wrapped optimizer has made steps on this rank alone;
  *   ERR_TSR_BACKEND, at the first step, on webgpu, which cannot wait inside `fit`
  *
@@ -42,7 +44,7 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  * model.compile({ optimizer, loss: tfjs.losses.softmaxCrossEntropy })
  * await model.fit(myInputs, myLabels, { batchSize: 64, epochs: 2 })
  */
-export class DistributedOptimizer extends tf.Optimizer {
+export class DistributedOptimizer extends tf.Optimizer implements SharedOptimizer {
   /** The wrapped optimizer, which updates the variables. Change the learning rate here. */
   readonly inner: tfc.Optimizer
   readonly #group: ProcessGroup
@@ -61,6 +63,11 @@ export class DistributedOptimizer extends tf.Optimizer {
     checkGroup(group)
     this.inner = inner
     this.#group = group
+    compareFits()
+  }
+
+  get sharedBy(): ProcessGroup {
+    return this.#group
   }
 
   override computeGradients(
