@@ -30,6 +30,53 @@ describe('--nnodes MIN:MAX', () => {
     )
   })
 
+  it('goes on without a host that is stopped by SIGTERM', async () => {
+    const args = elastic('1:2', ...lastCall(0.3), 'elastic.mjs', '2')
+    const zero = new RunHere(args, { env })
+    await until(() => zero.stdout.includes('attempt 0 of 1 rank=0'), 'the first attempt')
+    const leaving = new Run(args, { env })
+    await leaving.announced(1, 'attempt 1 of 2')
+    leaving.signal('SIGTERM')
+    const [{ code, stdout, stderr }, left] = await Promise.all([zero.finished, leaving.finished])
+    expect({ code, stderr }).toMatchObject({ code: 0 })
+    expect(stdout).toContain('attempt 2 of 1 rank=0')
+    expect(stderr).toMatch(
+      /node 1 \(.*\) is gone: it was stopped by SIGTERM; starting all ranks again on this host/,
+    )
+    expect(left.code).toBe(143)
+    expect(left.stderr).toContain('tsrun: SIGTERM: stopping the ranks (SIGKILL after 1 s)\n')
+    expect(left.stderr).toContain('tsrun: this host has left the job, which goes on without it\n')
+  })
+
+  it('does not take the ranks for failed that end because another host leaves', async () => {
+    const args = elastic('1:2', ...lastCall(0.3), 'saves-together.mjs')
+    const zero = new RunHere(args, { env })
+    await until(() => zero.stdout.includes('attempt 0 of 1'), 'the first attempt')
+    const leaving = new Run(args, { env })
+    await until(() => zero.stdout.includes('attempt 1 of 2'), 'both hosts')
+    await until(() => leaving.stdout.includes('attempt 1 of 2'), 'both ranks')
+    leaving.signal('SIGTERM')
+    const [{ code, stdout }, left] = await Promise.all([zero.finished, leaving.finished])
+    expect([code, left.code]).toEqual([0, 143])
+    expect(stdout).toContain('saved')
+    expect(left.stdout).toContain('saved')
+    expect(stdout).toContain('attempt 2 of 1')
+  })
+
+  it.each([
+    ['SIGTERM to node 0', 'SIGTERM', 0, 75],
+    ['Ctrl-C on another host', 'SIGINT', 1, 130],
+  ] as const)('stops all hosts at %s', async (_, signal, index, expected) => {
+    const args = elastic('2:3', ...lastCall(0.3), 'elastic.mjs', '9')
+    const zero = new Run(args, { env })
+    await until(() => zero.stderr.includes('waiting for more nodes'), 'node 0 waits')
+    const other = new Run(args, { env })
+    await Promise.all([zero, other].map((run) => run.announced(1, 'attempt 0 of 2')))
+    const runs = [zero, other]
+    runs[index]!.signal(signal)
+    expect((await allFinished(runs)).map(({ code }) => code)).toEqual([expected, expected])
+  })
+
   it('waits for the last call, but not once all hosts are there', async () => {
     const args = elastic('1:3', ...lastCall(60), 'hello.mjs')
     const runs = [0, 1, 2].map(() => new RunHere(args, { env }))

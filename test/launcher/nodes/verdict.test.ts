@@ -204,6 +204,15 @@ describe('a job whose hosts may come and go', () => {
     })
   })
 
+  it('goes on without a host that has left by itself, however the ranks have ended', () => {
+    const reports = [ranks(exited(0, 143), stopped(1))]
+    const left = { ...lost, reason: 'it was stopped by SIGTERM' }
+    expect(judge({ ...elastic, reports, lost: [left], hasLeft: true })).toEqual({
+      kind: 'change',
+      reason: 'node 1 (h1) is gone: it was stopped by SIGTERM',
+    })
+  })
+
   it('starts again with a host that has joined, unless it is over', () => {
     const change = 'h2 has joined'
     const stoppedRanks = [ranks(stopped(0), stopped(1))]

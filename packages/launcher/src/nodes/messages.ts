@@ -32,6 +32,8 @@ export const keys = {
   plan: (attempt: number) => `nodes/attempt/${attempt}/plan`,
   /** The job was stopped from outside. The second message ends the grace. */
   interrupt: 'nodes/interrupt',
+  /** A node leaves an elastic job, which goes on without it. */
+  leaving: (id: string) => `nodes/leaving/${id}`,
   /** What follows is of this attempt. */
   attempt: (attempt: number) => `nodes/attempt/${attempt}/`,
   /** What the ranks of an attempt tell each other. */
@@ -92,15 +94,32 @@ const isSharedInterrupt = objectOf<SharedInterrupt>({
   now: isFlag,
 })
 
-/** Passes Ctrl-C and other signals of this host on to all others, and those of the others to this one. */
+/**
+ * Whether only this host leaves a job that can go on without it, as a machine does that is taken away. Other
+ * signals, such as Ctrl-C, stop the job on all hosts.
+ */
+export function isLeave(interruption: Interruption | undefined): boolean {
+  return interruption?.reason === 'SIGTERM'
+}
+
+/**
+ * Passes Ctrl-C and other signals of this host on to all others, and those of the others to this one.
+ *
+ * @param mayLeave - whether the job can go on without this host
+ */
 export async function shareInterrupts(
   store: Store,
   own: NodeFacts,
   interrupts: Interrupts,
+  mayLeave: boolean,
 ): Promise<void> {
   const tell = (now: boolean): void => {
-    const { exitCode, reason = 'the output is not read any more' } = interrupts.stop
-      .reason as Interruption
+    const interruption = interrupts.stop.reason as Interruption
+    if (mayLeave && isLeave(interruption)) {
+      post(store, keys.leaving(own.id), 0).catch(() => undefined)
+      return
+    }
+    const { exitCode, reason = 'the output is not read any more' } = interruption
     const where = ` on node ${own.nodeRank} (${own.host})`
     const message: SharedInterrupt = { by: own.id, exitCode, reason: reason + where, now }
     if (!foreign) post(store, keys.interrupt, message).catch(() => undefined)

@@ -45,6 +45,8 @@ export class NodeZero implements Nodes {
   /** By id. */
   readonly #watched = new Map<string, Watched>()
   #lost: LostNode[] = []
+  /** Whether one of them has left by itself. */
+  #hasLeft = false
   /** The restarts after failures so far. */
   #restarts = 0
   /** Why the attempt that runs ends before its time. */
@@ -74,7 +76,7 @@ export class NodeZero implements Nodes {
     this.#listening = setInterval(() => {
       for (const { monitor } of this.#watched.values()) monitor.tick()
     }, HEARTBEAT)
-    shareInterrupts(this.#store, plan.nodes[0]!, context.interrupts).catch(() => undefined)
+    shareInterrupts(this.#store, plan.nodes[0]!, context.interrupts, false).catch(() => undefined)
   }
 
   begin(restartCount: number): SharedAttempt {
@@ -132,6 +134,7 @@ export class NodeZero implements Nodes {
         plan,
         reports,
         lost: this.#lost,
+        hasLeft: this.#hasLeft,
         restarts: this.#restarts,
         maxRestarts: this.#job.options.maxRestarts,
         change: this.#change,
@@ -157,6 +160,7 @@ export class NodeZero implements Nodes {
       return false
     }
     this.#lost = []
+    this.#hasLeft = false
     this.#change = undefined
     this.#watchAll()
     return true
@@ -166,12 +170,13 @@ export class NodeZero implements Nodes {
     post(this.#store, keys.failing(restartCount), 0).catch(() => undefined)
   }
 
-  #lose(id: string, reason: string): void {
+  #lose(id: string, reason: string, isLeave = false): void {
     const watched = this.#watched.get(id)
     const node = this.#find(id)
     if (watched === undefined || node === undefined || watched.gone.signal.aborted) return
     const { nodeRank, host, address } = node
     this.#lost = [...this.#lost, { node: nodeRank, host, address, reason }]
+    this.#hasLeft ||= isLeave
     this.#context.events?.record('node-left', { left: { node: nodeRank, host, address, reason } })
     watched.gone.abort()
     this.#members.remove(id)
@@ -217,6 +222,11 @@ export class NodeZero implements Nodes {
     this.#store
       .watch(keys.heartbeat(id), () => {
         monitor.heard()
+      })
+      .catch(() => undefined)
+    this.#store
+      .watch(keys.leaving(id), ({ value }) => {
+        if (value !== undefined) this.#lose(id, 'it was stopped by SIGTERM', true)
       })
       .catch(() => undefined)
     return { monitor, gone: new AbortController() }

@@ -11,7 +11,7 @@ import type {
 } from '../job/nodes.ts'
 import type { LostNode } from '../report/failure.ts'
 import type { Joined } from './join.ts'
-import { keys, packReport, post, receive, shareInterrupts } from './messages.ts'
+import { isLeave, keys, packReport, post, receive, shareInterrupts } from './messages.ts'
 import { isVerdict, planWith } from './shapes.ts'
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
@@ -23,6 +23,7 @@ export class OtherNode implements Nodes {
   readonly #id: string
   readonly #isElastic: boolean
   readonly #store: Store
+  readonly #announcer: JobContext['announcer']
   readonly #heartbeat: NodeJS.Timeout
   /** Aborted when node 0 is gone. */
   readonly #alone = new AbortController()
@@ -34,6 +35,7 @@ export class OtherNode implements Nodes {
     { announcer, interrupts }: JobContext,
   ) {
     const { plan, attempt } = invitation
+    this.#announcer = announcer
     this.plan = plan
     this.firstAttempt = attempt
     this.#id = id
@@ -65,7 +67,8 @@ export class OtherNode implements Nodes {
       }
       store.set(keys.heartbeat(id), '').then(heard, () => undefined)
     }, HEARTBEAT)
-    shareInterrupts(store, plan.nodes[this.nodeRank]!, interrupts).catch(() => undefined)
+    const own = plan.nodes[this.nodeRank]!
+    shareInterrupts(store, own, interrupts, this.#isElastic).catch(() => undefined)
   }
 
   get nodeRank(): number {
@@ -104,6 +107,12 @@ export class OtherNode implements Nodes {
     report: NodeReport,
     verdict: Promise<Verdict>,
   ): Promise<Conclusion> {
+    const { interruption } = report
+    if (this.#isElastic && isLeave(interruption)) {
+      const { exitCode } = interruption!
+      this.#announcer.say('leave', 'this host has left the job, which goes on without it')
+      return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
+    }
     const key = keys.report(restartCount, this.#id)
     post(this.#store, key, packReport(report)).catch(() => undefined)
     const listening = new AbortController()

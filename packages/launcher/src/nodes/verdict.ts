@@ -3,12 +3,18 @@ import { describeFailure, describeLostNode, type LostNode } from '../report/fail
 import { succeeded } from '../report/outcome.ts'
 import { findCauses } from '../report/flight-records.ts'
 import { findRootCause } from '../report/root-cause.ts'
+import { isLeave } from './messages.ts'
+
+/** EX_TEMPFAIL of sysexits.h. */
+const TRY_AGAIN = 75
 
 export interface Evidence {
   readonly plan: NodePlan
   /** Those of all nodes that are still there. */
   readonly reports: readonly NodeReport[]
   readonly lost: readonly LostNode[]
+  /** Whether a lost node has left by itself: then its ranks, and those that they stop, end in any way. */
+  readonly hasLeft?: boolean
   /** The restarts after failures so far. */
   readonly restarts: number
   readonly maxRestarts: number
@@ -23,7 +29,16 @@ export interface Evidence {
  * host that is gone, and that over errors that only follow from either.
  */
 export function judge(evidence: Evidence): Verdict {
-  const { plan, reports, lost, restarts, maxRestarts, change, isElastic = false } = evidence
+  const {
+    plan,
+    reports,
+    lost,
+    restarts,
+    maxRestarts,
+    change,
+    hasLeft,
+    isElastic = false,
+  } = evidence
   const outcomes = reports.flatMap((report) => report.outcomes)
   // Nothing is known of the records of a host that is gone.
   const here = reports.flatMap(({ nodeRank }) => ranksOf(plan, nodeRank))
@@ -32,9 +47,13 @@ export function judge(evidence: Evidence): Verdict {
   const cause = findRootCause(outcomes, findings)
   const missing = lost.flatMap(({ node }) => ranksOf(plan, node))
   const interruption = reports.find((report) => report.interruption !== undefined)?.interruption
-  if (interruption !== undefined) return { kind: 'interrupted', exitCode: interruption.exitCode }
+  if (interruption !== undefined) {
+    // The machine of node 0 is taken away; what starts the job again finds other hosts.
+    const exitCode = isElastic && isLeave(interruption) ? TRY_AGAIN : interruption.exitCode
+    return { kind: 'interrupted', exitCode }
+  }
   const [firstLost] = lost
-  if (firstLost !== undefined && cause?.presumed !== false) {
+  if (firstLost !== undefined && (hasLeft === true || cause?.presumed !== false)) {
     if (isElastic) return { kind: 'change', reason: describeLost(lost) }
     return {
       kind: 'lost',
