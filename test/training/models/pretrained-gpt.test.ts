@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { runWorld } from '@tsrun/distributed'
@@ -15,6 +15,7 @@ import {
   tf,
   type ExportedState,
 } from '@tsrun/training'
+import { runModule } from '../backend/support/process.ts'
 import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
 import { failure } from '../parallel/support/failure.ts'
 import { parameterValues } from '../parallel/support/reference.ts'
@@ -52,6 +53,28 @@ describe.each(['cpu', 'wasm'] as const)('a GPT-2 of transformers on %s', (backen
 
 describe('a pretrained GPT', () => {
   beforeAll(() => loadBackend('wasm'))
+
+  it.each([
+    [{ attn_pdrop: 0.1, resid_pdrop: 0.2 }, 'attn_pdrop 0.1, resid_pdrop 0.2'],
+    // the defaults of transformers
+    [
+      { attn_pdrop: undefined, embd_pdrop: undefined, resid_pdrop: undefined },
+      'attn_pdrop 0.1, embd_pdrop 0.1, resid_pdrop 0.1',
+    ],
+    [{}, undefined],
+  ])('warns that training has no dropout, of %j', async (rates, listed) => {
+    const copy = makeFolder()
+    cpSync(folder, copy, { recursive: true })
+    const path = join(copy, 'config.json')
+    const config = JSON.parse(readFileSync(path, 'utf8')) as object
+    writeFileSync(path, JSON.stringify({ ...config, ...rates }))
+    const { code, stderr } = await runModule(
+      `await training.pretrainedGPT(${JSON.stringify(copy)})`,
+    )
+    expect(code).toBe(0)
+    if (listed === undefined) expect(stderr).toBe('')
+    else expect(stderr).toContain(`training goes on without that of ${copy} (${listed})`)
+  })
 
   it('is read by each stage of a pipeline, and exported from there as one file', async () => {
     const [exported, tokenizer] = [makeFolder(), makeFolder()]

@@ -26,6 +26,9 @@ interface GPT2Config extends TextEnds {
   readonly scale_attn_weights?: boolean
   readonly scale_attn_by_inverse_layer_idx?: boolean
   readonly add_cross_attention?: boolean
+  readonly attn_pdrop?: number
+  readonly embd_pdrop?: number
+  readonly resid_pdrop?: number
 }
 
 /** The names of GELU with the approximation by tanh. */
@@ -39,6 +42,8 @@ const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']
 export function readGPT2Config(path: string): {
   readonly options: GPTOptions
   readonly textEnds: TextEnds
+  /** Rates of dropout, for training, that are not 0: `attn_pdrop 0.1` and others. A GPT has none. */
+  readonly dropout: readonly string[]
 } {
   const refuse = (problem: string, cause?: unknown) =>
     tsrError('ERR_TSR_PRETRAINED', { path, problem }, { cause })
@@ -77,7 +82,11 @@ export function readGPT2Config(path: string): {
     ...(begin !== undefined && { bos_token_id: begin }),
     ...(end !== undefined && { eos_token_id: end }),
   }
-  return { options, textEnds }
+  const { attn_pdrop = 0.1, embd_pdrop = 0.1, resid_pdrop = 0.1 } = config
+  const dropout = Object.entries({ attn_pdrop, embd_pdrop, resid_pdrop })
+    .filter(([, rate]) => rate !== 0)
+    .map(([name, rate]) => `${name} ${String(rate)}`)
+  return { options, textEnds, dropout }
 }
 
 /**
