@@ -1,6 +1,6 @@
 // What gpt.ts does besides training: it checks its mesh, and measures how fast the ranks could be.
 import type { ProcessGroup } from '@tsrun/distributed'
-import { tf } from '@tsrun/training'
+import { tf, type Tensor } from '@tsrun/training'
 
 interface Sizes {
   readonly dp: number
@@ -41,27 +41,46 @@ export function meshProblem(sizes: Sizes, ranks: number): string | undefined {
   return checks.find(([isGood]) => !isGood)?.[1]
 }
 
-const SIZE = 256
 const MILLISECONDS = 100
+/** Below which matrices are too small to tell the speed. */
+const FEW_MILLISECONDS = 20
+const PRODUCTS = 10
 
 /**
  * The floating-point operations per second that all ranks together reach in matrix products on their
- * backend, at the same time. It is the highest rate that a training step could reach on these cores.
+ * backend, at the same time. It is the highest rate that a training step could reach on these devices.
  */
 export async function measurePeak(group: ProcessGroup): Promise<number> {
-  const [a, b] = [tf.randomUniform([SIZE, SIZE]), tf.randomUniform([SIZE, SIZE])]
-  const multiply = (): void => {
-    const product = tf.matMul(a, b)
-    product.dataSync()
-    product.dispose()
-  }
-  multiply()
+  let size = 256
+  // A GPU needs large matrices to be busy.
+  while (size < 4096 && (await timeOf(size)) < FEW_MILLISECONDS) size *= 2
   await group.barrier()
-  const begin = performance.now()
-  let count = 0
-  for (; performance.now() - begin < MILLISECONDS; count++) multiply()
-  const rate = Float64Array.of((count * 2 * SIZE ** 3 * 1000) / (performance.now() - begin))
+  let [time, count] = [0, 0]
+  for (; time < MILLISECONDS; count += PRODUCTS) time += await timeOf(size)
+  const rate = Float64Array.of((count * 2 * size ** 3 * 1000) / time)
   await group.allReduce(rate)
-  tf.dispose([a, b])
   return rate[0]!
+}
+
+/** The milliseconds of some products of matrices, with the wait for the last one. */
+async function timeOf(size: number): Promise<number> {
+  const a = tf.randomUniform([size, size])
+  await valueOf(a)
+  const begin = performance.now()
+  let product = tf.matMul(a, a)
+  for (let i = 1; i < PRODUCTS; i++) {
+    product.dispose()
+    product = tf.matMul(a, a)
+  }
+  await valueOf(product)
+  const time = performance.now() - begin
+  tf.dispose([a, product])
+  return time
+}
+
+/** Waits until a matrix is there, without fetching all of it. */
+async function valueOf(matrix: Tensor): Promise<void> {
+  const corner = tf.slice(matrix, [0, 0], [1, 1])
+  await corner.data()
+  corner.dispose()
 }

@@ -1,7 +1,7 @@
 import { readInteger, readList, UsageError } from '../command-line.mjs'
 import { printRows } from '../figures.mjs'
 import { formatRows, summarize } from './report.mjs'
-import { backends, backendSystem, measure, torchSystem } from './systems.mjs'
+import { backends, backendSystem, measure, torchSystems } from './systems.mjs'
 import { workloads } from './workloads.mjs'
 
 const names = workloads.map(({ name }) => name)
@@ -28,9 +28,9 @@ export const steps = {
     if (chosen.length === 0) throw new UsageError('--workloads is empty')
     const systems = ours.map(backendSystem)
     if (peers.length > 0) {
-      const torch = await torchSystem()
+      const torch = await torchSystems()
       if ('skipped' in torch) console.error(`skipped: ${torch.skipped}`)
-      else systems.push(torch)
+      else systems.push(...torch)
     }
     const what = workloads.filter(({ name }) => chosen.includes(name))
     const { rounds, failures } = await measureInTurn(systems, what, runs)

@@ -14,7 +14,7 @@ import { operationsOf } from './workloads.mjs'
  * @property {number | null} updateMs
  * @property {number} stepMs - the whole
  * @property {number} gflops - 10^9 operations a second: of the forward pass, or of the product
- * @property {number | null} ratioToTorch - of `stepMs`; null without torch
+ * @property {number | null} ratioToTorch - of `stepMs`; null without torch on the same device
  */
 
 /**
@@ -27,11 +27,12 @@ import { operationsOf } from './workloads.mjs'
 export function summarize(rounds, workloads) {
   return workloads.flatMap((workload) => {
     const rows = [...rounds].flatMap(([system, list]) => rowOf(system, list, workload))
-    const torch = rows.find(({ system }) => system === 'torch')
-    return rows.map((row) => ({
-      ...row,
-      ratioToTorch: torch === undefined ? null : significant(row.stepMs / torch.stepMs, 3),
-    }))
+    const torch = rows.filter(({ system }) => system.startsWith('torch'))
+    return rows.map((row) => {
+      const peer = torch.find(({ device }) => device === row.device)
+      const ratioToTorch = peer === undefined ? null : significant(row.stepMs / peer.stepMs, 3)
+      return { ...row, ratioToTorch }
+    })
   })
 }
 

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { libraryPath, readTensorFlowManifest } from '@tsrun/core'
+import { gpusAreHidden, libraryPath, readTensorFlowManifest } from '@tsrun/core'
 import { findTorchPython, oneThread, runRanks } from '../programs.mjs'
 import { isForCpu } from './workloads.mjs'
 
@@ -12,7 +12,7 @@ export const backends = /** @type {const} */ (['tensorflow', 'webgpu', 'wasm', '
  * @typedef {import('./workloads.mjs').Workload} Workload
  *
  * @typedef {object} System
- * @property {string} name - of a backend, or `torch`
+ * @property {string} name - of a backend, or `torch`, or `torch cuda`
  * @property {(workload: Workload) => boolean} takes - whether it runs a workload
  * @property {(output: string, workloads: string) => import('../programs.mjs').CommandLine} commandLine
  *
@@ -46,21 +46,25 @@ function cudaLibraries() {
 }
 
 /**
+ * PyTorch on the CPU, and on the first GPU too if tensorflow computes on one.
+ *
  * @param {NodeJS.ProcessEnv} [env]
- * @returns {Promise<System | { skipped: string }>}
+ * @returns {Promise<System[] | { skipped: string }>}
  */
-export async function torchSystem(env = process.env) {
+export async function torchSystems(env = process.env) {
   const found = await findTorchPython(env)
   if ('skipped' in found) return found
-  return {
-    name: 'torch',
+  const hasGpu =
+    readTensorFlowManifest(env)?.package.endsWith('-gpu') === true && !gpusAreHidden(env)
+  return (hasGpu ? ['cpu', 'cuda'] : ['cpu']).map((device) => ({
+    name: device === 'cpu' ? 'torch' : `torch ${device}`,
     takes: () => true,
     commandLine: (output, workloads) => ({
       command: found.python,
-      args: [peer, output, workloads],
+      args: [peer, output, workloads, device],
       env: oneThread,
     }),
-  }
+  }))
 }
 
 /**

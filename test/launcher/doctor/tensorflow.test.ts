@@ -23,7 +23,7 @@ describe('the doctor, on TensorFlow', () => {
     expect(check(setUp())).toEqual([
       {
         ...{ name: 'TensorFlow', state: 'ok', details: ['in /home/x'] },
-        found: '2.21.0 behind @tensorflow/tfjs-node 4.22.0, on CPU',
+        found: '2.21.0 behind @tensorflow/tfjs-node 4.22.0, set up on CPU',
       },
     ])
     expect(check({ manifest: undefined })).toEqual([])
@@ -42,7 +42,7 @@ describe('the doctor, on TensorFlow', () => {
     expect(check(setUp(), 'GPU 0: one')).toMatchObject([
       {
         ...{ state: 'note', advice: 'npx tsrun setup tensorflow --gpu' },
-        found: '2.21.0 behind @tensorflow/tfjs-node 4.22.0, on CPU, although there are GPUs',
+        found: '2.21.0 behind @tensorflow/tfjs-node 4.22.0, set up on CPU, although there are GPUs',
       },
     ])
     const forGpus = setUp({ package: '@tensorflow/tfjs-node-gpu' })

@@ -93,7 +93,7 @@ function backendLines({ backends, tensorflow }: HostReport): string[] {
       ? NOT_FOUND
       : 'problem' in tensorflow
         ? tensorflow.problem
-        : `${tensorflow.version} behind ${tensorflow.package} ${tensorflow.packageVersion}, on ${tensorflow.devices.join(', ')}`
+        : `${tensorflow.version} behind ${tensorflow.package} ${tensorflow.packageVersion}, set up on ${tensorflow.devices.join(', ')}`
   return [
     ...backends.map(({ name, package: of, version }) => `${name}: ${of} ${version ?? NOT_FOUND}`),
     `tensorflow of tsrun setup: ${found}`,

@@ -168,7 +168,7 @@ export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
   // The line of the backend says that it is not set up.
   if (manifest === undefined) return []
   const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
-  const set = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, on ${devices.join(', ')}`
+  const set = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, set up on ${devices.join(', ')}`
   const finding: Finding = { name, state: 'ok', found: set, details: [`in ${folder}`] }
   if (manifest.package === '@tensorflow/tfjs-node' && gpus.nvidia.length > 0) {
     const advice = 'npx tsrun setup tensorflow --gpu'

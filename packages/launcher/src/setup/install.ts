@@ -74,7 +74,9 @@ async function build(
       say(`nobody has published the hash of ${url}: its SHA-256 is ${sha256}; --sha256 demands it`)
     }
   } else {
-    say(`3/5 getting TensorFlow as a wheel${gpu ? ', with CUDA: about 3 GB' : ''}`)
+    const given = request.wheel ?? request.python
+    const size = gpu ? ', with CUDA: about 3 GB' : ''
+    say(`3/5 getting TensorFlow ${given === null ? `as a wheel${size}` : `from ${given}`}`)
     const wheel = await getWheel(context, request, folder)
     libraryFolders.push(...libraryFoldersOf(wheel.folder))
     say(`4/5 compiling the binding with ${compiler.command} against ${wheel.origin}`)

@@ -14,7 +14,7 @@ export type Proof =
     }
   | { readonly works: false; readonly problem: string }
 
-/** Milliseconds. Where the wheel has no kernels for a GPU, as for an H100, it first compiles for minutes. */
+/** Milliseconds. Where the wheel has no code for a GPU, the driver first compiles all of it, for minutes. */
 export const LONGEST_START = 600_000
 
 /** Tests a binding in a new process: it multiplies, differentiates and lists the devices. */

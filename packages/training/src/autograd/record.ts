@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { timeSpan } from '@tsrun/telemetry'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { onHostBackend } from '../backend/current.ts'
+import { currentBackend, onHostBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { currentPass, inPass } from '../model/pass.ts'
@@ -15,7 +15,7 @@ import {
 import type { LocalSegment } from '../model/segment.ts'
 import { registerGradients } from '../tfjs/register-gradients.ts'
 import { testTape } from './self-test.ts'
-import { captureTape, disposeTape, ownedResults } from './tape.ts'
+import { captureTape, disposeTape, isTapeActive, ownedResults } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
 
 /**
@@ -52,18 +52,29 @@ export function recordModule(
   { recorder, ...options }: RecordOptions,
 ): Recording {
   checkAlive('x', x)
+  const onTape = (input: Tensor): Recording =>
+    record((given) => module.forward(given), input, module.parameters, options)
   const recording = timeSpan(
     recorder,
     'F',
     {},
-    () =>
-      module.record?.(x, options) ??
-      record((input) => module.forward(input), x, module.parameters, options),
+    () => repeated(module, x, options, onTape) ?? module.record?.(x, options) ?? onTape(x),
   )
   if (recorder === undefined) return recording
   const backward = recording.backward.bind(recording)
   recording.backward = (...pass) => timeSpan(recorder, 'B', {}, () => backward(...pass))
   return recording
+}
+
+/** Undefined where the backend has no such way for the module, and where the tape would not see the pass. */
+function repeated(
+  module: Module,
+  x: Tensor,
+  { needsInputGradient }: RecordOptions,
+  onTape: (x: Tensor) => Recording,
+): Recording | undefined {
+  if (isTapeActive()) return undefined
+  return currentBackend().repeatPass?.(module, x, needsInputGradient, onTape)
 }
 
 /**

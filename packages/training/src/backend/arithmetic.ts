@@ -112,17 +112,6 @@ export function sumOf(x: Tensor, y: Tensor): Tensor {
   return eager.take(eager.add(eager.handleOf(x), eager.handleOf(y)), x.shape)
 }
 
-/** x + factor y, of one shape. The result outlives any tf.tidy; the caller disposes it. */
-export function scaledSumOf(x: Tensor, factor: number, y: Tensor): Tensor {
-  const eager = currentEager()
-  if (eager === undefined) return tf.tidy(() => tf.keep(tf.add(x, tf.mul(y, factor))))
-  const by = eager.scalar(factor)
-  const scaled = eager.multiply(eager.handleOf(y), by)
-  const result = eager.add(eager.handleOf(x), scaled)
-  for (const handle of [by, scaled]) eager.free(handle)
-  return eager.take(result, x.shape)
-}
-
 /**
  * sum += addend, without a new tensor. Nothing is done, and the result is false, unless the memory of
  * `sum` is accessible and no other tensor shares it.

@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
 import type { TensorBackend } from '../tfjs/backend.ts'
 import { genericBackend } from '../tfjs/generic-backend.ts'
 import { registerCpu, tf } from '../tfjs/tfjs.ts'
@@ -34,6 +35,19 @@ function unknownBackend(): TensorBackend {
 /** Whether the host can access the memory of tensors, so that their values need not be fetched. */
 export function isHostAccessible(): boolean {
   return currentBackend().view !== undefined
+}
+
+/**
+ * Runs a computation of the same operations for all inputs of these shapes; see `repeat` of a backend. The
+ * caller disposes the results.
+ */
+export function repeated(
+  name: string,
+  inputs: readonly Tensor[],
+  compute: (inputs: readonly Tensor[]) => Tensor[],
+): Tensor[] {
+  const run = (): Tensor[] => tf.tidy(() => compute(inputs).map((tensor) => tf.keep(tensor)))
+  return currentBackend().repeat?.(name, inputs, run) ?? run()
 }
 
 /**

@@ -48,6 +48,16 @@ export interface Module {
    */
   readonly communicates?: boolean
 
+  /**
+   * Whether `forward` runs the same operations, with the same numbers, for each input of the shape of
+   * `x`, so that a backend may record them once and repeat them; default false. Called before each pass
+   * in place of the checks that `forward` makes of the values of `x`.
+   *
+   * @param x - undefined for a module whose input is the output of another one
+   * @throws as `forward` for values that it refuses
+   */
+  isRepeatable?(x?: Tensor): boolean
+
   /** The kind of the module, for code that replaces modules. */
   readonly kind?: ModuleKind
 }
@@ -97,6 +107,20 @@ export function usesPass(module: Module): boolean {
 /** Whether the module, or one inside it, communicates with replicas in its passes. */
 export function communicates(module: Module): boolean {
   return module.communicates ?? insideOf(module).some(communicates)
+}
+
+/** Whether modules that are applied one after the other are repeatable; `x` is the input of the first. */
+export function areRepeatable(modules: readonly Module[], x?: Tensor): boolean {
+  return modules.every((module, i) => isRepeatable(module, i === 0 ? x : undefined))
+}
+
+/** What a class says of its own `forward` does not hold for the `forward` of a class derived from it. */
+export function isRepeatable(module: Module, x?: Tensor): boolean {
+  let part: object = module
+  while (!Object.hasOwn(part, 'isRepeatable') && !Object.hasOwn(part, 'forward')) {
+    part = Object.getPrototypeOf(part) as object
+  }
+  return Object.hasOwn(part, 'isRepeatable') && module.isRepeatable!(x)
 }
 
 function insideOf({ children = {}, layers = [] }: Module): readonly Module[] {

@@ -55,6 +55,10 @@ abstract class Elementwise implements Module {
   readonly parameters: readonly Parameter[] = []
   protected abstract readonly activation: Activation
 
+  isRepeatable(): boolean {
+    return true
+  }
+
   /** @param x - of any shape */
   forward(x: Tensor): Tensor {
     return activate(this.activation, x)

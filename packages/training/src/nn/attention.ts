@@ -4,7 +4,7 @@ import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
 import { JointLinear, Linear } from './linear.ts'
-import { parametersOf, type Module } from '../model/module.ts'
+import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 export interface AttentionOptions {
@@ -56,6 +56,10 @@ export class CausalSelfAttention implements Module {
 
   get parameters(): readonly Parameter[] {
     return parametersOf(this.children)
+  }
+
+  isRepeatable(): boolean {
+    return this.core === causalAttention && areRepeatable(Object.values(this.children))
   }
 
   /** @param x - [batch, length, width] */

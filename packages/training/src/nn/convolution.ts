@@ -83,6 +83,10 @@ export class Conv2d implements Module {
     return this.bias === undefined ? [this.weight] : [this.weight, this.bias]
   }
 
+  isRepeatable(): boolean {
+    return true
+  }
+
   /**
    * @param x - [batch, height, width, inputs]
    * @returns [batch, (height + 2 padding - kernel) / stride + 1, ..., outputs]

@@ -100,9 +100,7 @@ function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): Evaluat
   if (right !== undefined) checkLabels(right, classes)
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
   const { crossEntropy: evaluateOnBackend } = currentBackend()
-  if (evaluateOnBackend !== undefined && logits.rank === 2) {
-    return evaluateOnBackend(logits, labels, weight)
-  }
+  if (evaluateOnBackend !== undefined) return evaluateOnBackend(logits, labels, weight)
   if (right === undefined || !isHostAccessible()) {
     return evaluateOnDevice(logits, labels, classes, weight)
   }

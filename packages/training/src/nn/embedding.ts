@@ -33,6 +33,12 @@ export class Embedding implements Module {
     return [this.weight]
   }
 
+  /** Ids that another module computes would have to be read. */
+  isRepeatable(ids?: Tensor): boolean {
+    if (ids !== undefined) checkIds(ids, this.weight)
+    return ids !== undefined
+  }
+
   /**
    * @param ids - int32 [...], each in [0, count)
    * @returns [..., width]
@@ -77,11 +83,17 @@ export function tableParameter(
 /** The positions in the text of the rows of a sequence of `length`. */
 export type Positions = (length: number) => Int32Array
 
+const inOrder: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
+
 /** Adds a learned vector for each position to a sequence. */
 export class PositionEmbedding extends Embedding implements Separable {
   override readonly kind = 'positions'
   /** Replaced where a rank has only a part of each sequence. */
-  positions: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
+  positions: Positions = inOrder
+
+  override isRepeatable(): boolean {
+    return this.positions === inOrder
+  }
 
   /**
    * @param x - [batch, length, width]
@@ -120,6 +132,10 @@ export class Head implements Module {
 
   get parameters(): readonly Parameter[] {
     return [this.weight]
+  }
+
+  isRepeatable(): boolean {
+    return true
   }
 
   /** @param x - [..., width] @returns [..., count] */

@@ -1,6 +1,6 @@
 import { anything, count, declareOptions, flag, number, tsrError, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { parametersOf, type Module } from '../model/module.ts'
+import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { Embedding, Head, PositionEmbedding, tableParameter } from './embedding.ts'
 import { LayerNorm } from './layer-norm.ts'
@@ -114,6 +114,10 @@ export class GPT implements Module {
 
   get parameters(): readonly Parameter[] {
     return parametersOf(this.children)
+  }
+
+  isRepeatable(x?: Tensor): boolean {
+    return areRepeatable(this.layers, x)
   }
 
   /**

@@ -31,6 +31,10 @@ export class LayerNorm implements Separable {
     ]
   }
 
+  isRepeatable(): boolean {
+    return true
+  }
+
   forward(x: Tensor): Tensor {
     return this.forwardWith(
       this.parameters.map(({ value }) => value),
@@ -52,6 +56,10 @@ export class RMSNorm implements Separable {
   constructor({ name, width, epsilon = 1e-5 }: NormOptions) {
     this.#epsilon = epsilon
     this.parameters = [createParameter(`${name}.weight`, [width], new Float32Array(width).fill(1))]
+  }
+
+  isRepeatable(): boolean {
+    return true
   }
 
   forward(x: Tensor): Tensor {

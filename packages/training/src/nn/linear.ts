@@ -63,6 +63,10 @@ export class Linear implements Module {
     return this.bias === undefined ? [this.weight] : [this.weight, this.bias]
   }
 
+  isRepeatable(): boolean {
+    return true
+  }
+
   /** @param x - [..., inputs] @throws ERR_TSR_ARGUMENT for other inputs */
   forward(x: Tensor): Tensor {
     const { weight, bias, activation } = this
@@ -137,6 +141,10 @@ export class JointLinear implements Module {
 
   get parameters(): readonly Parameter[] {
     return [this.weight, this.bias]
+  }
+
+  isRepeatable(): boolean {
+    return true
   }
 
   /** @param x - [..., inputs] @returns [..., parts x outputs] */

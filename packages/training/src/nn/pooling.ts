@@ -37,6 +37,10 @@ abstract class Pool2d implements Module {
 
   protected abstract readonly pool: Pool
 
+  isRepeatable(): boolean {
+    return true
+  }
+
   /**
    * @param x - [batch, height, width, channels]
    * @returns [batch, floor((height - size) / stride) + 1, ..., channels]
@@ -59,6 +63,10 @@ export class AvgPool2d extends Pool2d {
 /** Makes each row of a batch a vector: [batch, ...] to [batch, size]. */
 export class Flatten implements Module {
   readonly parameters: readonly Parameter[] = []
+
+  isRepeatable(): boolean {
+    return true
+  }
 
   forward(x: Tensor): Tensor {
     return tf.reshape(x, [x.shape[0], -1])

@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { describe } from '../model/describe.ts'
-import { buffersOf, parametersOf, type Module } from '../model/module.ts'
+import { areRepeatable, buffersOf, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -38,6 +38,10 @@ export class Sequential implements Module {
 
   get parameters(): readonly Parameter[] {
     return parametersOf(this.children)
+  }
+
+  isRepeatable(x?: Tensor): boolean {
+    return areRepeatable(this.layers, x)
   }
 
   forward(x: Tensor): Tensor {

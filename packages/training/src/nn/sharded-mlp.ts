@@ -5,7 +5,7 @@ import type { Recording, RecordOptions } from '../model/recording.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import { checkRange } from './initialize.ts'
 import { isStackable, Linear } from './linear.ts'
-import { parametersOf, type Module } from '../model/module.ts'
+import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 export interface ShardedMLPOptions {
@@ -72,6 +72,10 @@ export class ShardedMLP implements Module {
 
   get parameters(): readonly Parameter[] {
     return parametersOf(this.children)
+  }
+
+  isRepeatable(x?: Tensor): boolean {
+    return areRepeatable(this.layers, x)
   }
 
   /** @param x - [batch, inputs], or [batch, hidden] for a part without the first layer */

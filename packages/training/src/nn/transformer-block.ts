@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { parametersOf, type Module } from '../model/module.ts'
+import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { gelu } from './activations.ts'
@@ -33,6 +33,10 @@ export class Block implements Module {
 
   get parameters(): readonly Parameter[] {
     return parametersOf(this.children)
+  }
+
+  isRepeatable(): boolean {
+    return areRepeatable(Object.values(this.children))
   }
 
   /** @param x - [batch, length, width] */
@@ -73,6 +77,10 @@ export class FeedForward implements Module {
 
   get parameters(): readonly Parameter[] {
     return parametersOf(this.children)
+  }
+
+  isRepeatable(): boolean {
+    return areRepeatable(Object.values(this.children))
   }
 
   /** @param x - [..., width] */

@@ -14,7 +14,7 @@ import {
   type Optimizer,
 } from './optimizer.ts'
 import { type Gradients, ParameterStates, type OptimizerState } from './state.ts'
-import { addDecay, updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
+import { updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
 
 export interface AdamOptions extends DecayOptions {
   /** Default 0.001. */
@@ -121,15 +121,24 @@ abstract class AdamOptimizer implements Optimizer {
 
   #stepOnDevice(parameters: readonly Parameter[], gradients: Gradients): void {
     const [beta1, beta2] = this.#betas
-    const state = this.#state
-    updateOnDevice(parameters, gradients, (value, given, { name, shape }) => {
+    const epsilon = this.#epsilon
+    updateOnDevice(parameters, gradients, this.#state, ({ name }) => {
       const { rate, scale, keep, added } = this.#factors(name)
-      const gradient = addDecay(given, added, value)
-      const mean = state.onDevice(name, 'mean', shape, decay(beta1, gradient))
-      const square = state.onDevice(name, 'square', shape, decay(beta2, tf.square(gradient)))
-      const deviation = tf.add(tf.mul(tf.sqrt(square), scale), this.#epsilon)
-      const kept = keep === 1 ? value : tf.mul(value, keep)
-      return tf.sub(kept, tf.div(tf.mul(mean, rate), deviation))
+      const kind = [keep === 1, added === 0, beta1, beta2, epsilon].join(' ')
+      return {
+        name: `adam ${kind}`,
+        factors: [rate, scale, keep, added],
+        compute: (value, given, [mean, square], factors) => {
+          const [rates, scales, keeps, decays] = factors as [Tensor, Tensor, Tensor, Tensor]
+          const gradient = added === 0 ? given : tf.add(given, tf.mul(value, decays))
+          const nextMean = decay(beta1, mean!, gradient)
+          const nextSquare = decay(beta2, square!, tf.square(gradient))
+          const deviation = tf.add(tf.mul(tf.sqrt(nextSquare), scales), epsilon)
+          const kept = keep === 1 ? value : tf.mul(value, keeps)
+          const next = tf.sub(kept, tf.div(tf.mul(nextMean, rates), deviation))
+          return [next, nextMean, nextSquare]
+        },
+      }
     })
   }
 
@@ -173,12 +182,9 @@ abstract class AdamOptimizer implements Optimizer {
   }
 }
 
-/** former := beta former + (1 - beta) next, where `former` is initially zero. */
-function decay(beta: number, next: Tensor): (former: Tensor | undefined) => Tensor {
-  return (former) => {
-    const part = tf.mul(next, 1 - beta)
-    return former === undefined ? part : tf.add(tf.mul(former, beta), part)
-  }
+/** beta former + (1 - beta) next */
+function decay(beta: number, former: Tensor, next: Tensor): Tensor {
+  return tf.add(tf.mul(former, beta), tf.mul(next, 1 - beta))
 }
 
 /**

@@ -1,7 +1,7 @@
 import { anything, declareOptions, positive, tsrError, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { isHostAccessible } from '../backend/current.ts'
+import { isHostAccessible, repeated } from '../backend/current.ts'
 import { overwrite, viewOf } from '../backend/host-memory.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
@@ -116,22 +116,33 @@ function checkAll({ name, range }: ClippedParameter): void {
 }
 
 function scale(gradients: ClippedGradients, names: readonly string[], factor: number): void {
+  const remote: string[] = []
   for (const name of names) {
     const gradient = gradients.get(name)!
     if (ArrayBuffer.isView(gradient)) multiply(gradient, gradient, factor)
-    else (gradients as Map<string, Tensor>).set(name, scaled(gradient, factor))
+    else if (!isHostAccessible()) remote.push(name)
+    else (gradients as Map<string, Tensor>).set(name, overwritten(gradient, factor))
   }
+  if (remote.length > 0) scaleOnDevice(gradients as Map<string, Tensor>, remote, factor)
 }
 
-function scaled(gradient: Tensor, factor: number): Tensor {
-  if (isHostAccessible()) {
-    return overwrite(gradient, (values) => {
-      multiply(values, viewOf(gradient), factor)
-    })
-  }
-  const next = tf.keep(tf.mul(gradient, factor))
-  gradient.dispose()
-  return next
+function overwritten(gradient: Tensor, factor: number): Tensor {
+  return overwrite(gradient, (values) => {
+    multiply(values, viewOf(gradient), factor)
+  })
+}
+
+function scaleOnDevice(
+  gradients: Map<string, Tensor>,
+  names: readonly string[],
+  factor: number,
+): void {
+  const inputs = [...names.map((name) => gradients.get(name)!), tf.scalar(factor)]
+  const scaled = repeated('scale', inputs, (all) =>
+    all.slice(0, -1).map((gradient) => tf.mul(gradient, all.at(-1)!)),
+  )
+  tf.dispose(inputs)
+  for (const [i, name] of names.entries()) gradients.set(name, scaled[i]!)
 }
 
 function multiply(out: Float32Array, values: Float32Array, factor: number): void {

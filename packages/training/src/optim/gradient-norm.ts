@@ -1,6 +1,7 @@
 import { choice } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { repeated } from '../backend/current.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -63,6 +64,7 @@ export async function gradientNorm(
 }
 
 interface Measure {
+  readonly name: string
   readonly onHost: (values: HostArray) => number
   readonly onDevice: (gradient: Tensor) => Tensor
 }
@@ -70,6 +72,7 @@ interface Measure {
 // Four independent sums, which the CPU computes at the same time: ten times as fast as one sum.
 
 const sumOfSquares: Measure = {
+  name: 'sum of squares',
   onHost(values) {
     const sums: [number, number, number, number] = [0, 0, 0, 0]
     const whole = values.length - (values.length % 4)
@@ -86,6 +89,7 @@ const sumOfSquares: Measure = {
 }
 
 const largest: Measure = {
+  name: 'largest',
   onHost(values) {
     // Unlike a comparison, Math.max propagates NaN.
     const sums: [number, number, number, number] = [0, 0, 0, 0]
@@ -105,7 +109,7 @@ const largest: Measure = {
 /** One number for each gradient. Those on a device are fetched together. */
 async function measure(
   gradients: readonly (Tensor | Float32Array)[],
-  { onHost, onDevice }: Measure,
+  { name, onHost, onDevice }: Measure,
 ): Promise<number[]> {
   const numbers: number[] = []
   const remote: Tensor[] = []
@@ -115,9 +119,9 @@ async function measure(
     else remote.push(gradient as Tensor)
   }
   if (remote.length > 0) {
-    const stacked = tf.tidy(() => tf.keep(tf.stack(remote.map(onDevice))))
-    numbers.push(...(await stacked.data()))
-    stacked.dispose()
+    const [stacked] = repeated(name, remote, (all) => [tf.stack(all.map(onDevice))])
+    numbers.push(...(await stacked!.data()))
+    stacked!.dispose()
   }
   return numbers
 }

@@ -1,6 +1,6 @@
 import { declareOptions, flag, number, tsrError, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { addScaled, scaledSumOf } from '../backend/arithmetic.ts'
+import { addScaled } from '../backend/arithmetic.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { UpdatesInPlace } from '../tfjs/backend.ts'
@@ -14,7 +14,7 @@ import {
   type Optimizer,
 } from './optimizer.ts'
 import { type Gradients, ParameterStates, type OptimizerState } from './state.ts'
-import { addDecay, updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
+import { updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
 
 export interface SGDOptions extends DecayOptions {
   readonly learningRate: number
@@ -107,16 +107,22 @@ export class SGD implements Optimizer {
 
   #stepOnDevice(parameters: readonly Parameter[], gradients: Gradients): void {
     const momentum = this.#momentum
-    updateOnDevice(parameters, gradients, (value, given, { name, shape }) => {
+    updateOnDevice(parameters, gradients, this.#state, ({ name }) => {
       this.#state.nextStep(name)
       const decay = this.#decayOf(name)
-      const gradient = addDecay(given, decay, value)
-      const follow = (former: Tensor | undefined): Tensor =>
-        former === undefined ? tf.clone(gradient) : scaledSumOf(gradient, momentum, former)
-      const velocity =
-        momentum === 0 ? gradient : this.#state.onDevice(name, 'velocity', shape, follow)
-      const direction = this.#nesterov ? tf.add(gradient, tf.mul(velocity, momentum)) : velocity
-      return scaledSumOf(value, -this.learningRate, direction)
+      return {
+        name: `sgd ${momentum} ${String(this.#nesterov)} ${String(decay === 0)}`,
+        factors: [-this.learningRate, decay],
+        compute: (value, given, [former], factors) => {
+          const [rate, decays] = factors as [Tensor, Tensor]
+          const gradient = decay === 0 ? given : tf.add(given, tf.mul(value, decays))
+          const velocity = former && tf.add(gradient, tf.mul(former, momentum))
+          const direction =
+            velocity && this.#nesterov ? tf.add(gradient, tf.mul(velocity, momentum)) : velocity
+          const next = tf.add(value, tf.mul(direction ?? gradient, rate))
+          return velocity === undefined ? [next] : [next, velocity]
+        },
+      }
     })
   }
 

@@ -4,7 +4,6 @@ import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { hostVector, type HostVector } from '../backend/arithmetic.ts'
 import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { tf } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** Gradients by parameter name, as tensors or as arrays of their values in row-major order. */
@@ -70,25 +69,6 @@ export class ParameterStates {
     if (loaded !== undefined) vector.values.set(loaded)
     this.#vectors.set(key, vector)
     return { vector, isNew: loaded === undefined }
-  }
-
-  /** Replaces a vector by the tensor that `next` computes from the former one, initially undefined. */
-  onDevice(
-    parameter: string,
-    name: string,
-    shape: readonly number[],
-    next: (former: Tensor | undefined) => Tensor,
-  ): Tensor {
-    const key = keyOf(parameter, name)
-    let former = this.#vectors.get(key) as Tensor | undefined
-    if (former === undefined) {
-      const loaded = this.#takeLoaded(parameter, name)
-      if (loaded !== undefined) former = tensorFrom(loaded, shape)
-    }
-    const tensor = tf.keep(next(former))
-    this.#vectors.set(key, tensor)
-    former?.dispose()
-    return tensor
   }
 
   /**

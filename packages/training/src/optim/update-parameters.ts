@@ -1,10 +1,12 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
+import { currentBackend, repeated } from '../backend/current.ts'
 import type { Gradient, UpdatesInPlace } from '../tfjs/backend.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { withGradients } from './optimizer.ts'
-import type { Gradients } from './state.ts'
+import type { Gradients, ParameterStates } from './state.ts'
 
 /**
  * Prepares the update of a parameter. The function that it returns writes the next values. That must not
@@ -35,25 +37,99 @@ export function updateOnHost(
   }
 }
 
-/** Computes the next value of a parameter with operations of TensorFlow.js. Called in a tf.tidy. */
-export type DeviceUpdate = (value: Tensor, gradient: Tensor, parameter: Parameter) => Tensor
+/** An optimizer step by operations of TensorFlow.js, which differ only in updates of other names. */
+export interface DeviceUpdate {
+  readonly name: string
+  /** Numbers that may change from step to step. */
+  readonly factors: readonly number[]
+  /** @returns the next value, and the next state in the order of its names. Called in a tf.tidy. */
+  readonly compute: (
+    value: Tensor,
+    gradient: Tensor,
+    state: readonly Tensor[],
+    factors: readonly Tensor[],
+  ) => readonly Tensor[]
+}
 
-/** As `updateOnHost`, for backends whose tensors the host cannot access: nothing is fetched. */
+/** The place of the state among the tensors of a row. */
+const FORMER = 2
+
+interface Row {
+  readonly parameter: Parameter
+  /** The value, the gradient, the state. */
+  readonly tensors: readonly Tensor[]
+}
+
+/**
+ * As `updateOnHost`, for backends whose tensors the host cannot access: nothing is fetched. Where a backend
+ * repeats computations in fewer calls, the parameters of equal factors are updated as one vector.
+ */
 export function updateOnDevice(
   parameters: readonly Parameter[],
   gradients: Gradients,
-  update: DeviceUpdate,
+  state: ParameterStates,
+  updateOf: (parameter: Parameter) => DeviceUpdate,
 ): void {
+  const groups = new Map<string, { step: DeviceUpdate; rows: Row[] }>()
   for (const [parameter, given] of withGradients(parameters, gradients)) {
-    const gradient = asTensor(given, parameter)
-    const next = tf.tidy(() => tf.keep(update(parameter.value, gradient, parameter)))
-    replaceValue(parameter, next)
-    gradient.dispose()
+    const step = updateOf(parameter)
+    const key = [step.name, ...step.factors].join()
+    const group = groups.get(key) ?? { step, rows: [] }
+    groups.set(key, group)
+    const former = state.takeFromDevice(parameter.name, parameter.shape)
+    group.rows.push({
+      parameter,
+      tensors: [parameter.value, asTensor(given, parameter), ...former],
+    })
+  }
+  const open = new Set([...groups.values()].flatMap(({ rows }) => rows))
+  const update = currentBackend().repeat === undefined ? eachAlone : together
+  try {
+    for (const { step, rows } of groups.values()) {
+      const results = update(step, rows)
+      for (const [i, row] of rows.entries()) {
+        const [next, ...vectors] = results[i]!
+        row.parameter.value = next!
+        state.putOnDevice(row.parameter.name, vectors)
+        tf.dispose([...row.tensors])
+        open.delete(row)
+      }
+    }
+  } finally {
+    for (const { parameter, tensors } of open) {
+      state.putOnDevice(parameter.name, tensors.slice(FORMER))
+    }
   }
 }
 
+function eachAlone({ factors, compute }: DeviceUpdate, rows: readonly Row[]): Tensor[][] {
+  return rows.map(({ tensors: [value, gradient, ...state] }) =>
+    tf.tidy(() => {
+      const scalars = factors.map((factor) => tf.scalar(factor))
+      return compute(value!, gradient!, state, scalars).map((tensor) => tf.keep(tensor))
+    }),
+  )
+}
+
+function together({ name, factors, compute }: DeviceUpdate, rows: readonly Row[]): Tensor[][] {
+  const width = rows[0]!.tensors.length
+  const shapes = rows.map(({ parameter: { shape } }) => [...shape])
+  const numbers = tf.tensor1d([...factors])
+  const results = repeated(name, [...rows.flatMap(({ tensors }) => tensors), numbers], (given) => {
+    const [value, gradient, ...state] = Array.from({ length: width }, (_, column) =>
+      tf.concat(rows.map((_, i) => tf.reshape(given[i * width + column]!, [-1]))),
+    )
+    const next = compute(value!, gradient!, state, tf.unstack(given.at(-1)!))
+    return next.flatMap((flat) =>
+      tf.split(flat, shapes.map(sizeOf)).map((part, i) => tf.reshape(part, shapes[i]!)),
+    )
+  })
+  numbers.dispose()
+  return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
+}
+
 /** gradient + decay value, a new tensor; the gradient itself if the decay is 0. */
-export function addDecay(gradient: Tensor, decay: number, value: Tensor): Tensor {
+function addDecay(gradient: Tensor, decay: number, value: Tensor): Tensor {
   return decay === 0 ? gradient : tf.tidy(() => tf.add(gradient, tf.mul(value, decay)))
 }
 

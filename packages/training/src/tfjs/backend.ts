@@ -1,6 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { GradientListener } from '../model/recording.ts'
+import type { GradientListener, Recording } from '../model/recording.ts'
 import type { HostArray, HostDType } from './host-arrays.ts'
 
 /** A tensor backend that is loaded and current. */
@@ -78,7 +79,7 @@ export interface TensorBackend {
   ) => LinearPasses
 
   /**
-   * The sum of the cross-entropies of logits [batch, classes] and int32 labels [batch], times
+   * The sum of the cross-entropies of logits [..., classes] and int32 labels [...], times
    * `weight`, and its gradient. The loss belongs to the open scope; the caller disposes the gradient.
    */
   readonly crossEntropy?: (
@@ -86,6 +87,32 @@ export interface TensorBackend {
     labels: Tensor,
     weight: number,
   ) => { value: Tensor; gradient: Tensor }
+
+  /**
+   * Records a pass of a module that runs the same operations each time, in fewer calls than the tape.
+   *
+   * @param record - records a pass on the tape
+   * @returns undefined where the pass is to be recorded in another way
+   */
+  readonly repeatPass?: (
+    module: Module,
+    x: Tensor,
+    needsInputGradient: boolean,
+    record: (x: Tensor) => Recording,
+  ) => Recording | undefined
+
+  /**
+   * Runs a computation in fewer calls. In all calls with this name and inputs of these shapes, it runs the
+   * same operations with the same numbers, and reads no values.
+   *
+   * @param run - runs it with the inputs
+   * @returns tensors of the caller; undefined where it is to be run
+   */
+  readonly repeat?: (
+    name: string,
+    inputs: readonly Tensor[],
+    run: () => Tensor[],
+  ) => Tensor[] | undefined
 
   /** Optimizer steps in place; undefined where the device cannot make them. */
   readonly updatesInPlace?: () => UpdatesInPlace | undefined

@@ -1,4 +1,4 @@
-import { createRequire } from 'node:module'
+import { createRequire, Module } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import type {
   KernelFunc,
@@ -66,7 +66,7 @@ export function registerCpu(): void {
  * requires it.
  */
 export function loadedModules(): [name: string, module: NodeJS.Module][] {
-  load('@tensorflow/tfjs')
+  withLong(() => load('@tensorflow/tfjs'))
   return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
     name,
     require.cache[require.resolve(name)]!,
@@ -84,6 +84,27 @@ export function loadedLayers(): Layers[] {
     const exports = file.includes('tfjs-layers') ? (loaded?.exports as Partial<Layers>) : {}
     return typeof exports.registerCallbackConstructor === 'function' ? [exports as Layers] : []
   })
+}
+
+interface Resolver {
+  _resolveFilename: (request: string, ...rest: unknown[]) => string
+}
+
+/**
+ * The umbrella package requires `long`, which only its core names as a dependency: where packages see no
+ * others than theirs (pnpm, Plug'n'Play), that of the core is taken.
+ */
+function withLong(run: () => void): void {
+  const modules = Module as unknown as Resolver
+  const resolve = modules._resolveFilename
+  const long = createRequire(require.resolve('@tensorflow/tfjs-core')).resolve('long')
+  modules._resolveFilename = (request, ...rest) =>
+    request === 'long' ? long : resolve(request, ...rest)
+  try {
+    run()
+  } finally {
+    modules._resolveFilename = resolve
+  }
 }
 
 /**

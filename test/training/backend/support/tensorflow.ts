@@ -15,6 +15,9 @@ export const tensorflow: Readonly<Record<string, string>> | undefined = manifest
   NVIDIA_TF32_OVERRIDE: '0',
 }
 
+/** Whether its binding defines functions: a set-up of before does not. */
+export const hasFunctions = manifest?.bindingRevision === BINDING_REVISION
+
 /**
  * Whether its binding has the kernels of these sources, and computes on the CPU: a set-up of before has
  * others, or none, and tensors of GPUs are not for them.

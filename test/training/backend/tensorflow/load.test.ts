@@ -12,9 +12,9 @@ jest.setTimeout(120_000)
 const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js', import.meta.url))
 
 /** Runs a module in a process of its own. */
-function run(script: string, env: Record<string, string>) {
+function run(script: string, env: Record<string, string>, ...options: string[]) {
   const source = `import { loadBackend, record, tf } from ${JSON.stringify(entry)}\n${script}`
-  const flags = ['--input-type=module', '-e', source]
+  const flags = [...options, '--input-type=module', '-e', source]
   return promisify(execFile)(process.execPath, flags, {
     env: { ...process.env, TSRUN_LOG_LEVEL: 'info', ...env, NODE_OPTIONS: '' },
   })
@@ -118,6 +118,25 @@ describe('the backend tensorflow, if its set-up does not work', () => {
     )
     expect((await run(load, { ...asked, CUDA_VISIBLE_DEVICES: '' })).stdout).toBe('tensorflow')
     expect((await run(load, { ...asked, TSRUN_BACKEND: 'auto' })).stdout).toBe('wasm')
+  })
+})
+
+describe('the backend tensorflow, where packages find only those that they name', () => {
+  it('loads, although TensorFlow.js requires one that it does not name', async () => {
+    setUpForGpus({ isUsingGpuDevice: true })
+    const strict = join(home, 'strict.cjs')
+    writeFileSync(
+      strict,
+      `const Module = require('node:module')
+      const resolve = Module._resolveFilename
+      Module._resolveFilename = (request, parent, ...rest) => {
+        const isHidden = request === 'long' && parent?.filename.includes('/@tensorflow/tfjs/')
+        return resolve(isHidden ? 'not-installed' : request, parent, ...rest)
+      }`,
+    )
+    const asked = { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' }
+    const { stdout } = await run(load, asked, '--require', strict)
+    expect(stdout).toBe('tensorflow')
   })
 })
 

@@ -72,6 +72,16 @@ class Call {
 
   float* Floats(size_t argument, int64_t size) const { return FloatsOf(arguments_[argument], size); }
 
+  // Any bytes, which are the caller's.
+  std::pair<const void*, size_t> Bytes(size_t argument) const {
+    void* data = nullptr;
+    size_t length = 0;
+    Read(argument, napi_uint8_array, &data, &length);
+    return {data, length};
+  }
+
+  TFE_Context* context() const { return backend_->tfe_context_; }
+
   // Whether there is such an argument.
   bool Has(size_t argument) const {
     napi_valuetype type = napi_undefined;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "call.h"
+#include "functions.h"
 
 // The command line renames the entry point of the binding to BINDING_ENTRY; this file defines the one that Node calls.
 #undef napi_register_module_v1
@@ -262,6 +263,7 @@ napi_value Adam(Call& call) {
 extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, napi_value exports) {
   napi_value binding = BINDING_ENTRY(env, exports);
   static thread_local SignalStack signal_stack;
+  Define(env, exports, "functions", {{"define", Guarded<DefineFunction>}});
   if (FindKernels() != nullptr) {
     Define(env, exports, "kernels",
            {

@@ -6,6 +6,8 @@ import { tf } from '../../tfjs/tfjs.ts'
 import { currentEager, type Eager } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
 import { linearPasses } from './linear.ts'
+import { repeat } from './repeated.ts'
+import { repeatPass } from './repeated-passes.ts'
 import { updatesInPlace } from './updates.ts'
 
 /**
@@ -15,7 +17,11 @@ import { updatesInPlace } from './updates.ts'
  * into memory.
  */
 export const tensorflowBackend: TensorBackend = {
-  peek: genericBackend.peek!,
+  peek(tensor) {
+    // the values of most tensors on a GPU would have to be waited for, one after the other
+    const eager = currentEager()!
+    return eager.isOnHost || tensor.dtype !== 'float32' ? genericBackend.peek!(tensor) : undefined
+  },
   writeTo(tensor, target) {
     const eager = currentEager()!
     const { dtype } = tensor
@@ -38,6 +44,8 @@ export const tensorflowBackend: TensorBackend = {
   linearPasses,
   crossEntropy,
   updatesInPlace,
+  repeat,
+  repeatPass,
 }
 
 function createFrom(
@@ -80,13 +88,37 @@ function storageOf({ dataId }: Tensor): Storage {
   }
 }
 
+/** On the CPU the few operations of a matrix take less time than a function. */
+function crossEntropy(logits: Tensor, labels: Tensor, weight: number): EvaluatedLoss {
+  const eager = currentEager()!
+  if (eager.isOnHost && logits.rank === 2) return crossEntropyOfRows(eager, logits, labels, weight)
+  const run = (): Tensor[] =>
+    tf.tidy(() => {
+      const rows = tf.reshape(logits, [labels.size, -1])
+      const { value, gradient } = crossEntropyOfRows(eager, rows, tf.reshape(labels, [-1]), weight)
+      const shaped = tf.reshape(gradient, logits.shape)
+      gradient.dispose()
+      return [tf.keep(value), tf.keep(shaped)]
+    })
+  const results = repeat(`cross entropy ${String(weight)}`, [logits, labels], run) ?? run()
+  const [value, gradient] = results as [Tensor, Tensor]
+  const scoped = tf.clone(value)
+  value.dispose()
+  return { value: scoped, gradient }
+}
+
+interface EvaluatedLoss {
+  readonly value: Tensor
+  readonly gradient: Tensor
+}
+
 /** One operation of TensorFlow; the results are scaled afterwards. */
-function crossEntropy(
+function crossEntropyOfRows(
+  eager: Eager,
   logits: Tensor,
   labels: Tensor,
   weight: number,
-): { value: Tensor; gradient: Tensor } {
-  const eager = currentEager()!
+): EvaluatedLoss {
   const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
   const loss = eager.sum(losses)
   eager.free(losses)

@@ -1,11 +1,11 @@
 import { availableParallelism } from 'node:os'
-import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import type { DataType, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 
 /** tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */
 interface NodeBackend {
-  readonly binding: Binding
+  binding: Binding
   readonly isUsingGpuDevice: boolean
   readonly tensorMap: {
     get(dataId: object): TensorData | null
@@ -27,11 +27,16 @@ interface Binding {
     attributes: readonly Attribute[],
     inputs: readonly Handle[],
     outputs: number,
-  ): readonly { readonly id: Handle }[]
+  ): readonly OutputInfo[]
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
+  tensorDataSync(id: Handle): ArrayBufferView
   deleteTensor(id: Handle): void
   /** Absent in the binding that the package itself builds. */
-  readonly kernels?: BindingKernels
+  readonly kernels?: BindingKernels | undefined
+  /** Likewise, and in bindings of before. Source: packages/launcher/src/setup/native/functions.h */
+  readonly functions?: {
+    define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): void
+  }
 }
 
 interface TensorData {
@@ -42,7 +47,26 @@ interface TensorData {
   refCount: number
 }
 
-interface Attribute {
+/** A tensor that an operation has returned. */
+export interface OutputInfo {
+  readonly id: Handle
+  readonly shape: number[]
+  readonly dtype: number
+}
+
+/** Learns of the calls of the binding while a computation runs. */
+export interface Observer {
+  executed(
+    name: string,
+    attributes: readonly Attribute[],
+    inputs: readonly Handle[],
+    outputs: readonly OutputInfo[],
+  ): void
+  created(handle: Handle, shape: readonly number[], dtype: number, values: unknown): void
+  read(handle: Handle): void
+}
+
+export interface Attribute {
   readonly name: string
   readonly type: number
   readonly value: unknown
@@ -54,12 +78,13 @@ interface Attribute {
  */
 export class Eager {
   readonly #backend: NodeBackend
-  readonly #binding: Binding
   readonly #float: readonly Attribute[]
   readonly #products: readonly (readonly Attribute[])[]
   readonly #losses: readonly Attribute[]
   readonly #sums: readonly Attribute[]
   readonly #variables: readonly Attribute[]
+  /** The operations of a function are small: other threads would take longer to wake up. */
+  readonly #calls: readonly Attribute[]
   /** The tensor [0]: the axis of a sum over a vector. It lives as long as the backend. */
   readonly #firstAxis: Handle
   /** Whether tensors are in memory that the host can access, too. */
@@ -71,13 +96,8 @@ export class Eager {
   constructor(backend: NodeBackend) {
     this.#backend = backend
     const { binding } = backend
-    this.#binding = binding
     this.isOnHost = !backend.isUsingGpuDevice
-    const dtype = (name: string, value: number): Attribute => ({
-      name,
-      type: binding.TF_ATTR_TYPE,
-      value,
-    })
+    const dtype = this.typeAttribute.bind(this)
     const flag = (name: string, value: boolean): Attribute => ({
       name,
       type: binding.TF_ATTR_BOOL,
@@ -92,7 +112,70 @@ export class Eager {
     this.#losses = [...this.#float, dtype('Tlabels', binding.TF_INT32)]
     this.#sums = [...this.#float, dtype('Tidx', binding.TF_INT32), flag('keep_dims', false)]
     this.#variables = [dtype('dtype', binding.TF_FLOAT)]
+    const executor = 'SINGLE_THREADED_EXECUTOR'
+    this.#calls = [{ name: 'executor_type', type: binding.TF_ATTR_STRING, value: executor }]
     this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
+  }
+
+  get #binding(): Binding {
+    return this.#backend.binding
+  }
+
+  /** Whether functions can be defined. */
+  get hasFunctions(): boolean {
+    return this.#binding.functions !== undefined
+  }
+
+  /** Runs a computation without kernels, and reports the calls of the binding. */
+  observe<T>(observer: Observer, compute: () => T): T {
+    const binding = this.#binding
+    const overrides: Partial<Binding> = {
+      kernels: undefined,
+      executeOp(name, attributes, inputs, count) {
+        const outputs = binding.executeOp(name, attributes, inputs, count)
+        observer.executed(name, attributes, inputs, outputs)
+        return outputs
+      },
+      createTensor(shape, dtype, values) {
+        const handle = binding.createTensor(shape, dtype, values)
+        observer.created(handle, shape, dtype, values)
+        return handle
+      },
+      tensorDataSync(id) {
+        observer.read(id)
+        return binding.tensorDataSync(id)
+      },
+    }
+    // the properties of the binding cannot be written
+    const observed = Object.create(binding, Object.getOwnPropertyDescriptors(overrides)) as Binding
+    observer.created(this.#firstAxis, [1], binding.TF_INT32, new Int32Array(1))
+    this.#backend.binding = observed
+    try {
+      return compute()
+    } finally {
+      this.#backend.binding = binding
+    }
+  }
+
+  /** Adds a function of TensorFlow. @returns its name, for `call` */
+  define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): string {
+    this.#binding.functions!.define(outputs, graph, inputs, index)
+    return `tsrun_${String(index)}`
+  }
+
+  /** Runs a function that was defined. */
+  call(name: string, inputs: readonly Handle[], outputs: number): readonly OutputInfo[] {
+    return this.#binding.executeOp(name, this.#calls, inputs, outputs)
+  }
+
+  typeAttribute(name: string, value: number): Attribute {
+    return { name, type: this.#binding.TF_ATTR_TYPE, value }
+  }
+
+  /** The number of a dtype in TensorFlow; undefined for those that no argument of a function has. */
+  typeOf(dtype: DataType): number | undefined {
+    const { TF_FLOAT, TF_INT32 } = this.#binding
+    return { float32: TF_FLOAT, int32: TF_INT32 }[dtype as string]
   }
 
   /** Present if the binding has them and they can access the memory of tensors. */

@@ -65,8 +65,8 @@ function hintFor(manifest: TensorFlowManifest): string {
 
 function register({ folder, package: name }: TensorFlowManifest): void {
   restoreLegacyUtil()
-  // Otherwise TensorFlow reports its instruction sets in every process.
-  process.env['TF_CPP_MIN_LOG_LEVEL'] ??= '2'
+  // Otherwise TensorFlow reports its instruction sets in every process, and hidden GPUs as an error.
+  process.env['TF_CPP_MIN_LOG_LEVEL'] ??= gpusAreHidden() ? '3' : '2'
   const require = createRequire(join(folder, 'any.js'))
   try {
     for (const [request, ours] of loadedModules()) {

@@ -1,0 +1,201 @@
+import { jest } from '@jest/globals'
+import { hasFunctions, tensorflow } from '../support/tensorflow.ts'
+import { WarmProcess } from '../support/warm.ts'
+
+jest.setTimeout(120_000)
+
+/** Counts calls of operations and of functions in `calls`, and in `left` TensorFlow's tensors that are there. */
+const counting = `
+  await training.loadBackend('tensorflow')
+  const { AdamW, clipGradients, crossEntropy, GPT, Linear, recordLoss, recordModule, SGD, ShardedMLP, tf } = training
+  const backend = tf.backend()
+  const stock = backend.binding
+  let [left, calls] = [0, { operations: 0, functions: 0 }]
+  const counted = {
+    executeOp(name, ...rest) {
+      const outputs = stock.executeOp(name, ...rest)
+      left += outputs.length
+      calls[name.startsWith('tsrun_') ? 'functions' : 'operations']++
+      return outputs
+    },
+    createTensor(...args) {
+      left++
+      return stock.createTensor(...args)
+    },
+    deleteTensor(id) {
+      left--
+      return stock.deleteTensor(id)
+    },
+  }
+  const count = (others = {}) => {
+    backend.binding = Object.create(stock, Object.getOwnPropertyDescriptors({ ...counted, ...others }))
+  }
+  count()
+`
+
+const gpt = `
+  const model = new GPT({ layers: 2, heads: 2, width: 16, block: 8, vocabulary: 20 })
+  const idsOf = (last) => tf.tensor2d(Int32Array.from({ length: 24 }, (_, i) => (i === 23 ? last : (7 * i) % 20)), [3, 8], 'int32')
+`
+
+const describeIt = hasFunctions ? describe : describe.skip
+
+if (!hasFunctions) {
+  it('skipped: TensorFlow is not set up with the binding of these sources (npx tsrun setup tensorflow)', () => {
+    expect(hasFunctions).toBe(false)
+  })
+}
+
+describeIt('passes of a module that runs the same operations each time', () => {
+  const warm = new WarmProcess({ ...tensorflow })
+  const run = async (body: string) => await warm.run(`${counting}${body}`)
+  afterAll(() => {
+    warm.end()
+  })
+
+  it('become functions, whose numbers are those of the tape, whole and in halves', async () => {
+    const kinds = ['whole', 'whole', 'whole', 'halves', 'halves', 'whole', 'halves']
+    const found = (await run(`${gpt}
+      const x = idsOf(3)
+      const dy = tf.randomNormal([3, 8, 20], 0, 1, 'float32', 1)
+      const pass = (kind) => {
+        const before = left
+        calls = { operations: 0, functions: 0 }
+        const gradients = []
+        const listener = ({ name }, gradient) => {
+          gradients.push([name, [...gradient.dataSync()]])
+          gradient.dispose()
+        }
+        const recording = recordModule(model, x, { needsInputGradient: false })
+        if (kind === 'whole') recording.backward(dy, listener)
+        else {
+          recording.backwardInput(dy)
+          recording.backwardParameters(listener)
+        }
+        const numbers = JSON.stringify([[...recording.value.dataSync()], gradients])
+        recording.dispose()
+        return { numbers, left: left - before, calls }
+      }
+      pass('whole')
+      return ${JSON.stringify(kinds)}.map(pass)`)) as {
+      numbers: string
+      left: number
+      calls: { operations: number; functions: number }
+    }[]
+    expect(new Set(found.map(({ numbers }) => numbers)).size).toBe(1)
+    expect(found.map(({ left }) => left)).toEqual(kinds.map(() => 0))
+    // the first pass in halves is traced, on the tape
+    expect(found.slice(1).map(({ calls }) => calls.functions)).toEqual([2, 2, 1, 3, 2, 3])
+    expect(found.at(-1)!.calls.operations).toBe(0)
+  })
+
+  it('check the ids of tokens each time', async () => {
+    const error = await run(`${gpt}
+      for (const last of [1, 2, 3]) recordModule(model, idsOf(last), { needsInputGradient: false }).dispose()
+      try {
+        recordModule(model, idsOf(20), { needsInputGradient: false })
+      } catch (error) {
+        return error.code
+      }`)
+    expect(error).toBe('ERR_TSR_ARGUMENT')
+  })
+
+  it('use the values that parameters had in the forward pass', async () => {
+    const [before, after] = (await run(`${gpt}
+      const x = idsOf(3)
+      const dy = tf.ones([3, 8, 20])
+      const pass = (change) => {
+        let sum
+        const recording = recordModule(model, x, { needsInputGradient: false })
+        change()
+        recording.backward(dy, ({ name }, gradient) => {
+          if (name === 'h.0.ln_1.weight') sum = [...gradient.dataSync()]
+          gradient.dispose()
+        })
+        recording.dispose()
+        return sum
+      }
+      const replace = () => {
+        for (const parameter of model.parameters) {
+          const former = parameter.value
+          parameter.value = tf.zerosLike(former)
+          former.dispose()
+        }
+      }
+      pass(() => undefined)
+      pass(() => undefined)
+      return [pass(() => undefined), pass(replace)]`)) as [number[], number[]]
+    expect(after).toEqual(before)
+  })
+
+  it('are not repeated for a class that was derived with a forward of its own', async () => {
+    const outputs = await run(`
+      class Scaled extends Linear {
+        factor = 1
+        forward(x) {
+          return tf.mul(super.forward(x), this.factor)
+        }
+        get record() {
+          return undefined
+        }
+      }
+      const model = new Scaled({ name: 'scaled', inputs: 1, outputs: 1, bias: false })
+      model.weight.value = tf.tensor2d([[1]])
+      return [1, 2, 3, 4].map((factor) => {
+        model.factor = factor
+        return recordModule(model, tf.tensor2d([[1]]), { needsInputGradient: false }).value.dataSync()[0]
+      })`)
+    expect(outputs).toEqual([1, 2, 3, 4])
+  })
+})
+
+describeIt('a training step where tensors are on a GPU', () => {
+  it('takes few calls, and updates parameters as operation by operation', async () => {
+    const warm = new WarmProcess({ ...tensorflow })
+    // what the host may assume of tensors; the CPU computes here
+    const found = (await warm.run(`${counting}
+      backend.isUsingGpuDevice = true
+      const steps = async (model, x, labels, optimizer) => {
+        const one = tf.scalar(1)
+        for (let step = 0; step < 5; step++) {
+          calls = { operations: 0, functions: 0 }
+          const pass = recordModule(model, x, { needsInputGradient: false })
+          const loss = recordLoss(crossEntropy, pass.value, labels)
+          const dy = loss.backward(one, () => undefined)
+          const gradients = new Map()
+          pass.backward(dy, ({ name }, gradient) => gradients.set(name, gradient))
+          await clipGradients(model.parameters, gradients, { maxNorm: 0.1 })
+          optimizer.step(model.parameters, gradients)
+          for (const part of [pass, loss, dy]) part.dispose()
+        }
+        return { calls, values: model.parameters.map(({ value }) => [...value.dataSync()]) }
+      }
+      const train = async () => {
+        const ids = tf.tensor2d(Int32Array.from({ length: 24 }, (_, i) => (7 * i) % 20), [3, 8], 'int32')
+        const gpt = new GPT({ layers: 2, heads: 2, width: 16, block: 8, vocabulary: 20 })
+        const decayed = new AdamW({ weightDecay: 0.1, withoutDecay: ['**.bias'] })
+        const mlp = new ShardedMLP({ layers: 3, inputs: 5, hidden: 7, outputs: 4 })
+        const x = tf.randomNormal([6, 5], 0, 1, 'float32', 1)
+        const labels = tf.tensor1d([0, 1, 2, 3, 0, 1], 'int32')
+        const momentum = new SGD({ learningRate: 0.1, momentum: 0.5, nesterov: true, weightDecay: 0.01 })
+        return [await steps(gpt, ids, ids, decayed), await steps(mlp, x, labels, momentum)]
+      }
+      const repeated = await train()
+      count({ functions: undefined })
+      const plain = await train()
+      const worst = repeated.map(({ values }, k) => Math.max(...values.flatMap((list, i) =>
+        list.map((value, j) => Math.abs(value - plain[k].values[i][j])))))
+      return { worst, calls: repeated.map(({ calls }) => calls), plain: plain.map(({ calls }) => calls) }`)) as {
+      worst: number[]
+      calls: { operations: number; functions: number }[]
+      plain: { operations: number; functions: number }[]
+    }
+    warm.end()
+    expect(Math.max(...found.worst)).toBeLessThan(1e-6)
+    for (const { operations, functions } of found.calls) {
+      expect(functions).toBeLessThan(9)
+      expect(operations).toBeLessThan(4)
+    }
+    expect(found.plain[0]!.operations).toBeGreaterThan(500)
+  })
+})
