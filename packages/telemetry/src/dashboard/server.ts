@@ -68,7 +68,7 @@ export class DashboardServer {
       } catch (error) {
         // A page must never end a job, for example because a file is gone.
         if (!response.headersSent) response.writeHead(500, securityHeaders)
-        response.end(`${(error as Error).message}\n`)
+        if (!response.writableEnded) response.end(`${(error as Error).message}\n`)
       }
     }).unref()
     this.#connections = new HttpConnections(this.#server, MOST_CONNECTIONS)
@@ -149,17 +149,17 @@ export class DashboardServer {
     const searchParams = new URLSearchParams(query)
     const given = searchParams.get('token')
     const cookie = `tsrun-dashboard-${this.port}`
-    if (given !== null && this.#isToken(given)) {
-      this.#connections.advance(request, 'known')
-      // The token leaves the address bar and the history.
-      const value = `${cookie}=${this.#token}; HttpOnly; SameSite=Strict; Path=/`
-      send(303, '', { 'Set-Cookie': value, Location: '/' })
-    } else if (!this.#isToken(cookieOf(request, cookie))) {
+    const isEntry = given !== null && this.#isToken(given)
+    if (!isEntry && !this.#isToken(cookieOf(request, cookie))) {
       send(403, 'Open the address that tsrun has printed: it ends with the token.\n')
       return
     }
     this.#connections.advance(request, 'known')
-    if (pathname === '/events') {
+    if (isEntry) {
+      // The token leaves the address bar and the history.
+      const value = `${cookie}=${this.#token}; HttpOnly; SameSite=Strict; Path=/`
+      send(303, '', { 'Set-Cookie': value, Location: '/' })
+    } else if (pathname === '/events') {
       this.#stream(request, response, send)
     } else if (pathname === '/step' && this.#feed.step !== undefined) {
       const place = {

@@ -31,7 +31,7 @@ export class MetricsServer {
       } catch (error) {
         // A question must never end a job.
         if (!response.headersSent) response.writeHead(500)
-        response.end(`${(error as Error).message}\n`)
+        if (!response.writableEnded) response.end(`${(error as Error).message}\n`)
       }
     }).unref()
     this.#connections = new HttpConnections(this.#server, MOST_CONNECTIONS)
