@@ -17,7 +17,7 @@ import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
 import type { Stream } from './messages/stream.ts'
 import type { EngineObserver, ObservedEngine } from './observer.ts'
-import { abortError, peerError, refusalError, thrownError } from './task-errors.ts'
+import { abortError, peerError, thrownError } from './task-errors.ts'
 import { Task, type TaskContext, type TaskTransfer } from './task.ts'
 
 export interface EngineOptions {
@@ -277,7 +277,7 @@ export class Engine implements TaskContext {
     this.#running.add(task)
     this.#observer.onStart(task)
     if (group.failure !== undefined && refuses(group, operation)) {
-      this.#failures.fail(task, refusalError(task, group.failure.error, this.rank))
+      this.#failures.refuse(task, group.failure.error)
       return
     }
     if (operation.aborted) {

@@ -46,6 +46,8 @@ export class Failures {
   readonly #engine: EngineState
   /** Faults of groups that this rank has not made yet. */
   readonly #early = new Map<number, (() => void)[]>()
+  /** What the failure of a group means for its operations. */
+  readonly #causes = new WeakMap<EngineGroup, ErrorOf>()
 
   constructor(engine: EngineState) {
     this.#engine = engine
@@ -62,6 +64,13 @@ export class Failures {
       this.#end(task, error)
       this.#engine.observer.onFailure(error)
     }
+  }
+
+  /** Ends an operation of a group that has failed with `error`. */
+  refuse(task: Task, error: TsrError): void {
+    // If the calling thread had begun it, the failure met it under way.
+    const cause = task.operation.begun > 0 ? this.#causes.get(task.group)?.(task) : undefined
+    this.fail(task, cause ?? refusalError(task, error, this.#engine.rank))
   }
 
   /** See `Engine.checkDeadlines`. */
@@ -279,7 +288,10 @@ export class Failures {
       error: before?.error ?? error,
     }
     this.#engine.onGroupFailed(group.id)
-    if (from < (before?.from ?? Infinity)) this.#tellGroup(group, sequence, fault)
+    if (from < (before?.from ?? Infinity)) {
+      this.#causes.set(group, errorOf)
+      this.#tellGroup(group, sequence, fault)
+    }
     for (const task of [...running]) {
       if (task.group !== group) continue
       if (isCollective(task.operation) && task.operation.sequence < from) continue
