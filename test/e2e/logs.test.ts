@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
@@ -26,6 +26,19 @@ const kept = (...args: string[]): string[] => ['--no-summary', '--log-dir', logD
 const runIds = (): string[] => readdirSync(logDir())
 
 describe('tsrun logs', () => {
+  it('neither remembers nor believes runs in a folder that every user can write to', async () => {
+    const home = join(folder, 'home')
+    expect((await tsrun(kept('hello.mjs'), { env })).code).toBe(0)
+    expect(readdirSync(join(home, 'runs'))).toHaveLength(1)
+    chmodSync(home, 0o777)
+    expect((await tsrun(kept('hello.mjs'), { env })).code).toBe(0)
+    expect(readdirSync(join(home, 'runs'))).toHaveLength(1)
+    expect(await logs()).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('no run of yours is known on this host'),
+    })
+  })
+
   it('shows what the job has shown, in the same order, whole or a part', async () => {
     const run = await tsrun(kept('--nproc', '3', 'much.mjs', '700'), { env })
     expect(run.code).toBe(0)

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createConnection, createServer, type Socket } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import { clientHandshake } from '@tsrun/core'
 import { connectStore, startStoreServer, type Store, type StoreServer } from '@tsrun/store'
 import fc from 'fast-check'
@@ -31,6 +32,23 @@ describe('the store server', () => {
     expect(text(await server.local.get('still'))).toBe('there')
     await until(() => server.inspect().unauthenticated === 0 && server.inspect().connections === 1)
   }
+
+  it('needs a token at addresses that other hosts can reach, if this one has any', async () => {
+    const own = Object.values(networkInterfaces()).flatMap((of = []) => of)
+    const reachable = own.filter(({ internal }) => !internal).map(({ address }) => address)
+    const hosts = reachable.length === 0 ? [] : ['0.0.0.0', '::', ...reachable]
+    expect.assertions(hosts.length)
+    for (const host of hosts) {
+      await expect(startStoreServer({ host, token: '' })).rejects.toMatchObject({
+        code: 'ERR_TSR_ARGUMENT',
+        message: expect.stringContaining(`because other hosts can reach ${host}`) as string,
+      })
+    }
+  })
+
+  it.each(['127.0.0.1', 'localhost'])('needs no token at %s', async (host) => {
+    await (await startStoreServer({ host, token: '' })).close()
+  })
 
   it('says that the port is taken and what to do', async () => {
     const { host, port } = server.endpoint

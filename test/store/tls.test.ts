@@ -26,14 +26,14 @@ afterEach(async () => {
   refused.length = 0
 })
 
-async function serve(tls?: StoreTls): Promise<StoreServer> {
+async function serve(tls?: StoreTls | boolean): Promise<StoreServer> {
   const onRefused = (_: string, reason: string): void => void refused.push(reason)
   const server = await startStoreServer({ token, onRefused, ...(tls && { tls }) })
   open.push(server)
   return server
 }
 
-async function join(server: StoreServer, tls?: StoreTls, secret = token): Promise<Store> {
+async function join(server: StoreServer, tls?: StoreTls | boolean, secret = token): Promise<Store> {
   const { endpoint } = server
   const store = await connectStore({
     ...endpoint,
@@ -51,6 +51,39 @@ async function refusalOf(joining: Promise<Store>): Promise<unknown> {
     (error: unknown) => error,
   )
 }
+
+it('encrypts with keys from the token where tls is true', async () => {
+  const server = await serve(true)
+  const store = await join(server, 'token')
+  await store.set('a', 'b')
+  const again = await join(server, true)
+  expect(Buffer.from(await again.get('a')).toString()).toBe('b')
+  expect(await refusalOf(join(server, false))).toMatchObject({ code: 'ERR_TSR_STORE_PROTECTION' })
+})
+
+it.each<[string, unknown, string]>([
+  ['a text', 'yes', 'tls is a text of 3; expected true'],
+  ['a number', 1, 'tls is number'],
+  ['an object without a key', { cert: 'x' }, 'tls is object'],
+])('refuses tls that is %s', async (_, tls, problem) => {
+  const given = { token, tls: tls as StoreTls }
+  for (const start of [
+    startStoreServer(given),
+    connectStore({ ...given, host: '127.0.0.1', port: 1 }),
+  ]) {
+    await expect(start).rejects.toMatchObject({
+      code: 'ERR_TSR_ARGUMENT',
+      message: expect.stringContaining(problem) as string,
+    })
+  }
+})
+
+it('refuses keys from an empty token', async () => {
+  await expect(startStoreServer({ token: '', tls: true })).rejects.toMatchObject({
+    code: 'ERR_TSR_ARGUMENT',
+    message: expect.stringContaining('from which the keys of tls come') as string,
+  })
+})
 
 describe.each([
   ['the token', 'token'],

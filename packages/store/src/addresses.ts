@@ -134,6 +134,15 @@ export async function reachableAddress(iface = ''): Promise<string> {
   throw tsrError('ERR_TSR_LOOPBACK', { who: 'Rank 0', address: named[0] ?? '127.0.0.1' })
 }
 
+/** Whether other hosts may reach what listens at `host`. */
+export async function isReachable(host: string, names: Names = systemNames): Promise<boolean> {
+  // Where the name is unknown, listening fails.
+  const addresses = await names.lookup(host).catch(() => [])
+  return addresses
+    .flatMap((address) => (['0.0.0.0', '::'].includes(address) ? names.own() : address))
+    .some((address) => !isLoopback(address))
+}
+
 /** The addresses of this host's interfaces. All of 127.0.0.0/8 lead here too, see `isLoopback`. */
 export function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address))

@@ -1,5 +1,6 @@
 import { types } from 'node:util'
-import { count, isStrongToken, TOKEN_EXPECTED, where } from '@tsrun/core'
+import { count, isStrongToken, TOKEN_EXPECTED, tsrError, where } from '@tsrun/core'
+import type { StoreTls } from './secure-sockets.ts'
 
 const LONE_SURROGATE = /\p{Surrogate}/u
 
@@ -14,12 +15,35 @@ export const durationRule = where<number>(
   'milliseconds, 0 or more',
 )
 export const amountRule = count({ from: Number.MIN_SAFE_INTEGER })
-/** '' lets everybody in. Its value must not be in an error. */
+/** '' lets everybody in who reaches the store. Its value must not be in an error. */
 export const tokenRule = where<string>(
   (token) => typeof token === 'string' && (token === '' || isStrongToken(token)),
   `${TOKEN_EXPECTED}; or '' for none`,
   (token) => (typeof token === 'string' ? `a text of ${String(token.length)}` : typeof token),
 )
+
+const isTextOf = (value: unknown, key: string): boolean =>
+  typeof (value as Record<string, unknown>)[key] === 'string'
+
+/** The key of a certificate must not be in an error. */
+export const tlsRule = where<StoreTls | boolean | undefined>(
+  (tls) =>
+    tls === undefined ||
+    typeof tls === 'boolean' ||
+    tls === 'token' ||
+    (typeof tls === 'object' && tls !== null && isTextOf(tls, 'cert') && isTextOf(tls, 'key')),
+  "true or 'token' for keys that come from the token, { cert, key, ca } in the format PEM, or false",
+  (tls) => (typeof tls === 'string' ? `a text of ${tls.length}` : typeof tls),
+)
+
+/** How connections are encrypted. @throws ERR_TSR_ARGUMENT */
+export function toTls(tls: StoreTls | boolean | undefined, token: string): StoreTls | undefined {
+  if (tls === undefined || tls === false) return undefined
+  if (typeof tls === 'object') return tls
+  if (token !== '') return 'token'
+  const expected = `${TOKEN_EXPECTED}, from which the keys of tls come`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'token', value: 'an empty text', expected })
+}
 
 /** The keys of a call. @throws ERR_TSR_ARGUMENT */
 export function checkKeys(keys: readonly string[]): readonly string[] {

@@ -15,7 +15,7 @@ import {
 } from '@tsrun/core'
 import { nameEndpoint } from './addresses.ts'
 import { greetServer } from './admission.ts'
-import { durationRule, tokenRule } from './arguments.ts'
+import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
 import { Calls } from './calls.ts'
 import { Connection } from './connection.ts'
 import { LinkedStore } from './linked-store.ts'
@@ -50,8 +50,8 @@ export interface StoreConnectOptions {
   readonly port: number
   /** The secret of the job. */
   readonly token: string
-  /** How the store encrypts its connections; default: not at all. */
-  readonly tls?: StoreTls
+  /** How the store encrypts its connections; see `StoreServerOptions`. Default: not at all. */
+  readonly tls?: StoreTls | boolean
   /**
    * Milliseconds until connecting is given up, and the default time-out of calls. Default: 300 000.
    */
@@ -73,7 +73,7 @@ const readOptions = declareOptions({
   host: text(),
   port: count({ from: 1, to: 65535 }),
   token: tokenRule,
-  tls: anything<StoreTls>(),
+  tls: tlsRule.optional(),
   timeout: durationRule.default(DEFAULT_TIMEOUT),
   signal: anything<AbortSignal>(),
   onProgress: callback<(progress: StoreProgress) => void>().optional(),
@@ -88,7 +88,9 @@ const readOptions = declareOptions({
  * ERR_TSR_STORE_TLS, ERR_TSR_ABORTED, ERR_TSR_ARGUMENT
  */
 export async function connectStore(options: StoreConnectOptions): Promise<Store> {
-  const { host, port, token, tls, timeout, signal, onProgress, onConnect } = readOptions(options)
+  const { host, port, token, timeout, signal, onProgress, onConnect, ...given } =
+    readOptions(options)
+  const tls = toTls(given.tls, token)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
   const started = monotonicNow()

@@ -1,9 +1,9 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
-import { anything, callback, count, declareOptions, text, tsrError } from '@tsrun/core'
-import { nameEndpoint } from './addresses.ts'
+import { callback, count, declareOptions, text, TOKEN_EXPECTED, tsrError } from '@tsrun/core'
+import { isReachable, nameEndpoint } from './addresses.ts'
 import { Admission } from './admission.ts'
-import { durationRule, tokenRule } from './arguments.ts'
+import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
 import { Connection } from './connection.ts'
 import { StoreData } from './data.ts'
 import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
@@ -25,13 +25,16 @@ export interface StoreServerOptions {
   readonly host?: string
   /** Default: 0, for which the kernel picks a free one; see `endpoint`. */
   readonly port?: number
-  /** The secret that every client must prove to know. */
+  /**
+   * The secret that every client must prove to know. '' admits everybody, and is refused where other hosts can
+   * reach the store.
+   */
   readonly token: string
   /**
-   * Encrypts all connections: with keys that come from the token, or with a certificate. Clients need
-   * the same. Default: they are plain.
+   * Encrypts all connections: with keys that come from the token (`true` or 'token'), or with a
+   * certificate. Clients need the same. Default: they are plain.
    */
-  readonly tls?: StoreTls
+  readonly tls?: StoreTls | boolean
   /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
   readonly timeout?: number
   /** Milliseconds in which a connection must prove the token. Default: 5 000. */
@@ -77,7 +80,7 @@ const readOptions = declareOptions({
   host: text().default('127.0.0.1'),
   port: count({ to: 65535 }).default(0),
   token: tokenRule,
-  tls: anything<StoreTls>(),
+  tls: tlsRule.optional(),
   timeout: durationRule.default(DEFAULT_TIMEOUT),
   handshakeTimeout: durationRule.default(5000),
   maxUnauthenticated: count({ from: 1 }).default(1024),
@@ -94,10 +97,14 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_STORE_PORT_TAKEN, ERR_TSR_STORE_LISTEN, ERR_TSR_ARGUMENT
  */
 export async function startStoreServer(options: StoreServerOptions): Promise<StoreServer> {
-  const { host, port, timeout, ...admissionOptions } = readOptions(options)
+  const { host, port, timeout, tls, token, ...limits } = readOptions(options)
+  if (token === '' && (await isReachable(host))) {
+    const expected = `${TOKEN_EXPECTED}, because other hosts can reach ${host}`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'token', value: 'an empty text', expected })
+  }
   const data = new StoreData()
   const connections = new Set<Connection>()
-  const admission = new Admission(admissionOptions)
+  const admission = new Admission({ token, tls: toTls(tls, token), ...limits })
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 })
   let isUnref = false
   const setUnref = (wanted: boolean): void => {

@@ -78,6 +78,8 @@ async function runOnHosts(request: HostsRequest, context: CommandContext): Promi
   if (request.job.length === 0) {
     throw usageError('No script given: tsrun hosts --hostfile FILE -- [flags] script [arguments]')
   }
+  const wrong = variablesIn(request).find((name) => !/^[A-Za-z_]\w*$/.test(name))
+  if (wrong !== undefined) throw usageError(`--env: ${wrong} is no name of a variable`)
   const hosts = chooseHosts(readHosts(request.hostfile, context.cwd), request)
   const reach: Reach = { ssh: readSsh(request.ssh), env: context.env, cwd: context.cwd }
   const problems = await Promise.all(hosts.map((host) => whyNotOn(host, reach)))
@@ -86,6 +88,11 @@ async function runOnHosts(request: HostsRequest, context: CommandContext): Promi
   )
   if (found.length > 0) throw usageError(found.join('; '))
   return await runJobOn(hosts, request, reach, context)
+}
+
+/** The names that `--env` lists. */
+function variablesIn({ env = '' }: HostsRequest): string[] {
+  return env.split(',').filter((name) => name !== '')
 }
 
 async function runJobOn(
@@ -147,8 +154,7 @@ function commandOf(
   { env, cwd }: Reach,
   columns: number,
 ): string {
-  const names = (request.env ?? '').split(',').filter((name) => name !== '')
-  const given = names.filter((name) => env[name] !== undefined)
+  const given = variablesIn(request).filter((name) => env[name] !== undefined)
   const variables = given.map((name) => `${name}=${quoted(env[name]!)}`)
   if (!given.includes('COLUMNS')) {
     variables.push(`COLUMNS=${Math.max(1, columns)}`, `${HOST_COLUMNS}=${Math.max(1, columns)}`)

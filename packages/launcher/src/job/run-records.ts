@@ -1,7 +1,14 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
-import { createLogger, makeOwnFolder, readFileText, replaceFile, tsrunHome } from '@tsrun/core'
+import {
+  createLogger,
+  distrustOf,
+  makeOwnFolder,
+  readFileText,
+  replaceFile,
+  tsrunHome,
+} from '@tsrun/core'
 import { statFields } from '../processes/rank-process.ts'
 
 /**
@@ -47,7 +54,10 @@ export function recordRun(
   }
   const write = (given: RunRecord): void => {
     try {
-      makeOwnFolder(recordsFolder(env))
+      const folder = recordsFolder(env)
+      const distrust = distrustOfRecords(env)
+      if (distrust !== undefined) throw new Error(`${folder}: ${distrust}`)
+      makeOwnFolder(folder)
       replaceFile(path, `${JSON.stringify(given)}\n`)
     } catch (error) {
       createLogger('launcher').info({ reason: (error as Error).message }, 'no record of this run')
@@ -66,8 +76,15 @@ function recordsFolder(env: Environment): string {
   return folder !== '' ? resolve(folder) : join(tsrunHome(env), 'runs')
 }
 
+/** Why the records are not used: others could add to them, or read which scripts this user runs. */
+function distrustOfRecords(env: Environment): string | undefined {
+  const given = env['TSRUN_RUNS_DIR'] ?? ''
+  return (given === '' ? distrustOf(tsrunHome(env)) : undefined) ?? distrustOf(recordsFolder(env))
+}
+
 /** The runs of this host that are remembered, the newest first. */
 export function readRuns(env: Environment): RunRecord[] {
+  if (distrustOfRecords(env) !== undefined) return []
   const host = hostname()
   return namesIn(recordsFolder(env))
     .filter((name) => name.endsWith(`@${host}.json`))
