@@ -9,6 +9,8 @@ export interface SmallCase {
   readonly linear: readonly number[]
   /** Whether TensorFlow.js has its gradient; default true. */
   readonly differentiable?: boolean
+  /** Whether windows may lie wholly outside, without a largest value and a mean. */
+  readonly hasEmptyWindows?: boolean
 }
 
 type Images = ReturnType<typeof tf.tensor4d>
@@ -120,20 +122,33 @@ export function* convolutions(): Generator<SmallCase> {
 export function* poolings(): Generator<SmallCase> {
   for (const { image, kernel, strides, pad, where } of places(['same', 'valid', uneven])) {
     const inputs = [[1, ...image, 2]]
-    // A window that is wholly outside has no mean.
-    const hasMeans = typeof pad === 'string' || (kernel[0] > 1 && kernel[1] > 1)
+    const hasEmptyWindows = typeof pad !== 'string' && (kernel[0] === 1 || kernel[1] === 1)
     yield {
       title: `maxPool ${where}`,
       inputs,
       compute: (x) => tf.maxPool(as(x), kernel, strides, pad),
       linear: [],
+      hasEmptyWindows,
     }
     yield {
       title: `avgPool ${where}`,
       inputs,
       compute: (x) => tf.avgPool(as(x), kernel, strides, pad),
-      linear: hasMeans ? [0] : [],
+      linear: hasEmptyWindows ? [] : [0],
+      hasEmptyWindows,
     }
+    if (typeof pad !== 'string') continue
+    yield {
+      title: `dilation2d ${where}`,
+      inputs: [...inputs, [...kernel, 2]],
+      compute: (x, w) => tf.dilation2d(as(x), as(w), strides, pad),
+      linear: [],
+    }
+  }
+}
+
+export function* poolingsWithPlaces(): Generator<SmallCase> {
+  for (const { image, kernel, strides, pad, where } of places(['same', 'valid'])) {
     if (typeof pad !== 'string') continue
     const argmax = (x: Tensor) => tf.maxPoolWithArgmax(as<Images>(x), kernel, strides, pad, true)
     for (const part of ['result', 'indexes'] as const) {
@@ -144,12 +159,6 @@ export function* poolings(): Generator<SmallCase> {
         linear: [],
         differentiable: false,
       }
-    }
-    yield {
-      title: `dilation2d ${where}`,
-      inputs: [...inputs, [...kernel, 2]],
-      compute: (x, w) => tf.dilation2d(as(x), as(w), strides, pad),
-      linear: [],
     }
   }
 }
@@ -260,4 +269,33 @@ export function* resizings(): Generator<SmallCase> {
       }
     }
   }
+}
+
+export const sizeOf = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1)
+/** Of both signs, and different for each input. */
+export const valuesOf = (size: number, seed: number): Float32Array =>
+  Float32Array.from({ length: size }, (_, i) => Math.sin(1 + 12.9 * (i + 31 * seed)))
+
+export interface Result {
+  readonly shape: readonly number[]
+  readonly values: Float32Array
+  readonly gradients: Float32Array[]
+}
+
+/** The output, and the gradients of its sum with weights. */
+export function run({ inputs, compute, differentiable = true }: SmallCase): Result {
+  return tf.tidy(() => {
+    const tensors = inputs.map((shape, i) => tf.tensor(valuesOf(sizeOf(shape), i), [...shape]))
+    const y = compute(...tensors)
+    const dy = tf.tensor(valuesOf(y.size, 7), y.shape)
+    return {
+      shape: y.shape,
+      values: Float32Array.from(y.dataSync()),
+      gradients: differentiable
+        ? tf
+            .grads(compute)(tensors, dy)
+            .map((dx) => dx.dataSync<'float32'>().slice())
+        : [],
+    }
+  })
 }

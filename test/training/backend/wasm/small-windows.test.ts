@@ -4,41 +4,18 @@ import {
   convolutions,
   dilated,
   poolings,
+  poolingsWithPlaces,
   resizings,
+  run,
+  sizeOf,
+  valuesOf,
   volumes,
+  type Result,
   type SmallCase,
 } from '../support/small-windows.ts'
 
 // Thousands of small tensors, on cores that others may load.
 jest.setTimeout(120_000)
-
-const sizeOf = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1)
-/** Of both signs, and different for each input. */
-const valuesOf = (size: number, seed: number): Float32Array =>
-  Float32Array.from({ length: size }, (_, i) => Math.sin(1 + 12.9 * (i + 31 * seed)))
-
-interface Result {
-  readonly shape: readonly number[]
-  readonly values: Float32Array
-  readonly gradients: Float32Array[]
-}
-
-function run({ inputs, compute, differentiable = true }: SmallCase): Result {
-  return tf.tidy(() => {
-    const tensors = inputs.map((shape, i) => tf.tensor(valuesOf(sizeOf(shape), i), [...shape]))
-    const y = compute(...tensors)
-    const dy = tf.tensor(valuesOf(y.size, 7), y.shape)
-    return {
-      shape: y.shape,
-      values: Float32Array.from(y.dataSync()),
-      gradients: differentiable
-        ? tf
-            .grads(compute)(tensors, dy)
-            .map((dx) => dx.dataSync<'float32'>().slice())
-        : [],
-    }
-  })
-}
 
 /** The gradient of input `k`: the product of dy and the output for each unit vector. */
 function transposed({ inputs, compute }: SmallCase, k: number): Float32Array {
@@ -62,7 +39,7 @@ const differ = (a: Float32Array, b: Float32Array): boolean =>
 
 describe.each([
   ['convolutions and windows with gaps', [convolutions, dilated]],
-  ['poolings', [poolings]],
+  ['poolings', [poolings, poolingsWithPlaces]],
   ['volumes', [volumes]],
   ['resizings', [resizings]],
 ])('%s of small images', (_, cases) => {

@@ -14,6 +14,7 @@ import type { TensorInfo } from '@tensorflow/tfjs-core'
 import type { BackendFacts } from '../../tfjs/backend.ts'
 import { loadedModules, replaceKernel, runKernel, tf } from '../../tfjs/tfjs.ts'
 import { threadCount } from './eager.ts'
+import { installPadding } from './padding.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
 /** Milliseconds. The driver is loaded already at that time. */
@@ -75,6 +76,7 @@ function register({ folder, package: name }: TensorFlowManifest): void {
     }
     require(name)
     installFusedMatMul()
+    installPadding()
     installStep()
   } catch (cause) {
     const [reason] = (cause as Error).message.split('\n')

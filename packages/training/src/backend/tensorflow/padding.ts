@@ -1,0 +1,117 @@
+import type { backend_util, NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
+import { replaceKernel, runKernel, tf, type Tensor } from '../../tfjs/tfjs.ts'
+
+type Info = ReturnType<typeof backend_util.computePool2DInfo>
+type Size = Parameters<typeof backend_util.computePool2DInfo>[1]
+type Shape = [number, number, number, number]
+type Border = [number, number][]
+type Inputs = Readonly<Record<string, TensorInfo>>
+
+interface Attributes {
+  readonly strides: Size
+  readonly pad: Parameters<typeof backend_util.computePool2DInfo>[4]
+  readonly dilations?: Size
+  readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
+  readonly dataFormat?: string
+  /** Of the gradient of a filter. */
+  readonly filterShape?: Shape
+  /** Of the gradient of the images. */
+  readonly inputShape?: Shape
+  /** Of pooling. */
+  readonly filterSize?: Size
+}
+
+/** A call of a kernel with a border of numbers. */
+interface Call {
+  readonly kernelName: string
+  readonly inputs: Inputs
+  /** Those of the call without a border. */
+  readonly attrs: NamedAttrMap
+  readonly border: Border
+}
+
+/**
+ * Lets convolutions and pooling of the tensorflow backend, and their gradients, have a border of
+ * numbers: they add it to the images. The package only knows `same` and `valid`, except in the forward
+ * pass of convolutions.
+ */
+export function installPadding(): void {
+  for (const name of ['Conv2D', 'FusedConv2D', 'Conv2DBackpropFilter']) install(name, ofImages)
+  for (const name of ['DepthwiseConv2dNative', 'FusedDepthwiseConv2D']) install(name, ofImages)
+  install('DepthwiseConv2dNativeBackpropFilter', ofImages)
+  install('Conv2DBackpropInput', inputGradient)
+  install('DepthwiseConv2dNativeBackpropInput', inputGradient)
+  install('MaxPool', (call) => ofImages(call, -Infinity))
+  install('MaxPoolGrad', (call) => poolGradient(call, -Infinity))
+  install('AvgPool', (call) => tf.div(ofImages(call), partsInside(call)))
+  install('AvgPoolGrad', (call) => {
+    const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
+    return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
+  })
+}
+
+function install(kernelName: string, compute: (call: Call) => Tensor): void {
+  replaceKernel(kernelName, 'tensorflow', (original) => (call) => {
+    const attrs = call.attrs as unknown as Attributes
+    if (typeof attrs.pad === 'string' || attrs.dataFormat === 'NCHW') return original(call)
+    const inputs = call.inputs as Inputs
+    const border = borderOf(infoOf(inputs, attrs, kernelName.includes('Depthwise')))
+    const without = { ...call.attrs, pad: 'valid' }
+    return tf.tidy(() => compute({ kernelName, inputs, attrs: without, border }))
+  })
+}
+
+function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
+  return runKernel(kernelName, { ...inputs, x: padded(inputs['x']!, border, value) }, attrs)
+}
+
+function inputGradient({ kernelName, inputs, attrs, border }: Call): Tensor {
+  const shape = attrs['inputShape'] as Shape
+  const inputShape = shape.map((size, axis) => size + border[axis]![0] + border[axis]![1])
+  return inside(runKernel(kernelName, inputs, { ...attrs, inputShape }), border, shape)
+}
+
+function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number): Tensor {
+  const { input } = inputs
+  const larger = { ...inputs, input: padded(input!, border, value) }
+  return inside(runKernel(kernelName, larger, attrs), border, input!.shape)
+}
+
+/** Of each window, the part that is inside of the image, for which average pooling makes up. */
+function partsInside({ inputs, attrs, border }: Call): Tensor {
+  const [, height, width] = (inputs['x'] ?? inputs['input']!).shape as Shape
+  const ones = padded(tf.ones([1, height, width, 1]), border, 0)
+  return runKernel('AvgPool', { x: ones }, attrs)
+}
+
+function padded(x: TensorInfo, paddings: Border, constantValue: number): Tensor {
+  return runKernel('PadV2', { x }, { paddings, constantValue })
+}
+
+function inside(x: Tensor, border: Border, size: readonly number[]): Tensor {
+  return runKernel('Slice', { x }, { begin: border.map(([before]) => before), size: [...size] })
+}
+
+/** With rows and columns for a last window that begins inside and ends outside of the border. */
+function borderOf(info: Info): Border {
+  const { top, bottom, left, right } = info.padInfo
+  const rows = (info.outHeight - 1) * info.strideHeight + info.effectiveFilterHeight
+  const columns = (info.outWidth - 1) * info.strideWidth + info.effectiveFilterWidth
+  return [
+    [0, 0],
+    [top, Math.max(bottom, rows - info.inHeight - top)],
+    [left, Math.max(right, columns - info.inWidth - left)],
+    [0, 0],
+  ]
+}
+
+function infoOf(inputs: Inputs, attrs: Attributes, isDepthwise: boolean): Info {
+  const { strides, pad, dilations = 1, dimRoundingMode, filterSize } = attrs
+  const images = attrs.inputShape ?? ((inputs['x'] ?? inputs['input']!).shape as Shape)
+  const { computeConv2DInfo, computePool2DInfo } = tf.backend_util
+  if (filterSize !== undefined) {
+    return computePool2DInfo(images, filterSize, strides, 1, pad, dimRoundingMode)
+  }
+  const filter = attrs.filterShape ?? (inputs['filter']!.shape as Shape)
+  return computeConv2DInfo(images, filter, strides, dilations, pad, dimRoundingMode, isDepthwise)
+}

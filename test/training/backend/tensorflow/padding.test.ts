@@ -1,0 +1,59 @@
+import { jest } from '@jest/globals'
+import { loadBackend } from '@tsrun/training'
+import {
+  convolutions,
+  poolings,
+  run,
+  type Result,
+  type SmallCase,
+} from '../support/small-windows.ts'
+import { tensorflow } from '../support/tensorflow.ts'
+import { WarmProcess } from '../support/warm.ts'
+
+jest.setTimeout(120_000)
+
+const url = new URL('../support/small-windows.ts', import.meta.url).href
+const process = new WarmProcess({ ...tensorflow, TSRUN_BACKEND: 'tensorflow' }, true)
+afterAll(() => {
+  process.end()
+})
+
+const sets = { convolutions, poolings }
+
+const isClose = (a: readonly number[], b: Float32Array): boolean =>
+  a.length === b.length && a.every((value, i) => Math.abs(value - b[i]!) <= 1e-4)
+
+if (tensorflow === undefined) {
+  it('skipped: TensorFlow is not set up (npx tsrun setup tensorflow)', () => {
+    expect(tensorflow).toBeUndefined()
+  })
+}
+const set = tensorflow === undefined ? describe.skip : describe
+set('tensorflow computes like cpu', () => {
+  it.each(['convolutions', 'poolings'] as const)('%s at borders', async (name) => {
+    await loadBackend('cpu')
+    const all = [...sets[name]()]
+    const expected = all.map(run)
+    const actual = (await process.run(`
+      await training.loadBackend()
+      const { ${name}, run } = await load('${url}')
+      return [...${name}()].map((one) => {
+        const { shape, values, gradients } = run(one)
+        return { shape, values: [...values], gradients: gradients.map((each) => [...each]) }
+      })
+    `)) as { shape: number[]; values: number[]; gradients: number[][] }[]
+    const differs = (one: SmallCase): boolean => {
+      const [mine, wanted]: [(typeof actual)[0], Result] = [
+        actual[all.indexOf(one)]!,
+        expected[all.indexOf(one)]!,
+      ]
+      return (
+        String(mine.shape) !== String(wanted.shape) ||
+        !isClose(mine.values, wanted.values) ||
+        mine.gradients.some((gradient, k) => !isClose(gradient, wanted.gradients[k]!))
+      )
+    }
+    const wrong = all.filter((one) => one.hasEmptyWindows !== true && differs(one))
+    expect(wrong.map(({ title }) => title)).toEqual([])
+  })
+})
