@@ -58,7 +58,8 @@ function draw(
   context.textBaseline = 'middle'
   const last = samples.at(-1)?.at ?? 0
   const scale = (width - MARGIN) / ACTIVITY_SECONDS
-  const x = (at: number): number => width - (last - at) * scale
+  // Parts of pixels would be pale.
+  const x = (at: number): number => Math.round((width - (last - at) * scale) * ratio) / ratio
   for (const [row, { rank }] of ranks.entries()) {
     const y = row * (ROW + GAP)
     context.fillStyle = colour('muted')
@@ -71,7 +72,7 @@ function draw(
       if (from === undefined || activity === undefined || activity === 'other') continue
       context.fillStyle = colour(activity)
       const left = Math.max(MARGIN, x(from))
-      context.fillRect(left, y, x(at) - left + 0.5, ROW)
+      context.fillRect(left, y, x(at) - left, ROW)
     }
   }
 }

@@ -90,11 +90,15 @@ function draw(canvas: HTMLCanvasElement, step: StepView, row: number): void {
   const colour = (name: string): string => style.getPropertyValue(`--${name}`)
   context.textBaseline = 'middle'
   const scale = (width - MARGIN) / Math.max(step.milliseconds, step.idealMilliseconds ?? 0)
+  const snap = (at: number): number => Math.round(at * ratio) / ratio
   const lane = (bars: readonly Bar[], y: number, size: number): void => {
     context.fillStyle = colour('lane')
     context.fillRect(MARGIN, y, width - MARGIN, size)
-    for (const [kind, start, end, microbatch] of bars) {
-      const [x, length] = [MARGIN + start * scale, Math.max(0.5, (end - start) * scale - 0.5)]
+    // Short bars come last and have a whole pixel: long ones would cover them, and parts of pixels are pale.
+    const byLength = bars.toSorted((a, b) => b[2] - b[1] - (a[2] - a[1]))
+    for (const [kind, start, end, microbatch] of byLength) {
+      const x = snap(MARGIN + start * scale)
+      const length = Math.max(1 / ratio, snap(MARGIN + end * scale - 0.5) - x)
       context.fillStyle = colour(`bar-${barKinds[kind]!}`)
       context.fillRect(x, y, length, size)
       if (microbatch < 0 || size < MEASURED || length < 14) continue
