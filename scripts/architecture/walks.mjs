@@ -58,7 +58,7 @@ const fromCallToEngine = [
   },
   {
     file: distributed('runners/worker-runner'),
-    functions: ['WorkerRunner.submit', 'WorkerRunner.#command'],
+    functions: ['WorkerRunner.submit', 'WorkerRunner.start', 'WorkerRunner.#command'],
     calledBy: distributed('groups/calls/operations'),
     contract: { file: distributed('runners/runner'), name: 'Runner' },
     does: 'writes a command, and wakes the thread of the engine',

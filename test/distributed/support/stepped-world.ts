@@ -12,7 +12,8 @@ import {
 import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
 import type { Operation } from '../../../packages/distributed/src/operation.ts'
 import { createWorldGroup } from '../../../packages/distributed/src/groups/group.ts'
-import { TaskTicket } from '../../../packages/distributed/src/runners/task-ticket.ts'
+import { EngineDriver } from '../../../packages/distributed/src/runners/engine-driver.ts'
+import { Ticket } from '../../../packages/distributed/src/ticket.ts'
 import {
   MemoryNetwork,
   MemoryTransport,
@@ -69,6 +70,13 @@ export class SteppedWorld {
         observe: (observed) => new Diagnosis(shared, observed),
         tuning,
       })
+      const driver = new EngineDriver(engine, {
+        poll: () => undefined,
+        block: () => {
+          throw new Error('a stepped world cannot block')
+        },
+        attend: () => undefined,
+      })
       const runner = {
         kind: 'world' as const,
         transport: transport.name,
@@ -78,14 +86,12 @@ export class SteppedWorld {
         removeGroup: engine.removeGroup.bind(engine),
         failGroup: engine.failGroup.bind(engine),
         gone: engine.gone,
-        submit: (operation: Operation) =>
-          new TaskTicket(engine, operation, {
-            poll: () => undefined,
-            block: () => {
-              throw new Error('a stepped world cannot block')
-            },
-            attend: () => undefined,
-          }),
+        submit: (operation: Operation) => {
+          const ticket = new Ticket(driver, operation)
+          driver.start(ticket, operation)
+          return ticket
+        },
+        resubmit: driver.start.bind(driver),
         prefersCaller: () => false,
         close: async () => {
           engine.sayGoodbye()

@@ -5,11 +5,10 @@ import { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
-import type { Operation } from '../operation.ts'
-import type { Ticket } from '../ticket.ts'
+import { Ticket } from '../ticket.ts'
 import { MemoryNetwork, MemoryTransport } from '../transports/memory-transport.ts'
 import { destroyedError, type Runner } from './runner.ts'
-import { TaskTicket } from './task-ticket.ts'
+import { EngineDriver } from './engine-driver.ts'
 import { WorldFaults, type WorldFault } from './world-faults.ts'
 
 /** Milliseconds without progress after which the thread sleeps between two rounds. */
@@ -149,19 +148,16 @@ export class InProcessWorld {
     journal: Journal,
     transport: MemoryTransport,
   ): Runner {
-    const submit = (operation: Operation): Ticket => {
-      this.#activity++
-      return new TaskTicket(engine, operation, {
-        prepareFor: () => {
-          this.#activity++
-        },
-        poll: () => undefined,
-        block: (_, name) => {
-          throw tsrError('ERR_TSR_SYNC_UNSUPPORTED', { operation: name, engine: 'world' })
-        },
-        attend: () => undefined,
-      })
-    }
+    const driver = new EngineDriver(engine, {
+      prepareFor: () => {
+        this.#activity++
+      },
+      poll: () => undefined,
+      block: (_, name) => {
+        throw tsrError('ERR_TSR_SYNC_UNSUPPORTED', { operation: name, engine: 'world' })
+      },
+      attend: () => undefined,
+    })
     return {
       kind: 'world',
       transport: transport.name,
@@ -178,7 +174,12 @@ export class InProcessWorld {
         this.#activity++
       },
       gone: engine.gone,
-      submit,
+      submit: (operation) => {
+        const ticket = new Ticket(driver, operation)
+        driver.start(ticket, operation)
+        return ticket
+      },
+      resubmit: driver.start.bind(driver),
       prefersCaller: () => false,
       close: async () => {
         engine.sayGoodbye()

@@ -5,9 +5,9 @@ import type { Operation } from '../operation.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { destroyedError, type Runner } from './runner.ts'
 import { DrivenEngine } from './driven-engine.ts'
-import { Shortcut } from './shortcut/shortcut.ts'
-import { TaskTicket } from './task-ticket.ts'
-import type { Ticket } from '../ticket.ts'
+import { CallingThread } from './calling-thread/calling-thread.ts'
+import { EngineDriver } from './engine-driver.ts'
+import { Ticket, type TicketDriver } from '../ticket.ts'
 
 /** Milliseconds that asynchronous waiting holds the thread before the event loop gets its turn. */
 const HOLD = 5
@@ -27,7 +27,8 @@ export class InlineRunner implements Runner {
   readonly #driven: DrivenEngine
   readonly #awaited = new Set<Ticket>()
   readonly #polls: NodeJS.Timeout | undefined
-  readonly #shortcut: Shortcut | undefined
+  readonly #driver: EngineDriver
+  readonly #callingThread: CallingThread | undefined
   #pumping = false
   #closed = false
   /** A script that ends without an error leaves in order; one that fails does not. */
@@ -47,7 +48,8 @@ export class InlineRunner implements Runner {
     this.journal = journal
     this.transport = transport?.name ?? 'none'
     this.#driven = new DrivenEngine(engine, transport)
-    this.#shortcut = this.#openShortcut(transport)
+    this.#driver = this.#createDriver()
+    this.#callingThread = this.#createCallingThread(transport)
     process.on('exit', this.#onExit)
     if (transport?.movesWhenLookedAt === true) this.#polls = this.#pollNowAndThen()
   }
@@ -55,11 +57,11 @@ export class InlineRunner implements Runner {
   addGroup(id: number, name: string, ranks: readonly number[]): void {
     if (this.#closed) throw destroyedError('newGroup')
     this.#engine.addGroup(id, name, ranks)
-    this.#shortcut?.addGroup(id, name, ranks)
+    this.#callingThread?.addGroup(id, name, ranks)
   }
 
   removeGroup(id: number): void {
-    this.#shortcut?.removeGroup(id)
+    this.#callingThread?.removeGroup(id)
     this.#engine.removeGroup(id)
   }
 
@@ -74,19 +76,31 @@ export class InlineRunner implements Runner {
   }
 
   submit(operation: Operation, isAwaited: boolean): Ticket {
+    const driver = this.#driverOf(operation, isAwaited)
+    const ticket = new Ticket(driver, operation)
+    driver.start(ticket, operation)
+    return ticket
+  }
+
+  resubmit(ticket: Ticket, operation: Operation, isAwaited: boolean): void {
+    this.#driverOf(operation, isAwaited).start(ticket, operation)
+  }
+
+  #driverOf(operation: Operation, isAwaited: boolean): TicketDriver {
     if (this.#closed) throw destroyedError(operation.name)
-    return this.#shortcut?.take(operation, isAwaited) ?? this.#submit(operation)
+    const here = this.#callingThread
+    return here?.runs(operation, isAwaited) === true ? here : this.#driver
   }
 
   prefersCaller({ group }: Operation): boolean {
-    return this.#shortcut?.reaches(group) === true
+    return this.#callingThread?.reaches(group) === true
   }
 
-  #submit(operation: Operation): Ticket {
-    return new TaskTicket(this.#engine, operation, {
+  #createDriver(): EngineDriver {
+    return new EngineDriver(this.#engine, {
       prepareFor: (next) => {
         if (this.#closed) throw destroyedError(next.name)
-        this.#shortcut?.makeWayFor(next)
+        this.#callingThread?.flushBefore(next)
       },
       poll: () => {
         this.#driven.poll()
@@ -113,19 +127,19 @@ export class InlineRunner implements Runner {
     await Promise.resolve()
   }
 
-  #openShortcut(transport: BlockingTransport | undefined): Shortcut | undefined {
+  #createCallingThread(transport: BlockingTransport | undefined): CallingThread | undefined {
     const { arena, journal } = this
     const { rank, kernels, tuning, epochs } = this.#engine
     const { slots, hosts, place } = transport ?? {}
     // in detail, ranks tell each other where they call
     if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
     if (journal.owner.settings.detail) return undefined
-    return new Shortcut({
+    return new CallingThread({
       ...{ slots, kernels, rank, hosts, tuning, epochs, arena, journal, place },
       // the engine of a large one is on this thread anyway
       get: undefined,
       isIdle: () => !this.#engine.hasRunning && !this.#engine.hasOutgoing,
-      submit: (operation) => this.#submit(operation),
+      engine: this.#driver,
     })
   }
 
@@ -153,7 +167,8 @@ export class InlineRunner implements Runner {
   #removeSettled(): boolean {
     let any = false
     for (const ticket of this.#awaited) {
-      if (!ticket.isSettled) continue
+      // Another run may be under way, which is not the engine's.
+      if (ticket.driver === this.#driver && !ticket.isSettled) continue
       this.#awaited.delete(ticket)
       any = true
     }

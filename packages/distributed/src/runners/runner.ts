@@ -28,6 +28,12 @@ export interface Runner {
    * @param isAwaited - the caller is going to block until it is settled, before it does anything else
    */
   submit(operation: Operation, isAwaited: boolean): Ticket
+  /**
+   * As `submit`, for another run of a ticket that has settled.
+   *
+   * @param operation - the same one at another position
+   */
+  resubmit(ticket: Ticket, operation: Operation, isAwaited: boolean): void
   /** See `PersistentOperation.prefersRun`. */
   prefersCaller(operation: Operation): boolean
   /** Leaves in order: what was sent still arrives, and the peers are told afterwards. */

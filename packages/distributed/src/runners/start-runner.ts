@@ -24,7 +24,7 @@ export async function startRunner(
 ): Promise<Runner> {
   if (where === 'worker') {
     const worker = new WorkerRunner(options)
-    await worker.start(exchange, signal)
+    await worker.open(exchange, signal)
     return worker
   }
   const { transport: name, listen } = options

@@ -6,14 +6,14 @@ import { createEpochs } from '../engine/epochs.ts'
 import { instantiateKernels } from '../kernels/kernels.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../operation.ts'
-import type { Ticket, WorkTiming } from '../ticket.ts'
+import { Ticket, type TicketDriver } from '../ticket.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import { copyFrom, hostsOf, openSlots } from '../transports/shared-memory/neighbours.ts'
 import { EXPOSING_GROUPS } from '../transports/shared-memory/slots.ts'
 import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
 import { haveCores, type ConnectOptions } from './open-transport.ts'
 import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
-import { Shortcut } from './shortcut/shortcut.ts'
+import { CallingThread } from './calling-thread/calling-thread.ts'
 import {
   commandAt,
   commandKinds,
@@ -33,7 +33,7 @@ const SPINS = 50
 const SLICE = 1000
 
 /** Runs the engine in a worker thread, so that messages move while the main thread computes. */
-export class WorkerRunner implements Runner {
+export class WorkerRunner implements Runner, TicketDriver {
   readonly kind = 'worker'
   transport: string
   readonly arena: Arena
@@ -41,13 +41,13 @@ export class WorkerRunner implements Runner {
   readonly gone: Int32Array
   readonly #options: RunnerOptions
   readonly #epochs = createEpochs(EXPOSING_GROUPS)
-  #shortcut: Shortcut | undefined
+  #callingThread: CallingThread | undefined
   /** Whether there is a core for the engine's thread beside that of the script. */
   #hasOwnCore = true
   readonly #rank: number
   readonly #thread: EngineThread
   readonly #shared: SharedState
-  readonly #tickets: (WorkerTicket | undefined)[] = []
+  readonly #tickets: (Ticket | undefined)[] = []
   readonly #freeSlots: number[] = Array.from({ length: SLOTS }, (_, i) => SLOTS - 1 - i)
   #listeners = 0
   #stopped = false
@@ -78,7 +78,7 @@ export class WorkerRunner implements Runner {
   }
 
   /** See `EngineThread.start`. */
-  async start(
+  async open(
     exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
     signal?: AbortSignal,
   ): Promise<void> {
@@ -89,7 +89,7 @@ export class WorkerRunner implements Runner {
       return connect
     }
     await this.#thread.start(exchanged, signal)
-    if (connect !== undefined) this.#shortcut = this.#openShortcut(connect)
+    if (connect !== undefined) this.#callingThread = this.#createCallingThread(connect)
     process.on('exit', this.#onExit)
   }
 
@@ -98,12 +98,12 @@ export class WorkerRunner implements Runner {
     this.#thread.post({ id, name, ranks })
     const isTaken = this.#command(commandKinds.addGroup, 0, () => undefined)
     if (!isTaken) throw this.#deathOr('it takes no commands')
-    this.#shortcut?.addGroup(id, name, ranks)
+    this.#callingThread?.addGroup(id, name, ranks)
   }
 
   removeGroup(id: number): void {
     if (this.#stopped) return
-    this.#shortcut?.removeGroup(id)
+    this.#callingThread?.removeGroup(id)
     this.#command(commandKinds.removeGroup, 0, (commands, at) => {
       commands[at + 2] = id
     })
@@ -115,57 +115,64 @@ export class WorkerRunner implements Runner {
     this.#command(commandKinds.failGroup, 0, () => undefined)
   }
 
-  /** When the engine's thread has ended, the ticket has failed already. */
   submit(operation: Operation, isAwaited: boolean): Ticket {
-    if (this.#stopped) throw destroyedError(operation.name)
-    return this.#shortcut?.take(operation, isAwaited) ?? this.#submit(operation)
-  }
-
-  prefersCaller(operation: Operation): boolean {
-    return !this.#hasOwnCore && this.#shortcut?.runs(operation) === true
-  }
-
-  #submit(operation: Operation): Ticket {
-    const ticket = new WorkerTicket(this, this.#takeSlot())
-    this.#start(ticket, operation)
+    const driver = this.#driverOf(operation, isAwaited)
+    const ticket = new Ticket(driver, operation)
+    driver.start(ticket, operation)
     return ticket
   }
 
-  /** Hands an operation to the engine again, whose ticket has ended. */
-  resubmit(ticket: WorkerTicket, operation: Operation): void {
-    if (this.#stopped) throw destroyedError(operation.name)
-    ticket.begin(this.#takeSlot())
-    this.#start(ticket, operation)
+  resubmit(ticket: Ticket, operation: Operation, isAwaited: boolean): void {
+    this.#driverOf(operation, isAwaited).start(ticket, operation)
   }
 
-  #start(ticket: WorkerTicket, operation: Operation): void {
-    this.#shortcut?.makeWayFor(operation)
-    const { slot } = ticket
+  #driverOf(operation: Operation, isAwaited: boolean): TicketDriver {
+    if (this.#stopped) throw destroyedError(operation.name)
+    const here = this.#callingThread
+    return here?.runs(operation, isAwaited) === true ? here : this
+  }
+
+  prefersCaller(operation: Operation): boolean {
+    return !this.#hasOwnCore && this.#callingThread?.runs(operation, true) === true
+  }
+
+  /** When the engine's thread has ended, the ticket has failed already. */
+  start(ticket: Ticket, operation: Operation): void {
+    this.#callingThread?.flushBefore(operation)
+    const slot = this.#takeSlot()
+    ticket.begin(this, operation)
+    ticket.slot = slot
     this.#tickets[slot] = ticket
     this.#command(commandKinds.start, slot, (commands, at) => {
       writeOperation(commands, at, operation)
     })
   }
 
-  /** Returns the outcome of an operation once it has ended, and frees its slot. */
-  collect({ slot }: WorkerTicket): { error: TsrError | undefined; timing: WorkTiming } | undefined {
+  /** Frees the slot of an operation that has ended. */
+  collect(ticket: Ticket): void {
+    const { slot } = ticket
     const { states, timings } = this.#shared
     const state = Atomics.load(states, slot)
-    if (state === slotStates.running) return undefined
-    const timing = {
-      posted: timings[3 * slot]!,
-      started: timings[3 * slot + 1]!,
-      completed: timings[3 * slot + 2]!,
-    }
+    if (state === slotStates.running) return
     const error = state === slotStates.failed ? this.#failureOf(slot) : undefined
+    const at = 3 * slot
+    ticket.settle(error, timings[at]!, timings[at + 1]!, timings[at + 2]!)
     this.#tickets[slot] = undefined
     Atomics.store(states, slot, slotStates.free)
     this.#freeSlots.push(slot)
-    return { error, timing }
+  }
+
+  poll(ticket: Ticket): void {
+    this.collect(ticket)
+  }
+
+  /** The engine is another thread. */
+  linger(): void {
+    return undefined
   }
 
   /** Calls back when the slot's operation has ended; an awaited one keeps the process alive. */
-  notify(ticket: WorkerTicket, callback: () => void, isAwaited: boolean): void {
+  notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void {
     const waiting = Atomics.waitAsync(this.#shared.states, ticket.slot, slotStates.running)
     if (!waiting.async) {
       queueMicrotask(callback)
@@ -175,12 +182,12 @@ export class WorkerRunner implements Runner {
     void waiting.value.then(() => {
       if (isAwaited && --this.#listeners === 0) this.#thread.hold(false)
       // It may be a late wake-up for the operation that had this slot before.
-      if (ticket.isSettled) callback()
+      if (ticket.driver !== this || ticket.isSettled) callback()
       else this.notify(ticket, callback, isAwaited)
     })
   }
 
-  block(ticket: WorkerTicket): void {
+  block(ticket: Ticket): void {
     const { states } = this.#shared
     for (let i = 0; i < SPINS; i++) {
       if (Atomics.load(states, ticket.slot) !== slotStates.running) return
@@ -192,7 +199,7 @@ export class WorkerRunner implements Runner {
     }
   }
 
-  abort({ slot }: WorkerTicket): void {
+  abort({ slot }: Ticket): void {
     this.#command(commandKinds.abort, slot, () => undefined)
   }
 
@@ -207,7 +214,7 @@ export class WorkerRunner implements Runner {
     await this.#thread.end(LEAVE_TIME + SLICE)
   }
 
-  #openShortcut({ sharing, place }: ConnectOptions): Shortcut | undefined {
+  #createCallingThread({ sharing, place }: ConnectOptions): CallingThread | undefined {
     const { memory, rank, journal, tuning } = this.#options
     // in detail, ranks tell each other where they call
     if (sharing === undefined || journal.owner.settings.detail) return undefined
@@ -217,7 +224,7 @@ export class WorkerRunner implements Runner {
     const { control: words } = this.#shared
     const { heaps } = this.#thread
     const base = addressOf(heap.bytes)
-    return new Shortcut({
+    return new CallingThread({
       slots: openSlots(heap, kernels, rank, sharing, haveCores(1, { place })),
       kernels,
       rank,
@@ -233,7 +240,7 @@ export class WorkerRunner implements Runner {
       arena: this.arena,
       journal,
       place,
-      submit: (operation) => this.#submit(operation),
+      engine: this,
     })
   }
 
@@ -298,61 +305,5 @@ export class WorkerRunner implements Runner {
 
   #deathOr(what: string): TsrError {
     return this.#thread.death ?? tsrError('ERR_TSR_INTERNAL', { what })
-  }
-}
-
-/** An operation in the worker: it has a slot of the shared memory until its end was seen. */
-export class WorkerTicket implements Ticket {
-  slot: number
-  readonly #runner: WorkerRunner
-  #outcome: { readonly error: TsrError | undefined; readonly timing: WorkTiming } | undefined
-
-  constructor(runner: WorkerRunner, slot: number) {
-    this.#runner = runner
-    this.slot = slot
-  }
-
-  /** Another run begins, in another slot. */
-  begin(slot: number): void {
-    this.slot = slot
-    this.#outcome = undefined
-  }
-
-  restart(operation: Operation): void {
-    this.#runner.resubmit(this, operation)
-  }
-
-  get isSettled(): boolean {
-    this.#outcome ??= this.#runner.collect(this)
-    return this.#outcome !== undefined
-  }
-
-  get error(): TsrError | undefined {
-    return this.isSettled ? this.#outcome?.error : undefined
-  }
-
-  get timing(): WorkTiming | undefined {
-    return this.isSettled ? this.#outcome?.timing : undefined
-  }
-
-  poll(): boolean {
-    return this.isSettled
-  }
-
-  linger(): void {
-    // The engine is another thread.
-  }
-
-  onSettled(callback: () => void, isAwaited: boolean): void {
-    if (this.isSettled) queueMicrotask(callback)
-    else this.#runner.notify(this, callback, isAwaited)
-  }
-
-  block(): void {
-    this.#runner.block(this)
-  }
-
-  abort(): void {
-    if (!this.isSettled) this.#runner.abort(this)
   }
 }

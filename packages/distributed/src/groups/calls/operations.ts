@@ -142,7 +142,7 @@ export class Operations implements AwaitedStarter {
     operation.flight = this.runner.journal.number(options?.label)
     operation.aborted = options?.signal?.aborted === true
     const ticket = former ?? this.runner.submit(operation, isAwaited)
-    if (former !== undefined) former.restart(operation)
+    if (former !== undefined) this.runner.resubmit(former, operation, isAwaited)
     if (isMessage) this.#messages++
     else this.#collectives++
     if (isMessage && this.runner.journal.spans !== undefined) {

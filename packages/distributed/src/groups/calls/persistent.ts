@@ -33,11 +33,7 @@ export class PreparedOperation implements PersistentOperation {
   order: number | undefined = undefined
   readonly #owner: Owner
   readonly #staged: StagedBuffers
-  /** Of the last run. */
   #ticket: Ticket | undefined
-  /** Of the last run that `start` has begun, and of that of `run`. */
-  #started: Ticket | undefined
-  #awaited: Ticket | undefined
   #isUnderWay = false
   #isFreed = false
   /** Whether the staging belongs to libmpi for good. */
@@ -58,7 +54,7 @@ export class PreparedOperation implements PersistentOperation {
   }
 
   start(): void {
-    this.#begin(() => (this.#started = this.#owner.launch(this, this.#started, false)))
+    this.#begin(false)
   }
 
   get prefersRun(): boolean {
@@ -66,12 +62,12 @@ export class PreparedOperation implements PersistentOperation {
   }
 
   async run(): Promise<void> {
-    this.#begin(() => (this.#awaited = this.#owner.launch(this, this.#awaited, true)))
+    this.#begin(true)
     this.#ticket!.linger()
     await this.done()
   }
 
-  #begin(launch: () => Ticket): void {
+  #begin(isAwaited: boolean): void {
     if (this.#isFreed) throw this.#refusal('one that free() has ended', 'a new one')
     if (this.#isUnderWay && !this.isCompleted()) {
       throw this.#refusal('one that is under way', 'to be started again after wait() or done()')
@@ -80,7 +76,7 @@ export class PreparedOperation implements PersistentOperation {
     const { spans } = this.#owner.runner.journal
     const called = spans === undefined ? 0 : monotonicNow()
     this.#staged.refill(this.call)
-    this.#ticket = launch()
+    this.#ticket = this.#owner.launch(this, this.#ticket, isAwaited)
     this.#isUnderWay = true
     if (spans === undefined) return
     const name = this.call.options?.label ?? this.call.name

@@ -14,11 +14,12 @@ import {
   type Operation,
   type OperationName,
 } from '../../operation.ts'
+import type { Ticket } from '../../ticket.ts'
 import type { SharedSlots } from '../../transports/shared-slots.ts'
 import type { GroupFacts } from '../../transports/transport-collectives.ts'
 
-/** What operations on the caller's thread use. */
-export interface ShortcutContext {
+/** What operations on the calling thread use. */
+export interface LocalContext {
   readonly slots: SharedSlots
   readonly kernels: Kernels
   /** World rank. */
@@ -41,20 +42,11 @@ export interface Form {
   readonly plan: FlatPlan | undefined
 }
 
-/** An operation on its way. */
-interface UnderWay {
-  readonly operation: Operation
-  readonly form: Form
-  /** Ends it if all ranks are there; returns whether it is no longer on its way here. */
-  proceed(): boolean
-  leaveToEngine(): void
-}
-
 /**
- * The epochs of a group whose ranks share slots, as the caller's thread begins and ends them: one at a
- * time, while the engine has none under way.
+ * The epochs of a group whose ranks share slots, as the calling thread begins and ends them: one at a time,
+ * while the engine has none under way.
  */
-export class ShortcutGroup implements FlatEpoch {
+export class LocalGroup implements FlatEpoch {
   readonly id: number
   readonly name: string
   /** Rank in the group. */
@@ -62,7 +54,7 @@ export class ShortcutGroup implements FlatEpoch {
   readonly size: number
   readonly kernels: Kernels
   readonly slotOf: (rank: number) => number
-  readonly #context: ShortcutContext
+  readonly #context: LocalContext
   readonly #facts: GroupFacts
   /** World ranks of the others. */
   readonly #peers: readonly number[]
@@ -71,12 +63,20 @@ export class ShortcutGroup implements FlatEpoch {
   readonly #known = new Map<OperationName, { of: Operation; form: Form | undefined }>()
   readonly #header = { sequence: 0, fingerprint: { kind: 0, root: 0, count: 0 } as Fingerprint }
   readonly #windows: SharedContext | undefined
-  #current: UnderWay | undefined
+  /** What is under way here. */
+  current: Ticket | undefined
+  #form: Form | undefined
+  /** Of a large one. */
+  #run: WindowRun | undefined
+  /** Offset of the scratch that it uses. */
+  #scratch = 0
   #epoch = 0
   /** How many of the peers have begun the epoch. */
   #arrived = 0
+  /** Whether a peer of a large one runs something else. */
+  #differs = false
 
-  constructor(context: ShortcutContext, id: number, name: string, ranks: readonly number[]) {
+  constructor(context: LocalContext, id: number, name: string, ranks: readonly number[]) {
     const { slots, kernels, rank, epochs, hosts, tuning, get } = context
     this.id = id
     this.name = name
@@ -89,7 +89,9 @@ export class ShortcutGroup implements FlatEpoch {
     this.#facts = { id, rank: this.rank, ranks, layout }
     this.#peers = ranks.filter((peer) => peer !== rank)
     this.#epochs = new Epochs(epochs, id)
-    const onMismatch = (): void => this.#current?.leaveToEngine()
+    const onMismatch = (): void => {
+      this.#differs = true
+    }
     this.#windows = get && { slots, kernels, rank, epochs, tuning, get, onMismatch }
   }
 
@@ -104,7 +106,6 @@ export class ShortcutGroup implements FlatEpoch {
 
   /** Whether an operation may begin the next epoch here. */
   isFreeFor(operation: Operation): boolean {
-    this.leaveToEngine()
     const { slots, isIdle } = this.#context
     const epochs = this.#epochs
     if (operation.aborted || !isIdle() || !epochs.isOpen) return false
@@ -115,14 +116,58 @@ export class ShortcutGroup implements FlatEpoch {
     return true
   }
 
-  /** Begins the next epoch with a large operation. */
-  openWindow(underWay: UnderWay, scratch: (bytes: number) => number): WindowRun {
-    const { operation, form } = underWay
-    this.#current = underWay
+  /**
+   * Begins the next epoch.
+   *
+   * @param scratch - offset of memory for a large operation, else 0
+   */
+  begin(ticket: Ticket, form: Form, scratch: number): void {
+    this.current = ticket
+    this.#form = form
+    this.#scratch = scratch
+    this.#arrived = 0
+    this.#differs = false
+    if (form.plan === undefined) this.#run = this.#openWindow(ticket.operation, form, scratch)
+    else this.#publish(ticket.operation, form, form.plan)
+  }
+
+  /** See `Operation`. */
+  get begun(): number {
+    return this.#run?.begun ?? 1
+  }
+
+  /** Ends what is under way if all ranks are there and run the same. */
+  proceed(): 'over' | 'waiting' | 'different' {
+    const { plan } = this.#form!
+    if (plan === undefined) {
+      if (this.#run!.next().done === true) return 'over'
+      return this.#differs ? 'different' : 'waiting'
+    }
+    if (!this.#haveArrived()) return 'waiting'
+    if (!this.#agree()) return 'different'
+    plan.take?.(this, this.current!.operation, plan.bytes)
+    this.#epochs.over = this.#epoch
+    return 'over'
+  }
+
+  /** Nothing is under way here any more. @returns the scratch that was used */
+  end(): number {
+    const scratch = this.#scratch
+    this.current = this.#form = this.#run = undefined
+    this.#scratch = 0
+    return scratch
+  }
+
+  #openWindow(operation: Operation, { fingerprint }: Form, from: number): WindowRun {
+    let next = from
+    const scratch = (bytes: number): number => {
+      next += bytes
+      return next - bytes
+    }
     return new WindowRun({
       context: this.#windows!,
       running: {
-        ...{ operation, scratch, group: this.#facts, fingerprint: form.fingerprint },
+        ...{ operation, scratch, group: this.#facts, fingerprint },
         ...{ state: 'running', started: 0, resume: () => undefined },
       },
       epochs: this.#epochs,
@@ -130,25 +175,21 @@ export class ShortcutGroup implements FlatEpoch {
     })
   }
 
-  /** Begins the next epoch with a small operation. */
-  publish(underWay: UnderWay, { published }: FlatPlan): void {
+  #publish(operation: Operation, { fingerprint }: Form, { published }: FlatPlan): void {
     const { slots } = this.#context
-    const { operation, form } = underWay
     const epochs = this.#epochs
     const { name, reduction, dtype, input, factor } = operation
     if (reduction === 'premulSum' && reducing.has(name)) {
       this.kernels.scale(dtype, input, published / dtypes[dtype].bytes, factor)
     }
-    this.#current = underWay
-    this.#arrived = 0
     this.#epoch = epochs.given = (epochs.given + 1) | 0
     this.#header.sequence = operation.sequence
-    this.#header.fingerprint = form.fingerprint
+    this.#header.fingerprint = fingerprint
     slots.publish(this.id, this.#epoch, this.#header, input, published)
   }
 
   /** Looks for a moment whether all ranks have begun the epoch. */
-  haveArrived(): boolean {
+  #haveArrived(): boolean {
     const { slots } = this.#context
     const peers = this.#peers
     while (this.#arrived < peers.length) {
@@ -159,31 +200,12 @@ export class ShortcutGroup implements FlatEpoch {
   }
 
   /** Whether all ranks, which have begun the epoch, run the same operation. */
-  agree(): boolean {
+  #agree(): boolean {
     const { slots } = this.#context
     for (const peer of this.#peers) {
       if (!slots.matches(peer, this.id, this.#epoch, this.#header)) return false
     }
     return true
-  }
-
-  /** Takes what others have published for a small operation. The epoch is over. */
-  take({ operation }: UnderWay, plan: FlatPlan): void {
-    plan.take?.(this, operation, plan.bytes)
-    this.#epochs.over = this.#epoch
-    this.#current = undefined
-  }
-
-  /** Leaves what is on its way to the engine, if it is not over now. */
-  leaveToEngine(): void {
-    const underWay = this.#current
-    if (underWay === undefined || underWay.proceed()) return
-    underWay.leaveToEngine()
-  }
-
-  /** Nothing is on its way here any more. */
-  forget(): void {
-    this.#current = undefined
   }
 
   #newFormOf(operation: Operation): Form | undefined {

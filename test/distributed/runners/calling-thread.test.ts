@@ -15,7 +15,7 @@ const title = native.available ? '' : ` (skipped: ${native.reason})`
 async function run(engine: string, what: string, env: NodeJS.ProcessEnv = {}): Promise<Job> {
   return await Job.start({
     size: 3,
-    program: 'shortcut.mjs',
+    program: 'calling-thread.mjs',
     env: { TSRUN_ENGINE: engine, WHAT: what, ...env },
   })
 }

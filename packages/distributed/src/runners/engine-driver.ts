@@ -1,0 +1,72 @@
+import type { Engine } from '../engine/engine.ts'
+import type { Operation } from '../operation.ts'
+import type { Ticket, TicketDriver } from '../ticket.ts'
+
+/** How a runner on the calling thread waits. */
+export interface Waiting {
+  /** Moves what can move, without waiting. */
+  poll(): void
+  block(ticket: Ticket, operation: string): void
+  /** Waits for a moment. */
+  linger?(ticket: Ticket): void
+  /**
+   * Called before the engine is handed an operation.
+   *
+   * @throws ERR_TSR_GROUP_DESTROYED when nothing drives the engine any more
+   */
+  prepareFor?(operation: Operation): void
+  /** Keeps the engine going until the ticket is settled, because somebody awaits it. */
+  attend(ticket: Ticket): void
+}
+
+/** Runs operations by an engine on the calling thread. */
+export class EngineDriver implements TicketDriver {
+  readonly #engine: Engine
+  readonly #waiting: Waiting
+
+  constructor(engine: Engine, waiting: Waiting) {
+    this.#engine = engine
+    this.#waiting = waiting
+  }
+
+  start(ticket: Ticket, operation: Operation): void {
+    this.#waiting.prepareFor?.(operation)
+    ticket.begin(this, operation)
+    ticket.callbacks = undefined
+    if (ticket.task !== undefined) {
+      this.#engine.restart(ticket.task, operation)
+      return
+    }
+    ticket.task = this.#engine.start(operation, () => {
+      for (const callback of ticket.callbacks ?? []) queueMicrotask(callback)
+    })
+  }
+
+  collect(ticket: Ticket): void {
+    const { state, error, posted, started, completed } = ticket.task!
+    if (state !== 'running') ticket.settle(error, posted, started, completed)
+  }
+
+  poll(ticket: Ticket): void {
+    if (ticket.task!.state === 'running') this.#waiting.poll()
+    this.collect(ticket)
+  }
+
+  linger(ticket: Ticket): void {
+    if (!ticket.isSettled) this.#waiting.linger?.(ticket)
+  }
+
+  block(ticket: Ticket, operation: string): void {
+    this.#waiting.block(ticket, operation)
+  }
+
+  notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void {
+    ticket.callbacks ??= []
+    ticket.callbacks.push(callback)
+    if (isAwaited) this.#waiting.attend(ticket)
+  }
+
+  abort(ticket: Ticket): void {
+    this.#engine.abort(ticket.task!)
+  }
+}
