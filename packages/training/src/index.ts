@@ -54,7 +54,7 @@ export {
   perplexity,
   type CrossEntropyOptions,
 } from './nn/soft-cross-entropy.ts'
-export { countCorrect, recordLoss, type Loss } from './nn/loss.ts'
+export { countCorrect, lossOf, recordLoss, type Answers, type Loss } from './nn/loss.ts'
 export { AvgPool2d, Flatten, MaxPool2d, type PoolOptions } from './nn/pooling.ts'
 export { moduleOf, Sequential, sequential, type LayerFactory } from './nn/sequential.ts'
 export { ShardedMLP, shardedMLP, type ShardedMLPOptions } from './nn/sharded-mlp.ts'

@@ -125,6 +125,17 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     expect(() => loss(logits(), classes(0, -1, 2, 1))).toThrow(/a label is -1; expected 0 to 2/)
   })
 
+  it('crossEntropyWith sums over the labels that count, and counts them', async () => {
+    const [outputs, labels] = [logits(), classes(0, -100, 2, 1)]
+    const tokens = [tf.reshape(outputs, [2, 2, 3]), tf.reshape(labels, [2, 2])] as const
+    const loss = crossEntropyWith({ ignoreIndex: -100, labelSmoothing: 0.1 })
+    const [sum] = evaluate(loss.summed!, ...tokens)
+    expect(sum).toBeCloseTo(3 * evaluate(loss, ...tokens)[0], 5)
+    expect(sum).toBeCloseTo(evaluate(loss.summed!, outputs, labels)[0], 5)
+    for (const each of [loss, loss.summed!]) expect(await each.count!(tokens[1])).toBe(3)
+    expect(await loss.countCorrect!(outputs, labels)).toMatchObject({ of: 3 })
+  })
+
   it('crossEntropyWith smooths labels', () => {
     const labels = classes(0, 1, 2, 1)
     const loss = crossEntropyWith({ labelSmoothing: 0.3 })

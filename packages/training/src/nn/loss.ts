@@ -5,21 +5,71 @@ import { takeScalar, viewOf } from '../backend/host-memory.ts'
 import { checkAlive, type Recording } from '../model/recording.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
-/** A differentiable function of the outputs of a model and the labels; its result is a scalar. */
+type Maybe<T> = T | Promise<T>
+
+/** How many answers of how many are right. */
+export interface Answers {
+  readonly correct: number
+  readonly of: number
+}
+
+/**
+ * A differentiable function of the outputs of a model and the labels; its result is a scalar. What it
+ * says about itself:
+ */
 export interface Loss {
   (outputs: Tensor, labels: Tensor): Tensor
 
   /** Records the loss without the tape, if there is a faster way. */
   readonly record?: (outputs: Tensor, labels: Tensor) => Recording
 
-  /** Whether the loss is the mean over the examples or their sum. A pipeline needs the sum. */
+  /**
+   * Whether the loss is a mean or a sum. One that does not say is tried on the first examples whose loss
+   * is not 0.
+   */
   readonly reduction?: 'mean' | 'sum'
 
-  /** The same loss as the sum over the examples, if this one is their mean. */
+  /**
+   * The denominator of the mean: a function of the labels alone, for a loss in which not every example
+   * counts once (padding, masks, weights). It may be a fraction, or 0. Default: the number of examples.
+   */
+  readonly count?: (labels: Tensor) => Maybe<number>
+
+  /** The same loss as a sum, if this one is a mean. */
   readonly summed?: Loss
 
-  /** Counts the right answers, if the outputs are not the scores of all classes. */
-  readonly countCorrect?: (outputs: Tensor, labels: Tensor) => number | Promise<number>
+  /**
+   * Counts the right answers, if the outputs are not the scores of all classes. A number is of all
+   * labels.
+   */
+  readonly countCorrect?: (outputs: Tensor, labels: Tensor) => Maybe<number | Answers>
+}
+
+/**
+ * A loss of one's own with a denominator of its own. All parts of a batch, on all ranks, are summed
+ * before the sum is divided, so that micro-batches, accumulation and replicas do not change it.
+ *
+ * @param sum - the sum of the losses that count
+ * @param tags - `count`: what the sum is divided by; `countCorrect`: for the accuracy
+ *
+ * @example
+ * // labels [batch, 2]: targets and weights
+ * const weighted = lossOf(
+ *   (y, labels) => {
+ *     const [target, weight] = tf.split(labels, 2, -1)
+ *     return tf.sum(tf.mul(tf.squaredDifference(y, target), weight))
+ *   },
+ *   { count: async (labels) => (await labels.data()).reduce((n, w, i) => (i % 2 ? n + w : n), 0) },
+ * )
+ */
+export function lossOf(
+  sum: (outputs: Tensor, labels: Tensor) => Tensor,
+  tags: Pick<Loss, 'count' | 'countCorrect'> = {},
+): Loss {
+  return Object.assign((outputs: Tensor, labels: Tensor) => sum(outputs, labels), {
+    reduction: 'sum' as const,
+    ...tags,
+  })
 }
 
 /**
@@ -39,27 +89,6 @@ export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recordi
   )
 }
 
-/** The loss of outputs and the number of right answers. */
-export interface Score {
-  readonly loss: number
-  /** A row with several answers, such as one for each token of a text, counts as a fraction. */
-  readonly correct: number
-}
-
-/**
- * Computes the loss and counts the right answers. Both tensors stay the caller's.
- *
- * @returns `correct` is NaN unless the labels are those of classes, or the loss counts them
- */
-export async function scoreOf(loss: Loss, outputs: Tensor, labels: Tensor): Promise<Score> {
-  const hasClasses = labels.dtype === 'int32' && outputs.rank === labels.rank + 1
-  const count = loss.countCorrect ?? (hasClasses ? fetchCorrect : () => NaN)
-  const value = takeScalar(tf.tidy(() => loss(outputs, labels)))
-  const correct = count(outputs, labels)
-  const answers = labels.size / labels.shape[0]
-  return { loss: await value, correct: (await correct) / answers }
-}
-
 /**
  * Counts the rows whose largest logit is that of the label. Of equal logits the first one counts.
  *
@@ -67,20 +96,49 @@ export async function scoreOf(loss: Loss, outputs: Tensor, labels: Tensor): Prom
  * @param labels - [...] int32
  */
 export function countCorrect(logits: Tensor, labels: Tensor): number {
+  return answersAtHand(logits, labels, undefined).correct
+}
+
+/**
+ * As `countCorrect`, on every backend, of the labels that count: those of a class, which is not
+ * `ignored`.
+ */
+export function answersOf(logits: Tensor, labels: Tensor, ignored?: number): Maybe<Answers> {
+  return isHostAccessible()
+    ? answersAtHand(logits, labels, ignored)
+    : fetchAnswers(logits, labels, ignored)
+}
+
+function answersAtHand(logits: Tensor, labels: Tensor, ignored: number | undefined): Answers {
   const classes = logits.shape.at(-1)!
   const right = labels.dataSync<'int32'>()
   const values = viewOf(logits)
-  return right.reduce((correct, label, row) => {
+  let [correct, of] = [0, 0]
+  right.forEach((label, row) => {
+    if (label === ignored || label < 0 || label >= classes) return
     const scores = values.subarray(row * classes, (row + 1) * classes)
     let best = 0
     for (let k = 1; k < classes; k++) if (scores[k]! > scores[best]!) best = k
-    return best === label ? correct + 1 : correct
-  }, 0)
+    of++
+    if (best === label) correct++
+  })
+  return { correct, of }
 }
 
-/** As `countCorrect`, on every backend: a promise if the count has to be fetched from a device. */
-function fetchCorrect(logits: Tensor, labels: Tensor): number | Promise<number> {
-  if (isHostAccessible()) return countCorrect(logits, labels)
-  const correct = tf.tidy(() => tf.sum(tf.cast(tf.equal(tf.argMax(logits, -1), labels), 'int32')))
-  return takeScalar(correct)
+async function fetchAnswers(
+  logits: Tensor,
+  labels: Tensor,
+  ignored: number | undefined,
+): Promise<Answers> {
+  const classes = logits.shape.at(-1)!
+  const [right, counting] = tf.tidy<[Tensor, Tensor]>(() => {
+    const isClass = tf.logicalAnd(tf.greaterEqual(labels, 0), tf.less(labels, classes))
+    const counts =
+      ignored === undefined ? isClass : tf.logicalAnd(isClass, tf.notEqual(labels, ignored))
+    const isRight = tf.logicalAnd(tf.equal(tf.argMax(logits, -1), labels), counts)
+    const sumOf = (each: Tensor): Tensor => tf.sum(tf.cast(each, 'int32'))
+    return [sumOf(isRight), sumOf(counts)]
+  })
+  const [correct, of] = await Promise.all([takeScalar(right), takeScalar(counting)])
+  return { correct, of }
 }

@@ -2,6 +2,7 @@ import { choice, declareOptions, tsrError, where, type Rules } from '@tsrun/core
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../backend/current.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
+import type { HostArray } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import {
   checkLabels,
@@ -12,17 +13,14 @@ import {
   type EvaluatedLoss,
   type Reduction,
 } from './cross-entropy.ts'
-import type { Loss } from './loss.ts'
+import { answersOf, type Loss } from './loss.ts'
 
 export interface CrossEntropyOptions {
   /** A label that does not count, for example of padding: it adds nothing to the loss. */
   readonly ignoreIndex?: number
   /** How much of each label is spread evenly over all classes, from 0 (default) to 1. */
   readonly labelSmoothing?: number
-  /**
-   * `mean` (default) over the labels that count; or `sum` over the examples, the first axis, where a
-   * label adds its loss divided by the labels of its example, counting or not.
-   */
+  /** The `mean` (default) or the `sum` over the labels that count. The mean of none is 0. */
   readonly reduction?: Reduction
 }
 
@@ -41,7 +39,8 @@ type Complete = ReturnType<typeof readOptions>
  * A cross-entropy that leaves out some labels, or smooths them (Szegedy et al., 2015): each class k has
  * the target (1 - s) [k = label] + s / classes, and the loss is -sum target log p.
  *
- * Its arguments are those of `crossEntropy`.
+ * Its arguments are those of `crossEntropy`. Trained in parts, on any number of ranks, it is the mean over
+ * the labels of the whole batch that count. The accuracy leaves out the others.
  *
  * @throws ERR_TSR_ARGUMENT for invalid or unknown options
  *
@@ -50,22 +49,39 @@ type Complete = ReturnType<typeof readOptions>
  */
 export function crossEntropyWith(options: CrossEntropyOptions): Loss {
   const complete = readOptions(options)
+  const summed = lossWith({ ...complete, reduction: 'sum' })
+  return complete.reduction === 'sum' ? summed : Object.assign(lossWith(complete), { summed })
+}
+
+function lossWith(options: Complete): Loss {
+  const { ignoreIndex, reduction } = options
   const loss = (logits: Tensor, labels: Tensor): Tensor =>
-    differentiable((input) => evaluate(input, labels, complete), logits)
+    differentiable((input) => evaluate(input, labels, options), logits)
   return Object.assign(loss, {
-    reduction: complete.reduction,
-    record: (logits: Tensor, labels: Tensor) => recordEvaluated(evaluate(logits, labels, complete)),
+    reduction,
+    record: (logits: Tensor, labels: Tensor) => recordEvaluated(evaluate(logits, labels, options)),
+    count: (labels: Tensor) => countLabels(labels, ignoreIndex),
+    countCorrect: (logits: Tensor, labels: Tensor) => answersOf(logits, labels, ignoreIndex),
   })
 }
 
+/** The number of labels that count. */
+function countLabels(labels: Tensor, ignored: number | undefined): number | Promise<number> {
+  if (ignored === undefined) return labels.size
+  const count = (values: HostArray): number =>
+    (values as Int32Array).reduce((n, label) => (label === ignored ? n : n + 1), 0)
+  const values = valuesAtHand(labels)
+  return values === undefined ? labels.data<'int32'>().then(count) : count(values)
+}
+
 function evaluate(logits: Tensor, labels: Tensor, options: Complete): EvaluatedLoss {
-  const [rows, classes] = checkShapes(logits, labels)
+  const [, classes] = checkShapes(logits, labels)
   const { ignoreIndex, reduction } = options
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) {
     const counting = right.filter((label) => label !== ignoreIndex)
     checkLabels(counting, classes)
-    const weight = reduction === 'mean' ? 1 / Math.max(1, counting.length) : logits.shape[0] / rows
+    const weight = reduction === 'mean' ? 1 / Math.max(1, counting.length) : 1
     if (isHostAccessible()) return onHost(logits, labels, options, weight)
   }
   return onDevice(logits, labels, options)
@@ -116,10 +132,7 @@ function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
   const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
     const ignored = tf.scalar(ignoreIndex ?? -1, 'int32')
     const counts = tf.cast(tf.notEqual(labels, ignored), 'float32')
-    const weights =
-      reduction === 'mean'
-        ? tf.div(counts, tf.maximum(tf.sum(counts), 1))
-        : tf.mul(counts, logits.shape[0] / labels.size)
+    const weights = reduction === 'mean' ? tf.div(counts, tf.maximum(tf.sum(counts), 1)) : counts
     const known = tf.cast(tf.mul(tf.cast(labels, 'float32'), counts), 'int32')
     const right = tf.oneHot(known, classes, 1, 0, 'float32')
     const target = tf.add(tf.mul(right, 1 - labelSmoothing), labelSmoothing / classes)

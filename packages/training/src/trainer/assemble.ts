@@ -25,7 +25,6 @@ import {
   type CheckedOptions,
   type TrainerOptions,
 } from './options.ts'
-import { summed } from '../nn/summed-loss.ts'
 
 /** A model in its layout, as the verbs that can be used alone have put it together. */
 export interface Assembly {
@@ -48,7 +47,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   const { pp, tp } = layout
   const { optimizer, recompute, unused } = checked
   const recorder = checked.recorder ?? layout.world.spans
-  const loss = summed(checked.loss ?? defaultLoss(checked, layout))
+  const loss = checked.loss ?? defaultLoss(checked, layout)
   const common = {
     ...given({ optimizer, recompute, unused, recorder }),
     ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },

@@ -4,10 +4,11 @@ import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../chec
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
 import type { CheckpointState } from '../checkpoint/state.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { addTallies, figuresOf, meanOf, noTally, tallyOf } from '../nn/part-loss.ts'
 import { factorRule, type Optimizer } from '../optim/optimizer.ts'
 import type { DataParallel } from '../parallel/data/data-parallel.ts'
 import type { Traffic } from '../parallel/gradients/exchange.ts'
-import type { Evaluation } from '../parallel/pipeline/options.ts'
+import { evaluationOf, type Evaluation } from '../parallel/pipeline/options.ts'
 import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { FullyShard } from '../parallel/zero/fully-shard.ts'
 import type { StateMemory } from '../parallel/zero/memory-accounting.ts'
@@ -26,7 +27,7 @@ import type { CheckedOptions, TrainerOptions } from './options.ts'
 
 /** What a step of a `Trainer` gives. All figures but `waited` are the same on all ranks. */
 export interface TrainerStep {
-  /** The mean over the examples of all replicas. */
+  /** The mean over the examples, or the labels that count, of all replicas; 0 if none counts. */
   readonly loss: number
   /** The number of examples of all replicas. */
   readonly examples: number
@@ -90,7 +91,7 @@ export class Trainer {
     this.layout = layout
     this.share = layout.share
     this.optimizer = options.optimizer
-    this.#totals = layout.world.alloc('float64', 4)
+    this.#totals = layout.world.alloc('float64', 5)
   }
 
   /** This rank's number in the whole mesh. */
@@ -160,13 +161,14 @@ export class Trainer {
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const result = await this.#core.step(own, { step: this.#steps, row })
-    const { loss, count } = result.totals!
+    const totals = result.totals!
+    const loss = meanOf(totals)
     this.#steps++
-    this.layout.world.reportProgress({ step: this.#steps, loss: loss / count })
+    this.layout.world.reportProgress({ step: this.#steps, loss })
     return {
-      loss: loss / count,
+      loss,
       // Ranks along cp have the same examples.
-      examples: count / this.layout.cp.size,
+      examples: totals.examples / this.layout.cp.size,
       waited: result.waited ?? 0,
       ...(result.norm !== undefined && { norm: result.norm }),
     }
@@ -187,20 +189,13 @@ export class Trainer {
   ): Promise<Evaluation> {
     const { batch } = readEvaluation(options)
     const all = isBatch(data) ? [data] : evaluationData(this, { data, batch }, 'data')
-    let [loss, correct, examples] = [0, 0, 0]
+    let own = noTally
     for await (const batch of all) {
       checkShare(batch, this.share)
-      const own = batchOf(batch)
-      const part = await this.#core.evaluate(own)
-      loss += part.examples === 0 ? 0 : part.loss * part.examples
-      correct += part.correct
-      examples += part.examples
+      own = addTallies(own, await this.#core.tally(batchOf(batch)))
     }
-    ;[loss, correct, examples] = await this.sum(loss, correct, examples)
-    const accuracy = correct / examples
-    loss /= examples
-    const { size } = this.layout.cp
-    return { loss, correct: correct / size, accuracy, examples: examples / size }
+    const sums = tallyOf(await this.sum(...figuresOf(own)))
+    return evaluationOf({ ...sums, examples: sums.examples / this.layout.cp.size })
   }
 
   /**

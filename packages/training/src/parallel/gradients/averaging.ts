@@ -15,6 +15,8 @@ export interface OwnTotals {
   /** What the sum is divided by in the end: the number of examples, or of labels that count. */
   readonly count: number
   readonly examples: number
+  /** What was found out about a loss that does not say what it is. */
+  readonly found?: 'mean' | 'sum' | undefined
 }
 
 /** What all ranks have together in a step, beside the gradients. */

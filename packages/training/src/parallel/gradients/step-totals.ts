@@ -17,7 +17,7 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
  */
 export class TotalsSum {
   readonly #axes: readonly ProcessGroup[]
-  /** The numbers of `OwnTotals`, and of failed steps; then a mark for each parameter that was used. */
+  /** `Figures`, then a mark for each parameter that was used. */
   readonly #totals: Float64Array | undefined
   readonly #sums: readonly PersistentOperation[]
 
@@ -46,7 +46,8 @@ export class TotalsSum {
     const totals = this.#totals
     if (totals === undefined) return undefined
     const [group] = this.#axes
-    totals.set([own.loss, own.count, own.examples, abandoned])
+    const [asMean, asSum] = [Number(own.found === 'mean'), Number(own.found === 'sum')]
+    totals.set([own.loss, own.count, own.examples, abandoned, asMean, asSum])
     if (totals.length > MARKS) totals.set(used.map(Number), MARKS)
     await timeWait(group!.spans, { name: 'totals' }, async () => {
       for (const sum of this.#sums) {
@@ -54,14 +55,22 @@ export class TotalsSum {
         await sum.done()
       }
     })
-    const [loss, count, examples, failed] = totals as unknown as [number, number, number, number]
+    const [loss, count, examples, failed, means, sums] = totals as unknown as Figures
     if (failed !== abandoned * countRanks(this.#axes)) {
       const rank = group!.ranks[group!.rank]!
       const reason = 'a step has failed on some ranks only'
       throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
     }
+    if (means > 0 && sums > 0) {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'loss',
+        value: `a mean on ${means} ranks, and a sum on ${sums}`,
+        expected: "loss.reduction = 'mean' or 'sum', which says what it is",
+      })
+    }
+    const found = means > 0 ? 'mean' : sums > 0 ? 'sum' : undefined
     const missing = names.filter((_, i) => totals[MARKS + i] === 0)
-    return { loss, count, examples, unused: new Set(missing) }
+    return { loss, count, examples, found, unused: new Set(missing) }
   }
 
   /** Frees the memory once no sum is under way. */
@@ -76,8 +85,17 @@ export class TotalsSum {
   }
 }
 
+type Figures = [
+  loss: number,
+  count: number,
+  examples: number,
+  failed: number,
+  means: number,
+  sums: number,
+]
+
 /** Where the marks begin. */
-const MARKS = 4
+const MARKS = 6
 
 /** @throws ERR_TSR_UNUSED_PARAMETERS unless this rank has used all parameters, or need not */
 export function checkUsed(

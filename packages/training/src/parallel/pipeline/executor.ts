@@ -1,6 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import { sumInto } from '../../autograd/sum-gradients.ts'
+import { addTallies, noTally, type Tally } from '../../nn/part-loss.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { StageMessages } from './activations.ts'
 import type { Microbatches } from './microbatches.ts'
@@ -10,7 +11,7 @@ import type { GradientPlan, PipelineStage } from './stage.ts'
 
 /** The result of a batch that went forward and backward. */
 export interface TrainedBatch {
-  /** The sum over the examples, on the rank of the last stage. */
+  /** The sum, on the rank of the last stage. */
   readonly loss: number
   /** Those that the plan's listener has not got; the caller disposes them. */
   readonly gradients: Map<string, Tensor>
@@ -67,13 +68,11 @@ export class StageWorker {
     return { loss, peakInFlight, gradients: this.#takeGradients() }
   }
 
-  /** Runs the forward passes only. @returns sums over the batch, on the last stage */
-  async evaluate(batch: Microbatches): Promise<{ loss: number; correct: number }> {
-    const sums = { loss: 0, correct: 0 }
+  /** Runs the forward passes only. @returns the sums over the batch, on the last stage */
+  async evaluate(batch: Microbatches): Promise<Tally> {
+    let sums = noTally
     await this.infer(batch, async (stage, output, microbatch) => {
-      const { loss, correct } = await stage.score(output, batch.labels(microbatch))
-      sums.loss += loss
-      sums.correct += correct
+      sums = addTallies(sums, await stage.tally(output, batch.labels(microbatch)))
     })
     return sums
   }

@@ -44,7 +44,7 @@ export interface Microbatches {
   /** The caller disposes it. */
   labels(microbatch: number): Tensor
   /** Of the whole batch, which is not to be disposed. */
-  allLabels(): Tensor
+  readonly allLabels: () => Tensor
   dispose(): void
 }
 

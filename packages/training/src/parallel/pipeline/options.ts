@@ -12,6 +12,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
+import { meanOf, type Tally } from '../../nn/part-loss.ts'
 import { clipRules, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
@@ -25,8 +26,8 @@ export interface ModelOptions {
   /** Updates the parameters in `step`. */
   readonly optimizer?: Optimizer
   /**
-   * The mean or the sum over the examples; default `crossEntropy`. One that does not say which (see
-   * `Loss.reduction`) is tried once, on the first micro-batch.
+   * A mean or a sum; default `crossEntropy`. A mean over something else than the examples needs
+   * `Loss.count`.
    */
   readonly loss?: Loss
   /**
@@ -99,15 +100,25 @@ export interface GradientResult extends StepResult {
 }
 
 export interface Evaluation {
+  /** The mean over the labels that count: NaN without examples, 0 if no label counts. */
   readonly loss: number
-  /** The fraction of right answers, 0 to 1; the same on every rank. */
+  /** The fraction of right answers among those that count, 0 to 1; the same on every rank. */
   readonly accuracy: number
+  /** The accuracy times the number of examples. */
   readonly correct: number
   readonly examples: number
 }
 
-/** Of a batch without examples, which some replicas may have at the end of an epoch. */
-export const noExamples: Evaluation = { loss: NaN, accuracy: NaN, correct: 0, examples: 0 }
+export function evaluationOf(tally: Tally): Evaluation {
+  const { correct, of, examples } = tally
+  const accuracy = correct / of
+  return {
+    loss: meanOf(tally),
+    accuracy,
+    correct: examples === 0 ? 0 : accuracy * examples,
+    examples,
+  }
+}
 
 const modelRules = {
   optimizer: having<Optimizer>(

@@ -3,7 +3,7 @@ import { SpanRecorder, timeSpan } from '@tsrun/telemetry'
 import { buffersOf, communicates, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
-import { summed } from '../../nn/summed-loss.ts'
+import { figuresOf, meanOf, noTally, PartLoss, tallyOf, type Tally } from '../../nn/part-loss.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
@@ -20,7 +20,7 @@ import {
   type Microbatches,
 } from './microbatches.ts'
 import {
-  noExamples,
+  evaluationOf,
   type CheckedModelOptions,
   type Evaluation,
   type GradientResult,
@@ -68,6 +68,7 @@ export class Pipeline implements Replicated {
   readonly #options: CheckedModelOptions
   readonly #calls: Calls
   readonly #worker: StageWorker
+  readonly #loss: PartLoss
   #averaging: Averaging | undefined
   #steps = 0
   /** Whether a step has had examples, and so every parameter was to be used. */
@@ -92,8 +93,8 @@ export class Pipeline implements Replicated {
     this.#plan = plan
     this.#options = options
     this.#calls = new Calls(links.group)
-    // micro-batches of any size add up to the batch only as sums
-    const loss = summed(options.loss)
+    const loss = new PartLoss(options.loss)
+    this.#loss = loss
     const own = [...plan.placement.keys()].filter((stage) => plan.placement[stage] === links.rank)
     // The passes of a whole model record themselves, without the number of a stage.
     const inside = isWhole ? recorder : undefined
@@ -152,6 +153,7 @@ export class Pipeline implements Replicated {
       const waited = monotonicNow() - computed
       const taken = averaged?.gradients ?? gradients
       const totals = averaged?.totals ?? own
+      this.#loss.adopt(totals.found)
       await this.#checkUsed(taken, averaged, totals.examples)
       const norm = await this.#clip(taken)
       if (averaging !== undefined) await averaging.update(optimizer, taken, this.#spans)
@@ -160,7 +162,7 @@ export class Pipeline implements Replicated {
           optimizer.step(this.parameters, taken)
         })
       }
-      const loss = own.loss / own.count
+      const loss = meanOf(own)
       return { loss, peakInFlight, waited, totals, ...(norm !== undefined && { norm }) }
     })
   }
@@ -181,7 +183,7 @@ export class Pipeline implements Replicated {
         undefined,
         onGradient,
       )
-      return { loss: own.loss / own.count, gradients, peakInFlight }
+      return { loss: meanOf(own), gradients, peakInFlight }
     })
   }
 
@@ -190,16 +192,19 @@ export class Pipeline implements Replicated {
    * step. The accuracy is NaN unless labels are those of classes, or the loss counts right answers.
    */
   async evaluate(batch: Batch): Promise<Evaluation> {
+    return evaluationOf(await this.tally(batch))
+  }
+
+  /** As `evaluate`, as sums that add up over batches and replicas; the same on all ranks. */
+  async tally(batch: Batch): Promise<Tally> {
     return await this.#calls.alone('evaluate', async () => {
-      if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noExamples))
+      if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noTally))
       const { microbatches } = this.#plan
       const count = Math.max(microbatches, this.whole ? 1 : 4 * this.#links.group!.size)
       const parts = cutBatch(batch, count, this)
       try {
         const sums = await this.#pass(() => this.#worker.evaluate(parts), { parts })
-        const [sum, correct] = (await this.#links.tell([sums.loss, sums.correct])) as Pair
-        const { size: examples } = parts
-        return { loss: sum / examples, correct, accuracy: correct / examples, examples }
+        return tallyOf(await this.#links.tell(figuresOf(sums)))
       } finally {
         parts.dispose()
       }
@@ -269,15 +274,21 @@ export class Pipeline implements Replicated {
     const parts = timeSpan(this.#spans, 'batch', {}, () =>
       cutBatch(batch, this.#plan.microbatches, this, fill),
     )
-    const plan: GradientPlan = {
-      scale: sumScale ?? 1 / parts.size,
+    const how: Omit<GradientPlan, 'scale'> = {
       place,
       isShared: (name) => this.#links.isShared(name),
-      ...(this.whole !== undefined && averaging !== undefined ? { averaging } : { onGradient }),
+      averaging: this.whole === undefined ? undefined : averaging,
+      onGradient: this.whole === undefined || averaging === undefined ? onGradient : undefined,
     }
     try {
       const { actions } = this.#plan.for(parts.rows.length)
       const run = async (): Promise<Trained> => {
+        // The last stage divides the loss, and so knows before the first pass what by.
+        const counted = this.isLast ? await this.#loss.count(parts) : 0
+        const plan: GradientPlan = {
+          ...how,
+          scale: sumScale ?? (counted === 0 ? 0 : 1 / counted),
+        }
         const trained = await this.#worker.train(actions[this.#links.rank]!, parts, plan)
         const { gradients, peakInFlight } = trained
         await this.#links.sumShared(gradients)
@@ -286,11 +297,13 @@ export class Pipeline implements Replicated {
           gradients.delete(parameter.name)
           if (gradient !== undefined) onGradient!(parameter, gradient)
         }
-        const [loss] = await this.#links.tell([trained.loss])
-        const { size } = parts
-        return { gradients, peakInFlight, own: { loss: loss!, count: size, examples: size } }
+        const code = FOUND.indexOf(this.#loss.found)
+        const told = await this.#links.tell([trained.loss, counted, code])
+        const [loss, count, found] = told as [number, number, number]
+        const own = { loss, count, examples: parts.size, found: FOUND[found] }
+        return { gradients, peakInFlight, own }
       }
-      return await this.#pass(run, { parts, byUnit: plan.averaging?.recordUnits !== undefined })
+      return await this.#pass(run, { parts, byUnit: how.averaging?.recordUnits !== undefined })
     } catch (error) {
       // A whole model goes on after a failed pass.
       if (this.whole !== undefined) {
@@ -374,7 +387,8 @@ export class Pipeline implements Replicated {
 
 const alone = { ranks: [0], rank: 0 }
 
-type Pair = readonly [number, number]
+/** In the order of their codes in messages. */
+const FOUND = [undefined, 'mean', 'sum'] as const
 
 interface Trained extends Pick<TrainedBatch, 'gradients' | 'peakInFlight'> {
   /** What this replica adds to the totals of the step. */

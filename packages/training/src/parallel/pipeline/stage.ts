@@ -5,7 +5,7 @@ import { usesPass, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { inPass } from '../../model/pass.ts'
 import type { GradientListener, Recording } from '../../model/recording.ts'
-import { recordLoss, scoreOf, type Loss, type Score } from '../../nn/loss.ts'
+import type { PartLoss, Tally } from '../../nn/part-loss.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaging } from '../gradients/averaging.ts'
 import type { BatchPlace } from './microbatches.ts'
@@ -37,8 +37,7 @@ export interface GradientPlan {
 }
 
 export interface StageOptions {
-  /** The sum over the examples. */
-  readonly loss: Loss
+  readonly loss: PartLoss
   readonly runner: Runner
   /** Records what a runner does not. */
   readonly recorder?: SpanRecorder | undefined
@@ -120,8 +119,9 @@ export class PipelineStage {
     const flight: InFlight = { input, labels, pass, isEmpty, loss: undefined }
     this.#inFlight.set(microbatch, flight)
     if (labels !== undefined && !isEmpty) {
-      timeSpan(this.#options.recorder, 'F', { name: 'loss' }, () => {
-        const value = takeScalar(tf.clone(this.#lossOf(flight).value))
+      await timeSpan(this.#options.recorder, 'F', { name: 'loss' }, async () => {
+        const { value: sum } = await this.#lossOf(flight)
+        const value = takeScalar(tf.clone(sum))
         // summedLoss() throws if it cannot be fetched
         if (typeof value !== 'number') value.catch(() => undefined)
         this.#losses.push(value)
@@ -194,10 +194,10 @@ export class PipelineStage {
     }
   }
 
-  /** The summed loss and the number of right answers; disposes the labels. */
-  async score(outputs: Tensor, labels: Tensor): Promise<Score> {
+  /** The summed loss and the right answers; disposes the labels. */
+  async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
     try {
-      return await scoreOf(this.#options.loss, outputs, labels)
+      return await this.#options.loss.tally(outputs, labels)
     } finally {
       labels.dispose()
     }
@@ -212,7 +212,7 @@ export class PipelineStage {
     try {
       const flight = this.#inFlight.get(microbatch)!
       const { recorder } = this.#options
-      dy ??= timeSpan(recorder, 'B', { name: 'loss' }, () => this.#lossGradient(flight))
+      dy ??= await timeSpan(recorder, 'B', { name: 'loss' }, () => this.#lossGradient(flight))
       const made = flight.isEmpty
         ? inPass({ training: true, step: 0, isEmpty: true }, () => run(flight, dy!))
         : run(flight, dy)
@@ -223,11 +223,12 @@ export class PipelineStage {
   }
 
   /** The loss is scaled here, once, for gradients of sums over micro-batches of any size. */
-  #lossGradient(flight: InFlight): Tensor {
+  async #lossGradient(flight: InFlight): Promise<Tensor> {
     if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
+    const loss = await this.#lossOf(flight)
     const start = tf.scalar(this.#plan.scale)
     try {
-      return this.#lossOf(flight).backward(start, () => undefined)!
+      return loss.backward(start, () => undefined)!
     } finally {
       start.dispose()
     }
@@ -270,8 +271,8 @@ export class PipelineStage {
     })
   }
 
-  #lossOf(flight: InFlight): Recording {
-    flight.loss ??= recordLoss(this.#options.loss, flight.pass.value, flight.labels!)
+  async #lossOf(flight: InFlight): Promise<Recording> {
+    flight.loss ??= await this.#options.loss.record(flight.pass.value, flight.labels!)
     return flight.loss
   }
 }

@@ -1,0 +1,223 @@
+import { shown, tsrError } from '@tsrun/core'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { record } from '../autograd/record.ts'
+import { takeScalar } from '../backend/host-memory.ts'
+import type { Recording } from '../model/recording.ts'
+import { isTensor, tf } from '../tfjs/tfjs.ts'
+import { recordEvaluated } from './cross-entropy.ts'
+import { answersOf, recordLoss, type Loss } from './loss.ts'
+
+type Maybe<T> = T | Promise<T>
+
+/** What an evaluation of a part of the data has found. All of it adds up over parts and ranks. */
+export interface Tally {
+  /** The sum of the losses. */
+  readonly loss: number
+  /** What the sum is divided by. */
+  readonly count: number
+  readonly examples: number
+  /** The right answers, NaN if there are none to count, and all that count. */
+  readonly correct: number
+  readonly of: number
+}
+
+/** Of nothing. */
+export const noTally: Tally = { loss: 0, count: 0, examples: 0, correct: 0, of: 0 }
+
+export function addTallies(a: Tally, b: Tally): Tally {
+  const more = figuresOf(b)
+  return tallyOf(figuresOf(a).map((figure, i) => figure + more[i]!))
+}
+
+/** A tally as a message. */
+export function figuresOf({ loss, count, examples, correct, of }: Tally): readonly number[] {
+  return [loss, count, examples, correct, of]
+}
+
+export function tallyOf(figures: readonly number[]): Tally {
+  const [loss, count, examples, correct, of] = figures as [number, number, number, number, number]
+  return { loss, count, examples, correct, of }
+}
+
+/** The mean: NaN without examples, and 0 if no label of them counts. */
+export function meanOf({ loss, count, examples }: Omit<Tally, 'correct' | 'of'>): number {
+  if (examples === 0) return NaN
+  return count === 0 ? 0 : loss / count
+}
+
+/**
+ * A loss as sums over parts of the data, and what they are divided by in the end. It is tried out
+ * whether a loss that does not say so is a mean or a sum: with all examples twice, a mean and its
+ * gradient for each example are the same and half as large, and a sum and its gradient twice as large and
+ * the same. While both are 0 this is left open.
+ */
+export class PartLoss {
+  readonly #loss: Loss
+  readonly #count: Loss['count']
+  readonly #countCorrect: Loss['countCorrect']
+  #reduction: 'mean' | 'sum' | undefined
+  /** Whether that was tried out. */
+  #isTried = false
+
+  /** @throws ERR_TSR_ARGUMENT unless it is a function */
+  constructor(given: Loss) {
+    if (typeof given !== 'function') {
+      throw tsrError('ERR_TSR_ARGUMENT', {
+        name: 'loss',
+        value: typeof given,
+        expected: 'a function of the outputs and the labels, for example crossEntropy',
+      })
+    }
+    this.#loss = given.summed ?? given
+    this.#reduction = given.summed === undefined ? given.reduction : 'sum'
+    this.#count = given.count ?? given.summed?.count
+    this.#countCorrect = given.countCorrect ?? given.summed?.countCorrect
+  }
+
+  /** What was found out, for the ranks that have not. */
+  get found(): 'mean' | 'sum' | undefined {
+    return this.#isTried ? this.#reduction : undefined
+  }
+
+  /** Takes over what another rank has found out. */
+  adopt(found: 'mean' | 'sum' | undefined): void {
+    if (this.#reduction !== undefined || found === undefined) return
+    this.#reduction = found
+    this.#isTried = true
+  }
+
+  /** What the sum over a batch is divided by. Only a loss that says so reads the labels. */
+  count({ size, allLabels }: { readonly size: number; allLabels: () => Tensor }): Maybe<number> {
+    return this.#count === undefined || size === 0 ? size : this.#count(allLabels())
+  }
+
+  /**
+   * Records the sum.
+   *
+   * @throws ERR_TSR_ARGUMENT when the loss is not a scalar, or neither a mean nor a sum
+   */
+  record(outputs: Tensor, labels: Tensor): Maybe<Recording> {
+    const tried = this.#try(outputs, labels)
+    return tried === undefined
+      ? this.#record(outputs, labels)
+      : tried.then(() => this.#record(outputs, labels))
+  }
+
+  /** Computes the sum, and counts the right answers. Both tensors stay the caller's. */
+  async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
+    await this.#try(outputs, labels)
+    const count = await this.#countOf(labels)
+    const isMean = this.#reduction !== 'sum'
+    const value =
+      isMean && count === 0
+        ? 0
+        : await takeScalar(tf.tidy(() => checkScalar(this.#loss(outputs, labels))))
+    const hasClasses = labels.dtype === 'int32' && outputs.rank === labels.rank + 1
+    const counted = this.#countCorrect?.(outputs, labels)
+    const answers = await (counted ?? (hasClasses ? answersOf(outputs, labels) : NaN))
+    return {
+      loss: isMean ? value * count : value,
+      count,
+      examples: labels.shape[0],
+      ...(typeof answers === 'number' ? { correct: answers, of: labels.size } : answers),
+    }
+  }
+
+  #countOf(labels: Tensor): Maybe<number> {
+    return this.count({ size: labels.shape[0], allLabels: () => labels })
+  }
+
+  #record(outputs: Tensor, labels: Tensor): Maybe<Recording> {
+    const loss = this.#loss
+    if (this.#reduction === 'sum') {
+      if (loss.record !== undefined) return recordLoss(loss, outputs, labels)
+      return taped((x) => checkScalar(loss(x, labels)), outputs)
+    }
+    const scaled = (count: number): Recording =>
+      count === 0
+        ? recordEvaluated({ value: tf.scalar(0), gradient: tf.keep(tf.zerosLike(outputs)) })
+        : taped((x) => tf.mul(checkScalar(loss(x, labels)), count), outputs)
+    const count = this.#countOf(labels)
+    return typeof count === 'number' ? scaled(count) : count.then(scaled)
+  }
+
+  /** @returns a promise if values have to be fetched */
+  #try(outputs: Tensor, labels: Tensor): Promise<void> | undefined {
+    if (this.#reduction !== undefined) return undefined
+    const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
+    const once = this.#probe(outputs, labels)
+    const [twoOutputs, twoLabels] = [double(outputs), double(labels)]
+    const twice = this.#probe(twoOutputs, twoLabels)
+    tf.dispose([twoOutputs, twoLabels])
+    const decide = ([a, slope]: Probe, [b, other]: Probe): void => {
+      this.#reduction = reductionOf(a, b, slope, other)
+      this.#isTried = this.#reduction !== undefined
+    }
+    const [a, slope, b, other] = [...once, ...twice]
+    if ([a, slope, b, other].every((value) => typeof value === 'number')) {
+      decide([a, slope] as Probe, [b, other] as Probe)
+      return undefined
+    }
+    const fetched = async (): Promise<void> => {
+      decide([await a, await slope], [await b, await other])
+    }
+    return fetched()
+  }
+
+  /** The loss, and its largest slope. */
+  #probe(outputs: Tensor, labels: Tensor): [Maybe<number>, Maybe<number>] {
+    const recorded = taped((x) => checkScalar(this.#loss(x, labels)), outputs)
+    const one = tf.onesLike(recorded.value)
+    const gradient = recorded.backward(one, () => undefined)!
+    const value = takeScalar(tf.clone(recorded.value))
+    const slope = takeScalar(tf.tidy(() => tf.max(tf.abs(gradient))))
+    recorded.dispose()
+    tf.dispose([one, gradient])
+    return [value, slope]
+  }
+}
+
+type Probe = readonly [value: number, slope: number]
+
+function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording {
+  return record(compute, outputs, [], { needsInputGradient: true })
+}
+
+/** A loss below this is a sum of rounding errors. */
+const TINY = 1e-6
+
+/**
+ * @param a - the loss of examples, and `b` that of all of them twice
+ * @param slope - its largest slope, and `other` that of all of them twice
+ * @returns undefined if nothing can be said, where nothing depends on it
+ */
+function reductionOf(
+  a: number,
+  b: number,
+  slope: number,
+  other: number,
+): 'mean' | 'sum' | undefined {
+  // Of a loss that is not a number, a step says so.
+  if (![a, b, slope, other].every(Number.isFinite)) return undefined
+  const isZero = Math.abs(a) < TINY
+  if (isZero && slope === 0) return undefined
+  const times = isZero ? (2 * other) / slope : b / a
+  if (Math.abs(times - 1) < 1e-3) return 'mean'
+  if (Math.abs(times - 2) < 2e-3) return 'sum'
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'loss',
+    value: `a loss that becomes ${times.toPrecision(4)} times as large for twice the examples`,
+    expected:
+      "the mean or the sum over the examples; say which by loss.reduction = 'mean' or 'sum'",
+  })
+}
+
+/** @param value - what a loss of the user has returned */
+function checkScalar(value: Tensor): Tensor {
+  if (isTensor(value) && value.size === 1) return value
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'the result of the loss',
+    value: isTensor(value) ? `a tensor of shape [${value.shape.join(', ')}]` : shown(value),
+    expected: 'a tensor with one value: the mean or the sum over the examples, not a promise',
+  })
+}
