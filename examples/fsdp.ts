@@ -8,9 +8,9 @@
 // stage 3 the parameters as well. A layer is then gathered only while it computes.
 //
 // The same network is trained both ways on the same digits. At the end, all parameters must be bitwise
-// identical.
+// identical, otherwise the exit code is 1. On tensorflow and webgpu, which may round products of whole
+// networks and of single layers differently, only the first losses must be equal, up to rounding.
 
-import { createHash } from 'node:crypto'
 import { formatTable } from '@tsrun/core'
 import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
@@ -32,7 +32,7 @@ const stage = Number(flags.stage) as training.ZeroStage
 const { batch, hidden, layers, seed, steps } = flags
 
 const group = await initProcessGroup()
-await training.loadBackend()
+const { name: backend } = await training.loadBackend()
 const { rank, size } = group
 
 /** Trains data parallel, with the state on each rank (`zero` 0) or sharded. */
@@ -57,29 +57,41 @@ async function train(zero: 0 | training.ZeroStage) {
   }
   const bytes = (run.memory?.peak ?? 0) + optimizerBytes
   // Gathers the whole network, so this comes after the peak of the memory was read.
-  const digest = await run.gathered(() => {
-    const hash = createHash('sha256')
-    for (const { value } of model.parameters) hash.update(value.dataSync())
-    return hash.digest('hex')
+  const values = await run.gathered(async () => {
+    const copies: Float32Array[] = []
+    for (const { value } of model.parameters) copies.push((await value.data<'float32'>()).slice())
+    return copies
   })
   const { traffic = { collectives: 0, bytes: 0 } } = run
   run.dispose()
   optimizer.dispose()
   const milliseconds = (1000 * batch) / speed.examplesPerSecond
-  return { layerSizes, losses, digest, bytes, optimizerBytes, traffic, milliseconds }
+  return { layerSizes, losses, values, bytes, optimizerBytes, traffic, milliseconds }
 }
 
 const replicated = await train(0)
 const sharded = await train(stage)
 const { bytes, optimizerBytes, layerSizes } = sharded
 const parameters = layerSizes.reduce((sum, length) => sum + length, 0)
-const equal =
-  sharded.digest === replicated.digest &&
-  sharded.losses.every((loss, step) => loss === replicated.losses[step])
+/** The largest difference of two numbers at the same place; NaN if one is NaN. */
+function difference(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  return Array.from(a).reduce((most, x, i) => Math.max(most, Math.abs(x - b[i]!)), 0)
+}
+const largest = Math.max(
+  difference(sharded.losses, replicated.losses),
+  ...sharded.values.map((values, i) => difference(values, replicated.values[i]!)),
+)
 
 const formula = (of: 0 | training.ZeroStage) =>
   training.stateBytes(of, { parameters, ranks: size, gathered: Math.max(...layerSizes) })
-const ranks = await group.allGatherObject({ rank, equal, bytes, optimizerBytes })
+const ranks = await group.allGatherObject({ rank, largest, bytes, optimizerBytes })
+const most = Math.max(...ranks.map((each) => each.largest))
+const isEqual = most === 0
+// Before the first step, the networks are the same.
+const rounding = Math.abs(sharded.losses[0]! - replicated.losses[0]!)
+const mayRound = backend === 'tensorflow' || backend === 'webgpu'
+const isClose = isEqual || (mayRound && rounding < 1e-5)
+if (!isClose) process.exitCode = 1
 if (rank === 0) {
   const perNumber = (total: number) => (total / parameters).toFixed(2)
   const rows = ranks.map((each) => [
@@ -106,8 +118,15 @@ if (rank === 0) {
     `${replicated.milliseconds.toFixed(0)} ms per step with data parallelism, ` +
       `${sharded.milliseconds.toFixed(0)} ms sharded`,
   )
-  const isEqual = ranks.every((each) => each.equal)
-  console.log(isEqual ? 'the parameters are bitwise identical' : 'the parameters DIFFER')
+  if (isEqual) console.log('the parameters are bitwise identical')
+  else {
+    const by = `by up to ${most.toExponential(1)}`
+    console.log(
+      isClose
+        ? `the first losses are equal up to rounding, ${rounding.toExponential(1)}, which Adam amplifies: the parameters differ ${by}`
+        : `the parameters DIFFER ${by}`,
+    )
+  }
   printResult({
     ranks: size,
     stage,
