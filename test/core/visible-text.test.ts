@@ -1,4 +1,4 @@
-import { formatTable, tsrError, visibleText } from '@tsrun/core'
+import { endingColours, formatTable, tsrError, visibleText } from '@tsrun/core'
 
 const ESC = '\u001b'
 
@@ -20,6 +20,30 @@ describe('text of others on a terminal', () => {
     const text = `${ESC}[1;31mred${ESC}[0m${ESC}[1A`
     expect(visibleText(text, true)).toBe(`${ESC}[1;31mred${ESC}[0m␛[1A`)
     expect(visibleText(text)).toBe('red␛[1A')
+  })
+
+  it.each([
+    [`${ESC}[31mred`, `${ESC}[31mred${ESC}[0m`],
+    [`${ESC}[1;31mred${ESC}[39m`, `${ESC}[1;31mred${ESC}[39m${ESC}[0m`],
+    [`${ESC}[1;31mred${ESC}[39;22m`, `${ESC}[1;31mred${ESC}[39;22m`],
+    [`${ESC}[31mone\ntwo`, `${ESC}[31mone${ESC}[0m\ntwo`],
+    [`${ESC}[38;5;8mgrey${ESC}[m`, `${ESC}[38;5;8mgrey${ESC}[m`],
+    [`${ESC}[48;2;8;8;8mdark`, `${ESC}[48;2;8;8;8mdark${ESC}[0m`],
+    [`${ESC}[7mswapped${ESC}[27m`, `${ESC}[7mswapped${ESC}[27m`],
+  ])('ends colours with their line: %j', (text, shown) => {
+    expect(visibleText(text, true)).toBe(shown)
+    expect(endingColours(text.split('\n')[0]!)).toBe(shown.split('\n')[0])
+  })
+
+  it.each([
+    [`${ESC}[8mhidden`, 'hidden'],
+    [`${ESC}[08mhidden`, 'hidden'],
+    [`${ESC}[0;8mhidden`, `${ESC}[0mhidden`],
+    [`${ESC}[8;31mred`, `${ESC}[31mred${ESC}[0m`],
+    [`${ESC}[38;5;8;8mgrey`, `${ESC}[38;5;8mgrey${ESC}[0m`],
+  ])('conceals nothing: %j', (text, shown) => {
+    expect(visibleText(text, true)).toBe(shown)
+    expect(endingColours(text)).toBe(shown)
   })
 
   it('is that of tables and of errors, too', () => {

@@ -82,7 +82,7 @@ export {
   type LaunchedPlace,
 } from './launchers.ts'
 export { createLogger, type Logger } from './logger.ts'
-export { visibleText } from './visible-text.ts'
+export { endingColours, visibleText } from './visible-text.ts'
 export { distrustOf, makeOwnFolder, openOwnFile, replaceFile, writeWhole } from './private-files.ts'
 export { ProgressLine } from './progress-line.ts'
 export { seededRandom } from './random.ts'

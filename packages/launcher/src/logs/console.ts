@@ -2,6 +2,7 @@ import type { Readable, Writable } from 'node:stream'
 import { visibleText } from '@tsrun/core'
 import type { LogFormat } from '../args/output-options.ts'
 import type { StreamName } from './lines.ts'
+import { wantsColour } from './presenter.ts'
 
 const others = { stdout: 'stderr', stderr: 'stdout' } as const
 
@@ -63,11 +64,12 @@ export class Console {
   }
 
   /**
-   * Writes text for people, which may quote others: of what controls terminals, only colours pass. What
-   * programs read is for `write`, as signs in the place of characters would change it.
+   * Writes text for people, which may quote others: of what controls terminals, only colours pass, and only
+   * to terminals. What programs read is for `write`, as signs in the place of characters would change it.
    */
   print(name: StreamName, text: string): void {
-    this.write(name, visibleText(text, true))
+    const output: Writable & { isTTY?: boolean } = this.#outputs[name]
+    this.write(name, visibleText(text, wantsColour(output, process.env)))
   }
 
   /** Pauses `source` while the reader of this output is slow. */

@@ -1,5 +1,5 @@
-import { styleText } from 'node:util'
-import { visibleText } from '@tsrun/core'
+import { stripVTControlCharacters, styleText } from 'node:util'
+import { endingColours, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { ProgressCollapser, type Line, type StreamName } from './lines.ts'
@@ -31,12 +31,16 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
     return inWholeLines('stdout', (text) => jsonLine(time(), rank, stream, text), clock)
   }
   const make = format === 'raw' ? (text: string) => text : libraryLines(stream)
-  const shown = (text: string): string => visibleText(make(text), true)
+  const colour = how.colour[stream]
+  const shown = (text: string): string => visibleText(make(text), colour)
   const template = format === 'raw' ? undefined : how.prefix
   // A single rank has the console to itself, so its progress bars may move in place.
-  if (worldSize === 1 && template === undefined) return asWritten(stream, make)
+  if (worldSize === 1 && template === undefined) {
+    if (format === 'raw') return asWritten(stream, make)
+    const end = colour ? endingColours : stripVTControlCharacters
+    return asWritten(stream, (text) => end(make(text)))
+  }
   if (format === 'raw') return inWholeLines(stream, (text) => `${text}\n`, clock)
-  const colour = how.colour[stream]
   const usual = rankPrefix(rank, worldSize, colour)
   const prefix =
     template === undefined

@@ -1,7 +1,8 @@
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
-import { monotonicNow } from '@tsrun/core'
+import { stripVTControlCharacters } from 'node:util'
+import { monotonicNow, visibleText } from '@tsrun/core'
 import {
   DashboardFeed,
   DashboardServer,
@@ -115,11 +116,11 @@ export class JobDashboard implements JobWatcher {
 
   /** Gets every line of the ranks. */
   readonly addLine: RankLineReader = (rank, stream, { text }) => {
-    this.#feed.addLine({ rank, stream, text })
+    this.#feed.addLine({ rank, stream, text: visibleText(stripVTControlCharacters(text)) })
   }
 
   showFailure(report: string): void {
-    this.#feed.setReport(report)
+    this.#feed.setReport(visibleText(report))
   }
 
   /** Shows the end of the job, and stays open for as long as the options say. */
