@@ -6,6 +6,7 @@ import { openModelFiles } from '../../packages/training/src/checkpoint/model-fil
 import { parseHeader } from '../../packages/training/src/checkpoint/safetensors/header.ts'
 import { readGPT2Config } from '../../packages/training/src/models/gpt2-config.ts'
 import { parseActions } from '../../packages/training/src/parallel/pipeline/schedule/actions.ts'
+import { readExamples } from '../../packages/training/src/data/record-files.ts'
 import { SpanRecorder, summarizeTrace, writeChromeTrace } from '@tsrun/telemetry'
 import { sendSpansTo } from '../../packages/telemetry/src/spans.ts'
 import { SpanFile, SpanFileReader } from '../../packages/telemetry/src/trace/span-file.ts'
@@ -52,6 +53,9 @@ function spans(): Buffer {
   file.close()
   return readFileSync(path)
 }
+
+const depth = 20_000
+const rules = { inputs: ['x', 'y'], labels: { from: 'z', classes: ['a', 'b'] } }
 
 /** Files that others have written. */
 export const fileTargets: readonly Target[] = [
@@ -116,6 +120,25 @@ export const fileTargets: readonly Target[] = [
     ],
     isJson: true,
     run: (input) => readTuning(fileOf('tuning.json', input)),
+  },
+  {
+    name: 'jsonl',
+    seeds: [
+      json({ x: 1, y: [2, 3], z: 'a' }),
+      '{"x":1,"y":2,"z":"a"}\n\n{"x":3,"y":-0.5e3,"z":"b"}\n',
+      'null\n',
+      `{"x":${'['.repeat(depth)}1${']'.repeat(depth)},"y":1,"z":"a"}\n`,
+    ],
+    run: (input) => readExamples(fileOf('data.jsonl', input), rules),
+  },
+  {
+    name: 'csv',
+    seeds: [
+      'x,y,z\n1,2,a\n3,4.5,b\n',
+      '\ufeffx;y,z\r\n"1","2",a\r\n',
+      `x,y,z\n1,"${'2'.repeat(1e5)}",a\n`,
+    ],
+    run: (input) => readExamples(fileOf('data.csv', input), rules),
   },
   {
     name: 'schedule-file',
