@@ -151,6 +151,7 @@ it.each<[string, unknown, RegExp]>([
     { values: Uint8Array.of(0, 1), dtype: 'int32', scale: 0.5 },
     /1 at index 1/,
   ],
+  ['1e300 as float32', Float64Array.of(-Infinity, 1e300), /1e\+300 at index 1.*float32/],
   ['2 as bool', { values: [1, 2], dtype: 'bool' }, /2 at index 1; expected 0 or 1/],
   ['bigints', BigInt64Array.of(1n, 2n), /column labels is a list of/],
 ])('a column is refused with %s', (_, labels, message) => {

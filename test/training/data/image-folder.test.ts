@@ -1,5 +1,6 @@
 import { mkdirSync, truncateSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { crc32, deflateSync } from 'node:zlib'
 import { encode } from 'fast-png'
 import jpeg from 'jpeg-js'
 import {
@@ -104,6 +105,29 @@ describe('a folder of images', () => {
     truncateSync(path, 2 ** 26 + 1)
     const refused = failure('ERR_TSR_DATASET', /a\.png.*more than 64 MiB/)
     await expect(readImage(path, { size: [2, 2] })).rejects.toEqual(refused)
+  })
+
+  it('refuses a PNG file whose data are more than its header says, before they take memory', async () => {
+    const chunk = (type: string, data: Uint8Array) => {
+      const body = Buffer.concat([Buffer.from(type), data])
+      const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
+      length.writeUInt32BE(data.length)
+      sum.writeUInt32BE(crc32(body))
+      return Buffer.concat([length, body, sum])
+    }
+    const whole = Buffer.from(png(colors))
+    const bomb = deflateSync(Buffer.alloc(100 * 2 ** 20))
+    const [header, end] = [whole.subarray(0, 33), chunk('IEND', new Uint8Array())]
+    // A color profile that is compressed like this is left out.
+    const profile = chunk('iCCP', Buffer.concat([Buffer.from('x\0\0'), bomb]))
+    const folder = folderOf({
+      'bomb.png': Buffer.concat([header, chunk('IDAT', bomb), end]),
+      'profile.png': Buffer.concat([header, profile, whole.subarray(33)]),
+    })
+    const refused = failure('ERR_TSR_DATASET', /bomb.png.*its data are more than its header says/)
+    await expect(readImage(join(folder, 'bomb.png'), { size: [2, 2] })).rejects.toEqual(refused)
+    const pixels = await readImage(join(folder, 'profile.png'), { size: [2, 2] })
+    expect([...pixels]).toEqual(colors.map((byte) => byte / 255))
   })
 
   it('converts colors to gray and gray to colors, and 16 bits to 8', async () => {

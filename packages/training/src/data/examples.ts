@@ -162,6 +162,10 @@ function fieldOf(
   // A typed array of floats may mean its infinities, for example as a mask.
   const isSafe = isFloat || (dtype === 'int32' && isWhole && !kind.includes('Uint32'))
   if (!isSafe || kind.includes('Big')) checkValues(name, { values, scale, shift }, dtype)
+  if (isFloat && kind.includes('Float64')) {
+    const finite = Array.from(values, (value) => (Number.isFinite(value) ? value : 0))
+    checkValues(name, { values: finite, scale, shift }, dtype)
+  }
   const each = sizeOf(shape)
   return {
     shape,

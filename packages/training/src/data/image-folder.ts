@@ -13,6 +13,7 @@ import {
 } from '@tsrun/core'
 import type { DecodedPng } from 'fast-png'
 import { sizeOf } from '../tfjs/host-arrays.ts'
+import { checkedPng } from './png-chunks.ts'
 import { examples, type Examples } from './examples.ts'
 
 export interface ImageFolderOptions {
@@ -220,10 +221,7 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
         })
         return { width, height, data, channels: 3, white: 255 }
       }
-      // The header of a PNG file begins with its width and height.
-      const pixels = file.length < 24 ? 0 : file.readUInt32BE(16) * file.readUInt32BE(20)
-      if (pixels > MOST_PIXELS) throw new Error(`it has more than ${MOST_PIXELS / 1e6} megapixels`)
-      const image = png!.decode(file)
+      const image = png!.decode(checkedPng(file, MOST_PIXELS))
       const { width, height, depth } = image
       const colors = image.palette?.[0]?.length
       const packed = colors === undefined && depth < 8

@@ -44,7 +44,8 @@ export async function* csvRecords(path: string, separator = ','): AsyncGenerator
       count++
       if (names === undefined) {
         names = record.map((name) => name.trim())
-        const twice = names.find((name, i) => name !== '' && names!.indexOf(name) !== i)
+        const seen = new Set<string>()
+        const twice = names.find((name) => name !== '' && seen.size === seen.add(name).size)
         if (twice !== undefined) throw unusable(path, `it has several columns named ${twice}`)
         continue
       }

@@ -1,0 +1,51 @@
+import { constants, inflateSync } from 'node:zlib'
+
+/** The chunks that pixels depend on. Others may be compressed too: profiles and texts. */
+const NEEDED = new Set(['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'])
+/** By the color type of a header. */
+const CHANNELS = [1, 0, 3, 1, 2, 0, 4]
+/** The most that a byte of compressed data can become. */
+const RATIO = 1032
+/** Bytes that need not be checked before a decoder takes memory for them. */
+const HARMLESS = 2 ** 26
+
+/**
+ * A PNG file without the chunks that do not matter for its pixels.
+ *
+ * @param mostPixels - of an image
+ * @throws Error for a larger image, and if its data are more than its header says. Other damage is for
+ *   the decoder to find.
+ */
+export function checkedPng(file: Buffer, mostPixels: number): Buffer {
+  // The signature, and the header: length, type, width, height, depth, color type.
+  if (file.length < 33) return file
+  const [width, height] = [file.readUInt32BE(16), file.readUInt32BE(20)]
+  if (width * height > mostPixels)
+    throw new Error(`it has more than ${mostPixels / 1e6} megapixels`)
+  const kept: Buffer[] = [file.subarray(0, 8)]
+  const data: Buffer[] = []
+  for (let at = 8; at + 8 <= file.length; at += file.readUInt32BE(at) + 12) {
+    const end = at + file.readUInt32BE(at) + 12
+    const type = file.toString('latin1', at + 4, at + 8)
+    if (NEEDED.has(type)) kept.push(file.subarray(at, end))
+    if (type === 'IDAT') data.push(file.subarray(at + 8, end - 4))
+  }
+  const bits = file[24]! * (CHANNELS[file[25]!] ?? 0)
+  // Interlaced rows are shorter, and each begins with a byte.
+  checkSize(data, 2 * height * (Math.ceil((width * bits) / 8) + 1) + HARMLESS)
+  return Buffer.concat(kept)
+}
+
+function checkSize(data: readonly Buffer[], most: number): void {
+  const compressed = data.reduce((sum, { length }) => sum + length, 0)
+  if (compressed * RATIO <= most) return
+  try {
+    inflateSync(Buffer.concat(data), {
+      maxOutputLength: most,
+      finishFlush: constants.Z_SYNC_FLUSH,
+    })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_BUFFER_TOO_LARGE') return
+    throw new Error('its data are more than its header says', { cause: error })
+  }
+}
