@@ -58,9 +58,9 @@ const fromCallToEngine = [
   },
   {
     file: distributed('runners/worker-runner'),
-    functions: ['WorkerRunner.submit', 'WorkerRunner.start', 'WorkerRunner.#command'],
+    functions: ['WorkerRunner.start', 'WorkerRunner.#command'],
     calledBy: distributed('groups/calls/operations'),
-    contract: { file: distributed('runners/runner'), name: 'Runner' },
+    contract: { file: distributed('ticket'), name: 'TicketDriver' },
     does: 'writes a command, and wakes the thread of the engine',
   },
   {

@@ -10,10 +10,8 @@ import {
   type DiagnosisSettings,
 } from '../../../packages/distributed/src/diagnosis/settings.ts'
 import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
-import type { Operation } from '../../../packages/distributed/src/operation.ts'
 import { createWorldGroup } from '../../../packages/distributed/src/groups/group.ts'
 import { EngineDriver } from '../../../packages/distributed/src/runners/engine-driver.ts'
-import { Ticket } from '../../../packages/distributed/src/ticket.ts'
 import {
   MemoryNetwork,
   MemoryTransport,
@@ -86,12 +84,7 @@ export class SteppedWorld {
         removeGroup: engine.removeGroup.bind(engine),
         failGroup: engine.failGroup.bind(engine),
         gone: engine.gone,
-        submit: (operation: Operation) => {
-          const ticket = new Ticket(driver, operation)
-          driver.start(ticket, operation)
-          return ticket
-        },
-        resubmit: driver.start.bind(driver),
+        driverOf: () => driver,
         prefersCaller: () => false,
         close: async () => {
           engine.sayGoodbye()

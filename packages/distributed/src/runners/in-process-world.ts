@@ -5,7 +5,6 @@ import { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
-import { Ticket } from '../ticket.ts'
 import { MemoryNetwork, MemoryTransport } from '../transports/memory-transport.ts'
 import { destroyedError, type Runner } from './runner.ts'
 import { EngineDriver } from './engine-driver.ts'
@@ -174,12 +173,7 @@ export class InProcessWorld {
         this.#activity++
       },
       gone: engine.gone,
-      submit: (operation) => {
-        const ticket = new Ticket(driver, operation)
-        driver.start(ticket, operation)
-        return ticket
-      },
-      resubmit: driver.start.bind(driver),
+      driverOf: () => driver,
       prefersCaller: () => false,
       close: async () => {
         engine.sayGoodbye()

@@ -7,7 +7,7 @@ import { destroyedError, type Runner } from './runner.ts'
 import { DrivenEngine } from './driven-engine.ts'
 import { CallingThread } from './calling-thread/calling-thread.ts'
 import { EngineDriver } from './engine-driver.ts'
-import { Ticket, type TicketDriver } from '../ticket.ts'
+import type { Ticket, TicketDriver } from '../ticket.ts'
 
 /** Milliseconds that asynchronous waiting holds the thread before the event loop gets its turn. */
 const HOLD = 5
@@ -75,18 +75,7 @@ export class InlineRunner implements Runner {
     return this.#engine.gone
   }
 
-  submit(operation: Operation, isAwaited: boolean): Ticket {
-    const driver = this.#driverOf(operation, isAwaited)
-    const ticket = new Ticket(driver, operation)
-    driver.start(ticket, operation)
-    return ticket
-  }
-
-  resubmit(ticket: Ticket, operation: Operation, isAwaited: boolean): void {
-    this.#driverOf(operation, isAwaited).start(ticket, operation)
-  }
-
-  #driverOf(operation: Operation, isAwaited: boolean): TicketDriver {
+  driverOf(operation: Operation, isAwaited: boolean): TicketDriver {
     if (this.#closed) throw destroyedError(operation.name)
     const here = this.#callingThread
     return here?.runs(operation, isAwaited) === true ? here : this.#driver

@@ -3,7 +3,7 @@ import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { Arena } from '../arena/arena.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../operation.ts'
-import type { Ticket } from '../ticket.ts'
+import type { TicketDriver } from '../ticket.ts'
 import type { ListenOptions } from '../transports/dialer.ts'
 import type { StreamName } from './open-transport.ts'
 
@@ -23,17 +23,12 @@ export interface Runner {
   /** By world rank: 0 while the rank is there, 1 when it has left or was lost. */
   readonly gone: Int32Array
   /**
-   * Hands an operation to the engine, or begins it on the caller's thread.
+   * What runs an operation: the engine, or the caller's thread.
    *
    * @param isAwaited - the caller is going to block until it is settled, before it does anything else
+   * @throws ERR_TSR_GROUP_DESTROYED
    */
-  submit(operation: Operation, isAwaited: boolean): Ticket
-  /**
-   * As `submit`, for another run of a ticket that has settled.
-   *
-   * @param operation - the same one at another position
-   */
-  resubmit(ticket: Ticket, operation: Operation, isAwaited: boolean): void
+  driverOf(operation: Operation, isAwaited: boolean): TicketDriver
   /** See `PersistentOperation.prefersRun`. */
   prefersCaller(operation: Operation): boolean
   /** Leaves in order: what was sent still arrives, and the peers are told afterwards. */

@@ -6,7 +6,7 @@ import { createEpochs } from '../engine/epochs.ts'
 import { instantiateKernels } from '../kernels/kernels.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../operation.ts'
-import { Ticket, type TicketDriver } from '../ticket.ts'
+import type { Ticket, TicketDriver } from '../ticket.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import { copyFrom, hostsOf, openSlots } from '../transports/shared-memory/neighbours.ts'
 import { EXPOSING_GROUPS } from '../transports/shared-memory/slots.ts'
@@ -115,18 +115,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     this.#command(commandKinds.failGroup, 0, () => undefined)
   }
 
-  submit(operation: Operation, isAwaited: boolean): Ticket {
-    const driver = this.#driverOf(operation, isAwaited)
-    const ticket = new Ticket(driver, operation)
-    driver.start(ticket, operation)
-    return ticket
-  }
-
-  resubmit(ticket: Ticket, operation: Operation, isAwaited: boolean): void {
-    this.#driverOf(operation, isAwaited).start(ticket, operation)
-  }
-
-  #driverOf(operation: Operation, isAwaited: boolean): TicketDriver {
+  driverOf(operation: Operation, isAwaited: boolean): TicketDriver {
     if (this.#stopped) throw destroyedError(operation.name)
     const here = this.#callingThread
     return here?.runs(operation, isAwaited) === true ? here : this

@@ -1,9 +1,9 @@
 import { monotonicNow, tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
-import type { OperationName } from '../../operation.ts'
+import type { Operation, OperationName } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
-import type { Ticket } from '../../ticket.ts'
+import { Ticket } from '../../ticket.ts'
 import { checkOptionNames, checkTimeout } from './arguments.ts'
 import { MessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
@@ -94,7 +94,7 @@ export class Operations implements AwaitedStarter {
       const operation = this.#operationOf(call, staged, timeout)
       operation.sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
       operation.flight = this.runner.journal.number(options?.label)
-      const ticket = this.runner.submit(operation, this.#isAwaited)
+      const ticket = this.#run(operation, this.#isAwaited)
       // counted only now: what the engine refused must not put this rank ahead of the others
       if (isMessage) this.#messages++
       else if (call.sequence === undefined) this.#collectives++
@@ -141,14 +141,20 @@ export class Operations implements AwaitedStarter {
     operation.sequence = isMessage ? this.#messages : this.#collectives
     operation.flight = this.runner.journal.number(options?.label)
     operation.aborted = options?.signal?.aborted === true
-    const ticket = former ?? this.runner.submit(operation, isAwaited)
-    if (former !== undefined) this.runner.resubmit(former, operation, isAwaited)
+    const ticket = this.#run(operation, isAwaited, former)
     if (isMessage) this.#messages++
     else this.#collectives++
     if (isMessage && this.runner.journal.spans !== undefined) {
       prepared.order = this.#order.next(operation)
     }
     this.#pending.add(prepared)
+    return ticket
+  }
+
+  #run(operation: Operation, isAwaited: boolean, former?: Ticket): Ticket {
+    const driver = this.runner.driverOf(operation, isAwaited)
+    const ticket = former ?? new Ticket(driver, operation)
+    driver.start(ticket, operation)
     return ticket
   }
 
