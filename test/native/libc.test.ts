@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { addressOf, closeSocket, isAvailable, systemCallError } from '@tsrun/native'
+import { addressOf, closeNative, isAvailable, systemCallError } from '@tsrun/native'
 import { describeNative, fixture, fixtureFlags } from './support.ts'
 
 describe('the bindings', () => {
@@ -36,6 +36,6 @@ describeNative('addresses and errors', () => {
   })
 
   it('closes descriptors that are not open without harm', () => {
-    closeSocket(-1)
+    closeNative(-1)
   })
 })

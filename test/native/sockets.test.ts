@@ -2,7 +2,7 @@ import { networkInterfaces } from 'node:os'
 import {
   acceptTcp,
   addressOf,
-  closeSocket,
+  closeNative,
   connectError,
   connectTcp,
   divertSocket,
@@ -35,7 +35,7 @@ describeNative('sockets', () => {
     return fd
   }
   afterEach(() => {
-    open.splice(0).forEach(closeSocket)
+    open.splice(0).forEach(closeNative)
   })
 
   /** What of `events` holds for the socket, within the limit. */
@@ -133,14 +133,14 @@ describeNative('sockets', () => {
   it('distinguishes the end of a stream from an empty one', () => {
     const { client, server } = connectPair()
     const byte = new Uint8Array(1)
-    closeSocket(open.splice(open.indexOf(client), 1)[0]!)
+    closeNative(open.splice(open.indexOf(client), 1)[0]!)
     expect(waitFor(server, POLLIN) & POLLIN).toBe(POLLIN)
     expect(receiveBytes(server, addressOf(byte), 1)).toBe(0)
   })
 
   it('answers a send to a closed peer with an error, not with a signal', () => {
     const { client, server } = connectPair()
-    closeSocket(open.splice(open.indexOf(server), 1)[0]!)
+    closeNative(open.splice(open.indexOf(server), 1)[0]!)
     const data = new Uint8Array(1024)
     const errors: number[] = []
     while (errors.length < 2) {
@@ -154,7 +154,7 @@ describeNative('sockets', () => {
 
   it('reports that nobody listens', () => {
     const { fd, endpoint } = listenTcp({ host: '127.83.12.1', port: 0 })
-    closeSocket(fd)
+    closeNative(fd)
     const client = keep(connectTcp(endpoint))
     waitFor(client, POLLOUT)
     expect(connectError(client)).toBe(ECONNREFUSED)

@@ -81,7 +81,7 @@ export {
   portOfStep,
   type LaunchedPlace,
 } from './launchers.ts'
-export { createLogger, type Logger } from './logger.ts'
+export { createLogger, readLogLevel, type Logger } from './logger.ts'
 export { endingColours, visibleText } from './visible-text.ts'
 export { distrustOf, makeOwnFolder, openOwnFile, replaceFile, writeWhole } from './private-files.ts'
 export { ProgressLine } from './progress-line.ts'

@@ -18,10 +18,10 @@ export type Logger = Readonly<Record<Severity, Write>>
  *
  * TSRUN_LOG_LEVEL sets the level (default `warn`).
  *
- * @throws ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_ARGUMENT, see `readLogLevel`
  */
 export function createLogger(name: string, options: { level?: Level } = {}): Logger {
-  const { level } = { level: readLevel(), ...options }
+  const { level } = { level: readLogLevel(), ...options }
   let logger: Pino.Logger | undefined
   const writer = (severity: Severity): Write => {
     if (levels.indexOf(severity) < levels.indexOf(level)) return () => undefined
@@ -52,8 +52,16 @@ function rankOf(env: NodeJS.ProcessEnv): object {
   return { rank: Number(rank), localRank: Number(localRank), nodeRank: Number(nodeRank), runId }
 }
 
-function readLevel(): Level {
-  const value = process.env['TSRUN_LOG_LEVEL'] ?? 'warn'
+/**
+ * The level of TSRUN_LOG_LEVEL. Where nothing is logged, only this finds a wrong one.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function readLogLevel(
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Level {
+  const given = env['TSRUN_LOG_LEVEL'] ?? ''
+  const value = given === '' ? 'warn' : given
   const level = levels.find((known) => known === value)
   if (level !== undefined) return level
   const expected = `one of ${levels.join(', ')}`

@@ -1,5 +1,5 @@
 import { closeSync, constants, openSync } from 'node:fs'
-import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunction, closeNative, lazy, systemCallError } from './libc.ts'
 import { statusOf } from './status.ts'
 
 const { O_NONBLOCK, O_RDWR, O_WRONLY } = constants
@@ -35,8 +35,8 @@ export function createBell(): number {
   try {
     return openAgain(reader)
   } finally {
-    closeSync(reader)
-    closeSync(writer)
+    closeNative(reader)
+    closeNative(writer)
   }
 }
 

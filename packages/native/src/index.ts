@@ -12,6 +12,7 @@ export {
 export {
   addressOf,
   bindAll,
+  closeNative,
   EADDRINUSE,
   EAGAIN,
   ECONNREFUSED,
@@ -54,7 +55,6 @@ export type { Endpoint } from './socket-address.ts'
 export { statusOf } from './status.ts'
 export {
   acceptTcp,
-  closeSocket,
   connectError,
   connectTcp,
   divertSocket,

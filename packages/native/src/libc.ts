@@ -157,3 +157,13 @@ export function bindAll(): void {
 function firstLine(error: unknown): string {
   return String(error instanceof Error ? error.message : error).split('\n', 1)[0] ?? ''
 }
+
+const closeCall = lazy(() => bindFunction<[number], number>('int close(int)'))
+
+/**
+ * Closes a descriptor that a function of libc has opened. Of Node's own functions, a worker thread of the user
+ * takes descriptors alone that it has opened with them.
+ */
+export function closeNative(fd: number): void {
+  closeCall()(fd)
+}

@@ -1,5 +1,5 @@
-import { closeSync, ftruncateSync, openSync } from 'node:fs'
-import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
+import { ftruncateSync, openSync } from 'node:fs'
+import { addressOf, bindFunction, closeNative, lazy, systemCallError } from './libc.ts'
 
 const CLOSE_ON_EXEC = 1
 
@@ -17,7 +17,7 @@ export function createSharedFile(name: string, bytes: number): number {
   try {
     ftruncateSync(fd, bytes)
   } catch (error) {
-    closeSync(fd)
+    closeNative(fd)
     throw error
   }
   return fd

@@ -2,6 +2,7 @@ import { isIPv6 } from 'node:net'
 import {
   addressOf,
   bindFunction,
+  closeNative,
   EAGAIN,
   ECONNABORTED,
   EINPROGRESS,
@@ -71,7 +72,6 @@ const calls = lazy(() => ({
   ),
   fcntl: bindFunction<[number, number, number], number>('int fcntl(int, int, int)'),
   dup3: bindFunction<[number, number, number], number>('int dup3(int, int, int)'),
-  close: bindFunction<[number], number>('int close(int)'),
 }))
 
 /** Results and small arguments of the calls below, kept so that no pointer outlives its memory. */
@@ -120,7 +120,7 @@ export function listenTcp(endpoint: Endpoint, backlog = 1024): { fd: number; end
     check('getsockname', calls().getsockname(fd, address.at, length.at))
     return { fd, endpoint: { host: endpoint.host, port: decodeSocketAddress(address.view).port } }
   } catch (error) {
-    closeSocket(fd)
+    closeNative(fd)
     throw error
   }
 }
@@ -164,7 +164,7 @@ export function connectTcp(endpoint: Endpoint): number {
     const errno = lastErrno()
     // a connect that a signal interrupts goes on in the background as well
     if (errno !== EINPROGRESS && errno !== EINTR) {
-      closeSocket(fd)
+      closeNative(fd)
       throw systemCallError('connect', errno)
     }
   }
@@ -197,10 +197,10 @@ export function divertSocket(fd: number): { readonly inner: number; readonly out
     check('dup3', dup3(end, fd, O_CLOEXEC))
     return { inner, outer }
   } catch (error) {
-    closeSocket(inner)
+    closeNative(inner)
     throw error
   } finally {
-    closeSocket(end)
+    closeNative(end)
   }
 }
 
@@ -250,8 +250,4 @@ export function sendBytes(fd: number, address: number, length: number, more: boo
 export function receiveBytes(fd: number, address: number, length: number): number {
   const received = calls().recv(fd, address, length, 0)
   return received >= 0 ? received : -lastErrno()
-}
-
-export function closeSocket(fd: number): void {
-  calls().close(fd)
 }

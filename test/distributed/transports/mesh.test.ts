@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
 import { clientHandshake } from '@tsrun/core'
-import { closeSocket, connectTcp, listenTcp } from '@tsrun/native'
+import { closeNative, connectTcp, listenTcp } from '@tsrun/native'
 import {
   LARGEST_QUEUE,
   type ByteChannel,
@@ -284,7 +284,7 @@ describe.each([
     over.abort()
     await expect(dialing).rejects.toThrow()
     expect(readdirSync('/proc/self/fd').length).toBeLessThanOrEqual(before)
-    for (const fd of [...filling, listener.fd]) closeSocket(fd)
+    for (const fd of [...filling, listener.fd]) closeNative(fd)
     dialer!.stopListening()
   })
 
@@ -296,7 +296,7 @@ describe.each([
     const silent = { ...dialers[0]!, endpoint }
     const error = await errorOf(() => join([silent, dialers[1]!], 1, { timeout: 300 }))
     expect(error).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { peer: 0, milliseconds: 300 } })
-    for (const each of [fd, ...crowd]) closeSocket(each)
+    for (const each of [fd, ...crowd]) closeNative(each)
     dialers[0]!.stopListening()
   })
 })

@@ -1,7 +1,7 @@
 import { monotonicNow, tsrError } from '@tsrun/core'
 import {
   addressOf,
-  closeSocket,
+  closeNative,
   drainEventfd,
   openEventfd,
   pollFds,
@@ -144,7 +144,7 @@ export class MpiTransport implements BlockingTransport {
       this.#mpi.call('Cancel', this.#native.address(request))
     }
     while (this.#hasRequests() && monotonicNow() < end) yieldCore()
-    closeSocket(this.doorbell)
+    closeNative(this.doorbell)
   }
 
   #hasRequests(): boolean {

@@ -1,6 +1,6 @@
 import {
   addressOf,
-  closeSocket,
+  closeNative,
   drainEventfd,
   openEventfd,
   pollFds,
@@ -59,7 +59,7 @@ export class PollSet {
   }
 
   close(): void {
-    closeSocket(this.doorbell)
-    if (this.#bell >= 0) closeSocket(this.#bell)
+    closeNative(this.doorbell)
+    if (this.#bell >= 0) closeNative(this.#bell)
   }
 }

@@ -2,7 +2,7 @@ import { isTsrError, type SessionKeys } from '@tsrun/core'
 import {
   acceptTcp,
   addressOf,
-  closeSocket,
+  closeNative,
   connectError,
   connectTcp,
   EADDRINUSE,
@@ -144,7 +144,7 @@ export class TcpTransport implements BlockingTransport {
   #end(peer: number, reason: string): typeof CLOSED {
     const fd = this.#fds[peer]!
     if (fd >= 0) {
-      closeSocket(fd)
+      closeNative(fd)
       this.#reasons[peer] ||= reason
       this.#fds[peer] = -1
       this.#polls.forget(peer)
@@ -194,7 +194,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
         const errno = connectError(fd)
         if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
       } catch (error) {
-        closeSocket(fd)
+        closeNative(fd)
         throw error
       } finally {
         signal?.removeEventListener('abort', wake)
@@ -205,7 +205,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       if (!listening) return
       listening = false
       readiness.forget(listener)
-      closeSocket(listener)
+      closeNative(listener)
     },
   }
 }
@@ -249,7 +249,7 @@ export class DescriptorChannel implements ByteChannel {
     if (this.#closed) return
     this.#closed = true
     readiness.forget(this.fd)
-    closeSocket(this.fd)
+    closeNative(this.fd)
   }
 
   async #move(

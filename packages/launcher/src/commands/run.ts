@@ -2,7 +2,7 @@ import { mkdtempSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Argv } from 'yargs'
-import { nearestName } from '@tsrun/core'
+import { nearestName, readLogLevel } from '@tsrun/core'
 import { flagTable, type FlagValues } from '../args/flags.ts'
 import type { Flag } from '../args/flag.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
@@ -135,6 +135,7 @@ export async function startJob(
   context: CommandContext,
 ): Promise<void> {
   const { env, cwd, console, interrupts } = context
+  readLogLevel(env)
   const settings = completeSettings(values, env)
   const given = toJobOptions(settings, command, {
     cores: availableParallelism(),

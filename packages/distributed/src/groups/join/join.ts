@@ -1,6 +1,13 @@
 import { isIP } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import { createLogger, Deadline, tsrError, waitOrAbort, type RankEnvironment } from '@tsrun/core'
+import {
+  createLogger,
+  Deadline,
+  readLogLevel,
+  tsrError,
+  waitOrAbort,
+  type RankEnvironment,
+} from '@tsrun/core'
 import {
   connectStore,
   findListenAddress,
@@ -51,6 +58,7 @@ export async function joinWorld(
   options: InitOptions,
   past: Past = { departures: new Set() },
 ): Promise<EngineProcessGroup> {
+  readLogLevel()
   const given = readOptions(options)
   const mpi = wantedTransport(given) === 'mpi' ? await joinMpiWorld(options) : undefined
   const settings = completeOptions({ ...given, ...mpi?.place })
@@ -89,6 +97,7 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
     const alone = memoryStore()
     return { store: alone, isOwn: true, close: () => alone.close() }
   }
+  if (token === '' && process.env['TSRUN_RUN_ID'] !== undefined) throw inherited(rank)
   const { masterAddr: host, masterPort: port } = environment
   // without a launcher that hosts the store rank 0 does, as with torch's env:// rendezvous
   const isHost = rank === 0 && process.env['TSRUN_RUN_ID'] === undefined
@@ -156,6 +165,15 @@ async function awaitName(
     if (tries === 2) createLogger('distributed').warn({ host, reason }, 'waits for MASTER_ADDR')
     await waitOrAbort(pause(LOOK_AGAIN), what, deadline, signal)
   }
+}
+
+/** tsrun gives every rank a token, which the programs that a rank starts do not inherit. */
+function inherited(rank: number): Error {
+  return tsrError('ERR_TSR_ENVIRONMENT', {
+    variable: 'RANK',
+    value: `${rank}, which this program has inherited from a rank that has started it`,
+    expected: 'no such variable: start it without RANK, WORLD_SIZE and TSRUN_RUN_ID',
+  })
 }
 
 /** Without a token anybody who reaches the ports may join, so it is only optional on loopback. */

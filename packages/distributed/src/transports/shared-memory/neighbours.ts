@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import {
   addressOf,
-  closeSocket,
+  closeNative,
   copyMemory,
   mapFile,
   mapFileOver,
@@ -60,12 +60,12 @@ export function hostsOf({ neighbours }: Pick<Sharing, 'neighbours'>): number[] {
 /** Releases the memory of other ranks that will not be mapped, and all bells. */
 export function closeSegments({ segments, bell }: Sharing): void {
   for (const segment of segments) if (segment !== undefined) closeSegment(segment)
-  if (bell !== undefined) closeSocket(bell)
+  if (bell !== undefined) closeNative(bell)
 }
 
 export function closeSegment({ fd, bell }: SharedSegment): void {
-  closeSocket(fd)
-  closeSocket(bell)
+  closeNative(fd)
+  closeNative(bell)
 }
 
 /*
@@ -185,7 +185,7 @@ export function openNeighbour(
     }
     peerBase = mapFile(fd, bytes)
   } finally {
-    closeSocket(fd)
+    closeNative(fd)
   }
   return {
     writer: new RingBufferWriter(heap, window, copy),
@@ -193,7 +193,7 @@ export function openNeighbour(
     bell,
     heap: { address: peerBase, bytes },
     release: () => {
-      closeSocket(bell)
+      closeNative(bell)
       mapPrivateOver(base + window, RING_BUFFER_BYTES)
       if (slots !== undefined) mapPrivateOver(base + slots, SLOTS_BYTES)
       unmapFile(peerBase, bytes)

@@ -4,6 +4,7 @@ import { hostname } from 'node:os'
 import {
   addressOf,
   addressOfBell,
+  closeNative,
   createBell,
   createSharedFile,
   mapFileOver,
@@ -49,11 +50,11 @@ export function createSegment(memory: WebAssembly.Memory): Segment {
   try {
     bell = createBell()
   } catch (error) {
-    closeSync(fd)
+    closeNative(fd)
     throw error
   }
   const close = (): void => {
-    closeSync(fd)
+    closeNative(fd)
     closeSync(bell)
   }
   try {
