@@ -8,7 +8,7 @@ export interface Module {
   readonly parameters: readonly Parameter[]
 
   /**
-   * Values that forward passes change and no optimizer: running statistics, as in `SyncBatchNorm`. They
+   * Values that forward passes change and no optimizer: running statistics, as in `BatchNorm`. They
    * are float32 and belong to checkpoints as parameters do. Replicas take those of the first one after
    * each step. Only the module's own: `buffersOf` adds those of its `children` and `layers`.
    */
@@ -43,7 +43,7 @@ export interface Module {
   readonly usesPass?: boolean
 
   /**
-   * Whether its passes communicate with replicas, as those of `SyncBatchNorm` do. A rank without examples
+   * Whether its passes communicate with replicas, as those of `BatchNorm` do. A rank without examples
    * then makes a pass for none, so that the others need not wait for it. Default false.
    */
   readonly communicates?: boolean
@@ -105,7 +105,9 @@ export function usesPass(module: Module): boolean {
 }
 
 /** Whether the module, or one inside it, communicates with replicas in its passes. */
-export function communicates(module: Module): boolean {
+export function communicates(
+  module: Pick<Module, 'communicates' | 'children' | 'layers'>,
+): boolean {
   return module.communicates ?? insideOf(module).some(communicates)
 }
 
@@ -123,7 +125,10 @@ export function isRepeatable(module: Module, x?: Tensor): boolean {
   return Object.hasOwn(part, 'isRepeatable') && module.isRepeatable!(x)
 }
 
-function insideOf({ children = {}, layers = [] }: Module): readonly Module[] {
+function insideOf({
+  children = {},
+  layers = [],
+}: Pick<Module, 'children' | 'layers'>): readonly Module[] {
   return [...Object.values(children), ...layers]
 }
 

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import type { ProcessGroup } from '@tsrun/distributed'
 
 /**
  * What a module may need to know about the pass that it runs in. `trainer` and `pipeline` set it; loops
@@ -25,6 +26,11 @@ export interface Pass {
    * others' passes. Default false.
    */
   readonly isEmpty?: boolean
+  /**
+   * Groups of ranks that run the same pass on other examples, one after the other, for modules that
+   * communicate with them. Undefined if nobody knows.
+   */
+  readonly replicas?: readonly ProcessGroup[]
 }
 
 const passes = new AsyncLocalStorage<Pass>()

@@ -18,7 +18,7 @@ import {
   type GradientOptions,
   type ModelParameters,
 } from '../gradients/options.ts'
-import { Replica } from '../gradients/replica.ts'
+import { groupsForPasses, Replica } from '../gradients/replica.ts'
 import {
   broadcastParameters,
   broadcastState,
@@ -62,7 +62,8 @@ export async function dataParallel<M extends Replicated>(
   checkTrained(module, parameters)
   await broadcastParameters([...all, ...own], group, 0)
   markReplicated(all, true)
-  const replica = new DataParallel(module, group, parameters, { frozen, ...checked })
+  const replicas = await groupsForPasses(module, [group])
+  const replica = new DataParallel(module, group, parameters, { frozen, ...checked, replicas })
   module.averageBy?.(replica)
   return replica
 }
@@ -90,7 +91,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     module: M,
     group: ProcessGroup,
     parameters: ModelParameters,
-    options: GradientOptions,
+    options: GradientOptions & { readonly replicas: readonly ProcessGroup[] },
   ) {
     super(module, [group], parameters, { ...options, keepsBuckets: true })
     this.#group = group

@@ -30,6 +30,8 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly parameters: readonly Parameter[]
   /** The model, if it is not this object itself, and can run forward on this rank. */
   readonly whole?: Module | undefined
+  /** See `Module.communicates`. */
+  readonly communicates?: boolean
   /** For a trainer with a `step` of its own, which averages with `averaging` from now on, if defined. */
   averageBy?(averaging: Averaging | undefined): void
 }
@@ -45,6 +47,8 @@ export interface Averaged<G extends ClippedGradients = ClippedGradients> {
 export interface Averaging {
   /** The groups over whose ranks gradients are averaged, one after the other. */
   readonly axes: readonly ProcessGroup[]
+  /** The same ranks, in groups for the passes of modules that communicate: see `Pass.replicas`. */
+  readonly replicas: readonly ProcessGroup[]
   readonly onGradient: GradientListener
   /** `token`: the gradients are those of a sum, whose denominator `average` needs. */
   readonly reduction: 'mean' | 'token'

@@ -1,5 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
+import { communicates } from '../../model/module.ts'
 import { currentPass } from '../../model/pass.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener, GradientMemory } from '../../model/recording.ts'
@@ -17,6 +18,21 @@ import { checkUsed, countRanks, factorOf, powerOfTwoNear, TotalsSum } from './st
 interface ReplicaOptions extends GradientOptions {
   /** Whether buckets keep their memory from step to step, so that passes may write into them. */
   readonly keepsBuckets: boolean
+  readonly replicas: readonly ProcessGroup[]
+}
+
+/**
+ * Groups of these ranks for passes. Over the axes themselves, the collectives of passes would meet those
+ * of buckets, which begin at other times on other ranks.
+ */
+export async function groupsForPasses(
+  module: Replicated,
+  axes: readonly ProcessGroup[],
+): Promise<readonly ProcessGroup[]> {
+  const groups: ProcessGroup[] = []
+  if (!communicates(module.whole ?? module)) return groups
+  for (const axis of axes) if (axis.size > 1) groups.push((await axis.split(0))!)
+  return groups
 }
 
 /** A rank's replica of a model, whose gradients are averaged with those of the other replicas. */
@@ -26,6 +42,7 @@ export abstract class Replica<
 > implements Averaging {
   readonly module: M
   readonly axes: readonly ProcessGroup[]
+  readonly replicas: readonly ProcessGroup[]
   /**
    * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full. Its
    * `memory`, of `dataParallel` and in stage 1 of `fullyShard`, lets a pass write them into the buckets
@@ -58,6 +75,7 @@ export abstract class Replica<
   ) {
     this.module = module
     this.axes = axes
+    this.replicas = options.replicas
     this.options = options
     this.lifetime = new Lifetime(axes[0]!)
     this.#buffers = new SharedBuffers(buffers)
@@ -112,6 +130,7 @@ export abstract class Replica<
     this.module.averageBy?.(undefined)
     this.close()
     this.#sum.dispose()
+    for (const group of this.replicas) group.destroy().catch(() => undefined)
     markReplicated(this.module.parameters, false)
   }
 

@@ -16,6 +16,8 @@ export interface RankFacts {
   readonly search: LayerSearch | undefined
   /** Those of its stages, each name once. */
   readonly parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
+  /** Whether one of its stages communicates with replicas in its passes. */
+  readonly communicates: boolean
 }
 
 /**

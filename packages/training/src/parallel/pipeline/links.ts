@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/telemetry'
-import type { Module } from '../../model/module.ts'
+import { communicates, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import { Activations, noMessages, type StageMessages } from './activations.ts'
@@ -14,8 +14,12 @@ export interface StageLinks {
   readonly messages: StageMessages
   /** Of the stages of this rank, each name once. */
   readonly parameters: readonly Parameter[]
-  /** Compares the ranks, on the first call. */
-  compare(): Promise<void>
+  /**
+   * Compares the ranks, on the first call.
+   *
+   * @returns whether a stage of any of them communicates with replicas in its passes
+   */
+  compare(): Promise<boolean>
   /** Gives parameters that other ranks have too one value, on the first call. They have to be whole. */
   tie(): Promise<void>
   /** Whether several stages have a parameter of this name. */
@@ -39,7 +43,7 @@ interface Parts {
   /** The rank of each stage. */
   readonly placement: readonly number[]
   readonly recorder: SpanRecorder
-  readonly describe: () => Omit<RankFacts, 'parameters'>
+  readonly describe: () => Omit<RankFacts, 'parameters' | 'communicates'>
 }
 
 export class GroupLinks implements StageLinks {
@@ -47,6 +51,7 @@ export class GroupLinks implements StageLinks {
   readonly rank: number
   readonly messages: StageMessages
   readonly #tied: TiedParameters
+  readonly #communicates: boolean
   readonly #describe: Parts['describe']
   readonly #lastRank: number
   readonly #figures: Float64Array
@@ -57,6 +62,7 @@ export class GroupLinks implements StageLinks {
     this.group = group
     this.rank = group.rank
     this.#tied = new TiedParameters(modules, group)
+    this.#communicates = modules.some(communicates)
     this.messages = new Activations(group, placement, recorder)
     this.#describe = describe
     this.#lastRank = placement.at(-1)!
@@ -67,10 +73,13 @@ export class GroupLinks implements StageLinks {
     return this.#tied.parameters
   }
 
-  async compare(): Promise<void> {
-    if (this.#told !== undefined) return
-    const parameters = this.parameters.map(({ name, shape }) => ({ name, shape }))
-    this.#told = await compareRanks({ ...this.#describe(), parameters }, this.group)
+  async compare(): Promise<boolean> {
+    if (this.#told === undefined) {
+      const parameters = this.parameters.map(({ name, shape }) => ({ name, shape }))
+      const own = { ...this.#describe(), parameters, communicates: this.#communicates }
+      this.#told = await compareRanks(own, this.group)
+    }
+    return this.#told.some(({ communicates }) => communicates)
   }
 
   async tie(): Promise<void> {
@@ -109,13 +118,13 @@ export class GroupLinks implements StageLinks {
 }
 
 /** Of a stage that is the whole model. */
-export function noLinks({ parameters }: Module): StageLinks {
+export function noLinks(module: Module): StageLinks {
   return {
     group: undefined,
     rank: 0,
     messages: noMessages,
-    parameters,
-    compare: () => Promise.resolve(),
+    parameters: module.parameters,
+    compare: () => Promise.resolve(communicates(module)),
     tie: () => Promise.resolve(),
     isShared: () => false,
     sumShared: () => Promise.resolve(),

@@ -108,6 +108,11 @@ export class Pipeline implements Replicated {
     this.#worker = new StageWorker(stages, plan.stages - 1, links.messages, timed)
   }
 
+  /** See `Module.communicates`. */
+  get communicates(): boolean {
+    return this.modules.some(communicates)
+  }
+
   /** The buffers of all chunks: see `Module.buffers`. */
   get buffers(): readonly Parameter[] {
     return [...new Set(this.modules.flatMap(buffersOf))]
@@ -261,11 +266,10 @@ export class Pipeline implements Replicated {
     onGradient = averaging?.onGradient,
   ): Promise<Trained> {
     const sumScale = averaging?.reduction === 'token' ? averaging.scale : undefined
+    const communicate = await this.#calls.pass(() => this.#links.compare())
+    const byUnit = this.whole !== undefined && averaging?.recordUnits !== undefined
     // Passes that communicate with other replicas have to be as many there as here.
-    const fill =
-      averaging !== undefined &&
-      this.whole !== undefined &&
-      (averaging.recordUnits !== undefined || communicates(this.whole))
+    const fill = averaging !== undefined && (byUnit || communicate)
     if (sumScale !== undefined && isEmptyBatch(batch) && !fill) {
       const nothing = { gradients: new Map<string, Tensor>(), peakInFlight: 0 }
       const own = { loss: 0, count: 0, examples: 0 }
@@ -276,6 +280,7 @@ export class Pipeline implements Replicated {
     )
     const how: Omit<GradientPlan, 'scale'> = {
       place,
+      replicas: this.#averaging?.replicas ?? [],
       isShared: (name) => this.#links.isShared(name),
       averaging: this.whole === undefined ? undefined : averaging,
       onGradient: this.whole === undefined || averaging === undefined ? onGradient : undefined,
@@ -285,10 +290,8 @@ export class Pipeline implements Replicated {
       const run = async (): Promise<Trained> => {
         // The last stage divides the loss, and so knows before the first pass what by.
         const counted = this.isLast ? await this.#loss.count(parts) : 0
-        const plan: GradientPlan = {
-          ...how,
-          scale: sumScale ?? (counted === 0 ? 0 : 1 / counted),
-        }
+        const scale = sumScale ?? (counted === 0 ? 0 : 1 / counted)
+        const plan: GradientPlan = { ...how, scale }
         const trained = await this.#worker.train(actions[this.#links.rank]!, parts, plan)
         const { gradients, peakInFlight } = trained
         await this.#links.sumShared(gradients)
@@ -303,7 +306,7 @@ export class Pipeline implements Replicated {
         const own = { loss, count, examples: parts.size, found: FOUND[found] }
         return { gradients, peakInFlight, own }
       }
-      return await this.#pass(run, { parts, byUnit: how.averaging?.recordUnits !== undefined })
+      return await this.#pass(run, { parts, byUnit })
     } catch (error) {
       // A whole model goes on after a failed pass.
       if (this.whole !== undefined) {

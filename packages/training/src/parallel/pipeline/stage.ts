@@ -1,3 +1,4 @@
+import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
@@ -26,6 +27,8 @@ interface InFlight {
 export interface GradientPlan {
   /** Which batch it is. */
   readonly place?: BatchPlace
+  /** The ranks with other examples: see `Pass.replicas`. */
+  readonly replicas?: readonly ProcessGroup[]
   /** A factor of the summed loss whose gradients are computed. */
   readonly scale: number
   /** Takes the gradients of each pass. Only for a stage that is the whole model. */
@@ -102,14 +105,17 @@ export class PipelineStage {
    */
   async forward(microbatch: number, arrival: Arrival): Promise<Tensor> {
     const { input, labels, needsInputGradient, row, isEmpty } = arrival
-    const { step, row: first } = this.#plan.place ?? { step: 0, row: 0 }
+    const { place = { step: 0, row: 0 }, replicas = [] } = this.#plan
     let pass: StagePass
     try {
       const { runner } = this.#options
       const run = () => runner.record(input, needsInputGradient, this.#plan.averaging)
       const made =
         this.#usesPass || isEmpty
-          ? inPass({ training: true, step, row: first + row, ...(isEmpty && { isEmpty }) }, run)
+          ? inPass(
+              { training: true, step: place.step, row: place.row + row, isEmpty, replicas },
+              run,
+            )
           : run()
       pass = await made
     } catch (error) {

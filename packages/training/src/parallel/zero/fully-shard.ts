@@ -16,7 +16,7 @@ import {
   wireBytes,
   type ModelParameters,
 } from '../gradients/options.ts'
-import { Replica } from '../gradients/replica.ts'
+import { groupsForPasses, Replica } from '../gradients/replica.ts'
 import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
@@ -93,7 +93,16 @@ export async function fullyShard<M extends Replicated>(
       ? await ShardedValues.create(module, units, { group: groups.shard, accounting }, given)
       : new UnshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
-  const parts = { groups, buckets, options: given, accounting, exchange, values, parameters }
+  const replicas = await groupsForPasses(module, axesOf(groups))
+  const parts = {
+    groups,
+    buckets,
+    options: { ...given, replicas },
+    accounting,
+    exchange,
+    values,
+    parameters,
+  }
   const sharded = new FullyShard(module, parts)
   module.averageBy?.(sharded)
   return sharded
@@ -109,7 +118,7 @@ function bucketsOf(units: readonly UnitPlan[]): SharedBucket[] {
 interface Parts {
   readonly groups: ShardingGroups
   readonly buckets: readonly SharedBucket[]
-  readonly options: ShardingOptions
+  readonly options: ShardingOptions & { readonly replicas: readonly ProcessGroup[] }
   readonly accounting: MemoryAccounting
   readonly exchange: ReduceScatterExchange
   readonly values: Values

@@ -9,7 +9,7 @@ import { currentPass } from '../../model/pass.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
-export interface SyncBatchNormOptions {
+export interface BatchNormOptions {
   /** The prefix of the names: `<name>.weight`, `<name>.bias`, `<name>.running_mean`, `<name>.running_var`. */
   readonly name: string
   /** The length of the last axis. */
@@ -25,28 +25,29 @@ const readOptions = declareOptions({
   channels: count({ from: 1 }),
   epsilon: positive().default(1e-5),
   momentum: number({ above: 0, to: 1 }).default(0.1),
-} satisfies Rules<SyncBatchNormOptions>)
+} satisfies Rules<BatchNormOptions>)
 
 /**
- * Batch normalization (Ioffe & Szegedy, 2015) over the examples of all ranks, as
+ * Batch normalization (Ioffe & Szegedy, 2015) over the examples of all replicas, as
  * torch.nn.SyncBatchNorm: each channel, the last axis, gets mean 0 and variance 1, is multiplied by
  * `weight` [channels] and added to `bias` [channels]. Without a common mean, replicas with few examples
  * each would normalize by other statistics than one process with the whole batch.
  *
  * In passes that train, which are those that are recorded unless `inPass` says otherwise, it takes the
- * statistics of the batch, and updates the running ones. Other passes take the running ones.
+ * statistics of the micro-batch, and updates the running ones. Other passes take the running ones.
  *
- * A forward pass gathers the mean and the variance of each rank, and a backward pass sums two numbers for
- * each channel. Both block, so this does not run on webgpu, and all ranks of the group have to make the
- * same passes in the same order. The gradients of `weight` and `bias` are those of this rank's examples;
- * `dataParallel` averages them.
+ * `trainer`, and a pipeline or whole model that is averaged, say which ranks are replicas. Between these,
+ * a forward pass gathers the mean and the variance of each rank, and a backward pass sums two numbers for
+ * each channel. Both block, and all replicas have to make the same passes in the same order. The gradients
+ * of `weight` and `bias` are those of this rank's examples; `dataParallel` averages them. It reads values,
+ * so it does not run on webgpu.
  *
  * @example
- * const norm = new SyncBatchNorm({ name: 'layers.1', channels: 64 }, group)
+ * const norm = new BatchNorm({ name: 'layers.1', channels: 64 })
  * recordModule(norm, x, options) // the statistics of the batch
  * norm.forward(x) // evaluation: the running statistics
  */
-export class SyncBatchNorm implements Module {
+export class BatchNorm implements Module {
   readonly parameters: readonly [weight: Parameter, bias: Parameter]
   readonly usesPass = true
   readonly communicates = true
@@ -55,12 +56,16 @@ export class SyncBatchNorm implements Module {
    * but saved with the parameters.
    */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
-  readonly #group: ProcessGroup
+  readonly #group: ProcessGroup | undefined
   readonly #options: ReturnType<typeof readOptions>
 
-  /** @throws ERR_TSR_ARGUMENT */
-  constructor(options: SyncBatchNormOptions, group: ProcessGroup) {
-    checkGroup(group)
+  /**
+   * @param group - the replicas in passes that do not say which (`Pass.replicas`), as in a loop of your
+   *   own; default: this rank alone
+   * @throws ERR_TSR_ARGUMENT
+   */
+  constructor(options: BatchNormOptions, group?: ProcessGroup) {
+    if (group !== undefined) checkGroup(group)
     const complete = readOptions(options)
     const { name, channels } = complete
     this.#group = group
@@ -97,12 +102,15 @@ export class SyncBatchNorm implements Module {
 
   #normalize(x: Tensor, weight: Tensor, bias: Tensor, save: Save): Taped {
     const { channels, epsilon, name } = this.#options
-    const isEmpty = currentPass()?.isEmpty === true
-    const own = statisticsOf(isEmpty ? new Float32Array(0) : viewOf(x), channels)
-    const all = new Float64Array(own.length * this.#group.size)
-    this.#group.allGatherSync(all, own, { label: `${name}, forward` })
+    const { isEmpty = false, isRepeated = false, replicas = this.#replicas } = currentPass() ?? {}
+    let all = statisticsOf(isEmpty ? new Float32Array(0) : viewOf(x), channels)
+    for (const group of replicas) {
+      const own = all
+      all = new Float64Array(own.length * group.size)
+      group.allGatherSync(all, own, { label: `${name}, forward` })
+    }
     const { mean, variance, examples } = combine(all, channels)
-    if (currentPass()?.isRepeated !== true) this.#keep(mean, variance, examples)
+    if (!isRepeated && examples > 0) this.#keep(mean, variance, examples)
     const inverse = variance.map((value) => 1 / Math.sqrt(value + epsilon))
     save([x, weight])
     const value = scopedTensor(x.shape, (out) => {
@@ -113,7 +121,7 @@ export class SyncBatchNorm implements Module {
       }
     })
     const gradFunc = (dy: Tensor, saved: Tensor[]): Tensor[] =>
-      this.#gradients(dy, saved, { mean, inverse, examples })
+      this.#gradients(dy, saved, { mean, inverse, examples, isEmpty, replicas })
     return { value, gradFunc }
   }
 
@@ -121,20 +129,25 @@ export class SyncBatchNorm implements Module {
   #gradients(
     dy: Tensor,
     saved: readonly Tensor[],
-    { mean, inverse, examples }: Normalization,
+    { mean, inverse, examples, isEmpty, replicas }: Normalization,
   ): [dx: Tensor, dWeight: Tensor, dBias: Tensor] {
     const { channels, name } = this.#options
     const [x, weight] = saved as [Tensor, Tensor]
     const own = new Float64Array(2 * channels)
     const [slopes, input] = [viewOf(dy), viewOf(x)]
-    for (let i = 0; i < slopes.length; i++) {
+    // Rows that stand for no examples have no part in the sums, and pass on no gradient.
+    for (let i = 0; !isEmpty && i < slopes.length; i++) {
       const c = i % channels
       own[c]! += slopes[i]!
       own[channels + c]! += slopes[i]! * (input[i]! - mean[c]!) * inverse[c]!
     }
     const sums = own.slice()
-    this.#group.allReduceSync(sums, { label: `${name}, backward` })
+    for (const group of replicas) group.allReduceSync(sums, { label: `${name}, backward` })
     const dx = scopedTensor(x.shape, (out) => {
+      if (isEmpty) {
+        out.fill(0)
+        return
+      }
       const [slopes, input, factors] = [viewOf(dy), viewOf(x), viewOf(weight)]
       for (let i = 0; i < out.length; i++) {
         const c = i % channels
@@ -148,6 +161,10 @@ export class SyncBatchNorm implements Module {
         out.set(values)
       })
     return [dx, of(own.subarray(channels)), of(own.subarray(0, channels))]
+  }
+
+  get #replicas(): readonly ProcessGroup[] {
+    return this.#group === undefined ? [] : [this.#group]
   }
 
   /** Updates the running statistics. */
@@ -178,6 +195,8 @@ interface Normalization {
   /** 1 / sqrt(variance + epsilon) */
   readonly inverse: Float64Array
   readonly examples: number
+  readonly isEmpty: boolean
+  readonly replicas: readonly ProcessGroup[]
 }
 
 /** The number of examples, then for each channel the mean, then the sum of squared deviations from it. */
@@ -207,6 +226,7 @@ function combine(
     all.subarray(rank * length, (rank + 1) * length),
   )
   const examples = ranks.reduce((sum, [own]) => sum + own!, 0)
+  if (examples === 0) return { mean, variance, examples }
   for (let c = 0; c < channels; c++) {
     for (const own of ranks) mean[c]! += (own[0]! / examples) * own[1 + c]!
     for (const own of ranks) {
@@ -216,3 +236,6 @@ function combine(
   }
   return { mean, variance, examples }
 }
+
+/** The name in PyTorch of what synchronizes replicas, as `BatchNorm` does here. */
+export class SyncBatchNorm extends BatchNorm {}
