@@ -1,4 +1,4 @@
-import { launchedEnvironment, readRankEnvironment } from '@tsrun/core'
+import { launchedEnvironment, readRankEnvironment, visibleText } from '@tsrun/core'
 import { describeFinding, mergeFlight, readStatusPage } from '@tsrun/telemetry'
 import { fillTemplate, templateProblem } from '../../packages/launcher/src/args/log-prefix.ts'
 import { parseRankList } from '../../packages/launcher/src/args/output-options.ts'
@@ -91,6 +91,11 @@ function environmentOf(input: Uint8Array): Record<string, string> {
   return Object.fromEntries(
     entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
   )
+}
+
+/** Whether codes of colours have the one for invisible text; after 38, 48 and 58, colours have numbers. */
+function conceals(codes: string): boolean {
+  return /(^|;)0*8(;|:|$)/.test(codes.replaceAll(/(^|;)0*[345]8;(0*5;\d*|0*2;\d*;\d*;\d*)/g, ''))
 }
 
 /** What the launcher reads: of its ranks, of other launchers, and of users. */
@@ -211,6 +216,24 @@ export const launcherTargets: readonly Target[] = [
       const rank = { rank: 1, localRank: 1, worldSize: 2, role: 'r', node: 0, host: 'h', pid: 7 }
       const facts = { ...rank, generation: 0, startedAt: 0 }
       fillTemplate(template, { facts, stream: 'stdout', time: 5 })
+    },
+  },
+  {
+    name: 'terminal',
+    seeds: [
+      'a \x1b[8mhidden\x1b[0m\n',
+      '\x1b[31;8;1mred\nnext',
+      '\x1b[38;5;8mgrey \x1b[48;2;8;8;8mb\x1b[m',
+    ],
+    run: (input) => {
+      const text = textOf(input)
+      const [plain, coloured] = [visibleText(text), visibleText(text, true)]
+      const left = coloured.replace(/\x1b\[([\d;:]*)m/g, (_, codes: string) => {
+        if (conceals(codes)) throw new TypeError('it conceals what follows')
+        return ''
+      })
+      if (/[\0-\x08\x0b-\x1f\x7f-\x9f]/.test(plain + left))
+        throw new TypeError('a control character')
     },
   },
   {

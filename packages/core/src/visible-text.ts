@@ -56,9 +56,12 @@ class Style {
       const code = Number.parseInt(given[i]!, 10) || 0
       if (code === CONCEAL) continue
       // The codes after it name the colour.
-      const isLong = code === 38 || code === 48 || code === 58
-      const colour = isLong ? { '5': 2, '2': 4 }[given[i + 1] ?? ''] : undefined
-      const end = i + (colour ?? 0)
+      const isLong = /^0*[345]8$/.test(given[i]!)
+      const length = (isLong ? { '5': 2, '2': 4 }[given[i + 1] ?? ''] : undefined) ?? 0
+      const colour = given.slice(i + 1, i + 1 + length)
+      // Without all of its numbers, a terminal may take those that follow for codes.
+      const isWhole = colour.length === length && colour.every((number) => /^\d*$/.test(number))
+      const end = i + (isWhole ? length : 0)
       kept.push(...given.slice(i, end + 1))
       i = end
       if (code === 0) this.#open.clear()
