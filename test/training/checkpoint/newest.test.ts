@@ -1,5 +1,5 @@
-import { mkdirSync, readdirSync, rmSync, truncateSync } from 'node:fs'
-import { join } from 'node:path'
+import { mkdirSync, readdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { latestCheckpoint, loadBackend, saveCheckpoint } from '@tsrun/training'
 import { makeFolder, removeFolders } from './support/folder.ts'
 import { folderWith, load, state } from './support/saved.ts'
@@ -48,6 +48,22 @@ describe('the newest checkpoint', () => {
     })
     await saveCheckpoint(folder, state(5), undefined, { keep: 2 })
     expect(readdirSync(folder).sort()).toEqual([nameOf(5), nameOf(10)])
+  })
+
+  it('is found whatever else lies in the folder', async () => {
+    const folder = await folderWith(10)
+    const cut = `.${nameOf(20)}.unfinished`
+    for (const name of [cut, nameOf(30), 'step-x']) mkdirSync(join(folder, name))
+    writeFileSync(join(folder, nameOf(40)), 'a file')
+    symlinkSync('nowhere', join(folder, nameOf(50)))
+    const found = await latestCheckpoint(folder)
+    expect(found).toMatchObject({ path: join(folder, nameOf(10)), step: 10 })
+    const names = found!.skipped.map(({ path }) => basename(path))
+    expect(names.sort()).toEqual([cut, nameOf(30), nameOf(40), nameOf(50)].sort())
+    expect(found!.skipped[0]).toEqual({
+      path: join(folder, cut),
+      problem: 'its save has not ended',
+    })
   })
 
   it('exists when an older one cannot be removed, and the error says so', async () => {

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
@@ -75,6 +75,9 @@ describe('fit with checkpoints', () => {
       }
       await train({ steps: 4 })
       await train({ epochs: 2, callbacks: [stop] })
+      // a job that was killed while it saved
+      const cut = join(folder, '.step-00000012.unfinished')
+      mkdirSync(cut)
       await train({ steps: 8 })
       const text = written.mock.calls.map(([chunk]) => String(chunk)).join('')
       const path = join(folder, 'step-00000004')
@@ -82,7 +85,9 @@ describe('fit with checkpoints', () => {
       expect(text).toContain('stopped by a callback after step 8\n')
       // two epochs of seven batches
       expect(text).toMatch(/step 8\/14 /)
-      expect(text).toContain('step-00000008, where nothing is left to train\n')
+      expect(text).toContain(
+        `step-00000008, where nothing is left to train; ${cut} cannot be used: its save has not ended\n`,
+      )
     } finally {
       written.mockRestore()
     }

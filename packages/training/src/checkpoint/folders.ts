@@ -9,6 +9,8 @@ import { syncFolder } from './safetensors/write.ts'
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
 /** A folder that is not finished or is to be deleted. */
 const LEFTOVER = /^\.step-.*\.(unfinished|old)$/
+/** The save of a checkpoint that goes on, or has been cut off. */
+const UNFINISHED = /^\.step-(\d+).*\.unfinished$/
 
 /** A checkpoint whose files are all there and have the right sizes. */
 export interface Checkpoint {
@@ -159,7 +161,10 @@ export interface LatestCheckpoint {
   /** The folder of the checkpoint. */
   readonly path: string
   readonly step: number
-  /** Newer checkpoints that cannot be used, because files are missing or have other sizes. */
+  /**
+   * Newer checkpoints that cannot be used: their save was cut off or goes on, or files are missing or have
+   * other sizes.
+   */
   readonly skipped: readonly UnusableCheckpoint[]
 }
 
@@ -192,13 +197,20 @@ async function find(directory: string): Promise<LatestCheckpoint | undefined> {
     const path = join(directory, name)
     try {
       const { step } = (await openCheckpoint(path)).contents
-      return { path, step, skipped }
+      return { path, step, skipped: [...(await unfinishedAfter(step, directory)), ...skipped] }
     } catch (error) {
       skipped.push({ path, problem: (error as Error).message })
     }
   }
   if (skipped.length === 0) return undefined
   throw tsrError('ERR_TSR_CHECKPOINT_UNFINISHED', { ...skipped[0]! })
+}
+
+async function unfinishedAfter(step: number, directory: string): Promise<UnusableCheckpoint[]> {
+  const names = await readdir(directory)
+  return names
+    .filter((name) => Number(UNFINISHED.exec(name)?.[1] ?? -1) > step)
+    .map((name) => ({ path: join(directory, name), problem: 'its save has not ended' }))
 }
 
 /** @throws ERR_TSR_CHECKPOINT_UNFINISHED */

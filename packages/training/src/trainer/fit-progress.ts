@@ -1,4 +1,5 @@
 import { formatSeconds, ProgressLine } from '@tsrun/core'
+import type { LatestCheckpoint } from '../checkpoint/folders.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import type { StepInfo } from './callbacks.ts'
 
@@ -29,12 +30,14 @@ export class FitProgress {
     this.#facts = facts
   }
 
-  /** @param path - of the checkpoint that the training goes on from */
-  resumed(path: string): void {
+  /** @param checkpoint - the one that the training goes on from */
+  resumed({ path, skipped }: LatestCheckpoint): void {
     if (!this.#isOn) return
     const { first, steps } = this.#facts
     const left = first >= steps ? ', where nothing is left to train' : ''
-    this.#output.log(`goes on after step ${first} from ${path}${left}`)
+    const [newest] = skipped
+    const but = newest === undefined ? '' : `; ${newest.path} cannot be used: ${newest.problem}`
+    this.#output.log(`goes on after step ${first} from ${path}${left}${but}`)
   }
 
   /** @param by - a signal, or `callback` */

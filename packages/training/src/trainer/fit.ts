@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import { onAllRanks } from '../checkpoint/coordination.ts'
-import { latestCheckpoint } from '../checkpoint/folders.ts'
+import { latestCheckpoint, type LatestCheckpoint } from '../checkpoint/folders.ts'
 import { checkFinite } from '../checkpoint/plan.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/state.ts'
@@ -40,7 +40,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     ...{ first: run.steps, unit: options.unit, flops: options.flops },
     steps: Math.min(limit, run.steps + Math.max(0, source.left?.(epochs) ?? Infinity)),
   })
-  if (resumed !== undefined) progress.resumed(resumed.path)
+  if (resumed !== undefined) progress.resumed(resumed.checkpoint)
   const logs = isFirst ? options.log : []
   const interruption = new Interruption()
   let end: FitEnd | undefined
@@ -176,7 +176,7 @@ interface SavedPosition {
 }
 
 interface Resumed extends Pick<SavedPosition, 'first'> {
-  readonly path: string
+  readonly checkpoint: LatestCheckpoint
   readonly smallest: number | undefined
 }
 
@@ -203,13 +203,14 @@ async function resume(
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'resume', value: 'auto', expected })
   }
   const { directory } = saving
-  if ((await latestCheckpoint(directory, run.layout.world)) === undefined) return undefined
-  const { data, path } = await run.load(directory)
+  const checkpoint = await latestCheckpoint(directory, run.layout.world)
+  if (checkpoint === undefined) return undefined
+  const { data } = await run.load(checkpoint.path)
   // A checkpoint that the script has saved has any data.
   const saved = data as Partial<SavedPosition> | null | undefined
   await source.loadState(saved?.position === undefined ? data : saved.position)
   const first = saved?.first ?? { step: 0, epoch: 0 }
-  return { path, smallest: saved?.smallest ?? undefined, first }
+  return { checkpoint, smallest: saved?.smallest ?? undefined, first }
 }
 
 /**
