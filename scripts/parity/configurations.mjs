@@ -101,6 +101,7 @@ export const configurations = [
   { name: 'tied zero3', shard: 2, zero: 3, tied: true, models: ['gpt'] },
   { name: 'tied pp4', pp: 4, schedule: '1f1b', tied: true, models: ['gpt'] },
   { name: 'tied zero1 pp2', shard: 2, zero: 1, pp: 2, tied: true, models: ['gpt'] },
+  { name: 'tied zero3 pp2', shard: 2, zero: 3, pp: 2, tied: true, models: ['gpt'] },
   { name: 'tied dp2 pp2 tp2', dp: 2, pp: 2, tp: 2, tied: true, models: ['gpt'] },
 ]
 

@@ -135,6 +135,17 @@ const layouts: readonly Layout[] = [
   ['replicas of shared layers', { tp: 2, dp: 2 }],
 ]
 
+it('trains tied tables in a pipeline with ZeRO 3 as in a single process', async () => {
+  const tied = gpt({ vocabulary: 17, block: BLOCK, layers: 2, heads: 2, width: 8, tied: true })
+  const problem = { ...language, recipe: tied }
+  const expected = alone(problem)
+  for (const losses of await together(problem, ['', { pp: 2, dp: 2 }, { zero: 3 }])) {
+    losses.forEach((loss, step) => {
+      expect(Math.abs(loss - expected[step]!)).toBeLessThan(2e-5)
+    })
+  }
+})
+
 const ranksOf = (shape: MeshShape): number => {
   const product = Object.values(shape).reduce((all, size) => all * Math.abs(size), 1)
   return Object.values(shape).includes(-1) ? 4 : product

@@ -59,7 +59,7 @@ export interface Loss {
  *     const [target, weight] = tf.split(labels, 2, -1)
  *     return tf.sum(tf.mul(tf.squaredDifference(y, target), weight))
  *   },
- *   { count: async (labels) => (await labels.data()).reduce((n, w, i) => (i % 2 ? n + w : n), 0) },
+ *   { count: (labels) => labels.dataSync<'float32'>().reduce((n, w, i) => (i % 2 ? n + w : n), 0) },
  * )
  */
 export function lossOf(

@@ -70,7 +70,9 @@ export class TiedParameters {
     })
     for (const { parameter, group } of this.#ties) {
       const value = await exchange(parameter, parameter.value, group, 'broadcast')
-      replaceValue(parameter, value)
+      // Most often it is the same, and then stays the tensor that ZeRO may have divided.
+      if (await areEqual(parameter.value, value)) value.dispose()
+      else replaceValue(parameter, value)
       for (const each of this.#all) {
         if (each.name === parameter.name) each.countedElsewhere = group.rank > 0
       }
@@ -96,6 +98,11 @@ export class TiedParameters {
     for (const group of this.#groups) group.destroy().catch(() => undefined)
     this.#groups = []
   }
+}
+
+async function areEqual(a: Tensor, b: Tensor): Promise<boolean> {
+  const [own, other] = [await a.data(), await b.data()]
+  return own.every((value, i) => Object.is(value, other[i]))
 }
 
 /** @param tensor - undefined for zeros @returns the first rank's values, or the sum over all ranks */
