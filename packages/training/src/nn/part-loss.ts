@@ -1,11 +1,11 @@
-import { shown, tsrError } from '@tsrun/core'
+import { callback, choice, shown, tsrError, where } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import type { Recording } from '../model/recording.ts'
 import { isTensor, tf } from '../tfjs/tfjs.ts'
 import { recordEvaluated } from './cross-entropy.ts'
-import { answersOf, recordLoss, type Loss } from './loss.ts'
+import { answersOf, recordLoss, type Answers, type Loss } from './loss.ts'
 
 type Maybe<T> = T | Promise<T>
 
@@ -59,7 +59,7 @@ export class PartLoss {
   /** Whether that was tried out. */
   #isTried = false
 
-  /** @throws ERR_TSR_ARGUMENT unless it is a function */
+  /** @throws ERR_TSR_ARGUMENT unless it is a function that says valid things about itself */
   constructor(given: Loss) {
     if (typeof given !== 'function') {
       throw tsrError('ERR_TSR_ARGUMENT', {
@@ -68,10 +68,15 @@ export class PartLoss {
         expected: 'a function of the outputs and the labels, for example crossEntropy',
       })
     }
-    this.#loss = given.summed ?? given
-    this.#reduction = given.summed === undefined ? given.reduction : 'sum'
-    this.#count = given.count ?? given.summed?.count
-    this.#countCorrect = given.countCorrect ?? given.summed?.countCorrect
+    const { summed } = given
+    const reduction = reductionRule.check('loss.reduction', given.reduction)
+    functionRule.check('loss.summed', summed)
+    this.#loss = summed ?? given
+    this.#reduction = summed === undefined ? reduction : 'sum'
+    this.#count = given.count ?? summed?.count
+    this.#countCorrect = given.countCorrect ?? summed?.countCorrect
+    functionRule.check('loss.count', this.#count)
+    functionRule.check('loss.countCorrect', this.#countCorrect)
   }
 
   /** What was found out, for the ranks that have not. */
@@ -86,9 +91,18 @@ export class PartLoss {
     this.#isTried = true
   }
 
-  /** What the sum over a batch is divided by. Only a loss that says so reads the labels. */
+  /**
+   * What the sum over a batch is divided by. Only a loss that says so reads the labels.
+   *
+   * @throws ERR_TSR_ARGUMENT when the loss counts something else than a number from 0
+   */
   count({ size, allLabels }: { readonly size: number; allLabels: () => Tensor }): Maybe<number> {
-    return this.#count === undefined || size === 0 ? size : this.#count(allLabels())
+    const count = this.#count
+    if (count === undefined || size === 0) return size
+    const labels = allLabels()
+    const check = (value: unknown): number => countRule.check('the count of the loss', value)
+    const made: unknown = tidied(() => count(labels))
+    return isPromise(made) ? made.then(check) : check(made)
   }
 
   /**
@@ -113,8 +127,14 @@ export class PartLoss {
         ? 0
         : await takeScalar(tf.tidy(() => checkScalar(this.#loss(outputs, labels))))
     const hasClasses = labels.dtype === 'int32' && outputs.rank === labels.rank + 1
-    const counted = this.#countCorrect?.(outputs, labels)
-    const answers = await (counted ?? (hasClasses ? answersOf(outputs, labels) : NaN))
+    const countCorrect = this.#countCorrect
+    const counted =
+      countCorrect === undefined
+        ? hasClasses
+          ? answersOf(outputs, labels)
+          : NaN
+        : tidied(() => countCorrect(outputs, labels))
+    const answers = answersRule.check('the right answers of the loss', await counted)
     return {
       loss: isMean ? value * count : value,
       count,
@@ -212,12 +232,45 @@ function reductionOf(
   })
 }
 
+const describeResult = (value: unknown): string =>
+  isTensor(value) ? `a tensor of shape [${value.shape.join(', ')}]` : shown(value)
+
+const reductionRule = choice(['mean', 'sum']).optional()
+const functionRule = callback().optional()
+const countRule = where<number>(
+  (value) => Number.isFinite(value) && Number(value) >= 0,
+  'a number from 0, or a promise of one, for example tensor.dataSync()[0]',
+  describeResult,
+)
+const answersRule = where<number | Answers>(
+  (value) =>
+    typeof value === 'number' ||
+    (!isTensor(value) &&
+      typeof (value as Partial<Answers> | null)?.correct === 'number' &&
+      typeof (value as Partial<Answers>).of === 'number'),
+  'a number, { correct, of }, or a promise of either',
+  describeResult,
+)
+const scalarRule = where<Tensor>(
+  (value) => isTensor(value) && value.size === 1,
+  'a tensor with one value: the mean or the sum over the examples, not a promise',
+  describeResult,
+)
+
 /** @param value - what a loss of the user has returned */
 function checkScalar(value: Tensor): Tensor {
-  if (isTensor(value) && value.size === 1) return value
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'the result of the loss',
-    value: isTensor(value) ? `a tensor of shape [${value.shape.join(', ')}]` : shown(value),
-    expected: 'a tensor with one value: the mean or the sum over the examples, not a promise',
+  return scalarRule.check('the result of the loss', value)
+}
+
+/** As tf.tidy, also of functions that return promises: frees what they make before they wait. */
+function tidied<T>(compute: () => T): T {
+  let result: T | undefined
+  tf.tidy(() => {
+    result = compute()
   })
+  return result as T
+}
+
+function isPromise(value: unknown): value is Promise<unknown> {
+  return typeof (value as Partial<Promise<unknown>> | null | undefined)?.then === 'function'
 }
