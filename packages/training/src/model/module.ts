@@ -125,6 +125,13 @@ export function isRepeatable(module: Module, x?: Tensor): boolean {
   return Object.hasOwn(part, 'isRepeatable') && module.isRepeatable!(x)
 }
 
+/** The module and all modules inside it, each once. */
+export function partsOf(module: Module, found = new Set<Module>()): readonly Module[] {
+  found.add(module)
+  for (const inside of insideOf(module)) if (!found.has(inside)) partsOf(inside, found)
+  return [...found]
+}
+
 function insideOf({
   children = {},
   layers = [],

@@ -92,18 +92,19 @@ function storageOf({ dataId }: Tensor): Storage {
 function crossEntropy(logits: Tensor, labels: Tensor, weight: number): EvaluatedLoss {
   const eager = currentEager()!
   if (eager.isOnHost && logits.rank === 2) return crossEntropyOfRows(eager, logits, labels, weight)
+  const factor = tf.scalar(weight)
   const run = (): Tensor[] =>
     tf.tidy(() => {
       const rows = tf.reshape(logits, [labels.size, -1])
-      const { value, gradient } = crossEntropyOfRows(eager, rows, tf.reshape(labels, [-1]), weight)
-      const shaped = tf.reshape(gradient, logits.shape)
+      const { value, gradient } = crossEntropyOfRows(eager, rows, tf.reshape(labels, [-1]), 1)
+      const slopes = tf.mul(tf.reshape(gradient, logits.shape), factor)
       gradient.dispose()
-      return [tf.keep(value), tf.keep(shaped)]
+      return [tf.keep(tf.mul(value, factor)), tf.keep(slopes)]
     })
-  const results = repeat(`cross entropy ${String(weight)}`, [logits, labels], run) ?? run()
+  const results = repeat('cross entropy', [logits, labels, factor], run) ?? run()
   const [value, gradient] = results as [Tensor, Tensor]
   const scoped = tf.clone(value)
-  value.dispose()
+  tf.dispose([value, factor])
   return { value: scoped, gradient }
 }
 

@@ -63,6 +63,8 @@ export interface Observer {
     outputs: readonly OutputInfo[],
   ): void
   created(handle: Handle, shape: readonly number[], dtype: number, values: unknown): void
+  /** Values of a tensor from before the computation are about to be created. */
+  broughtIn(): void
   read(handle: Handle): void
 }
 
@@ -149,11 +151,24 @@ export class Eager {
     // the properties of the binding cannot be written
     const observed = Object.create(binding, Object.getOwnPropertyDescriptors(overrides)) as Binding
     observer.created(this.#firstAxis, [1], binding.TF_INT32, new Int32Array(1))
-    this.#backend.binding = observed
+    const backend = this.#backend
+    const now = tf.scalar(0)
+    const first = now.id
+    now.dispose()
+    const lookUp = backend.getInputTensorIds.bind(backend)
+    backend.binding = observed
+    backend.getInputTensorIds = (tensors) => {
+      const isOld = ({ id = first }: Partial<Tensor>): boolean => id < first
+      const isOnlyHere = ({ dataId }: TensorInfo) => backend.tensorMap.get(dataId)?.values !== null
+      if (tensors.some((tensor) => isOld(tensor) && isOnlyHere(tensor))) observer.broughtIn()
+      return lookUp(tensors)
+    }
     try {
       return compute()
     } finally {
-      this.#backend.binding = binding
+      backend.binding = binding
+      // that of its class again
+      delete (backend as Partial<NodeBackend>).getInputTensorIds
     }
   }
 

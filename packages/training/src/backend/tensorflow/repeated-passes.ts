@@ -1,6 +1,6 @@
 import { createLogger, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { isRepeatable, type Module } from '../../model/module.ts'
+import { isRepeatable, partsOf, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import {
   checkOutputGradient,
@@ -48,7 +48,7 @@ export function repeatPass(
   let plan = ofModule.get(key)
   if (plan?.isFor(module) !== true) {
     if (plan === undefined && ofModule.size >= MOST_PLANS) return undefined
-    plan = new Plan(eager, module.parameters, record)
+    plan = new Plan(eager, module, record)
     ofModule.set(key, plan)
   }
   return plan.start(x)
@@ -70,17 +70,20 @@ class Plan {
   #isFirst = true
   #canRepeat = true
   readonly #saved = new Set<string>()
+  readonly #parts: readonly Module[]
 
-  constructor(eager: Eager, parameters: readonly Parameter[], record: (x: Tensor) => Recording) {
+  constructor(eager: Eager, module: Module, record: (x: Tensor) => Recording) {
     this.eager = eager
-    this.parameters = parameters
+    this.parameters = module.parameters
+    this.#parts = partsOf(module)
     this.record = record
   }
 
-  /** Whether the module still has the parameters, in this order. */
-  isFor({ parameters }: Module): boolean {
-    const own = this.parameters
-    return own.length === parameters.length && own.every((each, i) => each === parameters[i])
+  /** Whether the module still consists of the same modules and parameters. */
+  isFor(module: Module): boolean {
+    return (
+      isSameList(this.parameters, module.parameters) && isSameList(this.#parts, partsOf(module))
+    )
   }
 
   start(x: Tensor): Recording | undefined {
@@ -117,6 +120,10 @@ class Plan {
   parameterOf(key: string): Parameter | undefined {
     return this.parameters[Number(key.split(':')[0]) - 1]
   }
+}
+
+function isSameList(own: readonly object[], others: readonly object[]): boolean {
+  return own.length === others.length && own.every((each, i) => each === others[i])
 }
 
 /** The arguments of a trace come first: the input, the parameters. */
@@ -194,8 +201,16 @@ class TracedPass implements Recording {
     this.#pass.dispose()
   }
 
+  /** The memory of sharded parameters is freed after a forward pass, and another one is there now. */
+  #renewParameters(): void {
+    for (const [i, { value }] of this.#plan.parameters.entries()) {
+      if (!value.isDisposed) this.#trace.renew(keyOfArgument(1 + i), value)
+    }
+  }
+
   /** Collects gradients, for what a listener does with them is no part of the pass. */
   #run(compute: (take: GradientListener) => Tensor | undefined) {
+    this.#renewParameters()
     const gradients: [Parameter, Tensor][] = []
     const take = (parameter: Parameter, gradient: Tensor): void => {
       gradients.push([parameter, gradient])

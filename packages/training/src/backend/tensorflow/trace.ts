@@ -1,4 +1,4 @@
-import type { TensorInfo } from '@tensorflow/tfjs-core'
+import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Handle } from './binding-kernels.ts'
 import type { Attribute, Eager, Observer, OutputInfo } from './eager.ts'
 import { serializeGraph, type GraphNode, type Value } from './graph.ts'
@@ -41,6 +41,11 @@ export class Trace implements Observer {
     this.#values.set(handle, value)
     this.#nodes.push(this.#placeholder(dtype ?? 0))
     return keyOf(value)
+  }
+
+  /** Has the tensor mean an argument again, whose memory has been replaced since. */
+  renew(key: string, tensor: TensorInfo): void {
+    this.#values.set(this.#eager.handleOf(tensor), valueOf(key))
   }
 
   run<T>(compute: () => T): T {
@@ -89,6 +94,10 @@ export class Trace implements Observer {
     this.#nodes.push({ op: 'Const', attributes: [], inputs: [], dtypes: [dtype], constant })
   }
 
+  broughtIn(): void {
+    this.isWhole = false
+  }
+
   /**
    * What the host computes from values is not in the trace. Of int32 values, TensorFlow.js only checks
    * that they are indices, as the modules themselves do.
@@ -97,6 +106,14 @@ export class Trace implements Observer {
     const value = this.#values.get(handle)
     const dtype = value && this.#nodes[value.node]!.dtypes[value.output]
     if (dtype !== this.#eager.typeOf('int32')) this.isWhole = false
+  }
+
+  /** @throws Error if an output does not depend on arguments and constants alone */
+  defineAll(outputs: readonly Tensor[]): TracedFunction {
+    const handles = this.run(() => this.#eager.handlesOf(outputs))
+    const keys = handles.flatMap((handle) => this.keyOf(handle) ?? [])
+    if (!this.isWhole) throw new Error('a value is from outside')
+    return this.define(keys)
   }
 
   /**
