@@ -18,18 +18,18 @@ describe('text of others on a terminal', () => {
 
   it('keeps colours only where they are wanted', () => {
     const text = `${ESC}[1;31mred${ESC}[0m${ESC}[1A`
-    expect(visibleText(text, true)).toBe(`${ESC}[1;31mred${ESC}[0m␛[1A`)
+    expect(visibleText(text, true)).toBe(`${ESC}[1;31mred${ESC}[0m␛[1A${ESC}[0m`)
     expect(visibleText(text)).toBe('red␛[1A')
   })
 
   it.each([
     [`${ESC}[31mred`, `${ESC}[31mred${ESC}[0m`],
     [`${ESC}[1;31mred${ESC}[39m`, `${ESC}[1;31mred${ESC}[39m${ESC}[0m`],
-    [`${ESC}[1;31mred${ESC}[39;22m`, `${ESC}[1;31mred${ESC}[39;22m`],
+    [`${ESC}[1;31mred${ESC}[39;22m`, `${ESC}[1;31mred${ESC}[39;22m${ESC}[0m`],
     [`${ESC}[31mone\ntwo`, `${ESC}[31mone${ESC}[0m\ntwo`],
     [`${ESC}[38;5;8mgrey${ESC}[m`, `${ESC}[38;5;8mgrey${ESC}[m`],
     [`${ESC}[48;2;8;8;8mdark`, `${ESC}[48;2;8;8;8mdark${ESC}[0m`],
-    [`${ESC}[7mswapped${ESC}[27m`, `${ESC}[7mswapped${ESC}[27m`],
+    [`${ESC}[7mswapped${ESC}[27m`, `${ESC}[7mswapped${ESC}[27m${ESC}[0m`],
   ])('ends colours with their line: %j', (text, shown) => {
     expect(visibleText(text, true)).toBe(shown)
     expect(endingColours(text.split('\n')[0]!)).toBe(shown.split('\n')[0])
@@ -38,13 +38,37 @@ describe('text of others on a terminal', () => {
   it.each([
     [`${ESC}[8mhidden`, 'hidden'],
     [`${ESC}[08mhidden`, 'hidden'],
-    [`${ESC}[0;8mhidden`, `${ESC}[0mhidden`],
+    [`${ESC}[0;8mhidden`, `${ESC}[0mhidden${ESC}[0m`],
+    [`${ESC}[0;8;0mshown`, `${ESC}[0;0mshown${ESC}[0m`],
     [`${ESC}[8;31mred`, `${ESC}[31mred${ESC}[0m`],
     [`${ESC}[38;5;8;8mgrey`, `${ESC}[38;5;8mgrey${ESC}[0m`],
   ])('conceals nothing: %j', (text, shown) => {
     expect(visibleText(text, true)).toBe(shown)
-    expect(endingColours(text)).toBe(shown)
+    expect(endingColours(text)).toBe(shown.endsWith(`${ESC}[0m`) ? shown : `${shown}${ESC}[0m`)
   })
+
+  it.each([
+    ['NUL within it', `${ESC}[\x008mhidden`, 'hidden'],
+    ['DEL within it', `${ESC}[1\u007f;8mhidden`, `${ESC}[1mhidden`],
+    ['a bell before its bracket', `${ESC}\u0007[8mhidden`, 'hidden'],
+    ['a letter beyond ASCII within it', `${ESC}[é8mhidden`, 'hidden'],
+    ['the one character that begins it', '\u009b8mhidden', 'hidden'],
+    ['another one within it', `${ESC}[${ESC}[8m8mhidden`, '8mhidden'],
+    ['another one before its bracket', `${ESC}${ESC}[8m[8mhidden`, '[8mhidden'],
+    ['another one in one character within it', '\u009b\u009b8m8mhidden', '8mhidden'],
+    ['its end in the next line', `shown${ESC}[`, 'shown'],
+    ['its end in the next line, in one character', 'shown\u009b1;', 'shown'],
+    ['a title that goes on', `${ESC}]0;hidden`, `${ESC}]0;hidden`],
+    ['a title in one character', '\u009d0;hidden', '\u009d0;hidden'],
+    ['a line that is erased', `${ESC}[2\0Kshown`, `${ESC}[2Kshown`],
+  ])('ends a sequence with its line: %s', (_, text, shown) => {
+    expect(endingColours(text)).toBe(`${shown}${ESC}[0m`)
+  })
+
+  it('takes no longer for many sequences that do not end', () => {
+    for (const part of [ESC, `${ESC}[`, `${ESC}\0`, '\u009b', '\u009b1'])
+      expect(endingColours(part.repeat(100_000))).toMatch(/\[0m$/)
+  }, 2000)
 
   it('is that of tables and of errors, too', () => {
     expect(formatTable([['a', `${ESC}[2Jb`]])).toEqual(['a  ␛[2Jb'])

@@ -1,4 +1,4 @@
-import { launchedEnvironment, readRankEnvironment, visibleText } from '@tsrun/core'
+import { endingColours, launchedEnvironment, readRankEnvironment, visibleText } from '@tsrun/core'
 import { describeFinding, mergeFlight, readStatusPage } from '@tsrun/telemetry'
 import { fillTemplate, templateProblem } from '../../packages/launcher/src/args/log-prefix.ts'
 import { parseRankList } from '../../packages/launcher/src/args/output-options.ts'
@@ -96,6 +96,15 @@ function environmentOf(input: Uint8Array): Record<string, string> {
 /** Whether codes of colours have the one for invisible text; after 38, 48 and 58, colours have numbers. */
 function conceals(codes: string): boolean {
   return /(^|;)0*8(;|:|$)/.test(codes.replaceAll(/(^|;)0*[345]8;(0*5;\d*|0*2;\d*;\d*;\d*)/g, ''))
+}
+
+/** Checks a line for a terminal, which ignores other control characters within a sequence. */
+function checkLine(line: string): void {
+  const seen = line.replaceAll(/[\0-\x1a\x1c-\x1f\x7f]/g, '')
+  for (const [, codes] of seen.matchAll(/(?:\x1b\[|\x9b)([\d;:]*)m/g))
+    if (conceals(codes!)) throw new TypeError('it conceals the rest of its line')
+  if (/[\x1b\x90\x98\x9b\x9d-\x9f]/.test(seen) && !/\x1b\[0?m$/.test(seen))
+    throw new TypeError('it leaves its style to the next line')
 }
 
 /** What the launcher reads: of its ranks, of other launchers, and of users. */
@@ -224,6 +233,9 @@ export const launcherTargets: readonly Target[] = [
       'a \x1b[8mhidden\x1b[0m\n',
       '\x1b[31;8;1mred\nnext',
       '\x1b[38;5;8mgrey \x1b[48;2;8;8;8mb\x1b[m',
+      '\x1b[\x008mhidden \x1b[1\x7f;8mhidden',
+      '\u009b8mhidden \x1b[\x1b[8m8mhidden \x1b\x1b[8m[8mhidden',
+      'shown\x1b[',
     ],
     run: (input) => {
       const text = textOf(input)
@@ -234,6 +246,7 @@ export const launcherTargets: readonly Target[] = [
       })
       if (/[\0-\x08\x0b-\x1f\x7f-\x9f]/.test(plain + left))
         throw new TypeError('a control character')
+      for (const line of text.split('\n')) checkLine(endingColours(line))
     },
   },
   {

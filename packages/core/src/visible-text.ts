@@ -14,21 +14,44 @@ const COLOUR_OR_CONTROL = /\x1b\[([\d;:]*)m|[\0-\x08\x0b-\x1f\x7f-\x9f]/g
 export function visibleText(text: string, colours = false): string {
   if (!CONTROL.test(text)) return text
   const lines = text.split('\n').map((line) => {
-    const style = new Style()
     const shown = line.replace(COLOUR_OR_CONTROL, (found, codes?: string) => {
-      if (codes !== undefined) return colours ? style.apply(codes) : ''
-      return signOf(found.charCodeAt(0))
+      if (codes === undefined) return signOf(found.charCodeAt(0))
+      return colours ? withoutConceal(codes) : ''
     })
-    return style.isOpen ? `${shown}\x1b[0m` : shown
+    return shown.includes('\x1b') ? reset(shown) : shown
   })
   return lines.join('\n')
 }
 
-/** As `visibleText` with colours, but the text may also control the terminal in other ways. */
+/** What begins a sequence: ESC, and of C1 DCS, SOS, CSI, OSC, PM and APC. */
+const OPENER = /[\x1b\x90\x98\x9b\x9d-\x9f]/
+
+/**
+ * Control sequences (ECMA-48, CSI) with what terminals ignore in them, and sequences that another one
+ * cuts off.
+ */
+const SEQUENCE =
+  /(?:\x1b[\0-\x1a\x1c-\x1f\x7f-\x9a\x9c-\x9f]*\[|\x9b)([^\x1b\x9b@-~]*)([@-~]?)|\x1b(?=[^ -~\x1b\x9b]*[\x1b\x9b])/g
+
+/**
+ * As `visibleText` with colours, but the text may also control the terminal in other ways. No sequence
+ * goes on after the line.
+ */
 export function endingColours(line: string): string {
-  const style = new Style()
-  const shown = line.replaceAll(/\x1b\[([\d;:]*)m/g, (_, codes: string) => style.apply(codes))
-  return style.isOpen ? `${shown}\x1b[0m` : shown
+  if (!OPENER.test(line)) return line
+  const shown = line.replace(SEQUENCE, (_, inside?: string, final?: string) => {
+    if (inside === undefined || !final) return ''
+    const codes = inside.replaceAll(/[^ -?]/g, '')
+    return final === 'm' && /^[\d;:]*$/.test(codes)
+      ? withoutConceal(codes)
+      : `\x1b[${codes}${final}`
+  })
+  return reset(shown)
+}
+
+/** The line, at whose end all colours and unfinished sequences end. */
+function reset(line: string): string {
+  return /\x1b\[0?m$/.test(line) ? line : `${line}\x1b[0m`
 }
 
 function signOf(code: number): string {
@@ -39,49 +62,21 @@ function signOf(code: number): string {
 
 const CONCEAL = 8
 
-/** What the codes of a line have changed so far (ECMA-48, SGR). */
-class Style {
-  /** By the code that ends it. */
-  readonly #open = new Set<number>()
-
-  get isOpen(): boolean {
-    return this.#open.size > 0
+/** The sequence of these codes (SGR) without the one that conceals text; '' if nothing is left of it. */
+function withoutConceal(codes: string): string {
+  const given = codes.split(';')
+  const kept: string[] = []
+  for (let i = 0; i < given.length; i++) {
+    if ((Number.parseInt(given[i]!, 10) || 0) === CONCEAL) continue
+    // The codes after it name the colour.
+    const isLong = /^0*[345]8$/.test(given[i]!)
+    const length = (isLong ? { '5': 2, '2': 4 }[given[i + 1] ?? ''] : undefined) ?? 0
+    const colour = given.slice(i + 1, i + 1 + length)
+    // Without all of its numbers, a terminal may take those that follow for codes.
+    const isWhole = colour.length === length && colour.every((number) => /^\d*$/.test(number))
+    const end = i + (isWhole ? length : 0)
+    kept.push(...given.slice(i, end + 1))
+    i = end
   }
-
-  /** @returns the sequence without the code that conceals text; '' if nothing is left of it */
-  apply(codes: string): string {
-    const given = codes.split(';')
-    const kept: string[] = []
-    for (let i = 0; i < given.length; i++) {
-      const code = Number.parseInt(given[i]!, 10) || 0
-      if (code === CONCEAL) continue
-      // The codes after it name the colour.
-      const isLong = /^0*[345]8$/.test(given[i]!)
-      const length = (isLong ? { '5': 2, '2': 4 }[given[i + 1] ?? ''] : undefined) ?? 0
-      const colour = given.slice(i + 1, i + 1 + length)
-      // Without all of its numbers, a terminal may take those that follow for codes.
-      const isWhole = colour.length === length && colour.every((number) => /^\d*$/.test(number))
-      const end = i + (isWhole ? length : 0)
-      kept.push(...given.slice(i, end + 1))
-      i = end
-      if (code === 0) this.#open.clear()
-      else if (isEnd(code)) this.#open.delete(code)
-      else this.#open.add(endOf(code))
-    }
-    return kept.length === 0 ? '' : `\x1b[${kept.join(';')}m`
-  }
-}
-
-function isEnd(code: number): boolean {
-  return (code >= 22 && code <= 29) || [39, 49, 50, 54, 55, 59, 65, 75].includes(code)
-}
-
-/** The code that ends what this one begins. */
-function endOf(code: number): number {
-  if (code === 1 || code === 2) return 22
-  if (code >= 3 && code <= 9) return code === 6 ? 25 : code + 20
-  if (code === 21) return 24
-  if ((code >= 30 && code <= 38) || (code >= 90 && code <= 97)) return 39
-  if ((code >= 40 && code <= 48) || (code >= 100 && code <= 107)) return 49
-  return code === 58 ? 59 : 0
+  return kept.length === 0 ? '' : `\x1b[${kept.join(';')}m`
 }

@@ -62,6 +62,15 @@ it('writes JSON of both streams to stdout', () => {
   })
 })
 
+it.each(['\x1b[\x008mhidden', '\x1b[1\x7f;8mhidden', '\u009b8mhidden', '\x1b]0;hidden'])(
+  'a single rank cannot conceal what follows, and no codes reach a pipe: %j',
+  (text) => {
+    const line = { text, end: '\n' } as const
+    expect(make('pretty', 1, undefined, true).present(line)).toMatch(/\x1b\[0m\n$/)
+    expect(make('pretty', 1).present(line)).not.toMatch(/[\x1b\x9b]/)
+  },
+)
+
 describe('--log-prefix', () => {
   const lineOf = (prefix: string): string =>
     make('pretty', 4, prefix).present({ text: 'x', end: '\n' })

@@ -1,5 +1,6 @@
 import { StringDecoder } from 'node:string_decoder'
 import { stripVTControlCharacters } from 'node:util'
+import { endingColours } from '@tsrun/core'
 
 export type StreamName = 'stdout' | 'stderr'
 
@@ -59,6 +60,16 @@ export class LineSplitter {
   }
 }
 
+/** The text without the sequences that control a terminal, and without what could begin one. */
+export function withoutCodes(text: string): string {
+  // Most lines have none, and the search for them is slower than this one.
+  if (!/[\x1b\x80-\x9f]/.test(text)) return text
+  return stripVTControlCharacters(endingColours(text)).replaceAll(
+    /[\x1b\x90\x98\x9b\x9d-\x9f]/g,
+    '',
+  )
+}
+
 /** Milliseconds between two states of a progress bar that are shown as lines. */
 const PAUSE = 1000
 
@@ -110,7 +121,7 @@ export class StderrTail {
   push({ text, end }: Line): void {
     if (end === '\r') return
     if (/^FATAL ERROR: .*JavaScript heap out of memory/.test(text)) this.heapExhausted = true
-    this.#lines.push(stripVTControlCharacters(text.slice(0, KEPT_CHARACTERS)))
+    this.#lines.push(withoutCodes(text.slice(0, KEPT_CHARACTERS)))
     if (this.#lines.length > KEPT_LINES) this.#lines.shift()
   }
 

@@ -1,9 +1,8 @@
 import { closeSync } from 'node:fs'
 import { join } from 'node:path'
-import { stripVTControlCharacters } from 'node:util'
 import { makeOwnFolder, openOwnFile, tsrError, writeWhole } from '@tsrun/core'
 import type { RankFacts } from '../args/log-prefix.ts'
-import type { Line, StreamName } from './lines.ts'
+import { withoutCodes, type Line, type StreamName } from './lines.ts'
 
 /*
  * The log files of a run: DIR/RUN-ID/attempt_N/RANK/{stdout,stderr}.log with the lines of a rank as it
@@ -91,19 +90,11 @@ export function openLineFiles(
   const files = new OpenFiles(folder, streams.map(nameOf), onFailure)
   return {
     write: (stream, lines) =>
-      files.write(
-        nameOf(stream),
-        lines.map(({ text, end }) => withoutColours(text) + end).join(''),
-      ),
+      files.write(nameOf(stream), lines.map(({ text, end }) => withoutCodes(text) + end).join('')),
     close: () => {
       files.close()
     },
   }
-}
-
-function withoutColours(text: string): string {
-  // Most lines have none, and the search for them is slower than this one.
-  return text.includes('\x1b') || text.includes('\x9b') ? stripVTControlCharacters(text) : text
 }
 
 /** Files that are written together, until one of them cannot be written. */

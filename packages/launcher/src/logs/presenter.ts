@@ -1,8 +1,8 @@
-import { stripVTControlCharacters, styleText } from 'node:util'
+import { styleText } from 'node:util'
 import { endingColours, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
-import { ProgressCollapser, type Line, type StreamName } from './lines.ts'
+import { ProgressCollapser, withoutCodes, type Line, type StreamName } from './lines.ts'
 
 /** Turns the pieces of one stream of a rank into the text for the console; '' for no text. */
 export interface Presenter {
@@ -37,7 +37,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   // A single rank has the console to itself, so its progress bars may move in place.
   if (worldSize === 1 && template === undefined) {
     if (format === 'raw') return asWritten(stream, make)
-    const end = colour ? endingColours : stripVTControlCharacters
+    const end = colour ? endingColours : withoutCodes
     return asWritten(stream, (text) => end(make(text)))
   }
   if (format === 'raw') return inWholeLines(stream, (text) => `${text}\n`, clock)

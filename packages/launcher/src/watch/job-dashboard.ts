@@ -1,7 +1,6 @@
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
-import { stripVTControlCharacters } from 'node:util'
 import { monotonicNow, visibleText } from '@tsrun/core'
 import {
   DashboardFeed,
@@ -20,6 +19,7 @@ import { usageError } from '../args/read-setting.ts'
 import type { AttemptFacts, JobWatcher } from '../job/job.ts'
 import type { RankLineReader } from '../job/rank-log.ts'
 import type { Announcer } from '../logs/console.ts'
+import { withoutCodes } from '../logs/lines.ts'
 import { stayUntilAborted, type Interrupts } from '../processes/interrupts.ts'
 import { gpuOf, GpuWatch } from './gpu-use.ts'
 import { pageFolder } from './page-folder.ts'
@@ -116,7 +116,7 @@ export class JobDashboard implements JobWatcher {
 
   /** Gets every line of the ranks. */
   readonly addLine: RankLineReader = (rank, stream, { text }) => {
-    this.#feed.addLine({ rank, stream, text: visibleText(stripVTControlCharacters(text)) })
+    this.#feed.addLine({ rank, stream, text: visibleText(withoutCodes(text)) })
   }
 
   showFailure(report: string): void {
