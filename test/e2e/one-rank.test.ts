@@ -55,7 +55,9 @@ itOnLinux('tsrun stacks shows the operation of a rank, which goes on afterwards'
   await run.announced(1)
   await until(() => run.stdout.includes('rank 0 enters'), 'rank 0 waits')
   const [inBarrier] = await stacksOfRun(run)
-  expect(inBarrier).toMatch(/^\(pid \d+\): in barrier .*#0 of world for .+, waits for 1\n    \S/)
+  expect(inBarrier).toMatch(
+    /^\(pid \d+\): waiting for .+, in barrier .*#0 of world, for rank 1\n    \S/,
+  )
   run.ask(await run.announced(1), (rank) => rank === 1)
   const { code, stdout } = await run.finished
   expect({ code, ends: stdout.match(/through/g)?.length }).toEqual({ code: 0, ends: 2 })

@@ -42,18 +42,18 @@ describe.each([
     const run = await startStuck(env)
     const text = await untilShown((shown) => {
       const rows = rowsOf(shown, `(tsrun ${run.pid},`).slice(2)
-      return rows.filter((row) => / in .+ #5 of world +4 KiB +\d/.test(row)).length === 3
+      return rows.filter((row) => / waiting .+ #5 of world +4 KiB +\d/.test(row)).length === 3
     })
     const top = await tsrun(['top', '--once', '--interval', '0.2'])
     expect(top).toMatchObject({ code: 0 })
     const watched = rowsOf(top.stdout, `(tsrun ${run.pid},`)
     expect(watched[1]).toMatch(/^rank +state .* CPU .* operation$/)
-    expect(watched[2]).toMatch(/^0 +in .* \d+ % .* allReduce/)
+    expect(watched[2]).toMatch(/^0 +waiting .* \d+ % .* allReduce/)
     const [title, titles, ...rows] = rowsOf(text, `(tsrun ${run.pid},`)
     expect(title).toContain(`(tsrun ${run.pid}, 4 of 4 ranks here)`)
     expect(titles).toMatch(/^rank +pid +state/)
     expect(rows[2]).toMatch(
-      /^2 +\d+ +(after|in) +.+allReduce\(sum\) float32\[1024\] .+#\d of world/,
+      /^2 +\d+ +(running|waiting|communicating) +.+allReduce\(sum\) float32\[1024\] .+#\d of world/,
     )
     expect(rows[0]).toMatch(/ 2 +7 +0\.5000$/)
     const [runId] = title!.split(' ')

@@ -5,7 +5,16 @@ import { parseExposition } from './support/exposition.ts'
 const rank: MeasuredRank = {
   ...{ rank: 3, pid: 77, state: 'operation', since: 1000, waitsFor: [0, 2], bytes: 32 },
   ...{ operation: 'allReduce(sum) float32[8]', group: 'world', sequence: 7, running: 1, ended: 6 },
-  ...{ step: 12, loss: 0.25, steps: 2, operationTime: 1500, waitTime: 250, operationBytes: 192 },
+  ...{
+    end: undefined,
+    ownTime: 0,
+    step: 12,
+    loss: 0.25,
+    steps: 2,
+    operationTime: 1500,
+    waitTime: 250,
+    operationBytes: 192,
+  },
   links: [
     { sent: 100, received: 10 },
     { sent: 1e15, received: 20 },
@@ -51,7 +60,7 @@ it('describes a job and its ranks in base units', () => {
     tsrun_rank_cpu_seconds_total: 1.5,
     tsrun_rank_resident_memory_bytes: 2 ** 20,
     'tsrun_rank_state starting': 0,
-    'tsrun_rank_state computing': 0,
+    'tsrun_rank_state running': 0,
     'tsrun_rank_state operation': 1,
     'tsrun_rank_state left': 0,
     tsrun_rank_state_seconds: 2.5,

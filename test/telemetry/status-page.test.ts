@@ -56,6 +56,12 @@ itOnLinux('can be read under its path while its owner runs', () => {
       },
     ],
   })
+  page.end(1, { rank: 3, pid: 77 }, 'ended')
+  page.end(0, { rank: 2, pid: 66 }, 'died')
+  expect(page.read().ranks).toMatchObject([
+    { rank: 2, pid: 66, state: 'starting', end: 'died', step: undefined, loss: undefined },
+    { rank: 3, pid: 77, state: 'operation', end: 'ended', step: 12 },
+  ])
   page.abort(0)
   expect(page.read().abortedBy).toBe(0)
   page.close()

@@ -1,9 +1,15 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
+import type { RankActivity } from '../src/activity.ts'
 import type { RankView } from '../src/dashboard/views.ts'
-import { ACTIVITY_SECONDS, type Activity, type ActivitySample } from './job-state.ts'
+import { ACTIVITY_SECONDS, type ActivitySample } from './job-state.ts'
 
-const shown = ['computing', 'communicating', 'waiting'] as const satisfies readonly Activity[]
+const shown = [
+  'computing',
+  'communicating',
+  'waiting',
+  'idle',
+] as const satisfies readonly RankActivity[]
 /** Pixels of a rank, of the gap after it, and of the labels. */
 const [ROW, GAP, MARGIN] = [14, 3, 36]
 
@@ -66,21 +72,26 @@ function draw(
     context.fillText(String(rank), 0, y + ROW / 2)
     context.fillStyle = colour('lane')
     context.fillRect(MARGIN, y, width - MARGIN, ROW)
-    for (const [index, { at, activities }] of samples.entries()) {
-      const activity = activities.get(rank)
+    for (const [index, sample] of samples.entries()) {
       const from = samples[index - 1]?.at
-      if (from === undefined || activity === undefined || activity === 'other') continue
-      context.fillStyle = colour(activity)
+      if (from === undefined) continue
       const left = Math.max(MARGIN, x(from))
-      context.fillRect(left, y, x(at) - left, ROW)
+      let bottom = y + ROW
+      for (const activity of shown) {
+        const size = ROW * (sample.ranks.get(rank)?.[activity] ?? 0)
+        bottom -= size
+        context.fillStyle = colour(activity)
+        context.fillRect(left, bottom, x(sample.at) - left, size)
+      }
     }
   }
 }
 
-/** The part of all looks at which ranks did this. */
-function share(samples: readonly ActivitySample[], activity: Activity): number | undefined {
-  const all = samples.flatMap(({ activities }) => [...activities.values()])
-  return all.length === 0 ? undefined : all.filter((one) => one === activity).length / all.length
+/** The part of the time in which ranks did this. */
+function share(samples: readonly ActivitySample[], activity: RankActivity): number | undefined {
+  const all = samples.flatMap(({ ranks }) => [...ranks.values()])
+  const sum = all.reduce((total, parts) => total + (parts[activity] ?? 0), 0)
+  return all.length === 0 ? undefined : sum / all.length
 }
 
 function percent(part: number | undefined): string {

@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import type { RankActivity } from '../src/activity.ts'
 import type {
   ChartPoint,
   DashboardUpdate,
@@ -15,12 +16,12 @@ const KEPT_LINES = 2000
 const KEPT_POINTS = 3600
 export const ACTIVITY_SECONDS = 30
 
-/** What a rank did from one moment to the next. */
-export type Activity = 'computing' | 'communicating' | 'waiting' | 'other'
+/** The parts, 0 to 1, of what a rank did from one moment to the next. */
+export type ActivityParts = Partial<Record<RankActivity, number>>
 
 export interface ActivitySample {
   readonly at: number
-  readonly activities: ReadonlyMap<number, Activity>
+  readonly ranks: ReadonlyMap<number, ActivityParts>
 }
 
 export interface NumberedLine extends LogLine {
@@ -76,7 +77,7 @@ let numbered = 0
 function next(before: JobState | undefined, update: DashboardUpdate): JobState {
   const { at, job, points, lines, dropped, report, links, step, recorded } = update
   const numberedLines = lines.map((line) => ({ ...line, number: numbered++ }))
-  const activities = new Map(job.ranks.map((rank) => [rank.rank, activityOf(rank)] as const))
+  const ranks = new Map(job.ranks.map((rank) => [rank.rank, partsOf(rank)] as const))
   const earliest = at - ACTIVITY_SECONDS
   const samples = (before?.samples ?? []).filter((sample) => sample.at >= earliest)
   const isRunning = job.phase === 'running'
@@ -85,7 +86,7 @@ function next(before: JobState | undefined, update: DashboardUpdate): JobState {
     points: joined(before?.points, points, KEPT_POINTS),
     lines: joined(before?.lines, numberedLines, KEPT_LINES),
     dropped: (before?.dropped ?? 0) + dropped,
-    samples: isRunning ? [...samples, { at, activities }] : (before?.samples ?? []),
+    samples: isRunning ? [...samples, { at, ranks }] : (before?.samples ?? []),
     report,
     links: links ?? before?.links,
     step: step ?? before?.step,
@@ -97,8 +98,9 @@ function joined<T>(before: readonly T[] = [], more: readonly T[], most: number):
   return more.length === 0 ? before : [...before, ...more].slice(-most)
 }
 
-function activityOf({ state, waitsFor }: RankView): Activity {
-  if (state === 'computing') return 'computing'
-  if (state !== 'operation') return 'other'
-  return waitsFor.length > 0 ? 'waiting' : 'communicating'
+/** In no operation, the parts are measured. */
+function partsOf({ state, computing }: RankView): ActivityParts {
+  const isMeasured = ['computing', 'idle', 'running'].includes(state) && computing !== undefined
+  if (!isMeasured) return { [state]: 1 }
+  return { computing, idle: 1 - computing }
 }

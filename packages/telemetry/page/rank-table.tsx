@@ -3,8 +3,6 @@ import type { RankView } from '../src/dashboard/views.ts'
 import { bytesText, numberText, percentText, secondsText } from './formats.ts'
 import { Table } from './table.tsx'
 
-const words: Readonly<Record<string, string>> = { operation: 'in operation' }
-
 export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }): JSX.Element {
   if (ranks.length === 0) return <p class="none">No rank has joined its group yet.</p>
   const onGpus = ranks.some(({ gpu, gpuMemory }) => gpu !== undefined || gpuMemory !== undefined)
@@ -30,14 +28,15 @@ export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }): J
 
 function Row({ rank: one, onGpus }: { readonly rank: RankView; readonly onGpus: boolean }) {
   const waits = one.waitsFor.length > 0
+  const hasEnded = one.state === 'ended' || one.state === 'died'
   return (
     <tr>
       <th scope="row">{one.rank}</th>
       <td>
-        <span class={`dot ${waits ? 'waiting' : one.state}`} aria-hidden="true" />
-        {waits ? 'waiting' : (words[one.state] ?? one.state)}
+        <span class={`dot ${one.state}`} aria-hidden="true" />
+        {one.state}
       </td>
-      <td>{one.state === 'ended' ? '–' : secondsText(one.seconds)}</td>
+      <td>{hasEnded ? '–' : secondsText(one.seconds)}</td>
       <td>{waits ? one.waitsFor.join(', ') : '–'}</td>
       <td>{one.step ?? '–'}</td>
       <td>{numberText(one.loss, 4)}</td>

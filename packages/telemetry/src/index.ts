@@ -65,6 +65,7 @@ export {
   type SpanKind,
   type SpanRecorderOptions,
 } from './spans.ts'
+export { activityOf, type RankActivity } from './activity.ts'
 export {
   readStatusPage,
   StatusPage,
@@ -79,8 +80,10 @@ export {
   STATUS_NAME,
   LINK_NUMBERS,
   linkNumber,
+  rankStates,
   statusBytes,
   StatusSlot,
+  type RankFate,
   type RankState,
 } from './status-slot.ts'
 export {

@@ -9,7 +9,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openFile } from '@tsrun/core'
+import { monotonicNow, openFile } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
 import {
   HEADER_BYTES,
@@ -18,6 +18,7 @@ import {
   LINK_NUMBERS,
   linkNumber,
   linksAt,
+  rankEnds,
   rankStates,
   SLOT_BYTES,
   slotNumber,
@@ -25,6 +26,7 @@ import {
   STATUS_MAGIC,
   STATUS_NAME,
   statusBytes,
+  type RankFate,
   type RankState,
 } from './status-slot.ts'
 
@@ -44,6 +46,8 @@ export interface RankStatus {
   readonly rank: number
   readonly pid: number
   readonly state: RankState
+  /** How the process has ended; undefined: it has not. */
+  readonly end: RankFate | undefined
   /** The current operation, or the last one; undefined: none so far. */
   readonly operation: string | undefined
   readonly group: string | undefined
@@ -63,6 +67,8 @@ export interface RankStatus {
   readonly operationTime: number
   /** The part of it until the first message of an operation moved. */
   readonly waitTime: number
+  /** The time in no operation so far, in milliseconds. */
+  readonly ownTime: number
   /** The bytes of the buffers of these operations. */
   readonly operationBytes: number
   /** What has gone over the links to the ranks of the world, by rank. */
@@ -124,6 +130,25 @@ export class StatusPage {
     writeSync(this.#fd, word, 0, 4, headerWord.abort * 4)
   }
 
+  /** Marks the rank of a slot as ended, also one that has never joined. */
+  end(index: number, { rank, pid }: Pick<RankStatus, 'rank' | 'pid'>, end: RankFate): void {
+    const word = Buffer.alloc(8)
+    const placeOf = (name: keyof typeof slotNumber): number =>
+      HEADER_BYTES + index * SLOT_BYTES + slotNumber[name] * 8
+    const put = (name: keyof typeof slotNumber, value: number): void => {
+      word.writeDoubleLE(value)
+      writeSync(this.#fd, word, 0, 8, placeOf(name))
+    }
+    put('end', rankEnds.indexOf(end))
+    readSync(this.#fd, word, 0, 8, placeOf('pid'))
+    if (word.readDoubleLE() !== 0) return
+    put('step', NaN)
+    put('loss', NaN)
+    put('since', monotonicNow())
+    put('rank', rank)
+    put('pid', pid)
+  }
+
   read(): StatusSnapshot {
     return readDescriptor(this.#fd)
   }
@@ -177,16 +202,18 @@ function readDescriptor(fd: number): StatusSnapshot {
 function readSlot(slot: Buffer, links: Buffer): RankStatus {
   const of = (name: keyof typeof slotNumber): number => slot.readDoubleLE(slotNumber[name] * 8)
   const ranks = readText(slot, slotText.waitsFor)
+  const [state, since] = [rankStates[of('state')] ?? 'starting', of('since')]
   const known = (value: number): number | undefined => (Number.isNaN(value) ? undefined : value)
   return {
     rank: of('rank'),
     pid: of('pid'),
-    state: rankStates[of('state')] ?? 'starting',
+    state,
+    end: rankEnds[of('end')],
     operation: readText(slot, slotText.operation),
     group: readText(slot, slotText.group),
     sequence: of('sequence'),
     bytes: of('bytes'),
-    since: of('since'),
+    since,
     running: of('running'),
     ended: of('ended'),
     waitsFor: ranks === undefined ? [] : ranks.split(',').map(Number).filter(Number.isInteger),
@@ -196,6 +223,7 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     operationTime: of('engineTime') + of('callerTime'),
     operationBytes: of('engineBytes') + of('callerBytes'),
     waitTime: of('waitTime'),
+    ownTime: of('ownTime') + (state === 'running' ? monotonicNow() - since : 0),
     // Read when it is asked for: there are many, and few readers want them.
     get links() {
       return readLinks(links)

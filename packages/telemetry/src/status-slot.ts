@@ -89,6 +89,10 @@ export const slotNumber = {
   engineBytes: 15,
   /** Behind the texts. */
   callerBytes: 96,
+  /** The index in `rankEnds` of how the process has ended, as the launcher says; 0: it has not. */
+  end: 97,
+  /** The milliseconds in no operation, up to the last one that began. */
+  ownTime: 98,
 } as const
 
 /** The texts of a slot: a 32-bit length, then UTF-8. */
@@ -98,9 +102,12 @@ export const slotText = {
   waitsFor: { at: 512, bytes: 256 },
 } as const
 
-/** `computing`: in no operation. */
-export const rankStates = ['starting', 'computing', 'operation', 'left'] as const
+/** `running`: in no operation. The rank computes, waits for data, or sleeps. */
+export const rankStates = ['starting', 'running', 'operation', 'left'] as const
 export type RankState = (typeof rankStates)[number]
+/** `died`: it failed by itself, not as a consequence of the failure of another rank. */
+export const rankEnds = [undefined, 'ended', 'died'] as const
+export type RankFate = NonNullable<(typeof rankEnds)[number]>
 
 const encoder = new TextEncoder()
 

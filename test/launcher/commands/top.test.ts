@@ -7,7 +7,15 @@ function rank(number: number, facts: Partial<RankStatus>): RankStatus {
     ...{ rank: number, pid: 4_000_000 + number, state: 'operation', since: monotonicNow() - 2000 },
     ...{ operation: 'allReduce(avg) float32[1048576] bucket 3', group: 'world', sequence: 17 },
     ...{ bytes: 4096, running: 1, ended: 16, waitsFor: [2], step: 120, loss: 0.25 },
-    ...{ steps: 120, operationTime: 0, operationBytes: 0, waitTime: 0, links: [] },
+    ...{
+      end: undefined,
+      ownTime: 0,
+      steps: 120,
+      operationTime: 0,
+      operationBytes: 0,
+      waitTime: 0,
+      links: [],
+    },
     ...facts,
   }
 }
@@ -15,10 +23,15 @@ function rank(number: number, facts: Partial<RankStatus>): RankStatus {
 const job: StatusSnapshot = {
   ...{ runId: '20261123-120000-abcdef', script: '/train.ts', launcherPid: 7, worldSize: 3 },
   ...{ restartCount: 0, abortedBy: undefined, slots: 3, socket: '' },
-  ranks: [rank(0, {}), rank(1, {}), rank(2, { state: 'computing', waitsFor: [], step: undefined })],
+  ranks: [rank(0, {}), rank(1, {}), rank(2, { state: 'running', waitsFor: [], step: undefined })],
 }
 const samples = (at: number, step: number, cpuSeconds: number) =>
-  new Map(job.ranks.map(({ pid }) => [pid, { at, step, cpuSeconds }] as const))
+  new Map(
+    job.ranks.map(({ pid }) => {
+      const use = { at, step, cpuSeconds, ownTime: at, delay: 0, hasGpu: false, gpu: undefined }
+      return [pid, use] as const
+    }),
+  )
 
 it('shows rates since the look before', () => {
   const text = topText([job], samples(1000, 100, 5), samples(3000, 120, 6.5), 160)
@@ -26,9 +39,17 @@ it('shows rates since the look before', () => {
   expect(title).toContain('20261123-120000-abcdef  /train.ts (tsrun 7, 3 of 3 ranks here)')
   expect(titles).toMatch(/^rank +state +for +step +loss +steps\/s +CPU +memory +waits +operation/)
   expect(first).toMatch(
-    /^0 +in +2\.0\d? s +120 +0\.2500 +10\.0 +75 % +– +2 +allReduce.*#17 of world$/,
+    /^0 +waiting +2\.0\d? s +120 +0\.2500 +10\.0 +75 % +– +2 +allReduce.*#17 of world$/,
   )
-  expect(third).toMatch(/^2 +after .*– +allReduce/)
+  expect(third).toMatch(/^2 +computing .*– +allReduce/)
+})
+
+it('marks the rank that died, and says of no rank that it computes before it has measured it', () => {
+  const ranks = [rank(0, { state: 'running' }), rank(1, { end: 'died' })]
+  const text = topText([{ ...job, ranks }], new Map(), samples(3000, 120, 6.5), 160)
+  const [, , first, second] = text.split('\n')
+  expect(first).toMatch(/^0 +running +2\./)
+  expect(second).toMatch(/^1 +died +– .* – +allReduce/)
 })
 
 it('breaks the title of a job where it does not fit', () => {

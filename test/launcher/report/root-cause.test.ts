@@ -95,7 +95,7 @@ describe('of a hang', () => {
     })
   const place = (sequence: number, facts: Partial<RankPlace> = {}): { place: RankPlace } => ({
     place: {
-      ...{ state: 'computing', operation: 'allReduce(sum) float32[4] by ring', group: 'world' },
+      ...{ state: 'running', operation: 'allReduce(sum) float32[4] by ring', group: 'world' },
       ...{ sequence, milliseconds: 31_000, isStopped: false },
       ...facts,
     },

@@ -1,7 +1,8 @@
+import type { RankStatus } from '@tsrun/telemetry'
 import { stacksText, type RankStack } from '../../../packages/launcher/src/report/stacks-text.ts'
 
 const stack = (rank: number, frames: string): RankStack => ({
-  ...{ rank, pid: 100 + rank, isNode: true },
+  ...{ rank, pid: 100 + rank, isNode: true, fate: undefined },
   report: { stack: `Error\n${frames}` },
 })
 
@@ -12,5 +13,18 @@ it('shows a stack that several ranks have once, below the names of all of them',
   ).toBe(
     'rank 0 (pid 100)\nrank 2 (pid 102)\n    at train (/train.mjs:3:9)\n' +
       'rank 1 (pid 101)\n    at load (/data.mjs:1:1)\n',
+  )
+})
+
+it('says of a rank that died what it did, and no stack', () => {
+  const status: RankStatus = {
+    ...{ rank: 1, pid: 101, state: 'operation', end: 'died', since: 0, waitsFor: [0], running: 1 },
+    ...{ operation: 'barrier', group: 'world', sequence: 3, bytes: 0, ended: 2, links: [] },
+    ...{ step: undefined, loss: undefined, steps: 0, ownTime: 0, waitTime: 0 },
+    ...{ operationTime: 0, operationBytes: 0 },
+  }
+  const dead = { ...stack(1, ''), fate: 'died', report: undefined } as const
+  expect(stacksText([dead, { ...dead, rank: 2 }], [status])).toBe(
+    'rank 1 (pid 101): died, in barrier #3 of world\nrank 2 (pid 101): died\n',
   )
 })

@@ -1,7 +1,7 @@
 import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { createLogger, monotonicNow } from '@tsrun/core'
 import { addressOf, isAvailable, mapFileOver } from '@tsrun/native'
-import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '@tsrun/telemetry'
+import { rankStates, STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '@tsrun/telemetry'
 import { dtypes } from '../dtype.ts'
 import type { Task } from '../engine/task.ts'
 import { describeFingerprint, sameFingerprint, type Fingerprint } from '../operation.ts'
@@ -31,7 +31,7 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
     slot.set('rank', rank)
     slot.set('step', NaN)
     slot.set('loss', NaN)
-    slot.setState('computing', monotonicNow())
+    slot.setState('running', monotonicNow())
     slot.set('pid', process.pid)
     return { buffer, index, copyTo: isMapped ? undefined : path }
   } catch (error) {
@@ -101,6 +101,7 @@ export function copyStatus(
 }
 
 const encoder = new TextEncoder()
+const RUNNING = rankStates.indexOf('running')
 /** Counts of one kind of operation whose texts are kept. */
 const KEPT = 256
 
@@ -152,6 +153,7 @@ export class StatusPublisher {
     slot.set('sequence', operation.sequence)
     slot.set('bytes', bytesOf(operation))
     if (running !== undefined) slot.set('running', running)
+    if (slot.get('state') === RUNNING) slot.add('ownTime', Math.max(0, posted - slot.get('since')))
     slot.setState('operation', posted)
   }
 
@@ -168,7 +170,7 @@ export class StatusPublisher {
     }
     if (running !== undefined) slot.set('running', running)
     slot.add('ended', 1)
-    if (slot.get('running') === 0) slot.setState('computing', completed)
+    if (slot.get('running') === 0) slot.setState('running', completed)
   }
 
   /** Publishes the ranks that the oldest operation waits for. */

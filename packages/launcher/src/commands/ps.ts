@@ -7,7 +7,12 @@ import {
   monotonicNow,
   textWidth,
 } from '@tsrun/core'
-import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
+import {
+  activityOf,
+  type RankActivity,
+  type RankStatus,
+  type StatusSnapshot,
+} from '@tsrun/telemetry'
 import type { AddCommand, CommandContext } from './context.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
 
@@ -55,29 +60,39 @@ export function jobTitle(job: StatusSnapshot): string {
 
 const titles = ['rank', 'pid', 'state', 'since', 'operation', 'bytes', 'waits for', 'step', 'loss']
 
-/** What a rank is doing, in words. */
-export function describeState(rank: RankStatus): {
-  readonly state: string
+/**
+ * What a rank is doing, in words.
+ *
+ * @param computing - see `activityOf`
+ */
+export function describeState(
+  rank: RankStatus,
+  computing?: number,
+): {
+  readonly state: RankActivity
+  /** The time in this state. */
+  readonly time: string
   readonly operation: string
   readonly waits: string
 } {
-  const { state, operation, group, sequence, running, waitsFor } = rank
-  const isRunning = state === 'operation'
+  const { operation, group, sequence, running, since, waitsFor } = rank
+  const state = activityOf(rank, computing)
   const more = running > 1 ? ` (and ${running - 1} more)` : ''
   return {
-    state: isRunning ? 'in' : state === 'computing' && operation !== undefined ? 'after' : state,
+    state,
+    time: rank.end === undefined ? formatSeconds(Math.max(0, monotonicNow() - since) / 1000) : '–',
     operation: operation === undefined ? '–' : `${operation} #${sequence} of ${group ?? ''}${more}`,
-    waits: isRunning && waitsFor.length > 0 ? formatRankList(waitsFor) : '–',
+    waits: state === 'waiting' ? formatRankList(waitsFor) : '–',
   }
 }
 
 function toRow(rank: RankStatus): string[] {
-  const { state, operation, waits } = describeState(rank)
+  const { state, time, operation, waits } = describeState(rank)
   return [
     String(rank.rank),
     String(rank.pid),
     state,
-    formatSeconds(Math.max(0, monotonicNow() - rank.since) / 1000),
+    time,
     operation,
     rank.state === 'operation' ? formatBytes(rank.bytes) : '–',
     waits,

@@ -1,10 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
-import { formatBytes, formatSeconds, formatTable, monotonicNow, visibleText } from '@tsrun/core'
+import { formatBytes, formatTable, visibleText } from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
 import { usageError } from '../args/read-setting.ts'
-import { gpuOf, GpuWatch, type GpuUse } from '../watch/gpu-use.ts'
-import { cpuSeconds, residentBytes } from '../processes/process-use.ts'
+import { GpuWatch } from '../watch/gpu-use.ts'
+import { computingShare, useOf, type GpuUse, type RankUse } from '../processes/rank-use.ts'
+import { residentBytes } from '../processes/process-use.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 import { describeState, jobTitle } from './ps.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
@@ -41,17 +42,8 @@ export function addTop(context: CommandContext): AddCommand {
     )
 }
 
-/** What the next look compares with. */
-interface Sample {
-  /** Milliseconds on the monotonic clock. */
-  readonly at: number
-  readonly step: number | undefined
-  readonly cpuSeconds: number | undefined
-  readonly gpu?: GpuUse | undefined
-}
-
-/** By process. */
-type Samples = ReadonlyMap<number, Sample>
+/** What the next look compares with, by process. */
+type Samples = ReadonlyMap<number, RankUse>
 
 async function watch(
   runId: string | undefined,
@@ -96,14 +88,8 @@ function screen(text: string, rows: number): string {
 }
 
 function sample(jobs: readonly StatusSnapshot[], gpus: readonly GpuUse[]): Samples {
-  const at = monotonicNow()
   return new Map(
-    jobs.flatMap(({ ranks }) =>
-      ranks.map(
-        ({ pid, step }) =>
-          [pid, { at, step, cpuSeconds: cpuSeconds(pid), gpu: gpuOf(pid, gpus) }] as const,
-      ),
-    ),
+    jobs.flatMap(({ ranks }) => ranks.map((rank) => [rank.pid, useOf(rank, gpus)] as const)),
   )
 }
 
@@ -168,8 +154,8 @@ function fit(rows: readonly string[][], columns: readonly string[], width: numbe
   return []
 }
 
-function toRow(rank: RankStatus, before: Sample | undefined, now: Sample | undefined): string[] {
-  const { state, operation, waits } = describeState(rank)
+function toRow(rank: RankStatus, before: RankUse | undefined, now: RankUse | undefined): string[] {
+  const { state, time, operation, waits } = describeState(rank, now && computingShare(before, now))
   const seconds = before === undefined || now === undefined ? 0 : (now.at - before.at) / 1000
   const rate = (from: number | undefined, to: number | undefined): number | undefined =>
     from === undefined || to === undefined || seconds === 0 ? undefined : (to - from) / seconds
@@ -180,7 +166,7 @@ function toRow(rank: RankStatus, before: Sample | undefined, now: Sample | undef
   return [
     String(rank.rank),
     state,
-    formatSeconds(Math.max(0, monotonicNow() - rank.since) / 1000),
+    time,
     rank.step === undefined ? '–' : String(rank.step),
     rank.loss === undefined ? '–' : rank.loss.toPrecision(4),
     steps === undefined ? '–' : steps.toPrecision(3),

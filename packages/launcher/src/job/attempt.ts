@@ -70,6 +70,7 @@ export async function runAttempt(
       const files = openFiles(to, one.rank, localRank)
       const process = await RankProcess.start(one, worldSize, job.env, input?.kindFor(one.rank))
       desk.add(process)
+      page.follow(process, localRank)
       input?.add(process)
       ranks.push({ process, log: logRank({ process, localRank }, files, to) })
       events.add(process, localRank)

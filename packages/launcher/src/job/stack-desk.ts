@@ -1,14 +1,18 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
 import { createLogger, PendingConnections } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/telemetry'
 import type { JobOptions } from '../args/job-options.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 import { stacksText } from '../report/stacks-text.ts'
+import { computingShare, useOf } from '../processes/rank-use.ts'
 
 /** Milliseconds in which whoever connects has to prove that it knows the secret. */
 const PROOF_TIME = 2000
+/** Milliseconds for which the CPU time of the ranks is measured before. */
+const MEASURED = 250
 /** Most connections that have not proven it. */
 const MOST_PENDING = 64
 
@@ -61,19 +65,26 @@ export class StackDesk {
     this.#ranks.push(rank)
   }
 
-  /** The stacks of all ranks, which are asked at the same time; at most 1.5 seconds later. */
+  /** The stacks of all ranks, which are asked at the same time; at most 2 seconds later. */
   async text(): Promise<string> {
-    const ranks = this.#ranks.filter(({ end }) => end === undefined)
+    const uses = new Map(this.readStatus().map((status) => [status.rank, useOf(status)]))
+    await pause(MEASURED)
+    const ranks = this.#ranks.filter(({ fate }) => fate !== 'ended')
     const isNode = this.#kind !== 'program'
     const stacks = await Promise.all(
       ranks.map(async (process) => ({
         rank: process.rank,
         pid: process.pid,
         isNode,
+        fate: process.fate,
         report: isNode ? await process.stack() : undefined,
       })),
     )
-    return stacksText(stacks, this.readStatus())
+    const states = this.readStatus().map((status) => ({
+      ...status,
+      computing: computingShare(uses.get(status.rank), useOf(status)),
+    }))
+    return stacksText(stacks, states)
   }
 
   close(): void {

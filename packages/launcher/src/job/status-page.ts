@@ -13,7 +13,9 @@ export interface AttemptPage {
   abort(ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void
   /** What each rank does now, by rank; a rank that has joined no group is missing. */
   places(): ReadonlyMap<number, RankPlace>
-  /** The states of the ranks of this host; none once it is closed. */
+  /** Marks the rank once it has ended. */
+  follow(process: RankProcess, localRank: number): void
+  /** The states of the ranks of this host; once it is closed, the last ones. */
   ranks(): readonly RankStatus[]
   close(): void
 }
@@ -34,7 +36,7 @@ export function openStatusPage(
       socket,
       slots: ranksOf(plan, nodeRank).length,
     })
-    let isOpen = true
+    let last: readonly RankStatus[] | undefined
     return {
       environment: { TSRUN_STATUS_PAGE: page.path },
       abort: (ranks) => {
@@ -42,9 +44,14 @@ export function openStatusPage(
         if (failed !== undefined) page.abort(failed.rank)
       },
       places: () => readPlaces(page),
-      ranks: () => (isOpen ? page.read().ranks : []),
+      follow: (process, localRank) => {
+        void process.ended.then(() => {
+          if (last === undefined) page.end(localRank, process, process.fate!)
+        })
+      },
+      ranks: () => last ?? page.read().ranks,
       close: () => {
-        isOpen = false
+        last = page.read().ranks
         page.close()
       },
     }
@@ -55,6 +62,7 @@ export function openStatusPage(
       environment: { TSRUN_STATUS_PAGE: '' },
       abort: () => undefined,
       places: () => new Map(),
+      follow: () => undefined,
       ranks: () => [],
       close: () => undefined,
     }

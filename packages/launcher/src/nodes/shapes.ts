@@ -100,7 +100,7 @@ const isSignal = (value: unknown): value is NodeJS.Signals =>
   isText(value) && /^SIG[A-Z0-9+-]+$/.test(value)
 
 const isPlace = objectOf<RankPlace>({
-  state: oneOf('starting', 'computing', 'operation', 'left'),
+  state: oneOf('starting', 'running', 'operation', 'left'),
   operation: optional(isText),
   group: optional(isText),
   sequence: isNumber,

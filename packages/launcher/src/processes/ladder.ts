@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Deadline } from '@tsrun/core'
-import { livingGroups, type RankProcess } from './rank-process.ts'
+import { blamesOthers, livingGroups, type RankProcess } from './rank-process.ts'
 
 export interface LadderOptions {
   /** Milliseconds between SIGTERM and SIGKILL. */
@@ -84,6 +84,5 @@ function isClear(ranks: readonly RankProcess[], hasOtherHosts: boolean): boolean
 function isCulprit({ end, error }: RankProcess): boolean {
   if (end === undefined || end.exitCode === 0) return false
   if (end.signal !== null) return true
-  if (error === undefined || error.consequence || error.wait !== undefined) return false
-  return error.peers.length === 0
+  return error !== undefined && !blamesOthers(error)
 }

@@ -5,6 +5,7 @@ import type { Duplex, Readable, Writable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
+import type { RankFate } from '@tsrun/telemetry'
 import { LineSplitter } from '../logs/lines.ts'
 import { parseControlMessage } from './control-messages.ts'
 import {
@@ -142,6 +143,14 @@ export class RankProcess {
     }
   }
 
+  /** How the process has ended; undefined: it has not. */
+  get fate(): RankFate | undefined {
+    const { end, error, stopSignal } = this
+    if (end === undefined) return undefined
+    const isVictim = end.signal === null && error !== undefined && blamesOthers(error)
+    return end.exitCode === 0 || stopSignal !== undefined || isVictim ? 'ended' : 'died'
+  }
+
   get usage(): ResourceUsage | undefined {
     return this.exitReport?.usage ?? this.sampledUsage
   }
@@ -224,6 +233,11 @@ export class RankProcess {
     this.end = end
     return end
   }
+}
+
+/** Whether the error says that another rank failed, or did not come. */
+export function blamesOthers({ consequence, wait, peers }: ErrorReport): boolean {
+  return consequence || wait !== undefined || peers.length > 0
 }
 
 function onceClosed(stream: Readable): Promise<void> {

@@ -1,5 +1,5 @@
-import { formatRankList, formatSeconds, monotonicNow } from '@tsrun/core'
-import type { RankStatus } from '@tsrun/telemetry'
+import { formatRanks, formatSeconds, monotonicNow } from '@tsrun/core'
+import { activityOf, type RankFate, type RankStatus } from '@tsrun/telemetry'
 import type { StackReport } from '../rank/control-message.ts'
 
 /** What is known about the stack of one rank. */
@@ -8,20 +8,31 @@ export interface RankStack {
   readonly pid: number
   /** Programs of `--no-python` have no JavaScript stack. */
   readonly isNode: boolean
+  /** How it has ended, if it has. */
+  readonly fate: RankFate | undefined
   /** Undefined: no answer. */
   readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined
+}
+
+/** What a rank does, and the part of its own time in which it computed. */
+export interface MeasuredStatus extends RankStatus {
+  readonly computing?: number | undefined
 }
 
 /**
  * The stacks of ranks, each below a line with its state and its operation. Ranks with the same stack share
  * it, below the lines of all of them.
  */
-export function stacksText(stacks: readonly RankStack[], states: readonly RankStatus[]): string {
+export function stacksText(
+  stacks: readonly RankStack[],
+  states: readonly MeasuredStatus[],
+): string {
   if (stacks.length === 0) return 'no rank runs here now\n'
   const alike = new Map<string, string[]>()
   for (const stack of stacks) {
     const state = states.find(({ rank }) => rank === stack.rank)
-    const title = `rank ${stack.rank} (pid ${stack.pid})${state === undefined ? '' : `: ${describeState(state)}`}`
+    const what = state === undefined ? stack.fate : describeState(state)
+    const title = `rank ${stack.rank} (pid ${stack.pid})${what === undefined ? '' : `: ${what}`}`
     const text = describeStack(stack)
       .map((line) => `    ${line}\n`)
       .join('')
@@ -30,17 +41,19 @@ export function stacksText(stacks: readonly RankStack[], states: readonly RankSt
   return [...alike].map(([text, titles]) => `${titles.join('\n')}\n${text}`).join('')
 }
 
-function describeState({ state, since, operation, ...more }: RankStatus): string {
+function describeState(status: MeasuredStatus): string {
+  const { state, since, operation, sequence, group, waitsFor } = status
+  const activity = activityOf(status, status.computing)
   const time = formatSeconds(Math.max(0, monotonicNow() - since) / 1000)
-  if (operation === undefined) return `${state} for ${time}, no operation yet`
-  const name = `${operation} #${more.sequence} of ${more.group ?? ''}`
-  if (state === 'left') return `has left its group, after ${name}`
-  if (state !== 'operation') return `${state} for ${time}, after ${name}`
-  const waits = more.waitsFor.length === 0 ? '' : `, waits for ${formatRankList(more.waitsFor)}`
-  return `in ${name} for ${time}${waits}`
+  const what = ['left', 'died'].includes(activity) ? activity : `${activity} for ${time}`
+  if (operation === undefined) return `${what}, no operation yet`
+  const name = `${operation} #${sequence} of ${group ?? ''}`
+  const waits = activity === 'waiting' ? `, for ${formatRanks(waitsFor)}` : ''
+  return `${what}, ${state === 'operation' ? 'in' : 'after'} ${name}${waits}`
 }
 
-function describeStack({ isNode, report }: RankStack): string[] {
+function describeStack({ isNode, fate, report }: RankStack): string[] {
+  if (fate !== undefined) return []
   if (!isNode) return ['another program than Node (--no-python), which has no JavaScript stack']
   if (report === undefined)
     return ['no answer: the process is stopped, is starting, or has just ended']

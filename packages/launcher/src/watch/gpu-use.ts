@@ -1,16 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { run } from '../doctor/machine.ts'
 import { linesOf } from '../job/devices.ts'
-
-/** What nvidia-smi says about a GPU. */
-export interface GpuUse {
-  readonly index: string
-  readonly uuid: string
-  /** The part of the time in which it computed, in percent. */
-  readonly busy: number | undefined
-  /** Bytes in use, by all processes. */
-  readonly memory: number | undefined
-}
+import type { GpuUse } from '../processes/rank-use.ts'
 
 const QUERY = [
   '--query-gpu=index,uuid,utilization.gpu,memory.used',
@@ -62,23 +52,4 @@ function parseUse(line: string): GpuUse {
 /** A GPU that is divided into MIG instances has `[N/A]`. */
 function toNumber(text = ''): number | undefined {
   return /^\d+$/.test(text) ? Number(text) : undefined
-}
-
-/** The GPU that the launcher has given to a rank, or the first of several that it may use. */
-export function gpuOf(pid: number, gpus: readonly GpuUse[]): GpuUse | undefined {
-  if (gpus.length === 0) return undefined
-  const [name = ''] = visibleDevices(pid).split(',')
-  // A UUID may be shortened.
-  return gpus.find(
-    ({ index, uuid }) => index === name || (name.length > 4 && uuid.startsWith(name)),
-  )
-}
-
-function visibleDevices(pid: number): string {
-  try {
-    const environment = readFileSync(`/proc/${pid}/environ`, 'utf8')
-    return /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(environment)?.[1] ?? ''
-  } catch {
-    return ''
-  }
 }

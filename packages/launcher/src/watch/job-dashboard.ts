@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
 import { monotonicNow, visibleText } from '@tsrun/core'
 import {
+  activityOf,
   DashboardFeed,
   DashboardServer,
   type JobPhase,
@@ -21,9 +22,10 @@ import type { RankLineReader } from '../job/rank-log.ts'
 import type { Announcer } from '../logs/console.ts'
 import { withoutCodes } from '../logs/lines.ts'
 import { stayUntilAborted, type Interrupts } from '../processes/interrupts.ts'
-import { gpuOf, GpuWatch } from './gpu-use.ts'
+import { GpuWatch } from './gpu-use.ts'
 import { pageFolder } from './page-folder.ts'
-import { cpuSeconds, residentBytes } from '../processes/process-use.ts'
+import { residentBytes } from '../processes/process-use.ts'
+import { computingShare, useOf, type RankUse } from '../processes/rank-use.ts'
 
 /** Milliseconds between two looks at what processes use. */
 const USE_INTERVAL = 1000
@@ -35,10 +37,11 @@ interface Context {
 
 /** What a rank has used, and what that is in a second. */
 interface Use {
-  readonly at: number
-  readonly cpuSeconds: number | undefined
-  readonly step: number | undefined
-  readonly rates: Pick<RankView, 'cpu' | 'memory' | 'gpu' | 'gpuMemory' | 'stepsPerSecond'>
+  readonly use: RankUse
+  readonly rates: Pick<
+    RankView,
+    'computing' | 'cpu' | 'memory' | 'gpu' | 'gpuMemory' | 'stepsPerSecond'
+  >
 }
 
 /** The page of a job: reads what its ranks on this host do and use, and serves it. */
@@ -62,7 +65,6 @@ export class JobDashboard implements JobWatcher {
   #phase: JobPhase = 'running'
   #uses: ReadonlyMap<number, Use> = new Map()
   #usesAt = -Infinity
-  #last: readonly RankView[] = []
 
   private constructor(
     options: DashboardOptions,
@@ -108,7 +110,6 @@ export class JobDashboard implements JobWatcher {
   follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void {
     this.#attempt = attempt
     this.#readRanks = readRanks
-    this.#last = []
     this.#uses = new Map()
     this.#usesAt = -Infinity
     this.#tail = new StepTail(spansFolder(this.#traces, attempt.runId), attempt.restartCount)
@@ -147,16 +148,18 @@ export class JobDashboard implements JobWatcher {
   }
 
   #view(): JobView {
-    const statuses = this.#phase === 'running' ? this.#readRanks() : []
-    if (statuses.length > 0) {
-      const now = monotonicNow()
-      if (now - this.#usesAt >= USE_INTERVAL) this.#measure(statuses, now)
-      this.#last = statuses
-        .map((status) => toView(status, now, this.#uses.get(status.pid)))
-        .sort((a, b) => a.rank - b.rank)
-    } else this.#last = this.#last.map(ended)
-    const facts = { script: this.#script, host: hostname(), phase: this.#phase }
-    return { ...this.#attempt, ...facts, ranks: this.#last }
+    const phase = this.#phase
+    const statuses = this.#readRanks()
+    const now = monotonicNow()
+    if (phase === 'running' && now - this.#usesAt >= USE_INTERVAL) this.#measure(statuses, now)
+    const ranks = statuses
+      .map((status) =>
+        status.end !== undefined || phase !== 'running'
+          ? ended(status)
+          : toView(status, now, this.#uses.get(status.pid)),
+      )
+      .sort((a, b) => a.rank - b.rank)
+    return { ...this.#attempt, script: this.#script, host: hostname(), phase, ranks }
   }
 
   #links(): LinksView {
@@ -176,37 +179,38 @@ export class JobDashboard implements JobWatcher {
     const before = this.#uses
     this.#usesAt = at
     this.#uses = new Map(
-      statuses.map(({ pid, step }) => {
-        const last = before.get(pid)
-        const seconds = last === undefined ? 0 : (at - last.at) / 1000
-        const now = cpuSeconds(pid)
+      statuses.map((status) => {
+        const { pid } = status
+        const last = before.get(pid)?.use
+        const use = useOf(status, this.#gpus.latest)
+        const seconds = last === undefined ? 0 : (use.at - last.at) / 1000
         const rate = (from: number | undefined, to: number | undefined): number | undefined =>
           from === undefined || to === undefined ? undefined : (to - from) / seconds
-        const { busy, memory } = gpuOf(pid, this.#gpus.latest) ?? {}
+        const { busy, memory } = use.gpu ?? {}
         const rates = {
-          cpu: rate(last?.cpuSeconds, now),
-          stepsPerSecond: rate(last?.step, step),
+          computing: computingShare(last, use),
+          cpu: rate(last?.cpuSeconds, use.cpuSeconds),
+          stepsPerSecond: rate(last?.step, use.step),
           memory: residentBytes(pid),
           ...{ gpu: busy, gpuMemory: memory },
         }
-        return [pid, { at, cpuSeconds: now, step, rates }]
+        return [pid, { use, rates }]
       }),
     )
   }
 }
 
 function toView(status: RankStatus, now: number, use: Use | undefined): RankView {
-  const { rank, pid, state, operation, group, sequence, waitsFor, since, step, loss } = status
-  const called = operation === undefined ? undefined : `${operation} #${sequence} of ${group ?? ''}`
-  const seconds = Math.max(0, now - since) / 1000
-  const isWaiting = state === 'operation'
+  const state = activityOf(status, use?.rates.computing)
   return {
-    ...{ rank, pid, state, seconds, step, loss, ...use?.rates },
-    operation: called,
-    waitsFor: isWaiting ? waitsFor : [],
+    ...{ ...ended(status), ...use?.rates, state },
+    seconds: Math.max(0, now - status.since) / 1000,
+    waitsFor: state === 'waiting' ? status.waitsFor : [],
   }
 }
 
-function ended({ rank, pid, operation, step, loss }: RankView): RankView {
-  return { rank, pid, operation, step, loss, state: 'ended', waitsFor: [], seconds: 0 }
+function ended({ rank, pid, end = 'ended', step, loss, ...last }: RankStatus): RankView {
+  const { operation: name, sequence, group = '' } = last
+  const operation = name === undefined ? undefined : `${name} #${sequence} of ${group}`
+  return { rank, pid, operation, step, loss, state: end, waitsFor: [], seconds: 0 }
 }

@@ -1,4 +1,4 @@
-import type { RankState } from '../status-slot.ts'
+import type { RankActivity } from '../activity.ts'
 import type { TimeShares } from '../trace/shares.ts'
 import type { TraceSummary } from '../trace/summary.ts'
 
@@ -6,7 +6,9 @@ import type { TraceSummary } from '../trace/summary.ts'
 export interface RankView {
   readonly rank: number
   readonly pid: number
-  readonly state: RankState | 'ended'
+  readonly state: RankActivity
+  /** The part of its time in no operation in which it computed, 0 to 1. */
+  readonly computing?: number | undefined
   /** The current operation, or the last one. */
   readonly operation?: string | undefined
   /** The ranks for whose messages it waits. */

@@ -1,3 +1,4 @@
+import { activityOf } from '../activity.ts'
 import { rankStates } from '../status-slot.ts'
 import type { RankStatus } from '../status-page.ts'
 import type { Labels, MetricFamily, Sample } from './exposition.ts'
@@ -32,13 +33,14 @@ const rankMetrics: readonly RankMetric[] = [
     name: 'tsrun_rank_up',
     type: 'gauge',
     help: 'Whether the process of the rank is running and has not left its group.',
-    of: ({ state, cpuSeconds }) => Number(cpuSeconds !== undefined && state !== 'left'),
+    of: ({ state, end, cpuSeconds }) =>
+      Number(cpuSeconds !== undefined && end === undefined && state !== 'left'),
   },
   {
     name: 'tsrun_rank_waits_for_ranks',
     type: 'gauge',
     help: 'The number of ranks for whose messages the rank waits now.',
-    of: ({ state, waitsFor }) => (state === 'operation' ? waitsFor.length : 0),
+    of: (rank) => (activityOf(rank) === 'waiting' ? rank.waitsFor.length : 0),
   },
   {
     name: 'tsrun_rank_step',

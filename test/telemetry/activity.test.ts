@@ -1,0 +1,25 @@
+import { activityOf } from '@tsrun/telemetry'
+
+const running = { state: 'running', end: undefined, waitsFor: [] } as const
+
+it.each([
+  ['was not measured', undefined, 'running'],
+  ['sleeps for most of its own time', 0.1, 'idle'],
+  ['has a part of a core', 0.4, 'running'],
+  ['computes for most of its own time', 0.7, 'computing'],
+] as const)('a rank in no operation that %s', (_, computing, expected) => {
+  expect(activityOf(running, computing)).toBe(expected)
+})
+
+it('only a rank in no operation computes, whatever its process uses', () => {
+  const operation = { ...running, state: 'operation' } as const
+  expect(activityOf(operation, 1)).toBe('communicating')
+  expect(activityOf({ ...operation, waitsFor: [2] }, 1)).toBe('waiting')
+  expect(activityOf({ ...running, state: 'starting' }, 1)).toBe('starting')
+  expect(activityOf({ ...running, state: 'left' }, 1)).toBe('left')
+})
+
+it('a rank whose process has ended does nothing else', () => {
+  expect(activityOf({ state: 'operation', end: 'died', waitsFor: [2] }, 1)).toBe('died')
+  expect(activityOf({ ...running, end: 'ended' }, 1)).toBe('ended')
+})
