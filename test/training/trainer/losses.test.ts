@@ -100,6 +100,17 @@ const sumOfRows = (outputs: Tensor, labels: Tensor): Tensor => {
 const meanOfRows = (outputs: Tensor, labels: Tensor): Tensor =>
   tf.div(sumOfRows(outputs, labels), labels.shape[0])
 
+/** Sums that no float16 can hold, of means that it can. In the first step nothing counts. */
+const heavy: Problem = {
+  loss: lossOf(squares, { count: countWeights }),
+  labels: (step) => {
+    const { values, shape } = weighted(step)
+    const times = step === 0 ? 0 : 1e6
+    return { values: values.map((value, i) => (i % 2 === 0 ? value : times * value)), shape }
+  },
+  whole: (outputs, labels) => tf.div(squares(outputs, labels), tf.maximum(weights(labels), 1)),
+}
+
 const ignoring = crossEntropyWith({ ignoreIndex: -100 })
 
 const problems: Record<string, Problem> = {
@@ -258,5 +269,38 @@ describe.each(Object.entries(problems))('%s', (_, problem) => {
       })
       expect(accuracy.toFixed(6)).toBe(expected.accuracy.toFixed(6))
     }
+  })
+})
+
+it.each(layouts)('a float16 wire carries sums over many labels: %j %j', async (shape, options) => {
+  const expected = alone(heavy)
+  for (const { losses } of await together(heavy, shape, { ...options, wire: 'float16' })) {
+    losses.forEach((loss, step) => {
+      expect(loss).toBeCloseTo(expected.losses[step]!, 3)
+    })
+  }
+})
+
+it('a float16 wire carries the sums of a first step in which a pipeline has no example', async () => {
+  const train = async (wire: 'float16' | 'float32') =>
+    await runWorld({ size: 4, seed: 1 }, async (group) => {
+      const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, group)
+      const optimizer = new SGD({ learningRate: 0.2 })
+      const run = await trainer(recipe, { mesh, loss: heavy.loss, optimizer, wire })
+      const size = run.share[0] === 0 ? EXAMPLES : 0
+      const labels = () => tf.tensor(heavy.labels(1).values, [EXAMPLES, OUTPUTS, 2])
+      const losses: number[] = []
+      for (let step = 0; step < STEPS; step++) {
+        const inputs = inputsAt(1).slice(0, size * WIDTH)
+        losses.push((await run.step({ size, inputs, labels })).loss)
+      }
+      run.dispose()
+      return losses
+    })
+  const [half, full] = [await train('float16'), await train('float32')]
+  half.forEach((losses, rank) => {
+    losses.forEach((loss, step) => {
+      expect(loss).toBeCloseTo(full[rank]![step]!, 3)
+    })
   })
 })

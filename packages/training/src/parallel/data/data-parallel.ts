@@ -131,6 +131,11 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     return await this.takeGradients(tokens)
   }
 
+  override async scaleFor(count: number): Promise<number> {
+    // A rank that has finished its loop does not call this.
+    return this.#joined === undefined ? await super.scaleFor(count) : this.scale
+  }
+
   update(
     optimizer: Optimizer,
     gradients: ClippedGradients,

@@ -58,11 +58,18 @@ export interface Averaging {
   readonly shard: ProcessGroup | undefined
   /**
    * With `reduction: 'token'`: what the summed loss of this step is multiplied by before its backward
-   * pass. It is near the factor of the last step, which then has little or nothing left to do.
+   * pass. It is near the factor of the last step, which then has little or nothing left to do. All
+   * replicas call it, in a pipeline on the last stage.
+   *
+   * @param count - what this replica adds to the denominator
    */
-  readonly scale: number
-  /** Waits for the averages, without a copy of them. They are divided by the counts of all ranks. */
-  average(own: OwnTotals): Promise<Averaged>
+  scaleFor(count: number): Promise<number>
+  /**
+   * Waits for the averages, without a copy of them. They are divided by the counts of all ranks.
+   *
+   * @param scale - what the gradients are multiplied by already
+   */
+  average(own: OwnTotals, scale: number): Promise<Averaged>
   /** @param recorder - of the step of the optimizer */
   update(
     optimizer: Optimizer,

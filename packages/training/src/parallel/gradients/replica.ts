@@ -58,12 +58,13 @@ export abstract class Replica<
    * gradients are accumulated without communication.
    */
   synchronizes = true
-  scale = 1
   readonly shard: ProcessGroup | undefined = undefined
   protected readonly options: GradientOptions
   protected readonly lifetime: Lifetime
   readonly #buffers: SharedBuffers
   readonly #sum: TotalsSum
+  /** See `scaleFor`; undefined until labels have counted. */
+  #scale: number | undefined
   /** The number of steps that have failed before a gradient was sent. */
   #abandoned = 0
 
@@ -95,6 +96,10 @@ export abstract class Replica<
     recorder: SpanRecorder | undefined,
   ): Promise<void>
 
+  protected get scale(): number {
+    return this.#scale ?? 1
+  }
+
   /** The exchange of this step. */
   protected abstract get exchange(): GradientExchange
 
@@ -107,8 +112,20 @@ export abstract class Replica<
   /** Called once, by `dispose`. */
   protected abstract close(): void
 
-  async average(own: OwnTotals): Promise<Averaged<G>> {
-    return await this.complete(own, this.scale)
+  async scaleFor(count: number): Promise<number> {
+    // Sums over all labels of a batch may exceed what a float16 can be, so the first ones are scaled too.
+    if (this.#scale === undefined && this.options.wire === 'float16') {
+      await this.lifetime.step(async () => {
+        const total = Float64Array.of(count)
+        for (const axis of this.axes) await axis.allReduce(total, { label: 'first scale' })
+        this.#keepScale(factorOf(this.axes, total[0]!))
+      })
+    }
+    return this.scale
+  }
+
+  async average(own: OwnTotals, scale: number): Promise<Averaged<G>> {
+    return await this.complete(own, scale)
   }
 
   abandon(error: unknown): void {
@@ -159,7 +176,7 @@ export abstract class Replica<
     await this.shareBuffers(this.#buffers)
     const factor = factorOf(axes, this.divisorOf(totals))
     const gradients = await this.take(factor / scale, totals?.unused ?? new Set())
-    this.scale = powerOfTwoNear(factor)
+    this.#keepScale(factor)
     return { gradients, totals }
   }
 
@@ -175,6 +192,10 @@ export abstract class Replica<
   /** Called before each gradient. @throws when there must not be any now */
   protected checkPass(): void {
     this.lifetime.checkAwaited('a backward pass')
+  }
+
+  #keepScale(factor: number): void {
+    if (factor > 0) this.#scale = powerOfTwoNear(factor)
   }
 
   /** An error of the listener is the end of the replica. */

@@ -120,5 +120,5 @@ export function factorOf(axes: readonly ProcessGroup[], count: number): number {
  * batches, the pass over all gradients to multiply them is then left out.
  */
 export function powerOfTwoNear(factor: number): number {
-  return factor > 0 ? 2 ** Math.round(Math.log2(factor)) : 1
+  return 2 ** Math.round(Math.log2(factor))
 }

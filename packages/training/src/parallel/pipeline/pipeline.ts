@@ -152,9 +152,9 @@ export class Pipeline implements Replicated {
     const optimizer = this.#optimizer()
     return await this.#calls.alone('step', async () => {
       const averaging = this.#averaging
-      const { gradients, peakInFlight, own } = await this.#train(batch, place, averaging)
+      const { gradients, peakInFlight, own, scale } = await this.#train(batch, place, averaging)
       const computed = monotonicNow()
-      const averaged = await averaging?.average(own)
+      const averaged = await averaging?.average(own, scale)
       const waited = monotonicNow() - computed
       const taken = averaged?.gradients ?? gradients
       const totals = averaged?.totals ?? own
@@ -255,25 +255,25 @@ export class Pipeline implements Replicated {
     for (const module of this.modules) disposeModule(module)
   }
 
-  /**
-   * @param averaging - takes the gradients
-   * @param onGradient - takes them in its place
-   */
   async #train(
     batch: Batch,
     place: BatchPlace,
     averaging: Averaging | undefined,
     onGradient = averaging?.onGradient,
   ): Promise<Trained> {
-    const sumScale = averaging?.reduction === 'token' ? averaging.scale : undefined
+    const byToken = averaging?.reduction === 'token' ? averaging : undefined
+    const scaleFor = async (count: number): Promise<number> =>
+      this.isLast ? ((await byToken?.scaleFor(count)) ?? 1) : 1
     const communicate = await this.#calls.pass(() => this.#links.compare())
     const byUnit = this.whole !== undefined && averaging?.recordUnits !== undefined
     // Passes that communicate with other replicas have to be as many there as here.
     const fill = averaging !== undefined && (byUnit || communicate)
-    if (sumScale !== undefined && isEmptyBatch(batch) && !fill) {
-      const nothing = { gradients: new Map<string, Tensor>(), peakInFlight: 0 }
-      const own = { loss: 0, count: 0, examples: 0 }
-      return await this.#pass(() => Promise.resolve({ ...nothing, own }))
+    if (byToken !== undefined && isEmptyBatch(batch) && !fill) {
+      return await this.#pass(async () => {
+        const [scale] = await this.#links.tell([await scaleFor(0)])
+        const own = { loss: 0, count: 0, examples: 0 }
+        return { gradients: new Map<string, Tensor>(), peakInFlight: 0, own, scale: scale! }
+      })
     }
     const parts = timeSpan(this.#spans, 'batch', {}, () =>
       cutBatch(batch, this.#plan.microbatches, this, fill),
@@ -290,8 +290,9 @@ export class Pipeline implements Replicated {
       const run = async (): Promise<Trained> => {
         // The last stage divides the loss, and so knows before the first pass what by.
         const counted = this.isLast ? await this.#loss.count(parts) : 0
-        const scale = sumScale ?? (counted === 0 ? 0 : 1 / counted)
-        const plan: GradientPlan = { ...how, scale }
+        const first = await scaleFor(counted)
+        const divided = counted === 0 ? 0 : 1 / counted
+        const plan: GradientPlan = { ...how, scale: byToken === undefined ? divided : first }
         const trained = await this.#worker.train(actions[this.#links.rank]!, parts, plan)
         const { gradients, peakInFlight } = trained
         await this.#links.sumShared(gradients)
@@ -301,10 +302,10 @@ export class Pipeline implements Replicated {
           if (gradient !== undefined) onGradient!(parameter, gradient)
         }
         const code = FOUND.indexOf(this.#loss.found)
-        const told = await this.#links.tell([trained.loss, counted, code])
-        const [loss, count, found] = told as [number, number, number]
+        const told = await this.#links.tell([trained.loss, counted, code, first])
+        const [loss, count, found, scale] = told as [number, number, number, number]
         const own = { loss, count, examples: parts.size, found: FOUND[found] }
-        return { gradients, peakInFlight, own }
+        return { gradients, peakInFlight, own, scale }
       }
       return await this.#pass(run, { parts, byUnit })
     } catch (error) {
@@ -319,10 +320,7 @@ export class Pipeline implements Replicated {
     }
   }
 
-  /**
-   * @param parts - of a batch that all ranks should have
-   * @param byUnit - whether the passes gather parameters themselves
-   */
+  /** @param byUnit - whether the passes gather parameters themselves */
   async #pass<T>(
     run: () => Promise<T>,
     { parts, byUnit = false }: { readonly parts?: Microbatches; readonly byUnit?: boolean } = {},
@@ -396,4 +394,6 @@ const FOUND = [undefined, 'mean', 'sum'] as const
 interface Trained extends Pick<TrainedBatch, 'gradients' | 'peakInFlight'> {
   /** What this replica adds to the totals of the step. */
   readonly own: OwnTotals
+  /** With `reduction: 'token'`, what its gradients are multiplied by. */
+  readonly scale: number
 }
