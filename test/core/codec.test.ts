@@ -44,6 +44,11 @@ describe('the codec of control messages', () => {
     })
   })
 
+  it('sends a regular expression as its text', () => {
+    const shared = { a: 1 }
+    expect(there([/a/g, shared, shared])).toEqual(['/a/g', shared, shared])
+  })
+
   it('keeps what structured clone keeps', () => {
     const value = {
       bigints: [0n, -1n, 2n ** 63n, 2n ** 64n, -(10n ** 40n)],
@@ -257,6 +262,7 @@ describe('a message that our encoder has not written', () => {
   it.each([
     ['a byte that is none of the format', hex('c1'), 'does not use'],
     ['an extension of another program', hex('d43300'), 'the unknown type 51'],
+    ['a regular expression', hex('d4780092a161a167'), 'the unknown type 120'],
     ['an extension without a type', hex('d4'), 'the unknown type undefined'],
     ['half a text', hex('d90541'), 'in the middle'],
     ['half a length', hex('db00'), 'in the middle'],

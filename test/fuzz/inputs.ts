@@ -42,7 +42,7 @@ export function plainly<T>(value: T, seen = new Set<unknown>()): T {
   if (typeof value === 'function') throw new TypeError(`a function: ${value.name}`)
   if (typeof value !== 'object' || value === null || seen.has(value)) return value
   seen.add(value)
-  if (ArrayBuffer.isView(value) || types.isDate(value) || types.isRegExp(value)) return value
+  if (ArrayBuffer.isView(value) || types.isDate(value)) return value
   if (types.isMap(value) || types.isSet(value)) {
     for (const part of [...value.keys(), ...value.values()]) plainly(part, seen)
     return value

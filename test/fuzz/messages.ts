@@ -225,6 +225,8 @@ export const messageTargets: readonly Target[] = [
       ...['__lookupGetter__', 'valueOf', 'constructor'].map((name) =>
         encode(Object.assign(new Error('__proto__'), { name })),
       ),
+      // a regular expression
+      Buffer.from('d4780092a161a167', 'hex'),
       Buffer.from('d47240'.concat('91a161', '01'), 'hex'),
       Buffer.from('9581a95f5f70726f746f5f5f8040404040', 'hex'),
     ],

@@ -20,7 +20,6 @@ class MapEntries extends Tagged {}
 class ObjectEntries extends Tagged {}
 class SetMembers extends Tagged {}
 class ErrorParts extends Tagged {}
-class RegExpParts extends Tagged {}
 /** The name of the class of a typed array, ArrayBuffer or DataView, and its bytes. */
 class Bytes extends Tagged {}
 class MinusZero extends Tagged {}
@@ -79,10 +78,6 @@ const tags = {
   },
   0x73: { Class: SetMembers, read: (list: readonly unknown[]) => new Set(list) },
   0x65: { Class: ErrorParts, read: errorOf },
-  0x78: {
-    Class: RegExpParts,
-    read: ([source, flags]: readonly unknown[]) => new RegExp(textOf(source), textOf(flags)),
-  },
   0x62: { Class: Bytes, read: bytesOf },
   0x2d: { Class: MinusZero, read: () => -0 },
 }
@@ -157,7 +152,6 @@ class Conversion {
     if (ArrayBuffer.isView(value) || types.isAnyArrayBuffer(value)) return bytesIn(value)
     if (types.isMap(value)) return new MapEntries(this.#list(flat(value)))
     if (types.isSet(value)) return new SetMembers(this.#list([...value]))
-    if (types.isRegExp(value)) return new RegExpParts([value.source, value.flags])
     if (types.isDate(value)) return new Date(Number(value))
     if (value instanceof Error || types.isNativeError(value)) {
       const { name, message, cause } = value as Readonly<
@@ -232,8 +226,9 @@ export function resolveReferences(value: unknown): unknown {
   return resolve(value)
 }
 
-/** What JSON would encode. Dates and Buffers have forms of their own. */
+/** What JSON would encode. Dates and Buffers have forms of their own; a RegExp becomes its text. */
 function jsonOf(value: object): unknown {
+  if (types.isRegExp(value)) return String(value)
   const { toJSON } = value as { readonly toJSON?: unknown }
   if (typeof toJSON !== 'function' || types.isDate(value) || Buffer.isBuffer(value)) return value
   return toJSON.call(value) as unknown
