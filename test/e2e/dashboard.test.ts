@@ -153,7 +153,8 @@ describeInChromium('the page', (newPage) => {
     // A page that is opened now shows the same.
     await page.reload()
     await report.waitFor()
-    await page.getByText('ended').nth(3).waitFor()
+    await page.getByText('ended', { exact: true }).nth(2).waitFor()
+    await page.getByRole('cell', { name: 'died', exact: true }).waitFor()
     expect(complaints).toEqual([])
     run.signal('SIGINT')
     expect(await run.finished).toMatchObject({ code: 1 })
