@@ -56,7 +56,7 @@ function setUpForGpus(facts: { readonly isUsingGpuDevice: boolean }): void {
   const backend = `
     const tf = require('@tensorflow/tfjs')
     const cpu = tf.findBackendFactory('cpu')
-    for (const kernelName of ['_FusedMatMul', 'Step']) {
+    for (const { kernelName } of tf.getKernelsForBackend('cpu')) {
       tf.registerKernel({ kernelName, backendName: 'tensorflow', kernelFunc() {} })
     }
     tf.registerBackend('tensorflow', () => Object.assign(cpu(), ${JSON.stringify(facts)}), 3)`

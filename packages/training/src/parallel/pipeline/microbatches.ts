@@ -96,7 +96,7 @@ export function cutBatch(
   }
 }
 
-function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
+export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
   const { size, inputs, labels } = batch ?? {}
   const isEmpty = (size ?? inputs ?? labels ?? undefined) === undefined
   const isMissing = isEmpty || (isFirst && !inputs) || (isLast && !labels)

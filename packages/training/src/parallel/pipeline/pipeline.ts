@@ -13,6 +13,7 @@ import { explainSizes } from './compare-ranks.ts'
 import { StageWorker, type TrainedBatch } from './executor.ts'
 import type { StageLinks } from './links.ts'
 import {
+  checkBatch,
   cutBatch,
   isEmptyBatch,
   type Batch,
@@ -264,6 +265,8 @@ export class Pipeline implements Replicated {
     const byToken = averaging?.reduction === 'token' ? averaging : undefined
     const scaleFor = async (count: number): Promise<number> =>
       this.isLast ? ((await byToken?.scaleFor(count)) ?? 1) : 1
+    // Before anything is sent: the next batch may be a good one.
+    if (!isEmptyBatch(batch)) checkBatch(batch, this)
     const communicate = await this.#calls.pass(() => this.#links.compare())
     const byUnit = this.whole !== undefined && averaging?.recordUnits !== undefined
     // Passes that communicate with other replicas have to be as many there as here.
