@@ -5,7 +5,7 @@ import { killLeftovers } from '../launcher/support/tsrun.ts'
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
-describe('a SyncBatchNorm', () => {
+describe('a BatchNorm', () => {
   it.each([1, 2, 3])(
     'of %i ranks computes what one process does with all examples',
     async (size) => {

@@ -1,13 +1,5 @@
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
-import {
-  disposeModule,
-  inPass,
-  loadBackend,
-  record,
-  sumInto,
-  SyncBatchNorm,
-  tf,
-} from '@tsrun/training'
+import { disposeModule, inPass, loadBackend, record, sumInto, BatchNorm, tf } from '@tsrun/training'
 import type { Tensor } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import { groupOfOne } from '../support/group-of-one.ts'
@@ -42,14 +34,14 @@ function expectClose(tensor: Tensor, expected: readonly number[]): void {
   for (const [i, value] of tensor.dataSync().entries()) expect(value).toBeCloseTo(expected[i]!, 4)
 }
 
-describe.each(['wasm', 'cpu'] as const)('a SyncBatchNorm of one rank on %s', (backend) => {
+describe.each(['wasm', 'cpu'] as const)('a BatchNorm of one rank on %s', (backend) => {
   beforeAll(async () => {
     await loadBackend(backend)
   })
 
   it('normalizes by the statistics of the batch, forward and backward', () => {
     const before = tf.memory().numTensors
-    const norm = new SyncBatchNorm({ name: 'n', channels: CHANNELS }, groupOfOne)
+    const norm = new BatchNorm({ name: 'n', channels: CHANNELS }, groupOfOne)
     const [weight, bias] = [
       [1.5, -2, 0.5],
       [0.1, 0.2, 0.3],
@@ -86,7 +78,7 @@ describe.each(['wasm', 'cpu'] as const)('a SyncBatchNorm of one rank on %s', (ba
   })
 
   it('keeps running statistics, and evaluates by them', () => {
-    const norm = new SyncBatchNorm({ name: 'n', channels: 1, momentum: 0.5 }, groupOfOne)
+    const norm = new BatchNorm({ name: 'n', channels: 1, momentum: 0.5 }, groupOfOne)
     const x = tf.tensor([1, 2, 3, 6], [4, 1])
     record((h) => norm.forward(h), x, norm.parameters, { needsInputGradient: false }).dispose()
     const [mean, variance] = norm.buffers
@@ -111,9 +103,9 @@ it('refuses what is no group, and unknown options', async () => {
     const options = { name: 'n', channels: 2 }
     const mesh = await initDeviceMesh({ dp: 1 }, group)
     const calls = [
-      () => new SyncBatchNorm(options, mesh as never),
-      () => new SyncBatchNorm({ ...options, channels: 0 }, group),
-      () => new SyncBatchNorm({ ...options, eps: 1 } as never, group),
+      () => new BatchNorm(options, mesh as never),
+      () => new BatchNorm({ ...options, channels: 0 }, group),
+      () => new BatchNorm({ ...options, eps: 1 } as never, group),
     ]
     for (const call of calls) {
       const error = await errorOf(async () => await Promise.resolve(call()))

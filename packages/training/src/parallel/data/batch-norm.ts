@@ -236,6 +236,3 @@ function combine(
   }
   return { mean, variance, examples }
 }
-
-/** The name in PyTorch of what synchronizes replicas, as `BatchNorm` does here. */
-export class SyncBatchNorm extends BatchNorm {}

@@ -1,4 +1,4 @@
-export { BatchNorm, SyncBatchNorm, type BatchNormOptions } from './batch-norm.ts'
+export { BatchNorm, type BatchNormOptions } from './batch-norm.ts'
 export type { Replicated } from '../gradients/averaging.ts'
 export type { Traffic } from '../gradients/exchange.ts'
 export type { DataParallelOptions, WireFormat } from '../gradients/options.ts'
