@@ -22,7 +22,7 @@ describe('connections that have proven nothing', () => {
     expect(pending.size).toBe(10)
   })
 
-  it('are of the newer half for as long as half as many have come after them', () => {
+  it('are not dropped before half the limit have come after them', () => {
     const { pending } = pendingWith(100)
     for (let i = 0; i < 1000; i++) {
       pending.add(i, '10.0.0.1')
@@ -57,7 +57,7 @@ describe('connections that have proven nothing', () => {
     expect(kept).toBeGreaterThan(2)
   })
 
-  it('stay gone once they are deleted', () => {
+  it('are not added again by advance() once they are deleted', () => {
     const { pending } = pendingWith(4)
     pending.add(1, '10.0.0.1')
     expect([pending.delete(1), pending.delete(1)]).toEqual([true, false])

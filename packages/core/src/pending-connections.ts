@@ -1,18 +1,18 @@
-/** Connections of which the one gives way whose network has the most. */
+/** How many connections are drawn at the limit; the one of the busiest network is dropped. */
 const SAMPLE = 16
 
 export interface PendingConnectionsOptions<Connection> {
   /** Most connections of each stage. */
   readonly limit: number
-  /** Closes a connection that gives way. It is no longer pending then. */
+  /** Closes a connection that is dropped at the limit. It is no longer pending then. */
   readonly drop: (connection: Connection) => void
 }
 
 /**
  * Connections that have not proven who they are. Each is in a stage, which says how far it has come, and
  * competes with those of its stage only, so that silent connections cannot lock out those that speak. At
- * the limit of a stage, one of the older half gives way, by chance, but rather one of a network that has
- * many: so neither a flood from one network nor one from many locks out a slow connection for good.
+ * the limit of a stage, a random one of the older half is dropped, preferably of a busy network, so that
+ * neither a flood from one network nor one from many locks out a slow connection for good.
  */
 export class PendingConnections<Connection> {
   readonly #limit: number
@@ -33,7 +33,7 @@ export class PendingConnections<Connection> {
     return this.#stages.flatMap((stage) => [...stage.keys()])
   }
 
-  /** Adds a connection from an IP address, in stage 0. Another one may give way. */
+  /** Adds a connection from an IP address, in stage 0. Another one may be dropped. */
   add(connection: Connection, address: string): void {
     this.#enter(0, connection, networkOf(address))
   }
@@ -64,7 +64,7 @@ export class PendingConnections<Connection> {
   }
 }
 
-/** The connection that gives way. */
+/** The connection to drop. */
 function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection {
   const sizes = new Map<string, number>()
   for (const network of stage.values()) sizes.set(network, (sizes.get(network) ?? 0) + 1)
@@ -77,7 +77,7 @@ function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection
   return loser[0]
 }
 
-/** Who has one address of IPv6 has those of its /64. */
+/** The address, or the /64 of an IPv6 address, as one host usually has a whole /64. */
 function networkOf(address: string): string {
   if (!address.includes(':') || address.includes('.')) return address
   const [start = '', end] = address.split('::')

@@ -28,7 +28,7 @@ export interface TicketDriver {
   /** Moves what the calling thread can move now, then collects. */
   poll(ticket: Ticket): void
   /** As `poll`, for as long as the peers come within a moment. */
-  linger(ticket: Ticket): void
+  spinBriefly(ticket: Ticket): void
   /** Blocks the calling thread until the run has ended. @throws ERR_TSR_SYNC_UNSUPPORTED */
   block(ticket: Ticket, operation: string): void
   /** Calls back once when the run has ended; `isAwaited`: the process must not end before. */
@@ -75,8 +75,8 @@ export class Ticket {
   }
 
   /** See `TicketDriver`. */
-  linger(): void {
-    if (this.#isRunning) this.driver.linger(this)
+  spinBriefly(): void {
+    if (this.#isRunning) this.driver.spinBriefly(this)
   }
 
   /** See `TicketDriver`. */

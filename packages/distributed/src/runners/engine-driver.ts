@@ -8,7 +8,7 @@ export interface Waiting {
   poll(): void
   block(ticket: Ticket, operation: string): void
   /** Waits for a moment. */
-  linger?(ticket: Ticket): void
+  spinBriefly?(ticket: Ticket): void
   /**
    * Called before the engine is handed an operation.
    *
@@ -52,8 +52,8 @@ export class EngineDriver implements TicketDriver {
     this.collect(ticket)
   }
 
-  linger(ticket: Ticket): void {
-    if (!ticket.isSettled) this.#waiting.linger?.(ticket)
+  spinBriefly(ticket: Ticket): void {
+    if (!ticket.isSettled) this.#waiting.spinBriefly?.(ticket)
   }
 
   block(ticket: Ticket, operation: string): void {

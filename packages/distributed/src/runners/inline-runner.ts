@@ -97,7 +97,7 @@ export class InlineRunner implements Runner {
       block: (ticket) => {
         this.#driven.runUntil(() => ticket.isSettled, Infinity)
       },
-      linger: (ticket) => {
+      spinBriefly: (ticket) => {
         this.#driven.runUntil(() => ticket.isSettled, HOLD)
       },
       attend: (ticket) => {

@@ -156,7 +156,7 @@ export class WorkerRunner implements Runner, TicketDriver {
   }
 
   /** The engine is another thread. */
-  linger(): void {
+  spinBriefly(): void {
     return undefined
   }
 

@@ -100,7 +100,7 @@ export class Chaos {
         process.strike('SIGCONT')
       })
     } else if (fault.kind === 'slow') slowDown(process, fault, after)
-    else process.suffer(fault)
+    else process.inject(fault)
   }
 }
 

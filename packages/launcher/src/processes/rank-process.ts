@@ -180,7 +180,7 @@ export class RankProcess {
   }
 
   /** Brings a fault over the main thread, whatever it does. */
-  suffer(fault: FaultOrder): void {
+  inject(fault: FaultOrder): void {
     if (!this.#hasExited && this.#control.writable)
       this.#control.write(`${JSON.stringify(fault)}\n`)
   }

@@ -87,7 +87,7 @@ export interface FaultOrder {
 }
 
 /** The global symbol under which the watching thread finds what brings a fault over the process. */
-export const SUFFER = 'tsrun.suffer'
+export const INJECT = 'tsrun.inject'
 
 /** The file descriptor of the control pipe in a rank. */
 export const CONTROL_FD = 3

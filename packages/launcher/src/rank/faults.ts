@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { limitAddressSpace, limitFileSize, limitOpenFiles, statusOf } from '@tsrun/native'
-import { SUFFER, type FaultOrder } from './control-message.ts'
+import { INJECT, type FaultOrder } from './control-message.ts'
 import { disconnect, disturb } from './wire-faults.ts'
 
 /** Bytes of a page, as /proc counts them. */
@@ -12,10 +12,10 @@ export function acceptFaults(env: NodeJS.ProcessEnv): void {
   // What the script starts is not meant.
   delete env['TSRUN_ACCEPT_FAULTS']
   const storePort = Number(env['TSRUN_STORE_PORT'] ?? env['MASTER_PORT'])
-  const suffer = (fault: FaultOrder): void => {
+  const inject = (fault: FaultOrder): void => {
     bring(fault, storePort)
   }
-  Object.assign(globalThis, { [Symbol.for(SUFFER)]: suffer })
+  Object.assign(globalThis, { [Symbol.for(INJECT)]: inject })
 }
 
 /** Runs in the middle of whatever the main thread does, so most of it begins when that is over. */

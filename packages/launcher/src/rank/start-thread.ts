@@ -8,7 +8,7 @@ import { Worker } from 'node:worker_threads'
 export function startThread(name: 'watch' | 'relay', workerData?: unknown): Worker {
   const program = readFileSync(new URL(`${name}.cjs`, import.meta.url), 'utf8')
   const thread = new Worker(program, { eval: true, workerData, execArgv: [], env: {} })
-  // Without the thread a rank only cannot tell its stack, or suffer a fault.
+  // Without the thread a rank only cannot tell its stack, or inject a fault.
   thread.on('error', () => undefined).unref()
   return thread
 }

@@ -63,7 +63,7 @@ export class PreparedOperation implements PersistentOperation {
 
   async run(): Promise<void> {
     this.#begin(true)
-    this.#ticket!.linger()
+    this.#ticket!.spinBriefly()
     await this.done()
   }
 

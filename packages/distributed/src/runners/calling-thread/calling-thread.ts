@@ -118,9 +118,9 @@ export class CallingThread implements TicketDriver {
     if (ticket.driver !== this) ticket.poll()
   }
 
-  linger(ticket: Ticket): void {
+  spinBriefly(ticket: Ticket): void {
     this.#endSoon(ticket, true)
-    if (ticket.driver !== this) ticket.linger()
+    if (ticket.driver !== this) ticket.spinBriefly()
   }
 
   block(ticket: Ticket, operation: string): void {

@@ -2,7 +2,7 @@
 import type inspector from 'node:inspector'
 import { Socket } from 'node:net'
 import { workerData } from 'node:worker_threads'
-import { SUFFER } from '../control-message.ts'
+import { INJECT } from '../control-message.ts'
 
 /** Milliseconds that the main thread has for an answer. */
 const ANSWER_TIME = 1000
@@ -33,7 +33,7 @@ function openSession(): inspector.Session {
 function inject(fault: string): void {
   const session = openSession()
   session.connectToMainThread()
-  const expression = `globalThis[Symbol.for("${SUFFER}")]?.(${fault})`
+  const expression = `globalThis[Symbol.for("${INJECT}")]?.(${fault})`
   session.post('Runtime.evaluate', { expression }, () => {
     session.disconnect()
   })
