@@ -30,7 +30,7 @@ export interface Pass {
    * Groups of ranks that run the same pass on other examples, one after the other, for modules that
    * communicate with them. Undefined if nobody knows.
    */
-  readonly replicas?: readonly ProcessGroup[]
+  readonly replicas?: readonly ProcessGroup[] | undefined
 }
 
 const passes = new AsyncLocalStorage<Pass>()

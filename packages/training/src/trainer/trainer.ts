@@ -4,6 +4,7 @@ import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../chec
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
 import type { CheckpointState } from '../checkpoint/state.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { inPass } from '../model/pass.ts'
 import { addTallies, figuresOf, meanOf, noTally, tallyOf } from '../nn/part-loss.ts'
 import { factorRule, type Optimizer } from '../optim/optimizer.ts'
 import type { DataParallel } from '../parallel/data/data-parallel.ts'
@@ -160,7 +161,10 @@ export class Trainer {
     if (!this.#isCompared) await this.#compare(batch, examples)
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
-    const result = await this.#core.step(own, { step: this.#steps, row })
+    const place = { step: this.#steps, row }
+    // If nothing is averaged, there are no other replicas: a group given by hand may span stages.
+    const pass = { training: true, ...place, replicas: [] }
+    const result = await inPass(pass, () => this.#core.step(own, place))
     const totals = result.totals!
     const loss = meanOf(totals)
     this.#steps++

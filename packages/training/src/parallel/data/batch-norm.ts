@@ -61,7 +61,7 @@ export class BatchNorm implements Module {
 
   /**
    * @param group - the replicas in passes that do not say which (`Pass.replicas`), as in a loop of your
-   *   own; default: this rank alone
+   *   own and in models that are not averaged; default: this rank alone
    * @throws ERR_TSR_ARGUMENT
    */
   constructor(options: BatchNormOptions, group?: ProcessGroup) {

@@ -2,6 +2,7 @@ import { monotonicNow, tsrError } from '@tsrun/core'
 import { SpanRecorder, timeSpan } from '@tsrun/telemetry'
 import { buffersOf, communicates, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
+import { currentPass } from '../../model/pass.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import { figuresOf, meanOf, noTally, PartLoss, tallyOf, type Tally } from '../../nn/part-loss.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
@@ -270,7 +271,7 @@ export class Pipeline implements Replicated {
     const communicate = await this.#calls.pass(() => this.#links.compare())
     const byUnit = this.whole !== undefined && averaging?.recordUnits !== undefined
     // Passes that communicate with other replicas have to be as many there as here.
-    const fill = averaging !== undefined && (byUnit || communicate)
+    const fill = byUnit || (this.#averaging !== undefined && communicate)
     if (byToken !== undefined && isEmptyBatch(batch) && !fill) {
       return await this.#pass(async () => {
         const [scale] = await this.#links.tell([await scaleFor(0)])
@@ -283,7 +284,7 @@ export class Pipeline implements Replicated {
     )
     const how: Omit<GradientPlan, 'scale'> = {
       place,
-      replicas: this.#averaging?.replicas ?? [],
+      replicas: this.#averaging?.replicas ?? currentPass()?.replicas,
       isShared: (name) => this.#links.isShared(name),
       averaging: this.whole === undefined ? undefined : averaging,
       onGradient: this.whole === undefined || averaging === undefined ? onGradient : undefined,

@@ -28,7 +28,7 @@ export interface GradientPlan {
   /** Which batch it is. */
   readonly place?: BatchPlace
   /** The ranks with other examples: see `Pass.replicas`. */
-  readonly replicas?: readonly ProcessGroup[]
+  readonly replicas?: readonly ProcessGroup[] | undefined
   /** A factor of the summed loss whose gradients are computed. */
   readonly scale: number
   /** Takes the gradients of each pass. Only for a stage that is the whole model. */
@@ -105,7 +105,7 @@ export class PipelineStage {
    */
   async forward(microbatch: number, arrival: Arrival): Promise<Tensor> {
     const { input, labels, needsInputGradient, row, isEmpty } = arrival
-    const { place = { step: 0, row: 0 }, replicas = [] } = this.#plan
+    const { place = { step: 0, row: 0 }, replicas } = this.#plan
     let pass: StagePass
     try {
       const { runner } = this.#options

@@ -1,0 +1,86 @@
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import {
+  BatchNorm,
+  dataParallel,
+  inPass,
+  Linear,
+  loadBackend,
+  Sequential,
+  SGD,
+  tf,
+  trainer,
+  wholeModel,
+} from '@tsrun/training'
+
+beforeAll(() => loadBackend('wasm'))
+
+const batch = (rows: number) => ({
+  size: rows,
+  inputs: () => tf.ones([Math.max(1, rows), 2]),
+  labels: () => tf.zeros([Math.max(1, rows)], 'int32'),
+})
+
+const optimizer = () => new SGD({ learningRate: 0.1 })
+
+/** A group that counts the collectives of passes, without a rank to wait for. */
+function counting(group: ProcessGroup) {
+  const seen: string[] = []
+  const allGatherSync = (all: Float64Array, own: Float64Array) => {
+    seen.push('forward')
+    all.set(own)
+  }
+  const allReduceSync = () => seen.push('backward')
+  const counted = new Proxy(group, {
+    get: (target, name): unknown => {
+      if (name === 'allGatherSync') return allGatherSync
+      if (name === 'allReduceSync') return allReduceSync
+      const value: unknown = Reflect.get(target, name, target)
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value
+    },
+  })
+  return { seen, group: counted }
+}
+
+const modelWith = (group: ProcessGroup) =>
+  new Sequential({
+    norm: new BatchNorm({ name: 'norm', channels: 2 }, group),
+    last: new Linear({ name: 'last', inputs: 2, outputs: 3 }),
+  })
+
+it('a group given by hand counts in a whole model that is not averaged, unless the pass says otherwise', async () => {
+  await runWorld({ size: 1 }, async (world) => {
+    const { seen, group } = counting(world)
+    const whole = wholeModel(modelWith(group), { optimizer: optimizer() })
+    await whole.forwardBackward(batch(4))
+    expect(seen).toEqual(['forward', 'backward'])
+    await whole.step(batch(4))
+    expect(seen.length).toBe(4)
+    await inPass({ training: true, step: 0, replicas: [] }, () => whole.step(batch(4)))
+    expect(seen.length).toBe(4)
+
+    const run = await trainer(modelWith(group), { mesh: world, optimizer: optimizer() })
+    await run.step(batch(4))
+    expect(seen.length).toBe(4)
+    run.dispose()
+  })
+})
+
+it('forwardBackward makes equally many passes on all replicas of a model that communicates', async () => {
+  const passes = await runWorld({ size: 2 }, async (world) => {
+    let passes = 0
+    const module = new Linear({ name: 'l', inputs: 2, outputs: 3 })
+    const forward = (x: ReturnType<typeof tf.ones>) => {
+      passes++
+      return module.forward(x)
+    }
+    const { parameters } = module
+    const model = { parameters, forward, communicates: true }
+    const whole = wholeModel(model, { accumulate: 3 })
+    const replica = await dataParallel(whole, world)
+    await whole.forwardBackward(batch(1 + 2 * world.rank), replica.onGradient)
+    await replica.gradients()
+    replica.dispose()
+    return passes
+  })
+  expect(passes).toEqual([3, 3])
+})
