@@ -21,7 +21,7 @@ export interface StageLinks {
    */
   compare(): Promise<boolean>
   /** Gives parameters that other ranks have too one value, on the first call. They have to be whole. */
-  tie(): Promise<void>
+  tie(isSharded: boolean): Promise<void>
   /** Whether several stages have a parameter of this name. */
   isShared(name: string): boolean
   /** Replaces the gradients of parameters that other ranks have too by their sums. */
@@ -82,8 +82,8 @@ export class GroupLinks implements StageLinks {
     return this.#told.some(({ communicates }) => communicates)
   }
 
-  async tie(): Promise<void> {
-    await this.#tied.prepare(this.#told!)
+  async tie(isSharded: boolean): Promise<void> {
+    await this.#tied.prepare(this.#told!, isSharded)
   }
 
   isShared(name: string): boolean {

@@ -334,7 +334,7 @@ export class Pipeline implements Replicated {
       try {
         await this.#links.compare()
         await averaging?.gather()
-        await this.#links.tie()
+        await this.#links.tie(this.#averaging?.recordUnits !== undefined)
         return await run()
       } catch (error) {
         throw parts === undefined ? error : explainSizes(error, parts.size)

@@ -46,9 +46,12 @@ export class TiedParameters {
    * ranks, which counts them in norms from now on. All ranks of the pipeline call it.
    *
    * @param ranks - the facts of all ranks
+   * @param isSharded - whether values live in shards, and so cannot be replaced
+   * @throws ERR_TSR_ARGUMENT on all ranks when they are sharded and differ
    */
   async prepare(
     ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[],
+    isSharded: boolean,
   ): Promise<void> {
     if (this.#ties !== undefined) return
     const owners = new Map<string, number[]>()
@@ -68,15 +71,19 @@ export class TiedParameters {
       const parameter = this.parameters.find((each) => each.name === name)
       return group === undefined || parameter === undefined ? [] : [{ group, parameter }]
     })
+    const different: string[] = []
     for (const { parameter, group } of this.#ties) {
       const value = await exchange(parameter, parameter.value, group, 'broadcast')
       // Most often it is the same, and then stays the tensor that ZeRO may have divided.
-      if (await areEqual(parameter.value, value)) value.dispose()
+      const isEqual = await areEqual(parameter.value, value)
+      if (!isEqual) different.push(parameter.name)
+      if (isEqual || isSharded) value.dispose()
       else replaceValue(parameter, value)
       for (const each of this.#all) {
         if (each.name === parameter.name) each.countedElsewhere = group.rank > 0
       }
     }
+    if (isSharded && shared.length > 0) await this.#refuse(different)
   }
 
   /** Whether several stages have a parameter of this name, on this rank or, once prepared, on others. */
@@ -91,6 +98,17 @@ export class TiedParameters {
       gradients.set(parameter.name, await exchange(parameter, gradient, group, 'sum'))
       gradient?.dispose()
     }
+  }
+
+  /** @param different - the names of this rank that were sharded before they were the same */
+  async #refuse(different: readonly string[]): Promise<void> {
+    const [name] = (await this.#group.allGatherObject(different, { label: 'tied' })).flat()
+    if (name === undefined) return
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: `the parameter ${name}`,
+      value: 'one with different values in several stages, which are sharded',
+      expected: 'the same values before fullyShard: start it from one seed in all stages',
+    })
   }
 
   /** Destroys the groups. */
