@@ -63,7 +63,6 @@ export class Pipeline implements Replicated {
   readonly isLast: boolean
   /** The spans of computations, messages and waiting; of a whole model, if it was given a recorder. */
   readonly recorder: SpanRecorder
-  /** Undefined if nothing is recorded. */
   readonly #spans: SpanRecorder | undefined
   readonly #links: StageLinks
   readonly #plan: Plan
@@ -270,7 +269,7 @@ export class Pipeline implements Replicated {
     if (!isEmptyBatch(batch)) checkBatch(batch, this)
     const communicate = await this.#calls.pass(() => this.#links.compare())
     const byUnit = this.whole !== undefined && averaging?.recordUnits !== undefined
-    // Passes that communicate with other replicas have to be as many there as here.
+    // Replicas whose passes communicate make equally many.
     const fill = byUnit || (this.#averaging !== undefined && communicate)
     if (byToken !== undefined && isEmptyBatch(batch) && !fill) {
       return await this.#pass(async () => {
@@ -295,8 +294,8 @@ export class Pipeline implements Replicated {
         // The last stage divides the loss, and so knows before the first pass what by.
         const counted = this.isLast ? await this.#loss.count(parts) : 0
         const first = await scaleFor(counted)
-        const divided = counted === 0 ? 0 : 1 / counted
-        const plan: GradientPlan = { ...how, scale: byToken === undefined ? divided : first }
+        const scaled = byToken ? first : counted === 0 ? 0 : 1 / counted
+        const plan: GradientPlan = { ...how, scale: scaled }
         const trained = await this.#worker.train(actions[this.#links.rank]!, parts, plan)
         const { gradients, peakInFlight } = trained
         await this.#links.sumShared(gradients)
@@ -324,7 +323,6 @@ export class Pipeline implements Replicated {
     }
   }
 
-  /** @param byUnit - whether the passes gather parameters themselves */
   async #pass<T>(
     run: () => Promise<T>,
     { parts, byUnit = false }: { readonly parts?: Microbatches; readonly byUnit?: boolean } = {},
@@ -344,7 +342,6 @@ export class Pipeline implements Replicated {
     })
   }
 
-  /** @throws ERR_TSR_UNUSED_PARAMETERS on all ranks of the pipeline; the next step may do better */
   async #checkUsed(
     gradients: ClippedGradients,
     averaged: Averaged | undefined,
