@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { runInThisContext } from 'node:vm'
 import { jest } from '@jest/globals'
 import { isTsrError, type TsrError } from '@tsrun/core'
 import { spawn, type OutputLine } from '@tsrun/launcher'
@@ -28,7 +29,25 @@ async function refusal(run: Promise<unknown>): Promise<TsrError> {
   return error as TsrError
 }
 
+/** As Vitest compiles a function of a test. */
+const compiled = (body: string) =>
+  runInThisContext(`(async (rank) => { ${body} })`) as (rank: number) => Promise<unknown>
+
 describe('spawn', () => {
+  it('runs functions that Vite has compiled, unless they use what their module imports', async () => {
+    const own = compiled(
+      "const os = await __vite_ssr_dynamic_import__('node:os'); return [rank, os.EOL]",
+    )
+    expect(await spawn(own, { ...quiet, nproc: 2 })).toEqual([
+      [0, '\n'],
+      [1, '\n'],
+    ])
+    const others = compiled('return __vi_import_0__.sum(rank)')
+    const refused = await refusal(spawn(others, quiet))
+    expect(refused.code).toBe('ERR_TSR_ARGUMENT')
+    expect(refused.message).toContain("spawn(new URL('./work.ts', import.meta.url)")
+  })
+
   it('gives the values of all ranks in their order, with typed arrays, Maps and bigints', async () => {
     const values = await spawn(
       async (rank: number, base: number, numbers: Float32Array) => {

@@ -51,8 +51,19 @@ function languageOf(path: string): Script {
   }
 }
 
+/** What Vite makes of `import(...)`, and of the names that a module imports. */
+const VITE_IMPORT = '__vite_ssr_dynamic_import__('
+const VITE_NAME = /\b__vi(te_ssr)?_import_\d+__/
+
 function sourceOf(program: (...args: never) => unknown): string {
-  const source = Function.prototype.toString.call(program)
+  const source = Function.prototype.toString.call(program).replaceAll(VITE_IMPORT, 'import(')
+  if (VITE_NAME.test(source)) {
+    const expected =
+      'one that imports inside of it, or the URL of a module that exports it: ' +
+      "spawn(new URL('./work.ts', import.meta.url), { export: 'work' })"
+    const value = 'a function that uses what its module imports'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'program', value, expected })
+  }
   const isClass = /^class\b/.test(source)
   if (!isClass && parses(`(${source}\n)`)) return source
   const value = `${isClass ? 'a class' : 'a function'} ${program.name}`.trim()
