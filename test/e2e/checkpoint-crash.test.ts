@@ -72,7 +72,8 @@ describe('a crash while a checkpoint is saved', () => {
         }
         await ended
         const { step, skipped } = (await latestCheckpoint(folder))!
-        expect(skipped).toEqual([])
+        const finished = skipped.filter(({ path }) => !path.endsWith('.unfinished'))
+        expect(finished).toEqual([])
         // of this process, which began again with step 1: the last one that was saved counts
         expect(step).toBeGreaterThanOrEqual(saved)
         await check(folder, step)
