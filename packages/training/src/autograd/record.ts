@@ -58,7 +58,7 @@ export function recordModule(
     recorder,
     'F',
     {},
-    () => repeated(module, x, options, onTape) ?? module.record?.(x, options) ?? onTape(x),
+    () => repeatedPass(module, x, options, onTape) ?? module.record?.(x, options) ?? onTape(x),
   )
   if (recorder === undefined) return recording
   const backward = recording.backward.bind(recording)
@@ -67,7 +67,7 @@ export function recordModule(
 }
 
 /** Undefined where the backend has no such way for the module, and where the tape would not see the pass. */
-function repeated(
+function repeatedPass(
   module: Module,
   x: Tensor,
   { needsInputGradient }: RecordOptions,

@@ -159,13 +159,10 @@ function fieldOf(
   const isWhole = INTEGERS.test(kind) && scale === 1 && shift === 0
   const { dtype = isWhole ? 'int32' : 'float32' } = rest
   const isFloat = dtype === 'float32' && ArrayBuffer.isView(values)
-  // A typed array of floats may mean its infinities, for example as a mask.
-  const isSafe = isFloat || (dtype === 'int32' && isWhole && !kind.includes('Uint32'))
-  if (!isSafe || kind.includes('Big')) checkValues(name, { values, scale, shift }, dtype)
-  if (isFloat && kind.includes('Float64')) {
-    const finite = Array.from(values, (value) => (Number.isFinite(value) ? value : 0))
-    checkValues(name, { values: finite, scale, shift }, dtype)
-  }
+  const isSafe = isFloat
+    ? !/Float64|Big/.test(kind)
+    : dtype === 'int32' && isWhole && !kind.includes('Uint32')
+  if (!isSafe) checkValues(name, { values, scale, shift }, dtype, isFloat)
   const each = sizeOf(shape)
   return {
     shape,
@@ -179,14 +176,19 @@ function fieldOf(
   }
 }
 
-/** @throws ERR_TSR_ARGUMENT that names the first value that is no number, or that `dtype` cannot hold */
+/**
+ * @param mayBeInfinite - a typed array of floats may mean its infinities, for example as a mask
+ * @throws ERR_TSR_ARGUMENT that names the first value that is no number, or that `dtype` cannot hold
+ */
 function checkValues(
   name: string,
   { values, scale, shift }: Required<Pick<Column, 'values' | 'scale' | 'shift'>>,
   dtype: HostDType,
+  mayBeInfinite: boolean,
 ): void {
   for (let i = 0; i < values.length; i++) {
     const value: unknown = values[i]
+    if (mayBeInfinite && typeof value === 'number' && !Number.isFinite(value)) continue
     const isNumber = typeof value === 'number' || typeof value === 'boolean'
     const expected = isNumber
       ? fits(Number(value) * scale + shift, dtype)

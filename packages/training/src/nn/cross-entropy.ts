@@ -3,6 +3,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient, type Recording } from '../model/recording.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
+import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
 /**
@@ -66,12 +67,6 @@ summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
 
 function recordCrossEntropy(logits: Tensor, labels: Tensor, reduction: Reduction): Recording {
   return recordEvaluated(evaluate(logits, labels, reduction))
-}
-
-/** A loss, and its gradient, which the caller disposes. */
-export interface EvaluatedLoss {
-  readonly value: Tensor
-  readonly gradient: Tensor
 }
 
 /** A recording of a loss that needs no tape, because the gradient was computed with the loss. */

@@ -1,13 +1,9 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { takeScalar } from '../backend/host-memory.ts'
+import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import {
-  differentiable,
-  recordEvaluated,
-  type EvaluatedLoss,
-  type Reduction,
-} from './cross-entropy.ts'
+import { differentiable, recordEvaluated, type Reduction } from './cross-entropy.ts'
 
 /** Losses of outputs and targets of one shape. */
 interface Terms {

@@ -3,6 +3,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../backend/current.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
+import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import {
   checkLabels,
@@ -10,7 +11,6 @@ import {
   differentiable,
   productOf,
   recordEvaluated,
-  type EvaluatedLoss,
   type Reduction,
 } from './cross-entropy.ts'
 import { answersOf, type Loss } from './loss.ts'

@@ -14,7 +14,7 @@ import {
   type Optimizer,
 } from './optimizer.ts'
 import { type Gradients, ParameterStates, type OptimizerState } from './state.ts'
-import { updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
+import { addDecay, updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
 
 export interface AdamOptions extends DecayOptions {
   /** Default 0.001. */
@@ -130,7 +130,7 @@ abstract class AdamOptimizer implements Optimizer {
         factors: [rate, scale, keep, added],
         compute: (value, given, [mean, square], factors) => {
           const [rates, scales, keeps, decays] = factors as [Tensor, Tensor, Tensor, Tensor]
-          const gradient = added === 0 ? given : tf.add(given, tf.mul(value, decays))
+          const gradient = addDecay(given, added === 0 ? 0 : decays, value)
           const nextMean = decay(beta1, mean!, gradient)
           const nextSquare = decay(beta2, square!, tf.square(gradient))
           const deviation = tf.add(tf.mul(tf.sqrt(nextSquare), scales), epsilon)

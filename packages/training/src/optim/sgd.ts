@@ -14,7 +14,7 @@ import {
   type Optimizer,
 } from './optimizer.ts'
 import { type Gradients, ParameterStates, type OptimizerState } from './state.ts'
-import { updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
+import { addDecay, updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
 
 export interface SGDOptions extends DecayOptions {
   readonly learningRate: number
@@ -115,7 +115,7 @@ export class SGD implements Optimizer {
         factors: [-this.learningRate, decay],
         compute: (value, given, [former], factors) => {
           const [rate, decays] = factors as [Tensor, Tensor]
-          const gradient = decay === 0 ? given : tf.add(given, tf.mul(value, decays))
+          const gradient = addDecay(given, decay === 0 ? 0 : decays, value)
           const velocity = former && tf.add(gradient, tf.mul(former, momentum))
           const direction =
             velocity && this.#nesterov ? tf.add(gradient, tf.mul(velocity, momentum)) : velocity

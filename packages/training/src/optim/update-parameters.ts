@@ -129,7 +129,7 @@ function together({ name, factors, compute }: DeviceUpdate, rows: readonly Row[]
 }
 
 /** gradient + decay value, a new tensor; the gradient itself if the decay is 0. */
-function addDecay(gradient: Tensor, decay: number, value: Tensor): Tensor {
+export function addDecay(gradient: Tensor, decay: number | Tensor, value: Tensor): Tensor {
   return decay === 0 ? gradient : tf.tidy(() => tf.add(gradient, tf.mul(value, decay)))
 }
 

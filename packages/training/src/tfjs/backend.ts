@@ -82,11 +82,7 @@ export interface TensorBackend {
    * The sum of the cross-entropies of logits [..., classes] and int32 labels [...], times
    * `weight`, and its gradient. The loss belongs to the open scope; the caller disposes the gradient.
    */
-  readonly crossEntropy?: (
-    logits: Tensor,
-    labels: Tensor,
-    weight: number,
-  ) => { value: Tensor; gradient: Tensor }
+  readonly crossEntropy?: (logits: Tensor, labels: Tensor, weight: number) => EvaluatedLoss
 
   /**
    * Records a pass of a module that runs the same operations each time, in fewer calls than the tape.
@@ -116,6 +112,12 @@ export interface TensorBackend {
 
   /** Optimizer steps in place; undefined where the device cannot make them. */
   readonly updatesInPlace?: () => UpdatesInPlace | undefined
+}
+
+/** A loss, and its gradient, which the caller disposes. */
+export interface EvaluatedLoss {
+  readonly value: Tensor
+  readonly gradient: Tensor
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Storage, TensorBackend } from '../../tfjs/backend.ts'
+import type { EvaluatedLoss, Storage, TensorBackend } from '../../tfjs/backend.ts'
 import { genericBackend } from '../../tfjs/generic-backend.ts'
 import { countCopy, sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
@@ -106,11 +106,6 @@ function crossEntropy(logits: Tensor, labels: Tensor, weight: number): Evaluated
   const scoped = tf.clone(value)
   tf.dispose([value, factor])
   return { value: scoped, gradient }
-}
-
-interface EvaluatedLoss {
-  readonly value: Tensor
-  readonly gradient: Tensor
 }
 
 /** One operation of TensorFlow; the results are scaled afterwards. */

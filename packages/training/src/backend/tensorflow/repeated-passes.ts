@@ -10,7 +10,7 @@ import {
 import { tf } from '../../tfjs/tfjs.ts'
 import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
-import { Trace, type TracedFunction } from './trace.ts'
+import { keyOfArgument, placeOf, Trace, type TracedFunction } from './trace.ts'
 
 /** The most plans of a module, which has one for each shape of input. */
 const MOST_PLANS = 8
@@ -118,7 +118,7 @@ class Plan {
 
   /** The parameter of such a key. */
   parameterOf(key: string): Parameter | undefined {
-    return this.parameters[Number(key.split(':')[0]) - 1]
+    return this.parameters[placeOf(key) - 1]
   }
 }
 
@@ -127,7 +127,6 @@ function isSameList(own: readonly object[], others: readonly object[]): boolean 
 }
 
 /** The arguments of a trace come first: the input, the parameters. */
-const keyOfArgument = (place: number): string => `${String(place)}:0`
 const INPUT = keyOfArgument(0)
 
 /** A pass on the tape whose operations are traced. */
@@ -146,7 +145,7 @@ class TracedPass implements Recording {
     this.#trace.addArgument(x)
     for (const { value } of plan.parameters) this.#trace.addArgument(value)
     this.#pass = this.#trace.run(() => plan.record(x))
-    ;[this.#output] = this.#keysOf([this.#pass.value])
+    ;[this.#output] = this.#trace.keysOf([this.#pass.value])
     this.#length = this.#trace.length
   }
 
@@ -160,7 +159,7 @@ class TracedPass implements Recording {
     const parameters = gradients.map(([parameter]) => parameter)
     const hasInputGradient = dx !== undefined
     const tensors = gradients.map(([, gradient]) => gradient)
-    const outputs = this.#keysOf(hasInputGradient ? [dx, ...tensors] : tensors)
+    const outputs = this.#trace.keysOf(hasInputGradient ? [dx, ...tensors] : tensors)
     this.#learn(() => {
       const run = this.#trace.define(outputs, this.#length)
       this.#plan.backward = { run, hasInputGradient, parameters }
@@ -172,7 +171,7 @@ class TracedPass implements Recording {
   backwardInput(dy: Tensor): Tensor | undefined {
     this.#trace.addArgument(dy)
     const { dx } = this.#run(() => this.#pass.backwardInput!(dy))
-    const outputs = this.#keysOf(dx === undefined ? [] : [dx])
+    const outputs = this.#trace.keysOf(dx === undefined ? [] : [dx])
     this.#first = { length: this.#trace.length, outputs }
     return dx
   }
@@ -182,7 +181,7 @@ class TracedPass implements Recording {
       this.#pass.backwardParameters!(take)
       return undefined
     })
-    const outputs = this.#keysOf(gradients.map(([, gradient]) => gradient))
+    const outputs = this.#trace.keysOf(gradients.map(([, gradient]) => gradient))
     const { length, outputs: ofInput } = this.#first!
     this.#learn(() => {
       const second = this.#trace.define(outputs, length)
@@ -216,11 +215,6 @@ class TracedPass implements Recording {
       gradients.push([parameter, gradient])
     }
     return { dx: this.#trace.run(() => compute(take)), gradients }
-  }
-
-  #keysOf(tensors: readonly Tensor[]): string[] {
-    const handles = this.#trace.run(() => this.#plan.eager.handlesOf(tensors))
-    return handles.flatMap((handle) => this.#trace.keyOf(handle) ?? [])
   }
 
   #learn(define: () => void): void {

@@ -1,7 +1,7 @@
 import { createLogger } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentEager } from './eager.ts'
-import { Trace, type TracedFunction } from './trace.ts'
+import { placeOf, Trace, type TracedFunction } from './trace.ts'
 
 /** The most functions of a computation, which has one for each set of shapes. */
 const MOST_FUNCTIONS = 8
@@ -23,7 +23,7 @@ export function repeat(
   const shapes = inputs.map(({ shape }) => shape.join()).join(';')
   const known = functions.get(shapes)
   if (known !== undefined) {
-    const given = known.inputs.map((value) => eager.handleOf(inputs[Number(value.split(':')[0])]!))
+    const given = known.inputs.map((value) => eager.handleOf(inputs[placeOf(value)]!))
     const results = eager.call(known.name, given, known.outputs.length)
     return results.map(({ id, shape }) => eager.take(id, shape))
   }

@@ -31,16 +31,14 @@ export class Trace implements Observer {
     return this.#nodes.length
   }
 
-  /** @param tensor - one that differs from call to call @returns its key */
-  addArgument(tensor: TensorInfo): string {
+  /** @param tensor - one that differs from call to call */
+  addArgument(tensor: TensorInfo): void {
     const handle = this.#eager.handleOf(tensor)
     const dtype = this.#eager.typeOf(tensor.dtype)
     // the same tensor as two arguments: there is no telling which one an operation means
     if (dtype === undefined || this.#values.has(handle)) this.isWhole = false
-    const value = { node: this.#nodes.length, output: 0 }
-    this.#values.set(handle, value)
+    this.#values.set(handle, { node: this.#nodes.length, output: 0 })
     this.#nodes.push(this.#placeholder(dtype ?? 0))
-    return keyOf(value)
   }
 
   /** Has the tensor mean an argument again, whose memory has been replaced since. */
@@ -52,13 +50,12 @@ export class Trace implements Observer {
     return this.#eager.observe(this, compute)
   }
 
-  /** Of a tensor that an operation has made, or of an argument; else undefined, and the trace is not whole. */
-  keyOf(handle: Handle): string | undefined {
-    const value = this.#values.get(handle)
-    if (value === undefined) {
-      this.isWhole = false
-    }
-    return value && keyOf(value)
+  /** The trace is not whole if one of them is neither an argument nor the result of an operation. */
+  keysOf(tensors: readonly Tensor[]): string[] {
+    const handles = this.run(() => this.#eager.handlesOf(tensors))
+    const values = handles.flatMap((handle) => this.#values.get(handle) ?? [])
+    if (values.length < handles.length) this.isWhole = false
+    return values.map(keyOf)
   }
 
   /** Whether it is the result of an operation among the nodes [from, to). */
@@ -76,9 +73,7 @@ export class Trace implements Observer {
   ): void {
     const values = inputs.map((handle) => this.#values.get(handle))
     const known = values.filter((value) => value !== undefined)
-    if (known.length < values.length) {
-      this.isWhole = false
-    }
+    if (known.length < values.length) this.isWhole = false
     const node = this.#nodes.length
     outputs.forEach(({ id }, output) => this.#values.set(id, { node, output }))
     this.#nodes.push({ op, attributes, inputs: known, dtypes: outputs.map(({ dtype }) => dtype) })
@@ -110,8 +105,7 @@ export class Trace implements Observer {
 
   /** @throws Error if an output does not depend on arguments and constants alone */
   defineAll(outputs: readonly Tensor[]): TracedFunction {
-    const handles = this.run(() => this.#eager.handlesOf(outputs))
-    const keys = handles.flatMap((handle) => this.keyOf(handle) ?? [])
+    const keys = this.keysOf(outputs)
     if (!this.isWhole) throw new Error('a value is from outside')
     return this.define(keys)
   }
@@ -185,6 +179,12 @@ export class Trace implements Observer {
     return { arguments: [...found.values()], nodes: [...nodes].sort((a, b) => a - b) }
   }
 }
+
+/** The key of an argument, by its place among the nodes. */
+export const keyOfArgument = (place: number): string => keyOf({ node: place, output: 0 })
+
+/** The inverse of `keyOfArgument`. */
+export const placeOf = (key: string): number => valueOf(key).node
 
 function keyOf({ node, output }: Value): string {
   return `${String(node)}:${String(output)}`
