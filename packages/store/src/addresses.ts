@@ -4,7 +4,8 @@ import { once } from 'node:events'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { hostname, networkInterfaces } from 'node:os'
-import { tsrError } from '@tsrun/core'
+import { setTimeout as pause } from 'node:timers/promises'
+import { tsrError, waitOrAbort, type Deadline } from '@tsrun/core'
 
 /** How names of hosts become addresses, and which of those this host has. */
 export interface Names {
@@ -66,6 +67,41 @@ export async function findListenAddress(
     return { listen: first, publish: first }
   }
   return { listen: '::', publish: undefined }
+}
+
+export interface NameWait {
+  /** Whether somebody says that it is this host. Otherwise a name of another host means that it is not. */
+  readonly isSaid: boolean
+  readonly deadline: Deadline
+  /** What is waited for, in the error at the deadline. */
+  readonly what: string
+  readonly signal?: AbortSignal | undefined
+  readonly names?: Names
+  /** Called each time that the address is not there yet; throws to give up. */
+  readonly onMissing: (reason: string) => void
+}
+
+/** Milliseconds between two looks at a name that does not lead here yet. */
+const LOOK_AGAIN = 1000
+
+/**
+ * Waits until `host` is a name or an address of this host: a new host may come before its name, or the
+ * name may still lead to a host that is gone.
+ *
+ * @returns undefined if it is known, and that of another host
+ * @throws ERR_TSR_TIMEOUT, ERR_TSR_ABORTED, what `onMissing` throws
+ */
+export async function awaitListenAddress(
+  host: string,
+  { isSaid, deadline, what, signal, names, onMissing }: NameWait,
+): Promise<ListenAddress | undefined> {
+  for (;;) {
+    const found = await waitOrAbort(findListenAddress(host, names), what, deadline, signal)
+    if ('listen' in found) return found
+    if (found.isKnown && !isSaid) return undefined
+    onMissing(found.reason)
+    await waitOrAbort(pause(LOOK_AGAIN), what, deadline, signal)
+  }
 }
 
 /** Whether a name stands for this host on every host. */

@@ -6,6 +6,7 @@ export {
 } from './client.ts'
 export {
   addressOfInterface,
+  awaitListenAddress,
   findListenAddress,
   hostIdentity,
   isLocalhost,

@@ -1,9 +1,8 @@
 import { once } from 'node:events'
 import { createServer, isIP, type AddressInfo } from 'node:net'
-import { setTimeout as pause } from 'node:timers/promises'
-import { Deadline, isTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
+import { Deadline, isTsrError, tsrError, type TsrError } from '@tsrun/core'
 import {
-  findListenAddress,
+  awaitListenAddress,
   isLoopback,
   nameEndpoint,
   startStoreServer,
@@ -16,9 +15,6 @@ import type { HostOptions } from '../args/host-options.ts'
 import type { JobContext } from '../job/job.ts'
 import type { StoreEndpoint } from '../job/nodes.ts'
 import { WaitAnnouncer } from './waiting.ts'
-
-/** Milliseconds between two looks at a name that does not lead here yet. */
-const LOOK_AGAIN = 1000
 
 /**
  * Where the store of node 0 listens. A new host may come before its name, or the name may still lead to a
@@ -43,15 +39,13 @@ export async function findStoreAddress(
   const waiting = new WaitAnnouncer(announcer, 'the name of node 0')
   const what = 'looking for the address of node 0'
   try {
-    for (;;) {
-      const found = await waitOrAbort(findListenAddress(masterAddr, names), what, deadline, stop)
-      if ('listen' in found) return found
-      const { isKnown, reason } = found
-      if (isKnown && !isSaid) return undefined
-      if (isIP(masterAddr) !== 0) throw storeError(masterAddr, masterPort, reason)
-      waiting.whom = `the name of node 0: ${reason}`
-      await waitOrAbort(pause(LOOK_AGAIN), what, deadline, stop)
-    }
+    return await awaitListenAddress(masterAddr, {
+      ...{ isSaid, deadline, what, signal: stop, names },
+      onMissing: (reason) => {
+        if (isIP(masterAddr) !== 0) throw storeError(masterAddr, masterPort, reason)
+        waiting.whom = `the name of node 0: ${reason}`
+      },
+    })
   } catch (cause) {
     if (!isTsrError(cause) || cause.code !== 'ERR_TSR_TIMEOUT') throw cause
     throw rendezvousTimeout(rdzvTimeout, waiting.whom, cause)

@@ -1,16 +1,9 @@
 import { isIP } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import {
-  createLogger,
-  Deadline,
-  readLogLevel,
-  tsrError,
-  waitOrAbort,
-  type RankEnvironment,
-} from '@tsrun/core'
+import { createLogger, Deadline, readLogLevel, tsrError, type RankEnvironment } from '@tsrun/core'
 import {
   connectStore,
-  findListenAddress,
+  awaitListenAddress,
   isLoopback,
   memoryStore,
   nameEndpoint,
@@ -44,8 +37,8 @@ export interface Past {
   group?: EngineProcessGroup
 }
 
-/** Milliseconds between two looks at a name that does not lead to the host of the store yet. */
-const LOOK_AGAIN = 1000
+/** Milliseconds before the time-out in which a name that is missing is given up. */
+const LAST_LOOK = 1000
 /** Milliseconds that leaving waits for the other ranks, lest process.exit() takes the store from them. */
 const LEAVE_TOGETHER = 3000
 
@@ -151,20 +144,20 @@ async function awaitName(
   const deadline = Deadline.after(timeout)
   const endpoint = nameEndpoint(host, port)
   const what = `looking for the address of ${endpoint}`
-  for (let tries = 0; ; tries++) {
-    const found = await waitOrAbort(findListenAddress(host), what, deadline, signal)
-    if ('listen' in found) return found.listen
-    const { isKnown, reason } = found
-    if (isKnown && !isHost) return host
-    if (isIP(host) !== 0 || deadline.remaining() <= LOOK_AGAIN) {
+  let tries = 0
+  const onMissing = (reason: string): void => {
+    if (isIP(host) !== 0 || deadline.remaining() <= LAST_LOOK) {
       throw tsrError(isHost ? 'ERR_TSR_STORE_LISTEN' : 'ERR_TSR_STORE_UNREACHABLE', {
         endpoint,
         reason: isIP(host) === 0 ? `${reason} (waited for ${timeout} ms)` : reason,
       })
     }
-    if (tries === 2) createLogger('distributed').warn({ host, reason }, 'waits for MASTER_ADDR')
-    await waitOrAbort(pause(LOOK_AGAIN), what, deadline, signal)
+    tries++
+    if (tries === 3) createLogger('distributed').warn({ host, reason }, 'waits for MASTER_ADDR')
   }
+  const wait = { isSaid: isHost, deadline, what, signal, onMissing }
+  const found = await awaitListenAddress(host, wait)
+  return found?.listen ?? host
 }
 
 /** tsrun gives every rank a token, which the programs that a rank starts do not inherit. */
