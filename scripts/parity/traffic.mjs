@@ -129,7 +129,8 @@ function averagingTraffic({ shard = 1 }, { averaging: { collectives, bytes } }) 
 
 /**
  * Every example crosses each boundary once, and its gradient crosses it back. The shape of the inputs
- * (nine int32), the loss and its count (three float64) and the norm are sent to all ranks.
+ * (nine int32), four float64 of the last stage (loss, count, how the loss is summed, scale of the gradients)
+ * and the norm are sent to all ranks.
  *
  * @param {import('./configurations.mjs').Configuration} configuration
  * @param {import('./models.mjs').Problem} problem
@@ -150,7 +151,7 @@ function pipelineTraffic(configuration, problem, { stage }) {
   const example = (4 * problem.boundary) / (cp * (sequence ? tp : 1))
   return {
     collectives: 2 + NORM.collectives,
-    bytes: 9 * 4 + 3 * 8 + NORM.bytes,
+    bytes: 9 * 4 + 4 * 8 + NORM.bytes,
     messages: crossings * Math.min(microbatches, rows),
     sent: crossings * rows * example,
   }
