@@ -1,5 +1,7 @@
 import { endingColours, launchedEnvironment, readRankEnvironment, visibleText } from '@tsrun/core'
-import { describeFinding, mergeFlight, readStatusPage } from '@tsrun/telemetry'
+import { readStatusPage } from '@tsrun/telemetry'
+import { describeFinding } from '../../packages/launcher/src/report/flight-findings.ts'
+import { mergeFlight } from '../../packages/launcher/src/report/flight-merge.ts'
 import { fillTemplate, templateProblem } from '../../packages/launcher/src/args/log-prefix.ts'
 import { parseRankList } from '../../packages/launcher/src/args/output-options.ts'
 import { splitWords } from '../../packages/launcher/src/args/rank-options.ts'

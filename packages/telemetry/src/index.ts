@@ -13,13 +13,6 @@ export type {
 } from './dashboard/views.ts'
 export { StepTail } from './dashboard/step-tail.ts'
 export {
-  describeFinding,
-  type FlightFinding,
-  type MismatchFinding,
-  type RankPlace as FlightPlace,
-} from './flight-findings.ts'
-export { mergeFlight, tailOfFlight } from './flight-merge.ts'
-export {
   FLIGHT_FORMAT,
   FLIGHT_VERSION,
   flightStates,

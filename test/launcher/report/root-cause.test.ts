@@ -1,4 +1,4 @@
-import type { FlightFinding } from '@tsrun/telemetry'
+import type { FlightFinding } from '../../../packages/launcher/src/report/flight-findings.ts'
 import type { RankPlace } from '../../../packages/launcher/src/report/outcome.ts'
 import { exitCodeOf } from '../../../packages/launcher/src/report/root-cause.ts'
 import { findRootCause } from '../../../packages/launcher/src/report/root-cause.ts'

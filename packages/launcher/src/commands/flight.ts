@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { formatRankList, tsrError } from '@tsrun/core'
-import { describeFinding, mergeFlight } from '@tsrun/telemetry'
+import { describeFinding } from '../report/flight-findings.ts'
+import { mergeFlight } from '../report/flight-merge.ts'
 import { findRecords } from '../report/flight-records.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 

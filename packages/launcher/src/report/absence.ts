@@ -1,5 +1,5 @@
 import { formatRanks, formatSeconds } from '@tsrun/core'
-import type { FlightFinding, FlightPlace } from '@tsrun/telemetry'
+import type { FlightFinding, RankPlace as FlightPlace } from './flight-findings.ts'
 import type { TimedOutWait } from '../rank/control-message.ts'
 import type { RankOutcome } from './outcome.ts'
 

@@ -1,4 +1,4 @@
-import { describeFinding, type FlightFinding } from '@tsrun/telemetry'
+import { describeFinding, type FlightFinding } from './flight-findings.ts'
 import { join } from 'node:path'
 import { formatRanks, formatSeconds } from '@tsrun/core'
 import type { ErrorReport } from '../rank/control-message.ts'

@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { createLogger } from '@tsrun/core'
 import {
-  mergeFlight,
   readFlightFolder,
   writeFlightDump,
   type FlightDump,
-  type FlightFinding,
   type FlightFolder,
 } from '@tsrun/telemetry'
+import type { FlightFinding } from './flight-findings.ts'
+import { mergeFlight } from './flight-merge.ts'
 
 /** The records of one attempt of one run. */
 export interface Records extends FlightFolder {

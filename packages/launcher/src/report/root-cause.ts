@@ -1,5 +1,5 @@
 import { constants } from 'node:os'
-import type { FlightFinding, MismatchFinding } from '@tsrun/telemetry'
+import type { FlightFinding, MismatchFinding } from './flight-findings.ts'
 import { findAbsent, type Absence } from './absence.ts'
 import { failedAt, ownEnd, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
 

@@ -1,11 +1,7 @@
-import {
-  describeFinding,
-  mergeFlight,
-  tailOfFlight,
-  type FlightDump,
-  type FlightGroup,
-} from '@tsrun/telemetry'
-import { dumpOf, done } from './dumps.ts'
+import type { FlightDump, FlightGroup } from '@tsrun/telemetry'
+import { describeFinding } from '../../../packages/launcher/src/report/flight-findings.ts'
+import { mergeFlight, tailOfFlight } from '../../../packages/launcher/src/report/flight-merge.ts'
+import { dumpOf, done } from '../../telemetry/dumps.ts'
 
 const found = (dumps: readonly FlightDump[]): string[] => mergeFlight(dumps).map(describeFinding)
 
