@@ -9,7 +9,8 @@ import { parseActions } from '../../packages/training/src/parallel/pipeline/sche
 import { readExamples } from '../../packages/training/src/data/record-files.ts'
 import { SpanRecorder, summarizeTrace, writeChromeTrace } from '@tsrun/telemetry'
 import { sendSpansTo } from '../../packages/telemetry/src/spans.ts'
-import { SpanFile, SpanFileReader } from '../../packages/telemetry/src/trace/span-file.ts'
+import { SpanFile } from '../../packages/telemetry/src/trace/span-file.ts'
+import { SpanFileReader } from '../../packages/telemetry/src/trace/span-file-reader.ts'
 import { type Target } from './campaign.ts'
 import { fileOf, folder, json, textOf } from './inputs.ts'
 

@@ -90,5 +90,6 @@ export { summarizeTrace, type RankSummary, type TraceSummary } from './trace/sum
 export { durationText, percentText, summarySentences } from './trace/summary-text.ts'
 export type { PathShare } from './trace/critical-path.ts'
 export { writeChromeTrace } from './trace/chrome-trace.ts'
-export { findTracedRun, spansFolder, type TracedRun } from './trace/trace-folder.ts'
+export { spansFolder } from './trace/trace-folder.ts'
+export { findTracedRun, type TracedRun } from './trace/traced-run.ts'
 export { drawTimeline, type TimelineOptions } from './timeline.ts'

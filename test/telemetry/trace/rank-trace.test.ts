@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseStepRange, SpanRecorder, traceWait } from '@tsrun/telemetry'
 import { RankTrace } from '../../../packages/telemetry/src/trace/rank-trace.ts'
-import { SpanFileReader } from '../../../packages/telemetry/src/trace/span-file.ts'
+import { SpanFileReader } from '../../../packages/telemetry/src/trace/span-file-reader.ts'
 import { parseSpanFileName } from '../../../packages/telemetry/src/trace/trace-folder.ts'
 
 let directory = ''

@@ -1,7 +1,7 @@
 import { RecordedSteps } from '../trace/recorded-steps.ts'
 import { summarizeSteps } from '../trace/summary.ts'
 import { summarySentences } from '../trace/summary-text.ts'
-import type { TracedRun } from '../trace/trace-folder.ts'
+import type { TracedRun } from '../trace/traced-run.ts'
 import { stepView } from './step-view.ts'
 import type {
   ChartPoint,

@@ -2,7 +2,7 @@ import { closeSync } from 'node:fs'
 import { openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span } from '../spans.ts'
 import { alignClocks, hostOf, operationKey } from './clocks.ts'
-import type { SpanFileReader } from './span-file.ts'
+import type { SpanFileReader } from './span-file-reader.ts'
 import { Tracks } from './tracks.ts'
 
 /** Spans that are sorted at one time. */

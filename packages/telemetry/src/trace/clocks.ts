@@ -1,5 +1,6 @@
 import type { Span } from '../spans.ts'
-import type { SpanFileHeader, SpanFileReader } from './span-file.ts'
+import type { SpanFileHeader } from './span-file.ts'
+import type { SpanFileReader } from './span-file-reader.ts'
 
 /** Operations of a host that are compared with those of the others; later ones add little. */
 const MOST_OPERATIONS = 20_000

@@ -1,8 +1,9 @@
 import type { Span } from '../spans.ts'
 import { alignClocks, hostOf } from './clocks.ts'
 import type { Window } from './division.ts'
-import { SpanFileIndex, type SpanFileHeader, type SpanFileReader } from './span-file.ts'
-import type { TracedRun } from './trace-folder.ts'
+import type { SpanFileHeader } from './span-file.ts'
+import { SpanFileIndex, type SpanFileReader } from './span-file-reader.ts'
+import type { TracedRun } from './traced-run.ts'
 
 /** A step of a rank, on the common clock. */
 export interface RecordedStep extends Window {

@@ -1,17 +1,6 @@
-import { closeSync, fstatSync, readSync } from 'node:fs'
-import {
-  isCount,
-  isNumber,
-  isText,
-  listOf,
-  objectOf,
-  oneOf,
-  openFile,
-  openOwnFile,
-  parseJson,
-  writeWhole,
-} from '@tsrun/core'
-import { factNames, spanKinds, type Span, type SpanKind, type SpanSink } from '../spans.ts'
+import { closeSync } from 'node:fs'
+import { openOwnFile, writeWhole } from '@tsrun/core'
+import { factNames, spanKinds, type SpanSink } from '../spans.ts'
 
 /*
  * The spans of one rank in a file: a line of JSON that says whose they are, then records. A record
@@ -22,19 +11,19 @@ import { factNames, spanKinds, type Span, type SpanKind, type SpanSink } from '.
  *            the facts (8 each)
  */
 
-const FORMAT = 'tsrun-spans'
-const VERSION = 1
-const NAME = 255
-const NAME_HEAD = 5
-const SPAN_HEAD = 21
+export const SPANS_FORMAT = 'tsrun-spans'
+export const SPANS_VERSION = 1
+/** The first byte of a name, and the bytes of a record before its variable part. */
+export const NAME = 255
+export const NAME_HEAD = 5
+export const SPAN_HEAD = 21
 const LONGEST_NAME = 200
 const MOST_NAMES = 65_535
-const LONGEST_HEADER = 16 * 1024
 
 /** Whose spans a file has. */
 export interface SpanFileHeader {
-  readonly format: typeof FORMAT
-  readonly version: typeof VERSION
+  readonly format: typeof SPANS_FORMAT
+  readonly version: typeof SPANS_VERSION
   readonly runId: string
   readonly restartCount: number
   readonly rank: number
@@ -50,26 +39,6 @@ export interface SpanFileHeader {
   readonly kinds: readonly string[]
   readonly facts: readonly string[]
 }
-
-/** Ranks beyond which a header is damaged. */
-const MOST = 1 << 20
-const isRank = (value: unknown): value is number => isCount(value) && value < MOST
-
-const isHeader = objectOf<SpanFileHeader>({
-  format: oneOf(FORMAT),
-  version: oneOf(VERSION),
-  runId: isText,
-  restartCount: isCount,
-  rank: isRank,
-  worldSize: isRank,
-  node: isRank,
-  host: isText,
-  pid: isCount,
-  monotonic: isNumber,
-  time: isNumber,
-  kinds: listOf(isText, NAME),
-  facts: listOf(isText, 16),
-})
 
 /** What the writer of a file knows of its rank. */
 export type SpanFileOwner = Omit<SpanFileHeader, 'format' | 'version' | 'kinds' | 'facts'>
@@ -95,8 +64,8 @@ export class SpanFile implements SpanSink {
     this.#onError = onError
     this.#fd = openOwnFile(path)
     const header = {
-      format: FORMAT,
-      version: VERSION,
+      format: SPANS_FORMAT,
+      version: SPANS_VERSION,
       ...owner,
       kinds: spanKinds,
       facts: factNames,
@@ -175,207 +144,5 @@ export class SpanFile implements SpanSink {
     this.#buffer.writeUInt16LE(length, at + 3)
     this.#used = at + NAME_HEAD + length
     return number
-  }
-}
-
-const CHUNK = 256 * 1024
-
-/**
- * Reads what a rank has written, a part at a time. A last record that is not whole is left out, and so is
- * what follows a damaged one.
- */
-export class SpanFileReader {
-  readonly header: SpanFileHeader
-  /** Where the records begin. */
-  readonly begin: number
-  readonly #path: string
-
-  /** @throws Error when it is no such file, or one of another version */
-  constructor(path: string) {
-    this.#path = path
-    const head = withFile(path, (fd) => {
-      const bytes = Buffer.alloc(Math.min(LONGEST_HEADER, fstatSync(fd).size))
-      return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, 0))
-    })
-    const end = head.indexOf(10)
-    const header = parseJson(head.toString('utf8', 0, Math.max(0, end)), isHeader)
-    if (header === undefined)
-      throw new Error('not the spans of a rank, or of another version of tsrun')
-    this.header = header
-    this.begin = end + 1
-  }
-
-  /** The spans in the order in which they were recorded. */
-  *spans(): Generator<Span, void, undefined> {
-    for (const { spans } of this.parts()) yield* spans
-  }
-
-  /**
-   * The spans of one part of the file after the other.
-   *
-   * @param decoder - knows the names in it, if `from` is not its beginning
-   * @param from - where a record begins @param to - where one ends
-   */
-  *parts(
-    decoder = new SpanDecoder(this.header),
-    from = this.begin,
-    to = Infinity,
-  ): Generator<SpanFilePart, void, undefined> {
-    const fd = openFile(this.#path)
-    try {
-      let rest = Buffer.alloc(0)
-      for (let at = from; at < to;) {
-        const most = Math.min(CHUNK, to - at)
-        const bytes = Buffer.allocUnsafe(rest.length + most)
-        rest.copy(bytes)
-        const read = readSync(fd, bytes, rest.length, most, at)
-        if (read === 0) return
-        const begin = at - rest.length
-        at += read
-        const filled = bytes.subarray(0, rest.length + read)
-        const spans: Span[] = []
-        const used = decoder.decode(filled, spans)
-        yield { spans, from: begin, to: begin + used }
-        if (decoder.isDamaged) return
-        rest = filled.subarray(used)
-      }
-    } finally {
-      closeSync(fd)
-    }
-  }
-}
-
-/** Whole records between two positions of a file. */
-interface SpanFilePart {
-  readonly from: number
-  readonly to: number
-  readonly spans: readonly Span[]
-}
-
-/** Finds the spans of a time in a file, of which it reads the parts that may have some. */
-export class SpanFileIndex {
-  readonly #file: SpanFileReader
-  readonly #decoder: SpanDecoder
-  readonly #parts: (Omit<SpanFilePart, 'spans'> & { start: number; end: number })[] = []
-
-  /** @param visit - gets all spans, once */
-  constructor(file: SpanFileReader, visit: (span: Span) => void) {
-    this.#file = file
-    this.#decoder = new SpanDecoder(file.header)
-    for (const { from, to, spans } of file.parts(this.#decoder)) {
-      let [start, end] = [Infinity, -Infinity]
-      for (const span of spans) {
-        start = Math.min(start, span.start)
-        end = Math.max(end, endOf(span))
-        visit(span)
-      }
-      this.#parts.push({ from, to, start, end })
-    }
-  }
-
-  /** Those that overlap this interval, or were noticed in it. */
-  between(start: number, end: number): Span[] {
-    const found: Span[] = []
-    for (const part of this.#parts) {
-      if (part.start > end || part.end < start) continue
-      for (const { spans } of this.#file.parts(this.#decoder, part.from, part.to)) {
-        for (const span of spans) if (span.start <= end && endOf(span) >= start) found.push(span)
-      }
-    }
-    return found
-  }
-}
-
-function endOf({ end, noticed = 0 }: Span): number {
-  return end + noticed
-}
-
-/** Decodes the records of one file. */
-export class SpanDecoder {
-  readonly #rank: number
-  readonly #kinds: readonly (SpanKind | undefined)[]
-  /** Those that this tsrun knows, in the order of the file. */
-  readonly #facts: readonly ((typeof factNames)[number] | undefined)[]
-  readonly #names: (string | undefined)[] = []
-  #isDamaged = false
-
-  constructor({ rank, kinds, facts }: Pick<SpanFileHeader, 'rank' | 'kinds' | 'facts'>) {
-    this.#rank = rank
-    // a newer tsrun may have kinds that this one does not know
-    this.#kinds = kinds.map((kind) => spanKinds.find((known) => known === kind))
-    this.#facts = facts.map((fact) => factNames.find((known) => known === fact))
-  }
-
-  /** Whether there was a damaged record, which nobody can read past, in what was decoded last. */
-  get isDamaged(): boolean {
-    return this.#isDamaged
-  }
-
-  /**
-   * @param spans - gets those of whole records; undefined: they are passed over, which is much faster
-   * @returns the number of bytes of whole records
-   */
-  decode(bytes: Buffer, spans: Span[] | undefined): number {
-    this.#isDamaged = false
-    let at = 0
-    while (at < bytes.length) {
-      const next = bytes[at] === NAME ? this.#readName(bytes, at) : this.#endOf(bytes, at)
-      this.#isDamaged = next === undefined
-      if (next === undefined || next > bytes.length) break
-      if (spans !== undefined && bytes[at] !== NAME) {
-        const span = this.#read(bytes, at)
-        if (span !== undefined) spans.push(span)
-      }
-      at = next
-    }
-    return at
-  }
-
-  #readName(bytes: Buffer, at: number): number {
-    if (at + NAME_HEAD > bytes.length) return Infinity
-    const next = at + NAME_HEAD + bytes.readUInt16LE(at + 3)
-    if (next <= bytes.length) {
-      this.#names[bytes.readUInt16LE(at + 1)] = bytes.toString('utf8', at + NAME_HEAD, next)
-    }
-    return next
-  }
-
-  /** @returns undefined when it is damaged, Infinity when its end is not there */
-  #endOf(bytes: Buffer, at: number): number | undefined {
-    if (bytes[at]! >= this.#kinds.length) return undefined
-    if (at + SPAN_HEAD > bytes.length) return Infinity
-    const bits = bytes.readUInt16LE(at + 1)
-    if (bits >= 1 << this.#facts.length) return undefined
-    let present = 0
-    for (let rest = bits; rest > 0; rest &= rest - 1) present++
-    return at + SPAN_HEAD + 8 * present
-  }
-
-  #read(bytes: Buffer, at: number): Span | undefined {
-    const kind = this.#kinds[bytes[at]!]
-    const start = bytes.readDoubleLE(at + 5)
-    const end = bytes.readDoubleLE(at + 13)
-    if (kind === undefined || !(end >= start) || !Number.isFinite(end - start)) return undefined
-    const name = this.#names[bytes.readUInt16LE(at + 3)]
-    const span: Record<string, unknown> = { rank: this.#rank, kind, start, end }
-    if (name !== undefined) span['name'] = name
-    const bits = bytes.readUInt16LE(at + 1)
-    let next = at + SPAN_HEAD
-    for (let fact = 0; fact < this.#facts.length; fact++) {
-      if ((bits & (1 << fact)) === 0) continue
-      const known = this.#facts[fact]
-      if (known !== undefined) span[known] = bytes.readDoubleLE(next)
-      next += 8
-    }
-    return span as unknown as Span
-  }
-}
-
-function withFile<T>(path: string, use: (fd: number) => T): T {
-  const fd = openFile(path)
-  try {
-    return use(fd)
-  } finally {
-    closeSync(fd)
   }
 }

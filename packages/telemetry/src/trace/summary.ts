@@ -6,7 +6,7 @@ import { Arrivals, divideWindow, type Piece, type Window } from './division.ts'
 import type { StepRange } from './rank-trace.ts'
 import { RecordedSteps } from './recorded-steps.ts'
 import { sharesOf, timeShares, type TimeShare, type TimeShares } from './shares.ts'
-import type { TracedRun } from './trace-folder.ts'
+import type { TracedRun } from './traced-run.ts'
 
 /** What a rank does in the mean of the steps. */
 export interface RankSummary {

@@ -1,6 +1,4 @@
-import { readdirSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
-import { SpanFileReader, type SpanFileHeader } from './span-file.ts'
+import { join } from 'node:path'
 
 /** Where the ranks of a run write, in the folder of `--trace`. */
 export function spansFolder(directory: string, runId: string): string {
@@ -30,82 +28,5 @@ export function parseSpanFileName(name: string): SpanFilePlace | undefined {
     rank: Number(rank),
     pid: Number(pid),
     part: Number(part),
-  }
-}
-
-/** What the ranks of one run have written. */
-export interface TracedRun {
-  readonly runId: string
-  /** The number of the last attempt. */
-  readonly lastAttempt: number
-  /** A file for each rank of each attempt, in the order of attempts and ranks. */
-  readonly files: readonly SpanFileReader[]
-  /** Why files could not be read, and which folders have none of the run. */
-  readonly problems: readonly string[]
-}
-
-/**
- * Finds the files of a run in folders of `--trace`: those of several hosts, or one that all share.
- *
- * @param runId - default: the newest run
- * @returns undefined when there is none
- */
-export function findTracedRun(
-  directories: readonly string[],
-  runId?: string,
-): TracedRun | undefined {
-  const files: { readonly directory: string; readonly name: string; reader: SpanFileReader }[] = []
-  const problems: string[] = []
-  for (const directory of directories) {
-    for (const path of spanFiles(directory, runId)) {
-      const name = join(basename(dirname(path)), basename(path))
-      try {
-        files.push({ directory, name, reader: new SpanFileReader(path) })
-      } catch (error) {
-        problems.push(`${path}: ${(error as Error).message}`)
-      }
-    }
-  }
-  const newest = files.reduce<SpanFileHeader | undefined>(
-    (latest, { reader: { header } }) =>
-      latest === undefined || header.time > latest.time ? header : latest,
-    undefined,
-  )
-  if (newest === undefined) return undefined
-  const ofRun = files.filter(({ reader }) => reader.header.runId === newest.runId)
-  for (const directory of directories) {
-    if (ofRun.some((file) => file.directory === directory)) continue
-    problems.push(`${directory}: it has nothing of run ${newest.runId}`)
-  }
-  // A file that was copied from host to host counts once.
-  const own = [...new Map(ofRun.map(({ name, reader }) => [name, reader])).values()].sort(
-    (a, b) => order(a.header) - order(b.header),
-  )
-  const lastAttempt = own.at(-1)!.header.restartCount
-  return { runId: newest.runId, lastAttempt, files: own, problems }
-}
-
-const MOST_RANKS = 2 ** 24
-
-function order({ restartCount, rank }: SpanFileHeader): number {
-  return restartCount * MOST_RANKS + rank
-}
-
-function spanFiles(directory: string, runId: string | undefined): string[] {
-  return folders(directory, runId).flatMap((folder) =>
-    readdirSync(folder)
-      .filter((name) => name.endsWith('.spans'))
-      .map((name) => join(folder, name)),
-  )
-}
-
-function folders(directory: string, runId: string | undefined): string[] {
-  try {
-    return readdirSync(join(directory, 'spans'), { withFileTypes: true })
-      .filter((entry) => entry.isDirectory() && (runId === undefined || entry.name === runId))
-      .map(({ name }) => spansFolder(directory, name))
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw error
   }
 }
