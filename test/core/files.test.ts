@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, closeSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { appendFileSync, chmodSync, chownSync, closeSync, constants, existsSync } from 'node:fs'
+import { lchownSync, linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { once } from 'node:events'
@@ -97,5 +98,92 @@ describe('makeFolders', () => {
     symlinkSync(join(folder, 'd'), join(folder, 'to-d'))
     makeFolders(join(folder, 'to-d/e'))
     expect(existsSync(join(folder, 'd/e'))).toBe(true)
+  })
+})
+
+const { O_APPEND, O_CREAT, O_TRUNC, O_WRONLY } = constants
+const isRoot = process.getuid?.() === 0
+const itAsRoot = isRoot ? it : it.skip
+/** Users that are not root, and do not run the test. */
+const [OTHER, THIRD] = [65_533, 65_532]
+
+describe('a file to write to, in a folder where others can write', () => {
+  const shared = (mode = 0o1777, owner = 0): string => {
+    const path = mkdtempSync(join(folder, 'shared-'))
+    if (isRoot) chownSync(path, owner, 0)
+    chmodSync(path, mode)
+    return path
+  }
+  const fileOf = (owner: number, path: string): string => {
+    writeFileSync(path, 'old')
+    chownSync(path, owner, owner)
+    return path
+  }
+  const openings = [O_WRONLY | O_CREAT | O_APPEND, O_WRONLY | O_CREAT | O_TRUNC]
+  const write = (path: string, flags: number): string => {
+    const fd = openFile(path, flags, 0o600)
+    appendFileSync(fd, 'new')
+    closeSync(fd)
+    return readFileSync(path, 'utf8')
+  }
+
+  itAsRoot.each([0o1777, 0o777, 0o1770])(
+    'is refused if it belongs to another (mode %o)',
+    (mode) => {
+      for (const flags of openings) {
+        const path = fileOf(OTHER, join(shared(mode), 'log'))
+        const reason = `${path} belongs to the user with the number ${OTHER}, in a folder that others can`
+        expect(() => write(path, flags)).toThrow(reason)
+        expect(readFileSync(path, 'utf8')).toBe('old')
+        const link = join(shared(0o700), 'link')
+        symlinkSync(path, link)
+        expect(() => write(link, flags)).toThrow(
+          `${link} belongs to the user with the number ${OTHER}`,
+        )
+        expect(readFileSync(path, 'utf8')).toBe('old')
+      }
+    },
+  )
+
+  itAsRoot('is refused through a link of another, to whatever file', () => {
+    const target = fileOf(0, join(folder, 'precious'))
+    for (const flags of openings) {
+      const link = join(shared(), 'log')
+      symlinkSync(target, link)
+      lchownSync(link, OTHER, OTHER)
+      expect(() => write(link, flags)).toThrow(
+        `${link} belongs to the user with the number ${OTHER}`,
+      )
+      expect(readFileSync(target, 'utf8')).toBe('old')
+    }
+  })
+
+  itAsRoot('is written to if it belongs to the user or to the owner of the folder', () => {
+    const [append, empty] = openings as [number, number]
+    expect(write(fileOf(THIRD, join(shared(0o1777, THIRD), 'log')), append)).toBe('oldnew')
+    expect(write(fileOf(OTHER, join(shared(0o755), 'log')), empty)).toBe('new')
+    expect(write(fileOf(OTHER, join(shared(0o775), 'log')), append)).toBe('oldnew')
+  })
+
+  it('is made, and written to again', () => {
+    const [append, empty] = openings as [number, number]
+    const path = join(shared(), 'log')
+    expect(write(path, append)).toBe('new')
+    expect(write(path, append)).toBe('newnew')
+    expect(write(path, empty)).toBe('new')
+    const link = join(shared(), 'link')
+    symlinkSync(path, link)
+    expect(write(link, append)).toBe('newnew')
+  })
+
+  it("is refused if it has another name, which need not be the user's", () => {
+    const target = join(folder, 'precious')
+    writeFileSync(target, 'old')
+    for (const flags of openings) {
+      const path = join(shared(), 'log')
+      linkSync(target, path)
+      expect(() => write(path, flags)).toThrow(`${path} has other names (hard links)`)
+      expect(readFileSync(target, 'utf8')).toBe('old')
+    }
   })
 })

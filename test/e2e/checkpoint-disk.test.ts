@@ -4,33 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
+import { itOnDisk } from './support/mounts.ts'
 
 jest.setTimeout(60_000)
 
 const fixture = fileURLToPath(new URL('../fixtures/training/small-disk.mjs', import.meta.url))
-
-/** A namespace where a process may mount file systems of its own. */
-function canMount(): boolean {
-  const disk = mkdtempSync(join(tmpdir(), 'tsrun-mount-'))
-  const script = 'mount -t tmpfs -o size=1m none "$0"'
-  try {
-    execFileSync('unshare', ['-rm', 'sh', '-c', script, disk], { stdio: 'ignore' })
-    return true
-  } catch {
-    return false
-  } finally {
-    rmSync(disk, { recursive: true })
-  }
-}
-
-const isPossible = canMount()
-if (!isPossible) {
-  it('skipped: no namespace to mount a small disk in', () => {
-    expect(isPossible).toBe(false)
-  })
-}
-
-const itOnDisk = isPossible ? it : it.skip
 
 itOnDisk('a full or a read-only disk is told, and what was saved before stays', () => {
   const disk = mkdtempSync(join(tmpdir(), 'tsrun-disk-'))

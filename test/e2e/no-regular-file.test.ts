@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, readFileSync } from 'node:fs'
+import { rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -113,4 +114,19 @@ it('an event log is not written through a link that somebody has put there', asy
     stderr: expect.stringContaining(`${link} is a symbolic link, which is not followed`),
   })
   expect(readFileSync(victim, 'utf8')).toBe('precious')
+})
+
+const itAsRoot = process.getuid?.() === 0 ? it : it.skip
+
+itAsRoot('an event log of another user, in a folder like /tmp, is not written to', async () => {
+  const path = join(folder, 'events.jsonl')
+  writeFileSync(path, 'precious')
+  chownSync(path, 65_533, 65_533)
+  chmodSync(folder, 0o1777)
+  const { code, stderr } = await tsrun(['--event-log', path, 'hello.mjs'])
+  expect({ code, stderr }).toEqual({
+    code: 2,
+    stderr: expect.stringContaining(`${path} belongs to the user with the number 65533`),
+  })
+  expect(readFileSync(path, 'utf8')).toBe('precious')
 })

@@ -2,9 +2,12 @@ import {
   closeSync,
   constants,
   fstatSync,
+  ftruncateSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readSync,
+  realpathSync,
   statSync,
   type BigIntStats,
 } from 'node:fs'
@@ -19,24 +22,51 @@ import { dirname, resolve } from 'node:path'
 /** The most bytes of a file that is read as a whole, unless the caller says otherwise. */
 const MOST_BYTES = 2 ** 28
 
+const { O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC } = constants
+
 /**
- * Opens a regular file, by default to read it.
+ * Opens a regular file, by default to read it. With O_CREAT, refuses one that another user may have planted.
  *
  * @param flags - as of open(2), a number
  * @throws Error that says what it is if it is no regular file, or as `openSync`
  */
-export function openFile(path: string, flags = constants.O_RDONLY, mode?: number): number {
+export function openFile(path: string, flags = O_RDONLY, mode?: number): number {
   refuseOthers(path, statusOf(path))
+  if ((flags & O_CREAT) === 0) return openChecked(path, flags)
+  try {
+    return openSync(path, flags | O_EXCL, mode)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+  const found = lstatSync(path, { bigint: true })
+  refusePlanted(path, found, path)
+  const real = found.isSymbolicLink() ? targetOf(path) : path
+  // Emptied only once its owner is known.
+  const fd = openChecked(path, flags & ~O_TRUNC, mode, (status) => {
+    refusePlanted(path, status, real)
+  })
+  if ((flags & O_TRUNC) !== 0) ftruncateSync(fd)
+  return fd
+}
+
+/** Another file may take the place of the one that was looked at. */
+function openChecked(
+  path: string,
+  flags: number,
+  mode?: number,
+  check?: (status: BigIntStats) => void,
+): number {
   let fd: number
   try {
-    // Another file may have taken its place.
-    fd = openSync(path, flags | constants.O_NONBLOCK, mode)
+    fd = openSync(path, flags | O_NONBLOCK, mode)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ELOOP') throw error
     throw new Error(`${path} is a symbolic link, which is not followed`, { cause: error })
   }
   try {
-    refuseOthers(path, fstatSync(fd, { bigint: true }))
+    const status = fstatSync(fd, { bigint: true })
+    refuseOthers(path, status)
+    check?.(status)
     return fd
   } catch (error) {
     closeSync(fd)
@@ -44,13 +74,10 @@ export function openFile(path: string, flags = constants.O_RDONLY, mode?: number
   }
 }
 
-/** As `openFile`, without waiting. */
-export async function openFileHandle(
-  path: string,
-  flags = constants.O_RDONLY,
-): Promise<FileHandle> {
+/** Opens a regular file to read it, as `openFile`, without waiting. */
+export async function openFileHandle(path: string): Promise<FileHandle> {
   refuseOthers(path, statusOf(path))
-  const file = await open(path, flags | constants.O_NONBLOCK)
+  const file = await open(path, O_RDONLY | O_NONBLOCK)
   try {
     refuseOthers(path, await file.stat({ bigint: true }))
     return file
@@ -125,6 +152,36 @@ function makeFolder(path: string, mode: number | undefined): void {
 /** With `bigint`, because of a fault of Node; see `statusOf` of @tsrun/native. */
 function statusOf(path: string): BigIntStats | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })
+}
+
+/** Where a link leads; where it leads to nothing, the link itself. */
+function targetOf(link: string): string {
+  try {
+    return realpathSync(link)
+  } catch {
+    return link
+  }
+}
+
+/**
+ * Refuses what others have put into a folder where they can write. Linux does this where
+ * `fs.protected_regular`, `fs.protected_symlinks` and `fs.protected_hardlinks` are set, and only in sticky
+ * folders.
+ *
+ * @param real - where the file is, if `path` leads there by a link
+ */
+function refusePlanted(path: string, { uid, nlink }: BigIntStats, real: string): void {
+  const own = process.geteuid?.()
+  const folder = statusOf(dirname(resolve(real)))
+  if (own === undefined || folder === undefined) return
+  const isShared = (folder.mode & 0o002n) !== 0n || (folder.mode & 0o1020n) === 0o1020n
+  if (!isShared) return
+  if (uid !== BigInt(own) && uid !== folder.uid) {
+    const owner = `belongs to the user with the number ${String(uid)}`
+    throw new Error(`${path} ${owner}, in a folder that others can write to`)
+  }
+  if (nlink > 1n)
+    throw new Error(`${path} has other names (hard links), which others may have made`)
 }
 
 function refuseOthers(path: string, status: BigIntStats | undefined): void {

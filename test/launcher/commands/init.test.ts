@@ -132,7 +132,9 @@ describe('tsrun init', () => {
       chmodSync(cwd, 0o500)
       const { stderr } = await tsrunHere(['init'], { cwd })
       chmodSync(cwd, 0o700)
-      expect(stderr).toMatch(/^tsrun: \. cannot be written to: choose another folder/)
+      expect(stderr).toMatch(
+        /^tsrun: \. cannot be written to \(EACCES: .*\): choose another folder/,
+      )
     },
   )
 

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -164,16 +164,37 @@ describe.each(kinds)('%s', (name, create) => {
   })
 })
 
-it('what was not flushed is written when the process exits', () => {
-  const path = join(makeFolder(), 'metrics.jsonl')
-  const entry = fileURLToPath(
-    new URL('../../../packages/training/src/metrics/index.ts', import.meta.url),
-  )
-  const source = `import { jsonl } from ${JSON.stringify(entry)}
-    const log = jsonl(${JSON.stringify(path)})
-    log.scalar('loss', 1, 0)
-    process.exit(0)`
-  const flags = ['--import', import.meta.resolve('tsx'), '--conditions=@tsrun/source']
-  execFileSync(process.execPath, [...flags, '--input-type=module', '-e', source])
-  expect(linesOf(path)).toMatchObject([{ step: 0, name: 'loss', value: 1 }])
+describe('what was not flushed', () => {
+  /** Runs a process that logs one value with `csv`, and exits at once. @returns its stderr */
+  const logAndExit = (path: string): string => {
+    const entry = fileURLToPath(
+      new URL('../../../packages/training/src/metrics/index.ts', import.meta.url),
+    )
+    const source = `import { csv } from ${JSON.stringify(entry)}
+      csv(${JSON.stringify(path)}).scalar('loss', 1, 0)
+      process.exit(0)`
+    const flags = ['--import', import.meta.resolve('tsx'), '--conditions=@tsrun/source']
+    const args = [...flags, '--input-type=module', '-e', source]
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' })
+    expect(status).toBe(0)
+    return stdout + stderr
+  }
+
+  it('is written when the process exits, below the header of a new file', () => {
+    const path = join(makeFolder(), 'metrics.csv')
+    expect(logAndExit(path)).toBe('')
+    expect(readFileSync(path, 'utf8')).toBe('step,name,value\n0,loss,1\n')
+    writeFileSync(path, 'step,name,value\n0,lo')
+    expect(logAndExit(path)).toBe('')
+    expect(readFileSync(path, 'utf8')).toBe('step,name,value\n0,lo\n0,loss,1\n')
+  })
+
+  it('is named in one line if it cannot be written then, and the exit code stays', () => {
+    const path = join(makeFolder(), 'file')
+    writeFileSync(path, '')
+    const output = logAndExit(join(path, 'metrics.csv'))
+    expect(output).toContain('the last metrics could not be written')
+    expect(output).toMatch(/ENOTDIR|EEXIST/)
+    expect(output.trimEnd().split('\n')).toHaveLength(1)
+  })
 })

@@ -80,10 +80,14 @@ export class FlightRecorder {
     this.#reason = new Uint8Array(buffer, textsAt + capacity * TEXTS, REASON_BYTES)
   }
 
+  /** Whether a dump was tried, from either thread. */
+  get hasReason(): boolean {
+    return this.#reason[0] !== 0
+  }
+
   /** Why the first dump was written; later dumps repeat it. */
   firstReason(reason: string): string {
-    const [first] = this.#reason
-    if (first === 0) encoder.encodeInto(reason, this.#reason)
+    if (!this.hasReason) encoder.encodeInto(reason, this.#reason)
     const end = this.#reason.indexOf(0)
     return decoder.decode(this.#reason.slice(0, end < 0 ? REASON_BYTES : end))
   }

@@ -116,9 +116,11 @@ export class Journal {
   dumpFailure(reason: string, groups: ReadonlyMap<number, FlightGroup> = this.groups): void {
     const { flightDirectory } = this.owner.settings
     if (flightDirectory === undefined) return
+    const { hasReason } = this.recorder
     try {
       this.#write(flightDirectory, this.recorder.firstReason(reason), groups)
     } catch (error) {
+      if (hasReason) return
       const facts = { directory: flightDirectory, reason: (error as Error).message }
       createLogger('distributed').warn(facts, 'the flight recorder could not be written')
     }

@@ -99,8 +99,9 @@ function checkFolder(folder: string, home: string): void {
   if (!status.isDirectory()) throw usageError(`${folder} is a file: name a folder for the project`)
   try {
     accessSync(home, constants.W_OK)
-  } catch {
-    throw usageError(`${folder} cannot be written to: choose another folder`)
+  } catch (error) {
+    const { message } = error as Error
+    throw usageError(`${folder} cannot be written to (${message}): choose another folder`)
   }
 }
 

@@ -1,8 +1,9 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync, readdirSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync, readdirSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import {
   distrustOf,
+  makeFolders,
   tensorflowHome,
   thisSystem,
   writeTensorFlowManifest,
@@ -170,18 +171,6 @@ function makeHome({ env, log }: ToolContext): string {
     throw setupError(
       `${home} cannot be written (${(error as Error).message}): name another folder in TSRUN_HOME`,
     )
-  }
-}
-
-/** Makes one folder after the other. With `recursive`, Node never returns for a missing folder in /proc. */
-function makeFolders(path: string): void {
-  if (existsSync(path)) return
-  makeFolders(dirname(path))
-  try {
-    mkdirSync(path)
-  } catch (error) {
-    // Another set-up has made it first.
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   }
 }
 

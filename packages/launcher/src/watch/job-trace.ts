@@ -1,5 +1,13 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, lstatSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import {
+  accessSync,
+  constants,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { isAbsolute, join, relative, resolve } from 'node:path'
 import { formatRanks, makeOwnFolder, readFileText, replaceFile } from '@tsrun/core'
@@ -40,6 +48,7 @@ export function openTraceFolder(
     makeOwnFolder(directory)
     // That of an earlier run is not about this one.
     rmSync(join(directory, TRACE_FILE), { force: true })
+    accessSync(directory, constants.W_OK)
   } catch (error) {
     throw usageError(`--trace: ${(error as Error).message}`, error)
   }
@@ -48,7 +57,8 @@ export function openTraceFolder(
 
 /** Removes the folders of launchers of this user that were killed. */
 function removeForgotten(): void {
-  for (const name of readdirSync(tmpdir())) {
+  // There may be no folder for temporary files.
+  for (const name of existsSync(tmpdir()) ? readdirSync(tmpdir()) : []) {
     const [, pid] = shownName.exec(name) ?? []
     if (pid === undefined || isAlive(Number(pid))) continue
     const path = join(tmpdir(), name)

@@ -1,6 +1,5 @@
-import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { count, declareOptions, makeFolders, type Rules } from '@tsrun/core'
+import { count, declareOptions, makeFolders, replaceFile, type Rules } from '@tsrun/core'
 import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
 export interface TrainTokenizerOptions {
@@ -55,7 +54,7 @@ export async function trainTokenizer(
     },
   }
   makeFolders(folder)
-  await writeFile(join(folder, 'tokenizer.json'), JSON.stringify(description))
+  replaceFile(join(folder, 'tokenizer.json'), JSON.stringify(description), 0o666)
   return await loadTokenizer(folder)
 }
 

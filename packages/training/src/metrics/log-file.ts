@@ -1,11 +1,12 @@
-import { closeSync, constants } from 'node:fs'
-import type { FileHandle } from 'node:fs/promises'
+import { appendFile, closeSync, constants, fstatSync, readSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { makeFolders, openFile, openFileHandle, tsrError, writeWhole } from '@tsrun/core'
+import { promisify } from 'node:util'
+import { createLogger, makeFolders, openFile, tsrError, writeWhole } from '@tsrun/core'
 
 const { O_APPEND, O_CREAT, O_RDWR } = constants
 /** Read, too, for the last byte. */
 const APPENDING = O_RDWR | O_APPEND | O_CREAT
+const append = promisify(appendFile)
 
 /** The most bytes that wait, and the milliseconds for which they do. */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
@@ -19,17 +20,21 @@ export class LogFile {
   readonly #begin: (size: number, last: number | undefined) => Uint8Array
   #waiting: Uint8Array[] = []
   #bytes = 0
-  #file: FileHandle | undefined
+  #fd: number | undefined
   /** The end of the writes so far; rejected after one that has failed. */
   #writes = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
   readonly #onExit = (): void => {
     if (this.#bytes === 0) return
-    makeFolders(dirname(this.#path))
-    const fd = openFile(this.#path, APPENDING)
-    writeWhole(fd, Buffer.concat(this.#waiting))
-    closeSync(fd)
+    try {
+      this.#fd ??= this.#open()
+      writeWhole(this.#fd, Buffer.concat(this.#waiting))
+    } catch (error) {
+      // Nobody is left to whom it could be thrown.
+      const facts = { path: this.#path, reason: (error as Error).message }
+      createLogger('training').warn(facts, 'the last metrics could not be written')
+    }
   }
 
   /**
@@ -68,8 +73,8 @@ export class LogFile {
     try {
       await this.flush()
     } finally {
-      await this.#file?.close()
-      this.#file = undefined
+      if (this.#fd !== undefined) closeSync(this.#fd)
+      this.#fd = undefined
     }
   }
 
@@ -86,15 +91,23 @@ export class LogFile {
   }
 
   async #append(bytes: Uint8Array): Promise<void> {
-    if (this.#file === undefined) {
-      makeFolders(dirname(this.#path))
-      this.#file = await openFileHandle(this.#path, APPENDING)
-      const { size } = await this.#file.stat()
+    this.#fd ??= this.#open()
+    await append(this.#fd, bytes)
+  }
+
+  #open(): number {
+    makeFolders(dirname(this.#path))
+    const fd = openFile(this.#path, APPENDING)
+    try {
+      const { size } = fstatSync(fd)
       const last = Buffer.alloc(1)
-      if (size > 0) await this.#file.read(last, 0, 1, size - 1)
-      await this.#file.appendFile(this.#begin(size, size > 0 ? last[0] : undefined))
+      if (size > 0) readSync(fd, last, 0, 1, size - 1)
+      writeWhole(fd, this.#begin(size, size > 0 ? last[0] : undefined))
+      return fd
+    } catch (error) {
+      closeSync(fd)
+      throw error
     }
-    await this.#file.appendFile(bytes)
   }
 }
 
