@@ -14,6 +14,12 @@ const noRecursiveMkdir = {
   message: 'In /proc, Node never returns from it: use makeFolders of @tsrun/core.',
 }
 
+const noSkip = {
+  selector:
+    "MemberExpression[object.name=/^(describe|it|test)$/][property.name='skip'], CallExpression[callee.name=/^(it|test)/] > :first-child.arguments[value=/^skipped/]",
+  message: 'needing() of test/needs.ts counts tests as skipped and says what is missing.',
+}
+
 export default defineConfig(
   // Templates are written as their users write.
   { ignores: ['**/dist/**', 'coverage/**', '**/*.as.ts', 'packages/launcher/templates/**'] },
@@ -73,6 +79,11 @@ export default defineConfig(
       '@typescript-eslint/no-empty-object-type': 'off',
       '@typescript-eslint/prefer-function-type': 'off',
     },
+  },
+  {
+    files: ['test/**/*.ts'],
+    ignores: ['test/needs.ts'],
+    rules: { 'no-restricted-syntax': ['error', noInstanceof, noSkip] },
   },
   {
     files: ['test/**/*.test.ts'],

@@ -1,10 +1,12 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { spawnSync } from 'node:child_process'
 import { jest } from '@jest/globals'
 import { readTuning } from '../../packages/distributed/src/algorithms/tuning-file.ts'
 import { whyNoLink } from '../../scripts/bench/training/link.mjs'
 import { bench } from './support/bench.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(240_000)
 
@@ -75,19 +77,23 @@ it('kernels measures ours without a compiler too', async () => {
   ])
 })
 
-it('limits gives each collective as a share of what the memory allows, or says why not', async () => {
-  const few = ['limits', '--ranks', '2', '--runs', '1', '--sizes', '1MiB']
-  const { code, stdout, stderr } = await bench([...few, '--ops', 'allReduce,broadcast', '--json'])
-  expect({ code, stderr }).toMatchObject({ code: 0 })
-  if (stderr.includes('skipped: ')) return
-  const rows = parse(stdout)
-  expect(rows.map(({ op }) => op)).toEqual(['allReduce', 'broadcast'])
-  for (const row of rows) {
-    for (const key of ['copyGBs', 'addGBs', 'p50Us', 'limitUs', 'share']) {
-      expect(row[key]).toBeGreaterThan(0)
+const hasCompiler = spawnSync('cc', ['--version']).status === 0
+
+needing(hasCompiler, 'C compiler').it(
+  'limits gives each collective as a share of what the memory allows',
+  async () => {
+    const few = ['limits', '--ranks', '2', '--runs', '1', '--sizes', '1MiB']
+    const { code, stdout, stderr } = await bench([...few, '--ops', 'allReduce,broadcast', '--json'])
+    expect({ code, stderr }).toMatchObject({ code: 0 })
+    const rows = parse(stdout)
+    expect(rows.map(({ op }) => op)).toEqual(['allReduce', 'broadcast'])
+    for (const row of rows) {
+      for (const key of ['copyGBs', 'addGBs', 'p50Us', 'limitUs', 'share']) {
+        expect(row[key]).toBeGreaterThan(0)
+      }
     }
-  }
-})
+  },
+)
 
 it('generation gives the times with and without a cache', async () => {
   const few = ['generation', '--runs', '1', '--tokens', '4', '--layers', '1', '--width', '8']
@@ -361,11 +367,9 @@ describe('training', () => {
     }
   })
 
-  it('measures torch in the same run, where there is one', async () => {
-    if ((process.env['TSRUN_BENCH_PYTHON'] ?? '') === '') {
-      console.log('skipped: no torch (set TSRUN_BENCH_PYTHON)')
-      return
-    }
+  const hasTorch = (process.env['TSRUN_BENCH_PYTHON'] ?? '') !== ''
+  const { it: itOnTorch } = needing(hasTorch, 'torch (set TSRUN_BENCH_PYTHON)')
+  itOnTorch('measures torch in the same run', async () => {
     const what = ['--json', '--peers', 'torch', '--backends', 'wasm', '--ranks', '2', ...few]
     const { code, stdout, stderr } = await bench(['training', ...what])
     expect({ code, stderr }).toEqual({ code: 0, stderr })
@@ -379,12 +383,9 @@ describe('training', () => {
     for (const row of rows) expect(row['ratioToTorch']).toBeGreaterThan(0)
   })
 
-  it('measures over a link that is slower than memory', async () => {
-    const reason = whyNoLink('100mbit')
-    if (reason !== undefined) {
-      console.log(`skipped: no link (${reason})`)
-      return
-    }
+  const noLink = whyNoLink('100mbit')
+  const { it: itOnLink } = needing(noLink === undefined, `link (${noLink})`)
+  itOnLink('measures over a link that is slower than memory', async () => {
     // 16 layers of 128 x 128 are 1 MiB, which two ranks send twice, and the first of it passes at once
     const what = ['--json', '--backends', 'wasm', '--ranks', '2', '--link', '200mbit', ...few]
     const { code, stdout, stderr } = await bench(['training', ...what])

@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { makeFolders, openFile, openFileHandle, readFileBytes, readFileText } from '@tsrun/core'
+import { needing } from '../needs.ts'
 
 let folder: string
 beforeEach(() => {
@@ -103,7 +104,7 @@ describe('makeFolders', () => {
 
 const { O_APPEND, O_CREAT, O_TRUNC, O_WRONLY } = constants
 const isRoot = process.getuid?.() === 0
-const itAsRoot = isRoot ? it : it.skip
+const { it: itAsRoot } = needing(isRoot, 'root')
 /** Users that are not root, and do not run the test. */
 const [OTHER, THIRD] = [65_533, 65_532]
 

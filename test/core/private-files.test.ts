@@ -14,6 +14,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { distrustOf, makeOwnFolder, openOwnFile, replaceFile } from '@tsrun/core'
+import { needing } from '../needs.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-private-'))
 const victim = join(folder, 'victim')
@@ -69,10 +70,12 @@ describe('a folder with code', () => {
   })
 
   const isRoot = process.geteuid?.() === 0
-  const title = isRoot ? '' : ' (skipped: only root can make one)'
-  ;(isRoot ? it : it.skip)(`is not trusted if it is that of another user${title}`, () => {
-    chownSync(folder, 12_345, 12_345)
-    expect(distrustOf(folder)).toBe('it belongs to the user with the number 12345')
-    chownSync(folder, 0, 0)
-  })
+  needing(isRoot, 'root, who alone can make such a file').it(
+    'is not trusted if it is that of another user',
+    () => {
+      chownSync(folder, 12_345, 12_345)
+      expect(distrustOf(folder)).toBe('it belongs to the user with the number 12345')
+      chownSync(folder, 0, 0)
+    },
+  )
 })

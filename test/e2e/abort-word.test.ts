@@ -2,6 +2,7 @@ import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { StatusPage } from '@tsrun/telemetry'
 import { endJobs, Job } from '../distributed/support/job.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(60_000)
 afterEach(endJobs)
@@ -25,7 +26,7 @@ const identity = {
   socket: undefined,
 }
 
-const describeLinux = process.platform === 'linux' ? describe.each(ways) : describe.skip.each(ways)
+const describeLinux = needing(process.platform === 'linux', 'Linux').describe.each(ways)
 
 describeLinux('the abort word ($name)', ({ env }) => {
   it('ends what a rank blocks in, though the rank that it names is still connected', async () => {

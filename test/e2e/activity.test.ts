@@ -2,12 +2,13 @@ import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { killLeftovers, Run, tsrun } from '../launcher/support/tsrun.ts'
 import { describeInChromium } from './support/browser.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 const onLinux = process.platform === 'linux'
-const describeOnLinux = onLinux ? describe : describe.skip
+const { describe: describeOnLinux } = needing(onLinux, 'Linux')
 
 async function startAsleep(env: NodeJS.ProcessEnv = {}): Promise<Run> {
   const args = ['--nproc', '2', '--grace', '30', '--dashboard', '0', 'asleep.mjs']

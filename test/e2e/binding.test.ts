@@ -3,14 +3,14 @@ import { availableParallelism } from 'node:os'
 import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
 
 const native = isAvailable()
 const isPossible = native.available && availableParallelism() >= 2
-const describeCores = isPossible ? describe : describe.skip
-const title = isPossible ? '' : ' (skipped: needs koffi and two cores)'
+const { describe: describeCores } = needing(isPossible, 'koffi, or a single core')
 
 /** The cores of this process, as /proc has them: `0-1`. */
 const own = /^Cpus_allowed_list:\s*(\S+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]!
@@ -24,7 +24,7 @@ async function coresOf(...flags: string[]): Promise<string[]> {
   return lines.sort(([, a], [, b]) => Number(a) - Number(b)).map(([, , cores]) => cores!)
 }
 
-describeCores(`--bind${title}`, () => {
+describeCores('--bind', () => {
   it('core: each rank, with the thread of its engine, has cores of its own', async () => {
     const [first, second, ...others] = await coresOf('--bind', 'core')
     expect(others).toEqual([])

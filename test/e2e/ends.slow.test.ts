@@ -3,6 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { killLeftovers, Run, untilGone } from '../launcher/support/tsrun.ts'
+import { needing } from '../needs.ts'
 
 /** Of each kind, with the seeds from `ENDS_SEED`; `ENDS=1000 npm run test:slow -- test/e2e/ends` runs many. */
 const count = Number(process.env['ENDS'] ?? 8)
@@ -67,12 +68,7 @@ it('a job of which a rank has closed its stderr ends', async () => {
 
 // Not even root can write there.
 const readOnly = '/sys/kernel'
-const itIfReadOnly = existsSync(readOnly) ? it : it.skip
-if (!existsSync(readOnly)) {
-  it('skipped: no /sys', () => {
-    expect(existsSync(readOnly)).toBe(false)
-  })
-}
+const { it: itIfReadOnly } = needing(existsSync(readOnly), '/sys')
 
 itIfReadOnly('a job with a log directory that cannot be written ends', async () => {
   const ends = await runAll('none', ['--log-dir', join(readOnly, 'tsrun-logs')])

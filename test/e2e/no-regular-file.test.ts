@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
@@ -116,7 +117,7 @@ it('an event log is not written through a link that somebody has put there', asy
   expect(readFileSync(victim, 'utf8')).toBe('precious')
 })
 
-const itAsRoot = process.getuid?.() === 0 ? it : it.skip
+const { it: itAsRoot } = needing(process.getuid?.() === 0, 'root')
 
 itAsRoot('an event log of another user, in a folder like /tmp, is not written to', async () => {
   const path = join(folder, 'events.jsonl')

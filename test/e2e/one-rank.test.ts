@@ -15,13 +15,13 @@ import {
   tsrun,
   until,
 } from '../launcher/support/tsrun.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
 
 const onLinux = process.platform === 'linux'
-const itOnLinux = onLinux ? it : it.skip
-const describeOnLinux = onLinux ? describe : describe.skip
+const { describe: describeOnLinux, it: itOnLinux } = needing(onLinux, 'Linux')
 
 /** The blocks of `tsrun stacks` for this run, by rank. */
 function stacksOf(text: string): string[] {

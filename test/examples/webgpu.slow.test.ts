@@ -4,6 +4,7 @@ import { jest } from '@jest/globals'
 import { resultIn } from '../launcher/support/script.ts'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { vulkan } from '../training/backend/support/vulkan.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(300_000)
 afterEach(killLeftovers)
@@ -22,13 +23,7 @@ async function judged(backend: string): Promise<{ accuracy: string; loss: number
   return { accuracy: accuracy!, loss: Number(loss) }
 }
 
-if (vulkan === undefined) {
-  it('skipped: no Vulkan driver', () => {
-    expect(vulkan).toBeUndefined()
-  })
-}
-
-const withDriver = vulkan === undefined ? it.skip : it
+const { it: withDriver } = needing(vulkan !== undefined, 'Vulkan driver')
 
 withDriver('a pipeline on webgpu comes to what it comes to on wasm', async () => {
   const [device, host] = [await judged('webgpu'), await judged('wasm')]

@@ -8,12 +8,12 @@ import { parse } from 'yaml'
 import { flagTable } from '../../packages/launcher/src/args/flags.ts'
 import { variablesOf } from '../../packages/launcher/src/args/settings.ts'
 import { Cluster, endClusters, lossesOf, onHosts, root, token } from './support/cluster.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(180_000)
 
 const hasCompose = spawnSync('docker-compose', ['--version']).status === 0
-if (!hasCompose) console.warn('skipped: no docker-compose')
-const withCompose = hasCompose ? it : it.skip
+const { it: withCompose } = needing(hasCompose, 'docker-compose')
 
 interface Service {
   readonly build?: string | { readonly context: string; readonly dockerfile: string }

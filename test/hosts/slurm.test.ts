@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { announcements, untilGone } from '../launcher/support/tsrun.ts'
 import { endClusters, root, token } from './support/cluster.ts'
-import { onSlurm, Slurm, type SlurmJob } from './support/slurm.ts'
+import { isSlurmHere, onSlurm, Slurm, type SlurmJob } from './support/slurm.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(120_000)
 
@@ -14,16 +15,15 @@ const small = ['--cpus-per-task=2', '--time=10']
 
 let slurm: Slurm
 let limited: SlurmJob
-const isHere = onSlurm !== it.skip
 beforeAll(async () => {
-  if (!isHere) return
+  if (!isSlurmHere) return
   slurm = await Slurm.start(2)
   // Its time is up while the other tests run. Slurm looks every 30 seconds for what is due, and sends
   // the signal up to 30 seconds early.
   limited = await submit(['--time=1', '--signal=B:USR1@15'], 'limited')
 })
 afterAll(async () => {
-  if (isHere) await slurm.down()
+  if (isSlurmHere) await slurm.down()
   await endClusters()
 })
 
@@ -158,8 +158,7 @@ describe('ranks that srun starts without tsrun', () => {
   const hasMpi = ['/usr/bin', '/usr/local/bin'].some((folder) =>
     existsSync(`${folder}/mpirun.openmpi`),
   )
-  if (isHere && !hasMpi) console.warn('skipped: no mpirun')
-  const onMpi = hasMpi ? onSlurm : it.skip
+  const onMpi = hasMpi ? onSlurm : needing(false, 'mpirun').it
 
   onMpi('and those of mpirun in a batch script do so, as does a tsrun on each node', async () => {
     const script = join(slurm.folder, 'mpi.sbatch')

@@ -1,10 +1,7 @@
-import { allowedCores, currentCore, isAvailable, moveToCore } from '@tsrun/native'
+import { allowedCores, currentCore, moveToCore } from '@tsrun/native'
+import { describeNative } from './support.ts'
 
-const native = isAvailable()
-const describeNative = native.available ? describe : describe.skip
-const title = native.available ? '' : ` (skipped: ${native.reason})`
-
-describeNative(`the cores of a thread${title}`, () => {
+describeNative('the cores of a thread', () => {
   it('are those that it runs on', () => {
     expect(allowedCores()).toContain(currentCore())
   })

@@ -3,7 +3,6 @@ import {
   addressOf,
   addressOfBell,
   createBell,
-  isAvailable,
   openAgain,
   openBell,
   POLLERR,
@@ -12,10 +11,7 @@ import {
   ringBell,
   silenceBell,
 } from '@tsrun/native'
-
-const native = isAvailable()
-const describeNative = native.available ? describe : describe.skip
-const title = native.available ? '' : ` (skipped: ${native.reason})`
+import { describeNative } from './support.ts'
 
 /** The events of a descriptor now. */
 function eventsOf(fd: number, events: number): number {
@@ -24,7 +20,7 @@ function eventsOf(fd: number, events: number): number {
   return pollfd[1]! >>> 16
 }
 
-describeNative(`a bell${title}`, () => {
+describeNative('a bell', () => {
   it('is readable from when it is rung until it is silenced', () => {
     const bell = createBell()
     const rope = openBell(process.pid, addressOfBell(bell))

@@ -21,6 +21,7 @@ import {
   tuneTcp,
 } from '@tsrun/native'
 import { describeNative, expectNothingLeftOpen } from './support.ts'
+import { needing } from '../needs.ts'
 
 const LIMIT = 10_000
 const loopback = { host: '127.0.0.1', port: 0 }
@@ -182,8 +183,7 @@ describeNative('sockets', () => {
     }
   })
 
-  const ipv6 = hasIPv6 ? it : it.skip
-  ipv6(`speaks IPv6${hasIPv6 ? '' : ' (skipped: no ::1 here)'}`, () => {
+  needing(hasIPv6, '::1').it('speaks IPv6', () => {
     const { client, server } = connectPair('::1')
     const data = Uint8Array.of(1, 2, 3)
     expect(transfer(client, server, data)).toEqual(data)

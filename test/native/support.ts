@@ -2,6 +2,7 @@ import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import { isAvailable } from '@tsrun/native'
+import { needing } from '../needs.ts'
 
 /** Node's flags for a fixture in another process, which runs the build. */
 export const fixtureFlags = ['--import', 'tsx']
@@ -17,12 +18,13 @@ export function startWorker(name: string, input: unknown): Worker {
   })
 }
 
-/** Tests of the bindings; where there are none, the name says why they are skipped. */
-export function describeNative(name: string, body: () => void): void {
-  const native = isAvailable()
-  if (native.available) describe(name, body)
-  else describe.skip(`${name} (skipped: ${native.reason})`, body)
-}
+const native = isAvailable()
+
+/** Tests of the bindings, which are skipped where there are none. */
+export const { describe: describeNative, it: itNative } = needing(
+  native.available,
+  `bindings (${native.available ? '' : native.reason})`,
+)
 
 /** Runs `attempt` so often that what it leaves open shows. */
 export function expectNothingLeftOpen(attempt: () => void): void {

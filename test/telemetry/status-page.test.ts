@@ -2,6 +2,7 @@ import { closeSync, openSync, readFileSync, writeFileSync, rmSync, mkdtempSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readStatusPage, statusBytes, StatusPage, StatusSlot } from '@tsrun/telemetry'
+import { needing } from '../needs.ts'
 
 const identity = {
   runId: 'run-1',
@@ -12,7 +13,7 @@ const identity = {
   socket: undefined,
 }
 
-const itOnLinux = process.platform === 'linux' ? it : it.skip
+const { it: itOnLinux } = needing(process.platform === 'linux', 'Linux')
 
 itOnLinux('can be read under its path while its owner runs', () => {
   const page = new StatusPage(identity)

@@ -1,15 +1,15 @@
 import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { endJobs, Job } from '../support/job.ts'
+import { needing } from '../../needs.ts'
 
 jest.setTimeout(120_000)
 
 afterEach(endJobs)
 
 const native = isAvailable()
-const describeNative = native.available ? describe.each : describe.skip.each
+const { describe: describeNative } = needing(native.available, 'bindings')
 const REFUSED = 'ERR_TSR_GROUP_FAILED'
-const title = native.available ? '' : ` (skipped: ${native.reason})`
 
 /** Runs a case of the program on three ranks. */
 async function run(engine: string, what: string, env: NodeJS.ProcessEnv = {}): Promise<Job> {
@@ -33,8 +33,8 @@ async function hear(job: Job, word: string, fact: string): Promise<unknown[]> {
   return said.map((each) => each[fact])
 }
 
-describeNative(['inline', 'worker'])(
-  `collectives on the caller’s thread, engine %s${title}`,
+describeNative.each(['inline', 'worker'])(
+  'collectives on the caller’s thread, engine %s',
   (engine) => {
     it.each([1, 2])(
       'give the right results, however they are waited for: seed %s',

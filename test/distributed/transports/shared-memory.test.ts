@@ -21,10 +21,10 @@ import {
   type Segment,
   type SegmentAddress,
 } from '../../../packages/distributed/src/transports/shared-memory/segment.ts'
+import { needing } from '../../needs.ts'
 
 const native = isAvailable()
-const describeNative = native.available ? describe : describe.skip
-const title = native.available ? '' : ` (skipped: ${native.reason})`
+const { describe: describeNative } = needing(native.available, 'bindings')
 const SIZE = 4 * 1024 * 1024
 
 interface Side {
@@ -54,7 +54,7 @@ function release(sharing: Sharing | undefined): void {
   if (sharing !== undefined) closeSegments(sharing)
 }
 
-describeNative(`the memory of two ranks${title}`, () => {
+describeNative('the memory of two ranks', () => {
   const sides = native.available ? [openSide(), openSide()] : []
   let neighbours: Neighbour[] = []
 
@@ -155,7 +155,7 @@ describeNative(`the memory of two ranks${title}`, () => {
   })
 })
 
-describeNative(`agreeing on who shares memory${title}`, () => {
+describeNative('agreeing on who shares memory', () => {
   it('leaves out ranks without a segment and ranks of other hosts', async () => {
     const sides = [openSide(), openSide(), openSide(), openSide()]
     const [a, b, c] = sides.map(({ segment }) => segment.address)

@@ -1,6 +1,7 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { chromium, type Browser, type Page } from 'playwright-core'
+import { needing } from '../../needs.ts'
 
 /** Debian calls it chromium, others chromium-browser or google-chrome. */
 const programs = ['chromium', 'chromium-browser', 'google-chrome']
@@ -46,7 +47,7 @@ export interface NewPage {
 }
 
 /**
- * Tests in the Chromium of this machine; without one, a test says that they are skipped.
+ * Tests in the Chromium of this machine; without one, they are skipped.
  *
  * @param define - gets what opens a page
  */
@@ -55,16 +56,10 @@ export function describeInChromium(
   define: (newPage: (look?: Look) => Promise<NewPage>) => void,
 ): void {
   const program = findChromium()
-  if (program === undefined) {
-    it('skipped: no Chromium', () => {
-      expect(program).toBeUndefined()
-    })
-    return
-  }
-  describe(name, () => {
+  needing(program !== undefined, 'Chromium').describe(name, () => {
     let browser: Browser
     beforeAll(async () => {
-      browser = await openBrowser(program)
+      browser = await openBrowser(program!)
     })
     afterAll(async () => {
       await browser.close()

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { needing } from '../../needs.ts'
 
 /** Whether a process gets a namespace where it may mount file systems of its own. */
 function canMount(): boolean {
@@ -18,4 +19,4 @@ function canMount(): boolean {
 }
 
 /** A test that needs a file system of its own. */
-export const itOnDisk = canMount() ? it : it.skip
+export const { it: itOnDisk } = needing(canMount(), 'namespace to mount a disk in')

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { cleanEnvironment, until, type Finished } from '../../launcher/support/tsrun.ts'
+import { needing } from '../../needs.ts'
 
 export const root = fileURLToPath(new URL('../../../', import.meta.url))
 const script = `${root}scripts/netns-cluster.sh`
@@ -24,10 +25,12 @@ function whyNoHosts(): string | undefined {
 }
 
 const reason = whyNoHosts()
-if (reason !== undefined) console.warn(`skipped: ${reason}`)
+
+/** Whether hosts can be made here. */
+export const hasHosts = reason === undefined
 
 /** A test that needs hosts. */
-export const onHosts = reason === undefined ? it : it.skip
+export const { it: onHosts } = needing(hasHosts, `hosts (${reason})`)
 
 const up = new Set<Cluster>()
 

@@ -3,17 +3,19 @@ import { randomBytes } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from '../../launcher/support/tsrun.ts'
-import { Cluster, onHosts } from './cluster.ts'
+import { Cluster, hasHosts, onHosts } from './cluster.ts'
+import { needing } from '../../needs.ts'
 
 const folders = [...(process.env['PATH'] ?? '').split(':'), '/usr/sbin', '/usr/local/sbin']
 const missing = ['slurmctld', 'slurmd', 'munged', 'sbatch'].filter(
   (name) => !folders.some((folder) => existsSync(join(folder, name))),
 )
-const hasSlurm = missing.length === 0
-if (!hasSlurm) console.warn(`skipped: no Slurm (${missing.join(', ')})`)
+/** Whether Slurm and hosts can be had here. */
+export const isSlurmHere = missing.length === 0 && hasHosts
 
 /** A test that needs Slurm, and hosts. */
-export const onSlurm = hasSlurm ? onHosts : it.skip
+export const onSlurm =
+  missing.length === 0 ? onHosts : needing(false, `Slurm (${missing.join(', ')})`).it
 
 /** What `scontrol show job` says of a job, by key. */
 export type JobFacts = Readonly<Record<string, string>>

@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { cleanEnvironment } from '../../launcher/support/tsrun.ts'
 import { Cluster, endClusters, onHosts, root, type HostRun } from './cluster.ts'
+import { needing } from '../../needs.ts'
 
 const sshd = '/usr/sbin/sshd'
 const hasSshd = existsSync(sshd)
-if (!hasSshd) console.warn('skipped: no sshd')
 
 /** A test that needs hosts with an sshd. */
-export const onSsh = hasSshd ? onHosts : it.skip
+export const onSsh = hasSshd ? onHosts : needing(false, 'sshd').it
 
 /** The port of the servers. */
 export const SSH_PORT = 2222

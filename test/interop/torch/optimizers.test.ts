@@ -10,6 +10,7 @@ import {
   type Optimizer,
   type Parameter,
 } from '@tsrun/training'
+import { needing } from '../../needs.ts'
 
 // torch takes seconds to load
 jest.setTimeout(120_000)
@@ -70,34 +71,30 @@ async function clip(norm: number): Promise<number[][]> {
   return [[total], [...gradient]]
 }
 
-if (!hasTorch) {
-  it('skipped: no torch', () => {
-    expect(hasTorch).toBe(false)
-  })
-} else {
-  it('optimizers and clipping do what torch does', async () => {
-    await loadBackend('wasm')
-    const input = JSON.stringify(gradients.map((gradient) => [...gradient]))
-    const { stdout } = spawnSync(python, ['-c', program], { input, encoding: 'utf8' })
-    const theirs = JSON.parse(stdout) as Record<string, number[][]>
-    const ours = {
-      sgd: train(new SGD({ learningRate: 0.1, momentum: 0.9 })),
-      nesterov: train(
-        new SGD({ learningRate: 0.1, momentum: 0.9, weightDecay: 0.2, nesterov: true }),
-      ),
-      'sgd decay': train(new SGD({ learningRate: 0.1, weightDecay: 0.2 })),
-      adam: train(new Adam()),
-      'adam decay': train(new Adam({ learningRate: 0.01, weightDecay: 0.2 })),
-      adamw: train(new AdamW()),
-      groups: train(new AdamW({ learningRate: 0.05, weightDecay: 0.3, withoutDecay: 'b' })),
-      'clip 2': await clip(2),
-      'clip inf': await clip(Infinity),
-    }
-    expect(Object.keys(theirs)).toEqual(Object.keys(ours))
-    for (const [name, tensors] of Object.entries(ours)) {
-      tensors.flat().forEach((value, i) => {
-        expect(Math.abs(value - theirs[name]!.flat()[i]!)).toBeLessThan(1e-6)
-      })
-    }
-  })
-}
+const { it: itHere } = needing(hasTorch, 'torch')
+
+itHere('optimizers and clipping do what torch does', async () => {
+  await loadBackend('wasm')
+  const input = JSON.stringify(gradients.map((gradient) => [...gradient]))
+  const { stdout } = spawnSync(python, ['-c', program], { input, encoding: 'utf8' })
+  const theirs = JSON.parse(stdout) as Record<string, number[][]>
+  const ours = {
+    sgd: train(new SGD({ learningRate: 0.1, momentum: 0.9 })),
+    nesterov: train(
+      new SGD({ learningRate: 0.1, momentum: 0.9, weightDecay: 0.2, nesterov: true }),
+    ),
+    'sgd decay': train(new SGD({ learningRate: 0.1, weightDecay: 0.2 })),
+    adam: train(new Adam()),
+    'adam decay': train(new Adam({ learningRate: 0.01, weightDecay: 0.2 })),
+    adamw: train(new AdamW()),
+    groups: train(new AdamW({ learningRate: 0.05, weightDecay: 0.3, withoutDecay: 'b' })),
+    'clip 2': await clip(2),
+    'clip inf': await clip(Infinity),
+  }
+  expect(Object.keys(theirs)).toEqual(Object.keys(ours))
+  for (const [name, tensors] of Object.entries(ours)) {
+    tensors.flat().forEach((value, i) => {
+      expect(Math.abs(value - theirs[name]!.flat()[i]!)).toBeLessThan(1e-6)
+    })
+  }
+})

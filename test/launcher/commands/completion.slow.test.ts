@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { bin, cleanEnvironment } from '../support/tsrun.ts'
+import { needing } from '../../needs.ts'
 
 /** A project with a tsrun that is not on the PATH, as npx finds it. */
 let project = ''
@@ -79,43 +80,40 @@ const after = completed.map(([, line]) => line)
 
 const bash = ['bash', '--norc', '--noprofile', '-i']
 const hasBash = has('bash') && has('script')
-;(hasBash ? describe : describe.skip)(
-  `bash${hasBash ? '' : ' (skipped: no bash or script)'}`,
-  () => {
-    const source = `source ${scriptOf('bash')}`
+needing(hasBash, 'bash or script').describe('bash', () => {
+  const source = `source ${scriptOf('bash')}`
 
-    it('completes tsrun behind npx in bash: commands, flags, values, files', () => {
-      expect(type(bash, source, before)).toEqual(after)
-    })
+  it('completes tsrun behind npx in bash: commands, flags, values, files', () => {
+    expect(type(bash, source, before)).toEqual(after)
+  })
 
-    it('finds the tsrun of the project from a folder of it', () => {
-      expect(type(bash, source, ['npx tsrun doc', 'npx tsrun oth'], 'src/deep')).toEqual([
-        'npx tsrun doctor',
-        'npx tsrun other.ts',
-      ])
-    })
+  it('finds the tsrun of the project from a folder of it', () => {
+    expect(type(bash, source, ['npx tsrun doc', 'npx tsrun oth'], 'src/deep')).toEqual([
+      'npx tsrun doctor',
+      'npx tsrun other.ts',
+    ])
+  })
 
-    it('leaves other commands of npx in bash to what completes npx otherwise', () => {
-      const other =
-        '_other() { COMPREPLY=("${COMP_WORDS[1]}-by-npx"); }; complete -o nospace -F _other npx'
-      const lines = ['npx esl', 'npx tsrun doc']
-      const expected = ['npx esl-by-npx', 'npx tsrun doctor']
-      expect(type(bash, `${other}\n${source}\n${source}`, lines)).toEqual(expected)
-      expect(type(bash, source, ['npx esl tra'])).toEqual(['npx esl train.ts'])
-    })
+  it('leaves other commands of npx in bash to what completes npx otherwise', () => {
+    const other =
+      '_other() { COMPREPLY=("${COMP_WORDS[1]}-by-npx"); }; complete -o nospace -F _other npx'
+    const lines = ['npx esl', 'npx tsrun doc']
+    const expected = ['npx esl-by-npx', 'npx tsrun doctor']
+    expect(type(bash, `${other}\n${source}\n${source}`, lines)).toEqual(expected)
+    expect(type(bash, source, ['npx esl tra'])).toEqual(['npx esl train.ts'])
+  })
 
-    it('completes nothing where there is no tsrun', () => {
-      const outside = `cd /\n${source}`
-      expect(type(bash, outside, ['npx tsr', 'npx tsrun --log-fo'])).toEqual([
-        'npx tsr',
-        'npx tsrun --log-fo',
-      ])
-    })
-  },
-)
+  it('completes nothing where there is no tsrun', () => {
+    const outside = `cd /\n${source}`
+    expect(type(bash, outside, ['npx tsr', 'npx tsrun --log-fo'])).toEqual([
+      'npx tsr',
+      'npx tsrun --log-fo',
+    ])
+  })
+})
 
 const hasZsh = has('zsh')
-;(hasZsh ? describe : describe.skip)(`zsh${hasZsh ? '' : ' (skipped: no zsh)'}`, () => {
+needing(hasZsh, 'zsh').describe('zsh', () => {
   /** The words that the functions offer for the last one of each line; stands in for those of zsh. */
   function offered(lines: readonly string[], other = ''): string[][] {
     const calls = lines.map((line) => {
@@ -164,7 +162,7 @@ const hasZsh = has('zsh')
 })
 
 const hasFish = has('fish')
-;(hasFish ? describe : describe.skip)(`fish${hasFish ? '' : ' (skipped: no fish)'}`, () => {
+needing(hasFish, 'fish').describe('fish', () => {
   /** The words that fish offers for the last one of each line. */
   function offered(lines: readonly string[], other = ''): string[][] {
     const asked = lines.map((line) => `echo "<$(complete -C '${line}')>"`)

@@ -12,6 +12,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { tsrunHere } from '../support/in-process.ts'
+import { needing } from '../../needs.ts'
 
 const files = ['.gitignore', 'package.json', 'train.test.ts', 'train.ts', 'tsconfig.json']
 
@@ -125,18 +126,13 @@ describe('tsrun init', () => {
   })
 
   const isRoot = process.getuid?.() === 0
-  const unlessRoot = isRoot ? it.skip : it
-  unlessRoot(
-    `says that it may not write there${isRoot ? ' (skipped: no user but root)' : ''}`,
-    async () => {
-      chmodSync(cwd, 0o500)
-      const { stderr } = await tsrunHere(['init'], { cwd })
-      chmodSync(cwd, 0o700)
-      expect(stderr).toMatch(
-        /^tsrun: \. cannot be written to \(EACCES: .*\): choose another folder/,
-      )
-    },
-  )
+  const { it: unlessRoot } = needing(!isRoot, 'user but root')
+  unlessRoot('says that it may not write there', async () => {
+    chmodSync(cwd, 0o500)
+    const { stderr } = await tsrunHere(['init'], { cwd })
+    chmodSync(cwd, 0o700)
+    expect(stderr).toMatch(/^tsrun: \. cannot be written to \(EACCES: .*\): choose another folder/)
+  })
 
   it('writes through no link, and leaves nothing of a project that it cannot finish', async () => {
     symlinkSync(join(cwd, 'elsewhere'), join(cwd, 'train.ts'))

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { refuseModuleSyntax } from '../../../packages/launcher/src/job/module-format.ts'
 import { findScript } from '../../../packages/launcher/src/job/script.ts'
 import { killLeftovers, tsrun } from '../support/tsrun.ts'
+import { needing } from '../../needs.ts'
 
 const { resolve } = createRequire(import.meta.url)
 /** This Node removes types itself; else tsx runs TypeScript. */
@@ -89,14 +90,11 @@ describe('a script with the syntax of ES modules that Node reads as CommonJS', (
       expect([script, refusal(script, { withTsx })]).toEqual([script, undefined])
   })
 
-  const itNative = isNative ? it : it.skip
-  itNative(
-    `is also found where Node removes the types${isNative ? '' : ' (skipped: this Node does not)'}`,
-    () => {
-      expect(refusal('commonjs/import.ts')).toContain('line 1 has `import`')
-      expect(refusal('none/await.cts')).toContain('line 2 has a top-level `await`')
-    },
-  )
+  const { it: itNative } = needing(isNative, 'Node that removes the types')
+  itNative('is also found where Node removes the types', () => {
+    expect(refusal('commonjs/import.ts')).toContain('line 1 has `import`')
+    expect(refusal('none/await.cts')).toContain('line 2 has a top-level `await`')
+  })
 
   it('is said once, in one line, before a rank is started', async () => {
     const { code, stdout, stderr } = await tsrun(['--nproc', '3', 'commonjs/await.ts'], {

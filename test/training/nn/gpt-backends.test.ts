@@ -4,6 +4,7 @@ import { loadBackend } from '@tsrun/training'
 import { runModule } from '../backend/support/process.ts'
 import { tensorflow } from '../backend/support/tensorflow.ts'
 import { gradientsOf, livelyGpt } from './support/tokens.ts'
+import { needing } from '../../needs.ts'
 
 jest.setTimeout(300_000)
 
@@ -34,15 +35,7 @@ beforeAll(async () => {
   expected = await gradientsOn('cpu')
 })
 
-if (tensorflow === undefined) {
-  it('skipped: no TensorFlow (tsrun setup tensorflow)', () => {
-    expect(tensorflow).toBeUndefined()
-  })
-}
-
-const names = ['wasm' as const, ...(tensorflow === undefined ? [] : ['tensorflow' as const])]
-
-it.each(names)('a GPT has the same gradients on %s as on cpu', async (name) => {
+async function expectGradientsOfCpu(name: 'wasm' | 'tensorflow'): Promise<void> {
   const found = await gradientsOn(name)
   expect(Object.keys(found).sort()).toEqual(Object.keys(expected).sort())
   for (const [parameter, values] of Object.entries(expected)) {
@@ -53,4 +46,15 @@ it.each(names)('a GPT has the same gradients on %s as on cpu', async (name) => {
     )
     for (const error of errors) if (!(error < 2e-5)) expect(error).toBeLessThan(2e-5)
   }
-})
+}
+
+it('a GPT has the same gradients on wasm as on cpu', () => expectGradientsOfCpu('wasm'))
+
+const { it: itOnTensorFlow } = needing(
+  tensorflow !== undefined,
+  'TensorFlow (npx tsrun setup tensorflow)',
+)
+
+itOnTensorFlow('a GPT has the same gradients on tensorflow as on cpu', () =>
+  expectGradientsOfCpu('tensorflow'),
+)

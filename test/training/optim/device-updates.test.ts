@@ -2,13 +2,14 @@ import { jest } from '@jest/globals'
 import { runModule } from '../backend/support/process.ts'
 import { tensorflow } from '../backend/support/tensorflow.ts'
 import { vulkan } from '../backend/support/vulkan.ts'
+import { needing } from '../../needs.ts'
 
 jest.setTimeout(120_000)
 
 /** Backends whose tensors the host does not reach, with what a process needs for them. */
 const backends = [
-  { name: 'tensorflow', env: tensorflow, missing: 'TensorFlow is not set up' },
-  { name: 'webgpu', env: vulkan, missing: 'no Vulkan driver' },
+  { name: 'tensorflow', env: tensorflow, what: 'TensorFlow (npx tsrun setup tensorflow)' },
+  { name: 'webgpu', env: vulkan, what: 'Vulkan driver' },
 ] as const
 
 /** Logs what comes of optimizers and of a clipped gradient; the same script for all backends. */
@@ -70,31 +71,25 @@ async function outcomeOn(
   return JSON.parse(stdout) as Outcome
 }
 
-describe.each(backends)('optimizers and clipping on $name', ({ name, env, missing }) => {
-  if (env === undefined) {
-    it(`skipped: ${missing}`, () => {
-      expect(env).toBeUndefined()
-    })
-    return
-  }
-
-  it('have the same results as on the host, and their state can be read', async () => {
-    const [expected, device] = [await outcomeOn('cpu', {}), await outcomeOn(name, env)]
-    expect(Object.keys(device)).toEqual(Object.keys(expected))
-    for (const { left } of Object.values(device)) expect(left).toBe(0)
-    for (const [key, vectors] of Object.entries(expected)) {
-      for (const [vector, values] of Object.entries(vectors)) {
-        const found = [device[key]![vector]!].flat()
-        expect(found).toHaveLength([values].flat().length)
-        ;[values].flat().forEach((value, i) => {
-          expect(Math.abs(found[i]! - value)).toBeLessThan(1e-5)
-        })
+for (const { name, env, what } of backends) {
+  needing(env !== undefined, what).describe(`optimizers and clipping on ${name}`, () => {
+    it('have the same results as on the host, and their state can be read', async () => {
+      const [expected, device] = [await outcomeOn('cpu', {}), await outcomeOn(name, env)]
+      expect(Object.keys(device)).toEqual(Object.keys(expected))
+      for (const { left } of Object.values(device)) expect(left).toBe(0)
+      for (const [key, vectors] of Object.entries(expected)) {
+        for (const [vector, values] of Object.entries(vectors)) {
+          const found = [device[key]![vector]!].flat()
+          expect(found).toHaveLength([values].flat().length)
+          ;[values].flat().forEach((value, i) => {
+            expect(Math.abs(found[i]! - value)).toBeLessThan(1e-5)
+          })
+        }
       }
-    }
-  })
+    })
 
-  it('do not change clones of a parameter or the array that it was created from', async () => {
-    const source = `
+    it('do not change clones of a parameter or the array that it was created from', async () => {
+      const source = `
       const { Adam, SGD, tf } = training
       await training.loadBackend('${name}')
       const makers = [
@@ -120,8 +115,9 @@ describe.each(backends)('optimizers and clipping on $name', ({ name, env, missin
         outcomes.push((await parameter.value.data()).every((value) => value < 1))
       }
       console.log(JSON.stringify(outcomes))`
-    const { code, stdout, stderr } = await runModule(source, env)
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect(JSON.parse(stdout)).toEqual(Array.from({ length: 18 }, () => true))
+      const { code, stdout, stderr } = await runModule(source, env)
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+      expect(JSON.parse(stdout)).toEqual(Array.from({ length: 18 }, () => true))
+    })
   })
-})
+}

@@ -3,6 +3,7 @@ import type { Held, Trained } from './steps.ts'
 import { tensorflow } from './tensorflow.ts'
 import { vulkan } from './vulkan.ts'
 import { WarmProcess } from './warm.ts'
+import { needing } from '../../../needs.ts'
 
 const steps = fileURLToPath(new URL('./steps.ts', import.meta.url))
 
@@ -10,13 +11,13 @@ interface Candidate {
   readonly backend: string
   /** What its processes need in their environment; undefined where it cannot be used here. */
   readonly env: Record<string, string> | undefined
-  readonly missing: string
+  readonly what: string
 }
 
 const candidates: Candidate[] = [
-  { backend: 'wasm', env: {}, missing: '' },
-  { backend: 'tensorflow', env: tensorflow, missing: 'TensorFlow (tsrun setup tensorflow)' },
-  { backend: 'webgpu', env: vulkan, missing: 'Vulkan driver' },
+  { backend: 'wasm', env: {}, what: '' },
+  { backend: 'tensorflow', env: tensorflow, what: 'TensorFlow (npx tsrun setup tensorflow)' },
+  { backend: 'webgpu', env: vulkan, what: 'Vulkan driver' },
 ]
 
 /** By backend: the processes that train. */
@@ -34,13 +35,6 @@ async function on<Result>(backend: string, env: Candidate['env'], call: string):
 /** Holds backends against cpu: losses, gradients, and memory after 1,000 steps. */
 export function describeBackends(...names: readonly string[]): void {
   const tried = candidates.filter(({ backend }) => names.includes(backend))
-  const here = tried.filter(({ env }) => env !== undefined)
-
-  for (const { env, missing } of tried.filter(({ env }) => env === undefined)) {
-    it(`skipped: no ${missing}`, () => {
-      expect(env).toBeUndefined()
-    })
-  }
 
   afterAll(() => {
     for (const warm of processes.values()) warm.end()
@@ -57,10 +51,10 @@ export function describeBackends(...names: readonly string[]): void {
       expect(reference.losses.at(-1)).toBeLessThan(0.2 * reference.losses[0]!)
     })
 
-    it.each(here)(
-      'on $backend equal those on cpu: 50 losses and all gradients',
-      async (candidate) => {
-        const trained = await on<Trained>(candidate.backend, candidate.env, 'train(50)')
+    for (const { backend, env, what } of tried) {
+      const { it } = needing(env !== undefined, what)
+      it(`on ${backend} equal those on cpu: 50 losses and all gradients`, async () => {
+        const trained = await on<Trained>(backend, env, 'train(50)')
         expect(worst(trained.losses, reference.losses)).toBeLessThan(1e-4)
         expect(trained.tensors[1]).toBe(trained.tensors[0])
         for (const way of ['own', 'taped'] as const) {
@@ -71,20 +65,20 @@ export function describeBackends(...names: readonly string[]): void {
             expect(worst(found[name]!, expected[name]!, 0.1 * scale)).toBeLessThan(1e-4)
           }
         }
-      },
-    )
+      })
+    }
   })
 
   describe('memory', () => {
-    it.each([{ backend: 'cpu', env: {} }, ...here])(
-      'on $backend is the same after 1,000 steps',
-      async ({ backend, env }) => {
-        const what = backend === 'webgpu' ? 'scale' : 'mlp'
-        const { early, late } = await on<Held>(backend, env, `hold(1000, '${what}')`)
+    for (const { backend, env, what } of [{ backend: 'cpu', env: {}, what: '' }, ...tried]) {
+      const { it } = needing(env !== undefined, what)
+      it(`on ${backend} is the same after 1,000 steps`, async () => {
+        const work = backend === 'webgpu' ? 'scale' : 'mlp'
+        const { early, late } = await on<Held>(backend, env, `hold(1000, '${work}')`)
         expect(early['numTensors']).toBeGreaterThan(0)
         expect(late).toEqual(early)
-      },
-    )
+      })
+    }
   })
 }
 

@@ -1,11 +1,12 @@
 import { tensorflow } from './tensorflow.ts'
 import { vulkan } from './vulkan.ts'
 import { WarmProcess } from './warm.ts'
+import { needing } from '../../../needs.ts'
 
 /** Backends whose tensors the host does not reach, with what a process needs for them. */
 const backends = {
-  tensorflow: { env: tensorflow, missing: 'TensorFlow is not set up' },
-  webgpu: { env: vulkan, missing: 'no Vulkan driver' },
+  tensorflow: { env: tensorflow, what: 'TensorFlow (npx tsrun setup tensorflow)' },
+  webgpu: { env: vulkan, what: 'Vulkan driver' },
 }
 
 /** What a script returns that has a backend, the functions to copy tensors, and their counts. */
@@ -16,14 +17,8 @@ function describeBackend(
   title: string,
   define: (result: Result) => void,
 ): void {
-  const { env, missing } = backends[name]
-  describe(`tensors and arrays on ${name}, ${title}`, () => {
-    if (env === undefined) {
-      it(`skipped: ${missing}`, () => {
-        expect(env).toBeUndefined()
-      })
-      return
-    }
+  const { env, what } = backends[name]
+  needing(env !== undefined, what).describe(`tensors and arrays on ${name}, ${title}`, () => {
     const warm = new WarmProcess(env)
     afterAll(() => {
       warm.end()

@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals'
 import { hasKernels, tensorflow } from '../support/tensorflow.ts'
 import { WarmProcess } from '../support/warm.ts'
+import { needing } from '../../../needs.ts'
 
 jest.setTimeout(120_000)
 
@@ -39,13 +40,10 @@ const twoLayers = `
       const biases = [0, 1].map((i) => values(0.4 + i, widths[i + 1]))
       const outputs = kernels.linearForward(Int32Array.of(x, ...weights, ...biases), relu)`
 
-const describeIt = hasKernels ? describe : describe.skip
-
-if (!hasKernels) {
-  it('skipped: no TensorFlow with these kernels (npx tsrun setup tensorflow)', () => {
-    expect(hasKernels).toBe(false)
-  })
-}
+const { describe: describeIt } = needing(
+  hasKernels,
+  'TensorFlow with the kernels of these sources (npx tsrun setup tensorflow)',
+)
 
 describeIt('the kernels of the binding', () => {
   it('change values in place only if no other tensor shares them', async () => {

@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals'
 import { hasKernels, tensorflow } from '../support/tensorflow.ts'
 import { WarmProcess } from '../support/warm.ts'
+import { needing } from '../../../needs.ts'
 
 jest.setTimeout(120_000)
 
@@ -111,13 +112,10 @@ const train = (steps: number): string => `
   for (let i = 0; i < ${steps}; i++) step(i)
   return { left: left - early, known: tf.memory().numTensors - known }`
 
-const describeIt = tensorflow === undefined ? describe.skip : describe
-
-if (tensorflow === undefined) {
-  it('skipped: TensorFlow is not set up (npx tsrun setup tensorflow)', () => {
-    expect(tensorflow).toBeUndefined()
-  })
-}
+const { describe: describeIt } = needing(
+  tensorflow !== undefined,
+  'TensorFlow (npx tsrun setup tensorflow)',
+)
 
 describeIt.each([
   ['a kernel for each pass', 7, ''],

@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
 import { thisSystem } from '@tsrun/core'
 import { tensorflow } from '../support/tensorflow.ts'
+import { needing } from '../../../needs.ts'
 
 jest.setTimeout(120_000)
 const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js', import.meta.url))
@@ -161,14 +162,13 @@ describe('the backend tensorflow on a GPU', () => {
   })
 })
 
-describe('the backend tensorflow, if it is set up', () => {
+const { describe: describeIt } = needing(
+  tensorflow !== undefined,
+  'TensorFlow (npx tsrun setup tensorflow)',
+)
+
+describeIt('the backend tensorflow, if it is set up', () => {
   const env = { ...tensorflow, TSRUN_BACKEND: 'tensorflow' }
-  if (tensorflow === undefined) {
-    it('skipped: TensorFlow is not set up (npx tsrun setup tensorflow)', () => {
-      expect(tensorflow).toBeUndefined()
-    })
-    return
-  }
 
   it('shares the engine and the gradients with a script that imports TensorFlow.js itself', async () => {
     const { stdout } = await run(

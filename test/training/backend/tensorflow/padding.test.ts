@@ -9,6 +9,7 @@ import {
 } from '../support/small-windows.ts'
 import { tensorflow } from '../support/tensorflow.ts'
 import { WarmProcess } from '../support/warm.ts'
+import { needing } from '../../../needs.ts'
 
 jest.setTimeout(120_000)
 
@@ -23,13 +24,12 @@ const sets = { convolutions, poolings }
 const isClose = (a: readonly number[], b: Float32Array): boolean =>
   a.length === b.length && a.every((value, i) => Math.abs(value - b[i]!) <= 1e-4)
 
-if (tensorflow === undefined) {
-  it('skipped: TensorFlow is not set up (npx tsrun setup tensorflow)', () => {
-    expect(tensorflow).toBeUndefined()
-  })
-}
-const set = tensorflow === undefined ? describe.skip : describe
-set('tensorflow computes like cpu', () => {
+const { describe: describeIt } = needing(
+  tensorflow !== undefined,
+  'TensorFlow (npx tsrun setup tensorflow)',
+)
+
+describeIt('tensorflow computes like cpu', () => {
   it.each(['convolutions', 'poolings'] as const)('%s at borders', async (name) => {
     await loadBackend('cpu')
     const all = [...sets[name]()]

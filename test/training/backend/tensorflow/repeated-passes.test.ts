@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals'
 import { hasFunctions, tensorflow } from '../support/tensorflow.ts'
 import { WarmProcess } from '../support/warm.ts'
+import { needing } from '../../../needs.ts'
 
 jest.setTimeout(120_000)
 
@@ -40,13 +41,10 @@ const gpt = `
   const idsOf = (last) => tf.tensor2d(Int32Array.from({ length: 24 }, (_, i) => (i === 23 ? last : (7 * i) % 20)), [3, 8], 'int32')
 `
 
-const describeIt = hasFunctions ? describe : describe.skip
-
-if (!hasFunctions) {
-  it('skipped: TensorFlow is not set up with the binding of these sources (npx tsrun setup tensorflow)', () => {
-    expect(hasFunctions).toBe(false)
-  })
-}
+const { describe: describeIt } = needing(
+  hasFunctions,
+  'TensorFlow with the binding of these sources (npx tsrun setup tensorflow)',
+)
 
 describeIt('passes of a module that runs the same operations each time', () => {
   const warm = new WarmProcess({ ...tensorflow })

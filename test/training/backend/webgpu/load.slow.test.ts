@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals'
 import { runModule } from '../support/process.ts'
 import { vulkan } from '../support/vulkan.ts'
+import { needing } from '../../../needs.ts'
 
 jest.setTimeout(120_000)
 
@@ -16,12 +17,7 @@ async function results(script: string): Promise<unknown[]> {
     .map((line) => JSON.parse(line) as unknown)
 }
 
-if (vulkan === undefined) {
-  it('skipped: no Vulkan driver', () => {
-    expect(vulkan).toBeUndefined()
-  })
-}
-const describeWithDriver = vulkan === undefined ? describe.skip : describe
+const { describe: describeWithDriver } = needing(vulkan !== undefined, 'Vulkan driver')
 
 describeWithDriver('webgpu', () => {
   it('uses the adapter that a variable or an option names in part, and reports its name', async () => {
@@ -108,7 +104,7 @@ describeWithDriver('webgpu', () => {
 })
 
 describe('without the packages or a driver for webgpu', () => {
-  const linux = process.platform === 'linux' ? it : it.skip
+  const { it: linux } = needing(process.platform === 'linux', 'Linux')
   linux('says that a driver is missing', async () => {
     const env = { VK_ICD_FILENAMES: '/nowhere', VK_DRIVER_FILES: '/nowhere' }
     const { code, stderr } = await runModule(load, env)

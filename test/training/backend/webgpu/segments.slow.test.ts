@@ -4,6 +4,7 @@ import { resultIn } from '../../../launcher/support/script.ts'
 import { fileURLToPath } from 'node:url'
 import { runModule } from '../support/process.ts'
 import { vulkan } from '../support/vulkan.ts'
+import { needing } from '../../../needs.ts'
 
 jest.setTimeout(240_000)
 afterEach(killLeftovers)
@@ -27,13 +28,7 @@ interface Trained {
 
 type Report = { readonly backend: string } & Record<'gathered' | 'paired', Trained>
 
-const withDriver = vulkan === undefined ? describe.skip : describe
-
-if (vulkan === undefined) {
-  it('skipped: no Vulkan driver', () => {
-    expect(vulkan).toBeUndefined()
-  })
-}
+const { describe: withDriver } = needing(vulkan !== undefined, 'Vulkan driver')
 
 withDriver('layers that ranks share, on webgpu', () => {
   it('train in segments to the losses of cpu', async () => {

@@ -3,6 +3,7 @@ import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { DistributedOptimizer, loadBackend, tf } from '@tsrun/training'
 import { runModule } from '../../backend/support/process.ts'
 import { vulkan } from '../../backend/support/vulkan.ts'
+import { needing } from '../../../needs.ts'
 
 jest.setTimeout(120_000)
 
@@ -97,14 +98,8 @@ describe('a DistributedOptimizer', () => {
     tf.dispose([x, gradient])
   })
 
-  if (vulkan === undefined) {
-    it('skipped: no Vulkan driver', () => {
-      expect(vulkan).toBeUndefined()
-    })
-    return
-  }
-
-  it('is refused on webgpu, which cannot wait inside fit', async () => {
+  const { it: itOnWebGPU } = needing(vulkan !== undefined, 'Vulkan driver')
+  itOnWebGPU('is refused on webgpu, which cannot wait inside fit', async () => {
     const { stdout, stderr } = await runModule(
       `await training.loadBackend('webgpu')
       const { DistributedOptimizer, tf } = training
