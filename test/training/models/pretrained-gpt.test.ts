@@ -8,6 +8,7 @@ import {
   fullyShard,
   generate,
   gpt,
+  inPass,
   loadBackend,
   openSafetensors,
   pipeline,
@@ -15,7 +16,6 @@ import {
   tf,
   type ExportedState,
 } from '@tsrun/training'
-import { runModule } from '../backend/support/process.ts'
 import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
 import { failure } from '../parallel/support/failure.ts'
 import { parameterValues } from '../parallel/support/reference.ts'
@@ -51,30 +51,49 @@ describe.each(['cpu', 'wasm'] as const)('a GPT-2 of transformers on %s', (backen
   })
 })
 
+/** A copy of the folder, with other values in config.json. */
+function copyWith(values: object): string {
+  const copy = makeFolder()
+  cpSync(folder, copy, { recursive: true })
+  const path = join(copy, 'config.json')
+  const config = JSON.parse(readFileSync(path, 'utf8')) as object
+  writeFileSync(path, JSON.stringify({ ...config, ...values }))
+  return copy
+}
+
 describe('a pretrained GPT', () => {
   beforeAll(() => loadBackend('wasm'))
 
   it.each([
-    [{ attn_pdrop: 0.1, resid_pdrop: 0.2 }, 'attn_pdrop 0.1, resid_pdrop 0.2'],
+    [{ attn_pdrop: 0.1, resid_pdrop: 0.2 }, [0.1, 0, 0.2]],
     // the defaults of transformers
-    [
-      { attn_pdrop: undefined, embd_pdrop: undefined, resid_pdrop: undefined },
-      'attn_pdrop 0.1, embd_pdrop 0.1, resid_pdrop 0.1',
-    ],
-    [{}, undefined],
-  ])('warns that training has no dropout, of %j', async (rates, listed) => {
-    const copy = makeFolder()
-    cpSync(folder, copy, { recursive: true })
-    const path = join(copy, 'config.json')
-    const config = JSON.parse(readFileSync(path, 'utf8')) as object
-    writeFileSync(path, JSON.stringify({ ...config, ...rates }))
-    const { code, stderr } = await runModule(
-      `await training.pretrainedGPT(${JSON.stringify(copy)})`,
-    )
-    expect(code).toBe(0)
-    if (listed === undefined) expect(stderr).toBe('')
-    else expect(stderr).toContain(`training goes on without that of ${copy} (${listed})`)
-  })
+    [{ attn_pdrop: undefined, embd_pdrop: undefined, resid_pdrop: undefined }, [0.1, 0.1, 0.1]],
+    [{}, [0, 0, 0]],
+  ])(
+    'drops values in training as its configuration says, and exports %j',
+    async (rates, wanted) => {
+      const recipe = await pretrainedGPT(copyWith(rates))
+      const { attentionDropout, embeddingDropout, residualDropout } = recipe.options
+      expect([attentionDropout, embeddingDropout, residualDropout]).toEqual(wanted)
+      const model = recipe.build()
+      const scores = (training: boolean) =>
+        tf.tidy(() =>
+          inPass({ training, step: 0 }, () => [
+            ...model.forward(tf.tensor2d([golden.prompt], undefined, 'int32')).dataSync(),
+          ]),
+        )
+      const isDropping = wanted.some((rate) => rate > 0)
+      if (isDropping) expect(scores(true)).not.toEqual(scores(false))
+      else expect(scores(true)).toEqual(scores(false))
+      expect(await generate(model, golden.prompt, greedy)).toEqual(golden.greedy)
+      const exported = makeFolder()
+      await exportPretrained(exported, { model, recipe })
+      const config = JSON.parse(readFileSync(join(exported, 'config.json'), 'utf8')) as object
+      const [attn_pdrop, embd_pdrop, resid_pdrop] = wanted
+      expect(config).toMatchObject({ attn_pdrop, embd_pdrop, resid_pdrop })
+      disposeModule(model)
+    },
+  )
 
   it('is read by each stage of a pipeline, and exported from there as one file', async () => {
     const [exported, tokenizer] = [makeFolder(), makeFolder()]
@@ -132,6 +151,8 @@ describe('a pretrained GPT', () => {
   it.each<[string, object, RegExp]>([
     ['another model', { model_type: 'llama' }, /model_type is llama/],
     ['another activation', { activation_function: 'relu' }, /activation_function is relu/],
+    ['one that drops everything', { attn_pdrop: 1 }, /attn_pdrop is 1/],
+    ['one with a text as a rate', { resid_pdrop: '0.1' }, /resid_pdrop is 0.1, not from 0/],
     ['other scores', { scale_attn_by_inverse_layer_idx: true }, /inverse_layer_idx/],
   ])('is refused if it is %s', async (_, change, message) => {
     const other = makeFolder()

@@ -70,6 +70,7 @@ type ModuleKind =
   | 'embedding'
   | 'positions'
   | 'head'
+  | 'dropout'
   | 'column-parallel'
   | 'sequence-parallel'
   | 'vocab-parallel-head'

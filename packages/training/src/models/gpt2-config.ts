@@ -42,8 +42,6 @@ const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']
 export function readGPT2Config(path: string): {
   readonly options: GPTOptions
   readonly textEnds: TextEnds
-  /** Rates of dropout, for training, that are not 0: `attn_pdrop 0.1` and others. A GPT has none. */
-  readonly dropout: readonly string[]
 } {
   const refuse = (problem: string, cause?: unknown) =>
     tsrError('ERR_TSR_PRETRAINED', { path, problem }, { cause })
@@ -54,6 +52,7 @@ export function readGPT2Config(path: string): {
     throw refuse((error as Error).message, error)
   }
   const { activation_function: activation = 'gelu_new' } = config
+  const { attn_pdrop = 0.1, embd_pdrop = 0.1, resid_pdrop = 0.1 } = config
   const problems: readonly (readonly [isProblem: boolean, problem: string])[] = [
     [config.model_type !== 'gpt2', `its model_type is ${String(config.model_type)}, not gpt2`],
     [!ACTIVATIONS.includes(activation), `its activation_function is ${activation}, not gelu_new`],
@@ -64,6 +63,10 @@ export function readGPT2Config(path: string): {
     ],
     [config.add_cross_attention === true, 'its add_cross_attention is true'],
   ]
+  for (const [name, rate] of Object.entries({ attn_pdrop, embd_pdrop, resid_pdrop })) {
+    const isRate = typeof rate === 'number' && rate >= 0 && rate < 1
+    if (!isRate) throw refuse(`its ${name} is ${String(rate)}, not from 0 to less than 1`)
+  }
   const [, problem] = problems.find(([isProblem]) => isProblem) ?? []
   if (problem !== undefined) throw refuse(problem)
   const { n_inner: hidden, tie_word_embeddings: tied = true } = config
@@ -74,6 +77,9 @@ export function readGPT2Config(path: string): {
     layers: config.n_layer ?? 12,
     heads: config.n_head ?? 12,
     epsilon: config.layer_norm_epsilon ?? 1e-5,
+    attentionDropout: attn_pdrop,
+    embeddingDropout: embd_pdrop,
+    residualDropout: resid_pdrop,
     ...(typeof hidden === 'number' && { hidden }),
     tied,
   }
@@ -82,11 +88,7 @@ export function readGPT2Config(path: string): {
     ...(begin !== undefined && { bos_token_id: begin }),
     ...(end !== undefined && { eos_token_id: end }),
   }
-  const { attn_pdrop = 0.1, embd_pdrop = 0.1, resid_pdrop = 0.1 } = config
-  const dropout = Object.entries({ attn_pdrop, embd_pdrop, resid_pdrop })
-    .filter(([, rate]) => rate !== 0)
-    .map(([name, rate]) => `${name} ${String(rate)}`)
-  return { options, textEnds, dropout }
+  return { options, textEnds }
 }
 
 /**
@@ -113,10 +115,9 @@ export function gpt2Config(
     layer_norm_epsilon: epsilon,
     initializer_range: deviation,
     tie_word_embeddings: tied,
-    // a GPT has no dropout
-    resid_pdrop: 0,
-    embd_pdrop: 0,
-    attn_pdrop: 0,
+    resid_pdrop: options.residualDropout,
+    embd_pdrop: options.embeddingDropout,
+    attn_pdrop: options.attentionDropout,
     bos_token_id: end,
     eos_token_id: end,
     ...textEnds,

@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { createLogger } from '@tsrun/core'
 import { openModelFiles } from '../checkpoint/model-files.ts'
 import { fillFrom, gpt2Names } from '../checkpoint/pretrained.ts'
 import { GPT, gpt, type CompleteGPTOptions } from '../nn/gpt.ts'
@@ -18,8 +17,8 @@ export interface PretrainedGPT {
 /**
  * A recipe for the GPT-2 in a folder in the form of the Hugging Face Hub: `config.json` and
  * `model.safetensors`, or several files with `model.safetensors.index.json`. It is used wherever
- * `gpt()` is: each rank reads only the layers that it builds, at that time. A `GPT` has no dropout, so a
- * warning names the rates of the configuration that training ignores.
+ * `gpt()` is: each rank reads only the layers that it builds, at that time. Training drops values at the
+ * rates of the configuration, of which those that it does not say are 0.1, as in `transformers`.
  *
  * @throws ERR_TSR_PRETRAINED when config.json is missing, or describes what a `GPT` cannot compute;
  *   ERR_TSR_SAFETENSORS when the weights are missing or damaged; when a part is built also
@@ -31,13 +30,6 @@ export interface PretrainedGPT {
  */
 export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   const config = readGPT2Config(join(folder, 'config.json'))
-  const { dropout } = config
-  if (dropout.length > 0) {
-    createLogger('training').warn(
-      { folder, dropout },
-      `a GPT has no dropout: training goes on without that of ${folder} (${dropout.join(', ')}). Generated text is not affected; set the rates to 0 in config.json to avoid this message`,
-    )
-  }
   const { layers, options } = gpt(config.options)
   const files = await openModelFiles(folder)
   await files.close()

@@ -3,6 +3,7 @@ import { isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
+import { probabilityMask, type DropoutOptions, type ProbabilityMask } from './dropout.ts'
 import { JointLinear, Linear } from './linear.ts'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -18,6 +19,8 @@ export interface AttentionOptions {
   readonly deviation?: number
   /** That of the weights that lead back to the residual stream; default `deviation`. */
   readonly outputDeviation?: number
+  /** The rate of the dropout of the probabilities, in training; default 0. */
+  readonly attentionDropout?: number
 }
 
 /**
@@ -29,11 +32,16 @@ export class CausalSelfAttention implements Module {
   readonly children: Record<'c_attn' | 'c_proj', Module>
   /** Context parallelism replaces it where ranks share a sequence. */
   core: AttentionCore = causalAttention
+  readonly usesPass: boolean
   readonly #headSize: number
+  readonly #dropout: Required<DropoutOptions>
 
   constructor(options: AttentionOptions) {
     const { name, width, heads, seed = 0, deviation = 0.02, outputDeviation = deviation } = options
     this.#headSize = width / heads
+    const { attentionDropout: rate = 0 } = options
+    this.#dropout = { name: `${name}.attn_dropout`, rate, seed }
+    this.usesPass = rate > 0
     this.children = {
       c_attn: new JointLinear({
         name: `${name}.c_attn`,
@@ -59,28 +67,36 @@ export class CausalSelfAttention implements Module {
   }
 
   isRepeatable(): boolean {
-    return this.core === causalAttention && areRepeatable(Object.values(this.children))
+    const isPlain = this.core === causalAttention && !this.usesPass
+    return isPlain && areRepeatable(Object.values(this.children))
   }
 
   /** @param x - [batch, length, width] */
   forward(x: Tensor): Tensor {
     const { c_attn: joint, c_proj: back } = this.children
-    return back.forward(attendByHead(joint.forward(x), this.#headSize, this.core))
+    const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / this.#headSize
+    const mask = probabilityMask(this.#dropout, firstHead)
+    return back.forward(attendByHead(joint.forward(x), this.#headSize, this.core, mask))
   }
 }
 
 /** From [batch, length, 3 x heads x size] to [batch, length, heads x size], for any number of heads. */
-function attendByHead(rows: Tensor, size: number, core: AttentionCore): Tensor {
+function attendByHead(
+  rows: Tensor,
+  size: number,
+  core: AttentionCore,
+  mask?: ProbabilityMask,
+): Tensor {
   return tf.customGrad((...args) => {
     const [input, save] = args as unknown as [Tensor, (tensors: Tensor[]) => void]
     const [q, k, v] = splitHeads(input, 3, size) as [Tensor, Tensor, Tensor]
-    const { output, saved } = core.forward(q, k, v)
+    const { output, saved } = core.forward(q, k, v, mask)
     save(saved)
     return {
       value: joinHeads([output]),
       gradFunc: (dy: Tensor, tensors: Tensor[]) => {
         const [gradient] = splitHeads(dy, 1, size) as [Tensor]
-        return joinHeads(core.backward(gradient, tensors))
+        return joinHeads(core.backward(gradient, tensors, mask))
       },
     }
   })(rows)

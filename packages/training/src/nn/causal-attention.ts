@@ -2,6 +2,8 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
+import type { Probabilities, ProbabilityMask } from './dropout.ts'
+import { inOrder } from './embedding.ts'
 
 /*
  * Attention of queries to keys and values, all [batch, heads, length, size], forward and backward.
@@ -15,11 +17,19 @@ export interface AttentionCore {
   /** Whether each rank of a group has a part of the positions. */
   readonly dividesSequences?: boolean
 
-  /** @returns the output, of the same shape, and what `backward` needs */
-  forward(queries: Tensor, keys: Tensor, values: Tensor): { output: Tensor; saved: Tensor[] }
+  /**
+   * @param mask - what is kept of the probabilities; all without it
+   * @returns the output, of the same shape, and what `backward` needs
+   */
+  forward(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask?: ProbabilityMask,
+  ): { output: Tensor; saved: Tensor[] }
 
   /** The gradients of the queries, keys and values. */
-  backward(dy: Tensor, saved: readonly Tensor[]): Three
+  backward(dy: Tensor, saved: readonly Tensor[], mask?: ProbabilityMask): Three
 }
 
 /**
@@ -27,22 +37,36 @@ export interface AttentionCore {
  * al., 2017). The probabilities [batch, heads, length, length] are kept for the backward pass.
  */
 export const causalAttention: AttentionCore = {
-  forward(q, k, v) {
+  forward(q, k, v, mask) {
     const { probabilities } = attend(q, k, 'causal')
-    const output = tf.matMul(probabilities, v)
-    return { output, saved: [q, k, v, probabilities, output] }
+    const kept = mask?.(probabilitiesOf(probabilities))
+    const output = tf.matMul(times(probabilities, kept), v)
+    const saved = [q, k, v, probabilities, output, ...(kept === undefined ? [] : [kept])]
+    return { output, saved }
   },
   backward(dy, saved) {
     const [q, k, v, probabilities, output] = saved as [Tensor, Tensor, Tensor, Tensor, Tensor]
+    const kept = saved[5]
     const products = tf.sum(tf.mul(dy, output), -1, true)
-    const dProbabilities = tf.matMul(dy, v, false, true)
+    const dProbabilities = times(tf.matMul(dy, v, false, true), kept)
     const dScores = scoreGradient(probabilities, dProbabilities, products, q.shape[3]!)
     return [
       tf.matMul(dScores, k),
       tf.matMul(dScores, q, true, false),
-      tf.matMul(probabilities, dy, true, false),
+      tf.matMul(times(probabilities, kept), dy, true, false),
     ]
   },
+}
+
+/** What is left of probabilities, or of their gradients, under a mask. */
+export function times(x: Tensor, kept: Tensor | undefined): Tensor {
+  return kept === undefined ? x : tf.mul(x, kept)
+}
+
+function probabilitiesOf({ shape }: Tensor): Probabilities {
+  const [, , length] = shape as Probabilities['shape']
+  const positions = inOrder(length)
+  return { shape: shape as Probabilities['shape'], queries: positions, keys: positions, length }
 }
 
 /** `causal`: query i attends to the keys up to i. `full`: to all keys. */

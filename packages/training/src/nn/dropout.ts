@@ -4,9 +4,10 @@ import { isTapeActive } from '../autograd/tape.ts'
 import { scopedTensorFrom } from '../backend/host-memory.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { currentPass } from '../model/pass.ts'
+import { currentPass, type Pass } from '../model/pass.ts'
 import { counterHash } from '../random/generator.ts'
 import { tf } from '../tfjs/tfjs.ts'
+import type { Positions } from './embedding.ts'
 
 export interface DropoutOptions {
   /** Dropouts with different names drop different values. */
@@ -17,12 +18,15 @@ export interface DropoutOptions {
   readonly seed?: number
 }
 
+/** Rules for a rate. */
+export const dropoutRate = where<number>(
+  (value) => typeof value === 'number' && value >= 0 && value < 1,
+  'at least 0 and less than 1',
+)
+
 const readOptions = declareOptions({
   name: where<string>((value) => typeof value === 'string', 'a name for its random values'),
-  rate: where<number>(
-    (value) => typeof value === 'number' && value >= 0 && value < 1,
-    'at least 0 and less than 1',
-  ).default(0.5),
+  rate: dropoutRate.default(0.5),
   seed: number().default(0),
 } satisfies Rules<DropoutOptions>)
 
@@ -32,20 +36,18 @@ const readOptions = declareOptions({
  *
  * The values that it drops are the same in every layout, and when a pass is recomputed: they depend on
  * the name, the step and the place in the batch, which it learns from the pass; see `inPass`. Ranks that
- * share layers by tensor parallelism must see all values of a row.
+ * share layers by tensor parallelism must see all values of a row, or of their part of its positions.
  */
 export class Dropout implements Module {
+  readonly kind = 'dropout'
   readonly parameters: readonly Parameter[] = []
   readonly usesPass = true
-  readonly #name: string
-  readonly #rate: number
-  readonly #seed: number
+  /** Set where a rank has only a part of each sequence, the second axis of the input. */
+  positions: Positions | undefined
+  readonly #options: Required<DropoutOptions>
 
   constructor(options: DropoutOptions) {
-    const { name, rate, seed } = readOptions(options)
-    this.#name = name
-    this.#rate = rate
-    this.#seed = seed
+    this.#options = readOptions(options)
   }
 
   /**
@@ -53,29 +55,94 @@ export class Dropout implements Module {
    * @throws ERR_TSR_ARGUMENT in a recorded pass whose step is unknown
    */
   forward(x: Tensor): Tensor {
-    const pass = currentPass()
-    if (pass === undefined && isTapeActive()) throw unknownStep(this.#name)
-    if (pass?.training !== true || this.#rate === 0) return x
-    return tf.tidy(() => tf.mul(x, this.#mask(x.shape, pass.step, pass.row ?? 0)))
+    const pass = droppingPass(this.#options)
+    return pass === undefined ? x : tf.tidy(() => tf.mul(x, this.#mask(x.shape, pass)))
   }
 
   /** 0 with the probability of the rate, else 1 / (1 - rate). */
-  #mask(shape: readonly number[], step: number, firstRow: number): Tensor {
+  #mask(shape: readonly number[], pass: Pass): Tensor {
     const [rows = 1, ...rest] = shape
     const width = rest.reduce((product, length) => product * length, 1)
-    const keep = 1 / (1 - this.#rate)
-    const limit = this.#rate * 2 ** 32
+    const places = this.positions?.(rest[0]!)
+    const run = places === undefined ? width : width / places.length
     const mask = new Float32Array(rows * width)
     for (let row = 0; row < rows; row++) {
-      const hash = counterHash(
-        `${this.#name}:${String(step)}:${String(firstRow + row)}`,
-        this.#seed,
-      )
-      const start = row * width
-      for (let i = 0; i < width; i++) if (hash(i) >= limit) mask[start + i] = keep
+      const draw = drawsOf(this.#options, pass, row)
+      for (let start = 0; start < width; start += run) {
+        const place = places === undefined ? 0 : places[start / run]! * run
+        const at = row * width + start
+        for (let i = 0; i < run; i++) mask[at + i] = draw(place + i)
+      }
     }
     return scopedTensorFrom(mask, shape)
   }
+}
+
+export function isDropout(module: Module): module is Dropout {
+  return module.kind === 'dropout'
+}
+
+/** The probabilities of attention that a rank computes at once. */
+export interface Probabilities {
+  /** [batch, heads, queries, keys]. */
+  readonly shape: readonly [number, number, number, number]
+  /** The positions of the queries and of the keys. A query sees the keys up to its own. */
+  readonly queries: Int32Array
+  readonly keys: Int32Array
+  /** Of the whole sequence. */
+  readonly length: number
+}
+
+/** What a pass keeps of probabilities: 0 for those that it drops, else 1 / (1 - rate). */
+export type ProbabilityMask = (of: Probabilities) => Tensor
+
+/**
+ * The mask of a dropout of the probabilities of attention in the pass that is under way; undefined if
+ * the pass drops nothing. Every layout drops the same ones.
+ *
+ * @param firstHead - the index of the rank's first head
+ * @throws ERR_TSR_ARGUMENT in a recorded pass whose step is unknown
+ */
+export function probabilityMask(
+  options: Required<DropoutOptions>,
+  firstHead: number,
+): ProbabilityMask | undefined {
+  const pass = droppingPass(options)
+  if (pass === undefined) return undefined
+  return ({ shape, queries, keys, length }) => {
+    const [batch, heads] = shape
+    const mask = new Float32Array(batch * heads * queries.length * keys.length)
+    let at = 0
+    for (let row = 0; row < batch; row++) {
+      const draw = drawsOf(options, pass, row)
+      for (let head = firstHead; head < firstHead + heads; head++) {
+        for (const query of queries) {
+          const start = (head * length + query) * length
+          for (const key of keys) mask[at++] = key > query ? 0 : draw(start + key)
+        }
+      }
+    }
+    return scopedTensorFrom(mask, [...shape])
+  }
+}
+
+/** The pass that is under way, if it drops values. */
+function droppingPass({ name, rate }: Required<DropoutOptions>): Pass | undefined {
+  if (rate === 0) return undefined
+  const pass = currentPass()
+  if (pass === undefined && isTapeActive()) throw unknownStep(name)
+  return pass?.training === true ? pass : undefined
+}
+
+/** What is drawn for the values of a row of the input: 0, or 1 / (1 - rate). */
+function drawsOf(
+  { name, rate, seed }: Required<DropoutOptions>,
+  { step, row: firstRow = 0 }: Pass,
+  row: number,
+): (counter: number) => number {
+  const hash = counterHash(`${name}:${String(step)}:${String(firstRow + row)}`, seed)
+  const [limit, keep] = [rate * 2 ** 32, 1 / (1 - rate)]
+  return (counter) => (hash(counter) >= limit ? keep : 0)
 }
 
 function unknownStep(name: string): Error {

@@ -83,7 +83,8 @@ export function tableParameter(
 /** The positions in the text of the rows of a sequence of `length`. */
 export type Positions = (length: number) => Int32Array
 
-const inOrder: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
+/** All positions of a whole sequence. */
+export const inOrder: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
 
 /** Adds a learned vector for each position to a sequence. */
 export class PositionEmbedding extends Embedding implements Separable {

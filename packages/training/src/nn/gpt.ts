@@ -2,6 +2,7 @@ import { anything, count, declareOptions, flag, number, tsrError, type Rules } f
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { Dropout, dropoutRate } from './dropout.ts'
 import { Embedding, Head, PositionEmbedding, tableParameter } from './embedding.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { checkRange } from './initialize.ts'
@@ -26,7 +27,16 @@ export interface GPTOptions {
   readonly epsilon?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
-  /** Initial values depend only on it and on the names of the parameters; default 0. */
+  /** The rate of the dropout of the embeddings, in training; default 0. */
+  readonly embeddingDropout?: number
+  /** That of the probabilities of attention; default 0. */
+  readonly attentionDropout?: number
+  /** That of what attention and feed-forward networks add to their input; default 0. */
+  readonly residualDropout?: number
+  /**
+   * Initial values depend only on it and on the names of the parameters; what is dropped, on the step and
+   * the place in the batch as well. Default 0.
+   */
   readonly seed?: number
   /** Builds only the blocks [from, to); default all. */
   readonly range?: readonly [from: number, to: number]
@@ -42,6 +52,9 @@ const readOptions = declareOptions({
   tied: flag().default(false),
   epsilon: number({ above: 0 }).default(1e-5),
   deviation: number({ from: 0 }).default(0.02),
+  embeddingDropout: dropoutRate.default(0),
+  attentionDropout: dropoutRate.default(0),
+  residualDropout: dropoutRate.default(0),
   seed: number().default(0),
   range: anything<readonly [number, number]>(),
 } satisfies Rules<GPTOptions>)
@@ -61,7 +74,10 @@ const readOptions = declareOptions({
  * The initial weights are uniform, with standard deviation `deviation`; for those that lead back to the
  * residual stream, `deviation` / sqrt(2 layers).
  *
- * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
+ * Dropout is that of GPT-2: of the embeddings, of the probabilities of attention, and of what each part
+ * of a block adds to its input. It works as in `Dropout`: only in training, the same in every layout.
+ *
+ * @throws ERR_TSR_ARGUMENT when a size, a rate or the range is invalid, or for an unknown option
  */
 export class GPT implements Module {
   readonly kind = 'gpt'
@@ -73,7 +89,7 @@ export class GPT implements Module {
   constructor(options: GPTOptions = {}) {
     const complete = readOptions(options)
     const { vocabulary, block, layers, heads, width, hidden, tied, seed, deviation } = complete
-    const { epsilon } = complete
+    const { epsilon, attentionDropout, residualDropout } = complete
     if (width % heads !== 0) {
       const expected = `a multiple of the ${String(heads)} heads`
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'width', value: width, expected })
@@ -89,12 +105,15 @@ export class GPT implements Module {
       this.children['wte'] = tokens
       const positions = { name: 'wpe', count: block, width, seed, deviation }
       this.children['wpe'] = new PositionEmbedding(positions)
+      const { embeddingDropout: rate } = complete
+      if (rate > 0) this.children['drop'] = new Dropout({ name: 'drop', rate, seed })
     }
     for (let i = from; i < to; i++) {
       const outputDeviation = deviation / Math.sqrt(2 * layers)
       const name = `h.${String(i)}`
       this.children[name] = new Block({
         ...{ name, width, heads, seed, epsilon, deviation, outputDeviation },
+        ...{ attentionDropout, residualDropout },
         ...(hidden !== undefined && { hidden }),
       })
     }

@@ -4,6 +4,7 @@ import type { Parameter } from '../model/parameter.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { gelu } from './activations.ts'
 import { CausalSelfAttention, type AttentionOptions } from './attention.ts'
+import { Dropout } from './dropout.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { Linear } from './linear.ts'
 
@@ -12,6 +13,8 @@ export interface BlockOptions extends AttentionOptions {
   readonly hidden?: number
   /** Added to the variance in each LayerNorm; default 1e-5. */
   readonly epsilon?: number
+  /** The rate of the dropout of what is added to the input, in training; default 0. */
+  readonly residualDropout?: number
 }
 
 /**
@@ -19,15 +22,18 @@ export interface BlockOptions extends AttentionOptions {
  * LayerNorm and added to the input.
  */
 export class Block implements Module {
-  readonly children: Record<'ln_1' | 'attn' | 'ln_2' | 'mlp', Module>
+  readonly children: Record<'ln_1' | 'attn' | 'ln_2' | 'mlp', Module> &
+    Partial<Record<'drop_1' | 'drop_2', Module>>
 
   constructor(options: BlockOptions) {
-    const { name, width, epsilon = 1e-5 } = options
+    const { name, width, epsilon = 1e-5, residualDropout: rate = 0, seed = 0 } = options
+    const drop = (key: string) => new Dropout({ name: `${name}.${key}`, rate, seed })
     this.children = {
       ln_1: new LayerNorm({ name: `${name}.ln_1`, width, epsilon }),
       attn: new CausalSelfAttention({ ...options, name: `${name}.attn` }),
       ln_2: new LayerNorm({ name: `${name}.ln_2`, width, epsilon }),
       mlp: new FeedForward({ ...options, name: `${name}.mlp` }),
+      ...(rate > 0 && { drop_1: drop('drop_1'), drop_2: drop('drop_2') }),
     }
   }
 
@@ -41,9 +47,11 @@ export class Block implements Module {
 
   /** @param x - [batch, length, width] */
   forward(x: Tensor): Tensor {
-    const { ln_1: before, attn, ln_2: between, mlp } = this.children
-    const attended = tf.add(x, attn.forward(before.forward(x)))
-    return tf.add(attended, mlp.forward(between.forward(attended)))
+    const { ln_1: before, attn, drop_1: first, ln_2: between, mlp, drop_2: second } = this.children
+    const attention = attn.forward(before.forward(x))
+    const attended = tf.add(x, first?.forward(attention) ?? attention)
+    const hidden = mlp.forward(between.forward(attended))
+    return tf.add(attended, second?.forward(hidden) ?? hidden)
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { attend, attendAgain, scoreGradient, type Mask } from '../../nn/causal-attention.ts'
+import { attend, attendAgain, scoreGradient, times, type Mask } from '../../nn/causal-attention.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 
 /*
@@ -32,11 +32,15 @@ export function viewOn(holder: number, rank: number): View {
     : { mask: 'full', queries: 'late', keys: 'all' }
 }
 
-/** Attention of all queries to one block. Queries that do not see it get a very low `logSums`. */
-export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View): Partial {
+/**
+ * Attention of all queries to one block. Queries that do not see it get a very low `logSums`.
+ *
+ * @param kept - what a dropout keeps of the probabilities that the view shows
+ */
+export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: Tensor): Partial {
   const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
   const { probabilities, logSums } = attend(queries, keys, view.mask)
-  const output = tf.matMul(probabilities, values)
+  const output = tf.matMul(times(probabilities, kept), values)
   return {
     output: whole(output, view.queries, 0),
     logSums: whole(logSums, view.queries, UNSEEN),
@@ -77,23 +81,25 @@ export function blockGradients(
   k: Tensor,
   v: Tensor,
   { mask, queries, keys }: View,
+  kept?: Tensor,
 ): BlockGradients {
   const [ownQ, ownDy] = [half(q, queries), half(dy, queries)]
   const [ownK, ownV] = [half(k, keys), half(v, keys)]
   const probabilities = attendAgain(ownQ, ownK, mask, half(logSums, queries))
-  const dProbabilities = tf.matMul(ownDy, ownV, false, true)
+  const dProbabilities = times(tf.matMul(ownDy, ownV, false, true), kept)
   const dScores = scoreGradient(probabilities, dProbabilities, half(products, queries), q.shape[3]!)
   return {
     dq: whole(tf.matMul(dScores, ownK), queries, 0),
     dk: whole(tf.matMul(dScores, ownQ, true, false), keys, 0),
-    dv: whole(tf.matMul(probabilities, ownDy, true, false), keys, 0),
+    dv: whole(tf.matMul(times(probabilities, kept), ownDy, true, false), keys, 0),
   }
 }
 
 /** Lower than any score, but finite. */
 const UNSEEN = -1e30
 
-type Part = 'all' | 'early' | 'late'
+/** Of the positions of a rank. */
+export type Part = 'all' | 'early' | 'late'
 
 function half(x: Tensor, part: Part): Tensor {
   if (part === 'all') return x

@@ -3,6 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../model/module.ts'
 import { modulesOf } from '../../model/module.ts'
 import type { CausalSelfAttention } from '../../nn/attention.ts'
+import { isDropout } from '../../nn/dropout.ts'
 import { hasPositions } from '../../nn/embedding.ts'
 import type { PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
@@ -51,7 +52,7 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
     if (isAttention(module)) {
       found = true
       if (group.size > 1) module.core = core
-    } else if (hasPositions(module) && group.size > 1) {
+    } else if ((hasPositions(module) || isDropout(module)) && group.size > 1) {
       module.positions = (length) => zigzagPositions(length * group.size, group)
     }
   }

@@ -1,10 +1,12 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { AttentionCore } from '../../nn/causal-attention.ts'
+import type { ProbabilityMask } from '../../nn/dropout.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks } from '../requirements.ts'
-import { attendBlock, blockGradients, merge, viewOn, type Partial } from './blocks.ts'
+import { attendBlock, blockGradients, merge, viewOn, type Part, type Partial } from './blocks.ts'
 import { PairRing, type Pair } from './pair-ring.ts'
+import { zigzagPositions, type Place } from './zigzag.ts'
 
 /**
  * Causal attention to sequences that are divided among the ranks of a group, each of which has its
@@ -19,9 +21,19 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
   const { rank, size } = group
   /** What this rank's queries see of the keys that are here at a step. */
   const view = (step: number) => viewOn((rank - step + size) % size, rank)
+  /** What a dropout keeps of the probabilities of a step. */
+  const keptAt = (step: number, { shape }: Tensor, mask?: ProbabilityMask) => {
+    if (mask === undefined) return undefined
+    const [batch, heads, own] = shape as [number, number, number]
+    const seen = view(step)
+    const length = own * size
+    const queries = positionsOf({ rank, size }, length, seen.queries)
+    const keys = positionsOf({ rank: (rank - step + size) % size, size }, length, seen.keys)
+    return mask({ shape: [batch, heads, queries.length, keys.length], queries, keys, length })
+  }
   return {
     dividesSequences: true,
-    forward(q, k, v) {
+    forward(q, k, v, mask) {
       checkBackendBlocks()
       const keys = new PairRing(group, k.shape, KEYS)
       try {
@@ -39,13 +51,13 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
       }
 
       function attendTo([k, v]: Pair, step: number, before?: Pair): Pair {
-        const block = attendBlock(q, k, v, view(step))
+        const block = attendBlock(q, k, v, view(step), keptAt(step, q, mask))
         const { output, logSums } = before === undefined ? block : merge(partial(before), block)
         return [output, logSums]
       }
     },
 
-    backward(dy, saved) {
+    backward(dy, saved, mask) {
       const [q, k, v, output, logSums] = saved as [Tensor, Tensor, Tensor, Tensor, Tensor]
       const products = tf.tidy(() => tf.sum(tf.mul(dy, output), -1, true))
       const queries = { q, dy, logSums, products }
@@ -77,7 +89,7 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
       }
 
       function gradientsOf([k, v]: Pair, step: number): [Tensor, Tensor, Tensor] {
-        const { dq, dk, dv } = blockGradients(queries, k, v, view(step))
+        const { dq, dk, dv } = blockGradients(queries, k, v, view(step), keptAt(step, q, mask))
         return [dq, dk, dv]
       }
     },
@@ -88,6 +100,13 @@ const KEYS = { tag: 1, label: 'ring attention: keys and values' }
 const GRADIENTS = { tag: 2, label: 'ring attention: gradients of keys and values' }
 
 const partial = ([output, logSums]: Pair): Partial => ({ output, logSums })
+
+function positionsOf(place: Place, length: number, part: Part): Int32Array {
+  const all = zigzagPositions(length, place)
+  if (part === 'all') return all
+  const middle = all.length / 2
+  return part === 'early' ? all.subarray(0, middle) : all.subarray(middle)
+}
 
 /** Sends this rank's pair, and computes with it. */
 function startRound<T extends readonly Tensor[]>(ring: PairRing, pair: Pair, compute: () => T): T {

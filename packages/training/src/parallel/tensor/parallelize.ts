@@ -3,9 +3,12 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../model/module.ts'
 import { modulesOf } from '../../model/module.ts'
 import { matchName } from '../../model/name-patterns.ts'
+import { isDropout } from '../../nn/dropout.ts'
+import { inOrder } from '../../nn/embedding.ts'
 import { unknownLayer, type PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
 import { connectPartialGathers } from './partial-gathers.ts'
+import { isSequenceParallel, partOf } from './sequence.ts'
 import { isSharded } from './sharding.ts'
 import { checkPlan, type ParallelPlan } from './styles.ts'
 
@@ -77,7 +80,17 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
   refuseStale(model, '', replaced)
   refuseHalfSharded(model)
   connectPartialGathers(model)
+  divideDropouts(model, group)
   return model
+}
+
+/** Where ranks have parts of sequences between shared layers, each drops what falls on its positions. */
+function divideDropouts(model: Module, group: ProcessGroup): void {
+  const modules = Array.from(modulesOf(model), ({ module }) => module)
+  if (!modules.some(isSequenceParallel)) return
+  for (const dropout of modules.filter(isDropout)) {
+    dropout.positions = partOf(dropout.positions ?? inOrder, group)
+  }
 }
 
 /** The gradients of new parameters would not be averaged. */

@@ -61,6 +61,7 @@ function copyTogether(values: readonly Tensor[], { group, name }: LayerContext):
   return parts.map((part, i) => tf.reshape(part, values[i]!.shape))
 }
 
-function partOf(positions: Positions, { rank, size }: ProcessGroup): Positions {
+/** The positions of this rank's part of a sequence. */
+export function partOf(positions: Positions, { rank, size }: ProcessGroup): Positions {
   return (length) => positions(length * size).subarray(rank * length, (rank + 1) * length)
 }
