@@ -20,6 +20,15 @@ const noSkip = {
   message: 'needing() of test/needs.ts counts tests as skipped and says what is missing.',
 }
 
+/** What only Node can run. Everything else of these packages also runs in a web page. */
+const portable = {
+  files: ['packages/core/src/**/*.ts'],
+  ignores: ['packages/core/src/{host,node}/**'],
+}
+
+const inNodeAlone =
+  'A web page has none: use `host` of @tsrun/core, or another import with a browser condition.'
+
 export default defineConfig(
   // Templates are written as their users write.
   { ignores: ['**/dist/**', 'coverage/**', '**/*.as.ts', 'packages/launcher/templates/**'] },
@@ -68,6 +77,22 @@ export default defineConfig(
           property: 'timeout',
           message: 'Node 20 may garbage-collect it inside AbortSignal.any().',
         },
+      ],
+    },
+  },
+  {
+    ...portable,
+    rules: {
+      '@typescript-eslint/no-restricted-imports': [
+        'error',
+        { patterns: [{ regex: '^node:', allowTypeImports: true, message: inNodeAlone }] },
+      ],
+      'no-restricted-globals': [
+        'error',
+        ...['process', 'Buffer', 'setImmediate', 'require'].map((name) => ({
+          name,
+          message: inNodeAlone,
+        })),
       ],
     },
   },

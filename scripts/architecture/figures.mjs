@@ -18,7 +18,7 @@ import { hasProgramInString, implementationsOf, interfacesWith } from './syntax.
 const validations = [
   { file: 'packages/core/src/options.ts', name: 'Rule' },
   { file: 'packages/core/src/shapes.ts', name: 'Shape' },
-  { file: 'packages/core/src/environment.ts', name: 'readInteger' },
+  { file: 'packages/core/src/node/environment.ts', name: 'readInteger' },
   { file: 'packages/launcher/src/args/read-setting.ts', name: 'read' },
 ]
 

@@ -1,4 +1,4 @@
-import { createRequire } from 'node:module'
+import { host } from '#host'
 import type * as Msgpackr from 'msgpackr'
 import * as msgpackr from 'msgpackr/pack'
 import { tsrError } from './errors/tsr-error.ts'
@@ -35,8 +35,7 @@ const LARGE_MESSAGE = 4096
  */
 function packrFor(bytes: Uint8Array): Msgpackr.Packr {
   if (bytes.byteLength < LARGE_MESSAGE) return packr
-  const require = createRequire(import.meta.url)
-  return (nativePackr ??= makePackr(require('msgpackr') as typeof Msgpackr))
+  return (nativePackr ??= makePackr(host.nativeMsgpackr() ?? msgpackr))
 }
 
 /**

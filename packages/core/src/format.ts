@@ -1,3 +1,4 @@
+import { host } from '#host'
 import { visibleText } from './visible-text.ts'
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const
@@ -44,8 +45,8 @@ const USUAL_WIDTH = 80
  * terminal, and 80 without one.
  */
 export function textWidth(
-  env: NodeJS.ProcessEnv = process.env,
-  output: { readonly columns?: number } = process.stdout,
+  env = host.env,
+  output: { readonly columns?: number } = host.output,
 ): number {
   const { COLUMNS = '' } = env
   if (/^[1-9]\d{0,4}$/.test(COLUMNS)) return Number(COLUMNS)

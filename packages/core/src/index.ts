@@ -5,20 +5,18 @@ export {
   HELLO_BYTES,
   helloOf,
   isHelloStart,
-  isStrongToken,
   makeNonce,
   PROOF_BYTES,
   prove,
   serverHandshake,
-  TOKEN_EXPECTED,
   verify,
   type Challenge,
   type ClientHandshake,
   type HandshakeRefusal,
   type HandshakeRole,
   type ServerHandshake,
-} from './authentication.ts'
-export { readBuiltFile } from './built-file.ts'
+} from './node/authentication.ts'
+export { readBuiltFile } from './node/built-file.ts'
 export { decode, encode, MESSAGE_LIMIT } from './codec.ts'
 export {
   parsePortRange,
@@ -28,10 +26,14 @@ export {
   toEnvironment,
   type PortRange,
   type RankEnvironment,
-} from './environment.ts'
+} from './node/environment.ts'
 export { PendingConnections } from './pending-connections.ts'
-export { makeFolders, openFile, openFileHandle, readFileBytes, readFileText } from './files.ts'
+export { makeFolders, openFile, openFileHandle, readFileBytes, readFileText } from './host/files.ts'
 export { importOptional } from './optional-package.ts'
+import { host as ownHost } from '#host'
+import type { Host } from './host/node.ts'
+
+export const host: Host = ownHost
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
   errorTable,
@@ -80,11 +82,17 @@ export {
   placeVariables,
   portOfStep,
   type LaunchedPlace,
-} from './launchers.ts'
+} from './node/launchers.ts'
 export { createLogger, readLogLevel, type Logger } from './logger.ts'
 export { endingColours, visibleText } from './visible-text.ts'
-export { distrustOf, makeOwnFolder, openOwnFile, replaceFile, writeWhole } from './private-files.ts'
-export { ProgressLine } from './progress-line.ts'
+export {
+  distrustOf,
+  makeOwnFolder,
+  openOwnFile,
+  replaceFile,
+  writeWhole,
+} from './host/private-files.ts'
+export { ProgressLine } from './node/progress-line.ts'
 export { seededRandom } from './random.ts'
 export {
   protectionFlags,
@@ -92,8 +100,8 @@ export {
   type Certificate,
   type Protection,
   type ProtectionSettings,
-} from './protection.ts'
-export { nextKey, type SessionKeys } from './session-keys.ts'
+} from './node/protection.ts'
+export { nextKey, type SessionKeys } from './node/session-keys.ts'
 export {
   anyOf,
   isAnything,
@@ -123,5 +131,7 @@ export {
   writeTensorFlowManifest,
   type TensorFlowManifest,
   type TensorFlowRequest,
-} from './tensorflow.ts'
-export { Deadline, monotonicNow, retry, waitOrAbort, type RetryOptions } from './time.ts'
+} from './node/tensorflow.ts'
+export { retry, type RetryOptions } from './node/retry.ts'
+export { Deadline, monotonicNow, waitOrAbort } from './time.ts'
+export { isStrongToken, TOKEN_EXPECTED } from './token.ts'

@@ -1,11 +1,11 @@
-import { createRequire } from 'node:module'
-import type * as Pino from 'pino'
+import { host } from '#host'
 import { tsrError } from './errors/tsr-error.ts'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
 type Level = (typeof levels)[number]
 type Severity = 'debug' | 'info' | 'warn' | 'error'
+type Environment = Readonly<Record<string, string | undefined>>
 type Write = (facts: object, message: string) => void
 
 /** One function for each severity. Lines below the level of the logger are dropped. */
@@ -22,11 +22,11 @@ export type Logger = Readonly<Record<Severity, Write>>
  */
 export function createLogger(name: string, options: { level?: Level } = {}): Logger {
   const { level } = { level: readLogLevel(), ...options }
-  let logger: Pino.Logger | undefined
+  let logger: Logger | undefined
   const writer = (severity: Severity): Write => {
     if (levels.indexOf(severity) < levels.indexOf(level)) return () => undefined
     return (facts, message) => {
-      logger ??= openLogger(name, level)
+      logger ??= host.openLog({ name, ...rankOf(host.env) }, level)
       logger[severity](facts, message)
     }
   }
@@ -38,14 +38,8 @@ export function createLogger(name: string, options: { level?: Level } = {}): Log
   }
 }
 
-function openLogger(name: string, level: Level): Pino.Logger {
-  const { pino } = createRequire(import.meta.url)('pino') as typeof Pino
-  const base = { name, ...rankOf(process.env) }
-  return pino({ level, base }, pino.destination({ dest: 2, sync: true }))
-}
-
 /** No full `readRankEnvironment`: what else is wrong there must not stop a line. */
-function rankOf(env: NodeJS.ProcessEnv): object {
+function rankOf(env: Environment): object {
   const { RANK: rank, NODE_RANK: nodeRank = 0, TSRUN_RUN_ID: runId = 'none' } = env
   if (rank === undefined) return {}
   const localRank = env['TSRUN_LOCAL_RANK'] ?? env['LOCAL_RANK'] ?? rank
@@ -57,9 +51,7 @@ function rankOf(env: NodeJS.ProcessEnv): object {
  *
  * @throws ERR_TSR_ARGUMENT
  */
-export function readLogLevel(
-  env: Readonly<Record<string, string | undefined>> = process.env,
-): Level {
+export function readLogLevel(env: Environment = host.env): Level {
   const given = env['TSRUN_LOG_LEVEL'] ?? ''
   const value = given === '' ? 'warn' : given
   const level = levels.find((known) => known === value)

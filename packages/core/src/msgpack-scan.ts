@@ -17,7 +17,7 @@ const SIZED: Readonly<Partial<Record<number, 1 | 2 | 4>>> = {
   ...{ 0xc4: 1, 0xc5: 2, 0xc6: 4, 0xd9: 1, 0xda: 2, 0xdb: 4 },
 }
 
-const PROTO = Buffer.from('__proto__')
+const PROTO = new TextEncoder().encode('__proto__')
 
 /** A container that misses values. */
 interface Open {
@@ -75,7 +75,7 @@ class Scan {
     const length = size === undefined ? token & 31 : this.#take(size)
     const start = this.#at
     this.#skip(length)
-    if (length === PROTO.length && PROTO.equals(this.#bytes.subarray(start, this.#at))) {
+    if (length === PROTO.length && PROTO.every((byte, i) => byte === this.#bytes[start + i])) {
       throw new Error('it has the key __proto__')
     }
   }

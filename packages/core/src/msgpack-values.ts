@@ -1,4 +1,4 @@
-import { types } from 'node:util'
+import { host } from '#host'
 import type * as Msgpackr from 'msgpackr'
 
 /*
@@ -32,9 +32,9 @@ class Reference {
     this.#number = number
   }
 
-  toBytes(): Buffer {
-    const bytes = Buffer.alloc(4)
-    bytes.writeUInt32BE(this.#number)
+  toBytes(): Uint8Array {
+    const bytes = new Uint8Array(4)
+    new DataView(bytes.buffer).setUint32(0, this.#number)
     return bytes
   }
 
@@ -148,12 +148,12 @@ class Conversion {
   #parts(value: object): unknown {
     if (Array.isArray(value)) return this.#list(value)
     if (Object.getPrototypeOf(value) === Object.prototype) return this.#fields(value)
-    if (Buffer.isBuffer(value)) return value
-    if (ArrayBuffer.isView(value) || types.isAnyArrayBuffer(value)) return bytesIn(value)
-    if (types.isMap(value)) return new MapEntries(this.#list(flat(value)))
-    if (types.isSet(value)) return new SetMembers(this.#list([...value]))
-    if (types.isDate(value)) return new Date(Number(value))
-    if (value instanceof Error || types.isNativeError(value)) {
+    if (host.isBuffer(value)) return value
+    if (ArrayBuffer.isView(value) || host.types.isAnyArrayBuffer(value)) return bytesIn(value)
+    if (host.types.isMap(value)) return new MapEntries(this.#list(flat(value)))
+    if (host.types.isSet(value)) return new SetMembers(this.#list([...value]))
+    if (host.types.isDate(value)) return new Date(Number(value))
+    if (value instanceof Error || host.types.isNativeError(value)) {
       const { name, message, cause } = value as Readonly<
         Record<'name' | 'message' | 'cause', unknown>
       >
@@ -207,15 +207,15 @@ export function resolveReferences(value: unknown): unknown {
     begun.push(part)
     if (Array.isArray(part)) {
       for (let i = 0; i < part.length; i++) part[i] = resolve(part[i])
-    } else if (types.isMap(part)) {
+    } else if (host.types.isMap(part)) {
       const entries = [...part]
       part.clear()
       for (const [key, field] of entries) part.set(resolve(key), resolve(field))
-    } else if (types.isSet(part)) {
+    } else if (host.types.isSet(part)) {
       const members = [...part]
       part.clear()
       for (const member of members) part.add(resolve(member))
-    } else if (types.isNativeError(part)) {
+    } else if (host.types.isNativeError(part)) {
       if (part.cause !== undefined) part.cause = resolve(part.cause)
     } else if (Object.getPrototypeOf(part) === Object.prototype) {
       const fields = part as Record<string, unknown>
@@ -228,24 +228,21 @@ export function resolveReferences(value: unknown): unknown {
 
 /** What JSON would encode. Dates and Buffers have forms of their own; a RegExp becomes its text. */
 function jsonOf(value: object): unknown {
-  if (types.isRegExp(value)) return String(value)
+  if (host.types.isRegExp(value)) return String(value)
   const { toJSON } = value as { readonly toJSON?: unknown }
-  if (typeof toJSON !== 'function' || types.isDate(value) || Buffer.isBuffer(value)) return value
+  if (typeof toJSON !== 'function' || host.types.isDate(value) || host.isBuffer(value)) return value
   return toJSON.call(value) as unknown
 }
 
 function bytesIn(value: ArrayBufferView | ArrayBufferLike): Bytes {
   const name = (value as NodeJS.ArrayBufferView)[Symbol.toStringTag]
   if (!Object.hasOwn(byteClasses, name)) throw new Error(`a ${name}`)
-  const bytes = ArrayBuffer.isView(value)
-    ? Buffer.from(value.buffer, value.byteOffset, value.byteLength)
-    : Buffer.from(value)
-  return new Bytes([name, bytes])
+  return new Bytes([name, host.bytesOf(value)])
 }
 
 function bytesOf([name, bytes]: readonly unknown[]): unknown {
   const known = textOf(name)
-  if (!Object.hasOwn(byteClasses, known) || !types.isUint8Array(bytes)) {
+  if (!Object.hasOwn(byteClasses, known) || !host.types.isUint8Array(bytes)) {
     throw new Error('it has bytes of an unknown class')
   }
   return byteClasses[known]!(new Uint8Array(bytes).buffer)

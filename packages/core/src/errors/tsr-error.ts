@@ -1,4 +1,4 @@
-import { isPromise } from 'node:util/types'
+import { host } from '#host'
 import { coreErrors, nativeErrors } from './core.ts'
 import type { ErrorCategory, ErrorDefinition } from './definition.ts'
 import { distributedErrors } from './distributed.ts'
@@ -169,7 +169,7 @@ function definitionOf(code: TsrErrorCode): ErrorDefinition {
 export function shown(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value)
   if (Array.isArray(value)) return `an array of ${String(value.length)}`
-  if (isPromise(value)) return 'a promise'
+  if (host.types.isPromise(value)) return 'a promise'
   if (typeof value === 'function') return 'a function'
   return typeof value === 'object' && value !== null ? shownObject(value) : String(value)
 }

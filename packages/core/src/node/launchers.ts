@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { tsrError } from './errors/tsr-error.ts'
+import { tsrError } from '../errors/tsr-error.ts'
 
 /*
  * What Slurm (srun), Open MPI (mpirun) and Hydra (the mpiexec of MPICH and Intel MPI) tell the processes

@@ -1,5 +1,5 @@
-import { textWidth } from './format.ts'
-import { monotonicNow } from './time.ts'
+import { textWidth } from '../format.ts'
+import { monotonicNow } from '../time.ts'
 
 /** Milliseconds between two lines if there is no terminal, on which a line can be overwritten. */
 const LINE_EVERY = 3000

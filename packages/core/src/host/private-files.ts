@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { constants, lstatSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs'
 import { makeFolders, openFile } from './files.ts'
 
@@ -32,7 +31,7 @@ export function writeWhole(fd: number, bytes: Uint8Array): void {
  * @param mode - the rights of the new one, of which the umask is taken away; default: this user's alone
  */
 export function replaceFile(path: string, text: string, mode = OWN_FILE): void {
-  const unfinished = `${path}.${randomBytes(6).toString('hex')}`
+  const unfinished = `${path}.${crypto.randomUUID()}`
   try {
     writeFileSync(unfinished, text, { flag: 'wx', mode })
     renameSync(unfinished, path)

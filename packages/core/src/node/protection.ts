@@ -1,5 +1,5 @@
-import { shown, tsrError } from './errors/tsr-error.ts'
-import { readFileText } from './files.ts'
+import { shown, tsrError } from '../errors/tsr-error.ts'
+import { readFileText } from '../host/files.ts'
 
 /** Whether what a job sends over the network is encrypted: its store by TLS, messages between ranks in records. */
 export type Protection = 'none' | 'encrypted'

@@ -1,9 +1,9 @@
 import { createRequire } from 'node:module'
 import { homedir } from 'node:os'
 import { delimiter, dirname, join, resolve } from 'node:path'
-import { tsrError } from './errors/tsr-error.ts'
-import { makeFolders, readFileText } from './files.ts'
-import { distrustOf, replaceFile } from './private-files.ts'
+import { tsrError } from '../errors/tsr-error.ts'
+import { makeFolders, readFileText } from '../host/files.ts'
+import { distrustOf, replaceFile } from '../host/private-files.ts'
 
 /**
  * The record that `tsrun setup tensorflow` leaves of what it installed. The launcher and the tensor

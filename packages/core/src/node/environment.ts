@@ -1,5 +1,5 @@
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads'
-import { tsrError } from './errors/tsr-error.ts'
+import { tsrError } from '../errors/tsr-error.ts'
 
 /**
  * What the launcher tells a rank through environment variables: the contract between `tsrun` and the

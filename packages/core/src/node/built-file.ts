@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { tsrError } from './errors/tsr-error.ts'
+import { tsrError } from '../errors/tsr-error.ts'
 
 /**
  * Reads a file that the build of a package creates, such as compiled kernels.

@@ -1,0 +1,80 @@
+import { setMaxListeners } from 'node:events'
+import { createRequire } from 'node:module'
+import { hostname } from 'node:os'
+import { relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { types } from 'node:util'
+import type * as Msgpackr from 'msgpackr'
+import type * as Pino from 'pino'
+import { makeOwnFolder, replaceFile } from './private-files.ts'
+
+const require = createRequire(import.meta.url)
+
+/**
+ * What core, store, distributed and training need of the place where they run. A bundler takes
+ * `browser.ts` in its stead, by `imports` in package.json.
+ */
+export const host = {
+  get env(): Readonly<Record<string, string | undefined>> {
+    return process.env
+  },
+  get output(): { readonly columns?: number } {
+    return process.stdout
+  },
+  processId: process.pid,
+  name: hostname,
+  types: types as HostTypes,
+  /** Milliseconds on the monotonic clock. */
+  now(): number {
+    const [seconds, nanoseconds] = process.hrtime()
+    return seconds * 1e3 + nanoseconds / 1e6
+  },
+  /** Milliseconds of all threads; undefined where nobody counts them. */
+  cpuTime(): number | undefined {
+    const { user, system } = process.cpuUsage()
+    return (user + system) / 1e3
+  },
+  /** Resolves when the event loop has turned. */
+  nextTurn: (): Promise<void> => new Promise((resolve) => setImmediate(resolve)),
+  /** A timer that does not keep the process alive. */
+  background: (run: () => void, milliseconds: number): NodeJS.Timeout =>
+    setTimeout(run, milliseconds).unref(),
+  /** Lets a signal have any number of listeners. */
+  allowListeners(signal: AbortSignal): void {
+    setMaxListeners(0, signal)
+  },
+  pathOf: (url: string | URL): string => fileURLToPath(url),
+  relativePath: (path: string): string => relative(process.cwd(), path),
+  isBuffer: (value: object): boolean => Buffer.isBuffer(value),
+  /** The bytes as MessagePack takes them, not copied. */
+  bytesOf: (value: ArrayBufferView | ArrayBufferLike): Uint8Array =>
+    ArrayBuffer.isView(value)
+      ? Buffer.from(value.buffer, value.byteOffset, value.byteLength)
+      : Buffer.from(value),
+  nativeMsgpackr: (): typeof Msgpackr | undefined => require('msgpackr') as typeof Msgpackr,
+  openLog(base: object, level: string): Pick<Console | Pino.Logger, Severity> {
+    const { pino } = require('pino') as typeof Pino
+    return pino({ level, base }, pino.destination({ dest: 2, sync: true }))
+  },
+  /** Makes or replaces a file that only this user can read, and its folder. @returns its path */
+  writeOwnFile(folder: string, name: string, text: string): string {
+    const path = `${folder}/${name}`
+    makeOwnFolder(folder)
+    replaceFile(path, text)
+    return path
+  },
+}
+
+export type Host = typeof host
+type Severity = 'debug' | 'info' | 'warn' | 'error'
+type HostTypes = Pick<
+  typeof types,
+  | 'isAnyArrayBuffer'
+  | 'isDate'
+  | 'isMap'
+  | 'isNativeError'
+  | 'isPromise'
+  | 'isRegExp'
+  | 'isSet'
+  | 'isUint8Array'
+>
