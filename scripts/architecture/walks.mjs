@@ -77,8 +77,8 @@ const fromCallToEngine = [
     does: 'runs in the thread of the engine: takes the command',
   },
   {
-    file: distributed('runners/driven-engine'),
-    functions: ['DrivenEngine.runUntil'],
+    file: distributed('runners/polling-engine'),
+    functions: ['PollingEngine.runUntil'],
     does: 'lets the thread take commands and move messages in turn',
   },
   {

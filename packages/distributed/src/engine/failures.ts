@@ -221,7 +221,7 @@ export class Failures {
     }
   }
 
-  /** Tells the members that this rank has destroyed the group. A goodbye tells the world's end. */
+  /** Tells the members that this rank has destroyed the group. For the world, a close frame does. */
   onDestroyed(group: EngineGroup): void {
     if (group.id !== 0) this.#tellGroup(group, 0, { reason: '', all: false, destroyed: true })
   }

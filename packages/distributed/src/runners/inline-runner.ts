@@ -4,7 +4,7 @@ import type { Engine } from '../engine/engine.ts'
 import type { Operation } from '../operation.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { destroyedError, type Runner } from './runner.ts'
-import { DrivenEngine } from './driven-engine.ts'
+import { PollingEngine } from './polling-engine.ts'
 import { CallingThread } from './calling-thread/calling-thread.ts'
 import { EngineDriver } from './engine-driver.ts'
 import type { Ticket, TicketDriver } from '../ticket.ts'
@@ -24,7 +24,7 @@ export class InlineRunner implements Runner {
   readonly arena: Arena
   readonly journal: Journal
   readonly #engine: Engine
-  readonly #driven: DrivenEngine
+  readonly #polling: PollingEngine
   readonly #awaited = new Set<Ticket>()
   readonly #polls: NodeJS.Timeout | undefined
   readonly #driver: EngineDriver
@@ -33,7 +33,7 @@ export class InlineRunner implements Runner {
   #closed = false
   /** A script that ends without an error leaves in order; one that fails does not. */
   readonly #onExit = (code: number): void => {
-    if (code === 0) this.#driven.leave()
+    if (code === 0) this.#polling.leave()
     else this.journal.dumpFailure(`the process exits with code ${code}`)
   }
 
@@ -47,7 +47,7 @@ export class InlineRunner implements Runner {
     this.arena = arena
     this.journal = journal
     this.transport = transport?.name ?? 'none'
-    this.#driven = new DrivenEngine(engine, transport)
+    this.#polling = new PollingEngine(engine, transport)
     this.#driver = this.#createDriver()
     this.#callingThread = this.#createCallingThread(transport)
     process.on('exit', this.#onExit)
@@ -71,7 +71,7 @@ export class InlineRunner implements Runner {
 
   /** Looks at the connections first, because nothing else does while nobody waits. */
   get gone(): Int32Array {
-    if (!this.#closed) this.#driven.poll()
+    if (!this.#closed) this.#polling.poll()
     return this.#engine.gone
   }
 
@@ -92,13 +92,13 @@ export class InlineRunner implements Runner {
         this.#callingThread?.flushBefore(next)
       },
       poll: () => {
-        this.#driven.poll()
+        this.#polling.poll()
       },
       block: (ticket) => {
-        this.#driven.runUntil(() => ticket.isSettled, Infinity)
+        this.#polling.runUntil(() => ticket.isSettled, Infinity)
       },
       spinBriefly: (ticket) => {
-        this.#driven.runUntil(() => ticket.isSettled, HOLD)
+        this.#polling.runUntil(() => ticket.isSettled, HOLD)
       },
       attend: (ticket) => {
         this.#awaited.add(ticket)
@@ -112,7 +112,7 @@ export class InlineRunner implements Runner {
     clearInterval(this.#polls)
     if (this.#closed) return
     this.#closed = true
-    this.#driven.leave()
+    this.#polling.leave()
     await Promise.resolve()
   }
 
@@ -135,7 +135,7 @@ export class InlineRunner implements Runner {
   /** Other ranks may need this one while it waits for something else, such as the store. */
   #pollNowAndThen(): NodeJS.Timeout {
     const timer = setInterval(() => {
-      if (!this.#pumping) this.#driven.poll()
+      if (!this.#pumping) this.#polling.poll()
     }, POLL_PERIOD)
     return timer.unref()
   }
@@ -145,7 +145,7 @@ export class InlineRunner implements Runner {
     if (this.#pumping) return
     this.#pumping = true
     const turn = (): void => {
-      this.#driven.runUntil(() => this.#removeSettled(), HOLD)
+      this.#polling.runUntil(() => this.#removeSettled(), HOLD)
       if (this.#awaited.size > 0) setImmediate(turn)
       else this.#pumping = false
     }

@@ -13,7 +13,7 @@ import {
   type PreparedTransport,
 } from './open-transport.ts'
 import type { BlockingTransport, EventTransport } from '../transports/transport.ts'
-import { DrivenEngine, LEAVE_TIME } from './driven-engine.ts'
+import { PollingEngine, LEAVE_TIME } from './polling-engine.ts'
 import { destroyedError } from './runner.ts'
 import {
   ENGINE,
@@ -131,18 +131,18 @@ function reportClosed(): void {
 }
 
 function runBlocking(engine: Engine, transport: BlockingTransport): void {
-  const driven = new DrivenEngine(engine, transport, (milliseconds) => {
+  const polling = new PollingEngine(engine, transport, (milliseconds) => {
     Atomics.store(shared.control, control.parked, 1)
     const hasCommand =
       Atomics.load(shared.control, control.written) !== shared.control[control.read]
     if (!hasCommand && stopRequested() === 0) transport.sleep(milliseconds)
     Atomics.store(shared.control, control.parked, 0)
   })
-  driven.runUntil(() => {
+  polling.runUntil(() => {
     takeCommands(engine)
     return stopRequested() !== 0
   }, Infinity)
-  if (stopRequested() === 1) driven.leave()
+  if (stopRequested() === 1) polling.leave()
   else transport.close()
   reportClosed()
 }
@@ -176,7 +176,7 @@ async function runOnEvents(engine: Engine, transport: EventTransport): Promise<v
   reportClosed()
 }
 
-/** See `DrivenEngine.leave`. */
+/** See `PollingEngine.leave`. */
 async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
   engine.sayGoodbye()
   await new Promise<void>((resolve) => {

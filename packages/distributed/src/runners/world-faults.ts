@@ -33,7 +33,7 @@ export interface WorldFault {
 type Fault = ReturnType<typeof readFault>
 
 /** What faults do to the parts of a world. */
-interface Stricken {
+interface FaultTarget {
   readonly lose: (rank: number) => void
   readonly halfClose: (rank: number) => void
 }
@@ -55,7 +55,7 @@ export class WorldFaults {
   }
 
   /** The next round begins. */
-  begin({ lose, halfClose }: Stricken): void {
+  begin({ lose, halfClose }: FaultTarget): void {
     this.#round++
     for (const { kind, rank, round } of this.#faults) {
       if (round !== this.#round) continue

@@ -8,9 +8,9 @@ export interface Endpoint {
 
 /** A fresh connection, before its transport takes it over. */
 export interface ByteChannel {
-  /** The address of the other end, of one that has called. */
+  /** The peer's address, if the peer dialed. */
   readonly from?: string
-  /** That the greeting has agreed on to encrypt what follows. */
+  /** The keys that the handshake has agreed on, which encrypt what follows. */
   keys?: SessionKeys | undefined
   write(bytes: Uint8Array): Promise<void>
   /** Exactly `length` bytes. Rejects when the stream ends before. */
@@ -22,14 +22,14 @@ export interface ByteChannel {
 export interface Dialer<Channel extends ByteChannel> {
   /** Where it listens. */
   readonly endpoint: Endpoint
-  /** The next caller; rejects when `stopListening` is called. */
+  /** The next connection of a peer; rejects when `stopListening` is called. */
   accept(): Promise<Channel>
   /** Rejects when the signal is aborted before the connection is made. */
   dial(endpoint: Endpoint, signal?: AbortSignal): Promise<Channel>
   stopListening(): void
 }
 
-/** Most callers of each stage of the greeting. Others give way, so that silent callers lock nobody out. */
+/** Most connections in each stage of the handshake, beyond which the oldest are dropped: a flood locks nobody out. */
 export const LARGEST_QUEUE = 256
 
 /** Where a rank listens for its peers. */

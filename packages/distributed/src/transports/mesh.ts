@@ -8,7 +8,13 @@ import {
   waitOrAbort,
 } from '@tsrun/core'
 import { LARGEST_QUEUE, type ByteChannel, type Dialer, type Endpoint } from './dialer.ts'
-import { greetCalled, greetCaller, isRefusal, welcome, type Credentials } from './greeting.ts'
+import {
+  handshakeWithListener,
+  handshakeWithDialer,
+  isRefusal,
+  accept,
+  type Credentials,
+} from './handshake.ts'
 
 /** Where a rank is called, and how. */
 export interface MeshEndpoint extends Endpoint {
@@ -26,15 +32,15 @@ export interface MeshOptions extends Credentials {
   readonly apart?: readonly number[] | undefined
 }
 
-/** Milliseconds that a stranger has to prove itself. */
-const GREETING_TIME = 5000
+/** Milliseconds that a peer has to authenticate itself. */
+const HANDSHAKE_TIME = 5000
 /** Refused callers that are logged, so that a crowd of them does not fill the disk. */
 const REPORTED = 10
-/** Milliseconds that one attempt to greet a peer may take before the next. */
+/** Milliseconds that one attempt at a handshake may take before the next. */
 const ATTEMPT_TIME = 10_000
 
 /**
- * Connects every rank with every other: each calls the ranks below it and hears those above, except
+ * Connects every rank with every other: each dials the ranks below it and accepts those above, except
  * those that are reached in another way.
  * Strangers, which have a wrong token, send random bytes or stay silent, are turned away and disturb
  * nobody.
@@ -62,7 +68,7 @@ export async function connectMesh<Channel extends ByteChannel>(
   const calls = below.map(async (peer) => {
     channels[peer] = await callPeer(dialer, options, peer, deadline, calling)
   })
-  const heard = hearPeers(dialer, options, { awaited, channels }, over.signal)
+  const heard = acceptPeers(dialer, options, { awaited, channels }, over.signal)
   try {
     await waitOrAbort(Promise.all(calls), 'connecting', Deadline.never, signal)
     const hearing = 'hearing from the other ranks'
@@ -104,8 +110,13 @@ async function callPeer<Channel extends ByteChannel>(
     })
     try {
       const within = Deadline.after(Math.min(ATTEMPT_TIME, deadline.remaining()))
-      const greeted = greetCalled(channel, credentialsOf(options, peer), options.rank, peer)
-      channel.keys = await waitOrAbort(greeted, 'greeting', within, signal)
+      const authenticated = handshakeWithListener(
+        channel,
+        credentialsOf(options, peer),
+        options.rank,
+        peer,
+      )
+      channel.keys = await waitOrAbort(authenticated, 'handshake', within, signal)
     } catch (error) {
       channel.close()
       throw error
@@ -120,8 +131,8 @@ async function callPeer<Channel extends ByteChannel>(
   })
 }
 
-/** Resolves when each rank that is awaited has called; never after `over` is aborted. */
-async function hearPeers<Channel extends ByteChannel>(
+/** Resolves when each awaited rank has connected; never after `over` is aborted. */
+async function acceptPeers<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
   options: MeshOptions,
   { awaited, channels }: { awaited: Set<number>; channels: (Channel | undefined)[] },
@@ -129,62 +140,62 @@ async function hearPeers<Channel extends ByteChannel>(
 ): Promise<void> {
   const { rank } = options
   let refused = 0
-  const greeting = new PendingConnections<Channel>({
+  const unauthenticated = new PendingConnections<Channel>({
     limit: LARGEST_QUEUE,
     drop: (channel) => {
       channel.close()
     },
   })
-  const welcoming = new Set<number>()
-  const isMissing = (): boolean => awaited.size + welcoming.size > 0
-  const turnAway = (): void => {
-    for (const stranger of greeting.values()) stranger.close()
+  const accepting = new Set<number>()
+  const isMissing = (): boolean => awaited.size + accepting.size > 0
+  const closePending = (): void => {
+    for (const channel of unauthenticated.values()) channel.close()
   }
-  over.addEventListener('abort', turnAway)
+  over.addEventListener('abort', closePending)
   if (awaited.size === 0) return
   await new Promise<void>((resolve) => {
-    const greet = async (channel: Channel): Promise<void> => {
-      const greeted = await waitOrAbort(
-        greetCaller(channel, credentialsOf(options, rank), rank, () => {
-          greeting.advance(channel)
+    const authenticate = async (channel: Channel): Promise<void> => {
+      const peer = await waitOrAbort(
+        handshakeWithDialer(channel, credentialsOf(options, rank), rank, () => {
+          unauthenticated.advance(channel)
         }),
-        'greeting',
-        Deadline.after(GREETING_TIME),
+        'handshake',
+        Deadline.after(HANDSHAKE_TIME),
       )
-      // Taken at once, so that a second caller for this rank is refused in the meantime.
-      const isExpected = greeted !== undefined && awaited.delete(greeted.rank)
+      // Remove it at once, so that a second connection of this rank is rejected in the meantime.
+      const isExpected = peer !== undefined && awaited.delete(peer.rank)
       if (!isExpected) throw new Error('not a rank that is waited for')
-      const { rank: caller, keys } = greeted
-      welcoming.add(caller)
+      const { rank: other, keys } = peer
+      accepting.add(other)
       try {
-        await welcome(channel)
+        await accept(channel)
       } catch (error) {
-        awaited.add(caller)
+        awaited.add(other)
         throw error
       } finally {
-        welcoming.delete(caller)
+        accepting.delete(other)
       }
       channel.keys = keys
-      channels[caller] = channel
-      greeting.delete(channel)
+      channels[other] = channel
+      unauthenticated.delete(channel)
       if (!isMissing()) resolve()
     }
     const listen = async (): Promise<void> => {
       while (isMissing()) {
         const channel = await dialer.accept()
-        greeting.add(channel, channel.from ?? '')
-        void greet(channel)
+        unauthenticated.add(channel, channel.from ?? '')
+        void authenticate(channel)
           .catch((error: unknown) => {
             channel.close()
             if (isMissing() && ++refused <= REPORTED) logRefusal(error)
           })
-          .finally(() => greeting.delete(channel))
+          .finally(() => unauthenticated.delete(channel))
       }
     }
     listen().catch(() => undefined)
   })
-  // Silent callers would only keep the process alive.
-  turnAway()
+  // Open connections would keep the process alive.
+  closePending()
 }
 
 /** What has to be proven to reach this rank. */

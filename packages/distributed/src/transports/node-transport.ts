@@ -167,7 +167,7 @@ export class NodeTransport implements EventTransport {
 
 /** Listens with node:net. */
 export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
-  /** Callers that nobody has greeted yet. Nothing is read from them before. */
+  /** Connections whose handshake has not begun. Nothing is read from them. */
   const callers: Socket[] = []
   let wake: (() => void) | undefined
   let listening = true
@@ -224,7 +224,7 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
 /** Bytes that are read ahead of what was asked for. */
 const LARGEST_REST = 64 * 1024
 
-/** A node:net socket during the greeting; `release` hands it over with what was read ahead. */
+/** A node:net socket during the handshake; `release` hands it over with what was read ahead. */
 export class SocketChannel implements ByteChannel {
   readonly socket: Socket
   readonly from: string
@@ -236,7 +236,7 @@ export class SocketChannel implements ByteChannel {
   readonly #onData = (chunk: Buffer): void => {
     this.#rest.push(chunk)
     this.#held += chunk.length
-    // A greeting is short: a caller that sends more waits until it is read, or is a stranger.
+    // A handshake is short: stop reading from a peer that sends more.
     if (this.#held > LARGEST_REST) this.socket.pause()
     this.#wake?.()
   }
@@ -283,7 +283,7 @@ export class SocketChannel implements ByteChannel {
     }
   }
 
-  /** Stops reading. Returns what came after the greeting, and why no more comes. */
+  /** Stops reading. Returns what came after the handshake, and why no more comes. */
   release(): { readonly chunks: Buffer[]; readonly ended: string | undefined } {
     this.socket.off('data', this.#onData)
     return { chunks: this.#rest, ended: this.#ended }

@@ -219,7 +219,7 @@ function tryAccept(listener: number): number {
   }
 }
 
-/** A connected non-blocking socket during the greeting. */
+/** A connected non-blocking socket during the handshake. */
 export class DescriptorChannel implements ByteChannel {
   readonly fd: number
   readonly from: string

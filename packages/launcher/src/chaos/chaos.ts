@@ -5,10 +5,10 @@ import type { Announcer } from '../logs/console.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 import type { ChaosPlan, Fault } from './plan.ts'
 
-/** Milliseconds between two looks at the steps of the ranks. */
-const LOOK = 10
+/** Milliseconds between two polls of the steps of the ranks. */
+const POLL = 10
 
-interface Stricken {
+interface Attempt {
   readonly worldSize: number
   /** From 0. */
   readonly restartCount: number
@@ -18,9 +18,9 @@ interface Stricken {
 }
 
 /**
- * Brings the faults of a plan over the ranks of this host: from outside by signals, and from inside by
- * what is evaluated in the rank (`rank/faults.ts`). On several hosts, each launcher has the same plan, and
- * brings the faults of its own ranks.
+ * Injects the faults of a plan into the ranks of this host: from outside by signals, from inside by
+ * what the rank evaluates (`rank/faults.ts`). On several hosts, each launcher has the same plan, and injects
+ * the faults of its own ranks.
  */
 export class Chaos {
   readonly #seed: number
@@ -35,69 +35,69 @@ export class Chaos {
     this.#events = events
   }
 
-  /** Begins with an attempt, whose ranks have just been started. @returns ends it */
-  begin(attempt: Stricken): () => void {
+  /** Begins with an attempt whose ranks have just been started. @returns ends it */
+  begin(attempt: Attempt): () => void {
     const timers: NodeJS.Timeout[] = []
     const after = (seconds: number, run: () => void): void => {
       timers.push(setTimeout(run, Math.min(1000 * seconds, 2 ** 31 - 1)))
     }
     for (const [i, planned] of this.#faults.entries()) {
       const { fault } = planned
-      // the same on all hosts, however often a fault has come in the attempts before
+      // The same on all hosts, however often a fault was injected in the attempts before.
       const random = seededRandom(hashOf(this.#seed, i, attempt.restartCount))
-      const struck = { ...attempt, fault, random, after }
-      if (fault.meanSeconds !== undefined) this.#repeat(planned, struck)
+      const injection = { ...attempt, fault, random, after }
+      if (fault.meanSeconds !== undefined) this.#repeat(planned, injection)
       else if (fault.attempt !== attempt.restartCount) continue
       else if (fault.seconds !== undefined) {
         after(fault.seconds, () => {
-          this.#strike(struck, `${fault.seconds} s after the start`)
+          this.#inject(injection, `${fault.seconds} s after the start`)
         })
-      } else this.#strikeWhenDone(struck)
+      } else this.#injectWhenDone(injection)
     }
     return () => {
       for (const timer of timers) clearTimeout(timer)
     }
   }
 
-  #repeat(planned: PlannedFault, struck: Struck): void {
+  #repeat(planned: PlannedFault, injection: Injection): void {
     if (planned.left <= 0) return
-    struck.after(-struck.fault.meanSeconds! * Math.log(1 - struck.random()), () => {
+    injection.after(-injection.fault.meanSeconds! * Math.log(1 - injection.random()), () => {
       planned.left--
-      this.#strike(struck, 'by chance')
-      this.#repeat(planned, struck)
+      this.#inject(injection, 'by chance')
+      this.#repeat(planned, injection)
     })
   }
 
   /** After a step, or a number of operations. */
-  #strikeWhenDone(struck: Struck): void {
-    const rank = chooseRank(struck)
-    const { step, operations } = struck.fault
-    if (!struck.ranks.some((process) => process.rank === rank)) return
-    const look = (): void => {
-      const status = struck.status().find((one) => one.rank === rank)
+  #injectWhenDone(injection: Injection): void {
+    const rank = chooseRank(injection)
+    const { step, operations } = injection.fault
+    if (!injection.ranks.some((process) => process.rank === rank)) return
+    const poll = (): void => {
+      const status = injection.status().find((one) => one.rank === rank)
       const done = operations === undefined ? status?.step : status?.ended
       if (done === undefined || done < (step ?? operations ?? 0)) {
-        struck.after(LOOK / 1000, look)
+        injection.after(POLL / 1000, poll)
         return
       }
       const when = operations === undefined ? `after step ${done}` : `after ${done} operations`
-      this.#strike(struck, when, rank)
+      this.#inject(injection, when, rank)
     }
-    look()
+    poll()
   }
 
-  #strike(struck: Struck, when: string, rank = chooseRank(struck)): void {
-    const { fault, after } = struck
-    const process = struck.ranks.find((one) => one.rank === rank)
+  #inject(injection: Injection, when: string, rank = chooseRank(injection)): void {
+    const { fault, after } = injection
+    const process = injection.ranks.find((one) => one.rank === rank)
     if (process === undefined || process.end !== undefined) return
     const what = describe(fault)
     this.#announcer.say('chaos', `chaos: rank ${rank} ${what}, ${when}`, { rank, kind: fault.kind })
     this.#events?.record('fault-injected', { rank, kind: fault.kind, what, when })
-    if (fault.kind === 'kill') process.strike(fault.signal)
+    if (fault.kind === 'kill') process.signal(fault.signal)
     else if (fault.kind === 'stop') {
-      process.strike('SIGSTOP')
+      process.signal('SIGSTOP')
       after(fault.forSeconds, () => {
-        process.strike('SIGCONT')
+        process.signal('SIGCONT')
       })
     } else if (fault.kind === 'slow') slowDown(process, fault, after)
     else process.inject(fault)
@@ -106,12 +106,12 @@ export class Chaos {
 
 interface PlannedFault {
   readonly fault: Fault
-  /** How often it comes at most from now on. */
+  /** How often it is injected at most from now on. */
   left: number
 }
 
 /** A fault in one attempt. */
-interface Struck extends Stricken {
+interface Injection extends Attempt {
   readonly fault: Fault
   readonly random: () => number
   readonly after: (seconds: number, run: () => void) => void
@@ -124,21 +124,21 @@ const TURN = 40
 function slowDown(
   process: RankProcess,
   { share, forSeconds }: Fault,
-  after: Struck['after'],
+  after: Injection['after'],
 ): void {
   const end = performance.now() + 1000 * forSeconds
   const stop = (): void => {
     if (performance.now() >= end || process.end !== undefined) return
-    process.strike('SIGSTOP')
+    process.signal('SIGSTOP')
     after((TURN * (1 - share)) / 1000, () => {
-      process.strike('SIGCONT')
+      process.signal('SIGCONT')
       after((TURN * share) / 1000, stop)
     })
   }
   stop()
 }
 
-function chooseRank({ fault, random, worldSize }: Struck): number {
+function chooseRank({ fault, random, worldSize }: Injection): number {
   return fault.rank ?? Math.floor(random() * worldSize)
 }
 

@@ -7,7 +7,7 @@ import { usageError } from '../args/read-setting.ts'
 import { settleRepeated } from '../args/repeated-flags.ts'
 import { version } from '../job/package.ts'
 import { Console } from '../logs/console.ts'
-import { holdLifeline, LIFELINE } from '../remote/lifeline.ts'
+import { watchParentPipe, PARENT_PIPE } from '../remote/parent-pipe.ts'
 import { aborted, listenForInterrupts, OUTPUT_LOST, outputClosed } from '../processes/interrupts.ts'
 import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
@@ -39,9 +39,9 @@ const USAGE = 2
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
   const { stdout, stderr, env } = process
-  // The lifeline is no input for the ranks.
-  const isHeld = env[LIFELINE] !== undefined
-  if (isHeld) holdLifeline(process.stdin, env, interrupts)
+  // The pipe to the parent is no input for the ranks.
+  const isHeld = env[PARENT_PIPE] !== undefined
+  if (isHeld) watchParentPipe(process.stdin, env, interrupts)
   const input = { isTerminal: isatty(0), open: () => process.stdin }
   const outputs = { stdout: toFile(1) ?? stdout, stderr: toFile(2) ?? stderr }
   const console = new Console(outputs, (error) => {

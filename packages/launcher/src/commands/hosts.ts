@@ -14,7 +14,7 @@ import {
   type RemoteEnd,
 } from '../remote/connection.ts'
 import { chooseHosts, readHosts, type RemoteHost } from '../remote/hostfile.ts'
-import { LIFELINE } from '../remote/lifeline.ts'
+import { PARENT_PIPE } from '../remote/parent-pipe.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** What `tsrun hosts` is asked to do. */
@@ -165,7 +165,7 @@ function commandOf(
     ...['--nnodes', String(hosts.length), '--node-rank', String(nodeRank)],
     ...['--rdzv-endpoint', endpoint, '--nproc', String(hosts[nodeRank]!.slots)],
   ]
-  const words = ['exec', 'env', ...variables, `${LIFELINE}=1`, 'npx', '--no', '--', 'tsrun']
+  const words = ['exec', 'env', ...variables, `${PARENT_PIPE}=1`, 'npx', '--no', '--', 'tsrun']
   const line = [...words, ...[...flags, ...request.job].map(quoted)].join(' ')
   return `read -r TSRUN_TOKEN && export TSRUN_TOKEN && ${commandIn(cwd, line)}`
 }

@@ -24,7 +24,7 @@ import {
   type Verdict,
 } from './nodes.ts'
 import { planAttempt } from './plan.ts'
-import { StackDesk } from './stack-desk.ts'
+import { StackRequests } from './stack-requests.ts'
 import { openStatusPage } from './status-page.ts'
 import { limitTime, type TimeLimit } from './time-limit.ts'
 
@@ -136,9 +136,9 @@ export async function runOnce(
       : attemptDirectory(options.logDir, plan.runId, restartCount)
   const debuggers = await placeDebuggers(options.inspect, ranksOf(plan, nodeRank))
   announceDebuggers(debuggers, context.announcer)
-  const desk = await StackDesk.open(options)
-  const page = openStatusPage(job, nodes, restartCount, desk.address)
-  desk.readStatus = () => page.ranks()
+  const stackRequests = await StackRequests.open(options)
+  const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
+  stackRequests.readStatus = () => page.ranks()
   const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }
   for (const watcher of context.watchers ?? []) watcher.follow(attempt, () => page.ranks())
   const flight = openFlightPlace(directory, job.env)
@@ -147,7 +147,7 @@ export async function runOnce(
   try {
     const shared = nodes.begin(restartCount)
     const environment = { ...flight.environment, ...page.environment }
-    if (limit !== undefined) limit.lastWords = () => desk.text()
+    if (limit !== undefined) limit.lastWords = () => stackRequests.text()
     const { outcomes, interrupted } = await runAttempt(
       job,
       {
@@ -158,7 +158,7 @@ export async function runOnce(
         directory,
         shared,
         page,
-        desk,
+        stackRequests,
       },
       context,
     ).finally(() => {

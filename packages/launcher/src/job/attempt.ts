@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks } from '@tsrun/core'
 import { relayJobControl } from '../processes/interrupts.ts'
-import { settle, stopGroups } from '../processes/ladder.ts'
+import { settle, stopGroups } from '../processes/escalation.ts'
 import { RankProcess, type RankPlan } from '../processes/rank-process.ts'
 import { toOutcome, type RankOutcome } from '../report/outcome.ts'
 import { sample, sampleUsage } from '../report/usage.ts'
@@ -9,7 +9,7 @@ import type { Job, JobContext } from './job.ts'
 import { RankEvents } from './job-events.ts'
 import type { NodePlace, SharedAttempt } from './nodes.ts'
 import { logRank, openFiles, openFiltered, openMerger, type RankLog } from './rank-log.ts'
-import type { StackDesk } from './stack-desk.ts'
+import type { StackRequests } from './stack-requests.ts'
 import type { AttemptPage } from './status-page.ts'
 
 /** One attempt of a job on this host. */
@@ -24,7 +24,7 @@ export interface Attempt {
   readonly shared: SharedAttempt
   readonly page: AttemptPage
   /** Tells the stacks of the ranks. */
-  readonly desk: StackDesk
+  readonly stackRequests: StackRequests
 }
 
 export interface AttemptResult {
@@ -52,7 +52,7 @@ export async function runAttempt(
   attempt: Attempt,
   context: JobContext,
 ): Promise<AttemptResult> {
-  const { plan, worldSize, directory, shared, page, desk, place, restartCount } = attempt
+  const { plan, worldSize, directory, shared, page, stackRequests, place, restartCount } = attempt
   const { input } = context
   const ranks: LoggedRank[] = []
   let interrupted = false
@@ -69,7 +69,7 @@ export async function runAttempt(
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = openFiles(to, one.rank, localRank)
       const process = await RankProcess.start(one, worldSize, job.env, input?.kindFor(one.rank))
-      desk.add(process)
+      stackRequests.add(process)
       page.follow(process, localRank)
       input?.add(process)
       ranks.push({ process, log: logRank({ process, localRank }, files, to) })
@@ -92,7 +92,7 @@ export async function runAttempt(
     filtered.close()
     events.close()
     page.close()
-    desk.close()
+    stackRequests.close()
   }
   const outcomes = ranks.map(({ process, log }) =>
     toOutcome(process, log.tail, places.get(process.rank)),

@@ -179,14 +179,14 @@ export class RankProcess {
     if (this.groupAlive) this.#signal(signal)
   }
 
-  /** Brings a fault over the main thread, whatever it does. */
+  /** Injects a fault into the main thread, whatever it does. */
   inject(fault: FaultOrder): void {
     if (!this.#hasExited && this.#control.writable)
       this.#control.write(`${JSON.stringify(fault)}\n`)
   }
 
-  /** Sends a signal to the process alone, as somebody else would: the rank does not count as stopped. */
-  strike(signal: NodeJS.Signals): void {
+  /** Sends a signal to the process alone, as another program would: the rank does not count as stopped. */
+  signal(signal: NodeJS.Signals): void {
     if (!this.#hasExited) this.#child.kill(signal)
   }
 

@@ -30,7 +30,7 @@ export interface RemoteEnd {
 const SSH_FAILED = 255
 
 /**
- * A command that runs on another host. Its standard input is its lifeline: signals go there as lines, and
+ * A command that runs on another host. Its standard input is its pipe to the parent: signals go there as lines, and
  * its end tells the command that the connection is lost.
  */
 export class Connection {

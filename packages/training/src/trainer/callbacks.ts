@@ -209,7 +209,7 @@ export async function findRate(
   options: FindRateOptions = {},
 ): Promise<FoundRate> {
   const { from, to, steps } = readFinder(options)
-  return await run.undone(async (optimizer) => {
+  return await run.rollBackAfter(async (optimizer) => {
     const curve: { rate: number; loss: number }[] = []
     let [smooth, smallest] = [0, Infinity]
     for (let step = 0; step < steps; step++) {

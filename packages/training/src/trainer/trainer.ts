@@ -292,12 +292,12 @@ export class Trainer {
   }
 
   /**
-   * Runs a part whose steps are undone afterwards: parameters, buffers, optimizer and number of steps
+   * Runs a part and rolls back its steps afterwards: parameters, buffers, optimizer and number of steps
    * become what they were.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
    */
-  async undone<T>(part: (optimizer: Optimizer) => Promise<T>): Promise<T> {
+  async rollBackAfter<T>(part: (optimizer: Optimizer) => Promise<T>): Promise<T> {
     const { optimizer, learningRate } = this.#options
     const problem =
       optimizer === undefined

@@ -36,7 +36,7 @@ export const frameKinds = {
   data: 4,
   credit: 5,
   fault: 6,
-  goodbye: 7,
+  close: 7,
   /** The sender has given up a message that the receiver has cleared, or that it has exposed. */
   withdrawn: 8,
   /** A collective has waited for long: does the receiver of this frame run the same one? */

@@ -10,7 +10,7 @@ import { Retirement } from './retirement.ts'
 import { Sends } from './sends.ts'
 import { createStream, streamKey, type Stream, type StreamEvents, type Transfer } from './stream.ts'
 
-/** What a link tells the engine; what belongs to one message, its `Transfer` hears. */
+/** What a link tells the engine. What concerns one message goes to its `Transfer`. */
 export interface LinkEvents extends StreamEvents {
   /** Another rank says that an operation or a group has failed. */
   readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
@@ -171,7 +171,7 @@ export class Link {
     if (this.#saidGoodbye || this.closed !== undefined) return
     this.#saidGoodbye = true
     this.#try(() => {
-      this.#writer.writeBare(frameKinds.goodbye)
+      this.#writer.writeBare(frameKinds.close)
     })
     // Later frames would arrive at a closed connection, and break it before all was read.
     this.#writer.end()
@@ -220,7 +220,7 @@ export class Link {
         return this.#onText(header, this.#events.onFault)
       case frameKinds.notice:
         return this.#onText(header, this.#events.onNotice)
-      case frameKinds.goodbye:
+      case frameKinds.close:
         this.#close('left')
         return undefined
       default:

@@ -21,7 +21,7 @@ function isMessageName(name: OperationName): boolean {
 }
 
 /** An operation that the group waits for before it ends. */
-interface UnderWay {
+interface Pending {
   isCompleted(): boolean
   abort(): void
   done(): Promise<unknown>
@@ -44,7 +44,7 @@ export class Operations implements AwaitedStarter {
   readonly runner: Runner
   readonly #group: GroupIdentity
   readonly #self: SelfMessages
-  readonly #pending = new Set<UnderWay>()
+  readonly #pending = new Set<Pending>()
   readonly #order = new MessageOrder()
   #collectives = 0
   #messages = 0
@@ -206,11 +206,11 @@ export class Operations implements AwaitedStarter {
     clearTimeout(timer)
   }
 
-  onEnd(work: UnderWay): void {
+  onEnd(work: Pending): void {
     this.#pending.delete(work)
   }
 
-  #keep(work: UnderWay): void {
+  #keep(work: Pending): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
     // frees what belongs to operations that have ended and that nobody awaits

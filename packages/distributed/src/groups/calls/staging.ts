@@ -3,7 +3,7 @@ import type { AnyTypedArray } from '../../dtype.ts'
 import { bufferError } from './arguments.ts'
 
 /** What a call hands over to the engine. */
-interface Handed {
+interface Submitted {
   readonly input: AnyTypedArray | undefined
   readonly output: AnyTypedArray | undefined
   /** Numbers for the engine, and room for its answer. */
@@ -31,7 +31,7 @@ export class StagedBuffers {
    * @param changesInput - the engine writes into the input, so that one beside the output is copied
    * @throws ERR_TSR_ARENA_EXHAUSTED
    */
-  constructor(arena: Arena, { input, output, table }: Handed, changesInput: boolean) {
+  constructor(arena: Arena, { input, output, table }: Submitted, changesInput: boolean) {
     this.#arena = arena
     try {
       this.table = table && this.#placeTable(table)
@@ -50,7 +50,7 @@ export class StagedBuffers {
   }
 
   /** Copies the caller's input again, where it was staged. */
-  refill({ input }: Handed): void {
+  refill({ input }: Submitted): void {
     if (input === undefined) return
     const isInPlace = this.#arena.contains(input) && input.byteOffset === this.input
     if (!isInPlace) this.#arena.heap.bytes.set(bytesOf(input), this.input)

@@ -21,7 +21,7 @@ const MOST_PENDING = 64
  * a Unix socket (`tsrun stacks`). The socket is an abstract one, so no file is left however the launcher
  * ends. Every user can connect to it, but only this user can read the secret, which is in the status page.
  */
-export class StackDesk {
+export class StackRequests {
   /** The states of the ranks. */
   readStatus: () => readonly RankStatus[] = () => []
   readonly #kind: JobOptions['kind']
@@ -45,15 +45,15 @@ export class StackDesk {
   }
 
   /** Where no socket can be made, the job runs without one. */
-  static async open({ kind }: Pick<JobOptions, 'kind'>): Promise<StackDesk> {
+  static async open({ kind }: Pick<JobOptions, 'kind'>): Promise<StackRequests> {
     const server = createServer({ allowHalfOpen: true }).unref()
-    const desk = new StackDesk(kind, server)
+    const requests = new StackRequests(kind, server)
     try {
-      await once(server.listen(`\0${desk.#name}`), 'listening')
+      await once(server.listen(`\0${requests.#name}`), 'listening')
     } catch (error) {
       createLogger('launcher').info({ reason: (error as Error).message }, 'no socket for stacks')
     }
-    return desk
+    return requests
   }
 
   /** The name of the socket and the secret for the status page; undefined: there is no socket. */

@@ -2,20 +2,20 @@ import type { Readable } from 'node:stream'
 import type { Interrupts } from '../processes/interrupts.ts'
 
 /** Set for a launcher that `tsrun hosts` has started. */
-export const LIFELINE = 'TSRUN_LIFELINE'
+export const PARENT_PIPE = 'TSRUN_PARENT_PIPE'
 
 /**
  * On a host that `tsrun hosts` has started this launcher on: signals arrive as lines on the standard input.
  * When that ends, so does the job: nothing is left on a host whose connection is lost.
  */
-export function holdLifeline(
+export function watchParentPipe(
   input: Readable,
   env: NodeJS.ProcessEnv,
   interrupts: Interrupts,
 ): void {
-  if (env[LIFELINE] === undefined) return
-  // The ranks, and what they start, have no lifeline.
-  Reflect.deleteProperty(env, LIFELINE)
+  if (env[PARENT_PIPE] === undefined) return
+  // The ranks, and what they start, have no such pipe.
+  Reflect.deleteProperty(env, PARENT_PIPE)
   let rest = ''
   input.setEncoding('utf8')
   input.on('data', (text: string) => {

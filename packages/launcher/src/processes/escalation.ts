@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { Deadline } from '@tsrun/core'
 import { blamesOthers, livingGroups, type RankProcess } from './rank-process.ts'
 
-export interface LadderOptions {
+export interface EscalationOptions {
   /** Milliseconds between SIGTERM and SIGKILL. */
   readonly grace: number
   /** Ends the grace at once. */
@@ -20,7 +20,7 @@ const KILL_TIME = 5000
  */
 export async function stopGroups(
   ranks: readonly RankProcess[],
-  options: LadderOptions,
+  options: EscalationOptions,
 ): Promise<void> {
   for (const rank of ranks) rank.stop('SIGTERM')
   await untilGone(ranks, Deadline.after(options.grace), options.kill)

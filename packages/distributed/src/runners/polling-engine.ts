@@ -27,7 +27,7 @@ const ROUNDS = 1024
 const LOOKS = 8
 
 /** An engine on a transport that can sleep: progress, then spin and yield, then sleep. */
-export class DrivenEngine {
+export class PollingEngine {
   readonly engine: Engine
   readonly #transport: BlockingTransport | undefined
   readonly #sleep: (milliseconds: number) => void
@@ -73,7 +73,7 @@ export class DrivenEngine {
   }
 
   /**
-   * Sends what is queued, tells the peers goodbye, and ends the connections when they have read it:
+   * Sends what is queued, sends the peers a close frame, and ends the connections when they have read it:
    * closing with unread bytes would take back what is still on its way.
    */
   leave(): void {

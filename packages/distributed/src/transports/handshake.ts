@@ -10,8 +10,8 @@ import {
 } from '@tsrun/core'
 import type { ByteChannel } from './dialer.ts'
 
-/** The last byte of a greeting: the connection is accepted. */
-const WELCOME = 1
+/** The last byte of a handshake: the connection is accepted. */
+const ACCEPTED = 1
 
 const REFUSAL = 'TSRUN_REFUSAL'
 
@@ -19,7 +19,7 @@ function refusal(message: string): Error {
   return Object.assign(new Error(message), { code: REFUSAL })
 }
 
-/** Whether a greeting failed for good, because of another token or another protocol. */
+/** Whether a handshake failed for good: another token or another protocol. */
 export function isRefusal(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === REFUSAL
 }
@@ -32,36 +32,36 @@ export interface Credentials {
   readonly protection?: Protection
 }
 
-/** What the proofs cover: without it, somebody between two ranks could lead a call to a third one. */
-function partiesOf(caller: number, called: number): string {
-  return `${caller} to ${called}`
+/** What the proofs cover, so that nobody in between can redirect a connection to another rank. */
+function partiesOf(dialer: number, listener: number): string {
+  return `${dialer} to ${listener}`
 }
 
 /**
- * Greets the rank that was called: both sides prove that they know the token, and who they are. Rejects
- * with an Error whose message says why.
+ * Authenticates a connection that this rank has dialed: both sides prove that they know the token, and who
+ * they are. Rejects with an Error whose message says why.
  *
  * @returns the keys of the connection; undefined without protection
  */
-export async function greetCalled(
+export async function handshakeWithListener(
   channel: ByteChannel,
   { token, purpose, protection = 'none' }: Credentials,
   rank: number,
-  called: number,
+  listener: number,
 ): Promise<SessionKeys | undefined> {
-  const handshake = clientHandshake(token, purpose, partiesOf(rank, called), protection)
+  const handshake = clientHandshake(token, purpose, partiesOf(rank, listener), protection)
   await channel.write(handshake.hello)
   const answer = handshake.answer(await channel.read(HELLO_BYTES))
   if ('refused' in answer) throw refusal(explain(answer.refused, protection))
-  const last = new Uint8Array(PROOF_BYTES + 4)
-  last.set(answer.proof)
-  new DataView(last.buffer).setUint32(PROOF_BYTES, rank, true)
-  await channel.write(last)
+  const proof = new Uint8Array(PROOF_BYTES + 4)
+  proof.set(answer.proof)
+  new DataView(proof.buffer).setUint32(PROOF_BYTES, rank, true)
+  await channel.write(proof)
   if (!handshake.trusts(await channel.read(PROOF_BYTES))) {
     throw refusal('it fails the handshake (token)')
   }
-  const [welcome] = await channel.read(1)
-  if (welcome !== WELCOME) throw new Error('it refuses the connection')
+  const [last] = await channel.read(1)
+  if (last !== ACCEPTED) throw new Error('it refuses the connection')
   return handshake.keys()
 }
 
@@ -70,25 +70,25 @@ function explain(refused: HandshakeRefusal, protection: Protection): string {
   return `it was started otherwise; this rank has ${protectionFlags[protection]}`
 }
 
-/** A rank that has proven itself. */
-export interface Caller {
+/** A rank that has authenticated itself. */
+export interface AuthenticatedPeer {
   readonly rank: number
   /** The keys of the connection; undefined without protection. */
   readonly keys: SessionKeys | undefined
 }
 
 /**
- * Greets a caller of rank `called`.
+ * Authenticates a connection that rank `listener` has received.
  *
- * @param onHello - called once the caller has said that it speaks the protocol
- * @returns undefined when it does not belong to the job, or meant another rank
+ * @param onHello - called once the peer has said that it speaks the protocol
+ * @returns undefined if the peer does not belong to the job, or dialed another rank
  */
-export async function greetCaller(
+export async function handshakeWithDialer(
   channel: ByteChannel,
   { token, purpose, protection }: Credentials,
-  called: number,
+  listener: number,
   onHello: () => void,
-): Promise<Caller | undefined> {
+): Promise<AuthenticatedPeer | undefined> {
   const handshake = serverHandshake(token, purpose, protection)
   const hello = handshake.answer(await channel.read(HELLO_BYTES))
   if (hello === undefined) return undefined
@@ -96,13 +96,13 @@ export async function greetCaller(
   await channel.write(hello)
   const last = await channel.read(PROOF_BYTES + 4)
   const rank = new DataView(last.buffer, last.byteOffset).getUint32(PROOF_BYTES, true)
-  const parties = partiesOf(rank, called)
+  const parties = partiesOf(rank, listener)
   const { accepted, proof } = handshake.judge(last.subarray(0, PROOF_BYTES), parties)
   await channel.write(proof)
   return accepted ? { rank, keys: handshake.keys() } : undefined
 }
 
-/** Tells the caller that it is accepted. */
-export async function welcome(channel: ByteChannel): Promise<void> {
-  await channel.write(Uint8Array.of(WELCOME))
+/** Tells an authenticated peer that its connection is accepted. */
+export async function accept(channel: ByteChannel): Promise<void> {
+  await channel.write(Uint8Array.of(ACCEPTED))
 }
