@@ -79,6 +79,11 @@ export class PartLoss {
     functionRule.check('loss.countCorrect', this.#countCorrect)
   }
 
+  /** Whether the loss says what it is divided by. */
+  get countsLabels(): boolean {
+    return this.#count !== undefined
+  }
+
   /** What was found out, for the ranks that have not. */
   get found(): 'mean' | 'sum' | undefined {
     return this.#isTried ? this.#reduction : undefined

@@ -11,6 +11,7 @@ import { labelOf, planBuckets } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
 import type { SharedBuffers } from '../gradients/shared-buffers.ts'
 import {
+  checkReduction,
   checkTrained,
   parametersOf,
   readDataParallelOptions,
@@ -55,6 +56,7 @@ export async function dataParallel<M extends Replicated>(
 ): Promise<DataParallel<M>> {
   checkGroup(group)
   const { frozen, ...checked } = readDataParallelOptions(options)
+  checkReduction(module, checked, group.size)
   const parameters = parametersOf(module, { frozen })
   const { all, trained, buffers: own } = parameters
   const buckets = planBuckets(trained.toReversed(), checked).map(labelOf)

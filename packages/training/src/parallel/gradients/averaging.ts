@@ -32,6 +32,8 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly whole?: Module | undefined
   /** See `Module.communicates`. */
   readonly communicates?: boolean
+  /** Whether its loss says what it counts: a mean over replicas would weigh their labels differently. */
+  readonly countsLabels?: boolean
   /** For a trainer with a `step` of its own, which averages with `averaging` from now on, if defined. */
   averageBy?(averaging: Averaging | undefined): void
 }

@@ -140,6 +140,20 @@ export function checkTokens(
   })
 }
 
+/** @throws ERR_TSR_ARGUMENT where the mean over several ranks is not that over the labels that count */
+export function checkReduction(
+  { countsLabels = false }: Replicated,
+  { reduction }: Pick<GradientOptions, 'reduction'>,
+  ranks: number,
+): void {
+  if (!countsLabels || reduction === 'token' || ranks === 1) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'reduction',
+    value: `mean, for a loss that says what it counts, over ${String(ranks)} ranks`,
+    expected: "reduction: 'token', which divides by the count of all ranks",
+  })
+}
+
 function checkModule(module: Replicated): void {
   const { parameters } = (module as Partial<Replicated> | undefined | null) ?? {}
   if (Array.isArray(parameters)) return

@@ -61,6 +61,8 @@ export class Pipeline implements Replicated {
   readonly isFirst: boolean
   /** Whether this rank reads the labels. */
   readonly isLast: boolean
+  /** See `Replicated.countsLabels`. */
+  readonly countsLabels: boolean
   /** The spans of computations, messages and waiting; of a whole model, if it was given a recorder. */
   readonly recorder: SpanRecorder
   readonly #spans: SpanRecorder | undefined
@@ -94,15 +96,19 @@ export class Pipeline implements Replicated {
     this.#plan = plan
     this.#options = options
     this.#calls = new Calls(links.group)
-    const loss = new PartLoss(options.loss)
-    this.#loss = loss
+    this.#loss = new PartLoss(options.loss)
+    this.countsLabels = this.#loss.countsLabels
     const own = [...plan.placement.keys()].filter((stage) => plan.placement[stage] === links.rank)
     // The passes of a whole model record themselves, without the number of a stage.
     const inside = isWhole ? recorder : undefined
     const stages = new Map(
       own.map((stage, at) => [
         stage,
-        new PipelineStage(modules[at]!, { loss, runner: runners[at]!, recorder: inside }),
+        new PipelineStage(modules[at]!, {
+          loss: this.#loss,
+          runner: runners[at]!,
+          recorder: inside,
+        }),
       ]),
     )
     const timed = isWhole ? undefined : recorder
@@ -178,17 +184,14 @@ export class Pipeline implements Replicated {
    *
    * @param onGradient - takes each gradient, which it owns, as soon as it is complete, in the last
    *   backward pass of its stage: for example `replica.onGradient` of `dataParallel`, which averages it
-   *   meanwhile. Default: the gradients are in the result.
+   *   meanwhile. Of a model that is averaged with `reduction: 'token'`, it gets those of the sum, for
+   *   `replica.gradients(count)`. Default: the gradients are in the result.
    */
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
     return await this.#calls.alone('forwardBackward', async () => {
       const place = { step: this.#steps, row: 0 }
-      const { gradients, peakInFlight, own } = await this.#train(
-        batch,
-        place,
-        undefined,
-        onGradient,
-      )
+      const trained = await this.#train(batch, place, undefined, onGradient)
+      const { gradients, peakInFlight, own } = trained
       return { loss: meanOf(own), gradients, peakInFlight }
     })
   }
@@ -205,8 +208,7 @@ export class Pipeline implements Replicated {
   async tally(batch: Batch): Promise<Tally> {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noTally))
-      const { microbatches } = this.#plan
-      const count = Math.max(microbatches, this.whole ? 1 : 4 * this.#links.group!.size)
+      const count = Math.max(this.#plan.microbatches, this.whole ? 1 : 4 * this.#links.group!.size)
       const parts = cutBatch(batch, count, this)
       try {
         const sums = await this.#pass(() => this.#worker.evaluate(parts), { parts })
@@ -263,6 +265,7 @@ export class Pipeline implements Replicated {
     onGradient = averaging?.onGradient,
   ): Promise<Trained> {
     const byToken = averaging?.reduction === 'token' ? averaging : undefined
+    const isSummed = onGradient !== undefined && this.#averaging?.reduction === 'token'
     const scaleFor = async (count: number): Promise<number> =>
       this.isLast ? ((await byToken?.scaleFor(count)) ?? 1) : 1
     // Before anything is sent: the next batch may be a good one.
@@ -294,7 +297,7 @@ export class Pipeline implements Replicated {
         // The last stage divides the loss, and so knows before the first pass what by.
         const counted = this.isLast ? await this.#loss.count(parts) : 0
         const first = await scaleFor(counted)
-        const scaled = byToken ? first : counted === 0 ? 0 : 1 / counted
+        const scaled = isSummed ? first : counted === 0 ? 0 : 1 / counted
         const plan: GradientPlan = { ...how, scale: scaled }
         const trained = await this.#worker.train(actions[this.#links.rank]!, parts, plan)
         const { gradients, peakInFlight } = trained
@@ -368,11 +371,8 @@ export class Pipeline implements Replicated {
     if (clip === undefined) return undefined
     const { updated = this.parameters, shard } = this.#averaging ?? {}
     const { group: pipeline } = this.#links
-    return await clipGradients(updated, gradients, {
-      ...clip,
-      ...(pipeline && { pipeline }),
-      ...(shard && { shard }),
-    })
+    const groups = { ...(pipeline && { pipeline }), ...(shard && { shard }) }
+    return await clipGradients(updated, gradients, { ...clip, ...groups })
   }
 
   #optimizer(): Optimizer {

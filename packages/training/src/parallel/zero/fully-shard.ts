@@ -11,6 +11,7 @@ import type { Averaged, Replicated, OwnTotals } from '../gradients/averaging.ts'
 import { labelOf, padBucket, planBuckets, type SharedBucket } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
 import {
+  checkReduction,
   checkTrained,
   parametersOf,
   wireBytes,
@@ -18,6 +19,7 @@ import {
 } from '../gradients/options.ts'
 import { groupsForPasses, Replica } from '../gradients/replica.ts'
 import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
+import { countRanks } from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
   axesOf,
@@ -62,6 +64,7 @@ export async function fullyShard<M extends Replicated>(
   const given = readFullyShardOptions(options)
   const { frozen, units: modules, recompute, ...checked } = given
   const { stage } = checked
+  checkReduction(module, checked, countRanks(axesOf(groups)))
   const parameters = parametersOf(module, { frozen })
   const { all, trained, buffers: own } = parameters
   const ranks = groups.shard.size
