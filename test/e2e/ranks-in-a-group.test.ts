@@ -79,8 +79,7 @@ it('names the peer that a receive waited for in vain', async () => {
   const finished = await jobOf(3, 'nobody-sends.mjs')
   const report = reportOf(finished)
   expect(finished.code).toBe(1)
-  // a rank that was stopped before it wrote its record counts as the one that did not answer
-  expect(report).toMatch(/first cause {2}rank (0 of 3|2 of 3 did not answer in recv)/)
+  expect(report).toContain('first cause  rank 0 of 3')
   expect(report).toContain('ERR_TSR_OPERATION_TIMEOUT')
   expect(report).toContain('timed out after 300 ms; waiting for rank 2')
 })

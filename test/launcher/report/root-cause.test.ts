@@ -159,6 +159,17 @@ describe('of a hang', () => {
     })
   })
 
+  it('is not the sender that waits in a collective itself, also if it has left no record', () => {
+    const recv = 'recv float32[4] from rank 2, tag 0'
+    const barrier = place(0, { state: 'operation', operation: 'barrier by flat' })
+    const others = [stopped(1, barrier), stopped(2, barrier)]
+    const alone = [died(0, waits(100, recv, [2])), ...others]
+    expect(findRootCause(alone)).toMatchObject({ culprit: { rank: 0 } })
+    expect(findRootCause(alone, [missing([0])])).toMatchObject({ culprit: { rank: 0 } })
+    const computes = [died(0, waits(100, recv, [2])), stopped(1, barrier), stopped(2, place(0))]
+    expect(findRootCause(computes)).toMatchObject({ culprit: { rank: 2 } })
+  })
+
   it('is presumed where all ranks wait for each other', () => {
     const outcomes = [
       died(0, waits(100, 'recv float32[4] from rank 1', [1])),

@@ -65,6 +65,12 @@ function collectWaits(
   for (const { rank, error } of waiting) {
     const behind = outcomes.filter((outcome) => isBehind(outcome, error.wait))
     add([rank], [...error.wait.peers, ...behind.map((outcome) => outcome.rank)])
+    // Perhaps for each other: a rank that is stopped at once leaves no record that says so.
+    const busy = outcomes.filter((outcome) => isBusy(outcome, error.wait))
+    add(
+      busy.map((outcome) => outcome.rank),
+      [rank],
+    )
   }
   for (const finding of findings) {
     if (finding.kind === 'missing') {
@@ -84,6 +90,12 @@ function isBehind({ error, place }: RankOutcome, { operation, group }: TimedOutW
   const sequence = sequenceOf(operation)
   if (error !== undefined || sequence === undefined || place === undefined) return false
   return place.group === group && place.sequence < sequence
+}
+
+/** Whether the status page shows a rank in an operation while another waited for its message. */
+function isBusy({ rank, place }: RankOutcome, { operation, peers }: TimedOutWait): boolean {
+  const isMessage = sequenceOf(operation) === undefined && peers.includes(rank)
+  return isMessage && place?.state === 'operation' && !place.isStopped
 }
 
 function sequenceOf(operation: string): number | undefined {
