@@ -1,7 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { formatTable } from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
-import { drawTimeline } from '@tsrun/telemetry'
+import { drawTimeline, type ProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import { gridLegend, percent, printResult, wrap } from './output.ts'
 

@@ -1,5 +1,5 @@
 import { monotonicNow } from '@tsrun/core'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from '@tsrun/distributed'
 import {
   recordLoss,
   recordModule,

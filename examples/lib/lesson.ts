@@ -1,6 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { initProcessGroup, type ProcessGroup } from '@tsrun/distributed'
-import { drawTimeline, SpanRecorder } from '@tsrun/telemetry'
+import { drawTimeline, initProcessGroup, SpanRecorder, type ProcessGroup } from '@tsrun/distributed'
 import {
   batches,
   cutBatch,

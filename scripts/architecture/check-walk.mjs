@@ -81,7 +81,7 @@ function linkProblems(root, caller, { file, functions, calledAs, contract }, imp
 }
 
 /**
- * Whether a file imports another, by its path or from the index of a package.
+ * Whether a file imports another, by its path or from an entry of a package.
  *
  * @param {string} from
  * @param {string} to
@@ -93,7 +93,7 @@ function leads(from, to, imports) {
     imported.includes(to) ||
     imported.some(
       (door) =>
-        /^packages\/[^/]+\/src\/index\.ts$/.test(door) &&
+        /^packages\/[^/]+\/src\/(record\/)?index\.ts$/.test(door) &&
         imports.some((each) => each.from === door && each.to === to),
     )
   )

@@ -304,7 +304,7 @@ export const walks = [
         does: 'is the model, of one stage or of a rank with several; runs a step',
       },
       {
-        file: 'packages/telemetry/src/spans.ts',
+        file: 'packages/distributed/src/record/spans.ts',
         functions: ['timeSpan'],
         does: 'records how long each part of the step takes',
       },

@@ -119,7 +119,7 @@ declare module '*/curves.mjs' {
 }
 
 declare module '*/where/parts.mjs' {
-  import type { Span } from '@tsrun/telemetry'
+  import type { Span } from '@tsrun/distributed/record'
   interface RankStep {
     rank: number
     window: { start: number; end: number }

@@ -1,4 +1,4 @@
-import type { Span } from '@tsrun/telemetry'
+import type { Span } from '@tsrun/distributed/record'
 import { middle, takeApart } from '../../scripts/bench/where/parts.mjs'
 import { summarizeExchange, summarizeSteps } from '../../scripts/bench/where/summaries.mjs'
 import { benchHere } from './support/bench.ts'

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
-import { StatusPage } from '@tsrun/telemetry'
+import { StatusPage } from '@tsrun/distributed/record'
 import { endJobs, Job } from '../distributed/support/job.ts'
 import { needing } from '../needs.ts'
 

@@ -9,7 +9,8 @@ import {
   type ReadableSpan,
 } from '@opentelemetry/sdk-trace-base'
 import { monotonicNow } from '@tsrun/core'
-import { exportSpans, SpanRecorder } from '@tsrun/telemetry'
+import { exportSpans } from '@tsrun/telemetry'
+import { SpanRecorder } from '@tsrun/distributed/record'
 
 const exporter = new InMemorySpanExporter()
 const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })

@@ -1,9 +1,10 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { SpanRecorder, StepTail } from '@tsrun/telemetry'
-import { sendSpansTo } from '../../packages/telemetry/src/spans.ts'
-import { SpanFile } from '../../packages/telemetry/src/trace/span-file.ts'
+import { StepTail } from '@tsrun/telemetry'
+import { SpanRecorder } from '@tsrun/distributed/record'
+import { sendSpansTo } from '../../packages/distributed/src/record/spans.ts'
+import { SpanFile } from '../../packages/distributed/src/record/span-file.ts'
 
 let folder: string
 beforeEach(() => {

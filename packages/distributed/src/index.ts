@@ -30,3 +30,13 @@ export type {
 } from './call-options.ts'
 export type { PersistentOperation } from './persistent-operation.ts'
 export { premulSum, type PremulSum, type ReduceOp, type ReductionName } from './reduction.ts'
+export {
+  SpanRecorder,
+  spanKinds,
+  timeSpan,
+  type Span,
+  type SpanFacts,
+  type SpanKind,
+  type SpanRecorderOptions,
+} from './record/spans.ts'
+export { drawTimeline, type TimelineOptions } from './record/timeline.ts'

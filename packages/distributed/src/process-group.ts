@@ -1,4 +1,4 @@
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from './record/spans.ts'
 import type {
   CallOptions,
   CollectiveOptions,

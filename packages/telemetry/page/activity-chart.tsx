@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import type { RankActivity } from '../src/activity.ts'
+import type { RankActivity } from '@tsrun/distributed/record'
 import type { RankView } from '../src/dashboard/views.ts'
 import { ACTIVITY_SECONDS, type ActivitySample } from './job-state.ts'
 

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
-import type { RankActivity } from '../src/activity.ts'
+import type { RankActivity } from '@tsrun/distributed/record'
 import type {
   ChartPoint,
   DashboardUpdate,

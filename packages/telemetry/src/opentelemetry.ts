@@ -1,5 +1,5 @@
 import { declareOptions, having, importOptional, monotonicNow } from '@tsrun/core'
-import { isOperationKind, type Span, type SpanKind } from './spans.ts'
+import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
 
 /**
  * A `Tracer` of `@opentelemetry/api`: the part of it that is needed, so that the types of this package do

@@ -1,7 +1,7 @@
 import { Arrivals, divideWindow } from '@tsrun/telemetry'
 
 /**
- * @typedef {import('@tsrun/telemetry').Span} Span
+ * @typedef {import('@tsrun/distributed').Span} Span
  * @typedef {(typeof partNames)[number]} Part
  * @typedef {Record<Part, number>} Parts - milliseconds
  *

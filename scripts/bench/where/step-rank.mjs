@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { monotonicNow } from '@tsrun/core'
 import { initProcessGroup } from '@tsrun/distributed'
-import { SpanRecorder } from '@tsrun/telemetry'
+import { SpanRecorder } from '@tsrun/distributed/record'
 import {
   columnParallel,
   copyCounts,

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newGroup } from '@tsrun/distributed'
-import { readFlightFolder, type FlightDump } from '@tsrun/telemetry'
+import { readFlightFolder, type FlightDump } from '@tsrun/distributed/record'
 import { thrownBy } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 

@@ -1,4 +1,4 @@
-import { SpanRecorder } from '@tsrun/telemetry'
+import { SpanRecorder } from '@tsrun/distributed/record'
 import { readDiagnosis } from '../../../packages/distributed/src/diagnosis/settings.ts'
 import { decodeNotice, encodeNotice } from '../../../packages/distributed/src/diagnosis/notices.ts'
 import { thrownBy } from '../support/outcome.ts'

@@ -1,5 +1,5 @@
 import { monotonicNow } from '@tsrun/core'
-import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
+import type { RankStatus, StatusSnapshot } from '@tsrun/distributed/record'
 import { topText } from '../../../packages/launcher/src/commands/top.ts'
 
 function rank(number: number, facts: Partial<RankStatus>): RankStatus {

@@ -9,7 +9,7 @@ import { nodeFailureText } from '../../../packages/launcher/src/report/failure-t
 import { isReport } from '../../../packages/launcher/src/nodes/shapes.ts'
 import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
 import { died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
-import { done, dumpOf } from '../../telemetry/dumps.ts'
+import { done, dumpOf } from '../../distributed/record/dumps.ts'
 
 const plan: NodePlan = {
   runId: 'run',

@@ -1,7 +1,7 @@
-import type { FlightDump, FlightGroup } from '@tsrun/telemetry'
+import type { FlightDump, FlightGroup } from '@tsrun/distributed/record'
 import { describeFinding } from '../../../packages/launcher/src/report/flight-findings.ts'
 import { mergeFlight, tailOfFlight } from '../../../packages/launcher/src/report/flight-merge.ts'
-import { dumpOf, done } from '../../telemetry/dumps.ts'
+import { dumpOf, done } from '../../distributed/record/dumps.ts'
 
 const found = (dumps: readonly FlightDump[]): string[] => mergeFlight(dumps).map(describeFinding)
 

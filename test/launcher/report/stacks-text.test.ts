@@ -1,4 +1,4 @@
-import type { RankStatus } from '@tsrun/telemetry'
+import type { RankStatus } from '@tsrun/distributed/record'
 import { stacksText, type RankStack } from '../../../packages/launcher/src/report/stacks-text.ts'
 
 const stack = (rank: number, frames: string): RankStack => ({

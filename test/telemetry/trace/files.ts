@@ -1,8 +1,8 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { SpanRecorder, spansFolder, type Span } from '@tsrun/telemetry'
-import { sendSpansTo } from '../../../packages/telemetry/src/spans.ts'
-import { SpanFile, type SpanFileOwner } from '../../../packages/telemetry/src/trace/span-file.ts'
+import { SpanRecorder, spansFolder, type Span } from '@tsrun/distributed/record'
+import { sendSpansTo } from '../../../packages/distributed/src/record/spans.ts'
+import { SpanFile, type SpanFileOwner } from '../../../packages/distributed/src/record/span-file.ts'
 
 export const RUN = '20260102-030405-abcdef'
 

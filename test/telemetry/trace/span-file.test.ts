@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { spanKinds, type Span } from '@tsrun/telemetry'
+import { spanKinds, type Span } from '@tsrun/distributed/record'
 import { SpanFileReader } from '../../../packages/telemetry/src/trace/span-file-reader.ts'
 import { writeSpans } from './files.ts'
 

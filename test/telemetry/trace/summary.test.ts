@@ -1,7 +1,8 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { findTracedRun, summarizeTrace, writeChromeTrace, type Span } from '@tsrun/telemetry'
+import { findTracedRun, summarizeTrace, writeChromeTrace } from '@tsrun/telemetry'
+import type { Span } from '@tsrun/distributed/record'
 import { alignClocks } from '../../../packages/telemetry/src/trace/clocks.ts'
 import { RUN, writeSpans } from './files.ts'
 

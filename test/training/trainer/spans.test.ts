@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
-import { SpanRecorder, type Span, type SpanKind } from '@tsrun/telemetry'
+import { SpanRecorder, type Span, type SpanKind } from '@tsrun/distributed/record'
 import {
   columnParallel,
   loadBackend,

@@ -1,5 +1,6 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
-import { StatusSlot, type FlightEntry } from '@tsrun/telemetry'
+import { StatusSlot } from '../record/status-slot.ts'
+import type { FlightEntry } from '../record/flight-records.ts'
 import { dtypes } from '../dtype.ts'
 import { refuses, type EngineGroup } from '../engine/group.ts'
 import { spaces, type StreamAddress } from '../engine/messages/frame.ts'

@@ -1,5 +1,5 @@
 import { errorTable, type TsrErrorCode } from '@tsrun/core'
-import { flightStates, type FlightEntry, type FlightState } from '@tsrun/telemetry'
+import { flightStates, type FlightEntry, type FlightState } from '../record/flight-records.ts'
 import {
   describeFingerprint,
   nameOfFingerprint,

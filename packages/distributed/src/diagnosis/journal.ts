@@ -1,13 +1,13 @@
 import { hostname } from 'node:os'
 import { createLogger, monotonicNow, tsrError } from '@tsrun/core'
+import { StatusSlot } from '../record/status-slot.ts'
+import type { SpanRecorder } from '../record/spans.ts'
 import {
   FLIGHT_FORMAT,
   FLIGHT_VERSION,
-  StatusSlot,
   writeFlightDump,
   type FlightGroup,
-  type SpanRecorder,
-} from '@tsrun/telemetry'
+} from '../record/flight-records.ts'
 import { dtypes } from '../dtype.ts'
 import { joint, LARGEST_GROUP, type Operation } from '../operation.ts'
 import type { Ticket } from '../ticket.ts'

@@ -1,4 +1,4 @@
-import { LINK_NUMBERS, linkNumber } from '@tsrun/telemetry'
+import { LINK_NUMBERS, linkNumber } from '../record/status-slot.ts'
 import type { Link } from '../engine/messages/link.ts'
 
 /** What has gone over the link to one peer so far. */

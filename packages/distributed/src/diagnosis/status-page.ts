@@ -1,7 +1,12 @@
 import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { createLogger, monotonicNow } from '@tsrun/core'
 import { addressOf, isAvailable, mapFileOver } from '@tsrun/native'
-import { rankStates, STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '@tsrun/telemetry'
+import {
+  rankStates,
+  STATUS_HEADER_BYTES,
+  STATUS_SLOT_BYTES,
+  StatusSlot,
+} from '../record/status-slot.ts'
 import { dtypes } from '../dtype.ts'
 import type { Task } from '../engine/task.ts'
 import { describeFingerprint, sameFingerprint, type Fingerprint } from '../operation.ts'

@@ -1,4 +1,4 @@
-import { parseStepRange, STEP_RANGE } from '@tsrun/telemetry'
+import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
 import { templateProblem } from './log-prefix.ts'
 import { read, readSeconds, toInteger, usageError } from './read-setting.ts'
 import type { Settings } from './settings.ts'

@@ -1,5 +1,5 @@
 import { seededRandom } from '@tsrun/core'
-import type { RankStatus } from '@tsrun/telemetry'
+import type { RankStatus } from '@tsrun/distributed/record'
 import type { EventLog } from '../logs/event-log.ts'
 import type { Announcer } from '../logs/console.ts'
 import type { RankProcess } from '../processes/rank-process.ts'

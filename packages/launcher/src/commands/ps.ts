@@ -12,7 +12,7 @@ import {
   type RankActivity,
   type RankStatus,
   type StatusSnapshot,
-} from '@tsrun/telemetry'
+} from '@tsrun/distributed/record'
 import type { AddCommand, CommandContext } from './context.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
 

@@ -1,6 +1,6 @@
 import { readdirSync, readlinkSync, statSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
-import { readStatusPage, STATUS_NAME, type StatusSnapshot } from '@tsrun/telemetry'
+import { readStatusPage, STATUS_NAME, type StatusSnapshot } from '@tsrun/distributed/record'
 import { usageError } from '../args/read-setting.ts'
 
 /** What a command prints where there is no job. */

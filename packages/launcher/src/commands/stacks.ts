@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
-import type { StatusSnapshot } from '@tsrun/telemetry'
+import type { StatusSnapshot } from '@tsrun/distributed/record'
 import type { AddCommand, CommandContext } from './context.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
 

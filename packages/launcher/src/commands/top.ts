@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
 import { formatBytes, formatTable, visibleText } from '@tsrun/core'
-import type { RankStatus, StatusSnapshot } from '@tsrun/telemetry'
+import type { RankStatus, StatusSnapshot } from '@tsrun/distributed/record'
 import { usageError } from '../args/read-setting.ts'
 import { GpuWatch } from '../watch/gpu-use.ts'
 import { computingShare, useOf, type GpuUse, type RankUse } from '../processes/rank-use.ts'

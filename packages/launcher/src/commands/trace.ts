@@ -3,10 +3,8 @@ import { join, resolve } from 'node:path'
 import { formatTable } from '@tsrun/core'
 import {
   durationText,
-  parseStepRange,
   percentText,
   shareTitles,
-  STEP_RANGE,
   summarizeTrace,
   summarySentences,
   timeShares,
@@ -14,6 +12,7 @@ import {
   type TracedRun,
   type TraceSummary,
 } from '@tsrun/telemetry'
+import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
 import { usageError } from '../args/read-setting.ts'
 import { mergeTrace, TRACE_FILE } from '../watch/job-trace.ts'
 import type { AddCommand, CommandContext } from './context.ts'

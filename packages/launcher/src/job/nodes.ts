@@ -2,7 +2,7 @@
  * What a job needs to know of its nodes, of which each is the launcher on one host. `nodes/` implements
  * this for one host and for several.
  */
-import type { FlightDump } from '@tsrun/telemetry'
+import type { FlightDump } from '@tsrun/distributed/record'
 import type { Interruption } from '../processes/interrupts.ts'
 import type { Failure, HostFacts, NodeFailure } from '../report/failure.ts'
 import type { RankOutcome } from '../report/outcome.ts'

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
 import { textWidth, toEnvironment } from '@tsrun/core'
-import { spansFolder } from '@tsrun/telemetry'
+import { spansFolder } from '@tsrun/distributed/record'
 import type { JobOptions } from '../args/job-options.ts'
 import type { RankPlan } from '../processes/rank-process.ts'
 import { attemptDirectory } from '../logs/log-files.ts'

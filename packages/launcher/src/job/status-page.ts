@@ -1,5 +1,5 @@
 import { createLogger, monotonicNow } from '@tsrun/core'
-import { StatusPage, type RankStatus } from '@tsrun/telemetry'
+import { StatusPage, type RankStatus } from '@tsrun/distributed/record'
 import type { RankPlace } from '../report/outcome.ts'
 import { statFields, type RankProcess } from '../processes/rank-process.ts'
 import type { Job } from './job.ts'

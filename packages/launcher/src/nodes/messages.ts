@@ -9,7 +9,7 @@ import {
   type Shape,
 } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
-import type { FlightDump } from '@tsrun/telemetry'
+import type { FlightDump } from '@tsrun/distributed/record'
 import { tailOfFlight } from '../report/flight-merge.ts'
 import type { NodeFacts, NodeReport } from '../job/nodes.ts'
 import type { Interruption, Interrupts } from '../processes/interrupts.ts'

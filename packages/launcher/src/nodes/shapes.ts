@@ -13,7 +13,7 @@ import {
   type SerializedTsrError,
   type Shape,
 } from '@tsrun/core'
-import { isFlightDump } from '@tsrun/telemetry'
+import { isFlightDump } from '@tsrun/distributed/record'
 import type { NodePlan, NodeReport, Restart, StoreEndpoint, Verdict } from '../job/nodes.ts'
 import { isErrorReport, isResourceUsage } from '../processes/control-messages.ts'
 import type { Interruption } from '../processes/interrupts.ts'

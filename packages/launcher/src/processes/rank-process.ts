@@ -5,7 +5,7 @@ import type { Duplex, Readable, Writable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import type { RankFate } from '@tsrun/telemetry'
+import type { RankFate } from '@tsrun/distributed/record'
 import { LineSplitter } from '../logs/lines.ts'
 import { parseControlMessage } from './control-messages.ts'
 import {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { monotonicNow } from '@tsrun/core'
-import type { RankStatus } from '@tsrun/telemetry'
+import type { RankStatus } from '@tsrun/distributed/record'
 import { cpuSeconds } from './process-use.ts'
 
 /** What nvidia-smi says about a GPU. */

@@ -1,5 +1,5 @@
 import type { FlightFinding, MessageFinding, RankPlace, SlowFinding } from './flight-findings.ts'
-import type { FlightDump, FlightEntry } from '@tsrun/telemetry'
+import type { FlightDump, FlightEntry } from '@tsrun/distributed/record'
 
 /** A group of the dumps, with the collectives of its members. */
 export interface MergedGroup {

@@ -7,7 +7,7 @@ import {
   writeFlightDump,
   type FlightDump,
   type FlightFolder,
-} from '@tsrun/telemetry'
+} from '@tsrun/distributed/record'
 import type { FlightFinding } from './flight-findings.ts'
 import { mergeFlight } from './flight-merge.ts'
 

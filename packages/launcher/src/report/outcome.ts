@@ -1,5 +1,5 @@
 import { monotonicNow } from '@tsrun/core'
-import type { RankState } from '@tsrun/telemetry'
+import type { RankState } from '@tsrun/distributed/record'
 import type { StderrTail } from '../logs/lines.ts'
 import type { ErrorReport, ResourceUsage } from '../rank/control-message.ts'
 import type { RankProcess } from '../processes/rank-process.ts'

@@ -1,5 +1,5 @@
 import { formatRanks, formatSeconds, monotonicNow } from '@tsrun/core'
-import { activityOf, type RankFate, type RankStatus } from '@tsrun/telemetry'
+import { activityOf, type RankFate, type RankStatus } from '@tsrun/distributed/record'
 import type { StackReport } from '../rank/control-message.ts'
 
 /** What is known about the stack of one rank. */

@@ -3,18 +3,16 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
 import { monotonicNow, visibleText } from '@tsrun/core'
 import {
-  activityOf,
   DashboardFeed,
   DashboardServer,
   type JobPhase,
   type JobView,
   type LinksView,
-  type RankStatus,
   type RankView,
   type StepView,
   StepTail,
-  spansFolder,
 } from '@tsrun/telemetry'
+import { activityOf, type RankStatus, spansFolder } from '@tsrun/distributed/record'
 import type { DashboardOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
 import type { AttemptFacts, JobWatcher } from '../job/job.ts'

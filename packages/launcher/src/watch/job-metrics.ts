@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import { monotonicNow } from '@tsrun/core'
-import { expositionText, jobMetrics, MetricsServer, type RankStatus } from '@tsrun/telemetry'
+import { expositionText, jobMetrics, MetricsServer } from '@tsrun/telemetry'
+import type { RankStatus } from '@tsrun/distributed/record'
 import type { MetricsOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
 import type { AttemptFacts, JobWatcher } from '../job/job.ts'

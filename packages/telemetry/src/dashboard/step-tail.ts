@@ -1,10 +1,9 @@
 import { closeSync, fstatSync, readdirSync, readSync } from 'node:fs'
 import { join } from 'node:path'
 import { openFile } from '@tsrun/core'
-import type { Span } from '../spans.ts'
+import { parseSpanFileName, type Span } from '@tsrun/distributed/record'
 import type { Window } from '../trace/division.ts'
 import { SpanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
-import { parseSpanFileName } from '../trace/trace-folder.ts'
 import { stepView } from './step-view.ts'
 import type { StepView } from './views.ts'
 

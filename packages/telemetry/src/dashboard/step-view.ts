@@ -1,4 +1,4 @@
-import type { Span } from '../spans.ts'
+import type { Span } from '@tsrun/distributed/record'
 import { Arrivals, divideWindow, type Piece, type Window } from '../trace/division.ts'
 import { balancedIdle, balancedSchedule, lengthOf } from '../trace/balanced-idle.ts'
 import { shareOfPart, sharesOf } from '../trace/shares.ts'

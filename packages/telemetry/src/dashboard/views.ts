@@ -1,4 +1,4 @@
-import type { RankActivity } from '../activity.ts'
+import type { RankActivity } from '@tsrun/distributed/record'
 import type { TimeShares } from '../trace/shares.ts'
 import type { TraceSummary } from '../trace/summary.ts'
 

@@ -1,6 +1,4 @@
-import { activityOf } from '../activity.ts'
-import { rankStates } from '../status-slot.ts'
-import type { RankStatus } from '../status-page.ts'
+import { activityOf, rankStates, type RankStatus } from '@tsrun/distributed/record'
 import type { Labels, MetricFamily, Sample } from './exposition.ts'
 
 /** A job, as seen from one of its hosts. */

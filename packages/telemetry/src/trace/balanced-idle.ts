@@ -1,4 +1,4 @@
-import { actionKinds, type Span, type SpanKind } from '../spans.ts'
+import { actionKinds, type Span, type SpanKind } from '@tsrun/distributed/record'
 import type { Window } from './division.ts'
 
 /** One computation of a pipeline's stage. */

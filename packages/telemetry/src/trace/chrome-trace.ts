@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs'
 import { openOwnFile, writeWhole } from '@tsrun/core'
-import { actionKinds, isOperationKind, type Span } from '../spans.ts'
+import { actionKinds, isOperationKind, type Span } from '@tsrun/distributed/record'
 import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
 import { Tracks } from './tracks.ts'

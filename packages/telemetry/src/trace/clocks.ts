@@ -1,5 +1,4 @@
-import type { Span } from '../spans.ts'
-import type { SpanFileHeader } from './span-file.ts'
+import type { Span, SpanFileHeader } from '@tsrun/distributed/record'
 import type { SpanFileReader } from './span-file-reader.ts'
 
 /** Operations of a host that are compared with those of the others; later ones add little. */

@@ -1,4 +1,4 @@
-import type { Span } from '../spans.ts'
+import type { Span } from '@tsrun/distributed/record'
 import type { Arrivals, Piece, StepPart, Window } from './division.ts'
 
 /** What one rank does of one part on the critical path. */

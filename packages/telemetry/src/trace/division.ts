@@ -1,4 +1,4 @@
-import { isOperationKind, type Span, type SpanKind } from '../spans.ts'
+import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
 
 /**
  * What an instant of a rank belongs to: to what its main thread does, and where that does nothing, to the

@@ -1,7 +1,6 @@
-import type { Span } from '../spans.ts'
+import type { Span, SpanFileHeader } from '@tsrun/distributed/record'
 import { alignClocks, hostOf } from './clocks.ts'
 import type { Window } from './division.ts'
-import type { SpanFileHeader } from './span-file.ts'
 import { SpanFileIndex, type SpanFileReader } from './span-file-reader.ts'
 import type { TracedRun } from './traced-run.ts'
 

@@ -9,15 +9,18 @@ import {
   openFile,
   parseJson,
 } from '@tsrun/core'
-import { factNames, spanKinds, type Span, type SpanKind } from '../spans.ts'
 import {
+  factNames,
+  spanKinds,
   NAME,
   NAME_HEAD,
   SPAN_HEAD,
   SPANS_FORMAT,
   SPANS_VERSION,
+  type Span,
+  type SpanKind,
   type SpanFileHeader,
-} from './span-file.ts'
+} from '@tsrun/distributed/record'
 
 const LONGEST_HEADER = 16 * 1024
 /** Largest plausible rank; a larger one means a damaged header. */

@@ -1,8 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import type { SpanFileHeader } from './span-file.ts'
+import { spansFolder, type SpanFileHeader } from '@tsrun/distributed/record'
 import { SpanFileReader } from './span-file-reader.ts'
-import { spansFolder } from './trace-folder.ts'
 
 /** What the ranks of one run have written. */
 export interface TracedRun {

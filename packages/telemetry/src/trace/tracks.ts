@@ -1,4 +1,4 @@
-import type { Span, SpanKind } from '../spans.ts'
+import type { Span, SpanKind } from '@tsrun/distributed/record'
 
 /** Tracks of a rank: those of its main thread, and those of its engine. */
 const MOST = 100

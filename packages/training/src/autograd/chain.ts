@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../model/parameter.ts'
 import {

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend, onHostBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'

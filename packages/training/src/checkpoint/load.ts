@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { declareOptions, flag, isTsrError, tsrError, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { traceWait } from '@tsrun/telemetry'
+import { traceWait } from '@tsrun/distributed/record'
 import type { Contents, StoredPiece } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
 import {

@@ -1,4 +1,4 @@
-import { traceWait } from '@tsrun/telemetry'
+import { traceWait } from '@tsrun/distributed/record'
 
 /**
  * Asks for the next items while the last one is used: up to `depth` of them are read ahead, in their

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
 

@@ -1,6 +1,6 @@
 import { tsrError, where } from '@tsrun/core'
 import type { MessageOptions, ProcessGroup, ReduceOptions, Source, Work } from '@tsrun/distributed'
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan } from '@tsrun/distributed/record'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { describe } from '../model/describe.ts'
 import { sizeOf, type HostArrays, type HostDType } from '../tfjs/host-arrays.ts'

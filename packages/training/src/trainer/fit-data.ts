@@ -1,5 +1,5 @@
 import { shown, tsrError } from '@tsrun/core'
-import { currentTrace, traceWait } from '@tsrun/telemetry'
+import { currentTrace, traceWait } from '@tsrun/distributed/record'
 import type { Dataset } from '../data/dataset.ts'
 import { isExamples, type Examples } from '../data/examples.ts'
 import { dataLoader, type Loader, type LoaderState } from '../data/loader.ts'

@@ -9,7 +9,7 @@ import {
   type Complete,
 } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from '@tsrun/distributed/record'
 import type { NamePatterns } from '../model/name-patterns.ts'
 import type { Loss } from '../nn/loss.ts'
 import { clipRules, type ClipOptions } from '../optim/clip.ts'

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
-import { SpanRecorder } from '@tsrun/telemetry'
+import { SpanRecorder } from '@tsrun/distributed/record'
 import {
   Adam,
   countCorrect,

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
-import { beginTrace } from '@tsrun/telemetry'
+import { beginTrace } from '../../record/rank-trace.ts'
 import { identityOf } from '../../algorithms/tuning-file.ts'
 import { createMemory } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'

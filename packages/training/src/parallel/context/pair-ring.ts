@@ -1,5 +1,5 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import { timeSpan, type SpanFacts } from '@tsrun/telemetry'
+import { timeSpan, type SpanFacts } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'

@@ -1,5 +1,5 @@
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
-import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
 import { labelOf, type Bucket } from '../gradients/buckets.ts'
 import { GradientExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'

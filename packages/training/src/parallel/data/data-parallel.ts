@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'

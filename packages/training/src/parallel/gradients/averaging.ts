@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from '@tsrun/distributed/record'
 import type { SegmentedRecording } from '../../autograd/chain.ts'
 import type { Buffered, Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'

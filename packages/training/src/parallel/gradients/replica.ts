@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from '@tsrun/distributed/record'
 import { communicates } from '../../model/module.ts'
 import { currentPass } from '../../model/pass.ts'
 import type { Parameter } from '../../model/parameter.ts'

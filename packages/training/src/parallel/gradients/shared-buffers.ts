@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan } from '@tsrun/distributed/record'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'

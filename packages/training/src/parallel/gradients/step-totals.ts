@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
-import { timeWait } from '@tsrun/telemetry'
+import { timeWait } from '@tsrun/distributed/record'
 import type { OwnTotals, StepTotals } from './averaging.ts'
 import type { GradientExchange } from './exchange.ts'
 import type { GradientOptions } from './options.ts'

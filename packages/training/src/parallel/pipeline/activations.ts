@@ -6,7 +6,7 @@ import {
   type SpanFacts,
   type SpanKind,
   type SpanRecorder,
-} from '@tsrun/telemetry'
+} from '@tsrun/distributed/record'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { SpanRecorder } from '@tsrun/telemetry'
+import { SpanRecorder } from '@tsrun/distributed/record'
 import { describe } from '../../model/describe.ts'
 import type { Module } from '../../model/module.ts'
 import { checkRecipe, type PipelineModel } from '../recipe.ts'

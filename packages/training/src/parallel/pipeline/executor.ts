@@ -1,5 +1,5 @@
 import { monotonicNow } from '@tsrun/core'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from '@tsrun/distributed/record'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { addTallies, noTally, type Tally } from '../../nn/part-loss.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'

@@ -9,7 +9,7 @@ import {
   type Complete,
 } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from '@tsrun/distributed/record'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
 import type { Loss } from '../../nn/loss.ts'
 import { meanOf, type Tally } from '../../nn/part-loss.ts'

@@ -1,5 +1,5 @@
 import { monotonicNow, tsrError } from '@tsrun/core'
-import { SpanRecorder, timeSpan } from '@tsrun/telemetry'
+import { SpanRecorder, timeSpan } from '@tsrun/distributed/record'
 import { buffersOf, communicates, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { currentPass } from '../../model/pass.ts'

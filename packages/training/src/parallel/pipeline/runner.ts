@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { SpanRecorder } from '@tsrun/telemetry'
+import type { SpanRecorder } from '@tsrun/distributed/record'
 import { recordChain } from '../../autograd/chain.ts'
 import { RepeatableRecording, runForward } from '../../autograd/record.ts'
 import type { Module } from '../../model/module.ts'

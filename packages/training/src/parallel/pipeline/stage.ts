@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { timeSpan, type SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
 import { usesPass, type Module } from '../../model/module.ts'

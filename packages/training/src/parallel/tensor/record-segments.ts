@@ -1,4 +1,4 @@
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain, type SegmentedRecording } from '../../autograd/chain.ts'
 import { modulesOf, type Module } from '../../model/module.ts'

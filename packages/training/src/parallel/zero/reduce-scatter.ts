@@ -1,5 +1,5 @@
 import type { PersistentOperation } from '@tsrun/distributed'
-import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/telemetry'
+import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
 import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
 import { GradientExchange } from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'

@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { timeSpan } from '@tsrun/telemetry'
+import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { timeSpan, timeWait } from '@tsrun/telemetry'
+import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import { writeTo } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'

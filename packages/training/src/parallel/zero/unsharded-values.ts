@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
-import { timeSpan, timeWait } from '@tsrun/telemetry'
+import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain } from '../../autograd/chain.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
-import type { Span } from '@tsrun/telemetry'
+import type { Span } from '@tsrun/distributed/record'
 import {
   loadBackend,
   measureSchedules,

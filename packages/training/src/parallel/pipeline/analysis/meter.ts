@@ -1,6 +1,6 @@
 import { monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Span, SpanRecorder } from '@tsrun/telemetry'
+import type { Span, SpanRecorder } from '@tsrun/distributed/record'
 
 /** One training step of one rank; times in milliseconds. */
 export interface StepSample {

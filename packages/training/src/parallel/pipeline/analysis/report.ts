@@ -1,4 +1,4 @@
-import type { Span } from '@tsrun/telemetry'
+import type { Span } from '@tsrun/distributed/record'
 import { formatAction } from '../schedule/actions.ts'
 import type { Schedule } from '../schedule/schedule.ts'
 import type { SimulationOptions } from '../schedule/simulate.ts'

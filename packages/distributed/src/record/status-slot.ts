@@ -10,8 +10,8 @@ export const STATUS_NAME = 'tsrun-status'
 /** "TSP2". */
 export const STATUS_MAGIC = 0x32505354
 
-export const HEADER_BYTES = 4096
-export const SLOT_BYTES = 1024
+export const STATUS_HEADER_BYTES = 4096
+export const STATUS_SLOT_BYTES = 1024
 /** The page size of a WebAssembly.Memory, over which ranks map the file. */
 const PAGE_BYTES = 65536
 
@@ -38,7 +38,7 @@ export function statusBytes({ slots, worldSize }: StatusSize): number {
 
 /** Where the counters of the links of a rank begin, in bytes. */
 export function linksAt({ slots, worldSize }: StatusSize, index: number): number {
-  return HEADER_BYTES + slots * SLOT_BYTES + index * worldSize * LINK_NUMBERS * 8
+  return STATUS_HEADER_BYTES + slots * STATUS_SLOT_BYTES + index * worldSize * LINK_NUMBERS * 8
 }
 
 /** The words (32 bits) of the header. */
@@ -119,11 +119,11 @@ export class StatusSlot {
   readonly #numbers: Float64Array
 
   constructor(buffer: SharedArrayBuffer, index: number) {
-    const at = HEADER_BYTES + index * SLOT_BYTES
+    const at = STATUS_HEADER_BYTES + index * STATUS_SLOT_BYTES
     this.buffer = buffer
     this.index = index
     this.#words = new Int32Array(buffer)
-    this.#numbers = new Float64Array(buffer, at, SLOT_BYTES / 8)
+    this.#numbers = new Float64Array(buffer, at, STATUS_SLOT_BYTES / 8)
   }
 
   /** The rank whose end stops the job, as the launcher says; undefined while the job goes on. */
@@ -166,7 +166,7 @@ export class StatusSlot {
   /** Writes an encoded text, cut to the size of its field. */
   setBytes(name: keyof typeof slotText, text: Uint8Array): void {
     const { at, bytes } = slotText[name]
-    const start = HEADER_BYTES + this.index * SLOT_BYTES + at
+    const start = STATUS_HEADER_BYTES + this.index * STATUS_SLOT_BYTES + at
     const cut = text.length <= bytes - 4 ? text : text.subarray(0, bytes - 4)
     this.#words[start / 4] = cut.length
     new Uint8Array(this.buffer).set(cut, start + 4)

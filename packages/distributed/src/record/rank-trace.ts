@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks'
 import { createLogger, makeOwnFolder, monotonicNow, tsrError } from '@tsrun/core'
-import { sendSpansTo, SpanRecorder, spanKinds, type SpanFacts, type SpanSink } from '../spans.ts'
+import { sendSpansTo, SpanRecorder, spanKinds, type SpanFacts, type SpanSink } from './spans.ts'
 import { SpanFile, type SpanFileOwner } from './span-file.ts'
 import { spanFileName } from './trace-folder.ts'
 
@@ -146,7 +146,7 @@ export class RankTrace implements SpanSink {
     const now = { monotonic: monotonicNow(), time: Date.now() }
     const whole = { ...this.#owner, host: hostname(), pid: process.pid, ...now }
     return new SpanFile(path, whole, ({ message }) => {
-      createLogger('telemetry').warn({ path, reason: message }, 'the trace ends here')
+      createLogger('distributed').warn({ path, reason: message }, 'the trace ends here')
     })
   }
 
@@ -219,7 +219,7 @@ export function beginTrace(env: NodeJS.ProcessEnv, owner: Owner): RankTrace | un
     current = new RankTrace(directory, extent, owner)
   } catch (error) {
     const facts = { directory, reason: (error as Error).message }
-    createLogger('telemetry').warn(facts, 'the trace of this rank could not be written')
+    createLogger('distributed').warn(facts, 'the trace of this rank could not be written')
   }
   return current
 }

@@ -1,7 +1,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { readFlightFolder, writeFlightDump } from '@tsrun/telemetry'
+import { readFlightFolder, writeFlightDump } from '@tsrun/distributed/record'
 import { dumpOf, done } from './dumps.ts'
 
 let folder = ''

@@ -1,4 +1,4 @@
-import { activityOf } from '@tsrun/telemetry'
+import { activityOf } from '@tsrun/distributed/record'
 
 const running = { state: 'running', end: undefined, waitsFor: [] } as const
 

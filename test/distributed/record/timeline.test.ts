@@ -1,4 +1,4 @@
-import { drawTimeline, type Span } from '@tsrun/telemetry'
+import { drawTimeline, type Span } from '@tsrun/distributed/record'
 
 const span = (
   rank: number,

@@ -1,8 +1,8 @@
 import { closeSync, openSync, readFileSync, writeFileSync, rmSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { readStatusPage, statusBytes, StatusPage, StatusSlot } from '@tsrun/telemetry'
-import { needing } from '../needs.ts'
+import { readStatusPage, statusBytes, StatusPage, StatusSlot } from '@tsrun/distributed/record'
+import { needing } from '../../needs.ts'
 
 const identity = {
   runId: 'run-1',

@@ -1,4 +1,4 @@
-import type { FlightDump, FlightEntry, FlightGroup } from '@tsrun/telemetry'
+import type { FlightDump, FlightEntry, FlightGroup } from '@tsrun/distributed/record'
 
 const world = (size: number): FlightGroup => ({
   id: 0,

@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs'
 import { openOwnFile, writeWhole } from '@tsrun/core'
-import { factNames, spanKinds, type SpanSink } from '../spans.ts'
+import { factNames, spanKinds, type SpanSink } from './spans.ts'
 
 /*
  * The spans of one rank in a file: a line of JSON that says whose they are, then records. A record

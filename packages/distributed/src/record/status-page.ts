@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { monotonicNow, openFile } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
 import {
-  HEADER_BYTES,
+  STATUS_HEADER_BYTES,
   headerText,
   headerWord,
   LINK_NUMBERS,
@@ -20,7 +20,7 @@ import {
   linksAt,
   rankEnds,
   rankStates,
-  SLOT_BYTES,
+  STATUS_SLOT_BYTES,
   slotNumber,
   slotText,
   STATUS_MAGIC,
@@ -107,7 +107,7 @@ export class StatusPage {
     const bytes = statusBytes(identity)
     this.#fd = isAvailable().available ? createSharedFile(STATUS_NAME, bytes) : nameless(bytes)
     this.path = `/proc/${process.pid}/fd/${this.#fd}`
-    const header = Buffer.alloc(HEADER_BYTES)
+    const header = Buffer.alloc(STATUS_HEADER_BYTES)
     const put = (name: keyof typeof headerWord, value: number): unknown =>
       header.writeInt32LE(value, headerWord[name] * 4)
     put('magic', STATUS_MAGIC)
@@ -134,7 +134,7 @@ export class StatusPage {
   end(index: number, { rank, pid }: Pick<RankStatus, 'rank' | 'pid'>, end: RankFate): void {
     const word = Buffer.alloc(8)
     const placeOf = (name: keyof typeof slotNumber): number =>
-      HEADER_BYTES + index * SLOT_BYTES + slotNumber[name] * 8
+      STATUS_HEADER_BYTES + index * STATUS_SLOT_BYTES + slotNumber[name] * 8
     const put = (name: keyof typeof slotNumber, value: number): void => {
       word.writeDoubleLE(value)
       writeSync(this.#fd, word, 0, 8, placeOf(name))
@@ -169,7 +169,7 @@ export function readStatusPage(path: string): StatusSnapshot {
 }
 
 function readDescriptor(fd: number): StatusSnapshot {
-  const header = Buffer.alloc(HEADER_BYTES)
+  const header = Buffer.alloc(STATUS_HEADER_BYTES)
   readSync(fd, header, 0, header.length, 0)
   const word = (name: keyof typeof headerWord): number => header.readInt32LE(headerWord[name] * 4)
   const [slots, worldSize] = [word('slots'), word('worldSize')]
@@ -179,12 +179,15 @@ function readDescriptor(fd: number): StatusSnapshot {
   }
   const size = linksAt({ slots, worldSize }, slots)
   if (size > fstatSync(fd).size) throw new Error('this is not a whole status page')
-  const body = Buffer.alloc(size - HEADER_BYTES)
-  readSync(fd, body, 0, body.length, HEADER_BYTES)
+  const body = Buffer.alloc(size - STATUS_HEADER_BYTES)
+  readSync(fd, body, 0, body.length, STATUS_HEADER_BYTES)
   const ranks = Array.from({ length: slots }, (_, index) => {
-    const at = linksAt({ slots, worldSize }, index) - HEADER_BYTES
+    const at = linksAt({ slots, worldSize }, index) - STATUS_HEADER_BYTES
     const links = body.subarray(at, at + worldSize * LINK_NUMBERS * 8)
-    return readSlot(body.subarray(index * SLOT_BYTES, (index + 1) * SLOT_BYTES), links)
+    return readSlot(
+      body.subarray(index * STATUS_SLOT_BYTES, (index + 1) * STATUS_SLOT_BYTES),
+      links,
+    )
   })
   return {
     runId: readText(header, headerText.runId) ?? '',

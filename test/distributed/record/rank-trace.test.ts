@@ -2,10 +2,10 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { parseStepRange, SpanRecorder, traceWait } from '@tsrun/telemetry'
-import { RankTrace } from '../../../packages/telemetry/src/trace/rank-trace.ts'
+import { parseStepRange, SpanRecorder, traceWait } from '@tsrun/distributed/record'
+import { RankTrace } from '../../../packages/distributed/src/record/rank-trace.ts'
 import { SpanFileReader } from '../../../packages/telemetry/src/trace/span-file-reader.ts'
-import { parseSpanFileName } from '../../../packages/telemetry/src/trace/trace-folder.ts'
+import { parseSpanFileName } from '../../../packages/distributed/src/record/trace-folder.ts'
 
 let directory = ''
 beforeEach(() => (directory = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))

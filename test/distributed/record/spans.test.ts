@@ -1,5 +1,5 @@
-import { SpanRecorder, spanKinds, timeSpan, timeWait } from '@tsrun/telemetry'
-import { factNames } from '../../packages/telemetry/src/spans.ts'
+import { SpanRecorder, spanKinds, timeSpan, timeWait } from '@tsrun/distributed/record'
+import { factNames } from '../../../packages/distributed/src/record/spans.ts'
 
 describe('SpanRecorder', () => {
   it('gives back what was recorded, without the facts that were not given', () => {

@@ -1,0 +1,67 @@
+export { activityOf, type RankActivity } from './activity.ts'
+export {
+  FLIGHT_FORMAT,
+  FLIGHT_VERSION,
+  flightStates,
+  isFlightDump,
+  readFlightFolder,
+  writeFlightDump,
+  type FlightDump,
+  type FlightEntry,
+  type FlightFolder,
+  type FlightGroup,
+  type FlightHeader,
+  type FlightState,
+} from './flight-records.ts'
+export {
+  beginTrace,
+  currentTrace,
+  parseStepRange,
+  STEP_RANGE,
+  traceWait,
+  type RankTrace,
+  type StepRange,
+} from './rank-trace.ts'
+export {
+  NAME,
+  NAME_HEAD,
+  SPAN_HEAD,
+  SPANS_FORMAT,
+  SPANS_VERSION,
+  type SpanFileHeader,
+} from './span-file.ts'
+export {
+  actionKinds,
+  factNames,
+  isOperationKind,
+  SpanRecorder,
+  spanKinds,
+  timeSpan,
+  timeWait,
+  type Span,
+  type SpanFacts,
+  type SpanKind,
+  type SpanRecorderOptions,
+} from './spans.ts'
+export {
+  readStatusPage,
+  StatusPage,
+  type LinkBytes,
+  type RankStatus,
+  type StatusIdentity,
+  type StatusSnapshot,
+} from './status-page.ts'
+export {
+  STATUS_HEADER_BYTES,
+  LINK_NUMBERS,
+  linkNumber,
+  rankStates,
+  STATUS_SLOT_BYTES,
+  STATUS_NAME,
+  statusBytes,
+  StatusSlot,
+  type RankFate,
+  type RankState,
+} from './status-slot.ts'
+export { drawTimeline, type TimelineOptions } from './timeline.ts'
+export { parseSpanFileName, spansFolder } from './trace-folder.ts'
