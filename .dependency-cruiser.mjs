@@ -8,6 +8,7 @@ export const packages = {
   store: ['core'],
   distributed: ['core', 'native', 'store'],
   training: ['core', 'distributed'],
+  layers: ['core', 'distributed', 'training'],
   telemetry: ['core', 'distributed'],
   launcher: ['core', 'native', 'store', 'distributed', 'training', 'telemetry'],
 }

@@ -10,6 +10,7 @@ COPY packages/telemetry/package.json packages/telemetry/
 COPY packages/store/package.json packages/store/
 COPY packages/distributed/package.json packages/distributed/
 COPY packages/training/package.json packages/training/
+COPY packages/layers/package.json packages/layers/
 COPY packages/launcher/package.json packages/launcher/
 COPY packages/launcher/bin packages/launcher/bin
 RUN npm ci --ignore-scripts --no-audit --no-fund

@@ -19,6 +19,7 @@ interface Manifest {
   dependencies?: Record<string, string>
   optionalDependencies?: Record<string, string>
   peerDependencies?: Record<string, string>
+  peerDependenciesMeta?: Record<string, { optional: boolean }>
 }
 
 describe('the packages', () => {
@@ -34,7 +35,7 @@ describe('the packages', () => {
   })
 
   it.each(Object.entries(packages))(
-    '%s declares the packages that it may import',
+    '%s declares the packages that it may import, and as optional peers those above that it loads by name',
     (name, allowed) => {
       const file = join(root, 'packages', name, 'package.json')
       const manifest = JSON.parse(readFileSync(file, 'utf8')) as Manifest
@@ -44,9 +45,16 @@ describe('the packages', () => {
         ...optionalDependencies,
         ...peerDependencies,
       })
-      expect(declared.filter((dependency) => dependency.startsWith('@tsrun/')).sort()).toEqual(
+      const names = Object.keys(packages)
+      const isAbove = (other: string) =>
+        names.indexOf(other.slice('@tsrun/'.length)) > names.indexOf(name)
+      const ours = declared.filter((dependency) => dependency.startsWith('@tsrun/'))
+      expect(ours.filter((other) => !isAbove(other)).sort()).toEqual(
         allowed.map((dependency) => `@tsrun/${dependency}`).sort(),
       )
+      for (const other of ours.filter(isAbove)) {
+        expect(manifest.peerDependenciesMeta?.[other]).toEqual({ optional: true })
+      }
     },
   )
 })
@@ -74,6 +82,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'store-imports': byName('store', 'native'),
   'distributed-imports': byName('distributed', 'training'),
   'training-imports': byName('training', 'store'),
+  'layers-imports': byName('layers', 'store'),
   'packages-by-name': one(
     'packages/store/src/path.ts',
     '../../core/src/index.ts',

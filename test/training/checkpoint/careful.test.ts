@@ -1,12 +1,12 @@
 import { readdirSync } from 'node:fs'
 import * as tfjs from '@tensorflow/tfjs'
 import { runWorld } from '@tsrun/distributed'
+import { ownerOfLayers } from '@tsrun/layers'
 import {
   Adam,
   latestCheckpoint,
   loadBackend,
   loadCheckpoint,
-  ownerOfLayers,
   ownerOfOptimizer,
   saveCheckpoint,
   SGD,

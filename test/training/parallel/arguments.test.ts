@@ -1,20 +1,18 @@
 import { jest } from '@jest/globals'
 import * as tfjs from '@tensorflow/tfjs'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { broadcastWeights, DistributedOptimizer, parallelizeLayers } from '@tsrun/layers'
 import {
   Adam,
-  broadcastWeights,
   columnParallel,
   contextParallel,
   dataParallel,
   disposeModule,
-  DistributedOptimizer,
   fullyShard,
   GPT,
   gptPlan,
   loadBackend,
   parallelize,
-  parallelizeLayers,
   pipeline,
   rowParallel,
   shardedMLP,

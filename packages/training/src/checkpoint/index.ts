@@ -2,16 +2,6 @@ export { latestCheckpoint, type LatestCheckpoint, type UnusableCheckpoint } from
 export { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from './load.ts'
 export { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
 export {
-  denseNames,
-  ownerOfLayers,
-  ownerOfTrainOptimizer,
-  type LayerNames,
-  type LayerPlace,
-  type LayersModelLike,
-  type TrainOptimizerLike,
-  type TrainedLayersModel,
-} from './layers-model.ts'
-export {
   partOfParameter,
   partSize,
   stateName,

@@ -50,8 +50,7 @@ function checkOptimizer(optimizer: StatefulOptimizer): void {
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'optimizer',
     value: describe(optimizer),
-    expected:
-      'an object with state() and loadState(), or ownerOfTrainOptimizer() of an optimizer of tf.train',
+    expected: 'an object with state() and loadState(), or ownerOfTrainOptimizer() of @tsrun/layers',
   })
 }
 
@@ -85,7 +84,8 @@ export function checkModule(model: unknown): void {
   const invalid = (value: string, expected: string) =>
     tsrError('ERR_TSR_ARGUMENT', { name: 'model', value, expected })
   // Checked first, because a model of tf.layers has a method build, too.
-  if (Array.isArray(layers)) throw invalid('a model of tf.layers', 'ownerOfLayers(model)')
+  if (Array.isArray(layers))
+    throw invalid('a model of tf.layers', 'ownerOfLayers(model) of @tsrun/layers')
   if (typeof build === 'function') throw invalid('a recipe', 'the result of its build()')
   throw invalid(describe(model), 'a module, a pipeline, or another object with parameters')
 }

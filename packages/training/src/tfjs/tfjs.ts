@@ -73,19 +73,6 @@ export function loadedModules(): [name: string, module: NodeJS.Module][] {
   ])
 }
 
-/** The part of tf.layers that registers callbacks for all calls of `fit`. */
-interface Layers {
-  registerCallbackConstructor(verbosity: number, callback: new () => object): void
-}
-
-/** The copies of tf.layers that the script has loaded. */
-export function loadedLayers(): Layers[] {
-  return Object.entries(require.cache).flatMap(([file, loaded]) => {
-    const exports = file.includes('tfjs-layers') ? (loaded?.exports as Partial<Layers>) : {}
-    return typeof exports.registerCallbackConstructor === 'function' ? [exports as Layers] : []
-  })
-}
-
 interface Resolver {
   _resolveFilename: (request: string, ...rest: unknown[]) => string
 }

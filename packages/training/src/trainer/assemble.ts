@@ -15,7 +15,7 @@ import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
 import { parallelize } from '../parallel/tensor/parallelize.ts'
 import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { adaptModel, endsInSoftmax, restoreModel, type TrainableModel } from './adapt.ts'
+import { adaptModel, type AdaptedModel, type TrainableModel } from './adapt.ts'
 import { compareOptions } from './agreement.ts'
 import { layoutOf, type Layout } from './layout.ts'
 import {
@@ -39,8 +39,8 @@ export interface Assembly {
 export async function assemble(model: TrainableModel, options: TrainerOptions): Promise<Assembly> {
   const checked = readTrainerOptions(options)
   const clip = clipOf(checked)
-  const adapted = adaptModel(model)
-  refuseSecondSoftmax(model, checked)
+  const adapted = await adaptModel(model)
+  refuseSecondSoftmax(adapted, checked)
   if (!isBackendLoaded()) await loadBackend()
   const layout = await layoutOf(checked.mesh)
   await compareOptions(checked, layout)
@@ -80,13 +80,14 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
  * `zero: 3` they may have to be gathered.
  */
 export function disposeModelOf({ core, replica }: Pick<Assembly, 'core' | 'replica'>): void {
-  restoreModel(core.module)
+  const module: ReturnType<AdaptedModel['build']> = core.module
+  module.restore?.()
   replica?.dispose()
   core.dispose()
 }
 
-function refuseSecondSoftmax(model: TrainableModel, { loss }: CheckedOptions): void {
-  if (!endsInSoftmax(model) || (loss !== undefined && loss !== crossEntropy)) return
+function refuseSecondSoftmax({ endsInSoftmax }: AdaptedModel, { loss }: CheckedOptions): void {
+  if (endsInSoftmax !== true || (loss !== undefined && loss !== crossEntropy)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'model',
     value: 'one that ends in softmax',

@@ -1,4 +1,4 @@
-export type { LayersModel, TrainableModel } from './adapt.ts'
+export type { TrainableModel } from './adapt.ts'
 export type { AnyBatch, BatchArray, BatchPart } from './batch.ts'
 export {
   earlyStopping,

@@ -160,7 +160,8 @@ function checkModule(module: Replicated): void {
   const value = describe(module)
   const advice = {
     'a recipe': 'a module: build() makes one from a recipe, and so does a pipeline',
-    'a model of tf.layers': 'a module; for a model of tf.layers there is DistributedOptimizer',
+    'a model of tf.layers':
+      'a module; for a model of tf.layers there is DistributedOptimizer of @tsrun/layers',
   }[value]
   const expected = advice ?? 'a module, which has parameters'
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'module', value, expected })

@@ -10,7 +10,6 @@ export {
   sumOverRanks,
 } from './operations.ts'
 export { parallelize } from './parallelize.ts'
-export { parallelizeLayers } from './parallelize-layers.ts'
 export { recordSegments } from './record-segments.ts'
 export {
   columnParallel,

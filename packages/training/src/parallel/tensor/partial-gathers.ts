@@ -22,26 +22,18 @@ export function connectPartialGathers(model: Module): void {
       name: `${prefix}${key}`,
       module: child,
     }))
-    // only if the order is known can one layer directly follow another
-    if (layers === undefined) for (const each of inside) connect(each, undefined)
-    else
-      connectRow(
-        layers.map((layer) => inside.find((each) => each.module === layer) ?? unnamed(layer)),
-      )
+    const row = layers?.map(
+      (layer) => inside.find((each) => each.module === layer) ?? unnamed(layer),
+    )
+    // Only if the order is known can one layer directly follow another.
+    for (const [i, layer] of (row ?? inside).entries()) connect(layer, row?.[i + 1])
   }
 }
 
 const unnamed = (module: Module): NamedLayer => ({ name: 'another layer', module })
 
-/** The same, for layers that follow one another. */
-export function connectRow(row: readonly NamedLayer[]): void {
-  row.forEach((layer, i) => {
-    connect(layer, row[i + 1])
-  })
-}
-
 /** Checks that a layer may be followed by `next`, and tells `next` what it has to know. */
-export function connect({ name, module }: NamedLayer, next: NamedLayer | undefined): void {
+function connect({ name, module }: NamedLayer, next: NamedLayer | undefined): void {
   if (!isColumnParallel(module) || module.gather !== 'partial') return
   const behind = next?.module
   if (behind !== undefined && isColumnParallel(behind) && behind.input === 'replicated') {

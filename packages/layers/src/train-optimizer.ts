@@ -1,129 +1,16 @@
 import { tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom, writeTo } from '../backend/host-memory.ts'
-import type { Shard } from '../model/parameter.ts'
-import type { OptimizerState, ParameterState } from '../optim/state.ts'
-import { tf } from '../tfjs/tfjs.ts'
-import { ownerOfState } from './owners.ts'
-import { partOfParameter, partSize, type Part, type Piece, type PieceOwner } from './piece.ts'
-import { describeNames } from './safetensors/read.ts'
-
-/** A weight of a tf.layers model. */
-interface LayerWeight {
-  /** Unique in the process. */
-  readonly name: string
-  readonly originalName: string
-  readonly shape: readonly (number | null)[]
-  /** Present if the layer is sharded over ranks; see `parallelizeLayers`. */
-  readonly shard?: Shard
-  read(): Tensor
-  write(value: Tensor): unknown
-}
-
-/** The properties of a tf.LayersModel that are used here. */
-export interface LayersModelLike {
-  readonly layers: readonly { readonly name: string; readonly weights: readonly LayerWeight[] }[]
-}
-
-/** The place of a weight in a tf.layers model. */
-export interface LayerPlace {
-  /** The name of the layer. If you give none, TensorFlow.js creates a different one for each model. */
-  readonly layer: string
-  /** The index of the layer among those that have weights. */
-  readonly index: number
-  /**
-   * `kernel`, `bias`, `gamma`, ... If a layer has several weights of a name, as bidirectional layers and
-   * nested models do, the second one is `kernel_1`, and so on.
-   */
-  readonly weight: string
-}
-
-export type LayerNames = (place: LayerPlace) => string
-
-/**
- * An owner of the weights of a tf.layers model, for `saveCheckpoint` and `loadCheckpoint`. Such a model
- * and other models with the same parameter names can load each other's checkpoints.
- *
- * @param names - default: `<layer>.<weight>`, for layers that you have named; `denseNames` are the names
- *   of `shardedMLP`
- *
- * @throws ERR_TSR_ARGUMENT when two weights get the same name
- *
- * @example
- * await saveCheckpoint('checkpoints', { model: ownerOfLayers(model), step })
- */
-export function ownerOfLayers(model: LayersModelLike, names?: LayerNames): PieceOwner {
-  const weights = placeWeights(model, names)
-  return {
-    pieces: async () =>
-      await Promise.all(
-        weights.map(async ({ variable, part }): Promise<Piece> => {
-          const values = new Float32Array(partSize(part))
-          await writeTo(variable.read(), values)
-          return { ...part, values }
-        }),
-      ),
-    parts: () => weights.map(({ part }) => part),
-    load(pieces) {
-      for (const [i, { variable, shape }] of weights.entries()) {
-        const value = tensorFrom(pieces[i]!.values as Float32Array, shape)
-        variable.write(value)
-        value.dispose()
-      }
-    },
-  }
-}
-
-/** A weight of a tf.layers model, and the part of a tensor that it is. */
-interface PlacedWeight {
-  readonly variable: LayerWeight
-  readonly shape: readonly number[]
-  readonly part: Part
-}
-
-/** @throws ERR_TSR_ARGUMENT when two weights get the same name */
-function placeWeights(
-  { layers }: LayersModelLike,
-  names: LayerNames = ({ layer, weight }) => `${layer}.${weight}`,
-): PlacedWeight[] {
-  const weights = layers
-    .filter((layer) => layer.weights.length > 0)
-    .flatMap(({ name: layer, weights: own }, index) => {
-      const counts = new Map<string, number>()
-      return own.map((variable) => {
-        const weight = numbered(variable.originalName.split('/').at(-1)!, counts)
-        const shape = variable.shape as readonly number[]
-        const { shard } = variable
-        const sharding = shard === undefined ? {} : { shard }
-        return {
-          variable,
-          shape,
-          part: partOfParameter({ name: names({ layer, index, weight }), shape, ...sharding }),
-        }
-      })
-    })
-  checkNames(weights.map(({ part }) => part.name))
-  return weights
-}
-
-/** `kernel`, and where there was one in `counts` already `kernel_1`, and so on. */
-export function numbered(name: string, counts: Map<string, number>): string {
-  const count = counts.get(name) ?? 0
-  counts.set(name, count + 1)
-  return count === 0 ? name : `${name}_${String(count)}`
-}
-
-function checkNames(names: readonly string[]): void {
-  const repeated = names.find((name, i) => names.indexOf(name) !== i)
-  if (repeated === undefined) return
-  const expected = 'a different name for each weight'
-  const value = `${repeated} for two weights`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'names', value, expected })
-}
-
-/** The names of `shardedMLP` for the weights of dense layers: `layers.0.weight`, `layers.0.bias`. */
-export const denseNames: LayerNames = ({ index, weight }) =>
-  `layers.${String(index)}.${weight === 'kernel' ? 'weight' : weight}`
+import {
+  tensorFrom,
+  tf,
+  writeTo,
+  type OptimizerState,
+  type ParameterState,
+  type PieceOwner,
+  type Tensor,
+} from '@tsrun/training'
+import { describeNames, ownerOfState } from '@tsrun/training/parts'
+import { placeWeights, type LayerNames, type PlacedWeight } from './checkpoint.ts'
+import type { LayersModel } from './model.ts'
 
 interface NamedTensor {
   readonly name: string
@@ -137,11 +24,6 @@ export interface TrainOptimizerLike {
   getConfig(): { readonly centered?: unknown }
   getWeights(): Promise<NamedTensor[]>
   setWeights(weights: NamedTensor[]): Promise<void>
-}
-
-/** A tf.layers model with the weights that `fit` trains, in the order in which it trains them. */
-export interface TrainedLayersModel extends LayersModelLike {
-  readonly trainableWeights: readonly { readonly name: string }[]
 }
 
 type Kind = readonly [suffix: string, kind: string]
@@ -185,7 +67,7 @@ const KINDS: Readonly<Record<string, readonly Kind[]>> = {
  */
 export function ownerOfTrainOptimizer(
   optimizer: TrainOptimizerLike,
-  model: TrainedLayersModel,
+  model: LayersModel,
   names?: LayerNames,
 ): PieceOwner {
   const placed = new Map(placeWeights(model, names).map((each) => [each.variable.name, each]))

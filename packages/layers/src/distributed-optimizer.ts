@@ -2,14 +2,16 @@ import { tsrError, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { describe } from '../../model/describe.ts'
-import type { Shard } from '../../model/parameter.ts'
-import { flatten, partsOf } from '../../optim/flat-gradients.ts'
-import { registerGradients } from '../../tfjs/register-gradients.ts'
-import { tf } from '../../tfjs/tfjs.ts'
-import { compareReplicas, describeParameters } from '../gradients/replicas.ts'
-import { checkBackendBlocks, checkGroup } from '../requirements.ts'
+import { flatten, tensorFrom, tf, writeTo, type Shard } from '@tsrun/training'
+import {
+  checkBackendBlocks,
+  checkGroup,
+  compareReplicas,
+  describe,
+  describeParameters,
+  partsOf,
+  registerGradients,
+} from '@tsrun/training/parts'
 import { compareFits, type SharedOptimizer } from './compare-fits.ts'
 
 /** What `getWeights` of an optimizer of tf.train returns: first its number of steps, an integer. */

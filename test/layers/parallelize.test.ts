@@ -1,13 +1,8 @@
 import * as tfjs from '@tensorflow/tfjs'
-import {
-  columnParallel,
-  loadBackend,
-  parallelizeLayers,
-  tf,
-  type ParallelPlan,
-} from '@tsrun/training'
-import { failure } from '../support/failure.ts'
-import { onEach } from '../support/on-each.ts'
+import { parallelizeLayers } from '@tsrun/layers'
+import { columnParallel, loadBackend, tf, type ParallelPlan } from '@tsrun/training'
+import { failure } from '../training/parallel/support/failure.ts'
+import { onEach } from '../training/parallel/support/on-each.ts'
 
 beforeAll(() => loadBackend('wasm'))
 
@@ -33,7 +28,7 @@ describe('parallelizeLayers', () => {
 
   it.each<[string, number, ParallelPlan, RegExp]>([
     ['a name that nothing has', 2, { second: columnParallel() }, /second.*first, drop, last/],
-    ['layers that are not dense', 2, { drop: columnParallel() }, /drop.*dense layers/],
+    ['layers that are not dense', 2, { drop: columnParallel() }, /drop.*linear layer/],
     ['units that do not divide', 4, { first: columnParallel() }, /first\.kernel/],
   ])('refuses %s', async (_, size, plan, message) => {
     const errors = await onEach(size, (group) => {

@@ -1,17 +1,16 @@
 import * as tfjs from '@tensorflow/tfjs'
+import { denseNames, ownerOfLayers } from '@tsrun/layers'
 import {
-  denseNames,
   loadBackend,
   loadCheckpoint,
   openSafetensors,
-  ownerOfLayers,
   saveCheckpoint,
   shardedMLP,
   tf,
 } from '@tsrun/training'
 import { join } from 'node:path'
-import { parameterValues } from '../parallel/support/reference.ts'
-import { makeFolder, removeFolders } from './support/folder.ts'
+import { parameterValues } from '../training/parallel/support/reference.ts'
+import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
 
 afterEach(removeFolders)
 beforeAll(async () => {

@@ -1,17 +1,15 @@
 import * as tfjs from '@tensorflow/tfjs'
+import { denseNames, ownerOfLayers, ownerOfTrainOptimizer } from '@tsrun/layers'
 import {
   Adam,
-  denseNames,
   loadBackend,
   loadCheckpoint,
-  ownerOfLayers,
-  ownerOfTrainOptimizer,
   saveCheckpoint,
   SGD,
   shardedMLP,
   tf,
 } from '@tsrun/training'
-import { makeFolder, removeFolders } from './support/folder.ts'
+import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
 
 afterEach(removeFolders)
 beforeAll(async () => {

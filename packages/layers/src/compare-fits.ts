@@ -1,6 +1,6 @@
+import { createRequire } from 'node:module'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { loadedLayers } from '../../tfjs/tfjs.ts'
-import { compareReplicas } from '../gradients/replicas.ts'
+import { compareReplicas } from '@tsrun/training/parts'
 
 /** The parameters of tf.layers' callbacks that decide how many steps `fit` makes. */
 interface FitParameters {
@@ -63,4 +63,17 @@ export function compareFits(): void {
     library.registerCallbackConstructor(0, FitComparison)
     compared.add(library)
   }
+}
+
+/** The part of tf.layers that registers callbacks for all calls of `fit`. */
+interface Layers {
+  registerCallbackConstructor(verbosity: number, callback: new () => object): void
+}
+
+/** The copies of tf.layers that the script has loaded. */
+function loadedLayers(): Layers[] {
+  return Object.entries(createRequire(import.meta.url).cache).flatMap(([file, loaded]) => {
+    const exports = file.includes('tfjs-layers') ? (loaded?.exports as Partial<Layers>) : {}
+    return typeof exports.registerCallbackConstructor === 'function' ? [exports as Layers] : []
+  })
 }

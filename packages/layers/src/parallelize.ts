@@ -1,17 +1,18 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor, Variable } from '@tensorflow/tfjs-core'
-import type { LayersModelLike } from '../../checkpoint/layers-model.ts'
-import { disposeModule, type Module } from '../../model/module.ts'
-import { matchName } from '../../model/name-patterns.ts'
-import type { Parameter, Shard } from '../../model/parameter.ts'
-import { generator } from '../../random/generator.ts'
-import { tf } from '../../tfjs/tfjs.ts'
-import { unknownLayer } from '../recipe.ts'
-import { checkGroup } from '../requirements.ts'
-import { isColumnParallel } from './linear-layers.ts'
-import { connect, connectRow } from './partial-gathers.ts'
-import { checkPlan, type ParallelPlan, type ParallelStyle } from './styles.ts'
+import {
+  disposeModule,
+  generator,
+  parallelize,
+  parametersOf,
+  tf,
+  type Module,
+  type Parameter,
+  type ParallelPlan,
+  type Shard,
+} from '@tsrun/training'
+import type { LayersModel } from './model.ts'
 
 interface Named {
   getClassName(): string
@@ -28,9 +29,8 @@ interface DenseOptions {
   readonly biasConstraint: Named | null
 }
 
-/** The properties of a weight that are used; TensorFlow.js reads it from `val` and `shape`. */
+/** TensorFlow.js reads a weight from `val` and `shape`. */
 interface DenseVariable {
-  readonly originalName: string
   val: Variable
   shape: readonly number[]
   shard?: Shard
@@ -63,59 +63,55 @@ interface DenseLayer extends DenseOptions {
  *   of an activation that needs all outputs, a regularizer, or a constraint other than `nonNeg`; when a
  *   layer adds random noise
  */
-export function parallelizeLayers<M extends LayersModelLike & { getClassName(): string }>(
+export function parallelizeLayers<M extends LayersModel>(
   model: M,
   plan: ParallelPlan,
   group: ProcessGroup,
 ): M {
-  checkPlan(plan)
-  checkGroup(group)
   const layers = model.layers as unknown as readonly DenseLayer[]
-  const entries = Object.entries(plan).map(([glob, style]) => ({
-    glob,
-    style,
-    fits: matchName(glob),
-  }))
-  const unknown = entries.find(({ fits }) => !layers.some(({ name }) => fits(name)))
-  if (unknown !== undefined) {
-    throw unknownLayer(
-      unknown.glob,
-      layers.map(({ name }) => name),
-    )
+  const before = layers.map((layer) =>
+    layer.getClassName() === 'Dense' ? linearOf(layer) : other(),
+  )
+  const children = Object.fromEntries(layers.map(({ name }, i) => [name, before[i]!]))
+  const dispose = () => {
+    for (const child of Object.values(children)) disposeModule(child)
   }
-  if (group.size > 1) for (const layer of layers) drawAlike(layer)
-  const row: { name: string; module: Module }[] = []
-  for (const layer of layers) {
-    row.push({ name: layer.name, module: other })
-    const entry = entries.find(({ fits }) => fits(layer.name))
-    if (entry === undefined) continue
-    if (layer.getClassName() !== 'Dense') {
-      const expected = 'names of dense layers'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'plan', value: layer.name, expected })
+  try {
+    parallelize(rowOf(children, model), plan, group)
+    if (group.size > 1) layers.forEach(drawAlike)
+    for (const [i, layer] of layers.entries()) {
+      if (children[layer.name] !== before[i]) checkPart(layer, children[layer.name]!)
     }
-    if (group.size === 1) continue
-    const module = share(layer, entry.style, group)
-    row.splice(-1, 1, { name: layer.name, module })
+  } catch (error) {
+    dispose()
+    throw error
   }
-  // in other models layers do not follow one another in the order of the list
-  if (model.getClassName() === 'Sequential') connectRow(row)
-  else for (const layer of row) connect(layer, undefined)
+  for (const [i, layer] of layers.entries()) {
+    const shared = children[layer.name]!
+    if (shared === before[i]) continue
+    replaceCall(layer, shared)
+    children[layer.name] = other()
+  }
+  dispose()
   return model
 }
 
-/** Stands for any other layer in a row. */
-const other: Module = { parameters: [], forward: (x) => x }
+/** Stands for a layer that cannot be shared. */
+const other = (): Module => ({ parameters: [], forward: (x) => x })
 
-function share(layer: DenseLayer, style: ParallelStyle, group: ProcessGroup): Module {
-  const shared = style(linearOf(layer), group, layer.name)
-  try {
-    checkPart(layer, shared)
-  } catch (error) {
-    disposeModule(shared)
-    throw error
+/** The layers in a row if they follow one another, as those of other models need not. */
+function rowOf(children: Record<string, Module>, model: LayersModel): Module {
+  const row = {
+    children,
+    get parameters() {
+      return parametersOf(children)
+    },
+    forward: (x: Tensor) => x,
   }
-  replaceCall(layer, shared)
-  return shared
+  if (model.getClassName() !== 'Sequential') return row
+  return Object.defineProperty(row, 'layers', {
+    get: () => model.layers.map(({ name }) => children[name]),
+  })
 }
 
 /** The layer as a module with copies of its weights, which the style shards. */
@@ -174,7 +170,8 @@ const ELEMENTWISE = new Set([
  */
 function checkPart(layer: DenseOptions, shared: Module): void {
   const [kernel, bias] = shared.parameters
-  const hasSomeOutputs = isColumnParallel(shared) && shared.gather === 'none'
+  const { kind, gather } = shared as Module & { readonly gather?: string }
+  const hasSomeOutputs = kind === 'column-parallel' && gather === 'none'
   if (hasSomeOutputs && !ELEMENTWISE.has(layer.activation.getClassName())) {
     refuse(layer, 'activation', "gather: 'replicated' before an activation that needs all outputs")
   }

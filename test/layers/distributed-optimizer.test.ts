@@ -1,9 +1,10 @@
 import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { DistributedOptimizer, loadBackend, tf } from '@tsrun/training'
-import { runModule } from '../../backend/support/process.ts'
-import { vulkan } from '../../backend/support/vulkan.ts'
-import { needing } from '../../../needs.ts'
+import { DistributedOptimizer } from '@tsrun/layers'
+import { loadBackend, tf } from '@tsrun/training'
+import { runModule } from '../training/backend/support/process.ts'
+import { vulkan } from '../training/backend/support/vulkan.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(120_000)
 

@@ -1,9 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import type { LayersModelLike } from '../../checkpoint/layers-model.ts'
-import { flatten, partsOf } from '../../optim/flat-gradients.ts'
-import { compareParameters } from '../gradients/replicas.ts'
-import { checkGroup } from '../requirements.ts'
+import { flatten, tensorFrom, writeTo } from '@tsrun/training'
+import { checkGroup, compareParameters, partsOf } from '@tsrun/training/parts'
+import { weightsOf, type LayersModel } from './model.ts'
 
 /** What `fit` and `new CustomCallback` of tf.layers take. */
 export interface MetricsCallback {
@@ -45,19 +43,16 @@ export function averageMetrics(group: ProcessGroup): MetricsCallback {
  * await broadcastWeights(model, group)
  */
 export async function broadcastWeights(
-  { layers }: LayersModelLike,
+  model: LayersModel,
   group: ProcessGroup,
   root = 0,
 ): Promise<void> {
   checkGroup(group)
-  const weights = layers.flatMap((layer, index) =>
-    layer.weights.map((variable, i) => {
-      const { originalName, shape, shard } = variable
-      const name = `${String(index)}.${String(i)} ${originalName}`
-      return { variable, name, shape: shape as readonly number[], shard }
-    }),
+  const weights = weightsOf(model)
+  await compareParameters(
+    weights.map(({ name, shape, variable: { shard } }) => ({ name, shape, shard })),
+    group,
   )
-  await compareParameters(weights, group)
   const layout = flatten(weights)
   const buffer = group.alloc('float32', layout.length)
   try {

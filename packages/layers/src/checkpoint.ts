@@ -1,0 +1,75 @@
+import { tsrError } from '@tsrun/core'
+import {
+  partOfParameter,
+  partSize,
+  tensorFrom,
+  writeTo,
+  type Part,
+  type Piece,
+  type PieceOwner,
+} from '@tsrun/training'
+import { weightsOf, type LayerPlace, type LayersModel, type LayersWeight } from './model.ts'
+
+export type LayerNames = (place: LayerPlace) => string
+
+/**
+ * An owner of the weights of a tf.layers model, for `saveCheckpoint` and `loadCheckpoint`. Such a model
+ * and other models with the same parameter names can load each other's checkpoints.
+ *
+ * @param names - default: `<layer>.<weight>`, for layers that you have named; `denseNames` are the names
+ *   of `shardedMLP`
+ *
+ * @throws ERR_TSR_ARGUMENT when two weights get the same name
+ *
+ * @example
+ * await saveCheckpoint('checkpoints', { model: ownerOfLayers(model), step })
+ */
+export function ownerOfLayers(model: LayersModel, names?: LayerNames): PieceOwner {
+  const weights = placeWeights(model, names)
+  return {
+    pieces: async () =>
+      await Promise.all(
+        weights.map(async ({ variable, part }): Promise<Piece> => {
+          const values = new Float32Array(partSize(part))
+          await writeTo(variable.read(), values)
+          return { ...part, values }
+        }),
+      ),
+    parts: () => weights.map(({ part }) => part),
+    load(pieces) {
+      for (const [i, { variable, shape }] of weights.entries()) {
+        const value = tensorFrom(pieces[i]!.values as Float32Array, shape)
+        variable.write(value)
+        value.dispose()
+      }
+    },
+  }
+}
+
+/** A weight of a tf.layers model, and the part of a tensor that it is. */
+export interface PlacedWeight extends LayersWeight {
+  readonly part: Part
+}
+
+/** @throws ERR_TSR_ARGUMENT when two weights get the same name */
+export function placeWeights(
+  model: LayersModel,
+  names: LayerNames = ({ layer, weight }) => `${layer}.${weight}`,
+): PlacedWeight[] {
+  const taken = new Set<string>()
+  return weightsOf(model).map((each) => {
+    const { layer, index, weight, shape, variable } = each
+    const name = names({ layer, index, weight })
+    if (taken.size === taken.add(name).size) {
+      const expected = 'a different name for each weight'
+      const value = `${name} for two weights`
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'names', value, expected })
+    }
+    const { shard } = variable
+    return { ...each, part: partOfParameter({ name, shape, ...(shard && { shard }) }) }
+  })
+}
+
+/** The names of `shardedMLP` for the weights of dense layers: `layers.0.weight`, `layers.0.bias`. */
+export const denseNames: LayerNames = ({ index, weight }) =>
+  `layers.${String(index)}.${weight === 'kernel' ? 'weight' : weight}`
