@@ -42,11 +42,26 @@ describe('spawn', () => {
       [0, '\n'],
       [1, '\n'],
     ])
-    const others = compiled('return __vi_import_0__.sum(rank)')
-    const refused = await refusal(spawn(others, quiet))
-    expect(refused.code).toBe('ERR_TSR_ARGUMENT')
-    expect(refused.message).toContain("spawn(new URL('./work.ts', import.meta.url)")
+    for (const foreign of ['__vi_import_0__.sum(rank)', '__vite_ssr_import_meta__.url']) {
+      const refused = await refusal(spawn(compiled(`return ${foreign}`), quiet))
+      expect(refused.code).toBe('ERR_TSR_ARGUMENT')
+      expect(refused.message).toContain("spawn(new URL('./work.ts', import.meta.url)")
+    }
   })
+
+  it.each(['below the root of Vite', 'elsewhere'])(
+    'imports a file that Vite names: %s',
+    async (at) => {
+      const path = fileURLToPath(module)
+      const name = at === 'elsewhere' ? `/@fs${path}` : path.slice(process.cwd().length)
+      expect(name).toMatch(/^\/(@fs|test)\//)
+      const own = compiled(
+        `return Object.keys(await __vite_ssr_dynamic_import__(${JSON.stringify(name)}))`,
+      )
+      const [names] = await spawn(own, { ...quiet, nproc: 1, base: module.href })
+      expect(names).toContain('sum')
+    },
+  )
 
   it('gives the values of all ranks in their order, with typed arrays, Maps and bigints', async () => {
     const values = await spawn(

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Script as Syntax } from 'node:vm'
@@ -51,17 +52,21 @@ function languageOf(path: string): Script {
   }
 }
 
-/** What Vite makes of `import(...)`, and of the names that a module imports. */
-const VITE_IMPORT = '__vite_ssr_dynamic_import__('
-const VITE_NAME = /\b__vi(te_ssr)?_import_\d+__/
+/** What Vite makes of `import(...)`, perhaps of a file, and of the names that a module imports. */
+const VITE_IMPORT = /\b__vite_ssr_dynamic_import__\((?:"(\/[^"\\]*)")?/g
+const VITE_NAME = /\b__vi(te_ssr)?_import_(\d+|meta)__/
 
 function sourceOf(program: (...args: never) => unknown): string {
-  const source = Function.prototype.toString.call(program).replaceAll(VITE_IMPORT, 'import(')
+  const source = Function.prototype.toString
+    .call(program)
+    .replaceAll(VITE_IMPORT, (_, file?: string) => {
+      return `import(${file === undefined ? '' : JSON.stringify(urlOfVite(file))}`
+    })
   if (VITE_NAME.test(source)) {
     const expected =
       'one that imports inside of it, or the URL of a module that exports it: ' +
       "spawn(new URL('./work.ts', import.meta.url), { export: 'work' })"
-    const value = 'a function that uses what its module imports'
+    const value = 'a function that uses what its module imports, or its import.meta'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'program', value, expected })
   }
   const isClass = /^class\b/.test(source)
@@ -69,6 +74,17 @@ function sourceOf(program: (...args: never) => unknown): string {
   const value = `${isClass ? 'a class' : 'a function'} ${program.name}`.trim()
   const expected = 'a function or an arrow function, and no method, class, bound or native function'
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'program', value, expected })
+}
+
+/** The file that Vite names: below its root, which Vitest tells, or anywhere. */
+function urlOfVite(name: string): string {
+  const anywhere = /^\/@fs(\/.*)/.exec(name)?.[1]
+  if (anywhere !== undefined) return pathToFileURL(anywhere).href
+  const { __vitest_worker__: worker } = globalThis as {
+    readonly __vitest_worker__?: { readonly config?: { readonly root?: string } }
+  }
+  const below = join(worker?.config?.root ?? process.cwd(), name)
+  return pathToFileURL(existsSync(below) ? below : name).href
 }
 
 function parses(source: string): boolean {
