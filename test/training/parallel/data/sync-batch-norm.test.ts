@@ -1,5 +1,6 @@
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
-import { disposeModule, inPass, loadBackend, record, sumInto, BatchNorm, tf } from '@tsrun/training'
+import { disposeModule, inPass, loadBackend, record, sumInto, BatchNorm } from '@tsrun/training'
+import { SyncBatchNorm, tf } from '@tsrun/training'
 import type { Tensor } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import { groupOfOne } from '../support/group-of-one.ts'
@@ -112,4 +113,8 @@ it('refuses what is no group, and unknown options', async () => {
       expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
     }
   })
+})
+
+it('is also found by the name that PyTorch has for it', () => {
+  expect(SyncBatchNorm).toBe(BatchNorm)
 })

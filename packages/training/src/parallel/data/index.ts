@@ -1,4 +1,5 @@
-export { BatchNorm, type BatchNormOptions } from './batch-norm.ts'
+// PyTorch's name for it is kept for programs that use it.
+export { BatchNorm, BatchNorm as SyncBatchNorm, type BatchNormOptions } from './batch-norm.ts'
 export type { Replicated } from '../gradients/averaging.ts'
 export type { Traffic } from '../gradients/exchange.ts'
 export type { DataParallelOptions, WireFormat } from '../gradients/options.ts'
