@@ -2,6 +2,7 @@ import jest from 'eslint-plugin-jest'
 import n from 'eslint-plugin-n'
 import { defineConfig } from 'eslint/config'
 import tseslint from 'typescript-eslint'
+import { prose } from './scripts/lint/prose.mjs'
 
 const noInstanceof = {
   selector: "BinaryExpression[operator='instanceof'][right.name!='Error']",
@@ -34,12 +35,13 @@ export default defineConfig(
   { ignores: ['**/dist/**', 'coverage/**', '**/*.as.ts', 'packages/launcher/templates/**'] },
   {
     files: ['**/*.ts', '**/*.tsx', '**/*.js', '**/*.mjs'],
-    plugins: { n },
+    plugins: { n, prose },
     settings: { n: { version: '^20.19.0 || >=22.12.0' } },
     linterOptions: { reportUnusedDisableDirectives: 'error' },
     rules: {
       'n/prefer-node-protocol': 'error',
       'n/no-unsupported-features/node-builtins': ['error', { allowExperimental: true }],
+      'prose/phrases': 'error',
       eqeqeq: 'error',
       'no-var': 'error',
       'object-shorthand': 'error',

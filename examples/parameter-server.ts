@@ -66,7 +66,7 @@ interface Replica {
   readonly layout: training.FlatLayout
   readonly gathered: training.GatheredGradients
   readonly gradients: Float32Array
-  /** The parameters, and a last value: whether the worker goes on. */
+  /** The parameters, and a last value: whether the worker continues. */
   readonly parameters: Float32Array
 }
 

@@ -1,4 +1,4 @@
-// Training that loses a rank, goes on with the others at once, and takes the rank in again.
+// Training that loses a rank, continues with the others at once, and takes the rank in again.
 //
 //   npx tsx examples/recovery.ts [--ranks 3] [--steps 60] [--lose 20] [--return 40]
 //
@@ -44,7 +44,7 @@ async function supervise(): Promise<void> {
   const { ranks, steps, lose } = flags
   if (process.env['RANK'] !== undefined)
     endWith('Start it without tsrun: npx tsx examples/recovery.ts')
-  if (ranks < 2) endWith('One rank is lost and the others go on: --ranks takes 2 or more.')
+  if (ranks < 2) endWith('One rank is lost and the others continue: --ranks takes 2 or more.')
   if (!(lose < flags.return && flags.return < steps)) {
     endWith('A rank is lost before it comes back, before the end: --lose, --return, --steps.')
   }

@@ -1,4 +1,4 @@
-// One rank of examples/recovery.ts: it trains, and goes on when others are lost or come back.
+// One rank of examples/recovery.ts: it trains, and continues when others are lost or come back.
 
 import { isTsrError } from '@tsrun/core'
 import { initProcessGroup, reconfigure, type ProcessGroup } from '@tsrun/distributed'
@@ -42,8 +42,8 @@ export async function trainRank(plan: Plan): Promise<void> {
       if (replica.group !== group) replica = await continueOn(group, replica, plan)
       await makeStep(replica, plan)
     } catch (error) {
-      // somebody was lost, in the middle of a step or before the replica was on its new group; who made the
-      // step all the same does not matter
+      // A rank was lost, in the middle of a step or before the replica was on its new group. Which ranks
+      // still completed the step does not matter.
       if (!isTsrError(error)) throw error
       group = await group.shrink({ timeout: 60_000 })
     }

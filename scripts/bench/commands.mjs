@@ -13,7 +13,7 @@ import { report } from './report/command.mjs'
 import { scale } from './scale/command.mjs'
 import { schedules } from './schedules/command.mjs'
 import { steps } from './steps/command.mjs'
-import { strangers } from './strangers/command.mjs'
+import { flood } from './flood/command.mjs'
 import { training } from './training/command.mjs'
 import { tune } from './tune/command.mjs'
 import { where } from './where/command.mjs'
@@ -36,7 +36,7 @@ const commands = {
   where,
   launcher,
   join,
-  strangers,
+  flood,
   observing,
 }
 

@@ -1,5 +1,5 @@
-// Training that loses ranks and takes them in again while the others go on: nothing is started again but what
-// was lost. This script plays what keeps each rank alive, such as one pod for each.
+// Training that loses ranks and takes them in again while the others continue: only lost processes are
+// restarted. This script plays what keeps each rank alive, such as one pod for each.
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { createInterface } from 'node:readline'

@@ -28,7 +28,7 @@ if (values.help) {
   --every <s>    mean of the seconds between two faults (default 20)
   --seed <n>     of the faults (default 1)
   --part <name>  restarts, where all ranks start again from a checkpoint, or in-place, where the others
-                 go on; default: one after the other`)
+                 continue; default: one after the other`)
   process.exit()
 }
 const minutes = Number(values.minutes)
@@ -116,7 +116,7 @@ async function soakRestarts() {
   return `${total} faults, ${found.restarts} restarts, ${found.seconds.toFixed(0)} s`
 }
 
-/** Ranks are lost and come back, and the others go on. */
+/** Ranks are lost and come back, and the others continue. */
 async function soakInPlace() {
   const steps = stepsOf(25)
   const job = { steps, ranks, seed, env }
@@ -139,7 +139,7 @@ async function soakInPlace() {
   }
   check(farthest <= TOLERANCE, `the parameters are ${farthest} away from those of the reference`)
   check(found.counts.lost > 0, 'no rank was lost')
-  // the engine of a world that is made anew has another thread
+  // The engine of a reconfigured world has another thread.
   const spare = MAPS_OF_A_THREAD * found.counts.lost
   problems.push(...findGrowth(found.samples, ['survivor'], spare))
 

@@ -1,4 +1,4 @@
-// One rank of the soak in place: a replica that goes on when others are lost, and when they come back.
+// One rank of the soak in place: a replica that continues when others are lost, and when they come back.
 //
 //   replica.mjs <steps> <milliseconds between steps> <steps without those that were lost>
 import { setTimeout as pause } from 'node:timers/promises'
@@ -51,7 +51,7 @@ while (replica.step < steps) {
     if (replica.step % 50 === 0) globalThis.gc()
     if (milliseconds > 0) await pause(milliseconds)
   } catch (error) {
-    // somebody was lost in the middle of a step; who made it all the same does not matter
+    // A rank was lost in the middle of a step. Which ranks still completed it does not matter.
     if (!isTsrError(error)) throw error
     replica.lostAt = replica.step
     group = await group.shrink({ timeout: TIMEOUT })

@@ -1,5 +1,5 @@
 // What the soak trains: data parallel replicas of a pipeline, with a checkpoint every few steps from which
-// a job that has started again goes on.
+// a restarted job resumes.
 //
 //   train.mjs <folder> <steps> <milliseconds between steps>
 import { createHash } from 'node:crypto'

@@ -37,7 +37,7 @@ it.each([
   ],
   [['launcher', '--runs', 'many'], /--runs must be an integer from 1 to 100, not "many"/],
   [['join', '--ranks', '6', '--hosts', '4'], '6 ranks cannot be divided by 4'],
-  [['strangers', '--rate', '0'], '--rate must be an integer from 1 to 100000'],
+  [['flood', '--rate', '0'], '--rate must be an integer from 1 to 100000'],
   [['ping-pong', '--bytes', 'few'], '"few" is not a size'],
   [['kernels', '--sizes', '2GiB'], '--sizes: at most 1GiB'],
   [['generation', '--backends', 'wasn'], '--backends: unknown "wasn"; did you mean wasm?'],

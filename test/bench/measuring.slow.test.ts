@@ -49,10 +49,10 @@ it('join says how long joining takes by the number of ranks', async () => {
   ])
 })
 
-it('strangers says what connections of others cost, and that none is admitted', async () => {
-  const few = ['strangers', '--connections', '600', '--rate', '600', '--tls']
+it('flood says what a flood of unauthenticated connections costs, and that none is admitted', async () => {
+  const few = ['flood', '--connections', '600', '--rate', '600', '--tls']
   const [data, store] = await rowsOf(few)
-  const row = { benchmark: 'strangers', tls: true, admitted: 0, ended: 600, connections: 600 }
+  const row = { benchmark: 'flood', tls: true, admitted: 0, ended: 600, connections: 600 }
   expect(data).toMatchObject({ ...row, port: 'data', joiningMs: number })
   expect(store).toMatchObject({ ...row, port: 'store', stepMs: number, ratio: number })
   // the queue of those that have proven nothing, and what a rank has open anyway

@@ -10,7 +10,7 @@ function pendingWith(limit: number): {
 }
 
 describe('connections that have proven nothing', () => {
-  it('give way to newer ones of their stage, and not to those of another', () => {
+  it('are dropped for newer ones of their stage, and not for those of another', () => {
     const { pending, dropped } = pendingWith(10)
     for (let i = 0; i < 5; i++) pending.add(i, '10.0.0.1')
     for (let i = 0; i < 5; i++) pending.advance(i)

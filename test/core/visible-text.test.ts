@@ -58,7 +58,7 @@ describe('text of others on a terminal', () => {
     ['another one in one character within it', '\u009b\u009b8m8mhidden', '8mhidden'],
     ['its end in the next line', `shown${ESC}[`, 'shown'],
     ['its end in the next line, in one character', 'shown\u009b1;', 'shown'],
-    ['a title that goes on', `${ESC}]0;hidden`, `${ESC}]0;hidden`],
+    ['a title that does not end', `${ESC}]0;hidden`, `${ESC}]0;hidden`],
     ['a title in one character', '\u009d0;hidden', '\u009d0;hidden'],
     ['a line that is erased', `${ESC}[2\0Kshown`, `${ESC}[2Kshown`],
   ])('ends a sequence with its line: %s', (_, text, shown) => {

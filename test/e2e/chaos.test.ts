@@ -120,7 +120,7 @@ describe('--chaos', () => {
     expect(stderr).toMatch(/rank 1 of 3 (died of|was killed|ran out)/)
   })
 
-  it('a job goes on after a rank was stopped, busy or slow for a while, and after its clock has jumped', async () => {
+  it('a job continues after a rank was stopped, busy or slow for a while, and after its clock has jumped', async () => {
     const { code, stdout, stderr } = await suffer([
       { kind: 'stop', rank: 0, step: 5, forSeconds: 0.3 },
       { kind: 'busy', rank: 1, step: 10, forSeconds: 0.3 },

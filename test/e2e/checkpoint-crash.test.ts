@@ -126,7 +126,7 @@ describe('a file system that cannot sync', () => {
 })
 
 describe('a job that loses a rank', () => {
-  it('goes on from its checkpoint when tsrun starts it again, with the same losses', async () => {
+  it('resumes from its checkpoint when tsrun restarts it, with the same losses', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-restarted-'))
     try {
       const train = async (name: string, ...flags: string[]) => {

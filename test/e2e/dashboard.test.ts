@@ -252,7 +252,7 @@ describeInChromium('the page', (newPage) => {
           return wanted.every((one) => seen.includes(one))
         })
       }
-      // Forward, backward and waiting; the picture is drawn anew in the other colours.
+      // Forward, backward and waiting; the picture is redrawn in the other colours.
       await shows('110,163,255,255', '67,194,148,255', '240,163,90,255')
       await page.emulateMedia({ colorScheme: 'light' })
       await shows('47,111,214,255', '29,127,95,255', '217,130,43,255')

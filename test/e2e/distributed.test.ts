@@ -91,7 +91,7 @@ describe('ranks in processes of their own', () => {
     },
   )
 
-  it('refuse more operations than there is room for, and go on', async () => {
+  it('refuse more operations than there is room for, and continue', async () => {
     const job = await Job.start({ size: 2, program: 'outstanding.mjs' })
     expect(await job.ranks[0]!.hear('full')).toMatchObject({
       count: 4096,

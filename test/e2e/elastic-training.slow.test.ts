@@ -48,7 +48,7 @@ const newest = (): string => {
   }
 }
 
-it('training goes on from the newest checkpoint when a host joins, and when one is gone', async () => {
+it('training resumes from the newest checkpoint when a host joins, and when one is gone', async () => {
   const steps = 1500
   const first = host(steps)
   await until(() => newest() > 'step-00000020', 'the first host trains alone', 60_000)

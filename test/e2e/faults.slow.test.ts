@@ -33,7 +33,7 @@ interface Fault {
 }
 
 /** What becomes of the job. */
-type Outcome = 'the rank is named' | 'a rank has lost another' | 'it goes on'
+type Outcome = 'the rank is named' | 'a rank has lost another' | 'it continues'
 
 interface Kind {
   /** What the script does to itself; without it, the kit does the kind of this name. */
@@ -59,17 +59,17 @@ const kinds: Readonly<Record<string, Kind>> = {
   'kit: memory': {},
   'kit: descriptors': {},
   'kit: disk': {},
-  'kit: stop': { options: { forSeconds: 0.5 }, outcome: 'it goes on' },
-  'kit: busy': { options: { forSeconds: 0.5 }, outcome: 'it goes on' },
-  'kit: clock': { options: { bySeconds: -86_400 }, outcome: 'it goes on' },
-  'kit: slow': { options: { forSeconds: 0.5 }, outcome: 'it goes on' },
+  'kit: stop': { options: { forSeconds: 0.5 }, outcome: 'it continues' },
+  'kit: busy': { options: { forSeconds: 0.5 }, outcome: 'it continues' },
+  'kit: clock': { options: { bySeconds: -86_400 }, outcome: 'it continues' },
+  'kit: slow': { options: { forSeconds: 0.5 }, outcome: 'it continues' },
   'kit: address-space': {},
   'kit: disconnect': { outcome: 'a rank has lost another' },
   'kit: half-close': { outcome: 'a rank has lost another' },
   'kit: corrupt': { outcome: 'a rank has lost another' },
   'kit: drop': { outcome: 'a rank has lost another' },
   'kit: truncate': { outcome: 'a rank has lost another' },
-  'kit: delay': { options: { milliseconds: 20, forSeconds: 0.5 }, outcome: 'it goes on' },
+  'kit: delay': { options: { milliseconds: 20, forSeconds: 0.5 }, outcome: 'it continues' },
 }
 
 function makeFaults(): Fault[] {
@@ -84,7 +84,7 @@ function makeFaults(): Fault[] {
     return {
       kind,
       variant,
-      // A timer cannot keep the script from going on by a promise.
+      // A timer cannot keep the script from continuing by a promise.
       moment:
         variant === 'kit' ? 'kit' : pick(variant === 'promise' ? moments.slice(0, 3) : moments),
       step: below(6),
@@ -151,11 +151,11 @@ async function run(fault: Fault): Promise<Result> {
 /** What is not as it should be after a job. */
 function problemsOf(fault: Fault, { code, stdout, named, seconds, written }: Result): string[] {
   const { outcome = 'the rank is named' } = kinds[fault.kind]!
-  const goesOn = outcome === 'it goes on'
+  const continues = outcome === 'it continues'
   const problems = []
   if (seconds > BOUND) problems.push(`it took ${seconds.toFixed(0)} s`)
-  if (goesOn !== (code === 0)) problems.push(`exit code ${code}`)
-  if (goesOn !== (named === undefined)) problems.push('a report')
+  if (continues !== (code === 0)) problems.push(`exit code ${code}`)
+  if (continues !== (named === undefined)) problems.push('a report')
   if (outcome === 'the rank is named' && named?.rank !== fault.rank) problems.push('culprit')
   if (outcome === 'a rank has lost another' && !stdout.includes('ERR_TSR_PEER_LOST')) {
     problems.push('no lost peer')

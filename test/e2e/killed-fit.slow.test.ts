@@ -51,7 +51,7 @@ describe('fit that is killed at random moments', () => {
     ['replicas', {}],
     ['sharded parameters', { zero: 3 }],
     ['a pipeline', { mesh: { pp: 2 }, microbatches: 4 }],
-  ])('goes on to the same parameters: %s', async (name, options) => {
+  ])('resumes to the same parameters: %s', async (name, options) => {
     const whole = await train('whole', options, [], 0)
     // The result must not depend on the moment, so it may be any.
     const ends = [1, 14, 27].map((from) => from + Math.floor(Math.random() * 12))

@@ -192,7 +192,7 @@ describe('a full disk', () => {
     expect({ code, stderr }).toEqual({ code: 74, stderr: `tsrun: stdout ${full}` })
   })
 
-  it('under the log files or the event log is told once, and the job goes on', () => {
+  it('under the log files or the event log is told once, and the job continues', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-logs-'))
     const flags = `--log-format raw --log-dir ${folder} --event-log ${folder}/events`
     const { code, stdout, stderr } = inShell(`ulimit -f 1; "$@" ${flags} much.mjs 100`)

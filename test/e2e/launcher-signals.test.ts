@@ -50,7 +50,10 @@ describe('Ctrl-C', () => {
     const again = setInterval(() => {
       run.signal('SIGINT')
     }, 50)
-    await until(() => run.stderr.includes('tsrun: killing the ranks now\n'), 'the second is heard')
+    await until(
+      () => run.stderr.includes('tsrun: killing the ranks now\n'),
+      'the second has arrived',
+    )
     clearInterval(again)
     expect((await run.finished).code).toBe(130)
     await untilGone(pidsOf(ranks), LIMIT)
@@ -123,14 +126,14 @@ it.each([
   expect(stderr).toBe(`tsrun: ${stopping}: stopping the ranks (SIGKILL after 10 s)\n`)
 })
 
-it('Ctrl-Z stops the ranks too, and fg lets them go on', async () => {
+it('Ctrl-Z stops the ranks too, and fg resumes them', async () => {
   const run = new Run(['--nproc', '2', 'wait.mjs'])
   const ranks = await run.announced(2)
   const everybody = [run.pid, ...pidsOf(ranks)]
   run.signal('SIGTSTP')
   await until(() => everybody.every((pid) => processState(pid) === 'T'), 'all are stopped')
   run.signal('SIGCONT')
-  await until(() => everybody.every((pid) => processState(pid) !== 'T'), 'all go on')
+  await until(() => everybody.every((pid) => processState(pid) !== 'T'), 'all run again')
   run.signal('SIGINT')
   expect((await run.finished).code).toBe(130)
 })

@@ -151,8 +151,8 @@ describe('--max-restarts', () => {
   })
 
   it('uses the same port again when it was asked for one', async () => {
-    // An address of this process alone, so that nobody else has its port: several versions of Node
-    // may run this test at the same time.
+    // An address of this process alone, so that no other process has its port: several versions of Node may
+    // run this test at the same time.
     const address = `127.83.${(process.pid >> 8) & 255}.${process.pid & 255}`
     const store = ['--master-addr', address, '--master-port', '29533']
     const run = await tsrun([...store, '--max-restarts', '2', 'flaky.mjs', '2'])

@@ -62,7 +62,7 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect(equal).toBe(true)
   })
 
-  it.each(['adam', 'momentum'])('goes on from a checkpoint of both: %s', (kind) => {
+  it.each(['adam', 'momentum'])('resumes from a checkpoint of both: %s', (kind) => {
     const { error, equal, iterations } = reports.get(`2/${kind}/checkpoint`)!
     expect(error).toBeLessThan(1e-5)
     expect(equal).toBe(true)

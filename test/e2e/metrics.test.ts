@@ -78,7 +78,7 @@ describe.each([
   })
 })
 
-it('counts restarts, and begins anew with the ranks', async () => {
+it('counts restarts, and starts from zero with the ranks', async () => {
   const flags = ['--nproc', '2', '--max-restarts', '1', '--grace', '0.3', '--metrics', '0']
   const run = new Run([...flags, 'progress.mjs'], { cwd })
   const ranks = await run.announced(2)

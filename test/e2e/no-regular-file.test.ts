@@ -19,7 +19,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true })
 })
 
-/** A FIFO that nobody writes to. */
+/** A FIFO without a writer. */
 function fifo(name: string): string {
   const path = join(folder, name)
   mkdirSync(dirname(path), { recursive: true })
@@ -105,7 +105,7 @@ describe('a FIFO in place of a file', () => {
   })
 })
 
-it('an event log is not written through a link that somebody has put there', async () => {
+it('an event log is not written through a planted link', async () => {
   const [victim, link] = [join(folder, 'victim'), join(folder, 'events.jsonl')]
   writeFileSync(victim, 'precious')
   symlinkSync(victim, link)

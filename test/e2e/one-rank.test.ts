@@ -50,7 +50,7 @@ itOnLinux.each([
   await run.finished
 })
 
-itOnLinux('tsrun stacks shows the operation of a rank, which goes on afterwards', async () => {
+itOnLinux('tsrun stacks shows the operation of a rank, which continues afterwards', async () => {
   const run = new Run(['--nproc', '2', '--no-summary', 'waits-in-barrier.mjs'])
   await run.announced(1)
   await until(() => run.stdout.includes('rank 0 enters'), 'rank 0 waits')
@@ -139,7 +139,7 @@ describe('--inspect', () => {
     await until(() => /reak on start in .*hello\.mjs:1/.test(said), 'the debugger shows the script')
     expect(run.stdout).not.toContain('hello from rank 1')
     client.stdin.write('cont\n')
-    await until(() => run.stdout.includes('hello from rank 1'), 'the rank goes on')
+    await until(() => run.stdout.includes('hello from rank 1'), 'the rank continues')
     client.stdin.end('.exit\n')
     expect((await run.finished).code).toBe(0)
   })

@@ -228,7 +228,7 @@ describe('spawn', () => {
 })
 
 describe('a program that spawns', () => {
-  it('shows the lines of its ranks and goes on with their values', async () => {
+  it('shows the lines of its ranks and continues with their values', async () => {
     const { stdout, stderr } = await run([caller])
     expect(stderr).toBe('')
     expect(stdout).toMatch(/^\[rank 0\] ready rank=0 /m)
@@ -255,7 +255,7 @@ function run(args: readonly string[]): Promise<{ stdout: string; stderr: string 
   })
 }
 
-it('brings faults over its ranks on request, and refuses plans that would do nothing', async () => {
+it('injects faults into its ranks on request, and refuses plans that would do nothing', async () => {
   const forever = async (): Promise<void> => {
     await new Promise((resolve) => setTimeout(resolve, 60_000))
   }

@@ -22,7 +22,7 @@ interface RankReport {
 describe('layers shared among ranks', () => {
   const layouts = [
     { form: 'column-row', size: 1, collectives: 0 },
-    // two pairs: two sums forward; backward one, for nobody wants the gradient of the images
+    // Two pairs: two sums forward, one backward, because the gradient of the images is not needed.
     { form: 'column-row', size: 2, collectives: 3 },
     { form: 'column-row', size: 4, collectives: 3 },
     { form: 'gather-replicated', size: 2, collectives: 4 + 3 },

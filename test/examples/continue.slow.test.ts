@@ -17,7 +17,7 @@ async function train(nproc: number, ...flags: string[]): Promise<Record<string, 
 }
 
 describe('continue.ts', () => {
-  it('goes on where jobs of other sizes and layouts have stopped, with the losses of one', async () => {
+  it('resumes where jobs of other sizes and layouts have stopped, with the losses of one', async () => {
     const job = (nproc: number, ...flags: string[]) =>
       train(nproc, '--directory', directory, ...flags)
     const first = await job(4, '--pp', '2', '--stop', '8')

@@ -62,7 +62,7 @@ describe('tsrun doctor --hosts', () => {
     expect(Math.max(...stdout.split('\n').map(({ length }) => length))).toBeLessThanOrEqual(80)
   })
 
-  onSsh('names the host that ssh does not reach, and goes on with the others', async () => {
+  onSsh('names the host that ssh does not reach, and continues with the others', async () => {
     const on = await SshCluster.start(3)
     on.write([`n0 port=${SSH_PORT}`, 'n1 port=2223', `n2 port=${SSH_PORT}`])
     const { code, stdout } = await doctor(on, [])

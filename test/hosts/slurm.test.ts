@@ -93,7 +93,7 @@ describe('deploy/slurm.sbatch', () => {
     expect({ JobState, saved: saved?.length }).toEqual({ JobState: 'CANCELLED', saved: 4 })
   })
 
-  onSlurm('kills ranks that do not hear scancel', async () => {
+  onSlurm('kills ranks that ignore scancel', async () => {
     const program = [`${fixtures}/launcher/deaf.mjs`]
     const job = await slurm.submit([...small, sbatch, ...program], { TSRUN_NPROC: '1' })
     await job.says(/(ready rank=\d[^]*){2}/)

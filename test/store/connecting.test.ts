@@ -6,7 +6,7 @@ import { token } from './stores.ts'
 
 describe('connecting to the store', () => {
   it('tries again until the server is there, and reports the attempts', async () => {
-    // An address of its own: nobody else can take the port between the attempts.
+    // An address of its own: no other process can take the port between the attempts.
     const endpoint = { host: '127.83.11.1', port: 29511 }
     const progress: StoreProgress[] = []
     let server: Promise<StoreServer> | undefined
@@ -32,7 +32,7 @@ describe('connecting to the store', () => {
   it.each([
     ['nobody listens', '127.83.11.2', /ECONNREFUSED/],
     ['the name is unknown', `${'x'.repeat(64)}.invalid`, /ENOTFOUND|EAI_AGAIN/],
-  ])('goes on when %s, and says so', async (_, host, reason) => {
+  ])('continues when %s, and says so', async (_, host, reason) => {
     const abort = new AbortController()
     const progress: StoreProgress[] = []
     const attempt = connectStore({

@@ -213,7 +213,7 @@ describe('the store server', () => {
       'a negative time to live',
       frame({ id: 1, op: 'set', key: 'k', value: Buffer.alloc(0), timeToLive: -1 }),
     ],
-  ])('drops a client that sends %s, and goes on', async (_, bytes) => {
+  ])('drops a client that sends %s, and continues', async (_, bytes) => {
     const socket = await openProven(server.endpoint, token)
     socket.write(bytes)
     await ended(socket)

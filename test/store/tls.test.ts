@@ -139,7 +139,7 @@ describe.each([
     expect(error).toMatchObject({ code: 'ERR_TSR_STORE_AUTHENTICATION' })
   })
 
-  it('drops strangers that send nothing of use', async () => {
+  it('drops unauthenticated clients', async () => {
     const server = await serve(tls)
     const { port } = server.endpoint
     for (const bytes of [Buffer.from('GET / HTTP/1.1\r\n\r\n'), Buffer.alloc(500, 0x16)]) {

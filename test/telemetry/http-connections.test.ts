@@ -37,7 +37,7 @@ describe.each<[string, () => Promise<OpenServer>]>([
         expect([200, 403]).toContain(status)
       }
     }
-    // those that had to give way end at once, the others after five seconds
+    // Dropped connections end at once, the others after five seconds.
     const start = performance.now()
     const ends = silent.map(async (socket) => {
       if (!socket.closed) await once(socket, 'close')

@@ -21,7 +21,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url))
 it('the page, its drawings and its walks agree with the sources', () => {
   const script = join(root, 'scripts/architecture/main.mjs')
   const { status, stderr } = spawnSync(process.execPath, [script, '--check'], { encoding: 'utf8' })
-  // Out of date? `npm run docs` writes them anew.
+  // Out of date? `npm run docs` rewrites them.
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
 })
 

@@ -8,7 +8,7 @@ const page = readFileSync(new URL('../../docs/errors.md', import.meta.url), 'utf
 const documented = new Map(page.split('\n### ').slice(1).map(readEntry))
 const table: [string, ErrorDefinition][] = Object.entries(errorTable)
 
-// Out of date? `npm run docs` writes the page anew.
+// Out of date? `npm run docs` rewrites the page.
 describe('docs/errors.md', () => {
   it('lists the codes of the table and no others', () => {
     expect([...documented.keys()].sort()).toEqual(table.map(([code]) => code).sort())

@@ -37,7 +37,7 @@ export function formatRankList(ranks: Iterable<number>): string {
   return ranges.map(([from, to]) => (from === to ? String(from) : `${from}-${to}`)).join(', ')
 }
 
-/** The characters of a line where nobody says how many there are. */
+/** The width of a line, in characters, if it is not known. */
 const USUAL_WIDTH = 80
 
 /**

@@ -16,7 +16,7 @@ interface RuleFacts<T> {
  * what is accepted and how the error describes it: `NAME is VALUE; expected EXPECTED`.
  */
 export class Rule<T> {
-  /** How the sentence of an error goes on after `expected`. */
+  /** What follows `expected` in the sentence of an error. */
   readonly expected: string
   readonly #facts: RuleFacts<T>
 

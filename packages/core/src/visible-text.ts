@@ -35,7 +35,7 @@ const SEQUENCE =
 
 /**
  * As `visibleText` with colours, but the text may also control the terminal in other ways. No sequence
- * goes on after the line.
+ * extends beyond the line.
  */
 export function endingColours(line: string): string {
   if (!OPENER.test(line)) return line

@@ -101,8 +101,8 @@ export async function shrink(options?: NewGroupOptions): Promise<ProcessGroup> {
 }
 
 /**
- * After a loss: the whole world anew, with the processes that were started again. The new world is
- * the default group from then on. See `ProcessGroup.reconfigure`.
+ * After a loss: rebuilds the whole world with the restarted processes. The new world is the default group
+ * from then on. See `ProcessGroup.reconfigure`.
  */
 export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> {
   return await defaultGroup('reconfigure').reconfigure(options)

@@ -19,8 +19,8 @@ export interface PersistentOperation {
   /**
    * Starts a run on what the buffers hold now.
    *
-   * @throws ERR_TSR_ARGUMENT while a run is under way, and after `free`; ERR_TSR_GROUP_DESTROYED; the
-   *   error of the run before, if nobody has waited for it
+   * @throws ERR_TSR_ARGUMENT while a run is under way, and after `free`; ERR_TSR_GROUP_DESTROYED; the error
+   *   of the previous run, if it was never awaited
    */
   start(): void
   /**
@@ -40,13 +40,15 @@ export interface PersistentOperation {
    */
   run(): Promise<void>
   /**
-   * Whether `run` is better than `start`, even beside a computation: the ranks share memory, so that
-   * moving data takes a core, and there is none but that of the calling thread.
+   * Whether `run` is faster than `start`, even beside a computation: the ranks share memory and there is no
+   * spare core to move data.
    */
   readonly prefersRun: boolean
   /** Whether no run is under way. */
   isCompleted(): boolean
-  /** When the phases of the last run that has ended began; undefined before, and where nobody knows. */
+  /**
+   * When the phases of the last completed run began; undefined before the first, and if it is not known.
+   */
   readonly timing: WorkTiming | undefined
   /** Lets go of what it holds. @throws ERR_TSR_ARGUMENT while a run is under way */
   free(): void

@@ -235,8 +235,8 @@ export interface NewGroupOptions extends JoinOptions {
 /** How a group relates to the world and to other groups. */
 export interface GroupRelations {
   /**
-   * How often `reconfigure` has made the world anew, 0 at first. A process that was started in the
-   * place of a lost rank finds a generation above 0.
+   * How often `reconfigure` has rebuilt the world, 0 at first. A process that replaces a lost rank finds a
+   * generation above 0.
    */
   readonly generation: number
   /** The rank in the world of a rank of this group. @throws ERR_TSR_RANK_RANGE */
@@ -269,9 +269,9 @@ export interface GroupRelations {
    */
   shrink(options?: NewGroupOptions): Promise<ProcessGroup>
   /**
-   * After a loss: makes the whole world anew once the processes of the lost ranks were started
-   * again. Those call `initProcessGroup` as always; all survivors call this, on any group of the
-   * world. Every group of the old world ends, and nothing that was sent there arrives in the new one.
+   * After a loss: rebuilds the whole world once the processes of the lost ranks were restarted. Those call
+   * `initProcessGroup` as always; all survivors call this, on any group of the world. Every group of the
+   * old world ends, and nothing that was sent there arrives in the new one.
    *
    * @returns the group of all ranks, which replaces the old world as the default group
    * @throws ERR_TSR_TIMEOUT naming the ranks that did not come; it may be called again then

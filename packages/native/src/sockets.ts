@@ -162,7 +162,7 @@ export function connectTcp(endpoint: Endpoint): number {
   address.view.set(bytes)
   if (calls().connect(fd, address.at, bytes.length) < 0) {
     const errno = lastErrno()
-    // a connect that a signal interrupts goes on in the background as well
+    // A connect that a signal interrupts continues in the background as well.
     if (errno !== EINPROGRESS && errno !== EINTR) {
       closeNative(fd)
       throw systemCallError('connect', errno)
@@ -180,9 +180,9 @@ export function shutdownSocket(fd: number, which: 'both' | 'sending'): void {
 }
 
 /**
- * Comes between a connection and whoever has its descriptor, which stays open: what is written to `fd` from
- * now on is read from `inner`, and what is written to `inner` is read from `fd`. `outer` is the connection. An
- * epoll that watches `fd` goes on to watch the connection.
+ * Inserts a socket pair between a connection and the owner of its descriptor, which stays open: what is
+ * written to `fd` from now on is read from `inner`, and what is written to `inner` is read from `fd`.
+ * `outer` is the connection. An epoll that watches `fd` still watches the connection.
  *
  * @throws ERR_TSR_SYSTEM_CALL
  */

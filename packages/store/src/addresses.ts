@@ -70,7 +70,7 @@ export async function findListenAddress(
 }
 
 export interface NameWait {
-  /** Whether somebody says that it is this host. Otherwise a name of another host means that it is not. */
+  /** Whether an option says that it is this host. Otherwise a name of another host means that it is not. */
   readonly isSaid: boolean
   readonly deadline: Deadline
   /** What is waited for, in the error at the deadline. */

@@ -17,7 +17,9 @@ import { acceptsPeer, bindingOf, SecureServer, type StoreTls } from './secure-so
 /** The first byte of a connection of TLS. */
 const TLS_HANDSHAKE = 0x16
 
-/** What the proofs are for. Those within TLS are for one connection, so that nobody between can pass them on. */
+/**
+ * What the proofs are for. Those within TLS are bound to one connection, so that they cannot be relayed.
+ */
 function purposeOn(socket: Socket | TLSSocket): string {
   return 'exportKeyingMaterial' in socket ? `store ${bindingOf(socket)}` : 'store'
 }

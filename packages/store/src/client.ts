@@ -81,11 +81,11 @@ const readOptions = declareOptions({
 })
 
 /**
- * Connects to the store of a job, and tries again while nobody listens there yet. An idle connection
- * does not keep the process alive. A lost connection is not made again.
+ * Connects to the store of a job, and retries until it listens. An idle connection does not keep the
+ * process alive. A lost connection is not made again.
  *
  * @throws ERR_TSR_STORE_UNREACHABLE, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_STORE_PROTECTION,
- * ERR_TSR_STORE_TLS, ERR_TSR_ABORTED, ERR_TSR_ARGUMENT
+ *   ERR_TSR_STORE_TLS, ERR_TSR_ABORTED, ERR_TSR_ARGUMENT
  */
 export async function connectStore(options: StoreConnectOptions): Promise<Store> {
   const { host, port, token, timeout, signal, onProgress, onConnect, ...given } =
@@ -191,7 +191,7 @@ async function dial(options: DialOptions): Promise<Socket> {
   signal?.addEventListener('abort', abort)
   socket.on('error', () => undefined)
   socket.on('connect', () => {
-    // a port of the ephemeral range at which nobody listens can connect to itself
+    // A connection to an ephemeral port without a listener can reach itself.
     if (socket.localPort === port && socket.localAddress === socket.remoteAddress) {
       socket.destroy(new Error('nobody listens'))
     }

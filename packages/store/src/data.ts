@@ -271,7 +271,7 @@ class Queues {
     return this.#values.get(queue)?.length ?? 0
   }
 
-  /** Returns the new length, which is 0 when somebody has waited for the value. */
+  /** Returns the new length, which is 0 if a client was waiting for the value. */
   push(queue: string, value: Uint8Array): number {
     this.#room.take(costOf(queue, value))
     if (this.#hand(queue, value)) return 0
@@ -315,7 +315,7 @@ class Queues {
     }
   }
 
-  /** Whether somebody has waited for the value. */
+  /** Whether a client was waiting for the value. */
   #hand(queue: string, value: Uint8Array): boolean {
     const [taker] = this.#takers.get(queue) ?? []
     if (taker === undefined) return false

@@ -14,9 +14,9 @@ import { nameEndpoint } from './addresses.ts'
 
 /*
  * TLS 1.3 for the sockets of the store. Without certificates, both sides use a pre-shared key that they
- * derive from the token (RFC 8446, 2.2), so that there is nothing to distribute. The keys of a
- * connection come from an exchange of its own in both cases: whoever learns the token or the key of a
- * certificate later can read nothing that was recorded.
+ * derive from the token (RFC 8446, 2.2), so that there is nothing to distribute. The keys of a connection
+ * come from an exchange of its own in both cases: recorded traffic stays unreadable if the token or the key
+ * of a certificate leaks later.
  */
 
 /** How the sockets of a store are encrypted: with keys from the token, or with certificates. */

@@ -9,8 +9,8 @@ export interface StoreSetOptions {
   /** Milliseconds after which the key is deleted. Default: never. */
   readonly timeToLive?: number
   /**
-   * The key is deleted when the connection that set it ends, for whatever reason. Whoever watches it
-   * learns at once that its owner is gone. Default: false.
+   * The key is deleted when the connection that set it ends, for any reason. Clients that watch it learn at
+   * once that its owner is gone. Default: false.
    */
   readonly whileConnected?: boolean
 }

@@ -54,17 +54,16 @@ const [INTERNAL, PRODUCER, CONSUMER] = [0, 3, 4]
 
 /**
  * Hands recorded spans to OpenTelemetry, with the times of day at which they happened. Spans of the main
- * thread become children of those that they happened in, and operations, which go on beside them,
- * children of the step that they began in; the others are children of the active span, if there is one.
- * Attributes: `tsrun.kind`, `tsrun.rank` and the facts of the span, as in `tsrun.microbatch`; times in
- * milliseconds end with `_ms`.
+ * thread become children of those that they happened in, and operations, which run beside them, children of
+ * the step that they began in; the others are children of the active span, if there is one. Attributes:
+ * `tsrun.kind`, `tsrun.rank` and the facts of the span, as in `tsrun.microbatch`; times in milliseconds end
+ * with `_ms`.
  *
  * @param spans - of this host, recorded since its clock was last set
  * @returns the number of spans
  * @throws ERR_TSR_PACKAGE_MISSING without the package `@opentelemetry/api`
  *
- * @example
- * await exportSpans(recorder.spans(), { tracer: trace.getTracer('training') })
+ * @example await exportSpans(recorder.spans(), { tracer: trace.getTracer('training') })
  */
 export async function exportSpans(
   spans: readonly Span[],

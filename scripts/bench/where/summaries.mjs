@@ -134,7 +134,7 @@ export function formatSteps(rows) {
 /**
  * An operation on one rank: milliseconds on the clock of the host. `called` is the time before the call,
  * `returned` after it, `posted` when the engine took it up, `completed` when it ended, `resumed` when the
- * caller went on.
+ * caller continued.
  *
  * @typedef {Record<'called' | 'returned' | 'posted' | 'completed' | 'resumed', number>} Moments
  *

@@ -64,7 +64,7 @@ describe('scratch', () => {
         group.allReduce(buffer, { algorithm: 'recursive-doubling' }),
       )
       const outcomes = Promise.allSettled(hungry)
-      // nobody waits for these yet
+      // These are not awaited yet.
       const tags = Array.from({ length: 8 }, (_, tag) => tag)
       const message = other.alloc('float32', 4000).fill(rank)
       const sends = tags.map((tag) => other.send(message, 1 - rank, { tag }))

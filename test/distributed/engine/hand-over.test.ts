@@ -82,7 +82,7 @@ const expected = {
   allGather: (_: number, i: number) => inputOf(Math.floor(i / COUNT), i % COUNT),
 }
 
-/** Another thread goes on with what a rank does after so many looks; returns whether it came to that. */
+/** Another thread takes over what a rank does after so many polls; returns whether it came to that. */
 function run(name: keyof typeof expected, rank: number, looks: number): boolean {
   const operation = operationOf(name)
   const ranks = createRanks(operation)
@@ -114,7 +114,7 @@ function run(name: keyof typeof expected, rank: number, looks: number): boolean 
   return hasChanged
 }
 
-describe('a large collective that another thread goes on with', () => {
+describe('a large collective that another thread takes over', () => {
   it.each(['allReduce', 'reduceScatter', 'allGather'] as const)(
     '%s gives the same, wherever it was left',
     (name) => {

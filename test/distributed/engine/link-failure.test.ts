@@ -22,13 +22,13 @@ describe('a rank whose engine memory is full', () => {
     const works = [b!.recv(new Int32Array(1), 2), a!.recv(new Int32Array(1), 1)]
     world.drain()
     fill(world.ranks[1]!.engine.memory)
-    // nobody expects it: it has to be kept
+    // No receive expects it, so it has to be kept.
     await a!.send(new Int32Array(100), 1)
     const errors = await world.outcomes([...works, c!.recv(new Int32Array(1), 0)])
     expect(errors[0]).toMatchObject({ code: 'ERR_TSR_ENGINE_MEMORY', facts: { rank: 1 } })
     expect(errors[1]).toMatchObject({ code: 'ERR_TSR_PEER_LOST' })
     expect(errors[2]).toHaveProperty('code')
-    // the engine goes on
+    // The engine keeps running.
     const [later] = await world.outcomes([b!.recv(new Int32Array(1), 2)])
     expect(later).toMatchObject({ code: 'ERR_TSR_GROUP_FAILED' })
   })

@@ -17,7 +17,7 @@ const allReduce =
 describeMismatches([3], 4)
 
 describe('after a failure', () => {
-  it('operations that were called later fail too, those called before go on', async () => {
+  it('operations that were called later fail too, earlier ones complete', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const before = [a!.allReduce(Float32Array.of(1)), b!.allReduce(Float32Array.of(1))]

@@ -35,13 +35,13 @@ describe('a rank that is lost', () => {
     world.ranks[2]!.transport.close()
     const errors = await world.outcomes(works)
     for (const error of errors as TsrError[]) {
-      // whoever has not seen it yet may hear of it from the other
+      // A rank that has not seen it yet may learn it from the other.
       expect(error.code).toMatch(/ERR_TSR_(PEER_LOST|PEER_FAILED|GROUP_FAILED)/)
       expect(error.message).toContain('Rank 2 is gone (its in-process transport was closed)')
       expect(error.message.match(/Look for|Look at the first/g)).toHaveLength(1)
     }
     expect(errors[1]).toMatchObject({ code: 'ERR_TSR_PEER_LOST', facts: { peer: 2 } })
-    // the group of the others goes on
+    // The group of the others still works.
     await world.finish([...apart, pair[1].allReduce(second), pair[0].sendObject('x', 1)])
     expect(second[0]).toBe(3)
     const refused = await errorOf(() => a!.send(new Float32Array(1), 1))

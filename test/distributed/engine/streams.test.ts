@@ -76,7 +76,7 @@ describe('a stream that one side wants to forget', () => {
     return world
   }
 
-  it('begins anew where the other has sent nothing more', async () => {
+  it('restarts where the other has sent nothing more', async () => {
     const world = await asked()
     const [a, b] = world.groups
     const [mine, theirs] = [new Int32Array(LARGE).fill(7), new Int32Array(LARGE)]
@@ -88,7 +88,7 @@ describe('a stream that one side wants to forget', () => {
     expect(theirs.every((value) => value === 7)).toBe(true)
   })
 
-  it('goes on where the other has sent more meanwhile', async () => {
+  it('continues where the other has sent more meanwhile', async () => {
     const world = await asked()
     const [a, b] = world.groups
     const [mine, theirs] = [new Int32Array(LARGE), new Int32Array(LARGE)]

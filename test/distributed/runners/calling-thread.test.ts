@@ -21,8 +21,8 @@ async function run(engine: string, what: string, env: NodeJS.ProcessEnv = {}): P
 }
 
 /**
- * What a rank may see that calls when the others have given up: it is refused, or told. An engine on the
- * caller's thread may find all that the operation needs before it hears the news.
+ * What a rank may see that calls after the others have given up: it is refused, or told. An engine on the
+ * caller's thread may find all that the operation needs before it learns of that.
  */
 function lateCode(engine: string): RegExp {
   return engine === 'inline' ? /^(none|ERR_TSR_(PEER|GROUP)_FAILED)$/ : /^ERR_TSR_GROUP_FAILED$/

@@ -23,7 +23,7 @@ import { SteppedWorld } from '../support/stepped-world.ts'
 
 jest.setTimeout(60_000)
 
-// the strangers are ours
+// The unauthenticated connections are this test's own.
 process.env['TSRUN_LOG_LEVEL'] = 'silent'
 
 const token = 'ab'.repeat(32)
@@ -35,9 +35,9 @@ afterEach(() => {
 })
 
 /**
- * Somebody between two ranks, who sees each piece of bytes and passes on what `change` makes of it.
+ * A relay between two ranks that sees each piece of bytes and forwards what `change` makes of it.
  *
- * @returns where to call instead
+ * @returns where to dial instead
  */
 async function interfere(
   to: MeshEndpoint,
@@ -80,7 +80,7 @@ interface Setup {
   readonly timeout?: number
 }
 
-/** Two ranks, of which rank 1 calls rank 0, perhaps through somebody between them. */
+/** Two ranks. Rank 1 dials rank 0, perhaps through a relay. */
 async function meet(
   kind: Kind,
   {
@@ -169,7 +169,7 @@ describe.each(['tcp', 'node'] as const)('ranks over %s that encrypt', (kind) => 
     ['leaves something out', (bytes: Buffer) => bytes.subarray(0, -1)],
     ['puts it in another order', (bytes: Buffer) => Buffer.from(bytes.toReversed())],
     ['adds something', (bytes: Buffer) => Buffer.concat([bytes, Buffer.alloc(100_000)])],
-  ])('fail when somebody on the way %s', async (_, change) => {
+  ])('fail when a relay %s', async (_, change) => {
     let interferes = false
     const world = await worldOf(kind, {
       change: (bytes, fromCaller) => {
@@ -204,7 +204,7 @@ describe.each(['tcp', 'node'] as const)('ranks over %s that encrypt', (kind) => 
   })
 })
 
-it('somebody on the way who takes the place of both cannot read what they say', async () => {
+it('a relay that impersonates both cannot read what they send', async () => {
   // who swaps the public keys for others has no proof that fits
   const [first, second] = await meet('tcp', {
     timeout: 500,

@@ -17,7 +17,7 @@ import { errorOf } from '../support/outcome.ts'
 
 jest.setTimeout(60_000)
 
-// the strangers are ours
+// The unauthenticated connections are this test's own.
 process.env['TSRUN_LOG_LEVEL'] = 'silent'
 
 const token = 'ab'.repeat(32)
@@ -32,7 +32,7 @@ async function open(kind: Kind): Promise<AnyDialer> {
   return await (kind === 'tcp' ? openTcpDialer(listen) : openNodeDialer(listen))
 }
 
-/** A stranger's connection; its errors are part of the game. */
+/** An unauthenticated connection, whose errors are expected. */
 async function call({ host, port }: Endpoint): Promise<Socket> {
   const socket = connect({ host, port })
   socket.on('error', () => undefined)
@@ -110,7 +110,7 @@ describe.each([
     for (const channel of meshes.flat()) channel?.close()
   })
 
-  it('turn strangers away and wait on for the rank that is missing', async () => {
+  it('reject unauthenticated connections and keep waiting for the missing rank', async () => {
     const dialers = await openAll(2)
     const first = join(dialers, 0)
     const { endpoint } = dialers[0]!
@@ -145,7 +145,7 @@ describe.each([
     const options = { token, purpose, timeout: 1000 }
     const outcomes = await Promise.all(
       dialers.map((dialer, rank) => {
-        // Somebody between them leads the calls of rank 2 for rank 0 to rank 1, and the other way round.
+        // A relay redirects the connections of rank 2 to rank 0 to rank 1, and the other way round.
         const [zero, one, two] = endpoints as [Endpoint, Endpoint, Endpoint]
         const seen = rank === 2 ? [one, zero, two] : endpoints
         return errorOf(() => connectMesh(dialer, { ...options, rank, endpoints: seen }))
@@ -290,7 +290,7 @@ describe.each([
 
   it('wait no longer than they should for a peer that does not answer', async () => {
     const dialers = await openAll(2)
-    // a full queue: the kernel drops whoever calls
+    // A full queue: the kernel drops new connections.
     const { fd, endpoint } = listenTcp({ host: '127.0.0.1', port: 0 }, 0)
     const crowd = Array.from({ length: 4 }, () => connectTcp(endpoint))
     const silent = { ...dialers[0]!, endpoint }
@@ -301,7 +301,7 @@ describe.each([
   })
 })
 
-it('a rank keeps no more strangers than a queue of them', async () => {
+it('a rank keeps at most one queue of unauthenticated connections', async () => {
   let callers = 1500
   let open = 0
   let most = 0
@@ -334,7 +334,7 @@ it('a rank keeps no more strangers than a queue of them', async () => {
   const error = await errorOf(() => connectMesh(dialer, options))
   expect(error).toMatchObject({ code: 'ERR_TSR_CONNECT' })
   expect(callers).toBeLessThanOrEqual(0)
-  // one more, for which the oldest gives way
+  // One more, for which the oldest is dropped.
   expect(most).toBeLessThanOrEqual(LARGEST_QUEUE + 1)
   expect(open).toBe(0)
 })

@@ -117,7 +117,7 @@ export function describeFailures(worlds: readonly World[]): void {
       return socket
     }
 
-    it('strangers at the data ports are turned away, and the job goes on', async () => {
+    it('unauthenticated connections to the data ports are rejected, and the job continues', async () => {
       const job = await Job.start({ size: 3, program: 'join.mjs', env }, (rank) => rank === 2)
       const noise = await call(job, 0)
       noise.write(Buffer.alloc(5_000_000, 'random bytes '))

@@ -20,12 +20,12 @@ async function finish(job: Job, ranks: readonly number[]): Promise<void> {
   }
 }
 
-/** How the ranks that are left go on after a loss. */
+/** How the remaining ranks continue after a loss. */
 export function describeSurviving(worlds: readonly World[]): void {
   describe.each(worlds)('shrink ($name)', ({ env: world }) => {
     const env = { ...world, ...arena }
 
-    it('goes on without ranks that are killed, one after another and two at once', async () => {
+    it('continues without ranks that are killed, one after another and two at once', async () => {
       const job = await Job.start({ size: 5, program: 'shrink.mjs', env })
       await work(job, [0, 1, 2, 3, 4])
       job.ranks[2]!.child.kill('SIGKILL')
@@ -36,7 +36,7 @@ export function describeSurviving(worlds: readonly World[]): void {
       await finish(job, [1, 3])
     })
 
-    it('goes on without a rank that is killed while it shrinks', async () => {
+    it('continues without a rank that is killed while it shrinks', async () => {
       const job = await Job.start({ size: 4, program: 'shrink.mjs', env: { ...env, DIES: '1' } })
       await work(job, [0, 1, 2, 3])
       job.ranks[3]!.child.kill('SIGKILL')
@@ -82,7 +82,7 @@ export function describeSurviving(worlds: readonly World[]): void {
       await finish(job, [0, 1, 2])
     })
 
-    it('takes in another rank that is lost while the world is made anew', async () => {
+    it('takes in another rank that is lost while the world is rebuilt', async () => {
       const job = await Job.start({ size: 3, program: 'reconfigure.mjs', env })
       for (const rank of job.ranks) await rank.hear('generation 0')
       job.ranks[1]!.child.kill('SIGKILL')

@@ -118,7 +118,7 @@ export class Cluster {
     call(['address', this.name, String(host), address])
   }
 
-  /** A firewall on a host: nobody gets an answer from these ports of that address. */
+  /** A firewall on a host: these ports of that address never answer. */
   shut(host: number, address: string, ports: string): void {
     call(['shut', this.name, String(host), address, ports])
   }

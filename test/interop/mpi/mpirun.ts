@@ -59,8 +59,8 @@ export async function runRanks(
 ): Promise<Ending> {
   const [file, ...rest] = program
   const args = [...flags, '-n', String(size), process.execPath, `${fixtures}${file}`, ...rest]
-  // When ranks leave without MPI_Finalize, as they do after an error, mpirun 4.1 crashes now and then,
-  // or hangs with all its ranks gone and does not hear SIGTERM.
+  // When ranks leave without MPI_Finalize, as they do after an error, mpirun 4.1 crashes now and then, or
+  // hangs with all its ranks gone and ignores SIGTERM.
   const limit = { timeout: 110_000, killSignal: 'SIGKILL' } as const
   const options = { env: { ...process.env, ...env, ...more }, ...limit }
   return await new Promise((resolve) => {

@@ -48,7 +48,7 @@ it('reports the GPUs and npm, as their programs name them', async () => {
   )
 })
 
-it('goes on where programs fail, and says why nvidia-smi did', async () => {
+it('continues where programs fail, and says why nvidia-smi did', async () => {
   program('npm', 'kill -9 $$')
   program(
     'nvidia-smi',

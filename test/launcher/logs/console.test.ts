@@ -20,7 +20,7 @@ class SlowReader extends Writable {
   }
 }
 
-it('has ranks wait while the reader is slow, and go on afterwards', async () => {
+it('has ranks wait while the reader is slow, and continue afterwards', async () => {
   const stdout = new SlowReader()
   const console = new Console({ stdout, stderr: new PassThrough() }, () => undefined)
   const source = new PassThrough().resume()

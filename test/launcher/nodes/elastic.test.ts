@@ -30,7 +30,7 @@ describe('--nnodes MIN:MAX', () => {
     )
   })
 
-  it('goes on without a host that is stopped by SIGTERM', async () => {
+  it('continues without a host that is stopped by SIGTERM', async () => {
     const args = elastic('1:2', ...lastCall(0.3), 'elastic.mjs', '2')
     const zero = new RunHere(args, { env })
     await until(() => zero.stdout.includes('attempt 0 of 1 rank=0'), 'the first attempt')
@@ -45,7 +45,7 @@ describe('--nnodes MIN:MAX', () => {
     )
     expect(left.code).toBe(143)
     expect(left.stderr).toContain('tsrun: SIGTERM: stopping the ranks (SIGKILL after 1 s)\n')
-    expect(left.stderr).toContain('tsrun: this host has left the job, which goes on without it\n')
+    expect(left.stderr).toContain('tsrun: this host has left the job, which continues without it\n')
   })
 
   it('does not take the ranks for failed that end because another host leaves', async () => {
@@ -113,7 +113,7 @@ describe('--nnodes MIN:MAX', () => {
     expect(stderr).toMatch(/first cause +node 1/)
   })
 
-  it('refuses a host too many, and one that does not fit, and goes on', async () => {
+  it('refuses a host too many, and one that does not fit, and continues', async () => {
     const args = elastic('1:2', ...lastCall(60), 'elastic.mjs', '9')
     const zero = new RunHere(args, { env })
     const one = new RunHere(args, { env })

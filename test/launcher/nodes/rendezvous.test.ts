@@ -98,7 +98,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
     }
   })
 
-  it('another token; the job goes on without it', async () => {
+  it('another token; the job continues without it', async () => {
     const zero = nodeHere(0, 2, ['hello.mjs'])
     const stranger = nodeHere(1, 2, ['hello.mjs'], { env: { TSRUN_TOKEN: 'ab'.repeat(16) } })
     const { code, stderr } = await stranger.finished

@@ -196,7 +196,7 @@ describe('a job whose hosts may come and go', () => {
   })
   const elastic = { plan, lost: [], isElastic: true, ...budget }
 
-  it('goes on without a host that is gone', () => {
+  it('continues without a host that is gone', () => {
     const reports = [ranks(stopped(0), died(1, victim(2)))]
     expect(judge({ ...elastic, reports, lost: [lost] })).toEqual({
       kind: 'change',
@@ -204,7 +204,7 @@ describe('a job whose hosts may come and go', () => {
     })
   })
 
-  it('goes on without a host that has left by itself, however the ranks have ended', () => {
+  it('continues without a host that has left by itself, however the ranks have ended', () => {
     const reports = [ranks(exited(0, 143), stopped(1))]
     const left = { ...lost, reason: 'it was stopped by SIGTERM' }
     expect(judge({ ...elastic, reports, lost: [left], hasLeft: true })).toEqual({

@@ -145,7 +145,7 @@ describe('of a hang', () => {
     const cause = findRootCause(outcomes, [missing([], [1, 2])])
     expect(cause?.culprit.rank).toBe(2)
     expect(cause?.absence).toMatchObject({
-      what: expect.stringMatching(/^did not go on in allReduce #17/),
+      what: expect.stringMatching(/^did not continue in allReduce #17/),
       last: expect.stringMatching(/^The process is stopped, by SIGSTOP/),
     })
   })

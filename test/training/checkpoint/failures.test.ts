@@ -88,7 +88,7 @@ describe('a newer checkpoint', () => {
   })
 })
 
-describe('an index that somebody has written, with a checksum that matches,', () => {
+describe('a forged index with a matching checksum', () => {
   type Index = Record<string, unknown> & {
     files: Record<string, unknown>
     tensors: Record<string, { pieces: unknown[] } & Record<string, unknown>>

@@ -30,7 +30,7 @@ afterEach(() => {
 })
 
 describe('fit with checkpoints', () => {
-  it('goes on from a checkpoint with the same bits, also in the middle of an epoch', async () => {
+  it('resumes from a checkpoint with the same bits, also in the middle of an epoch', async () => {
     const whole = await fitOn(2, { steps: 17 })
     const save = { directory: folder, every: 4, keep: 2 }
     await fitOn(2, { steps: 10, save, resume: 'auto' })
@@ -39,7 +39,7 @@ describe('fit with checkpoints', () => {
     expect(rest.values).toEqual(whole.values)
   })
 
-  it('goes on on another number of ranks, with sharded state', async () => {
+  it('resumes on another number of ranks, with sharded state', async () => {
     const whole = await fitOn(1, { steps: 12 })
     const save = { directory: folder }
     await fitOn(2, { steps: 7, save }, { zero: 3 })
@@ -65,7 +65,7 @@ describe('fit with checkpoints', () => {
     expect(await latestCheckpoint(folder)).toMatchObject({ step: 2 })
   })
 
-  it('says where it goes on from, how much is left, and what stopped it', async () => {
+  it('says where it resumes from, how much is left, and what stopped it', async () => {
     const written = jest.spyOn(process.stdout, 'write').mockReturnValue(true)
     try {
       const save = { directory: folder, every: 4 }
@@ -81,7 +81,7 @@ describe('fit with checkpoints', () => {
       await train({ steps: 8 })
       const text = written.mock.calls.map(([chunk]) => String(chunk)).join('')
       const path = join(folder, 'step-00000004')
-      expect(text).toContain(`goes on after step 4 from ${path}\n`)
+      expect(text).toContain(`resumes after step 4 from ${path}\n`)
       expect(text).toContain('stopped by a callback after step 8\n')
       // two epochs of seven batches
       expect(text).toMatch(/step 8\/14 /)
@@ -108,10 +108,10 @@ describe('fit with checkpoints', () => {
     ])
   })
 
-  it('begins anew beside farther checkpoints only if that is said', async () => {
+  it('starts from the beginning beside checkpoints of later steps only if that is said', async () => {
     const save = { directory: folder, every: 4 }
     await fitOn(1, { steps: 8, save })
-    await expect(fitOn(1, { steps: 4, save })).rejects.toThrow("'auto' to go on from it, false to")
+    await expect(fitOn(1, { steps: 4, save })).rejects.toThrow("'auto' to resume from it, false to")
     const { results } = await fitOn(1, { steps: 4, save, resume: false })
     expect(results[0]!.losses).toHaveLength(4)
   })
@@ -188,7 +188,7 @@ describe('fit with checkpoints', () => {
     run.dispose()
   })
 
-  it('still knows the best evaluation when it goes on', async () => {
+  it('still knows the best evaluation when it resumes', async () => {
     const save = { directory: folder, best: true }
     const train = async (steps: number) => {
       const isBest: boolean[] = []

@@ -99,7 +99,7 @@ it.each(layouts)(
 )
 
 it.each(layouts)(
-  'the first step says what no rank has used, and the next one goes on: %j %j',
+  'the first step says what no rank has used, and the next one continues: %j %j',
   async (...layout) => {
     const { seen } = await train(layout, [0])
     expect(seen[0]).toBe('ERR_TSR_UNUSED_PARAMETERS')
@@ -112,7 +112,7 @@ it.each(layouts)("unused: 'zeros' says nothing: %j %j", async (shape, options) =
   for (const loss of seen) expect(loss).toEqual(expect.any(Number))
 })
 
-it('names the parameter, and the two ways to go on', async () => {
+it('names the parameter, and the two ways to continue', async () => {
   const [message] = await runWorld({ size: 1 }, async (mesh) => {
     const forgotten = createParameter('forgotten', [1], init.zeros)
     const used = createParameter('used', [2, 2], init.ones)

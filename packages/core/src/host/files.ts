@@ -15,8 +15,8 @@ import { open, type FileHandle } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 
 /*
- * Files of which somebody has given the name. One that is no regular file may never answer: a FIFO without a
- * writer, a terminal, /dev/zero. Nor does Node's recursive mkdir in a file system such as /proc.
+ * Files whose names users give. Opening one that is no regular file may block forever (a FIFO without a
+ * writer, a terminal, /dev/zero), as does Node's recursive mkdir in a file system such as /proc.
  */
 
 /** The most bytes of a file that is read as a whole, unless the caller says otherwise. */

@@ -29,7 +29,7 @@ export const host = {
     const [seconds, nanoseconds] = process.hrtime()
     return seconds * 1e3 + nanoseconds / 1e6
   },
-  /** Milliseconds of all threads; undefined where nobody counts them. */
+  /** Milliseconds of all threads; undefined where they are not counted. */
   cpuTime(): number | undefined {
     const { user, system } = process.cpuUsage()
     return (user + system) / 1e3

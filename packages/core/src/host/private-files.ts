@@ -2,8 +2,8 @@ import { constants, lstatSync, renameSync, rmSync, writeFileSync, writeSync } fr
 import { makeFolders, openFile } from './files.ts'
 
 /*
- * Files in folders where others may write, too. A name that can be foreseen may be there already, as a
- * link to a file that this user owns and somebody else wants to be written over.
+ * Files in folders where other users may write. A predictable name may exist already, as a link by which
+ * another user wants to overwrite a file of this user.
  */
 
 const OWN_FILE = 0o600

@@ -15,7 +15,10 @@ export interface SessionKeys {
   readonly receiving: Uint8Array
 }
 
-/** A key pair of X25519 (RFC 7748) for one connection: whoever learns the token later cannot derive its keys. */
+/**
+ * A key pair of X25519 (RFC 7748) for one connection: its keys cannot be derived from a token that leaks
+ * later.
+ */
 export interface KeyPair {
   /** 32 bytes. */
   readonly publicKey: Uint8Array

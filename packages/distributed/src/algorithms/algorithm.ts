@@ -30,7 +30,7 @@ export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic
   }
 }
 
-/** The other ranks, from the next one round, so that nobody is everybody's first. */
+/** The other ranks, starting with the next one, so that each rank starts with a different peer. */
 export function otherRanks({ rank, size }: Pick<Channel, 'rank' | 'size'>): number[] {
   return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
 }

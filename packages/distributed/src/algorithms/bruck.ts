@@ -65,8 +65,8 @@ export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * Barrier by dissemination (Hensgen, Finkel & Manber, 1988): in round k rank r tells r + 2^k and
- * hears from r - 2^k; after ceil(log2 n) rounds everybody has heard of everybody. No payload.
+ * Barrier by dissemination (Hensgen, Finkel & Manber, 1988): in round k, rank r sends to r + 2^k and
+ * receives from r - 2^k; after ceil(log2 n) rounds, word of every rank has reached every other. No payload.
  */
 export function* disseminationBarrier(channel: Channel): Steps {
   const { rank, size } = channel

@@ -5,14 +5,14 @@ import { until, untilAll, type Channel, type Message, type Steps } from './chann
 import { cutIntoChunks, cutIntoSegments, partBytes, slicesOf, type Piece } from './pieces.ts'
 
 /*
- * Direct exchange: every rank gets what it needs from every other, with nobody between. Ranks that
- * share memory copy each byte once, from the buffer of one straight into that of the other, and the
- * work is spread evenly; over sockets the ring moves as many bytes with fewer connections at a time.
+ * Direct exchange: every rank gets what it needs from every other, without a rank in between. Ranks that
+ * share memory copy each byte once, from the buffer of one straight into that of the other, and the work is
+ * spread evenly; over sockets the ring moves as many bytes with fewer connections at a time.
  *
- * all-reduce: the buffer is cut into blocks, a block into n chunks. Of each block rank r adds up
- * chunk r of all ranks, then fetches the other chunks' sums: while a block is in the caches. Sent
- * per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages a block; reduce-scatter and all-gather are
- * one half each, (n-1)/n S. Each chunk is added up by one rank, so all ranks get the same bits.
+ * all-reduce: the buffer is cut into blocks, a block into n chunks. Of each block rank r adds up chunk r of
+ * all ranks, then fetches the other chunks' sums: while a block is in the caches. Sent per rank, of S
+ * bytes: 2(n-1)/n S in 2(n-1) messages a block; reduce-scatter and all-gather are one half each, (n-1)/n S.
+ * Each chunk is added up by one rank, so all ranks get the same bits.
  *
  * broadcast: the root sends its S bytes to each of n-1 ranks.
  */

@@ -45,8 +45,8 @@ export function* linearScatter(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * The monitored barrier: every rank reports to rank 0, which lets all go on when it has heard of
- * all. Unlike in other barriers one rank knows who is missing. Two messages a rank, no payload.
+ * The monitored barrier: every rank reports to rank 0, which releases all once all have reported. Unlike in
+ * other barriers, one rank knows which ranks are missing. Two messages a rank, no payload.
  */
 export function* linearBarrier(channel: Channel): Steps {
   const others = otherRanks(channel)

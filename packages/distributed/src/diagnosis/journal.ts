@@ -87,7 +87,7 @@ export class Journal {
     this.#spans = recorder
   }
 
-  /** Records spans also while nobody has set a recorder. */
+  /** Records spans even while no recorder is set. */
   trace(recorder: SpanRecorder): void {
     this.#traced = recorder
   }
@@ -182,7 +182,7 @@ export function recordSpan(
   const kind = name === 'send' || name === 'recv' ? name : 'collective'
   const { posted, started, completed } = timing
   const isMessage = kind !== 'collective'
-  // Each generation of the world numbers its groups anew.
+  // Each generation of the world numbers its groups from the start.
   const { generation } = owner.runner.journal
   recorder.record(kind, posted, completed, {
     name: label ?? name,

@@ -12,7 +12,7 @@ export interface ObservedEngine {
   readonly links: readonly (Link | undefined)[]
 }
 
-/** Hears what an engine does, and records it for people. The engine works the same without it. */
+/** Records what an engine does. The engine works the same without it. */
 export interface EngineObserver {
   /** The engine has taken an operation. */
   onStart(task: Task): void

@@ -36,7 +36,7 @@ export interface TaskContext {
   readonly matching: MatchingQueues
   /** A task can continue. */
   onReady(task: Task): void
-  /** A message of another call came, for `transfer` or for nobody. */
+  /** A message of another call arrived, for `transfer` or without a receive. */
   onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void
   onWithdrawn(receive: TaskTransfer): void
 }

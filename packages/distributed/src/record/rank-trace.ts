@@ -116,8 +116,8 @@ export class RankTrace implements SpanSink {
     if (step === this.#reported) return
     const now = monotonicNow()
     const { first, last } = this.#extent.steps
-    // The first step of a program that goes on from a checkpoint has another number than was thought:
-    // what was not kept of it is missing.
+    // The first step of a program that resumes from a checkpoint has another number than was assumed, so
+    // the spans of it that were not kept are missing.
     this.#isKept &&= step >= first && step <= last
     this.recorder.record('step', this.#begun ?? now, now, { step, loss })
     this.#reported = step
@@ -201,8 +201,8 @@ let current: RankTrace | undefined
 
 /**
  * Begins the trace of this rank if its launcher wants one (TSRUN_TRACE_DIR). A process that joins again
- * goes on with its file, unless it has become another rank. If the file cannot be made, the job runs
- * without it.
+ * appends to its file, unless it has become another rank. If the file cannot be made, the job runs without
+ * it.
  *
  * @throws ERR_TSR_ENVIRONMENT
  */

@@ -7,7 +7,7 @@ import { count, declareOptions, monotonicNow } from '@tsrun/core'
  * (`alloc`), starts an operation or polls it (`call`), waits until one has ended (`wait`) or until there
  * is something to train on (`input`), saves or loads a `checkpoint`, or collects garbage (`gc`). Spans of
  * these kinds may be nested, also in those of whole steps (`step`). Operations (`send`, `recv`,
- * `collective`) go on beside them, in the engine.
+ * `collective`) run beside them, in the engine.
  */
 export const spanKinds = [
   'batch',
@@ -33,7 +33,7 @@ export const spanKinds = [
 
 export type SpanKind = (typeof spanKinds)[number]
 
-/** Whether it goes on beside the main thread, in the engine. */
+/** Whether it runs beside the main thread, in the engine. */
 export function isOperationKind(kind: SpanKind): kind is 'send' | 'recv' | 'collective' {
   return kind === 'send' || kind === 'recv' || kind === 'collective'
 }

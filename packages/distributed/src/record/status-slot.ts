@@ -48,7 +48,7 @@ export const headerWord = {
   launcherPid: 2,
   worldSize: 3,
   restartCount: 4,
-  /** The abort word: 1 + the rank whose end stops the job; 0 while the job goes on. */
+  /** The abort word: 1 + the rank whose end stops the job; 0 while the job runs. */
   abort: 5,
 } as const
 
@@ -126,7 +126,7 @@ export class StatusSlot {
     this.#numbers = new Float64Array(buffer, at, STATUS_SLOT_BYTES / 8)
   }
 
-  /** The rank whose end stops the job, as the launcher says; undefined while the job goes on. */
+  /** The rank whose end stops the job, as the launcher says; undefined while the job runs. */
   get abortedBy(): number | undefined {
     const word = this.#words[headerWord.abort]!
     return word === 0 ? undefined : word - 1

@@ -15,7 +15,7 @@ export interface Waiting {
    * @throws ERR_TSR_GROUP_DESTROYED when nothing drives the engine any more
    */
   prepareFor?(operation: Operation): void
-  /** Keeps the engine going until the ticket is settled, because somebody awaits it. */
+  /** Keeps the engine polling until the awaited ticket is settled. */
   attend(ticket: Ticket): void
 }
 

@@ -11,12 +11,14 @@ import type { Ticket, TicketDriver } from '../ticket.ts'
 
 /** Milliseconds that asynchronous waiting holds the thread before the event loop gets its turn. */
 const HOLD = 5
-/** Milliseconds between two polls of the engine while nobody waits, where other ranks may need them. */
+/**
+ * Milliseconds between two polls of the engine while no operation is awaited; other ranks may need them.
+ */
 const POLL_PERIOD = 2
 
 /**
- * Runs the engine on the caller's thread, while the caller waits: the lowest latency, but no overlap
- * with computation. While nobody waits, only what was handed to the sockets moves.
+ * Runs the engine on the caller's thread, while the caller waits: the lowest latency, but no overlap with
+ * computation. While no operation is awaited, only what was handed to the sockets moves.
  */
 export class InlineRunner implements Runner {
   readonly kind = 'inline'
@@ -69,7 +71,7 @@ export class InlineRunner implements Runner {
     this.#engine.failGroup(id, reason)
   }
 
-  /** Looks at the connections first, because nothing else does while nobody waits. */
+  /** Polls the connections first, because nothing else does while no operation is awaited. */
   get gone(): Int32Array {
     if (!this.#closed) this.#polling.poll()
     return this.#engine.gone
@@ -140,7 +142,7 @@ export class InlineRunner implements Runner {
     return timer.unref()
   }
 
-  /** Alternates between the engine and the event loop while somebody waits. */
+  /** Alternates between the engine and the event loop while an operation is awaited. */
   #pump(): void {
     if (this.#pumping) return
     this.#pumping = true

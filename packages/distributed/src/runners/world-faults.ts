@@ -73,7 +73,7 @@ export class WorldFaults {
     return this.#lasts('slow', rank)
   }
 
-  /** Whether more rounds have to come before a rank goes on. */
+  /** Whether more rounds must pass before a rank continues. */
   get isHoldingUp(): boolean {
     return this.#faults.some(
       ({ kind, round, rounds }) => kind === 'pause' && this.#isWithin(round, rounds),

@@ -40,10 +40,9 @@ const REPORTED = 10
 const ATTEMPT_TIME = 10_000
 
 /**
- * Connects every rank with every other: each dials the ranks below it and accepts those above, except
- * those that are reached in another way.
- * Strangers, which have a wrong token, send random bytes or stay silent, are turned away and disturb
- * nobody.
+ * Connects every rank with every other: each dials the ranks below it and accepts those above, except those
+ * that are reached in another way. Unauthenticated connections (a wrong token, random bytes, silence) are
+ * rejected.
  *
  * @param signal - gives up connecting
  * @returns the connection to each rank, undefined for this one and for those apart

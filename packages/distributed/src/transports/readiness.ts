@@ -13,10 +13,10 @@ interface Waiter {
 }
 
 /**
- * Waits on descriptors on the event loop, which Node cannot do itself: while anybody waits, one `poll`
- * looks at all of them every millisecond, or every ten once nothing has come for a while. For 256
- * descriptors that takes 5 %, and then 1 %, of a core. A thread that sleeps in `poll` instead could not
- * be ended with its rank. Callers look again themselves, as a descriptor may be closed or taken from them.
+ * Waits on descriptors on the event loop, which Node cannot do itself: while a descriptor is awaited, one
+ * `poll` checks all of them every millisecond, or every ten once nothing has come for a while. For 256
+ * descriptors that takes 5 %, and then 1 %, of a core. A thread that sleeps in `poll` instead could not be
+ * ended with its rank. Callers check again themselves, as a descriptor may be closed or taken from them.
  */
 class Readiness {
   readonly #waiters = new Set<Waiter>()

@@ -29,9 +29,9 @@ export interface SharedSlots {
   publish(group: number, epoch: number, header: SlotHeader, at: number, bytes: number): void
   /** Lets the others read the buffer at offset `at` of the heap, and wakes sleeping readers. */
   expose(group: number, epoch: number, header: SlotHeader, at: number): void
-  /** Whether a peer has begun an epoch. Looks for a moment where this costs nobody a core. */
+  /** Whether a peer has entered an epoch. Spins briefly if a spare core is available. */
   awaitEpoch(peer: number, group: number, epoch: number): boolean
-  /** Whether a peer has done so many steps. Looks for a moment where this costs nobody a core. */
+  /** Whether a peer has completed so many steps. Spins briefly if a spare core is available. */
   awaitSteps(peer: number, group: number, steps: number): boolean
   /** The last epoch of a peer. */
   epochOf(peer: number, group: number): number

@@ -4,7 +4,7 @@ import type { TransportCollectives } from './transport-collectives.ts'
 /** What `trySend` and `tryReceive` return instead of a number of bytes when the peer is gone. */
 export const CLOSED = -1
 
-/** Why a stream has ended that somebody between the ranks has interfered with. */
+/** Why a stream ended that was tampered with between the ranks. */
 export const ALTERED_REASON = 'what it sent was changed, repeated or left out on the way'
 
 /**
@@ -59,8 +59,8 @@ export interface LocalPlace {
 /** A transport whose thread can sleep until something moves. */
 export interface BlockingTransport extends Transport {
   /**
-   * Whether what this rank has handed over moves only while it looks. An engine that nobody drives
-   * has to look now and then.
+   * Whether data that this rank has handed over moves only while it polls. An engine without a thread of
+   * its own has to poll now and then.
    */
   readonly movesWhenLookedAt?: boolean
   readonly place?: LocalPlace | undefined

@@ -27,7 +27,7 @@ export interface HostOptions {
   readonly lastCall: number
   /** Undefined: the host that the endpoint names is node 0, and the others are numbered as they arrive. */
   readonly nodeRank: number | undefined
-  /** Whether this host is node 0, if somebody says so. */
+  /** Whether this host is node 0, if an option says so. */
   readonly isNodeZero: boolean | undefined
   /** A name of the job that all hosts have to give. */
   readonly rdzvId: string | undefined

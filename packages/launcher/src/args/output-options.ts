@@ -81,7 +81,7 @@ export function readOutput(settings: Settings): OutputOptions {
   }
 }
 
-/** Whether options need files although nobody has named a folder for them. */
+/** Whether options need files although no folder is named for them. */
 export function needsFiles({ destinations, filters }: OutputOptions): boolean {
   return destinations !== undefined || filters.stdout.length + filters.stderr.length > 0
 }

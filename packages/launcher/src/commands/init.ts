@@ -35,7 +35,7 @@ export function addInit({ cwd, console }: CommandContext): AddCommand {
     )
 }
 
-/** What may not be there yet: nobody's own work is taken for that of a template. */
+/** Files that must not exist yet: existing files are never overwritten. */
 const scripts = ['train.ts', 'train.test.ts']
 
 /** The settings of a project, which are kept where they exist. A package without a `.`: npm leaves out `.gitignore`. */

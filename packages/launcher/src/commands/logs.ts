@@ -112,7 +112,7 @@ interface Request extends FoundLogs {
 
 /** Milliseconds between two looks for new lines. */
 const LOOK = 100
-/** Pieces between two looks whether somebody has pressed Ctrl-C. */
+/** Pieces between two checks for Ctrl-C. */
 const TURN = 100
 /** Milliseconds. Between two attempts of a job there are up to ten seconds. */
 const LONGEST_PAUSE = 12_000
@@ -182,7 +182,7 @@ class LogCommand {
     try {
       for (;;) {
         const isLast = this.#attempts().at(-1) === attempt
-        // Whoever has ended by now writes nothing after the look that follows.
+        // Ranks that have ended by now write nothing after the next poll.
         const isOver = !isLast || this.#isOver(readers)
         this.#findRanks(attempt, readers)
         const isNew = await this.#showNew(readers, output)
@@ -242,7 +242,7 @@ class LogCommand {
     throw usageError(`--rank names ${formatRankList(ranks)}, but the files are of ${known}`)
   }
 
-  /** Whether nothing more is written, or nobody waits for it. */
+  /** Whether nothing more is written, or the reader has stopped. */
   #isOver(readers: readonly RankReader[]): boolean {
     const { isFollowing, record } = this.#request
     if (!isFollowing || this.#isStopped) return true

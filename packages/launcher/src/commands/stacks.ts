@@ -17,7 +17,7 @@ export function addStacks({ console }: CommandContext): AddCommand {
         own
           .usage(
             '$0 stacks [run-id]\n\nShows the JavaScript stack of each rank of the jobs that you run on this host, and ' +
-              'its operation. The ranks go on; they need not have been started with --inspect.',
+              'its operation. The ranks keep running; they need not have been started with --inspect.',
           )
           .positional('run-id', { type: 'string', describe: 'show only this job' })
           .version(false),

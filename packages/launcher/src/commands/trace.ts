@@ -36,7 +36,7 @@ export function addTrace(context: CommandContext): AddCommand {
         own
           .usage(
             '$0 trace <folder..>\n\nSummarizes what the ranks of a job wrote with tsrun --trace DIR: where the time of a ' +
-              'step goes on each rank, what its critical path consists of, and for which rank the others ' +
+              'step goes for each rank, what its critical path consists of, and for which rank the others ' +
               `wait. If DIR/${TRACE_FILE} is not there, as after a crash of tsrun, it is written.`,
           )
           .positional('folder', {
@@ -100,7 +100,7 @@ function isStale(file: string, { files }: TracedRun): boolean {
   return files.some(({ header }) => header.time > written)
 }
 
-/** Whether it could be written: the folder may be somebody else's. */
+/** Whether it could be written: the folder may belong to another user. */
 function writeBeside(run: TracedRun, file: string, console: CommandContext['console']): boolean {
   try {
     mergeTrace(run, file)

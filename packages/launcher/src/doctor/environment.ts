@@ -38,7 +38,7 @@ export interface HostReport {
   readonly memory: {
     readonly size: number
     readonly free: number
-    /** That of the cgroup. */
+    /** The limit of the cgroup. */
     readonly limit: number | null
   }
   /** In bytes. */

@@ -61,7 +61,7 @@ export interface JobContext {
   readonly input?: JobInput
   /** Remembers the run with this id for `tsrun logs`; the function that it returns gets the exit code. */
   readonly remember?: (runId: string) => (exitCode: number) => void
-  /** Brings faults over the ranks. */
+  /** Injects faults into the ranks. */
   readonly chaos?: Chaos | undefined
   /** Gets the events of the job. */
   readonly events?: EventLog | undefined

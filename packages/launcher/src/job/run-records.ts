@@ -27,7 +27,7 @@ export interface RunRecord {
   readonly startedAt: string
   /** The folder of `--log-dir`; null: the output is not kept. */
   readonly logDir: string | null
-  /** ISO 8601; null: the run goes on, or its launcher was killed. */
+  /** ISO 8601; null: the job is running, or its launcher was killed. */
   readonly endedAt: string | null
   readonly exitCode: number | null
 }

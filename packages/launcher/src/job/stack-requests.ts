@@ -9,7 +9,7 @@ import type { RankProcess } from '../processes/rank-process.ts'
 import { stacksText } from '../report/stacks-text.ts'
 import { computingShare, useOf } from '../processes/rank-use.ts'
 
-/** Milliseconds in which whoever connects has to prove that it knows the secret. */
+/** Milliseconds that a client has to prove that it knows the secret. */
 const PROOF_TIME = 2000
 /** Milliseconds for which the CPU time of the ranks is measured before. */
 const MEASURED = 250

@@ -109,7 +109,7 @@ export class Console {
   }
 }
 
-/** Whether an error says that nobody reads any more, as at the end of a pipe or of a terminal. */
+/** Whether an error says that the reader is gone, as at the end of a pipe or of a terminal. */
 function isReaderGone({ code }: NodeJS.ErrnoException, output: Writable): boolean {
   if (code === 'EIO') return 'isTTY' in output && output.isTTY === true
   return code === 'EPIPE' || code === 'ECONNRESET'

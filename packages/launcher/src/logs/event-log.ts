@@ -103,8 +103,8 @@ export class EventLog {
 }
 
 /**
- * Opens the event log that the options name. Where a line cannot be written, the log ends there and the job
- * goes on.
+ * Opens the event log that the options name. If a line cannot be written, the log ends there and the job
+ * continues.
  *
  * @throws ERR_TSR_USAGE when the file cannot be opened
  */

@@ -7,7 +7,7 @@ export type StreamName = 'stdout' | 'stderr'
 /** A piece of output that ends where its writer ended it. */
 export interface Line {
   readonly text: string
-  /** `\r`: the writer goes back and overwrites the line; '': the line was cut and goes on. */
+  /** `\r`: the writer goes back and overwrites the line; '': the line was cut and continues. */
   readonly end: '\n' | '\r' | ''
 }
 

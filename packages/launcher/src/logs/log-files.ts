@@ -46,7 +46,7 @@ export interface RankFiles extends LineFiles {
 
 /**
  * Opens the log files of a rank. Writes are synchronous, so the last line before a crash is in the file.
- * When a write fails, for example because the disk is full, the files end there and the job goes on.
+ * When a write fails, for example because the disk is full, the files end there and the job continues.
  *
  * @throws ERR_TSR_LOG_DIRECTORY
  */

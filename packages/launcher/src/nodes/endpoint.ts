@@ -20,7 +20,7 @@ import { WaitAnnouncer } from './waiting.ts'
  * Where the store of node 0 listens. A new host may come before its name, or the name may still lead to a
  * host that is gone: this waits for it until `--rdzv-timeout`.
  *
- * @param isSaid - whether somebody says that this host is node 0. Otherwise a name of another host means
+ * @param isSaid - whether an option says that this host is node 0. Otherwise a name of another host means
  *   that it is not, and the result is undefined
  * @throws ERR_TSR_STORE_ADDRESS for an address that this host does not have, ERR_TSR_RENDEZVOUS_TIMEOUT,
  *   ERR_TSR_ABORTED

@@ -170,7 +170,7 @@ export class Members {
       const problem = this.#problemOf(next, free === undefined)
       if (problem !== undefined) {
         const error = tsrError('ERR_TSR_RENDEZVOUS_REFUSED', { problem })
-        // While the nodes come together, a node that does not fit ends the job: somebody has mistyped.
+        // While the nodes gather, one that does not fit ends the job: its command line is mistyped.
         if (this.#plan === undefined) throw error
         await post(this.#store, keys.declined(next.id), error.toJSON())
         continue

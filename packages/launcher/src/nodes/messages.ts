@@ -27,13 +27,13 @@ export const keys = {
   refused: 'nodes/refused',
   /** The plan of the first attempt that a node takes part in. */
   invitation: (id: string) => `nodes/invitation/${id}`,
-  /** Why a node cannot take part, while the others go on. */
+  /** Why a node cannot take part, while the others continue. */
   declined: (id: string) => `nodes/declined/${id}`,
   /** The plan of an attempt after the first one. */
   plan: (attempt: number) => `nodes/attempt/${attempt}/plan`,
   /** The job was stopped from outside. The second message ends the grace. */
   interrupt: 'nodes/interrupt',
-  /** A node leaves an elastic job, which goes on without it. */
+  /** A node leaves an elastic job, which continues without it. */
   leaving: (id: string) => `nodes/leaving/${id}`,
   /** What follows is of this attempt. */
   attempt: (attempt: number) => `nodes/attempt/${attempt}/`,
@@ -96,7 +96,7 @@ const isSharedInterrupt = objectOf<SharedInterrupt>({
 })
 
 /**
- * Whether only this host leaves a job that can go on without it, as a machine does that is taken away. Other
+ * Whether only this host leaves a job that can continue without it, as a preempted machine does. Other
  * signals, such as Ctrl-C, stop the job on all hosts.
  */
 export function isLeave(interruption: Interruption | undefined): boolean {
@@ -106,7 +106,7 @@ export function isLeave(interruption: Interruption | undefined): boolean {
 /**
  * Passes Ctrl-C and other signals of this host on to all others, and those of the others to this one.
  *
- * @param mayLeave - whether the job can go on without this host
+ * @param mayLeave - whether the job can continue without this host
  */
 export async function shareInterrupts(
   store: Store,

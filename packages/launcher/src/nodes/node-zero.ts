@@ -209,7 +209,7 @@ export class NodeZero implements Nodes {
     }
     const monitor = new HeartbeatMonitor(hostTimeout, {
       onSilent: (seconds) => {
-        const then = this.#isElastic ? 'the job goes on without it' : 'the job fails'
+        const then = this.#isElastic ? 'the job continues without it' : 'the job fails'
         say(seconds, `has been silent for ${seconds} s; ${then} after ${limit} s`)
       },
       onBack: (seconds) => {

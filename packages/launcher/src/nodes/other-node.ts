@@ -110,7 +110,7 @@ export class OtherNode implements Nodes {
     const { interruption } = report
     if (this.#isElastic && isLeave(interruption)) {
       const { exitCode } = interruption!
-      this.#announcer.say('leave', 'this host has left the job, which goes on without it')
+      this.#announcer.say('leave', 'this host has left the job, which continues without it')
       return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
     }
     const key = keys.report(restartCount, this.#id)

@@ -23,8 +23,8 @@ import type { RankOutcome, RankPlace } from '../report/outcome.ts'
 import type { Registration } from './registration.ts'
 
 /*
- * What launchers send each other. Whoever has the token of the job can write these, and a launcher of
- * another version does: nothing else may come of it than an error that says so.
+ * What launchers send each other. Every holder of the job's token can write these, and a launcher of
+ * another version does: the worst that may happen is an error that says so.
  */
 
 /** What a node is told when it takes part. */

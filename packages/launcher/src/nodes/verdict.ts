@@ -20,7 +20,7 @@ export interface Evidence {
   readonly maxRestarts: number
   /** Why the nodes were stopped that run the job, if others may take part from now on. */
   readonly change?: string | undefined
-  /** Whether the job goes on without nodes that are gone. */
+  /** Whether the job continues without nodes that are gone. */
   readonly isElastic?: boolean
 }
 

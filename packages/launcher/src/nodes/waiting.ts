@@ -46,7 +46,7 @@ const NOTABLE = 5
 export interface SilenceEvents {
   readonly onSilent: (seconds: number) => void
   readonly onBack: (seconds: number) => void
-  /** Called once, when nothing was heard for the whole limit. */
+  /** Called once, when nothing has arrived for the whole limit. */
   readonly onLost: () => void
 }
 

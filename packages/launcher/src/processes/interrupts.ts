@@ -33,7 +33,7 @@ const usual = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 /** The exit code of EX_IOERR in sysexits.h: output is lost, as on a full disk. */
 export const OUTPUT_LOST = 74
 
-/** Stops the job when its output cannot be written; without a message when nobody reads it any more. */
+/** Stops the job when its output cannot be written; without a message if the reader is gone. */
 export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
   if (error !== undefined) return { exitCode: OUTPUT_LOST, reason: error.code ?? error.message }
   return { exitCode: 128 + constants.signals.SIGPIPE, reason: undefined }
@@ -69,7 +69,7 @@ export function listenForInterrupts(): Interrupts {
   }
   // Without any listener a signal would end the launcher at once, and with it the ranks.
   for (const signal of usual) process.on(signal, () => undefined)
-  // Without a terminal, as under nohup or setsid, SIGHUP says that the one of somebody else was closed.
+  // Without a terminal, as under nohup or setsid, SIGHUP says that another session's terminal was closed.
   handle(usual.filter((name) => name !== 'SIGHUP' || [0, 1, 2].some(isatty)))
   return {
     handle,

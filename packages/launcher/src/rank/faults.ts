@@ -6,7 +6,7 @@ import { disconnect, disturb } from './wire-faults.ts'
 /** Bytes of a page, as /proc counts them. */
 const PAGE = 4096
 
-/** Where `--chaos` is given: lets the launcher bring faults over this process. */
+/** With `--chaos`: lets the launcher inject faults into this process. */
 export function acceptFaults(env: NodeJS.ProcessEnv): void {
   if (env['TSRUN_ACCEPT_FAULTS'] === undefined) return
   // What the script starts is not meant.

@@ -65,7 +65,7 @@ function callerOfExit(): string | undefined {
   return own.length === 0 ? undefined : hideLibraryFrames(own.join('\n')).text
 }
 
-/** The frames of a stack. V8 has 10 where nobody says more. */
+/** The frames of a stack. V8's default is 10. */
 const FRAMES = 50
 const LONGEST_TEXT = 32 * 1024
 const LONGEST_MESSAGE = 4 * 1024

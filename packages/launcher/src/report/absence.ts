@@ -25,7 +25,7 @@ type Waiting = RankOutcome & {
 /**
  * Finds the rank for which the others waited when their operations timed out. Ranks often wait for ranks
  * that wait themselves, so this follows who waits for whom, as the errors, the flight records and the
- * status page tell it, to a rank that waits for nobody.
+ * status page tell it, to a rank that does not wait.
  *
  * @returns undefined where nothing timed out, or where all wait for each other and all had entered
  */
@@ -103,7 +103,7 @@ function sequenceOf(operation: string): number | undefined {
   return digits === undefined ? undefined : Number(digits)
 }
 
-/** The ranks that wait for nobody, among those that this one waits for, directly or not. */
+/** The ranks that do not wait, among those that this one waits for, directly or not. */
 function followWaits(start: number, waits: ReadonlyMap<number, ReadonlySet<number>>): number[] {
   const seen = new Set([start])
   for (const rank of seen) for (const next of waits.get(rank) ?? []) seen.add(next)
@@ -137,7 +137,7 @@ function describeAbsence(
     sequence === undefined && known === undefined
       ? 'did not answer in'
       : isThere
-        ? 'did not go on in'
+        ? 'did not continue in'
         : 'never entered'
   return { what: `${how} ${operation}, in which ${who} waited ${waited}`, last }
 }

@@ -115,7 +115,7 @@ export function compareDownloads(
     const wanted = known === undefined ? accepted : [known]
     if (wanted.includes(sha256) || (known === undefined && accepted.length === 0)) continue
     throw setupError(
-      `${url} has the SHA-256 ${sha256}, and not ${wanted.join(' or ')}: somebody has changed it on its ` +
+      `${url} has the SHA-256 ${sha256}, and not ${wanted.join(' or ')}: it was changed on its ` +
         'way or at its source; find out who before you use it',
     )
   }

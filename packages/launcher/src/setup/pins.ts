@@ -20,9 +20,9 @@ export const PINNED_PYTHONS = ['3.10', '3.11', '3.12', '3.13'] as const
 export const PINNED_MACHINES = ['x86_64', 'aarch64'] as const
 
 /**
- * The SHA-256 of the archives that the install script of the npm package downloads, by their names: those of
- * libtensorflow. Several independent projects have recorded that for Linux without GPUs, one project the other two.
- * Nobody has published the hashes of the archives of the binding itself.
+ * The SHA-256 of the archives that the install script of the npm package downloads, by their names: those
+ * of libtensorflow. Several independent projects have recorded that for Linux without GPUs, one project the
+ * other two. For the archives of the binding itself no hashes have been published.
  */
 export const OFFICIAL_ARCHIVES: Readonly<Record<string, string>> = {
   'libtensorflow-cpu-linux-x86_64-2.9.1.tar.gz':

@@ -10,7 +10,7 @@ const file = process.env['TSRUN_DOWNLOADS']
 const hashes = new WeakMap()
 const push = IncomingMessage.prototype.push
 
-// Each piece of a body passes here, whoever reads the message.
+// Each piece of a body passes here, no matter which code reads the message.
 IncomingMessage.prototype.push = function (chunk, encoding) {
   const hash = hashes.get(this) ?? createHash('sha256')
   hashes.set(this, hash)

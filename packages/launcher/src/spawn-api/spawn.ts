@@ -100,7 +100,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     ...{ ranks: output === 'inherit' ? undefined : new Set(), localRanks: undefined },
     ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },
     ...{ kind: 'file', role: 'default', virtualLocalRank: false, binding: undefined },
-    // that there is a plan is what ranks have to know
+    // Ranks only need to know that there is a plan.
     ...{ ...noRankOptions, nodeArguments: execArgv, chaos: chaos && 'an option of spawn' },
     ...{
       dashboard: undefined,

@@ -55,7 +55,7 @@ export async function compile(path: string, source: string, compiler: Compiler):
   return code
 }
 
-/** A folder in the one for temporary files that nobody else can write to. */
+/** A folder below the one for temporary files that no other user can write to. */
 function openCache(): string | undefined {
   const user = process.geteuid?.()
   if (user === undefined) return undefined

@@ -47,7 +47,7 @@ export function openTraceFolder(
   const directory = resolve(cwd, trace.directory)
   try {
     makeOwnFolder(directory)
-    // That of an earlier run is not about this one.
+    // The file of an earlier run does not describe this one.
     rmSync(join(directory, TRACE_FILE), { force: true })
     accessSync(directory, constants.W_OK)
   } catch (error) {
@@ -173,7 +173,7 @@ export function mergeTrace(
   }
 }
 
-/** As somebody in `cwd` would type it. */
+/** As a user in `cwd` would type it. */
 function nameOf(directory: string, cwd: string): string {
   const path = relative(cwd, directory)
   return path === '' ? '.' : path.startsWith('..') || isAbsolute(path) ? directory : path

@@ -40,7 +40,7 @@ export interface DashboardServerOptions {
 
 interface OpenPage {
   readonly response: ServerResponse
-  /** It has to begin anew: it has got nothing so far, or was too slow for an update. */
+  /** It needs the whole state: it has received nothing so far, or was too slow for an update. */
   isBehind: boolean
 }
 

@@ -76,7 +76,7 @@ export function balancedSchedule(
       }
     }
   }
-  // something was not recorded: nobody knows what the others wait for
+  // Something was not recorded, so it is unknown what the others wait for.
   if (next.some((done, rank) => done < lists[rank]!.length)) return undefined
   return balanced
 }

@@ -114,7 +114,7 @@ function hashOf(text: string): number {
   return ((high >>> 0) % 0x200000) * 2 ** 32 + (low >>> 0)
 }
 
-/** Facts that say how a slice came to be, for whoever looks at it. */
+/** Facts that explain a slice to its reader. */
 const shownFacts = [
   'stage',
   'microbatch',

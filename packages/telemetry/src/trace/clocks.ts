@@ -66,7 +66,7 @@ function partsOf(files: readonly SpanFileReader[]): Part[][] {
     const seen = new Set<string>()
     for (const span of file.spans()) {
       const key = operationKey(span, file.header.restartCount)
-      // a rank that joins again begins to count anew
+      // A rank that joins again restarts its count.
       if (key === undefined || seen.has(key)) continue
       if (seen.size === MOST_OPERATIONS) break
       seen.add(key)
@@ -106,7 +106,7 @@ function boundsBetween(operations: readonly (readonly Part[])[]): Map<string, nu
  * The same for what two or more ranks do together: a collective, or a send and its receive. Undefined for
  * anything else.
  *
- * @param attempt - groups and messages are numbered anew in each
+ * @param attempt - each numbers groups and messages from the start
  */
 export function operationKey(span: Span, attempt: number): string | undefined {
   const { kind, rank, peer, group, sequence, tag } = span

@@ -13,7 +13,7 @@ const MOST_JUMPS = 100_000
 
 /**
  * Goes back through one step, from its end on the rank that ends last: whenever that rank has waited for
- * another one, the path goes on there, at the time when that one was ready.
+ * another one, the path continues there, at the time when that one was ready.
  *
  * @param windows - of the step on each rank
  * @param pieces - of these windows

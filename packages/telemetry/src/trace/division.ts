@@ -3,8 +3,8 @@ import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/re
 /**
  * What an instant of a rank belongs to: to what its main thread does, and where that does nothing, to the
  * operation that it waits for. `reduce` is arithmetic of the main thread on buffers, `waiting` the time
- * until the peers of an operation are there, `transfer` all that the engine does from then on, and
- * `wakeUp` the time from the end of an operation until the main thread goes on.
+ * until the peers of an operation are there, `transfer` all that the engine does from then on, and `wakeUp`
+ * the time from the end of an operation until the main thread resumes.
  */
 export const stepParts = [
   'input',

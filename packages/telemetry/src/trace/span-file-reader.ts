@@ -171,7 +171,7 @@ export class SpanDecoder {
     this.#facts = facts.map((fact) => factNames.find((known) => known === fact))
   }
 
-  /** Whether there was a damaged record, which nobody can read past, in what was decoded last. */
+  /** Whether the bytes decoded last had a damaged record, past which nothing can be read. */
   get isDamaged(): boolean {
     return this.#isDamaged
   }

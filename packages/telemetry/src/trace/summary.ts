@@ -35,7 +35,7 @@ export interface TraceSummary {
    * its beginning: a step becomes shorter only if one of these does.
    */
   readonly criticalPath: readonly PathShare[]
-  /** The rank for which the others wait longest; undefined if nobody waits. */
+  /** The rank for which the others wait longest; undefined if none waits. */
   readonly slowest: number | undefined
 }
 

@@ -6,7 +6,7 @@ const RANK = 2 * MOST
 /** The place of the garbage collector's track, after those of the main thread. */
 const COLLECTOR = MOST - 1
 
-/** Kinds that go on while the thread does other things, so that they may overlap each other. */
+/** Kinds that run beside the thread, so that they may overlap each other. */
 const asynchronous: ReadonlySet<SpanKind> = new Set<SpanKind>([
   'step',
   'input',

@@ -69,7 +69,7 @@ export function saveNumberIn(head: string): number | undefined {
 
 /**
  * Reads the text of an `index.json`. All of it is checked before any file that it names is opened: a
- * checksum protects from damage, but not from somebody who writes it.
+ * checksum protects from damage, but not from forgery.
  *
  * @throws Error that describes the problem
  */

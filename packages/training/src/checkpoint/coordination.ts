@@ -40,7 +40,7 @@ export async function onAllRanks<T>(
 /** A save whose files are written while training continues. */
 export interface BackgroundSave {
   readonly done: Promise<void>
-  /** Its error, until somebody has been told. */
+  /** Its error, until it is reported. */
   unreported?: { readonly error: unknown }
 }
 

@@ -9,7 +9,7 @@ import { syncFolder } from './safetensors/write.ts'
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
 /** A folder that is not finished or is to be deleted. */
 const LEFTOVER = /^\.step-.*\.(unfinished|old)$/
-/** The save of a checkpoint that goes on, or has been cut off. */
+/** A save that is in progress, or was cut off. */
 const UNFINISHED = /^\.step-(\d+).*\.unfinished$/
 
 /** A checkpoint whose files are all there and have the right sizes. */
@@ -162,8 +162,8 @@ export interface LatestCheckpoint {
   readonly path: string
   readonly step: number
   /**
-   * Newer checkpoints that cannot be used: their save was cut off or goes on, or files are missing or have
-   * other sizes.
+   * Newer checkpoints that cannot be used: their save was cut off or is in progress, or files are missing
+   * or have other sizes.
    */
   readonly skipped: readonly UnusableCheckpoint[]
 }

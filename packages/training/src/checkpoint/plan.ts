@@ -90,7 +90,7 @@ export function checkNames(pieces: readonly Piece[]): void {
 }
 
 /**
- * A checkpoint of such values would take the place of one from which training can go on.
+ * A checkpoint of such values would replace one from which training can resume.
  *
  * @throws ERR_TSR_NOT_FINITE when a value is NaN or infinite
  */

@@ -81,7 +81,7 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
         throw tsrError('ERR_TSR_ARGUMENT', {
           name: 'state',
           value: `one for a data set of ${String(state.examples)} examples`,
-          expected: `${String(examples)} examples, as there are now; with other data, begin an epoch anew: run.load(directory), then fit without resume`,
+          expected: `${String(examples)} examples, as there are now; with other data, start a new epoch: run.load(directory), then fit without resume`,
         })
       }
       count().check('epoch', state.epoch)

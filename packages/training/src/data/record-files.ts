@@ -138,7 +138,7 @@ export async function readExamples(path: string, rules: FieldRules): Promise<Exa
 
 /** The lines of a file, without a byte order mark. @throws ERR_TSR_DATASET also for a line that is too long */
 async function* linesOf(path: string): AsyncGenerator<string> {
-  /** The parts of a line that goes on in the next chunk. */
+  /** The parts of a line that continues in the next chunk. */
   let parts: string[] = []
   let [length, count] = [0, 0]
   const add = (part: string): void => {

@@ -31,7 +31,7 @@ export class LogFile {
       this.#fd ??= this.#open()
       writeWhole(this.#fd, Buffer.concat(this.#waiting))
     } catch (error) {
-      // Nobody is left to whom it could be thrown.
+      // No caller is left to throw it to.
       const facts = { path: this.#path, reason: (error as Error).message }
       createLogger('training').warn(facts, 'the last metrics could not be written')
     }

@@ -28,7 +28,7 @@ export interface Pass {
   readonly isEmpty?: boolean
   /**
    * Groups of ranks that run the same pass on other examples, one after the other, for modules that
-   * communicate with them. Undefined if nobody knows.
+   * communicate with them. Undefined if they are not known.
    */
   readonly replicas?: readonly ProcessGroup[] | undefined
 }

@@ -87,7 +87,7 @@ export type Generative = Module | Stages | Wrapper | Trained
  * a sequence or, in stage 3 of ZeRO, parameters) call it with the same prompt and options, and all get
  * the same tokens. Replicas may each have a prompt of their own.
  *
- * When the model's `block` is full, it goes on from the last half of it.
+ * When the model's `block` is full, generation continues from the last half of it.
  *
  * @param tokens - the prompt, at least one token
  * @returns the new tokens, without the prompt

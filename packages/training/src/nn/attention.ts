@@ -17,7 +17,7 @@ export interface AttentionOptions {
   readonly seed?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
-  /** That of the weights that lead back to the residual stream; default `deviation`. */
+  /** Standard deviation of the weights that lead back to the residual stream; default `deviation`. */
   readonly outputDeviation?: number
   /** The rate of the dropout of the probabilities, in training; default 0. */
   readonly attentionDropout?: number

@@ -29,9 +29,9 @@ export interface GPTOptions {
   readonly deviation?: number
   /** The rate of the dropout of the embeddings, in training; default 0. */
   readonly embeddingDropout?: number
-  /** That of the probabilities of attention; default 0. */
+  /** Dropout rate of the probabilities of attention; default 0. */
   readonly attentionDropout?: number
-  /** That of what attention and feed-forward networks add to their input; default 0. */
+  /** Dropout rate of what attention and feed-forward networks add to their input; default 0. */
   readonly residualDropout?: number
   /**
    * Initial values depend only on it and on the names of the parameters; what is dropped, on the step and

@@ -64,7 +64,7 @@ export interface FeedForwardOptions {
   readonly seed?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
-  /** That of the weights that lead back to the residual stream; default `deviation`. */
+  /** Standard deviation of the weights that lead back to the residual stream; default `deviation`. */
   readonly outputDeviation?: number
 }
 

@@ -33,17 +33,16 @@ const aShape = where<readonly number[]>(
 )
 
 /**
- * Sends the values of a tensor to another rank, which receives them with `recvTensor`. Its shape and
- * dtype are not sent; the receiver has to know them.
+ * Sends the values of a tensor to another rank, which receives them with `recvTensor`. Its shape and dtype
+ * are not sent; the receiver has to know them.
  *
  * @param tensor - float32, int32 or bool; it may be disposed as soon as this returns
  * @param to - a rank of the group, for example `group.next`
- * @returns a promise of the end of the send. Without awaiting it, a rank goes on while its message is
+ * @returns a promise of the end of the send. Without awaiting it, a rank continues while its message is
  *   sent. It rejects with the errors of `group.send`.
  * @throws ERR_TSR_ARGUMENT
  *
- * @example
- * await sendTensor(group, activations, group.next, { tag: microbatch })
+ * @example await sendTensor(group, activations, group.next, { tag: microbatch })
  */
 export async function sendTensor(
   group: ProcessGroup,

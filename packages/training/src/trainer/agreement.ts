@@ -99,7 +99,7 @@ export async function compareBatches(
   if (world.size === share[1]) return
   const { indices, starts, inputs, labels }: Placed = batch
   // Ranks with other parts of the sequences have other tokens of the same examples, and those of other
-  // stages may have tensors that nobody reads.
+  // stages may have tensors that are never read.
   const isWhole = cp.size === 1
   const facts = {
     size: `${examples} examples`,

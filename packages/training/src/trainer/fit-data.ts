@@ -13,7 +13,9 @@ export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
 export type FitData =
   Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
 
-/** What `fit` evaluates: batches of this replica, made anew each time by a function; or a data set. */
+/**
+ * What `fit` evaluates: batches of this replica, as a function that makes them each time; or a data set.
+ */
 export type EvaluationData = Dataset | Examples | Iterable<AnyBatch> | (() => Batches)
 
 /** Where batches come from, with a position that a checkpoint keeps. */
@@ -200,7 +202,7 @@ function otherPosition(state: unknown, expected: string): Error {
   return tsrError('ERR_TSR_ARGUMENT', {
     name: 'the position in the data of the checkpoint',
     value: shown(state),
-    expected: `${expected}, as data is now; with other data, begin an epoch anew: run.load(directory), then fit without resume`,
+    expected: `${expected}, as data is now; with other data, start a new epoch: run.load(directory), then fit without resume`,
   })
 }
 

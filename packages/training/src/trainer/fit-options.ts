@@ -21,9 +21,9 @@ export interface FitOptions {
   readonly evaluate?: EvaluateOptions
   readonly save?: SavingOptions
   /**
-   * `auto`: goes on from the newest checkpoint in `save.directory`, if there is one. `false`: begins
-   * anew, beside the checkpoints that are there, which `keep` may remove. Default: begins
-   * anew, unless there are checkpoints that are farther.
+   * `auto`: resumes from the newest checkpoint in `save.directory`, if there is one. `false`: starts from
+   * the beginning, beside existing checkpoints, which `keep` may remove. Default: starts from the
+   * beginning, unless there are checkpoints of later steps.
    */
   readonly resume?: 'auto' | false
   /** Where metrics go: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. Rank 0 writes. */
@@ -38,7 +38,7 @@ export interface FitOptions {
 }
 
 export interface EvaluateOptions {
-  /** The batches of this replica, made anew for each evaluation by a function; or a data set. */
+  /** The batches of this replica, as a function that makes them for each evaluation; or a data set. */
   readonly data: EvaluationData
   /** The number of steps between two evaluations; default: an epoch. There is one at the end, too. */
   readonly every?: number

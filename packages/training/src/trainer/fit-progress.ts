@@ -30,14 +30,14 @@ export class FitProgress {
     this.#facts = facts
   }
 
-  /** @param checkpoint - the one that the training goes on from */
+  /** @param checkpoint - the one that the training resumes from */
   resumed({ path, skipped }: LatestCheckpoint): void {
     if (!this.#isOn) return
     const { first, steps } = this.#facts
     const left = first >= steps ? ', where nothing is left to train' : ''
     const [newest] = skipped
     const but = newest === undefined ? '' : `; ${newest.path} cannot be used: ${newest.problem}`
-    this.#output.log(`goes on after step ${first} from ${path}${left}${but}`)
+    this.#output.log(`resumes after step ${first} from ${path}${left}${but}`)
   }
 
   /** @param by - a signal, or `callback` */

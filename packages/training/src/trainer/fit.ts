@@ -95,7 +95,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   }
 
   try {
-    // Training may go on at the end of an epoch, of which no batch is left.
+    // Training may resume at the end of an epoch, with no batch left.
     let mayBeEmpty = resumed !== undefined || 'loadState' in data
     while (end === undefined && source.epoch < epochs && run.steps < limit) {
       const { epoch } = source
@@ -192,7 +192,7 @@ async function checkValues({ state, layout }: Trainer): Promise<void> {
   })
 }
 
-/** @returns what the training goes on from, if there is a checkpoint */
+/** @returns what the training resumes from, if there is a checkpoint */
 async function resume(
   run: Trainer,
   source: Source,
@@ -228,6 +228,7 @@ async function refuseFarther(
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: 'resume',
     value: `undefined, and ${found.path} is there`,
-    expected: "'auto' to go on from it, false to begin anew, or another save.directory",
+    expected:
+      "'auto' to resume from it, false to start from the beginning, or another save.directory",
   })
 }

@@ -233,8 +233,8 @@ export class Trainer {
   }
 
   /**
-   * Trains on many batches, evaluates and saves now and then, and goes on from the newest checkpoint:
-   * see `FitOptions`.
+   * Trains on many batches, evaluates and saves now and then, and resumes from the newest checkpoint: see
+   * `FitOptions`.
    *
    * @param data - a data set (with `batch`), a loader, any iterable of batches of this replica, or a
    *   function of the step

@@ -193,7 +193,7 @@ export class SimulatedChannel implements Channel {
     this.#incoming.set(source, open)
     const known = open.get(position)
     if (known !== undefined) {
-      // both ends have come: nobody looks for it any more
+      // Both ends have arrived, so it is never looked up again.
       open.delete(position)
       if (known.bytes === bytes) return known
       throw new RangeError(`rank ${this.rank} receives ${bytes} bytes of ${known.bytes}`)

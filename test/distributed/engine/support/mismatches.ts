@@ -198,7 +198,7 @@ export function describeMismatches(sizes: readonly number[], seeds: number): voi
               const error = await failureOf(group, call)
               const later = await errorOf(() => group.barrier())
               expect(['ERR_TSR_GROUP_FAILED', 'ERR_TSR_MISMATCH']).toContain(later?.code)
-              // another group of the same ranks goes on
+              // Another group of the same ranks still works.
               const buffer = Float32Array.of(1)
               await apart.allReduce(buffer)
               expect(buffer[0]).toBe(size)

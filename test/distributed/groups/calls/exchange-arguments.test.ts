@@ -130,7 +130,7 @@ describe('arguments of exchanges', () => {
         buffers.forEach(detach)
       }
       const ends = [await errorOf(() => works[0]!), await errorOf(() => works[1]!)]
-      // the group goes on
+      // The group still works.
       await group.barrier()
       return ends
     })

@@ -6,7 +6,7 @@ import { SteppedWorld } from '../../support/stepped-world.ts'
 jest.setTimeout(60_000)
 
 describe('a monitored barrier', () => {
-  it('lets no rank go on before the last has come', async () => {
+  it('releases no rank before the last has arrived', async () => {
     let entered = 0
     await runWorld({ size: 5, seed: 1 }, async (group) => {
       for (let round = 1; round <= 10; round++) {

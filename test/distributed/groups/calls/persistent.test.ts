@@ -107,7 +107,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('multiplies its input anew in each run, and keeps it', async () => {
+  it('multiplies its input again in each run, and keeps it', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const [input, output] = [group.alloc('float32', 8000), group.alloc('float32', 4000)]
       const sum = group.reduceScatterInit(output, input, { op: premulSum(0.5) })

@@ -24,7 +24,7 @@ function openSockets(): string[] {
       const target = readlinkSync(`/proc/self/fd/${fd}`)
       return target.startsWith('socket:') ? [target] : []
     } catch {
-      // that of the folder itself
+      // The address of the folder itself.
       return []
     }
   })

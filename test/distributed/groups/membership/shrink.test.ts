@@ -86,7 +86,7 @@ describe('shrink', () => {
     expect(third).toMatchObject({ code: 'ERR_TSR_EXCLUDED', facts: { rank: 2 } })
   })
 
-  it('goes on without ranks that do not call it in time, and tells them so', async () => {
+  it('continues without ranks that do not call it in time, and tells them so', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const options = { timeout: 200, name: 'rest' }
@@ -141,7 +141,7 @@ describe('survivors', () => {
           expect(gone.filter((peer) => peer !== rank && left.includes(peer))).toEqual([])
         }
         expect(left).toEqual(members.filter((member) => left.includes(member)))
-        // whoever is nobody's loss and has lost nobody stays
+        // Members stay that no other rank has lost and that have lost none.
         for (const { rank, gone } of all) {
           const isApart = all.some((vote) => vote.gone.includes(rank))
           if (!isApart && gone.every((peer) => !all.some((vote) => vote.rank === peer))) {

@@ -73,7 +73,7 @@ describe('objects', () => {
     })
   })
 
-  it('go on although nobody awaits them yet', async () => {
+  it('advance although they are not awaited yet', async () => {
     await runWorld({ size: 2, seed: 5 }, async (group) => {
       const work = group.broadcastObject(large, 0)
       await group.barrier()

@@ -157,7 +157,7 @@ export function describeMemory(name: keyof typeof backends): void {
       const { runInNewContext } = await import('node:vm')
       setFlagsFromString('--expose-gc')
       const collect = runInNewContext('gc')
-      // what tensorflow hands to JavaScript is freed by collections, whose time is anybody's guess
+      // What tensorflow hands to JavaScript is freed by garbage collection, at an unknown time.
       const used = async () => {
         for (let i = 0; i < 2; i++) {
           collect()

@@ -64,7 +64,7 @@ export async function hold(steps: number, what: 'mlp' | 'scale'): Promise<Held> 
   for (let step = 1; step <= steps; step++) {
     const { loss, gradients } = pass(model, step)
     optimizer.step(model.parameters, gradients)
-    // A device that nobody waits for falls behind.
+    // A device that is never awaited falls behind.
     if (step % 50 === 0) await loss.data()
     loss.dispose()
     if (step === steps / 5) early = memory()

@@ -84,7 +84,7 @@ describeIt('the kernels of the binding', () => {
     ['momentum', 'new SGD({ learningRate: 0.1, momentum: 0.9 })'],
     ['Adam', 'new Adam({ learningRate: 0.01 })'],
   ])("update by %s to the bits of TensorFlow's operation, at any length", async (_, maker) => {
-    // the binding that a backend has at its first step is the one that it goes on with
+    // A backend keeps the binding of its first step.
     const own = new WarmProcess(env)
     const outcome = await found(
       `

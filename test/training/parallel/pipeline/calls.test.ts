@@ -71,7 +71,7 @@ it('says that the ranks have batches of different sizes', async () => {
 })
 
 describe('calls', () => {
-  it('that do not await the one before are refused at once, and the first goes on', async () => {
+  it('that do not await the one before are refused at once, and the first continues', async () => {
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       const first = pipe.step(examples(8))
       await expect(pipe.step(examples(8))).rejects.toEqual(

@@ -22,7 +22,7 @@ export const randomLists = shape.map(
     let drawn = 0
     const pick = (among: number): number => picks[drawn++ % picks.length]! % among
     const stages = ranks + more
-    // every rank has a stage, the others go anywhere; then the places are dealt anew
+    // Every rank has a stage, the others go anywhere; then the places are shuffled.
     const places = Array.from({ length: stages }, (_, at) => (at < ranks ? at : pick(ranks)))
     const placement: number[] = []
     while (places.length > 0) placement.push(...places.splice(pick(places.length), 1))

@@ -48,7 +48,7 @@ export class Retirement {
     if (stream !== undefined) this.#drop(stream)
   }
 
-  /** The answer says from which message on counting begins anew. Returns receives to clear now. */
+  /** The answer says at which message counting restarts. Returns receives to clear now. */
   onRetired({ space, group, sequence, index }: FrameHeader): Transfer[] {
     const stream = this.#streams.get(streamKey(space, group, sequence))
     if (stream?.held === undefined) return []

@@ -13,10 +13,10 @@ const TAGS = 2 ** 32
 export class MessageOrder {
   readonly #sent = new Map<number, number>()
   readonly #received = new Map<number, number>()
-  /** Tags of receives from any rank: nobody knows which message each of them has taken. */
+  /** Tags of receives from any rank: it is not known which message each of them has taken. */
   readonly #unknown = new Set<number>()
 
-  /** The number of the message that is started now, from 0; undefined where nobody knows it. */
+  /** The number of the message that is started now, from 0; undefined if it is not known. */
   next({ name, peer, tag }: Pick<Operation, 'name' | 'peer' | 'tag'>): number | undefined {
     if (name === 'recv' && peer === ANY_SOURCE) this.#unknown.add(tag)
     if (name === 'recv' && this.#unknown.has(tag)) return undefined

@@ -50,7 +50,7 @@ export class Operations implements AwaitedStarter {
   #messages = 0
   #isFinished = false
   #isAwaited = false
-  /** Number of pending operations at which to look for those that nobody awaits. */
+  /** Number of pending operations at which to search for completed ones that were never awaited. */
   #sweepAt = 100
 
   constructor(group: GroupIdentity, runner: Runner) {
@@ -213,7 +213,7 @@ export class Operations implements AwaitedStarter {
   #keep(work: Pending): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
-    // frees what belongs to operations that have ended and that nobody awaits
+    // Free what belongs to completed operations that were never awaited.
     for (const each of this.#pending) each.isCompleted()
     this.#sweepAt = 2 * this.#pending.size + 100
   }

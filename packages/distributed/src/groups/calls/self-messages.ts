@@ -139,7 +139,7 @@ class SelfWork<T> extends PendingWork<T> {
       return
     }
     this.#followers.push(callback)
-    // somebody awaits it, so the process must not end before
+    // It is awaited, so keep the process alive until then.
     if (isAwaited) this.#timer?.ref()
   }
 

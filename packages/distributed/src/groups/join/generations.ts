@@ -123,7 +123,7 @@ class Place {
     this.#isLeaving = true
     try {
       const { runner } = old.world
-      runner.failGroup(0, `rank ${rank} makes the world anew`)
+      runner.failGroup(0, `rank ${rank} rebuilds the world`)
       await runner.close()
       await endPresence(storeOf(this.#root, this.#tried), rank)
       return await this.join(await beginNext(this.#root, this.#tried), wait)
@@ -165,7 +165,7 @@ async function chooseGeneration(
     const newest = await newestGeneration(root)
     const store = storeOf(root, newest)
     if (!(await store.check([joinedKey(rank)]))) return newest
-    // all ranks have left, or are about to, and join again: nobody is lost
+    // All ranks have left, or are about to, and join again: none is lost.
     if (departures.has(new TextDecoder().decode(await store.get(joinedKey(rank))))) {
       return await beginNext(root, newest)
     }

@@ -169,7 +169,7 @@ function inherited(rank: number): Error {
   })
 }
 
-/** Without a token anybody who reaches the ports may join, so it is only optional on loopback. */
+/** Without a token, every program that reaches the ports may join, so it is optional on loopback only. */
 function checkToken(token: string, host: string, address: string): void {
   if (token !== '' || isLoopback(address)) return
   const expected =

@@ -18,7 +18,7 @@ import { LARGEST_GROUP } from '../../operation.ts'
  * another version, or another program with the token of the job, can write anything there.
  */
 
-/** Of a value of the store, which somebody may have deleted. */
+/** Of a value of the store, which another rank may have deleted. */
 type Bytes = Uint8Array | undefined
 
 /**

@@ -14,11 +14,11 @@ const CHECK_INTERVAL = 25
 type Shrinking = Pick<GroupIdentity, 'id' | 'name' | 'ranks'>
 
 /**
- * Agrees with the survivors of a group on the group that they form; see `GroupRelations.shrink`. For
- * each shrink the store keeps a log of votes and one decision. A rank votes when it comes, naming the
- * members that it has lost, and votes again when it loses more. Once every member has voted or is
- * gone, or the time is up, whoever notices it makes a proposal. The first proposal is the decision
- * (compare and set), so that there is exactly one.
+ * Agrees with the survivors of a group on the group that they form; see `GroupRelations.shrink`. For each
+ * shrink the store keeps a log of votes and one decision. A rank votes when it comes, naming the members
+ * that it has lost, and votes again when it loses more. Once every member has voted or is gone, or the time
+ * is up, each rank that notices it makes a proposal. The first proposal is the decision (compare and set),
+ * so that there is exactly one.
  *
  * @throws ERR_TSR_EXCLUDED, ERR_TSR_STORE_*
  */

@@ -13,7 +13,7 @@ export interface WorldFacts {
   readonly timeout: number
   /** Whether each rank says in the store that it is alive. Ranks that share a connection do not. */
   readonly hasPresence?: boolean
-  /** How often `reconfigure` has made the world anew; default 0. */
+  /** How often `reconfigure` has rebuilt the world; default 0. */
   readonly generation?: number
   /** See `World.lineage`. */
   readonly lineage?: Lineage

@@ -6,8 +6,8 @@ import { PendingWork, type FollowedWork, type Outcome } from '../calls/pending-w
 export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
 
 /**
- * A work made of several others. It goes on by itself as they complete, so that ranks may wait for
- * such works in different orders.
+ * A work made of several others. It advances by itself as they complete, so that ranks may wait for such
+ * works in different orders.
  */
 export class SteppedWork<T> extends PendingWork<T> {
   readonly sequence: number

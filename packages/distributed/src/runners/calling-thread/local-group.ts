@@ -31,7 +31,7 @@ export interface LocalContext {
   readonly epochs: Int32Array
   /** Copies out of another rank's heap; undefined where only small collectives run here. */
   readonly get: ((peer: number, at: number, from: number, bytes: number) => void) | undefined
-  /** Whether the engine has taken all that it was handed, and does not need this thread to go on. */
+  /** Whether the engine has taken all its commands and does not need this thread to continue. */
   readonly isIdle: () => boolean
 }
 

@@ -32,8 +32,8 @@ export type ReceiveRaw = (region: Region, at: number, length: number) => number
 /**
  * The stream to and from one peer as records, in place of the bytes themselves.
  *
- * Records cannot be taken back when the connection has taken a part of them. The last byte of their
- * pieces counts as sent only when the last byte of the records is, so whoever sends comes back for it.
+ * Records cannot be taken back when the connection has taken a part of them. The last byte of their pieces
+ * counts as sent only when the last byte of the records is, so the sender tries that byte again.
  */
 export class SealedStream {
   readonly #sealing: KeyInUse

@@ -58,7 +58,7 @@ export class RingBufferWriter {
     return taken
   }
 
-  /** Whether the reader sleeps and nobody is waking it yet. */
+  /** Whether the reader sleeps and is not being woken. */
   shouldWake(): boolean {
     const { words } = this.#buffer
     return (
@@ -113,7 +113,7 @@ export class RingBufferReader {
     return taken
   }
 
-  /** Whether the writer sleeps and nobody is waking it yet. */
+  /** Whether the writer sleeps and is not being woken. */
   shouldWake(): boolean {
     const { words } = this.#buffer
     return (

@@ -155,7 +155,7 @@ export class SharedMemoryTransport implements BlockingTransport {
 
   sleep(milliseconds: number): void {
     this.#announceSleep(true)
-    // A rank that wrote earlier has seen nobody asleep, so look once more.
+    // A rank that wrote earlier saw no sleeper, so poll once more.
     const hasNews = this.slots.hasNews()
     const hasWork = this.#peers.some((peer) => {
       const { reader, writer } = this.#neighbours[peer]!

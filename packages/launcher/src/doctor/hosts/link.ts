@@ -9,7 +9,7 @@ export const SECRET_BYTES = 32
 const [PING, STREAM] = [1, 2]
 const HEADER = 9
 const ANSWER = 8
-/** Milliseconds that a stranger has for the secret. */
+/** Milliseconds that a client has to send the secret. */
 const PATIENCE = 5000
 
 /** What was measured from one host to another. */

@@ -73,7 +73,7 @@ export async function writeDurably(
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
   const unfinished = `${path}.unfinished`
-  // what an earlier process has left, or a link that somebody has put there, is not written to
+  // Never write to a file that an earlier process has left, or to a planted link.
   await rm(unfinished, { force: true })
   const file = await open(unfinished, 'wx')
   try {

@@ -19,7 +19,7 @@ export class AllReduceExchange extends GradientExchange {
   readonly traffic: Traffic
   readonly #group: ProcessGroup
   readonly #fillings: readonly Filling[]
-  /** Whether nothing is gained by sending buckets while the backward pass goes on. */
+  /** Whether nothing is gained by sending buckets during the backward pass. */
   readonly #isDeferred: boolean
 
   constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {

@@ -37,9 +37,9 @@ interface Place {
 }
 
 /**
- * Exchanges the gradients of a step between ranks, bucket by bucket, while the backward pass goes on.
- * Every rank starts its buckets in the same order, in whatever order it gets its gradients. What a
- * bucket's exchange is, an all-reduce or a reduce-scatter, subclasses say.
+ * Exchanges the gradients of a step between ranks, bucket by bucket, during the backward pass. Every rank
+ * starts its buckets in the same order, in whatever order it gets its gradients. What a bucket's exchange
+ * is, an all-reduce or a reduce-scatter, subclasses say.
  */
 export abstract class GradientExchange {
   readonly #arrivals: readonly Arrivals[]

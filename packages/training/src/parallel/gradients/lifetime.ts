@@ -5,8 +5,8 @@ import type { ProcessGroup } from '@tsrun/distributed'
 type Call = 'gradients()' | 'step()'
 
 /**
- * Whether a replica may still be used. Its life ends with its first failed step, after which nobody
- * knows what the other ranks have received, or when it is disposed.
+ * Whether a replica may still be used. It is unusable once it is disposed, and after its first failed step,
+ * because ranks may have diverged.
  */
 export class Lifetime {
   /** In the world, because errors of several groups are read side by side. */

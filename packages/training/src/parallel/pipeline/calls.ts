@@ -75,7 +75,7 @@ export class Calls {
    * Refuses all later calls.
    *
    * @returns whether this is the first time
-   * @throws ERR_TSR_PIPELINE_BUSY while a call is under way, which goes on
+   * @throws ERR_TSR_PIPELINE_BUSY while a call is pending, which continues
    */
   end(): boolean {
     this.#refuseWhile(this.#running, 'dispose')

@@ -249,7 +249,7 @@ export class Pipeline implements Replicated {
   /**
    * Frees the parameters and the buffers. A second call does nothing.
    *
-   * @throws ERR_TSR_PIPELINE_BUSY while a call is under way, which goes on; nothing is freed
+   * @throws ERR_TSR_PIPELINE_BUSY while a call is pending, which continues; nothing is freed
    */
   dispose(): void {
     if (!this.#calls.end()) return
@@ -315,7 +315,7 @@ export class Pipeline implements Replicated {
       }
       return await this.#pass(run, { parts, byUnit })
     } catch (error) {
-      // A whole model goes on after a failed pass.
+      // A whole model stays usable after a failed pass.
       if (this.whole !== undefined) {
         this.#worker.abandon()
         averaging?.abandon(error)

@@ -230,7 +230,7 @@ export class FullyShard<M extends Replicated = Replicated>
 
   /**
    * Updates this rank's parts, and gives all ranks the new values. The optimizer keeps state for this
-   * rank's parts only, by the name of the parameter. Await it before you go on.
+   * rank's parts only, by the name of the parameter. Await it before the next call.
    *
    * @throws ERR_TSR_ARGUMENT before `gradients`, or another `step`, has ended; the errors of
    *   `optimizer.step`
@@ -309,7 +309,7 @@ export class FullyShard<M extends Replicated = Replicated>
     this.#parts.accounting.trim()
   }
 
-  /** Refuses to go on with the values of the step before. */
+  /** Refuses to continue with the values of the previous step. */
   #checkStepped(what: string): void {
     this.lifetime.checkAwaited(what, ['step()'])
     this.#parts.values.checkPublished()

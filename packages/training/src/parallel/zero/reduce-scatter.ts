@@ -211,7 +211,7 @@ class BucketExchange {
     this.#options = options
     this.#scatter = this.#start()
     this.done = this.#finish(previous)
-    // whoever awaits it gets the error
+    // The caller that awaits it gets the error.
     this.done.catch(() => undefined)
   }
 
@@ -304,7 +304,7 @@ function underWay(
   end: PromiseLike<void>,
 ): Scatter {
   const done = Promise.resolve(end)
-  // whoever awaits it gets the error
+  // The caller that awaits it gets the error.
   done.catch(() => undefined)
   return {
     done,

@@ -5,7 +5,7 @@ import { storageOf } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Storage } from '../../tfjs/backend.ts'
 
-/** A parameter of the model in stage 3, whose values are there only while somebody computes with them. */
+/** A parameter of the model in stage 3, whose values exist only while they are computed with. */
 export class ReshardableParameter {
   readonly parameter: Parameter
   #tensor: Tensor

@@ -84,7 +84,7 @@ function writeInto(
 export class ShardParameter implements Parameter {
   readonly name: string
   readonly shape: readonly number[]
-  /** That of the parameter, if the parameter itself is a part of a tensor. */
+  /** The parameter's own part, if the parameter is a part of a tensor. */
   readonly shard?: Shard
   readonly range: OwnedRange
   readonly #owner: ShardOwner

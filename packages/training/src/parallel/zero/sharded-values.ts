@@ -108,7 +108,7 @@ export class ShardedValues implements Values {
   }
 
   checkPublished(): void {
-    // whoever gathers the shares gets the new values
+    // The next gather of the shares gets the new values.
   }
 
   async publish(): Promise<void> {

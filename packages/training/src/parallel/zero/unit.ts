@@ -81,7 +81,7 @@ export interface UnitOptions {
   readonly keepsTensors: boolean
 }
 
-/** Parameters that are unsharded together, while somebody holds them. */
+/** Parameters that are unsharded together, while they are held. */
 export class Unit {
   /** This rank's parts of the parameters. */
   readonly owned: readonly ShardParameter[]
@@ -182,7 +182,7 @@ export class Unit {
       this.#isGathering = false
       this.#reshardUnheld()
     })
-    // whoever awaits it gets the error
+    // The caller that awaits it gets the error.
     gathered.catch(() => undefined)
     return gathered
   }

@@ -149,7 +149,7 @@ export class UnshardedValues implements Values {
     if (gather !== undefined) {
       gather.start()
       const done = gather.done()
-      // whoever awaits it gets the error
+      // The caller that awaits it gets the error.
       done.catch(() => undefined)
       return { memory: this.#gradients.keptMemoryOf(i)!, done }
     }

@@ -37,8 +37,8 @@ export interface GatheredBucket {
 }
 
 /**
- * The values of the parameters, unsharded always (stages 1 and 2) or only while somebody computes with
- * them (stage 3). As the owner of pieces of a checkpoint, each rank has a different part of them.
+ * The values of the parameters, unsharded always (stages 1 and 2) or only while they are computed with
+ * (stage 3). As the owner of pieces of a checkpoint, each rank has a different part of them.
  */
 export interface Values extends PieceOwner {
   /** The parameters of an optimizer. */

@@ -61,7 +61,7 @@ export async function runPass(
   return value
 }
 
-/** A pass by whoever takes gradients. */
+/** A pass by a core that takes gradients. */
 export function recorded(module: Module, x: Tensor, onGradient: GradientListener): Pass {
   const recording = recordModule(module, x, { needsInputGradient: false })
   return { ...recording, backward: (dy: Tensor) => recording.backward(dy, onGradient) }

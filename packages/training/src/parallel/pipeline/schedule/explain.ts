@@ -9,7 +9,7 @@ import type { Simulation, TimedAction } from './simulate.ts'
  * - `drain`: it has nothing left to do;
  * - `wait`: what its next action needs is still to be computed;
  * - `message`: that has been computed, and is on its way;
- * - `core`: it could go on, but no core is free.
+ * - `core`: it could continue, but no core is free.
  */
 export type IdleReason = 'fill' | 'drain' | 'wait' | 'message' | 'core'
 

@@ -15,7 +15,7 @@ export interface SimulationOptions {
   readonly inputGradient?: Durations
   /** The half `W` of a backward; default half of `backward`. */
   readonly weightGradient?: Durations
-  /** The time until another rank has a stage's result; the sender goes on meanwhile. Default 0. */
+  /** The time until another rank has a stage's result; the sender continues meanwhile. Default 0. */
   readonly transfer?: Durations
   /** Cores that the ranks share: an action waits until one is free. Default: enough for all. */
   readonly cores?: number

@@ -20,7 +20,7 @@ function hello() {
 }
 
 /**
- * What strangers send, in turn.
+ * What unauthenticated clients send, in turn.
  *
  * @type {readonly (() => Buffer)[]}
  */

@@ -3,10 +3,10 @@ import { readInteger } from '../command-line.mjs'
 import { formatRecords, printRows } from '../figures.mjs'
 import { runRanks, tsrunLine } from '../programs.mjs'
 
-const script = fileURLToPath(new URL('strangers-rank.mjs', import.meta.url))
+const script = fileURLToPath(new URL('flooded-rank.mjs', import.meta.url))
 
 /** @type {import('../command-line.mjs').Command} */
-export const strangers = {
+export const flood = {
   summary: 'what connections that belong to no job cost one that runs, at its store and data ports',
   options: {
     connections: { value: '<n>', default: '10000', description: 'at each of the two ports' },
@@ -22,14 +22,14 @@ export const strangers = {
       ...tsrunLine(2, script, [output, String(connections), String(rate)]),
       env: { TSRUN_TLS: tls ? '1' : '0', TSRUN_LOG_LEVEL: 'silent' },
     }))
-    const rows = rowsOf(JSON.parse(text), { benchmark: 'strangers', tls })
+    const rows = rowsOf(JSON.parse(text), { benchmark: 'flood', tls })
     printRows(rows, values['json'] !== undefined, formatRecords)
     return 0
   },
 }
 
 /**
- * @typedef {import('./strangers-rank.mjs').Flood} Flood
+ * @typedef {import('./flooded-rank.mjs').Flood} Flood
  *
  * @typedef {object} RankResult - what each rank has measured
  * @property {number} joiningMs
@@ -46,17 +46,17 @@ export const strangers = {
  * @param {Record<string, string | number | boolean>} set
  */
 function rowsOf([zero, one], set) {
-  const flood = (/** @type {Flood | undefined} */ result) => {
+  const floodOf = (/** @type {Flood | undefined} */ result) => {
     const { made = 0, ended = 0, admitted = 0, seconds = 0 } = result ?? {}
     return { connections: made, seconds: round(seconds, 1), ended, admitted }
   }
   return [
     {
-      ...{ ...set, port: 'data', ...flood(one.atDataPort), descriptors: zero.mostAtDataPort },
+      ...{ ...set, port: 'data', ...floodOf(one.atDataPort), descriptors: zero.mostAtDataPort },
       ...{ joiningMs: round(one.joiningMs), stepMs: '', busyStepMs: '', ratio: '' },
     },
     {
-      ...{ ...set, port: 'store', ...flood(one.atStore), descriptors: zero.mostAtStore },
+      ...{ ...set, port: 'store', ...floodOf(one.atStore), descriptors: zero.mostAtStore },
       ...{ joiningMs: '', stepMs: round(zero.stepMs, 2), busyStepMs: round(zero.busyStepMs, 2) },
       ratio: round(zero.busyStepMs / zero.stepMs, 2),
     },

@@ -1,5 +1,6 @@
-// One of two ranks: strangers-rank.mjs OUTPUT COUNT RATE. Strangers call rank 0 while it waits for rank 1,
-// which then calls it. Then steps are timed, without strangers and while they call the store.
+// One of two ranks: flooded-rank.mjs OUTPUT COUNT RATE. Unauthenticated clients flood rank 0 while it
+// waits for rank 1, which then dials it. Then steps are timed, without a flood and while the store is
+// flooded.
 import { fork } from 'node:child_process'
 import { readdirSync, writeFileSync } from 'node:fs'
 import { readProtection, readRankEnvironment } from '@tsrun/core'
@@ -24,7 +25,7 @@ const flood = new URL('flood.mjs', import.meta.url)
  */
 
 /**
- * Lets strangers call.
+ * Floods an endpoint with unauthenticated connections.
  *
  * @param {{ host: string, port: number }} endpoint
  * @returns {{ made: Promise<void>, over: Promise<Flood> }}
@@ -107,7 +108,7 @@ async function timeSteps(isOver) {
   }
 }
 
-// the strangers of the data port are gone first
+// The flood of the data port is over first.
 while (rank === 1 && atDataPort === undefined) await new Promise((go) => setTimeout(go, 20))
 await group.barrier()
 for (let i = 0; i < 20; i++) await step()

@@ -1,0 +1,59 @@
+/**
+ * An ESLint rule: refuses phrases in comments, test titles and messages that readers have had to read
+ * twice, and names the words to use.
+ */
+
+/** @type {readonly (readonly [RegExp, string])[]} */
+const phrases = [
+  [/\b(who(m|so)?ever|somebody|anybody)\b/i, 'name the subject: a peer, a user, another process'],
+  [/\b(go|goes|going|went) on\b/i, 'continue, resume, keep, or in progress'],
+  [/\banew\b/i, 'again, from the start, rebuild'],
+  [/\b(hears?|heard|called up)\b/i, 'accept, receive, learn'],
+  [/\bstrangers?\b/i, 'unauthenticated peer'],
+  [/\b(goodbye|farewell|lifeline)\b/i, 'close, pipe to the parent'],
+  [/\b(gives?|gave|makes?|made) way\b/i, 'is dropped'],
+  [/\bturn(s|ed)? away\b/i, 'reject'],
+  [/\bnone but\b/i, 'say it positively: only'],
+  [/\bbr(ing|ings|ought) \S+ over\b/i, 'inject'],
+  [/\b(suffers?|stricken)\b/i, 'inject a fault'],
+]
+
+/** The fewest words of a text that is prose and not a name. */
+const WORDS = 4
+
+/** @type {import('eslint').Rule.RuleModule} */
+const rule = {
+  meta: { type: 'suggestion', schema: [], messages: { phrase: '"{{found}}": {{advice}}.' } },
+  create(context) {
+    /**
+     * @param {import('estree').Node | import('estree').Comment} node
+     * @param {string} text
+     */
+    const check = (node, text) => {
+      for (const [pattern, advice] of phrases) {
+        const found = pattern.exec(text)?.[0]
+        if (found === undefined) continue
+        // A comment is a token, which has a location but is no node.
+        context.report({
+          loc: node.loc ?? { line: 1, column: 0 },
+          messageId: 'phrase',
+          data: { found, advice },
+        })
+      }
+    }
+    return {
+      Program() {
+        for (const comment of context.sourceCode.getAllComments()) check(comment, comment.value)
+      },
+      Literal(node) {
+        if (typeof node.value === 'string' && node.value.split(' ').length >= WORDS)
+          check(node, node.value)
+      },
+      TemplateElement(node) {
+        if (node.value.raw.split(' ').length >= WORDS) check(node, node.value.raw)
+      },
+    }
+  },
+}
+
+export const prose = { rules: { phrases: rule } }
