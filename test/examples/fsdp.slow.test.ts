@@ -1,9 +1,16 @@
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { reportsOf, runScript } from '../launcher/support/script.ts'
-import { killLeftovers } from '../launcher/support/tsrun.ts'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { needing } from '../needs.ts'
+import { tensorflow } from '../training/backend/support/tensorflow.ts'
+import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
 
 jest.setTimeout(240_000)
 afterEach(killLeftovers)
+afterEach(removeFolders)
 
 describe('fsdp.ts', () => {
   it.each([
@@ -26,6 +33,29 @@ describe('fsdp.ts', () => {
       expect(collectives).toBe(Number(stage) === 3 ? 3 * 6 : 2 * 2)
     },
   )
+})
+
+const onTensorflow = needing(tensorflow !== undefined, 'TensorFlow (tsrun setup tensorflow)')
+const checkout = fileURLToPath(new URL('../../', import.meta.url))
+
+onTensorflow.it('fsdp.ts on tensorflow tells rounding from a wrong step', async () => {
+  const source = readFileSync(join(checkout, 'examples/fsdp.ts'), 'utf8')
+  const folder = makeFolder()
+  for (const name of ['examples/lib', 'node_modules']) {
+    symlinkSync(join(checkout, name), join(folder, name.split('/').at(-1)!))
+  }
+  writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')
+  for (const [rate, code] of [
+    ['flags.lr', 0],
+    ['flags.lr * (zero > 0 ? 1.01 : 1)', 1],
+  ] as const) {
+    const script = join(folder, 'fsdp.ts')
+    writeFileSync(script, source.replace('learningRate: flags.lr', `learningRate: ${rate}`))
+    const env = { ...tensorflow, TSRUN_BACKEND: 'tensorflow', CUDA_VISIBLE_DEVICES: '' }
+    const ended = await tsrun(['--nproc', '2', script, '--steps', '5'], { cwd: folder, env })
+    expect(ended).toMatchObject({ code })
+    expect(ended.stdout).toContain(code === 0 ? 'up to what rounding leads to' : 'DIFFER')
+  }
 })
 
 interface RankReport {
