@@ -23,8 +23,15 @@ const noSkip = {
 
 /** What only Node can run. Everything else of these packages also runs in a web page. */
 const portable = {
-  files: ['packages/core/src/**/*.ts'],
-  ignores: ['packages/core/src/{host,node}/**'],
+  files: ['packages/{core,distributed,store}/src/**/*.ts'],
+  ignores: [
+    'packages/core/src/{host,node}/**',
+    'packages/distributed/src/{groups/join,host,mpi,transports/sealed,transports/shared-memory}/**',
+    'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page,trace-folder}.ts',
+    'packages/distributed/src/runners/{engine-thread,inline-runner,status-page,worker-main,worker-runner}.ts',
+    'packages/distributed/src/transports/node-transport.ts',
+    'packages/store/src/{addresses,admission,client,connection,secure-sockets,server}.ts',
+  ],
 }
 
 const inNodeAlone =

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { readTuning } from '../../packages/distributed/src/algorithms/tuning-file.ts'
+import { readTuning } from '../../packages/distributed/src/groups/join/tuning-file.ts'
 import { decodeContents, encodeContents } from '../../packages/training/src/checkpoint/contents.ts'
 import { openModelFiles } from '../../packages/training/src/checkpoint/model-files.ts'
 import { parseHeader } from '../../packages/training/src/checkpoint/safetensors/header.ts'

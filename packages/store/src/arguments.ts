@@ -1,5 +1,4 @@
-import { types } from 'node:util'
-import { count, isStrongToken, TOKEN_EXPECTED, tsrError, where } from '@tsrun/core'
+import { count, host, isStrongToken, TOKEN_EXPECTED, tsrError, where } from '@tsrun/core'
 import type { StoreTls } from './secure-sockets.ts'
 
 const LONE_SURROGATE = /\p{Surrogate}/u
@@ -51,13 +50,11 @@ export function checkKeys(keys: readonly string[]): readonly string[] {
 }
 
 const bytesRule = where<Uint8Array | string>(
-  (value) => typeof value === 'string' || types.isUint8Array(value),
+  (value) => typeof value === 'string' || host.types.isUint8Array(value),
   'a string or a Uint8Array',
 )
 
 /** The bytes of a value; text as UTF-8. @throws ERR_TSR_ARGUMENT */
 export function toBytes(name: string, value: Uint8Array | string): Uint8Array {
-  const checked = bytesRule.check(name, value)
-  if (typeof checked === 'string') return Buffer.from(checked)
-  return Buffer.from(checked.buffer, checked.byteOffset, checked.byteLength)
+  return host.bytesOf(bytesRule.check(name, value))
 }

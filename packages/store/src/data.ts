@@ -1,4 +1,4 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { host, monotonicNow, tsrError } from '@tsrun/core'
 import { checkLimit, STORE_LIMIT, VALUE_LIMIT, type Results } from './protocol.ts'
 
 const LONGEST_TIMER = 0x7fffffff
@@ -79,7 +79,7 @@ export class StoreData {
   /** @throws ERR_TSR_STORE_TYPE unless the value is a decimal integer and the sum a safe integer */
   add(key: string, amount: number): number {
     const value = this.value(key)
-    const text = value === undefined ? '0' : Buffer.from(value.subarray(0, 20)).toString('latin1')
+    const text = value === undefined ? '0' : String.fromCharCode(...value.subarray(0, 20))
     const sum = /^-?\d{1,16}$/.test(text) ? Number(text) + amount : NaN
     if (!Number.isSafeInteger(sum)) {
       throw tsrError('ERR_TSR_STORE_TYPE', {
@@ -89,7 +89,7 @@ export class StoreData {
         expected: 'an integer in decimal text, the sum within 2^53',
       })
     }
-    this.#update(key, Buffer.from(String(sum)))
+    this.#update(key, host.bytesOf(String(sum)))
     return sum
   }
 
@@ -102,7 +102,7 @@ export class StoreData {
     const equal =
       value === undefined || expected === undefined
         ? value === expected
-        : Buffer.compare(value, expected) === 0
+        : value.length === expected.length && value.every((byte, i) => byte === expected[i])
     if (!equal) return { success: false, value }
     this.#write(key, desired, undefined)
     return { success: true, value: desired }
@@ -110,7 +110,10 @@ export class StoreData {
 
   /** @throws ERR_TSR_STORE_LIMIT */
   append(key: string, value: Uint8Array): number {
-    const whole = Buffer.concat([this.value(key) ?? new Uint8Array(0), value])
+    const before = this.value(key) ?? new Uint8Array(0)
+    const whole = host.bytesOf(new Uint8Array(before.length + value.length))
+    whole.set(before)
+    whole.set(value, before.length)
     checkLimit('The value', whole.byteLength, VALUE_LIMIT)
     this.#update(key, whole)
     return whole.byteLength
@@ -167,14 +170,13 @@ export class StoreData {
   #expire(key: string, entry: Entry, expires: number): void {
     const left = expires - monotonicNow()
     if (left === Infinity) return
-    const timer = setTimeout(
+    entry.timer = host.background(
       () => {
         if (monotonicNow() < expires) this.#expire(key, entry, expires)
         else this.delete(key)
       },
       Math.min(Math.max(0, Math.ceil(left)), LONGEST_TIMER),
     )
-    entry.timer = timer.unref()
   }
 
   #tell(key: string, value: Uint8Array | undefined): void {

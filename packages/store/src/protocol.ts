@@ -1,8 +1,8 @@
-import { types } from 'node:util'
 import {
   decode,
   encode,
   errorTable,
+  host,
   isFacts,
   isFlag,
   isInteger,
@@ -136,7 +136,7 @@ export function checkRequest(request: Request): void {
 
 function checkKey(key: string): void {
   // UTF-8 takes one to three bytes for each UTF-16 unit, so most keys need no count
-  if (key.length * 3 > KEY_LIMIT) checkLimit('The key', Buffer.byteLength(key), KEY_LIMIT)
+  if (key.length * 3 > KEY_LIMIT) checkLimit('The key', host.bytesOf(key).byteLength, KEY_LIMIT)
 }
 
 function checkValue(value: Uint8Array): void {
@@ -146,7 +146,7 @@ function checkValue(value: Uint8Array): void {
 type Check = (value: unknown) => boolean
 
 const isTexts = listOf(isText)
-const isBytes: Shape<Uint8Array> = types.isUint8Array
+const isBytes: Shape<Uint8Array> = host.types.isUint8Array
 const isDuration = (value: unknown): value is number => isNumber(value) && value >= 0
 
 /** The fields of each message from a client. Any other field is an error. */
@@ -250,8 +250,8 @@ function sharedParts(bare: unknown, values: readonly Uint8Array[]): Uint8Array[]
   const start = empty.subarray(0, empty.length - EMPTY_BYTES)
   const whole = encode(bare, Infinity)
   const parts = values.flatMap((value) => {
-    const length = Buffer.alloc(5, BYTES_32)
-    length.writeUInt32BE(value.byteLength, 1)
+    const length = new Uint8Array(5).fill(BYTES_32)
+    new DataView(length.buffer).setUint32(1, value.byteLength)
     return [start, length, value]
   })
   return [whole.subarray(0, whole.length - values.length * empty.length), ...parts]

@@ -7,7 +7,7 @@ import {
   checkSameTuning,
   identityOf,
   readTuning,
-} from '../../../packages/distributed/src/algorithms/tuning-file.ts'
+} from '../../../packages/distributed/src/groups/join/tuning-file.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-tuning-'))
 afterAll(() => {

@@ -34,14 +34,17 @@ export const host: Host = {
       channel.port2.postMessage(0)
     }),
   background: (run, milliseconds) => setTimeout(run, milliseconds),
+  foreground: () => undefined,
   allowListeners: () => undefined,
   pathOf: String,
   relativePath: (path) => path,
   isBuffer: () => false,
-  bytesOf: (value) =>
-    ArrayBuffer.isView(value)
+  bytesOf(value) {
+    if (typeof value === 'string') return new TextEncoder().encode(value)
+    return ArrayBuffer.isView(value)
       ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
-      : new Uint8Array(value),
+      : new Uint8Array(value)
+  },
   nativeMsgpackr: () => undefined,
   openLog: () => console,
   writeOwnFile() {

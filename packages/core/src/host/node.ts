@@ -39,6 +39,10 @@ export const host = {
   /** A timer that does not keep the process alive. */
   background: (run: () => void, milliseconds: number): NodeJS.Timeout =>
     setTimeout(run, milliseconds).unref(),
+  /** Lets a background timer keep the process alive after all. */
+  foreground(timer: NodeJS.Timeout): void {
+    timer.ref()
+  },
   /** Lets a signal have any number of listeners. */
   allowListeners(signal: AbortSignal): void {
     setMaxListeners(0, signal)
@@ -46,11 +50,13 @@ export const host = {
   pathOf: (url: string | URL): string => fileURLToPath(url),
   relativePath: (path: string): string => relative(process.cwd(), path),
   isBuffer: (value: object): boolean => Buffer.isBuffer(value),
-  /** The bytes as MessagePack takes them, not copied. */
-  bytesOf: (value: ArrayBufferView | ArrayBufferLike): Uint8Array =>
-    ArrayBuffer.isView(value)
+  /** Bytes of the class that the codec sends as they are: of a text in UTF-8, of anything else not copied. */
+  bytesOf(value: string | ArrayBufferView | ArrayBufferLike): Uint8Array {
+    if (typeof value === 'string') return Buffer.from(value)
+    return ArrayBuffer.isView(value)
       ? Buffer.from(value.buffer, value.byteOffset, value.byteLength)
-      : Buffer.from(value),
+      : Buffer.from(value)
+  },
   nativeMsgpackr: (): typeof Msgpackr | undefined => require('msgpackr') as typeof Msgpackr,
   openLog(base: object, level: string): Pick<Console | Pino.Logger, Severity> {
     const { pino } = require('pino') as typeof Pino

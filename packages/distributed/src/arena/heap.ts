@@ -19,6 +19,14 @@ export function createMemory(capacity: number): WebAssembly.Memory {
   return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
 }
 
+/** The class has no name in a page that is not isolated from others; memory is of it all the same. */
+const Shared = createMemory(0).buffer.constructor as SharedArrayBufferConstructor
+
+/** Zeros that threads share. */
+export function sharedBuffer(bytes: number): SharedArrayBuffer {
+  return new Shared(bytes)
+}
+
 /** The engine's part of a heap of `capacity` bytes: at most 192 MiB, at most half. */
 function engineShare(capacity: number): number {
   return Math.min(192 * 1024 * 1024, Math.floor(capacity / 2 / PAGE) * PAGE)

@@ -1,10 +1,8 @@
-import { relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { createLogger } from '@tsrun/core'
+import { createLogger, host } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
 /** This package, compiled or not. */
-const own = fileURLToPath(packageFolder)
+const own = host.pathOf(packageFolder)
 /** Frames of this package that may lie above a call of a group. */
 const DEEPEST = 30
 /** Collectives whose sites are kept. */
@@ -22,9 +20,9 @@ export function callSite(): string | undefined {
     const match = /\(?((?:file:\/\/)?\/[^()]*?):(\d+):(\d+)\)?$/.exec(line)
     if (match === null) continue
     const [, place = '', row = '', column = ''] = match
-    const path = place.startsWith('file:') ? fileURLToPath(place) : place
+    const path = place.startsWith('file:') ? host.pathOf(place) : place
     if (path.startsWith(own)) continue
-    const near = relative(process.cwd(), path)
+    const near = host.relativePath(path)
     return `${near.startsWith('..') ? path : near}:${row}:${column}`
   }
   return undefined

@@ -14,7 +14,7 @@ import { ANY_PEER, NO_PEER } from './flight-recorder.ts'
 import { Journal, type SharedJournal } from './journal.ts'
 import { decodeNotice, encodeNotice } from './notices.ts'
 import { Stalls } from './stalls.ts'
-import { copyStatus, StatusPublisher } from './status-page.ts'
+import { StatusPublisher } from './status-publisher.ts'
 
 /** Milliseconds between two looks at what runs. */
 const PERIOD = 100
@@ -44,7 +44,6 @@ export class Diagnosis implements EngineObserver {
     const { page, settings } = journal
     if (page !== undefined) {
       this.#publisher = new StatusPublisher(new StatusSlot(page.buffer, page.index), 'engine')
-      copyStatus(page, journal.counters)
     }
     this.#sites = settings.detail ? new CallSites(journal.rank) : undefined
     const labelOf = ({ operation }: Task): string | undefined =>

@@ -1,5 +1,6 @@
 import { errorTable, type TsrErrorCode } from '@tsrun/core'
 import { flightStates, type FlightEntry, type FlightState } from '../record/flight-records.ts'
+import { sharedBuffer } from '../arena/heap.ts'
 import {
   describeFingerprint,
   nameOfFingerprint,
@@ -68,8 +69,9 @@ export class FlightRecorder {
   readonly #marks: Float64Array
   readonly #texts: Uint8Array
   readonly #reason: Uint8Array
+  readonly #scratch = new Uint8Array(Math.max(REASON_BYTES, ...Object.values(textBytes)))
 
-  constructor(capacity: number, buffer = new SharedArrayBuffer(bytesOf(capacity))) {
+  constructor(capacity: number, buffer = sharedBuffer(bytesOf(capacity))) {
     this.capacity = capacity
     this.buffer = buffer
     const marksAt = capacity * FIELDS * 8
@@ -87,9 +89,16 @@ export class FlightRecorder {
 
   /** Why the first dump was written; later dumps repeat it. */
   firstReason(reason: string): string {
-    if (!this.hasReason) encoder.encodeInto(reason, this.#reason)
+    if (!this.hasReason) this.#encodeInto(reason, this.#reason)
     const end = this.#reason.indexOf(0)
     return decoder.decode(this.#reason.slice(0, end < 0 ? REASON_BYTES : end))
+  }
+
+  /** Browsers do not encode into shared memory. @returns the bytes that it has written */
+  #encodeInto(text: string, room: Uint8Array): number {
+    const { written } = encoder.encodeInto(text, this.#scratch.subarray(0, room.length))
+    room.set(this.#scratch.subarray(0, written))
+    return written
   }
 
   /** The engine has taken an operation. */
@@ -138,8 +147,8 @@ export class FlightRecorder {
   write(flight: number, name: TextName, text: string): void {
     const mark = this.#mark(flight, name)
     const at = this.#textAt(flight, name)
-    const { written } = encoder.encodeInto(text, this.#texts.subarray(at, at + textBytes[name]))
-    this.#marks[mark + 1] = written
+    const room = this.#texts.subarray(at, at + textBytes[name])
+    this.#marks[mark + 1] = this.#encodeInto(text, room)
     this.#marks[mark] = flight
   }
 

@@ -1,5 +1,4 @@
-import { hostname } from 'node:os'
-import { createLogger, monotonicNow, tsrError } from '@tsrun/core'
+import { createLogger, host, monotonicNow, tsrError } from '@tsrun/core'
 import { StatusSlot } from '../record/status-slot.ts'
 import type { SpanRecorder } from '../record/spans.ts'
 import {
@@ -15,7 +14,7 @@ import { callSite } from './call-sites.ts'
 import { FlightRecorder } from './flight-recorder.ts'
 import { LinkCounters } from './link-counters.ts'
 import type { DiagnosisSettings } from './settings.ts'
-import type { StatusPlace } from './status-page.ts'
+import type { StatusPlace } from './status-publisher.ts'
 
 /** The rank whose records these are. */
 export interface JournalOwner {
@@ -152,7 +151,7 @@ export class Journal {
       header: {
         format: FLIGHT_FORMAT,
         version: FLIGHT_VERSION,
-        ...{ rank, worldSize, pid: process.pid, host: hostname(), runId, restartCount, reason },
+        ...{ rank, worldSize, pid: host.processId, host: host.name(), runId, restartCount, reason },
         time: new Date().toISOString(),
         at: monotonicNow(),
         groups: [...groups.values()].map(({ id, name, ranks }) => ({ id, name, ranks })),

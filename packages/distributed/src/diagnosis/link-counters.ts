@@ -1,4 +1,5 @@
 import { LINK_NUMBERS, linkNumber } from '../record/status-slot.ts'
+import { sharedBuffer } from '../arena/heap.ts'
 import type { Link } from '../engine/messages/link.ts'
 
 /** What has gone over the link to one peer so far. */
@@ -21,7 +22,7 @@ export class LinkCounters {
   /** @param memory - default: its own; or that of the status page */
   constructor(
     worldSize: number,
-    memory = new Float64Array(new SharedArrayBuffer(worldSize * LINK_NUMBERS * 8)),
+    memory = new Float64Array(sharedBuffer(worldSize * LINK_NUMBERS * 8)),
   ) {
     this.memory = memory
   }

@@ -1,3 +1,4 @@
+import { sharedBuffer } from '../arena/heap.ts'
 import type { SlotHeader } from '../transports/shared-slots.ts'
 
 const GIVEN = 0
@@ -12,7 +13,7 @@ const FAILED = 2
 
 /** The memory for the epochs of so many groups. */
 export function createEpochs(groups: number): Int32Array {
-  return new Int32Array(new SharedArrayBuffer(4 * WORDS * groups))
+  return new Int32Array(sharedBuffer(4 * WORDS * groups))
 }
 
 /**

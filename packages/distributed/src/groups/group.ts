@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import { timeSpan, type SpanRecorder } from '../record/spans.ts'
-import { currentTrace } from '../record/rank-trace.ts'
+import { currentTrace } from '../record/current-trace.ts'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
 import type { PersistentOperation } from '../persistent-operation.ts'

@@ -1,7 +1,6 @@
 /// <reference path="./webassembly.d.ts" />
-import { readBuiltFile } from '@tsrun/core'
+import { kernelBytes } from '#kernels'
 import type { DType } from '../dtype.ts'
-import { packageFolder } from '../package-folder.ts'
 import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /**
@@ -61,14 +60,11 @@ type Exports = Readonly<
     }
 >
 
-/** Where the build puts the kernels. */
-const file = new URL('dist/kernels.wasm', packageFolder)
-
 let compiled: WebAssembly.Module | undefined
 
 /** Binds the kernels to `memory`, which must be shared. Compiles them at the first call. */
 export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
-  compiled ??= new WebAssembly.Module(readBuiltFile(file))
+  compiled ??= new WebAssembly.Module(kernelBytes())
   const kernels = new WebAssembly.Instance(compiled, { env: { memory } })
     .exports as unknown as Exports
   return {

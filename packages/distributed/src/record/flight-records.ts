@@ -1,19 +1,15 @@
-import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
 import {
+  host,
   isCount,
   isInteger,
   isNumber,
   isObject,
   isText,
   listOf,
-  makeOwnFolder,
   objectOf,
   oneOf,
   optional,
   parseJson,
-  readFileText,
-  replaceFile,
   shown,
 } from '@tsrun/core'
 
@@ -99,34 +95,8 @@ export interface FlightDump {
  * @returns the path of the file
  */
 export function writeFlightDump(directory: string, { header, entries }: FlightDump): string {
-  makeOwnFolder(directory)
-  const path = join(directory, `rank-${header.rank}.jsonl`)
   const lines = [header, ...entries].map((line) => `${JSON.stringify(line)}\n`)
-  replaceFile(path, lines.join(''))
-  return path
-}
-
-export interface FlightFolder {
-  /** In the order of ranks. */
-  readonly dumps: readonly FlightDump[]
-  /** The files that cannot be used, and why: a sentence for each. */
-  readonly problems: readonly string[]
-}
-
-/** Reads the dumps of all ranks in a folder. It lists files that cannot be used, instead of throwing. */
-export function readFlightFolder(directory: string): FlightFolder {
-  const dumps: FlightDump[] = []
-  const problems: string[] = []
-  for (const name of readdirSync(directory)) {
-    if (!/^rank-\d+\.jsonl$/.test(name)) continue
-    try {
-      dumps.push(parseFlightDump(readFileText(join(directory, name))))
-    } catch (error) {
-      problems.push(`${join(directory, name)}: ${(error as Error).message}`)
-    }
-  }
-  dumps.sort((a, b) => a.header.rank - b.header.rank)
-  return { dumps, problems }
+  return host.writeOwnFile(directory, `rank-${header.rank}.jsonl`, lines.join(''))
 }
 
 /** @throws Error when it is not a dump, or one of another version */

@@ -1,24 +1,22 @@
 export { activityOf, type RankActivity } from './activity.ts'
+export { currentTrace, traceWait } from './current-trace.ts'
+export { readFlightFolder, type FlightFolder } from './flight-folder.ts'
 export {
   FLIGHT_FORMAT,
   FLIGHT_VERSION,
   flightStates,
   isFlightDump,
-  readFlightFolder,
   writeFlightDump,
   type FlightDump,
   type FlightEntry,
-  type FlightFolder,
   type FlightGroup,
   type FlightHeader,
   type FlightState,
 } from './flight-records.ts'
 export {
   beginTrace,
-  currentTrace,
   parseStepRange,
   STEP_RANGE,
-  traceWait,
   type RankTrace,
   type StepRange,
 } from './rank-trace.ts'

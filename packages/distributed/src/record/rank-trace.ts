@@ -3,7 +3,8 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks'
 import { createLogger, makeOwnFolder, monotonicNow, tsrError } from '@tsrun/core'
-import { sendSpansTo, SpanRecorder, spanKinds, type SpanFacts, type SpanSink } from './spans.ts'
+import { setCurrentTrace, type CurrentTrace } from './current-trace.ts'
+import { sendSpansTo, SpanRecorder, spanKinds, type SpanSink } from './spans.ts'
 import { SpanFile, type SpanFileOwner } from './span-file.ts'
 import { spanFileName } from './trace-folder.ts'
 
@@ -54,9 +55,8 @@ interface Extent {
 }
 
 /** Writes what this process does to a file of the trace of its job. */
-export class RankTrace implements SpanSink {
+export class RankTrace implements SpanSink, CurrentTrace {
   readonly rank: number
-  /** For whatever has no recorder of its own. */
   readonly recorder: SpanRecorder
   readonly #directory: string
   readonly #owner: Owner
@@ -95,6 +95,7 @@ export class RankTrace implements SpanSink {
     process.on('exit', this.#onExit)
     this.#collector = this.#observeCollections()
     sendSpansTo(this)
+    setCurrentTrace(this)
   }
 
   add(
@@ -111,7 +112,6 @@ export class RankTrace implements SpanSink {
     if (this.#file.written >= this.#limit) this.#write()
   }
 
-  /** A step has ended, with the number and the loss that its program reports; the next one begins. */
   endStep(step: number, loss?: number): void {
     if (step === this.#reported) return
     const now = monotonicNow()
@@ -128,6 +128,7 @@ export class RankTrace implements SpanSink {
 
   close(): void {
     sendSpansTo(undefined)
+    setCurrentTrace(undefined)
     clearInterval(this.#timer)
     process.off('exit', this.#onExit)
     this.#collector.disconnect()
@@ -240,24 +241,4 @@ function read<T>(
 
 function parseBytes(text: string): number | undefined {
   return /^[1-9]\d{0,14}$/.test(text) ? Number(text) : undefined
-}
-
-/** The trace of this rank, if there is one. */
-export function currentTrace(): RankTrace | undefined {
-  return current
-}
-
-/** Awaits `run`, and puts that into the trace of this rank, if there is one. */
-export async function traceWait<T>(
-  kind: 'input' | 'checkpoint',
-  facts: SpanFacts,
-  run: () => PromiseLike<T> | T,
-): Promise<T> {
-  if (current === undefined) return await run()
-  const start = monotonicNow()
-  try {
-    return await run()
-  } finally {
-    current.recorder.record(kind, start, monotonicNow(), facts)
-  }
 }

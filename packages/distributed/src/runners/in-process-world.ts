@@ -1,4 +1,4 @@
-import { monotonicNow, seededRandom, tsrError } from '@tsrun/core'
+import { host, monotonicNow, seededRandom, tsrError } from '@tsrun/core'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
 import { Diagnosis } from '../diagnosis/diagnosis.ts'
@@ -86,7 +86,7 @@ export class InProcessWorld {
     while (settled < programs.length) {
       const before = this.#activity
       while (this.#progressOnce());
-      await new Promise((resolve) => setImmediate(resolve))
+      await host.nextTurn()
       const nearest = Math.min(...this.#engines.map((engine) => engine.checkDeadlines(Infinity)))
       const now = monotonicNow()
       if (this.#activity !== before) lastActive = now

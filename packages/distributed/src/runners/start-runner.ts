@@ -6,6 +6,7 @@ import { Engine } from '../engine/engine.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { InlineRunner } from './inline-runner.ts'
+import { copyStatus } from './status-page.ts'
 import { prepareTransport, type ConnectOptions } from './open-transport.ts'
 import type { Runner, RunnerOptions } from './runner.ts'
 import { WorkerRunner } from './worker-runner.ts'
@@ -60,6 +61,7 @@ function inlineRunner(
   transport: BlockingTransport | undefined,
 ): InlineRunner {
   const { shared } = journal
+  copyStatus(shared)
   const engine = new Engine({
     heap,
     rank,

@@ -15,6 +15,7 @@ import {
 import type { BlockingTransport, EventTransport } from '../transports/transport.ts'
 import { PollingEngine, LEAVE_TIME } from './polling-engine.ts'
 import { destroyedError } from './runner.ts'
+import { copyStatus } from './status-page.ts'
 import {
   ENGINE,
   type GroupFailureMessage,
@@ -226,6 +227,7 @@ async function run({ kind, transport }: OpenedTransport): Promise<void> {
     gone,
     epochs,
   })
+  copyStatus(journal)
   isReady = true
   const thread = placeOfThread()
   if (kind === 'blocking') {

@@ -1,7 +1,7 @@
-import { setMaxListeners } from 'node:events'
 import {
   createLogger,
   Deadline,
+  host,
   PendingConnections,
   retry,
   tsrError,
@@ -59,7 +59,7 @@ export async function connectMesh<Channel extends ByteChannel>(
   const over = new AbortController()
   const calling = AbortSignal.any(signal === undefined ? [over.signal] : [signal, over.signal])
   // each call listens for the end, which is no leak
-  setMaxListeners(0, calling)
+  host.allowListeners(calling)
   const apart = new Set(options.apart)
   const peers = [...endpoints.keys()].filter((peer) => peer !== rank && !apart.has(peer))
   const below = peers.filter((peer) => peer < rank)

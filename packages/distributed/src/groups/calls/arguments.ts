@@ -1,5 +1,4 @@
-import { isPromise } from 'node:util/types'
-import { choice, count, flag, positive, refuseUnknown, tsrError, where } from '@tsrun/core'
+import { choice, count, flag, host, positive, refuseUnknown, tsrError, where } from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
 import {
   dtypeNames,
@@ -87,7 +86,7 @@ function problemOf(name: string, buffer: unknown, wanted: DType | undefined): st
   if (typeof (buffer as { dataSync?: unknown } | undefined)?.dataSync === 'function') {
     return `${name} is a tensor; pass its values, as \`tensor.dataSync()\` gives them, or use allReduceTensor, sendTensor and recvTensor of @tsrun/training`
   }
-  if (isPromise(buffer)) return `${name} is a promise; \`await\` it`
+  if (host.types.isPromise(buffer)) return `${name} is a promise; \`await\` it`
   if (typeof (buffer as { isCompleted?: unknown } | undefined)?.isCompleted === 'function') {
     return `${name} is an operation in progress; \`await\` it`
   }

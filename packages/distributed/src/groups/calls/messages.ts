@@ -1,5 +1,4 @@
-import { setMaxListeners } from 'node:events'
-import { choice } from '@tsrun/core'
+import { choice, host } from '@tsrun/core'
 import type { AnyTypedArray } from '../../dtype.ts'
 import { SKIPPED } from '../../operation.ts'
 import type { BatchedMessage, Source } from '../../process-group.ts'
@@ -79,7 +78,7 @@ export function startBatch(
   const signals = [giveUp.signal, ...(options?.signal === undefined ? [] : [options.signal])]
   const signal = AbortSignal.any(signals)
   // one listener for each message
-  setMaxListeners(0, signal)
+  host.allowListeners(signal)
   const all = { ...options, signal }
   const calls = messages.map(({ op, buffer, peer, tag: given }, i) => {
     kindRule.check(`messages[${i}].op`, op)

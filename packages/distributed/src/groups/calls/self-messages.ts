@@ -1,4 +1,4 @@
-import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
+import { host, monotonicNow, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import type { Call } from './call.ts'
 import { PendingWork, type FollowedWork, type Outcome } from './pending-work.ts'
@@ -117,7 +117,7 @@ class SelfWork<T> extends PendingWork<T> {
     }
     signal?.addEventListener('abort', this.#abort, { once: true })
     if (timeout > LONGEST_TIMER) return
-    this.#timer = setTimeout(() => {
+    this.#timer = host.background(() => {
       this.end(
         tsrError('ERR_TSR_OPERATION_TIMEOUT', {
           ...this.#facts(),
@@ -125,7 +125,7 @@ class SelfWork<T> extends PendingWork<T> {
           peers: `${member.rank} itself`,
         }),
       )
-    }, timeout).unref()
+    }, timeout)
   }
 
   get timing(): WorkTiming | undefined {
@@ -140,7 +140,7 @@ class SelfWork<T> extends PendingWork<T> {
     }
     this.#followers.push(callback)
     // It is awaited, so keep the process alive until then.
-    if (isAwaited) this.#timer?.ref()
+    if (isAwaited && this.#timer !== undefined) host.foreground(this.#timer)
   }
 
   protected poll(): Outcome<T> | undefined {

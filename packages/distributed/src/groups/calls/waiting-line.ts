@@ -1,7 +1,7 @@
-import { fileURLToPath } from 'node:url'
+import { host } from '@tsrun/core'
 import { packageFolder } from '../../package-folder.ts'
 
-const ownPlaces = [packageFolder.pathname, fileURLToPath(packageFolder), '(node:', ' node:']
+const ownPlaces = [packageFolder.pathname, host.pathOf(packageFolder), '(node:', ' node:']
 
 /**
  * Puts the lines of the script that waits at the top of the stack of an operation's error. The stack

@@ -17,7 +17,7 @@ import {
   reachableAddress,
   type Store,
 } from '@tsrun/store'
-import { checkSameTuning, type TuningIdentity } from '../../algorithms/tuning-file.ts'
+import { checkSameTuning, type TuningIdentity } from './tuning-file.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { SegmentAddress } from '../../transports/shared-memory/segment.ts'

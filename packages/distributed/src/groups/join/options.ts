@@ -27,7 +27,7 @@ import {
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
-import { readTuning, type Tuning } from '../../algorithms/tuning-file.ts'
+import { readTuning, type Tuning } from './tuning-file.ts'
 import {
   readDiagnosis,
   type DiagnosisOptions,

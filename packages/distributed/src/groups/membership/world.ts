@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { host, tsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Runner } from '../../runners/runner.ts'
 import type { JoinOptions, ProcessGroup } from '../../process-group.ts'
@@ -113,7 +113,7 @@ export function presenceKey(rank: number): string {
 
 /** Says in the store that this rank is alive; the store notices when it is not any more. */
 export async function announcePresence(store: Store, rank: number): Promise<void> {
-  await store.set(presenceKey(rank), String(process.pid), { whileConnected: true })
+  await store.set(presenceKey(rank), String(host.processId), { whileConnected: true })
 }
 
 export async function endPresence(store: Store, rank: number): Promise<void> {

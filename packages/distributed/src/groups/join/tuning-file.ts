@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
 import { readFileText, tsrError } from '@tsrun/core'
-import { operationCodes, type AlgorithmName, type OperationName } from '../operation.ts'
+import { operationCodes, type AlgorithmName, type OperationName } from '../../operation.ts'
 import {
   builtInTuning,
   media,
   type Thresholds,
   type TuningTable,
   type Threshold,
-} from './tuning-table.ts'
-import { algorithmsOf } from './select.ts'
+} from '../../algorithms/tuning-table.ts'
+import { algorithmsOf } from '../../algorithms/select.ts'
 
 /** The tuning table of a rank, and where it comes from. */
 export interface Tuning {

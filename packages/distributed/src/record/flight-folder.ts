@@ -1,0 +1,27 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { readFileText } from '@tsrun/core'
+import { parseFlightDump, type FlightDump } from './flight-records.ts'
+
+export interface FlightFolder {
+  /** In the order of ranks. */
+  readonly dumps: readonly FlightDump[]
+  /** The files that cannot be used, and why: a sentence for each. */
+  readonly problems: readonly string[]
+}
+
+/** Reads the dumps of all ranks in a folder. It lists files that cannot be used, instead of throwing. */
+export function readFlightFolder(directory: string): FlightFolder {
+  const dumps: FlightDump[] = []
+  const problems: string[] = []
+  for (const name of readdirSync(directory)) {
+    if (!/^rank-\d+\.jsonl$/.test(name)) continue
+    try {
+      dumps.push(parseFlightDump(readFileText(join(directory, name))))
+    } catch (error) {
+      problems.push(`${join(directory, name)}: ${(error as Error).message}`)
+    }
+  }
+  dumps.sort((a, b) => a.header.rank - b.header.rank)
+  return { dumps, problems }
+}

@@ -1,0 +1,95 @@
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
+import { createLogger, monotonicNow } from '@tsrun/core'
+import { addressOf, isAvailable, mapFileOver } from '@tsrun/native'
+import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '../record/status-slot.ts'
+import type { SharedJournal } from '../diagnosis/journal.ts'
+import type { StatusPlace } from '../diagnosis/status-publisher.ts'
+
+/** Milliseconds between two copies to the page where it cannot be mapped. */
+const PERIOD = 250
+
+/** Finds this rank's place and writes its rank and process there; undefined where there is no page. */
+export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | undefined {
+  const { TSRUN_STATUS_PAGE: path, TSRUN_LOCAL_RANK } = env
+  const LOCAL_RANK = TSRUN_LOCAL_RANK ?? env['LOCAL_RANK']
+  if (path === undefined || path === '') return undefined
+  try {
+    const index = Number(LOCAL_RANK ?? 0)
+    const isMapped = isAvailable().available
+    const buffer = openPage(path, isMapped)
+    const slot = new StatusSlot(buffer, index)
+    slot.set('rank', rank)
+    slot.set('step', NaN)
+    slot.set('loss', NaN)
+    slot.setState('running', monotonicNow())
+    slot.set('pid', process.pid)
+    return { buffer, index, copyTo: isMapped ? undefined : path }
+  } catch (error) {
+    const reason = (error as Error).message
+    createLogger('distributed').warn({ reason }, 'no status page: tsrun ps does not show this rank')
+    return undefined
+  }
+}
+
+function openPage(path: string, isMapped: boolean): SharedArrayBuffer {
+  const fd = openSync(path, 'r+')
+  try {
+    const bytes = fstatSync(fd).size
+    if (!isMapped) {
+      const copy = new SharedArrayBuffer(bytes)
+      copyHeader(fd, copy)
+      return copy
+    }
+    const pages = bytes / 65536
+    const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
+    const buffer = memory.buffer as unknown as SharedArrayBuffer
+    mapFileOver(fd, addressOf(new Uint8Array(buffer)), bytes)
+    return buffer
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function copyHeader(fd: number, buffer: SharedArrayBuffer): void {
+  const header = new Uint8Array(STATUS_HEADER_BYTES)
+  readSync(fd, header, 0, STATUS_HEADER_BYTES, 0)
+  new Uint8Array(buffer).set(header)
+}
+
+/**
+ * Without koffi: copies the slot and the counters of links to the page, and the header from it, at
+ * intervals. The page is opened each time, because the program may close a descriptor that is not its own,
+ * and open a file under its number.
+ */
+export function copyStatus({ page, counters }: Pick<SharedJournal, 'page' | 'counters'>): void {
+  if (page?.copyTo === undefined) return
+  const { buffer, index, copyTo } = page
+  const local = new Uint8Array(buffer)
+  const at = STATUS_HEADER_BYTES + index * STATUS_SLOT_BYTES
+  const copy = (): void => {
+    let fd: number
+    try {
+      fd = openSync(copyTo, 'r+')
+    } catch {
+      // The launcher is gone, or this process cannot open any more files: the next time, perhaps.
+      return
+    }
+    try {
+      writeSync(fd, local.slice(at, at + STATUS_SLOT_BYTES), 0, STATUS_SLOT_BYTES, at)
+      if (counters.buffer === buffer) {
+        writeSync(
+          fd,
+          new Uint8Array(counters.slice().buffer),
+          0,
+          counters.byteLength,
+          counters.byteOffset,
+        )
+      }
+      copyHeader(fd, buffer)
+    } finally {
+      closeSync(fd)
+    }
+  }
+  copy()
+  setInterval(copy, PERIOD).unref()
+}
