@@ -39,7 +39,7 @@ const fitting = elementsThatFit(
 const flags = readFlags({
   elements: {
     fallback: fitting,
-    expected: `a whole number from 1, of which ${buffers} times as many float32 fit in 4 GiB`,
+    expected: `a whole number from 1, so that ${buffers} arrays of as many float32 fit in 4 GiB`,
     read: (text: string) => {
       const elements = count(fitting).read(text)
       return elements === undefined || !fitsArena(elements * buffers) ? undefined : elements

@@ -43,7 +43,7 @@ model.compile({
   metrics: ['accuracy'],
 })
 
-/** This rank's part of so many images, of which all ranks have equally many, and their labels. */
+/** This rank's part of so many images, the same number on all ranks, and their labels. */
 function part(dataset: Dataset, images: number): [x: tfjs.Tensor, y: tfjs.Tensor] {
   const batch = images - (images % size)
   const [mine] = batches(dataset, { batch, seed: flags.seed, share: [rank, size] })

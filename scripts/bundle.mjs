@@ -31,9 +31,9 @@ const programs = {
 }
 
 /**
- * Programs that are complete: the JavaScript of other packages is part of them, because a process
- * that starts pays for each file that it looks for. What they load later, by `require`, is not: it
- * is among the dependencies of the package. The names are those of packages.
+ * Programs that are complete: the JavaScript of other packages is part of them, because a process that
+ * starts pays for each file that it searches. What they load later, by `require`, is not: it is among the
+ * dependencies of the package. The names are those of packages.
  *
  * @type {Record<string, Record<string, string>>}
  */

@@ -1,8 +1,8 @@
 // node scripts/screenshots.mjs
 //
-// Takes the pictures of the dashboard and of the schedule explorer in docs/images, with the Chromium of this
-// machine, while a job trains, after one of its ranks was killed, and of a job that was recorded. Look at them
-// before they are committed.
+// Takes the pictures of the dashboard and of the schedule explorer in docs/images, with the Chromium of
+// this machine, while a job trains, after one of its ranks was killed, and of a job that was recorded.
+// Check them before you commit them.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'

@@ -107,7 +107,7 @@ async function allGatherColumns(own: Tensor): Promise<Tensor> {
   )
 }
 
-/** The sum over the ranks of [rows, width], of which each rank gets its columns [rows, width / n]. */
+/** Sums [rows, width] over the ranks; each rank gets its columns [rows, width / n]. */
 async function reduceScatterColumns(whole: Tensor): Promise<Tensor> {
   const slices = tf.tidy(() => tf.transpose(tf.reshape(whole, [rows, size, columns]), [1, 0, 2]))
   const own = new Float32Array(rows * columns)

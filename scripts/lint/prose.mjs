@@ -13,6 +13,8 @@ const phrases = [
   [/\b(goodbye|farewell|lifeline)\b/i, 'close, pipe to the parent'],
   [/\b(gives?|gave|makes?|made) way\b/i, 'is dropped'],
   [/\bturn(s|ed)? away\b/i, 'reject'],
+  [/\b(between two|a) looks?\b/, 'poll, check'],
+  [/, (each |one )?of (which|whom)\b/, 'two sentences, or whose'],
   [/\bnone but\b/i, 'say it positively: only'],
   [/\bbr(ing|ings|ought) \S+ over\b/i, 'inject'],
   [/\b(suffers?|stricken)\b/i, 'inject a fault'],

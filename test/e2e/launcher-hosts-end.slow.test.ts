@@ -153,7 +153,7 @@ describe('one account of all ranks, on node 0', () => {
     rmSync(TMPDIR, { recursive: true, force: true })
   })
 
-  /** What the nodes of a job say; each has two ranks, of which rank 2 is the culprit. */
+  /** What the nodes of a job say. Each has two ranks; rank 2 is the culprit. */
   const run = async (program: readonly string[]): Promise<[string, string]> => {
     const args = ['--nproc', '2', '--grace', '0.3', ...program]
     const options = { cwd, env: { TMPDIR, TIMEOUT: '500' } }

@@ -108,7 +108,7 @@ describe('tsrun logs', () => {
     const { stdout, stderr } = await logs()
     expect(stdout).toBe(run.stdout)
     expect(stderr).toMatch(/tsrun: attempt 1\n/)
-    // Printed, and that of which they died, which the job shows in its report.
+    // Printed, as is the error that ended them, which the job's report shows.
     expect(stderr.split(once)).toHaveLength(5)
     const numbered = await logs(
       '--log-prefix',

@@ -32,7 +32,7 @@ export interface CampaignOptions {
 /** Milliseconds beyond which an input counts as a hang. */
 const HANG = 2000
 
-/** Whether an error is that of code that did not look: a TypeError, a RangeError, a SyntaxError. */
+/** Whether an error comes from unchecked input: a TypeError, a RangeError, a SyntaxError. */
 export function isRaw(error: unknown): boolean {
   return !isTsrError(error) && !(isNativeError(error) && error.name === 'Error')
 }

@@ -24,7 +24,7 @@ onHosts('collectives over three hosts: memory inside, few bytes between', async 
   const line = ends[0]!.stdout.split('\n').find((text) => text.includes('{"transports"'))
   const said = JSON.parse(line!.slice(line!.indexOf('{'))) as Said
   expect(said.transports).toEqual(['shared-memory', 'tcp', 'tcp', 'tcp'])
-  // one owner a host: halving and doubling of three hosts, of which two pair up before
+  // One owner a host: halving and doubling of three hosts; two of them pair up before.
   expect(said.hierarchical).toBeLessThan(4.1 * said.bytes)
   expect(said.hierarchical).toBeLessThan(said.doubling)
 })

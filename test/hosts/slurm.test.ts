@@ -18,8 +18,8 @@ let limited: SlurmJob
 beforeAll(async () => {
   if (!isSlurmHere) return
   slurm = await Slurm.start(2)
-  // Its time is up while the other tests run. Slurm looks every 30 seconds for what is due, and sends
-  // the signal up to 30 seconds early.
+  // Its time is up while the other tests run. Slurm polls every 30 seconds, and sends the signal up to 30
+  // seconds early.
   limited = await submit(['--time=1', '--signal=B:USR1@15'], 'limited')
 })
 afterAll(async () => {

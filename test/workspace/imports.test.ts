@@ -83,6 +83,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'distributed-imports': byName('distributed', 'training'),
   'training-imports': byName('training', 'store'),
   'layers-imports': byName('layers', 'store'),
+  'launcher-imports': byName('launcher', 'layers'),
   'packages-by-name': one(
     'packages/store/src/path.ts',
     '../../core/src/index.ts',

@@ -1,10 +1,10 @@
 import { formOf } from './msgpack-values.ts'
 
 /*
- * A look at the tokens of a MessagePack message before it is decoded. A container of no elements is one
- * byte long and becomes an object of a hundred, so a message is refused by its containers, not only by
- * its bytes. msgpackr would read more than our encoder writes: records, whose keys it compiles, and
- * keys that are no texts.
+ * Scans the tokens of a MessagePack message before it is decoded. A container of no elements is one byte
+ * long and becomes an object of a hundred, so a message is refused by its containers, not only by its
+ * bytes. msgpackr would read more than our encoder writes: records, whose keys it compiles, and keys that
+ * are no texts.
  */
 
 /** By token: the bytes of its number, where that is all. */

@@ -213,9 +213,9 @@ export function connectError(fd: number): number {
 }
 
 /**
- * The send buffer of a connection within a host, of which the kernel takes the double. It grows to 4 MiB
- * otherwise, and what the receiver reads has then left the caches: an all-reduce of 16 MiB between four
- * ranks took almost twice as long. Between hosts, the kernel must be free to fill the network.
+ * The send buffer of a connection within a host; the kernel doubles it. It grows to 4 MiB otherwise, and
+ * what the receiver reads has then left the caches: an all-reduce of 16 MiB between four ranks took almost
+ * twice as long. Between hosts, the kernel must be free to fill the network.
  */
 const SEND_BUFFER_WITHIN_HOST = 256 * 1024
 

@@ -81,7 +81,7 @@ export interface NameWait {
   readonly onMissing: (reason: string) => void
 }
 
-/** Milliseconds between two looks at a name that does not lead here yet. */
+/** Milliseconds between two lookups of a name that does not lead here yet. */
 const LOOK_AGAIN = 1000
 
 /**

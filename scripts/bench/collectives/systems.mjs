@@ -9,7 +9,7 @@ const [tsrunRank, torchRank, openMpiRank] = [
   'openmpi-rank.c',
 ].map((file) => fileURLToPath(new URL(`ranks/${file}`, import.meta.url)))
 
-/** Our transports, each of which is measured by itself; tls: with --tls. */
+/** Our transports, each measured by itself; tls: with --tls. */
 export const transports = /** @type {const} */ ([
   'shared-memory',
   'tcp',

@@ -48,7 +48,7 @@ export async function measureLocalEnd(ranks) {
 }
 
 /**
- * The same on several hosts, of which the second has the rank.
+ * The same on several hosts; the rank is on the second.
  *
  * @param {number} count - of the hosts
  * @returns {Promise<number>}

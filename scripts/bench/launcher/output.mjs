@@ -8,7 +8,7 @@ import { RunError, tsrunLine } from '../programs.mjs'
 const script = fileURLToPath(new URL('numbered-lines.sh', import.meta.url))
 const pad = '.'.repeat(2000)
 
-/** Milliseconds between two looks at the memory of the launcher. */
+/** Milliseconds between two polls of the launcher's memory. */
 const LOOK = 50
 
 /**

@@ -6,8 +6,8 @@ import { UsageError } from '../command-line.mjs'
 const GOODPUT = 1448 / 1538
 
 /**
- * The rates are those of the standards, of which TCP can use GOODPUT. The latencies, between two
- * programs through one switch, are assumptions: 15 to 50 microseconds are usual for TCP.
+ * The rates are those of the standards; TCP can use GOODPUT of them. The latencies, between two programs
+ * through one switch, are assumptions: 15 to 50 microseconds are usual for TCP.
  *
  * @type {Readonly<Record<string, HostLink>>}
  */

@@ -150,7 +150,7 @@ describe('between the hosts of a hierarchical all-reduce', () => {
   })
 
   it('the bytes of the whole buffer count, because all owners of a host share its link', async () => {
-    // 4000 bytes, of which each of the two owners has half
+    // 4000 bytes; each of the two owners has half.
     expect(await framesBetween('linear', 3999)).toEqual(await framesBetween('linear'))
     expect(await framesBetween('linear', 4000)).toEqual(await framesBetween('ring'))
   })

@@ -8,7 +8,7 @@ import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp-
 
 const host = '127.0.0.1'
 
-/** Ports `[first, last]` of which the first is taken and the last free, and how to let go. */
+/** Ports `[first, last]`, the first one taken and the last one free, and how to release them. */
 async function halfTakenRange(): Promise<{ first: number; last: number; close: () => void }> {
   for (;;) {
     const taken = createServer().listen(0, host)

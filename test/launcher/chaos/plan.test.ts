@@ -16,7 +16,10 @@ describe('a plan of faults', () => {
     ['fault: []', 'unknown key "fault"'],
     ['{ seed: -1, faults: [] }', 'seed is -1'],
     ['faults: [{ kind: kil, step: 1 }]', 'fault 1: kind is "kil"; expected one of "kill"'],
-    ['faults: [{ kind: kill }]', 'fault 1: it has no step, operations, seconds or meanSeconds'],
+    [
+      'faults: [{ kind: kill }]',
+      'fault 1: it needs one of step, operations, seconds and meanSeconds',
+    ],
     [
       'faults: [{ kind: kill, step: 1, seconds: 2 }]',
       'only one of step, operations, seconds and meanSeconds',

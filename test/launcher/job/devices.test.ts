@@ -67,7 +67,7 @@ describe('the GPU of a rank', () => {
     ])
   })
 
-  it('gives memory as it is needed: others may use it too, of which this job knows nothing', () => {
+  it('gives memory as it is needed: others, unknown to this job, may use it too', () => {
     expect(given({ gpus: ['a', 'b'] })).toHaveProperty('TF_FORCE_GPU_ALLOW_GROWTH', 'true')
     const off = { TF_FORCE_GPU_ALLOW_GROWTH: 'false' }
     expect(given({ gpus: ['a'] }, off)).not.toHaveProperty('TF_FORCE_GPU_ALLOW_GROWTH')

@@ -113,7 +113,7 @@ describe('a script is left alone', () => {
     'module/import.ts',
     'commonjs/await.mjs',
     'commonjs/await.mts',
-    // Node itself looks at the syntax where nothing says what it is.
+    // Node itself detects the format from the syntax where nothing says what it is.
     'none/await.js',
     'none/import.js',
     'none/await.ts',

@@ -103,7 +103,7 @@ describe('a rank that saves to the folder of other ranks', () => {
     const folder = makeFolder()
     const taken = join(folder, 'step-00000001', 'rank-00000-of-00001.safetensors')
     let calls = 0
-    // another process has the name first: the place is chosen behind the first look at the signal
+    // Another process takes the name first: the place is chosen after the first check of the signal.
     const throwIfAborted = () => {
       if (calls++ > 0) mkdirSync(taken, { recursive: true })
     }

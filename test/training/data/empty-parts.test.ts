@@ -28,7 +28,7 @@ const dataset: Dataset = {
   },
 }
 
-/** The gradients of the last batch, of one example, of which only one rank has a part. */
+/** The gradients of the last batch. Its one example is on one rank only. */
 async function lastGradients(ranks: number): Promise<Record<string, number[]>[]> {
   return await runWorld({ size: ranks, seed: 1 }, async (group) => {
     const model = shardedMLP({ layers: 2, inputs: 3, hidden: 4, outputs: 2, seed: 3 }).build()

@@ -60,7 +60,7 @@ const meanOfLabels =
     return tf.div(tf.sum(tf.mul(each, counts)), tf.maximum(tf.sum(counts), 1))
   }
 
-/** Targets, and a weight for each, of which some are 0. */
+/** Targets, and a weight for each; some are 0. */
 const weighted = (step: number): Labels => ({
   values: Float32Array.from({ length: EXAMPLES * OUTPUTS * 2 }, (_, i) =>
     i % 2 === 0 ? Math.sin(i + step) : i % 5 === 0 || i < 20 ? 0 : (i % 7) / 4,

@@ -33,7 +33,7 @@ const layouts: readonly Layout[] = [
 ]
 
 /**
- * Layers x -> x + x `extra`, of which steps in `skips` leave out the second term in one layer.
+ * Layers x -> x + x `extra`; steps in `skips` leave out the second term in one layer.
  *
  * @returns the losses of 4 steps, or errors, and the values in the end
  */

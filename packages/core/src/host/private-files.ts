@@ -28,7 +28,7 @@ export function writeWhole(fd: number, bytes: Uint8Array): void {
 /**
  * Replaces a file atomically: a reader sees either the whole old one or the whole new one.
  *
- * @param mode - the rights of the new one, of which the umask is taken away; default: this user's alone
+ * @param mode - the rights of the new one, reduced by the umask; default: this user's alone
  */
 export function replaceFile(path: string, text: string, mode = OWN_FILE): void {
   const unfinished = `${path}.${crypto.randomUUID()}`

@@ -5,12 +5,12 @@ import { cutIntoChunks, cutIntoSegments, segmentBytes, type Piece } from './piec
 import { slicesOf } from './pieces.ts'
 
 /*
- * The ring (Patarasuk & Yuan, 2009). Rank r sends to r+1 and receives from r-1 only. The buffer is
- * cut into n chunks, one a rank; each chunk into segments, of which WINDOW are in flight.
+ * The ring (Patarasuk & Yuan, 2009). Rank r sends to r+1 and receives from r-1 only. The buffer is cut into
+ * n chunks, one a rank; each chunk into segments, with WINDOW of them in flight.
  *
- * reduce-scatter: n-1 steps; in step s rank r receives chunk r-s-1, adds its own part and passes
- * the sum on in step s+1. all-gather: n-1 steps that pass finished chunks round. all-reduce is the
- * one after the other, without a pause between: a segment is passed on as soon as it is added up.
+ * reduce-scatter: n-1 steps; in step s rank r receives chunk r-s-1, adds its own part and passes the sum on
+ * in step s+1. all-gather: n-1 steps that pass finished chunks round. all-reduce is the one after the
+ * other, without a pause between: a segment is passed on as soon as it is added up.
  *
  * Sent per rank, of S bytes: all-reduce 2(n-1)/n S in 2(n-1) steps; the halves (n-1)/n S each.
  */

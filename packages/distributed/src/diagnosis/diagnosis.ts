@@ -16,7 +16,7 @@ import { decodeNotice, encodeNotice } from './notices.ts'
 import { Stalls } from './stalls.ts'
 import { StatusPublisher } from './status-publisher.ts'
 
-/** Milliseconds between two looks at what runs. */
+/** Milliseconds between two polls of the running operations. */
 const PERIOD = 100
 /** Milliseconds between two dumps: many operations may fail at once. */
 const DUMP_PERIOD = 1000

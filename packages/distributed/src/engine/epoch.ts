@@ -114,7 +114,7 @@ export abstract class EpochRun implements Resumable, Waited {
   /** Whether it can continue, as far as it depends on a peer (world rank). */
   protected abstract isReady(peer: number): boolean
 
-  /** Looks for a moment whether everybody that it depends on is ready. */
+  /** Spins briefly until all ranks that it depends on are ready; returns whether they are. */
   protected abstract isSoonReady(): boolean
 
   /** Continues when everybody that it depends on is ready; returns whether it is over. */
@@ -132,7 +132,7 @@ export abstract class EpochRun implements Resumable, Waited {
     return false
   }
 
-  /** Looks for a moment whether everybody has begun this epoch. */
+  /** Spins briefly until all ranks have entered this epoch; returns whether they have. */
   protected haveArrived(): boolean {
     const { slots, rank } = this.context
     const { id, ranks } = this.running.group

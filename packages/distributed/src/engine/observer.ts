@@ -22,7 +22,7 @@ export interface EngineObserver {
   onFailure(error: TsrError): void
   /** The observer of another rank says something: see `Link.sendNotice`. */
   onNotice(link: Link, address: StreamAddress, payload: Uint8Array): void
-  /** Called now and then while operations run. */
+  /** Called periodically while operations run. */
   look(now: number): void
   /** Where a rank called a collective, if that is known. */
   siteOf(group: number, sequence: number, rank: number): string | undefined

@@ -30,15 +30,15 @@ export interface Kernels {
   copy(to: number, from: number, bytes: number): void
 
   /**
-   * Looks until a word that counts modulo 2^32 has come to `count`, `looks` times at most; returns
-   * whether it has. `word` is its offset.
+   * Spins until a word that counts modulo 2^32 has reached `count`, `looks` rounds at most; returns whether
+   * it has. `word` is its offset.
    */
   awaitCount(word: number, count: number, looks: number): boolean
 
   /**
-   * Looks at words that other threads write until one has changed since the last call, `rounds` times
-   * at most; returns whether one has. `table` is the offset of two words for each: its offset, and the
-   * value seen last.
+   * Spins on words that other threads write until one has changed since the last call, `rounds` times at
+   * most; returns whether one has. `table` is the offset of two words for each: its offset, and the value
+   * seen last.
    */
   awaitChange(table: number, count: number, rounds: number): boolean
 }

@@ -72,7 +72,7 @@ export class Communicators {
     return communicator
   }
 
-  /** Lets the next operation of the queue begin, and looks for the go-ahead. */
+  /** Starts the next operation of the queue, and polls for the go-ahead. */
   progress(): boolean {
     const goAhead = this.#expected
     if (goAhead !== undefined && this.#isDone(goAhead.at)) {

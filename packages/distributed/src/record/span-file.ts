@@ -47,8 +47,8 @@ const BUFFER = 64 * 1024
 const LARGEST = SPAN_HEAD + 8 * factNames.length + NAME_HEAD + LONGEST_NAME
 
 /**
- * Appends spans to a file, of which the operating system gets a part when a buffer is full, and with
- * `flush`. An error of the file ends the writing, not the training.
+ * Appends spans to a file. They reach the operating system when a buffer is full, and with `flush`. An
+ * error of the file ends the writing, not the training.
  */
 export class SpanFile implements SpanSink {
   readonly #buffer = Buffer.alloc(BUFFER)

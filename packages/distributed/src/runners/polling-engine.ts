@@ -18,11 +18,11 @@ const YIELD_TIME = 0.2
 const SLICE = 100
 /** Milliseconds that leaving waits for peers that do not read. */
 export const LEAVE_TIME = 2000
-/** Rounds of work between two looks at the deadlines. */
+/** Rounds of work between two checks of the deadlines. */
 const ROUNDS = 1024
 /**
- * Rounds in which only links are looked at that something is expected from, between two rounds with
- * all links: each look is a system call.
+ * Rounds that poll only links from which data is expected, between two rounds that poll all links: each
+ * poll is a system call.
  */
 const LOOKS = 8
 

@@ -27,7 +27,7 @@ import {
   type SharedState,
 } from './worker-memory.ts'
 
-/** Times that the main thread looks at a slot before it sleeps, so that quick operations need no wake-up. */
+/** Times that the main thread polls a slot before it sleeps, so that quick operations need no wake-up. */
 const SPINS = 50
 /** Milliseconds of one sleep of the main thread. */
 const SLICE = 1000

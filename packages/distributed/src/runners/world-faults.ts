@@ -13,8 +13,8 @@ const readFault = declareOptions(
 )
 
 /**
- * What happens to a rank of an in-process world. The world moves in rounds, in each of which every rank
- * moves once; the same seed gives the same rounds.
+ * What happens to a rank of an in-process world. The world moves in rounds, and each round moves every rank
+ * once; the same seed gives the same rounds.
  */
 export interface WorldFault {
   /**

@@ -1,8 +1,8 @@
 import { addressOf, pollFds, POLLFD_BYTES } from '@tsrun/native'
 
-/** Milliseconds between two looks while something happens. */
+/** Milliseconds between two polls while something happens. */
 const INTERVAL = 1
-/** The same once nothing has happened in so many looks. */
+/** The same once nothing has happened in so many polls. */
 const IDLE_INTERVAL = 10
 const IDLE_LOOKS = 100
 
@@ -21,7 +21,7 @@ interface Waiter {
 class Readiness {
   readonly #waiters = new Set<Waiter>()
   #timer: NodeJS.Timeout | undefined
-  /** Looks since something has happened. */
+  /** Polls since something has happened. */
   #idle = 0
   #pollfds = new Int32Array(0)
 

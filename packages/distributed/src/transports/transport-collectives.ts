@@ -32,7 +32,7 @@ export interface TransportCollectives {
   take(operation: Operation, group: GroupFacts): Operation | undefined
   /** The body of the operation. It takes its place in their order when it is first resumed. */
   run(running: RunningOperation): Resumable
-  /** Looks at what is under way, and resumes the operations that wait for what is done. */
+  /** Polls pending transfers, and resumes the operations that wait for completed ones. */
   progress(): boolean
   removeGroup?(id: number): void
   /** The group refuses operations from now on. */

@@ -71,8 +71,8 @@ export interface BlockingTransport extends Transport {
   /** Lets other threads of the core run, once. */
   yield(): void
   /**
-   * Looks for a moment whether a peer has something for this rank, without giving the core away.
-   * Returns whether one has: a wait without it would take a system call to notice.
+   * Spins briefly until a peer has sent something, without yielding the core. Returns whether one has: a
+   * wait without it would take a system call to notice.
    */
   spin?(): boolean
   /** An eventfd: to signal it ends `sleep`, from any thread. */

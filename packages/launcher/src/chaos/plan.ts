@@ -158,8 +158,8 @@ function checkMoment(fault: Fault): Fault {
   if (moments.length !== 1) {
     throw new Error(
       moments.length === 0
-        ? 'it has no step, operations, seconds or meanSeconds, one of which says when it comes'
-        : 'only one of step, operations, seconds and meanSeconds may say when it comes',
+        ? 'it needs one of step, operations, seconds and meanSeconds, to say when it is injected'
+        : 'only one of step, operations, seconds and meanSeconds may say when it is injected',
     )
   }
   return fault

@@ -110,7 +110,7 @@ interface Request extends FoundLogs {
   readonly prefix: string | undefined
 }
 
-/** Milliseconds between two looks for new lines. */
+/** Milliseconds between two polls for new lines. */
 const LOOK = 100
 /** Pieces between two checks for Ctrl-C. */
 const TURN = 100

@@ -27,7 +27,7 @@ export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
           .usage(
             '$0 setup tensorflow [flags]\n\nBuilds the Node binding of TensorFlow for the backend tensorflow: it installs the ' +
               'npm package @tensorflow/tfjs-node and a TensorFlow wheel (in a virtual environment ' +
-              'of its own), each of which must have the hash that tsrun knows, compiles the binding against the wheel, and checks that the result ' +
+              'of its own) and compares their hashes with those that tsrun knows, compiles the binding against the wheel, and checks that the result ' +
               'computes. Nothing is done where that is already in place. npm and pip are used as ' +
               'you have configured them.',
           )

@@ -28,9 +28,9 @@ export function addTop(context: CommandContext): AddCommand {
           .option('interval', {
             type: 'string',
             default: '1',
-            describe: 'the seconds between two looks',
+            describe: 'the seconds between two polls',
           })
-          .option('once', { type: 'boolean', describe: 'look twice, show the table and end' })
+          .option('once', { type: 'boolean', describe: 'poll twice, show the table and end' })
           .version(false),
       async (argv) => {
         const seconds = Number(argv.interval)
@@ -42,7 +42,7 @@ export function addTop(context: CommandContext): AddCommand {
     )
 }
 
-/** What the next look compares with, by process. */
+/** What the next poll compares with, by process. */
 type Samples = ReadonlyMap<number, RankUse>
 
 async function watch(

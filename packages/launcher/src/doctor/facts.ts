@@ -1,7 +1,7 @@
 import type { TensorFlowManifest } from '@tsrun/core'
 import type { NodeAbilities } from '../job/script.ts'
 
-/** The facts about this host, of which each check judges a part. */
+/** The facts about this host. Each check judges some of them. */
 export interface Facts {
   readonly node: NodeFacts
   readonly npm: NpmFacts | undefined

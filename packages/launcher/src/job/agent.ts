@@ -250,7 +250,7 @@ async function pauseBeforeRestart(restartCount: number, stop: AbortSignal): Prom
   await pause(milliseconds, undefined, { signal: stop }).catch(() => undefined)
 }
 
-/** The errors of ranks that were stopped from outside, of which there is no report. */
+/** The errors of ranks that were stopped from outside, without a report. */
 function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext): void {
   const texts = new Set(outcomes.flatMap(({ error }) => (error?.silent ? error.text : [])))
   for (const text of texts) {

@@ -80,7 +80,7 @@ export function recordVerdict(
   }
 }
 
-/** Milliseconds between two looks at which ranks have joined their group. */
+/** Milliseconds between two polls for ranks that have joined their group. */
 const LOOK = 100
 
 /** Records what the ranks of this host do in one attempt. */

@@ -43,7 +43,7 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
   const type = manifest === undefined ? undefined : typeOf(manifest)
   if (type === 'module') return undefined
   if (type === 'commonjs') return `${manifest!} says "type": "commonjs"`
-  // Without a type, Node looks at the syntax; tsx does not.
+  // Without a type, Node detects the format from the syntax; tsx does not.
   const looks = tsx === undefined && !nodeOptions.includes('--no-experimental-detect-module')
   if (looks) return undefined
   return manifest === undefined
@@ -51,7 +51,7 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
     : `${manifest} does not say "type": "module"`
 }
 
-/** Whether Node has to look at the syntax to know what a script is, and warns of it. */
+/** Whether Node has to detect a script's format from its syntax, and warns of it. */
 export function isTypeless({ path, language }: Script): boolean {
   if (language === 'program' || !['.js', '.ts'].includes(extname(path))) return false
   const manifest = findManifest(dirname(realpathSync(path)))

@@ -1,6 +1,6 @@
 /*
- * What a job needs to know of its nodes, of which each is the launcher on one host. `nodes/` implements
- * this for one host and for several.
+ * What a job needs from its nodes. A node is the launcher on one host; `nodes/` implements this for one
+ * host and for several.
  */
 import type { FlightDump } from '@tsrun/distributed/record'
 import type { Interruption } from '../processes/interrupts.ts'

@@ -91,7 +91,7 @@ export function planAttempt(
   }))
 }
 
-/** A job within a rank of a job that is traced does not write into that one's trace. */
+/** A nested job does not write into the outer job's trace. */
 function traceEnvironment(
   { trace }: Pick<JobOptions, 'trace'>,
   runId: string,

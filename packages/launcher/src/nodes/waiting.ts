@@ -4,7 +4,7 @@ import type { Announcer } from '../logs/console.ts'
 const FIRST = [2000, 5000, 10_000, 20_000] as const
 const LATER = 30_000
 
-/** Announces now and then which nodes this one is waiting for, until `end`. */
+/** Announces periodically which nodes this one is waiting for, until `end`. */
 export class WaitAnnouncer {
   /** For example `nodes 1, 3`. */
   whom: string

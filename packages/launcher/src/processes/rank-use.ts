@@ -58,7 +58,7 @@ export function computingShare(before: RankUse | undefined, now: RankUse): numbe
   const onCpu = 1000 * (now.cpuSeconds - before.cpuSeconds)
   const share = Math.min(1, Math.max(onCpu, onGpu) / ownTime)
   if (share >= 0.5) return share
-  // A rank that has no core is not idle, and one may wait for a GPU of which nothing is known.
+  // A rank without a core is not idle, and one may wait for a GPU whose use is unknown.
   const isStarved = (onCpu + now.delay - before.delay) / ownTime >= 0.5
   return isStarved || (now.hasGpu && busy === undefined) ? undefined : share
 }

@@ -58,7 +58,7 @@ export interface JobFacts {
   /** What the flight recorders of the ranks show together. */
   readonly findings?: readonly FlightFinding[]
   readonly worldSize?: number
-  /** The ranks of which nothing is known, because their host is gone. */
+  /** The ranks whose end is unknown because their host is gone. */
   readonly missing?: readonly number[]
 }
 

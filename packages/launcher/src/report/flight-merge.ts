@@ -212,7 +212,7 @@ function median(values: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? 0
 }
 
-/** The most groups of which the tail of a dump keeps the last collective. */
+/** The most groups whose last collective the tail of a dump keeps. */
 const GROUPS_KEPT = 64
 
 /**

@@ -110,7 +110,7 @@ function sorted(usages: readonly RankUsage[], { of }: Column): number[] {
 }
 
 /**
- * Measures the CPU time and peak memory of every rank now and then, because ranks that are killed cannot
+ * Measures the CPU time and peak memory of every rank periodically, because ranks that are killed cannot
  * report them. The returned function ends that.
  */
 export function sampleUsage(ranks: readonly RankProcess[]): () => void {

@@ -19,7 +19,7 @@ import { readOptions, type CompleteOptions, type SpawnOptions } from './options.
 import { planTask, type PlannedTask } from './task.ts'
 
 /**
- * Runs a function in the ranks of a job, each of which is a process, and resolves to the values that they
+ * Runs a function in the ranks of a job, each a process of its own, and resolves to the values that they
  * return, in the order of the ranks. It is `tsrun` as a function (`torch.multiprocessing.spawn`, with
  * results).
  *

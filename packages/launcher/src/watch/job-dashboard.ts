@@ -25,7 +25,7 @@ import { pageFolder } from './page-folder.ts'
 import { residentBytes } from '../processes/process-use.ts'
 import { computingShare, useOf, type RankUse } from '../processes/rank-use.ts'
 
-/** Milliseconds between two looks at what processes use. */
+/** Milliseconds between two polls of what processes use. */
 const USE_INTERVAL = 1000
 
 interface Context {

@@ -20,11 +20,11 @@ const LINE_LENGTH = 2000
 const REPORT_LENGTH = 200_000
 /** One point a second: an hour. */
 const KEPT_POINTS = 3600
-/** Milliseconds between two points, and at least between two looks at links and steps. */
+/** Milliseconds between two points, and at least between two polls of links and steps. */
 const POINT_INTERVAL = 1000
 /**
- * A look that takes long, as with many ranks, is made less often: this many times as long lies between two,
- * at most some seconds.
+ * A poll that takes long, as with many ranks, is made less often: the pause is this many times as long, at
+ * most some seconds.
  */
 const LOOK_PAUSE = 200
 const LONGEST_PAUSE = 5000

@@ -34,7 +34,7 @@ export interface DashboardServerOptions {
   /** 0: any free port. */
   readonly port: number
   readonly feed: PageSource
-  /** The folder of the page's files: `dist` of this package, of which the code may have been bundled elsewhere. */
+  /** The folder of the page's files: `dist` of this package, whose code may be bundled elsewhere. */
   readonly folder: string
 }
 

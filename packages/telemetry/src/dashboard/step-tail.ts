@@ -7,18 +7,18 @@ import { SpanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
 import { stepView } from './step-view.ts'
 import type { StepView } from './views.ts'
 
-/** The most bytes that one look reads, of all files together. */
+/** The most bytes that one poll reads, of all files together. */
 const LOOK_BYTES = 32 * 2 ** 20
 /**
- * Of a file with much more that is new, only the end is looked at: when a page is opened late, and where
- * steps are short, of which one a second is enough. Ranks write at different moments, so that the ends of
+ * If a file has much more that is new, only its end is read: when a page is opened late, and where steps
+ * are short, because one step a second is enough. Ranks write at different moments, so that the ends of
  * their files have to be long enough to have steps in common.
  */
 const END_BYTES = 2 ** 19
 /** The most bytes that are decoded at one time. */
 const PART_BYTES = 2 ** 20
 /**
- * Steps of which spans are kept: a few, and those of some time, in milliseconds. Each rank writes its spans
+ * Steps whose spans are kept: a few, and those of some time, in milliseconds. Each rank writes its spans
  * every 250 ms, at moments of its own, so that the last short steps of two ranks may not be the same.
  */
 const KEPT_STEPS = 4
@@ -154,7 +154,7 @@ class SpanTail {
     const spans = this.spans.filter(({ end }) => end >= from)
     this.spans = spans.slice(-KEPT_SPANS)
     if (this.spans.length === spans.length) return
-    // Steps of which spans are missing are not shown.
+    // Steps with missing spans are not shown.
     const complete = this.spans[0]!.end
     for (const [step, { start }] of this.windows) if (start < complete) this.windows.delete(step)
   }

@@ -115,7 +115,7 @@ const rankMetrics: readonly RankMetric[] = [
 ]
 
 /**
- * The metrics of a job and of its ranks on one host, of which each has the labels `run_id` and `host`.
+ * The metrics of a job and of its ranks on one host, each with the labels `run_id` and `host`.
  *
  * @param now - `monotonicNow()`
  */

@@ -117,7 +117,7 @@ interface SpanFilePart {
   readonly spans: readonly Span[]
 }
 
-/** Finds the spans of a time in a file, of which it reads the parts that may have some. */
+/** Finds the spans of a time in a file. It reads only the parts that may have some. */
 export class SpanFileIndex {
   readonly #file: SpanFileReader
   readonly #decoder: SpanDecoder

@@ -50,7 +50,7 @@ export interface LoadedCheckpoint extends LatestCheckpoint {
  * parts of tensors that it holds. All ranks of the group have to call this. Nothing is changed until all
  * of them have read their parts.
  *
- * @param directory - a checkpoint, or a folder with several, of which the newest complete one is loaded
+ * @param directory - a checkpoint, or a folder with several: the newest complete one is loaded
  * @param state - built as for training, with the same names and sizes
  * @param group - all ranks that hold a part; default: this process alone
  *

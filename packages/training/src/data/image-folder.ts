@@ -237,7 +237,7 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
   }
 }
 
-/** Gray pixels of 1, 2 or 4 bits, of which each row begins with a new byte. */
+/** Gray pixels of 1, 2 or 4 bits. Each row begins with a new byte. */
 function unpacked({ data, width, height, depth }: DecodedPng): Uint8Array {
   const length = Math.ceil((width * depth) / 8)
   return Uint8Array.from({ length: width * height }, (_, i) => {

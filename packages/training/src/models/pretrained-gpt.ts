@@ -16,17 +16,16 @@ export interface PretrainedGPT {
 
 /**
  * A recipe for the GPT-2 in a folder in the form of the Hugging Face Hub: `config.json` and
- * `model.safetensors`, or several files with `model.safetensors.index.json`. It is used wherever
- * `gpt()` is: each rank reads only the layers that it builds, at that time. Training drops values at the
- * rates of the configuration, of which those that it does not say are 0.1, as in `transformers`.
+ * `model.safetensors`, or several files with `model.safetensors.index.json`. It is used wherever `gpt()`
+ * is: each rank reads only the layers that it builds, at that time. Training drops values at the rates of
+ * the configuration; rates that it does not say are 0.1, as in `transformers`.
  *
  * @throws ERR_TSR_PRETRAINED when config.json is missing, or describes what a `GPT` cannot compute;
  *   ERR_TSR_SAFETENSORS when the weights are missing or damaged; when a part is built also
  *   ERR_TSR_SAFETENSORS_TENSOR and ERR_TSR_CHECKPOINT_SHAPE
  *
- * @example
- * const recipe = await pretrainedGPT('gpt2')
- * const pipe = pipeline(parallelize(recipe, gptPlan(), mesh.tp), mesh.pp, { optimizer })
+ * @example const recipe = await pretrainedGPT('gpt2') const pipe = pipeline(parallelize(recipe, gptPlan(),
+ *   mesh.tp), mesh.pp, { optimizer })
  */
 export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   const config = readGPT2Config(join(folder, 'config.json'))

@@ -55,7 +55,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const call = async (ask: (callback: FitCallback) => unknown): Promise<void> => {
     for (const callback of callbacks) if ((await ask(callback)) === 'stop') asksToStop = true
   }
-  /** Waits for the save that is under way, of which callbacks learn once it is complete. */
+  /** Waits for the pending save. Callbacks learn of it once it is complete. */
   const settle = async (): Promise<void> => {
     if (pending === undefined) return
     const { step, checkpoint } = pending

@@ -35,9 +35,9 @@ type StageOptions = Pick<
 
 export interface TrainerOptions extends GradientOptions, StageOptions {
   /**
-   * How the ranks divide the training: the size of each axis, of which one may be -1 for all other
-   * ranks, or a mesh, or a group whose ranks are replicas. Default `{ dp: -1 }` over the default group,
-   * which is joined if necessary.
+   * How the ranks divide the training: the size of each axis (one may be -1: all other ranks), or a mesh,
+   * or a group whose ranks are replicas. Default `{ dp: -1 }` over the default group, which is joined if
+   * necessary.
    */
   readonly mesh?: MeshShape | AnyMesh | ProcessGroup
   /** Updates the parameters in `step`. */

@@ -122,8 +122,8 @@ export function readHeader(view: DataView, at: number): FrameHeader | undefined 
 }
 
 /**
- * Whether a header can be one of ours: its kind and space are known, and a payload that is stored
- * before anything looks at it is small.
+ * Whether a header can be one of ours: its kind and space are known, and a payload that is stored before it
+ * is checked is small.
  */
 export function isPlausible({ kind, space, group, bytes }: FrameHeader): boolean {
   const isStored =

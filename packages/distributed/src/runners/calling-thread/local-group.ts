@@ -188,7 +188,7 @@ export class LocalGroup implements FlatEpoch {
     slots.publish(this.id, this.#epoch, this.#header, input, published)
   }
 
-  /** Looks for a moment whether all ranks have begun the epoch. */
+  /** Spins briefly until all ranks have entered the epoch; returns whether they have. */
   #haveArrived(): boolean {
     const { slots } = this.#context
     const peers = this.#peers

@@ -23,7 +23,7 @@ export function regionOf(bytes: Uint8Array): Region {
   return { bytes, address: isAvailable().available ? addressOf(bytes) : 0 }
 }
 
-/** Seals or opens the records of one direction, of which each has a counter of its own. */
+/** Seals or opens the records of one direction. Each direction has a counter of its own. */
 export interface RecordCipher {
   /** Writes the tag and the piece of `length` bytes of `from` into a record whose header is at `at` of `to`. */
   seal(counter: number, from: Region, piece: number, length: number, to: Region, at: number): void

@@ -17,7 +17,7 @@ import { MappedSlots, MOST_READERS, SLOTS_BYTES } from './slots.ts'
 
 /** The first page of a heap holds its nonce. */
 const FIRST_BUFFER = 4096
-/** Looks at each word before a core is given away: 10 us for one word, 50 us for two. */
+/** Polls of each word before the core is yielded: 10 us for one word, 50 us for two. */
 export const SPIN_LOOKS = 8000
 
 /** Who shares memory with whom, the same on every rank; see `agreeOnSharing`. */

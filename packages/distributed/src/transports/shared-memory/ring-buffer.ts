@@ -16,7 +16,7 @@ const ENDED = 64
 
 type Copy = (to: number, from: number, bytes: number) => void
 
-/** A ring buffer between two processes, one of which writes and one reads. */
+/** A ring buffer between two processes: one writes, one reads. */
 class RingBuffer {
   readonly words: Int32Array
   readonly data: number

@@ -16,9 +16,9 @@ import {
 } from './neighbours.ts'
 import type { MappedSlots } from './slots.ts'
 
-/** Looks at an empty ring buffer between two looks at whether its peer is still there. */
+/** Polls of an empty ring buffer between two checks that its peer is still there. */
 const LOOKS = 4096
-/** Where the words are listed that `spin` looks at, and how many there is room for. */
+/** Where the words are listed that `spin` polls, and how many there is room for. */
 const WATCHED_AT = 2176
 const MOST_WATCHED = 240
 
@@ -57,7 +57,7 @@ export class SharedMemoryTransport implements BlockingTransport {
   readonly #wanted = new Set<number>()
   readonly #looks: number[]
   readonly #kernels: Kernels
-  /** Words that `spin` looks at; 0 where it must not hold up anything else. */
+  /** Words that `spin` polls; 0 where it must not hold up anything else. */
   readonly #watched: number
 
   constructor({ heap, rank, tcp, polls, sharing, spins }: SharedMemoryOptions) {

@@ -43,8 +43,7 @@ interface MappedSlotsOptions {
   /** Wakes a rank that sleeps. */
   readonly wake: (peer: number) => void
   /**
-   * Whether the word at this offset, which counts modulo 2^32, has come to `count`. It may look for a
-   * moment.
+   * Whether the word at this offset, which counts modulo 2^32, has reached `count`. It may spin briefly.
    */
   readonly hasCome: (word: number, count: number) => boolean
 }

@@ -60,7 +60,7 @@ interface Asked {
   readonly port: number
 }
 
-/** Looks at each host, and from each host at all others: every pair, one pair of a host at a time. */
+/** Surveys each host, and the connections between all pairs of hosts, one pair of a host at a time. */
 export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
   const secret = randomBytes(SECRET_BYTES).toString('hex')
   const agents: Agent[] = []
@@ -162,7 +162,7 @@ async function tryStore(
   return problems
 }
 
-/** All pairs in rounds, in each of which a host has at most one other: as in a tournament. */
+/** All pairs in rounds, as in a tournament: in each round, a host has at most one partner. */
 export function* rounds<T>(all: readonly T[]): Generator<(readonly [T, T])[]> {
   const seats: (T | undefined)[] = all.length % 2 === 0 ? [...all] : [...all, undefined]
   for (let round = 1; round < seats.length; round++) {

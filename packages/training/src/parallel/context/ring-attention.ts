@@ -9,10 +9,10 @@ import { PairRing, type Pair } from './pair-ring.ts'
 import { zigzagPositions, type Place } from './zigzag.ts'
 
 /**
- * Causal attention to sequences that are divided among the ranks of a group, each of which has its
- * zigzag positions (Liu et al., Ring Attention, 2023). Keys and values go round a ring while each rank
- * computes with those that it has. However many ranks there are, a rank holds one pair of keys and
- * values beside its own, and the scores of its queries for the keys of one rank.
+ * Causal attention to sequences that are divided among the ranks of a group, each with its zigzag positions
+ * (Liu et al., Ring Attention, 2023). Keys and values go round a ring while each rank computes with those
+ * that it has. However many ranks there are, a rank holds one pair of keys and values beside its own, and
+ * the scores of its queries for the keys of one rank.
  *
  * With c ranks, each sends forward 2 (c - 1) times the size of its keys, and backward 4 (c - 1) times,
  * because the gradients of keys and values travel too.

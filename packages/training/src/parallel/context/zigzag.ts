@@ -8,19 +8,17 @@ export interface Place {
 }
 
 /**
- * Which positions of a sequence a rank has: the sequence is divided into 2 size equal sections, of
- * which the rank has those with the indices rank and 2 size - 1 - rank. As a token sees only the tokens
- * before it, early sections are little work and late ones much; with such pairs all ranks have the same
- * work.
+ * Which positions of a sequence a rank has: the sequence is divided into 2 size equal sections, and the
+ * rank has those with the indices rank and 2 size - 1 - rank. As a token sees only the tokens before it,
+ * early sections are little work and late ones much; with such pairs all ranks have the same work.
  *
  * A group of one rank has all positions.
  *
  * @param length - of the whole sequence
- * @throws ERR_TSR_ARGUMENT when several ranks share the sequence and its length is not a multiple of
- *   2 size, and without a group
+ * @throws ERR_TSR_ARGUMENT when several ranks share the sequence and its length is not a multiple of 2
+ *   size, and without a group
  *
- * @example
- * zigzagPositions(8, { rank: 0, size: 2 }) // [0, 1, 6, 7]
+ * @example zigzagPositions(8, { rank: 0, size: 2 }) // [0, 1, 6, 7]
  */
 export function zigzagPositions(length: number, place: Place): Int32Array {
   checkGroup(place)

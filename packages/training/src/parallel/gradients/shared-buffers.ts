@@ -5,9 +5,9 @@ import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 
 /**
- * The buffers of a model of which each rank has a copy: see `Module.buffers`. After a step all ranks get
- * those of the first one, as with torch's DistributedDataParallel. Only what has changed travels: the
- * weights of frozen layers do not.
+ * The buffers of a replicated model: see `Module.buffers`. After a step all ranks get those of the first
+ * one, as with torch's DistributedDataParallel. Only what has changed travels: the weights of frozen layers
+ * do not.
  */
 export class SharedBuffers {
   readonly #buffers: readonly Parameter[]

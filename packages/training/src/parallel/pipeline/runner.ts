@@ -106,7 +106,7 @@ function repeatable(
   }
 }
 
-/** A recording without halves, of which nothing can be freed before its backward pass. */
+/** A recording without halves: nothing of it can be freed before its backward pass. */
 async function inOne(
   made: Promise<Pick<StagePass, 'value' | 'backward' | 'dispose'>>,
 ): Promise<StagePass> {

@@ -115,7 +115,7 @@ export function isColumnParallel(module: Module): module is ColumnParallelLinear
 }
 
 export interface RowParallelOptions {
-  /** The input: this rank's slice (`sharded`, default), or the whole, of which it takes its slice. */
+  /** The input: this rank's slice (`sharded`, default), or the whole, from which it takes its slice. */
   readonly input?: 'sharded' | 'replicated'
   /** The output: the whole (`replicated`, default), or this rank's part of each sequence. */
   readonly output?: 'replicated' | 'sequence'

@@ -37,21 +37,18 @@ import { UnshardedValues } from './unsharded-values.ts'
 import type { GradientSink, ShardedRecording, Values } from './values.ts'
 
 /**
- * Shares the state of training among the ranks of a group, each of which has its own part of the batch
- * (ZeRO: Rajbhandari et al., 2020; like torch's FullyShardedDataParallel). The steps are those of
- * `dataParallel`; with two ranks, or with `deterministic` in both, they are the same bits. From now on
- * the `step` of a pipeline averages its gradients here, and updates this rank's parts.
+ * Shares the state of training among the ranks of a group, each with its own part of the batch (ZeRO:
+ * Rajbhandari et al., 2020; like torch's FullyShardedDataParallel). The steps are those of `dataParallel`;
+ * with two ranks, or with `deterministic` in both, they are the same bits. From now on the `step` of a
+ * pipeline averages its gradients here, and updates this rank's parts.
  *
  * @param group - the ranks, or two axes of a mesh: ranks along `shard` share the state, and ranks along
  *   `replicate` have the same state, as in data parallel training
  *
- * @example
- * const sharded = await fullyShard(model, group, { stage: 2 })
- * const outputs = await sharded.record(x)
- * const loss = recordLoss(crossEntropy, outputs.value, labels)
- * const dy = loss.backward(one, () => undefined)!
- * await outputs.backward(dy)
- * await sharded.step(optimizer, await sharded.gradients())
+ * @example const sharded = await fullyShard(model, group, { stage: 2 }) const outputs = await
+ *   sharded.record(x) const loss = recordLoss(crossEntropy, outputs.value, labels) const dy =
+ *   loss.backward(one, () => undefined)! await outputs.backward(dy) await sharded.step(optimizer, await
+ *   sharded.gradients())
  *
  * @throws ERR_TSR_REPLICA when the ranks have different parameters or options, ERR_TSR_ARGUMENT
  */

@@ -31,8 +31,8 @@ export interface Explanation {
   /** By rank, in the order of time. */
   readonly idle: readonly IdleTime[]
   /**
-   * The actions, from the first to the last, each of which begins when the one before it has ended or its
-   * result has arrived: to make the step shorter, make one of these shorter.
+   * The actions, from the first to the last. Each begins when the one before it has ended or its result has
+   * arrived: to make the step shorter, make one of these shorter.
    */
   readonly criticalPath: readonly TimedAction[]
 }
