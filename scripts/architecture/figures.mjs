@@ -16,8 +16,7 @@ import { hasProgramInString, implementationsOf, interfacesWith } from './syntax.
 
 /** What reads and checks values from outside, each in a style of its own. */
 const validations = [
-  { file: 'packages/core/src/options.ts', name: 'Rule' },
-  { file: 'packages/core/src/shapes.ts', name: 'Shape' },
+  { file: 'packages/core/src/schema.ts', name: 'Schema' },
   { file: 'packages/core/src/node/environment.ts', name: 'readInteger' },
   { file: 'packages/launcher/src/args/read-setting.ts', name: 'read' },
 ]

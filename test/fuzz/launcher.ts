@@ -10,14 +10,14 @@ import { toJobOptions } from '../../packages/launcher/src/args/job-options.ts'
 import { completeSettings } from '../../packages/launcher/src/args/settings.ts'
 import { unpackReport } from '../../packages/launcher/src/nodes/messages.ts'
 import { findMismatch } from '../../packages/launcher/src/nodes/registration.ts'
-import {
-  invitationOf,
-  isArrival,
-  isReport,
-  isVerdict,
-} from '../../packages/launcher/src/nodes/shapes.ts'
 import { judge } from '../../packages/launcher/src/nodes/verdict.ts'
-import { parseControlMessage } from '../../packages/launcher/src/processes/control-messages.ts'
+import {
+  arrivalMessage,
+  invitationOf,
+  reportMessage,
+  verdictMessage,
+} from '../../packages/launcher/src/protocol/nodes.ts'
+import { parseControlMessage } from '../../packages/launcher/src/protocol/control.ts'
 import { chooseHosts, parseHostfile } from '../../packages/launcher/src/remote/hostfile.ts'
 import { failureText } from '../../packages/launcher/src/report/failure-text.ts'
 import { parseFlightDump } from '../../packages/distributed/src/record/flight-records.ts'
@@ -134,7 +134,7 @@ export const launcherTargets: readonly Target[] = [
     isJson: true,
     run: (input) => {
       const value = parsed(input)
-      if (!isReport(value)) return
+      if (!reportMessage.is(value)) return
       const reports = [unpackReport(value)]
       showVerdict(judge({ plan, reports, lost: [], restarts: 0, maxRestarts: 0 }))
     },
@@ -145,7 +145,7 @@ export const launcherTargets: readonly Target[] = [
     isJson: true,
     run: (input) => {
       const value = parsed(input)
-      if (isVerdict(value)) showVerdict(value)
+      if (verdictMessage.is(value)) showVerdict(value)
     },
   },
   {
@@ -154,7 +154,7 @@ export const launcherTargets: readonly Target[] = [
     isJson: true,
     run: (input) => {
       const value = parsed(input)
-      if (!isArrival(value)) return
+      if (!arrivalMessage.is(value)) return
       const node = { ...value.node, nodeRank: value.node.nodeRank ?? 1 }
       findMismatch(node, { ...registration, nodeRank: 0 }, new Map([[1, node]]))
     },
@@ -165,7 +165,7 @@ export const launcherTargets: readonly Target[] = [
     isJson: true,
     run: (input) => {
       const value = parsed(input)
-      if (!invitationOf('n1')(value)) return
+      if (!invitationOf('n1').is(value)) return
       value.plan.nodes.find(({ id }) => id === 'n1')!.nodeRank.toFixed()
     },
   },

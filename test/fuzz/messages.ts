@@ -23,7 +23,7 @@ import {
 } from '../../packages/distributed/src/engine/messages/frame.ts'
 import {
   checkChoices,
-  isPublishedGroup,
+  publishedGroup,
   readDecision,
   readPublished,
   readVotes,
@@ -281,7 +281,7 @@ export const messageTargets: readonly Target[] = [
     name: 'new-group',
     seeds: [json({ id: 1, order: '0, 2', first: 0 })],
     isJson: true,
-    run: (input) => readPublished(input, isPublishedGroup, 'rank 0').order.length,
+    run: (input) => readPublished(input, publishedGroup, 'rank 0').order.length,
   },
   {
     name: 'shrink-decision',

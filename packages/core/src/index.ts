@@ -37,9 +37,7 @@ export const host: Host = ownHost
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
   errorTable,
-  isFacts,
   isTsrError,
-  reviveTsrError,
   shown,
   TsrError,
   tsrError,
@@ -47,6 +45,7 @@ export {
   type SerializedTsrError,
   type TsrErrorCode,
 } from './errors/tsr-error.ts'
+export { errorFacts, reviveTsrError } from './sent-error.ts'
 export {
   formatBytes,
   formatRankList,
@@ -61,20 +60,30 @@ export {
   choice,
   count,
   declareOptions,
+  either,
+  filled,
+  finite,
   flag,
   having,
+  integer,
+  isObject,
+  list,
   nearestName,
   number,
-  pattern,
+  object,
+  parseJson,
   positive,
+  record,
   refuseUnknown,
-  Rule,
+  Schema,
   text,
   where,
   type Complete,
   type NumberRange,
+  type ObjectOf,
+  type Of,
   type Rules,
-} from './options.ts'
+} from './schema.ts'
 export {
   firstOfNodeList,
   launchedEnvironment,
@@ -102,24 +111,6 @@ export {
   type ProtectionSettings,
 } from './node/protection.ts'
 export { nextKey, type SessionKeys } from './node/session-keys.ts'
-export {
-  anyOf,
-  isAnything,
-  isCount,
-  isFlag,
-  isInteger,
-  isNumber,
-  isObject,
-  isText,
-  listOf,
-  nullable,
-  objectOf,
-  oneOf,
-  optional,
-  parseJson,
-  recordOf,
-  type Shape,
-} from './shapes.ts'
 export {
   gpusAreHidden,
   libraryPath,

@@ -1,4 +1,4 @@
-import { number } from '@tsrun/core'
+import { finite } from '@tsrun/core'
 import { dtypes, type DType } from './dtype.ts'
 
 /** Reductions that a word names. */
@@ -25,7 +25,7 @@ export interface PremulSum {
  */
 export type ReduceOp = ReductionName | PremulSum
 
-const factorRule = number()
+const factorRule = finite()
 
 /**
  * A sum to which each rank contributes `factor` times its input, for float dtypes. The factor, which

@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, number, positive, where, type Rules } from '@tsrun/core'
+import { anything, count, declareOptions, finite, positive, where, type Rules } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
@@ -25,7 +25,7 @@ export interface WorldOptions {
 
 const readOptions = declareOptions({
   size: count({ from: 1 }),
-  seed: number().default(0),
+  seed: finite().default(0),
   timeout: positive('milliseconds above 0').default(600_000),
   memory: count({ from: 1 }).default(64 * 1024 * 1024),
   hosts: anything<readonly number[]>(),

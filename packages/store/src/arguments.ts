@@ -1,39 +1,38 @@
-import { count, host, isStrongToken, TOKEN_EXPECTED, tsrError, where } from '@tsrun/core'
+import {
+  count,
+  host,
+  isStrongToken,
+  number,
+  object,
+  text,
+  TOKEN_EXPECTED,
+  tsrError,
+  where,
+} from '@tsrun/core'
 import type { StoreTls } from './secure-sockets.ts'
 
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 /** Text that UTF-8 cannot carry would come back as another key. */
-export const keyRule = where<string>(
-  (key) => typeof key === 'string' && !LONE_SURROGATE.test(key),
+export const keyRule = text.refine(
+  (key) => !LONE_SURROGATE.test(key),
   'a string without lone surrogates',
 )
-const keysRule = where<readonly string[]>((keys) => Array.isArray(keys), 'an array of strings')
-export const durationRule = where<number>(
-  (duration) => typeof duration === 'number' && duration >= 0,
-  'milliseconds, 0 or more',
-)
+const keysRule = where<readonly string[]>(Array.isArray, 'an array of strings')
+export const durationRule = number.refine((duration) => duration >= 0, 'milliseconds, 0 or more')
 export const amountRule = count({ from: Number.MIN_SAFE_INTEGER })
 /** '' lets everybody in who reaches the store. Its value must not be in an error. */
-export const tokenRule = where<string>(
-  (token) => typeof token === 'string' && (token === '' || isStrongToken(token)),
-  `${TOKEN_EXPECTED}; or '' for none`,
-  (token) => (typeof token === 'string' ? `a text of ${String(token.length)}` : typeof token),
-)
+export const tokenRule = text
+  .refine((token) => token === '' || isStrongToken(token), `${TOKEN_EXPECTED}; or '' for none`)
+  .secret()
 
-const isTextOf = (value: unknown, key: string): boolean =>
-  typeof (value as Record<string, unknown>)[key] === 'string'
+const certificate = object({ cert: text, key: text })
 
 /** The key of a certificate must not be in an error. */
 export const tlsRule = where<StoreTls | boolean | undefined>(
-  (tls) =>
-    tls === undefined ||
-    typeof tls === 'boolean' ||
-    tls === 'token' ||
-    (typeof tls === 'object' && tls !== null && isTextOf(tls, 'cert') && isTextOf(tls, 'key')),
+  (tls) => [undefined, true, false, 'token'].includes(tls as undefined) || certificate.is(tls),
   "true or 'token' for keys that come from the token, { cert, key, ca } in the format PEM, or false",
-  (tls) => (typeof tls === 'string' ? `a text of ${tls.length}` : typeof tls),
-)
+).secret()
 
 /** How connections are encrypted. @throws ERR_TSR_ARGUMENT */
 export function toTls(tls: StoreTls | boolean | undefined, token: string): StoreTls | undefined {
@@ -50,7 +49,7 @@ export function checkKeys(keys: readonly string[]): readonly string[] {
 }
 
 const bytesRule = where<Uint8Array | string>(
-  (value) => typeof value === 'string' || host.types.isUint8Array(value),
+  (value) => text.is(value) || host.types.isUint8Array(value),
   'a string or a Uint8Array',
 )
 

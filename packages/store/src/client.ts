@@ -9,7 +9,7 @@ import {
   isTsrError,
   monotonicNow,
   retry,
-  text,
+  filled,
   tsrError,
   type HandshakeRefusal,
 } from '@tsrun/core'
@@ -70,7 +70,7 @@ export interface StoreConnection {
 }
 
 const readOptions = declareOptions({
-  host: text(),
+  host: filled(),
   port: count({ from: 1, to: 65535 }),
   token: tokenRule,
   tls: tlsRule.optional(),

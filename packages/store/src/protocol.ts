@@ -1,21 +1,23 @@
 import {
+  choice,
   decode,
+  either,
   encode,
+  errorFacts,
   errorTable,
+  flag,
   host,
-  isFacts,
-  isFlag,
-  isInteger,
-  isNumber,
+  integer,
   isObject,
-  isText,
-  listOf,
-  objectOf,
-  oneOf,
-  optional,
+  list,
+  number,
+  object,
+  text,
   tsrError,
-  type Shape,
-  type TsrError,
+  where,
+  type ObjectOf,
+  type Of,
+  type Schema,
   type TsrErrorCode,
 } from '@tsrun/core'
 
@@ -46,56 +48,61 @@ export function checkLimit(what: string, bytes: number, limit: number): void {
   if (bytes > limit) throw tsrError('ERR_TSR_STORE_LIMIT', { what, bytes, limit })
 }
 
-/** What a client asks of the store: one variant for each operation. */
-export type Request =
-  | {
-      readonly op: 'set'
-      readonly key: string
-      readonly value: Uint8Array
-      readonly timeToLive?: number
-      readonly whileConnected?: true
-    }
-  | { readonly op: 'get'; readonly key: string }
-  | { readonly op: 'multiGet'; readonly keys: readonly string[] }
-  | { readonly op: 'wait'; readonly keys: readonly string[] }
-  | { readonly op: 'check'; readonly keys: readonly string[] }
-  | { readonly op: 'add'; readonly key: string; readonly amount: number }
-  | {
-      readonly op: 'compareSet'
-      readonly key: string
-      readonly expected?: Uint8Array
-      readonly desired: Uint8Array
-    }
-  | { readonly op: 'append'; readonly key: string; readonly value: Uint8Array }
-  | { readonly op: 'delete'; readonly key: string }
-  | { readonly op: 'list'; readonly key: string }
-  | { readonly op: 'queuePush'; readonly key: string; readonly value: Uint8Array }
-  | { readonly op: 'queuePop'; readonly key: string }
-  | { readonly op: 'queueLength'; readonly key: string }
-  /** Events carry the id of this request. */
-  | { readonly op: 'watch'; readonly key: string }
-  | { readonly op: 'unwatch'; readonly watch: number }
+const bytes = where<Uint8Array>(host.types.isUint8Array, 'bytes')
 
-export type Operation = Request['op']
+/** What a client asks of the store: the fields of each operation. */
+const requests = {
+  set: {
+    key: text,
+    value: bytes,
+    timeToLive: number.refine((duration) => duration >= 0).optional(),
+    whileConnected: choice(true).optional(),
+  },
+  get: { key: text },
+  multiGet: { keys: list(text) },
+  wait: { keys: list(text) },
+  check: { keys: list(text) },
+  add: { key: text, amount: integer },
+  compareSet: { key: text, expected: bytes.optional(), desired: bytes },
+  append: { key: text, value: bytes },
+  delete: { key: text },
+  list: { key: text },
+  queuePush: { key: text, value: bytes },
+  queuePop: { key: text },
+  queueLength: { key: text },
+  /** Events carry the id of this request. */
+  watch: { key: text },
+  unwatch: { watch: integer },
+}
+
+export type Operation = keyof typeof requests
+
+type VariantOf<Op extends Operation> = { readonly op: Op } & ObjectOf<(typeof requests)[Op]>
+
+export type Request = { [Op in Operation]: VariantOf<Op> }[Operation]
 
 /** The result of each operation. */
-export interface Results {
-  set: null
-  get: Uint8Array
-  multiGet: Uint8Array[]
-  wait: null
-  check: boolean
-  add: number
-  compareSet: { success: boolean; value: Uint8Array | undefined }
-  append: number
-  delete: boolean
-  list: string[]
-  queuePush: number
-  queuePop: Uint8Array
-  queueLength: number
-  watch: null
-  unwatch: null
+const results = {
+  set: choice(null),
+  get: bytes,
+  multiGet: list(bytes),
+  wait: choice(null),
+  check: flag,
+  add: integer,
+  compareSet: object({ success: flag, value: bytes.optional() }),
+  append: integer,
+  delete: flag,
+  list: list(text),
+  queuePush: integer,
+  queuePop: bytes,
+  queueLength: integer,
+  watch: choice(null),
+  unwatch: choice(null),
 }
+
+type Mutable<T> = T extends readonly (infer Element)[] ? Element[] : T
+
+export type Results = { [Op in Operation]: Mutable<Of<(typeof results)[Op]>> }
 
 /**
  * Client to server: a request, the cancellation of the wait of an earlier one, or the receipt for the
@@ -105,18 +112,30 @@ export type ClientMessage = { readonly id: number } & (
   Request | { readonly op: 'cancel' } | { readonly op: 'received' }
 )
 
-/** The one answer to the request `id`. */
-export type Answer =
-  | { readonly result: Results[Operation] }
-  | { readonly code: TsrErrorCode; readonly facts: TsrError['facts'] }
-  /** The wait was cancelled while these keys were missing. */
-  | { readonly missing: readonly string[] }
+const clientMessages = new Map<unknown, Schema<object>>(
+  Object.entries({ ...requests, cancel: {}, received: {} }).map(([op, fields]) => [
+    op,
+    object({ id: integer, op: text, ...fields }, 'refuse'),
+  ]),
+)
 
 /** A change of the key that the request `id` watches. Without a value it was deleted or expired. */
-export interface Change {
-  readonly changed: true
-  readonly value?: Uint8Array
+const change = object({ changed: choice(true), value: bytes.optional() }, 'refuse')
+
+/** The one answer to the request `id`. */
+const answer = either(
+  object({ result: where<Results[Operation]>((result) => result !== undefined, '') }, 'refuse'),
+  object({ code: where<TsrErrorCode>(isErrorCode, ''), facts: errorFacts }, 'refuse'),
+  /** The wait was cancelled while these keys were missing. */
+  object({ missing: list(text) }, 'refuse'),
+)
+
+function isErrorCode(code: unknown): boolean {
+  return typeof code === 'string' && Object.hasOwn(errorTable, code)
 }
+
+export type Change = Of<typeof change>
+export type Answer = Of<typeof answer>
 
 /** Server to client. */
 export type ServerMessage = { readonly id: number } & (Answer | Change)
@@ -139,76 +158,13 @@ function checkKey(key: string): void {
   if (key.length * 3 > KEY_LIMIT) checkLimit('The key', host.bytesOf(key).byteLength, KEY_LIMIT)
 }
 
-function checkValue(value: Uint8Array): void {
-  checkLimit('The value', value.byteLength, VALUE_LIMIT)
-}
-
-type Check = (value: unknown) => boolean
-
-const isTexts = listOf(isText)
-const isBytes: Shape<Uint8Array> = host.types.isUint8Array
-const isDuration = (value: unknown): value is number => isNumber(value) && value >= 0
-
-/** The fields of each message from a client. Any other field is an error. */
-const shapes: Readonly<Record<ClientMessage['op'], Readonly<Record<string, Check>>>> = {
-  set: {
-    key: isText,
-    value: isBytes,
-    timeToLive: optional(isDuration),
-    whileConnected: optional(oneOf(true)),
-  },
-  get: { key: isText },
-  multiGet: { keys: isTexts },
-  wait: { keys: isTexts },
-  check: { keys: isTexts },
-  add: { key: isText, amount: isInteger },
-  compareSet: { key: isText, expected: optional(isBytes), desired: isBytes },
-  append: { key: isText, value: isBytes },
-  delete: { key: isText },
-  list: { key: isText },
-  queuePush: { key: isText, value: isBytes },
-  queuePop: { key: isText },
-  queueLength: { key: isText },
-  watch: { key: isText },
-  unwatch: { watch: isInteger },
-  cancel: {},
-  received: {},
-}
-
-const isNull = oneOf(null)
-
-/** What the result of each operation is. */
-const results: Readonly<Record<Operation, Check>> = {
-  set: isNull,
-  get: isBytes,
-  multiGet: listOf(isBytes),
-  wait: isNull,
-  check: isFlag,
-  add: isInteger,
-  compareSet: objectOf<Results['compareSet']>({ success: isFlag, value: optional(isBytes) }),
-  append: isInteger,
-  delete: isFlag,
-  list: isTexts,
-  queuePush: isInteger,
-  queuePop: isBytes,
-  queueLength: isInteger,
-  watch: isNull,
-  unwatch: isNull,
+function checkValue(value?: Uint8Array): void {
+  checkLimit('The value', value?.byteLength ?? 0, VALUE_LIMIT)
 }
 
 /** Whether this can be the result of an operation. */
 export function isResultOf<Op extends Operation>(op: Op, value: unknown): value is Results[Op] {
-  return results[op](value)
-}
-
-const isAnswer: Check = (message) => {
-  if (!isObject(message)) return false
-  if ('changed' in message) return optional(isBytes)(message['value'])
-  if ('code' in message) {
-    const { code, facts } = message
-    return isText(code) && Object.hasOwn(errorTable, code) && isFacts(facts)
-  }
-  return 'missing' in message ? isTexts(message['missing']) : 'result' in message
+  return results[op].is(value)
 }
 
 /** @throws ERR_TSR_STORE_LIMIT when the message does not fit into a frame */
@@ -227,7 +183,7 @@ export function encodeRequest(message: ClientMessage): Uint8Array {
 export function encodeAnswer(message: ServerMessage): Uint8Array[] {
   const values: Uint8Array[] = []
   const withoutValues = (part: unknown): unknown => {
-    if (isBytes(part)) {
+    if (host.types.isUint8Array(part)) {
       values.push(part)
       return new Uint8Array(0)
     }
@@ -260,14 +216,7 @@ function sharedParts(bare: unknown, values: readonly Uint8Array[]): Uint8Array[]
 /** @throws ERR_TSR_MESSAGE_INVALID, on which the server drops the connection */
 export function decodeClientMessage(bytes: Uint8Array): ClientMessage {
   const message = decodeObject(bytes, REQUEST_CONTAINERS)
-  const { id, op, ...fields } = message
-  const shape = isOperation(op) ? shapes[op] : undefined
-  if (
-    !isInteger(id) ||
-    shape === undefined ||
-    !Object.entries(shape).every(([name, check]) => check(fields[name])) ||
-    !Object.keys(fields).every((name) => Object.hasOwn(shape, name))
-  ) {
+  if (clientMessages.get(message['op'])?.is(message) !== true) {
     throw invalid(bytes, 'it is not a request of the store')
   }
   return message as unknown as ClientMessage
@@ -275,15 +224,10 @@ export function decodeClientMessage(bytes: Uint8Array): ClientMessage {
 
 /** @throws ERR_TSR_MESSAGE_INVALID */
 export function decodeServerMessage(bytes: Uint8Array): ServerMessage {
-  const message = decodeObject(bytes)
-  const { id, closed, silent } = message
-  const isOurs = closed === undefined && silent === undefined && isAnswer(message)
-  if (!isInteger(id) || !isOurs) throw invalid(bytes, 'it is not an answer of the store')
-  return message as unknown as ServerMessage
-}
-
-function isOperation(op: unknown): op is ClientMessage['op'] {
-  return typeof op === 'string' && Object.hasOwn(shapes, op)
+  const whole = decodeObject(bytes)
+  const { id, ...message } = whole
+  if (integer.is(id) && (answer.is(message) || change.is(message))) return whole as never
+  throw invalid(bytes, 'it is not an answer of the store')
 }
 
 function decodeObject(bytes: Uint8Array, containers?: number): Readonly<Record<string, unknown>> {

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
-import { callback, count, declareOptions, text, TOKEN_EXPECTED, tsrError } from '@tsrun/core'
+import { callback, count, declareOptions, filled, TOKEN_EXPECTED, tsrError } from '@tsrun/core'
 import { isReachable, nameEndpoint } from './addresses.ts'
 import { Admission } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
@@ -77,7 +77,7 @@ export interface StoreServer {
 }
 
 const readOptions = declareOptions({
-  host: text().default('127.0.0.1'),
+  host: filled().default('127.0.0.1'),
   port: count({ to: 65535 }).default(0),
   token: tokenRule,
   tls: tlsRule.optional(),

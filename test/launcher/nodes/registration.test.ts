@@ -1,9 +1,6 @@
 import { isLoopback } from '@tsrun/store'
-import {
-  findMismatch,
-  findUnreachable,
-  type NumberedNode,
-} from '../../../packages/launcher/src/nodes/registration.ts'
+import { findMismatch, findUnreachable } from '../../../packages/launcher/src/nodes/registration.ts'
+import type { NumberedNode } from '../../../packages/launcher/src/protocol/nodes.ts'
 
 function node(nodeRank: number, facts: Partial<NumberedNode> = {}): NumberedNode {
   return {

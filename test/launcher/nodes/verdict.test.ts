@@ -3,11 +3,14 @@ import {
   shortenFlight,
   unpackReport,
 } from '../../../packages/launcher/src/nodes/messages.ts'
-import type { NodePlan, NodeReport } from '../../../packages/launcher/src/job/nodes.ts'
 import { judge } from '../../../packages/launcher/src/nodes/verdict.ts'
 import { nodeFailureText } from '../../../packages/launcher/src/report/failure-text.ts'
-import { isReport } from '../../../packages/launcher/src/nodes/shapes.ts'
-import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
+import {
+  type NodePlan,
+  type NodeReport,
+  reportMessage,
+  type RankOutcome,
+} from '../../../packages/launcher/src/protocol/nodes.ts'
 import { died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
 import { done, dumpOf } from '../../distributed/record/dumps.ts'
 
@@ -36,7 +39,7 @@ function report(
   const facts = { host: `h${nodeRank}`, memory, logs: undefined }
   const own = { nodeRank, outcomes, interruption: undefined, facts, flight: [], ...changes }
   const sent: unknown = JSON.parse(JSON.stringify(packReport(own)))
-  if (!isReport(sent)) throw new Error('no report')
+  if (!reportMessage.is(sent)) throw new Error('no report')
   return unpackReport(sent)
 }
 
@@ -178,10 +181,10 @@ describe('flight records of several hosts', () => {
   it('that are none are refused', () => {
     const one = report(0, [exited(0, 0), exited(1, 0)])
     const damaged = { ...dumpOf(0, 4, []), entries: [{ number: 'one' }] }
-    expect(isReport(JSON.parse(JSON.stringify({ ...one, flight: [dumpOf(0, 4, done(2))] })))).toBe(
-      true,
-    )
-    expect(isReport(JSON.parse(JSON.stringify({ ...one, flight: [damaged] })))).toBe(false)
+    expect(
+      reportMessage.is(JSON.parse(JSON.stringify({ ...one, flight: [dumpOf(0, 4, done(2))] }))),
+    ).toBe(true)
+    expect(reportMessage.is(JSON.parse(JSON.stringify({ ...one, flight: [damaged] })))).toBe(false)
   })
 })
 

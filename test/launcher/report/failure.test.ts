@@ -1,7 +1,10 @@
-import { describeFailure, type Failure } from '../../../packages/launcher/src/report/failure.ts'
+import { describeFailure } from '../../../packages/launcher/src/report/failure.ts'
 import { failureText } from '../../../packages/launcher/src/report/failure-text.ts'
-import type { MemoryEvents } from '../../../packages/launcher/src/report/explanation.ts'
-import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
+import type {
+  Failure,
+  MemoryEvents,
+  RankOutcome,
+} from '../../../packages/launcher/src/protocol/nodes.ts'
 import { findRootCause } from '../../../packages/launcher/src/report/root-cause.ts'
 import { crashed, died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
 

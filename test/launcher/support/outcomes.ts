@@ -1,5 +1,5 @@
-import type { ErrorReport } from '../../../packages/launcher/src/rank/control-message.ts'
-import type { RankOutcome } from '../../../packages/launcher/src/report/outcome.ts'
+import type { ErrorReport } from '../../../packages/launcher/src/protocol/control.ts'
+import type { RankOutcome } from '../../../packages/launcher/src/protocol/nodes.ts'
 
 type Facts = Partial<RankOutcome>
 

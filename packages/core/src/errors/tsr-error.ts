@@ -5,7 +5,6 @@ import { distributedErrors } from './distributed.ts'
 import { launcherErrors } from './launcher.ts'
 import { storeErrors } from './store.ts'
 import { trainingErrors } from './training.ts'
-import { isText, objectOf, recordOf, type Shape } from '../shapes.ts'
 import { visibleText } from '../visible-text.ts'
 
 /** All errors of the project: category, message and advice by code, with one section for each package. */
@@ -111,32 +110,6 @@ function factText(fact: unknown): string {
   if (left <= 0) return visibleText(text)
   return visibleText(`${text.slice(0, LONGEST_FACT)}… (${String(left)} characters more)`)
 }
-
-/**
- * The inverse of `toJSON`: an error with the same code, message, facts and stack. What is no such error
- * becomes ERR_TSR_INTERNAL, as it may come from another process.
- */
-export function reviveTsrError(serialized: SerializedTsrError, options?: ErrorOptions): TsrError {
-  if (!isSerialized(serialized)) {
-    return tsrError('ERR_TSR_INTERNAL', { what: 'another process sent an error that is none' })
-  }
-  const { code, message, facts, stack } = serialized
-  const error = new TsrError(code, message, facts, options)
-  if (stack !== '') error.stack = stack
-  return error
-}
-
-/** Whether a value can be the facts of an error. */
-export const isFacts = recordOf((value): value is string | number | bigint =>
-  ['string', 'number', 'bigint'].includes(typeof value),
-)
-
-const isSerialized = objectOf<SerializedTsrError>({
-  code: isText as Shape<TsrErrorCode>,
-  message: isText,
-  facts: isFacts,
-  stack: isText,
-})
 
 /** Whether `value` is an error of tsrun, from any thread or realm. */
 export function isTsrError(value: unknown): value is TsrError {

@@ -13,7 +13,7 @@ import { instantiateKernels, type HalfDType, type Kernels } from '../kernels/ker
 import { Allocator } from './allocator.ts'
 import type { Heap } from './heap.ts'
 
-const dtypeRule = choice(dtypeNames)
+const dtypeRule = choice(...dtypeNames)
 const lengthRule = count()
 
 /** The user's part of a rank's heap: typed arrays that travel without a copy. */

@@ -1,4 +1,4 @@
-import { choice, count, positive, tsrError, where, type Rule } from '@tsrun/core'
+import { choice, count, positive, tsrError, where, type Schema } from '@tsrun/core'
 
 /** How much of what happens is recorded and reported. */
 export interface DiagnosisSettings {
@@ -41,7 +41,7 @@ export interface DiagnosisOptions {
 }
 
 const stallWarningRule = positive('milliseconds above 0')
-const debugRule = choice(['off', 'detail'])
+const debugRule = choice('off', 'detail')
 const entriesRule = count({ from: 1, to: 1_000_000 })
 const secondsRule = where<number>((value) => Number(value) >= 0, 'seconds, 0 or more')
 
@@ -78,7 +78,7 @@ function patienceOf(env: NodeJS.ProcessEnv): number {
 function readVariable<T>(
   env: NodeJS.ProcessEnv,
   variable: string,
-  rule: Rule<T>,
+  rule: Schema<T>,
   parse: (text: string) => unknown,
 ): T | undefined {
   const text = env[variable]

@@ -1,27 +1,31 @@
 import {
   decode,
   encode,
-  isInteger,
+  integer,
   isObject,
-  isText,
-  objectOf,
-  optional,
+  object,
+  text,
   tsrError,
+  type Of,
   type TsrError,
 } from '@tsrun/core'
 import { describeFingerprint, type Fingerprint } from '../operation.ts'
 import { EAGER_LIMIT } from './messages/frame.ts'
 
-/** Two ranks of the world that run different operations. */
-export interface Disagreement {
-  readonly rank: number
-  readonly mine: Fingerprint
-  readonly peer: number
-  readonly theirs: Fingerprint
+const fingerprint = object({ kind: integer, root: integer, count: integer })
+
+const disagreement = object({
+  rank: integer,
+  mine: fingerprint,
+  peer: integer,
+  theirs: fingerprint,
   /** Where they were called, where that is known. */
-  readonly mySite?: string | undefined
-  readonly theirSite?: string | undefined
-}
+  mySite: text.optional(),
+  theirSite: text.optional(),
+})
+
+/** Two ranks of the world that run different operations. */
+export type Disagreement = Of<typeof disagreement>
 
 /** Human-readable: `allReduce(sum) float32[4096] (called at train.ts:12:3)`. */
 export function describeCall(call: Fingerprint, site: string | undefined): string {
@@ -54,7 +58,7 @@ export function decodeFault(payload: Uint8Array): Fault {
     reason: typeof reason === 'string' ? reason : 'unknown reason',
     all: all === true,
     ...(destroyed === true ? { destroyed } : {}),
-    ...(isDisagreement(mismatch) ? { mismatch } : {}),
+    ...(disagreement.is(mismatch) ? { mismatch } : {}),
   }
 }
 
@@ -81,14 +85,3 @@ export function faultError({ reason, mismatch }: Fault, context: FaultContext): 
     theirs: describeCall(mismatch.mine, mismatch.mySite),
   })
 }
-
-const isFingerprint = objectOf<Fingerprint>({ kind: isInteger, root: isInteger, count: isInteger })
-
-const isDisagreement = objectOf<Disagreement>({
-  rank: isInteger,
-  mine: isFingerprint,
-  peer: isInteger,
-  theirs: isFingerprint,
-  mySite: optional(isText),
-  theirSite: optional(isText),
-})

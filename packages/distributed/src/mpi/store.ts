@@ -1,18 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
-import { isCount, isText, objectOf, parseJson, tsrError } from '@tsrun/core'
+import { count, object, parseJson, text, tsrError, type Of } from '@tsrun/core'
 import { connectStore, reachableAddress, type Store } from '@tsrun/store'
 import { packageFolder } from '../package-folder.ts'
 
 /** Where rank 0 hosts the store, and the secret of the job. */
-interface StoreAddress {
-  readonly host: string
-  readonly port: number
-  readonly token: string
-}
-
-const isStoreAddress = objectOf<StoreAddress>({ host: isText, port: isCount, token: isText })
+const storeAddress = object({ host: text, port: count(), token: text })
 
 export interface StoreOptions {
   readonly isHost: boolean
@@ -34,11 +28,11 @@ export async function openSharedStore(
         isOneHost ? '127.0.0.1' : await reachableAddress(iface ?? process.env['TSRUN_IFACE']),
       )
     : undefined
-  const text = broadcast(JSON.stringify(hosted?.address ?? null))
-  const told = parseJson(text, isStoreAddress)
+  const json = broadcast(JSON.stringify(hosted?.address ?? null))
+  const told = parseJson(json, storeAddress)
   if (told === undefined) {
     const reason = 'it is not the address of a store; do all ranks run the same version of tsrun?'
-    throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: Buffer.byteLength(text), reason })
+    throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: Buffer.byteLength(json), reason })
   }
   const store = await connectStore({ ...told, ...(timeout === undefined ? {} : { timeout }) })
   return {
@@ -52,7 +46,7 @@ export async function openSharedStore(
 
 async function hostStore(
   host: string,
-): Promise<{ readonly address: StoreAddress; close(): Promise<void> }> {
+): Promise<{ readonly address: Of<typeof storeAddress>; close(): Promise<void> }> {
   const token = randomBytes(32).toString('hex')
   const entry = new URL('dist/store-thread.js', packageFolder)
   const thread = new Worker(entry, { workerData: { host, token }, execArgv: [] })

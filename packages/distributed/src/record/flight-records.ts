@@ -1,16 +1,17 @@
 import {
+  anything,
+  choice,
+  count,
   host,
-  isCount,
-  isInteger,
-  isNumber,
-  isObject,
-  isText,
-  listOf,
-  objectOf,
-  oneOf,
-  optional,
+  integer,
+  list,
+  number,
+  object,
   parseJson,
+  record,
   shown,
+  text,
+  type Of,
 } from '@tsrun/core'
 
 /** The first word in the header of a dump, and the version of the format. */
@@ -24,69 +25,73 @@ export const FLIGHT_VERSION = 1
 export const flightStates = ['running', 'done', 'failed', 'refused'] as const
 export type FlightState = (typeof flightStates)[number]
 
-export interface FlightGroup {
-  readonly id: number
-  readonly name: string
+/** Ranks and groups beyond which a dump is damaged. */
+const MOST = 1 << 20
+
+const flightGroup = object({
+  id: integer,
+  name: text,
   /** The world rank of each member. */
-  readonly ranks: readonly number[]
-}
+  ranks: list(count(), MOST),
+})
 
 /** The rank and job of a dump, and why it was written. */
-export interface FlightHeader {
-  readonly format: typeof FLIGHT_FORMAT
-  readonly version: number
-  readonly rank: number
-  readonly worldSize: number
-  readonly pid: number
-  readonly host: string
-  readonly runId: string
-  readonly restartCount: number
-  readonly reason: string
+const flightHeader = object({
+  format: choice(FLIGHT_FORMAT),
+  version: choice(FLIGHT_VERSION),
+  rank: count({ to: MOST - 1 }),
+  worldSize: count({ to: MOST }),
+  pid: count(),
+  host: text,
+  runId: text,
+  restartCount: count(),
+  reason: text,
   /** The date and time, in ISO 8601. */
-  readonly time: string
+  time: text,
   /** The same moment in milliseconds of the host's monotonic clock, like the times of the entries. */
-  readonly at: number
-  readonly groups: readonly FlightGroup[]
-}
+  at: number,
+  groups: list(flightGroup, MOST),
+})
 
 /** One operation that a rank has called. */
-export interface FlightEntry {
+const flightEntry = object({
   /** The position among the operations of the rank, from 1. */
-  readonly number: number
+  number,
   /** The id of the group. */
-  readonly group: number
+  group: integer,
   /** The position among the collectives of the group; for a message, among the rank's messages in the group. */
-  readonly sequence: number
+  sequence: number,
   /** `allReduce`, `send`, ... */
-  readonly name: string
+  name: text,
   /** The operation with all that the ranks must agree on: `allReduce(sum) float32[4096] by ring`. */
-  readonly operation: string
+  operation: text,
   /** The name that the caller has given it. */
-  readonly label?: string
+  label: text.optional(),
   /** Where it was called; recorded under TSRUN_DEBUG=detail. */
-  readonly site?: string
+  site: text.optional(),
   /** The world rank of the other end of a message; absent for a receive from any rank. */
-  readonly peer?: number
+  peer: count().optional(),
   /** The tag of a message. */
-  readonly tag?: number
-  readonly bytes: number
+  tag: number.optional(),
+  bytes: number,
   /** Milliseconds of the host's monotonic clock; 0: it has not happened yet. */
-  readonly posted: number
-  readonly started: number
-  readonly completed: number
-  readonly state: FlightState
+  posted: number,
+  started: number,
+  completed: number,
+  state: choice(...flightStates),
   /** The code of the error that ended it. */
-  readonly error?: string
+  error: text.optional(),
   /** The world ranks that it waits for, or waited for when it failed. */
-  readonly waitsFor?: readonly number[]
-}
+  waitsFor: list(count(), MOST).optional(),
+})
 
-/** The contents of the flight recorder of one rank. */
-export interface FlightDump {
-  readonly header: FlightHeader
-  /** In the order of the calls. */
-  readonly entries: readonly FlightEntry[]
-}
+/** The contents of the flight recorder of one rank, the entries in the order of the calls. */
+export const flightDump = object({ header: flightHeader, entries: list(flightEntry, MOST) })
+
+export type FlightGroup = Of<typeof flightGroup>
+export type FlightHeader = Of<typeof flightHeader>
+export type FlightEntry = Of<typeof flightEntry>
+export type FlightDump = Of<typeof flightDump>
 
 /**
  * Writes `<directory>/rank-<rank>.jsonl`: the header, then a line for each operation. It replaces an earlier
@@ -100,9 +105,9 @@ export function writeFlightDump(directory: string, { header, entries }: FlightDu
 }
 
 /** @throws Error when it is not a dump, or one of another version */
-export function parseFlightDump(text: string): FlightDump {
-  const [first = '', ...rest] = text.split('\n').filter((line) => line !== '')
-  const header = parseJson(first, isObject)
+export function parseFlightDump(lines: string): FlightDump {
+  const [first = '', ...rest] = lines.split('\n').filter((line) => line !== '')
+  const header = parseJson(first, record(anything()))
   const { format, version } = header ?? {}
   if (format !== FLIGHT_FORMAT) throw new Error('not a dump of a flight recorder')
   if (version !== FLIGHT_VERSION) {
@@ -110,60 +115,11 @@ export function parseFlightDump(text: string): FlightDump {
       `a dump of version ${shown(version)}, while this tsrun reads version ${FLIGHT_VERSION}`,
     )
   }
-  if (!isHeader(header)) throw new Error('the header is damaged')
+  if (!flightHeader.is(header)) throw new Error('the header is damaged')
   const entries = rest.map((line, i) => {
-    const entry = parseJson(line, isEntry)
+    const entry = parseJson(line, flightEntry)
     if (entry === undefined) throw new Error(`line ${i + 2} is damaged`)
     return entry
   })
   return { header, entries }
 }
-
-/** Ranks and groups beyond which a dump is damaged. */
-const MOST = 1 << 20
-
-const isGroup = objectOf<FlightGroup>({
-  id: isInteger,
-  name: isText,
-  ranks: listOf(isCount, MOST),
-})
-
-const isHeader = objectOf<FlightHeader>({
-  format: oneOf(FLIGHT_FORMAT),
-  version: oneOf(FLIGHT_VERSION),
-  rank: (value): value is number => isCount(value) && value < MOST,
-  worldSize: (value): value is number => isCount(value) && value <= MOST,
-  pid: isCount,
-  host: isText,
-  runId: isText,
-  restartCount: isCount,
-  reason: isText,
-  time: isText,
-  at: isNumber,
-  groups: listOf(isGroup, MOST),
-})
-
-const isEntry = objectOf<FlightEntry>({
-  number: isNumber,
-  group: isInteger,
-  sequence: isNumber,
-  name: isText,
-  operation: isText,
-  label: optional(isText),
-  site: optional(isText),
-  peer: optional(isCount),
-  tag: optional(isNumber),
-  bytes: isNumber,
-  posted: isNumber,
-  started: isNumber,
-  completed: isNumber,
-  state: oneOf(...flightStates),
-  error: optional(isText),
-  waitsFor: optional(listOf(isCount, MOST)),
-})
-
-/** Whether a value, as of another host, is a dump. */
-export const isFlightDump = objectOf<FlightDump>({
-  header: isHeader,
-  entries: listOf(isEntry, MOST),
-})

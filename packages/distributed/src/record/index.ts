@@ -5,7 +5,7 @@ export {
   FLIGHT_FORMAT,
   FLIGHT_VERSION,
   flightStates,
-  isFlightDump,
+  flightDump,
   writeFlightDump,
   type FlightDump,
   type FlightEntry,
@@ -20,14 +20,7 @@ export {
   type RankTrace,
   type StepRange,
 } from './rank-trace.ts'
-export {
-  NAME,
-  NAME_HEAD,
-  SPAN_HEAD,
-  SPANS_FORMAT,
-  SPANS_VERSION,
-  type SpanFileHeader,
-} from './span-file.ts'
+export { NAME, NAME_HEAD, SPAN_HEAD, spanFileHeader, type SpanFileHeader } from './span-file.ts'
 export {
   actionKinds,
   factNames,

@@ -1,5 +1,15 @@
 import { closeSync } from 'node:fs'
-import { openOwnFile, writeWhole } from '@tsrun/core'
+import {
+  choice,
+  count,
+  list,
+  number,
+  object,
+  openOwnFile,
+  text,
+  writeWhole,
+  type Of,
+} from '@tsrun/core'
 import { factNames, spanKinds, type SpanSink } from './spans.ts'
 
 /*
@@ -11,8 +21,8 @@ import { factNames, spanKinds, type SpanSink } from './spans.ts'
  *            the facts (8 each)
  */
 
-export const SPANS_FORMAT = 'tsrun-spans'
-export const SPANS_VERSION = 1
+const SPANS_FORMAT = 'tsrun-spans'
+const SPANS_VERSION = 1
 /** The first byte of a name, and the bytes of a record before its variable part. */
 export const NAME = 255
 export const NAME_HEAD = 5
@@ -20,25 +30,30 @@ export const SPAN_HEAD = 21
 const LONGEST_NAME = 200
 const MOST_NAMES = 65_535
 
+/** Larger ranks mean a damaged header. */
+const rank = count({ to: (1 << 20) - 1 })
+
 /** Whose spans a file has. */
-export interface SpanFileHeader {
-  readonly format: typeof SPANS_FORMAT
-  readonly version: typeof SPANS_VERSION
-  readonly runId: string
-  readonly restartCount: number
-  readonly rank: number
-  readonly worldSize: number
+export const spanFileHeader = object({
+  format: choice(SPANS_FORMAT),
+  version: choice(SPANS_VERSION),
+  runId: text,
+  restartCount: count(),
+  rank,
+  worldSize: rank,
   /** The number of the host in the job. */
-  readonly node: number
-  readonly host: string
-  readonly pid: number
+  node: rank,
+  host: text,
+  pid: count(),
   /** One moment on both clocks: milliseconds of `monotonicNow()`, and since 1970. */
-  readonly monotonic: number
-  readonly time: number
+  monotonic: number,
+  time: number,
   /** What the numbers in the records stand for. */
-  readonly kinds: readonly string[]
-  readonly facts: readonly string[]
-}
+  kinds: list(text, NAME),
+  facts: list(text, 16),
+})
+
+export type SpanFileHeader = Of<typeof spanFileHeader>
 
 /** What the writer of a file knows of its rank. */
 export type SpanFileOwner = Omit<SpanFileHeader, 'format' | 'version' | 'kinds' | 'facts'>

@@ -4,7 +4,7 @@ const kinds = ['lose', 'pause', 'slow', 'corrupt', 'half-close'] as const
 
 const readFault = declareOptions(
   {
-    kind: choice(kinds),
+    kind: choice(...kinds),
     rank: count(),
     round: count({ from: 1 }),
     rounds: count({ from: 1 }).default(100),

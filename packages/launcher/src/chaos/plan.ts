@@ -47,7 +47,7 @@ const optionsOf: Readonly<Record<string, readonly FaultKind[]>> = {
 
 const readFault = declareOptions(
   {
-    kind: choice(faultKinds),
+    kind: choice(...faultKinds),
     /** The world rank; without it, the seed chooses one each time. */
     rank: count().optional(),
     /** The step, as `group.reportProgress` or a trainer reports it, after which the fault comes. */

@@ -1,6 +1,6 @@
 import { formatBytes } from '@tsrun/core'
 import { reportHost, type HostReport } from '../doctor/environment.ts'
-import type { Interruption } from '../processes/interrupts.ts'
+import type { Interruption } from '../protocol/nodes.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** `tsrun env` */

@@ -3,7 +3,7 @@ import { textWidth } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
 import { HOST_COLUMNS } from '../job/plan.ts'
 import { LineSplitter } from '../logs/lines.ts'
-import type { Interruption } from '../processes/interrupts.ts'
+import type { Interruption } from '../protocol/nodes.ts'
 import {
   commandIn,
   Connection,

@@ -15,7 +15,7 @@ import { streamNames } from '../logs/log-files.ts'
 import { attemptsIn, RankReader, ranksIn } from '../logs/log-reader.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import { RecordedOutput } from '../logs/recorded-output.ts'
-import type { Interruption } from '../processes/interrupts.ts'
+import type { Interruption } from '../protocol/nodes.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 import { findLogs, noLogs, type FoundLogs } from './find-logs.ts'
 

@@ -2,7 +2,7 @@ import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isTsrError, type TensorFlowRequest } from '@tsrun/core'
 import { usageError } from '../args/read-setting.ts'
-import type { Interruption } from '../processes/interrupts.ts'
+import type { Interruption } from '../protocol/nodes.ts'
 import { checkTensorFlow, setUpTensorFlow } from '../setup/setup.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 

@@ -5,24 +5,16 @@ import { formatRanks, isTsrError } from '@tsrun/core'
 import { checkRanks } from '../args/output-options.ts'
 import { checkNamedRanks } from '../args/rank-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
-import type { Interruption } from '../processes/interrupts.ts'
 import { watchMemoryEvents } from '../report/explanation.ts'
 import { failureText, nodeFailureText, shortFailureText } from '../report/failure-text.ts'
 import { addFlight, openFlightPlace, readFlight } from '../report/flight-records.ts'
-import type { RankOutcome } from '../report/outcome.ts'
 import { rankUsage, summaryText } from '../report/usage.ts'
 import { runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordAttempt, recordStart, recordVerdict } from './job-events.ts'
 import { announceDebuggers, placeDebuggers } from './node-arguments.ts'
-import {
-  ranksOf,
-  worldSizeOf,
-  type Conclusion,
-  type NodePlan,
-  type Nodes,
-  type Verdict,
-} from './nodes.ts'
+import { ranksOf, worldSizeOf, type Conclusion, type Nodes } from './nodes.ts'
+import type { Interruption, RankOutcome, NodePlan, Verdict } from '../protocol/nodes.ts'
 import { planAttempt } from './plan.ts'
 import { StackRequests } from './stack-requests.ts'
 import { openStatusPage } from './status-page.ts'

@@ -2,7 +2,8 @@ import type { EventLog } from '../logs/event-log.ts'
 import { version } from './package.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 import type { Job, JobContext } from './job.ts'
-import { ranksOf, worldSizeOf, type NodePlan, type Nodes, type Verdict } from './nodes.ts'
+import { ranksOf, worldSizeOf, type Nodes } from './nodes.ts'
+import type { NodePlan, Verdict } from '../protocol/nodes.ts'
 import type { AttemptPage } from './status-page.ts'
 
 /** Records the start of this launcher, and the signals that it gets. */

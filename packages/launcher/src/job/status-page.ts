@@ -1,6 +1,6 @@
 import { createLogger, monotonicNow } from '@tsrun/core'
 import { StatusPage, type RankStatus } from '@tsrun/distributed/record'
-import type { RankPlace } from '../report/outcome.ts'
+import type { RankPlace } from '../protocol/nodes.ts'
 import { statFields, type RankProcess } from '../processes/rank-process.ts'
 import type { Job } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlace } from './nodes.ts'

@@ -13,7 +13,7 @@ import {
 } from '@tsrun/store'
 import type { HostOptions } from '../args/host-options.ts'
 import type { JobContext } from '../job/job.ts'
-import type { StoreEndpoint } from '../job/nodes.ts'
+import type { StoreEndpoint } from '../protocol/nodes.ts'
 import { WaitAnnouncer } from './waiting.ts'
 
 /**

@@ -9,17 +9,17 @@ import {
   type Store,
 } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import type { NodePlan } from '../job/nodes.ts'
 import { loopbackHint, rendezvousTimeout, type JobStore } from './endpoint.ts'
 import { keys, parse, post } from './messages.ts'
+import { describeSelf, findMismatch, findUnreachable } from './registration.ts'
 import {
-  describeSelf,
-  findMismatch,
-  findUnreachable,
+  type NodePlan,
   type NumberedNode,
   type Registration,
-} from './registration.ts'
-import { isArrival, type Arrival, type Invitation } from './shapes.ts'
+  arrivalMessage,
+  type Arrival,
+  type Invitation,
+} from '../protocol/nodes.ts'
 import { nameNodes, WaitAnnouncer } from './waiting.ts'
 
 /** A node that has arrived. */
@@ -258,7 +258,7 @@ export async function nextNode(
     const key = keys.node(Buffer.from(id).toString())
     const node = await unlessLate(store.get(key, { timeout: 0, signal }))
     // one that cannot be read is none of ours
-    const arrival = node && parse(node, isArrival)
+    const arrival = node && parse(node, arrivalMessage)
     if (arrival !== undefined) return arrival
   }
 }

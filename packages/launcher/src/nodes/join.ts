@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { isText, isTsrError, reviveTsrError, tsrError } from '@tsrun/core'
+import { isTsrError, reviveTsrError, text, tsrError } from '@tsrun/core'
 import {
   addressOfInterface,
   connectStore,
@@ -13,7 +13,7 @@ import type { Job, JobContext } from '../job/job.ts'
 import { loopbackHint, rendezvousTimeout } from './endpoint.ts'
 import { keys, parse, receive } from './messages.ts'
 import { describeSelf } from './registration.ts'
-import { invitationOf, isSentError, type Arrival, type Invitation } from './shapes.ts'
+import { errorMessage, invitationOf, type Arrival, type Invitation } from '../protocol/nodes.ts'
 import { WaitAnnouncer } from './waiting.ts'
 
 export interface Joined {
@@ -56,13 +56,13 @@ export async function joinNodes(
     // These wait before this node registers, so that no answer is missed.
     const invitation = receive(store, keys.invitation(id), invitationOf(id), limit)
     const refusals = [keys.refused, keys.declined(id)].map(async (key) => {
-      const error = await receive(store, key, isSentError, limit)
+      const error = await receive(store, key, errorMessage, limit)
       throw reviveTsrError({ ...error, stack: '' })
     })
     const answer = Promise.race([invitation, ...refusals])
     for (const each of [invitation, ...refusals, answer]) each.catch(() => undefined)
     await store.watch(keys.missing, ({ value }) => {
-      waiting.whom = (value && parse(value, isText)) ?? waiting.whom
+      waiting.whom = (value && parse(value, text)) ?? waiting.whom
     })
     await store.set(keys.node(id), JSON.stringify(self), { whileConnected: true })
     await store.queuePush(keys.joining, id)

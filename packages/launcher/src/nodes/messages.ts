@@ -1,19 +1,15 @@
-import {
-  isCount,
-  isFlag,
-  isText,
-  monotonicNow,
-  objectOf,
-  parseJson,
-  tsrError,
-  type Shape,
-} from '@tsrun/core'
+import { monotonicNow, parseJson, tsrError, type Of, type Schema } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { FlightDump } from '@tsrun/distributed/record'
 import { tailOfFlight } from '../report/flight-merge.ts'
-import type { NodeFacts, NodeReport } from '../job/nodes.ts'
-import type { Interruption, Interrupts } from '../processes/interrupts.ts'
-import type { RankOutcome } from '../report/outcome.ts'
+import type { Interrupts } from '../processes/interrupts.ts'
+import {
+  interruptMessage,
+  type Interruption,
+  type NodeFacts,
+  type NodeReport,
+  type ReportMessage,
+} from '../protocol/nodes.ts'
 
 /** The keys of the store under which launchers leave messages for each other. */
 export const keys = {
@@ -64,7 +60,7 @@ export async function forgetAttempt(store: Store, attempt: number): Promise<void
 export async function receive<T>(
   store: Store,
   key: string,
-  of: Shape<T>,
+  of: Schema<T>,
   signal?: AbortSignal,
 ): Promise<T> {
   const value = await store.get(key, { timeout: Infinity, ...(signal && { signal }) })
@@ -75,25 +71,9 @@ export async function receive<T>(
 }
 
 /** The message; undefined when it is another than this. */
-export function parse<T>(value: Uint8Array, of: Shape<T>): T | undefined {
+export function parse<T>(value: Uint8Array, of: Schema<T>): T | undefined {
   return parseJson(Buffer.from(value).toString(), of)
 }
-
-interface SharedInterrupt {
-  /** The id of the node that it comes from. */
-  readonly by: string
-  readonly exitCode: number
-  readonly reason: string
-  /** Without grace. */
-  readonly now: boolean
-}
-
-const isSharedInterrupt = objectOf<SharedInterrupt>({
-  by: isText,
-  exitCode: isCount,
-  reason: isText,
-  now: isFlag,
-})
 
 /**
  * Whether only this host leaves a job that can continue without it, as a preempted machine does. Other
@@ -122,12 +102,17 @@ export async function shareInterrupts(
     }
     const { exitCode, reason = 'the output is not read any more' } = interruption
     const where = ` on node ${own.nodeRank} (${own.host})`
-    const message: SharedInterrupt = { by: own.id, exitCode, reason: reason + where, now }
+    const message: Of<typeof interruptMessage> = {
+      by: own.id,
+      exitCode,
+      reason: reason + where,
+      now,
+    }
     if (!foreign) post(store, keys.interrupt, message).catch(() => undefined)
   }
   let foreign = false
   await store.watch(keys.interrupt, ({ value }) => {
-    const message = value && parse(value, isSharedInterrupt)
+    const message = value && parse(value, interruptMessage)
     if (message === undefined || message.by === own.id) return
     if (!interrupts.stop.aborted) {
       foreign = true
@@ -172,14 +157,14 @@ export function shortenFlight(dumps: readonly FlightDump[], room = FLIGHT_BYTES)
   return []
 }
 
-export function unpackReport(report: NodeReport): NodeReport {
+export function unpackReport(report: ReportMessage): NodeReport {
   return shifted(report, monotonicNow() - Date.now(), ({ stderrTail }) => stderrTail)
 }
 
 function shifted(
-  report: NodeReport,
+  report: ReportMessage,
   by: number,
-  tailOf: (outcome: RankOutcome) => readonly string[],
+  tailOf: (outcome: ReportMessage['outcomes'][number]) => readonly string[],
 ): NodeReport {
   const outcomes = report.outcomes.map((outcome) => {
     const { startedAt, endedAt, stoppedAt, error } = outcome
@@ -188,12 +173,12 @@ function shifted(
       startedAt: startedAt + by,
       endedAt: endedAt + by,
       // JSON turns Infinity into null.
-      stoppedAt: ((stoppedAt as number | null) ?? Infinity) + by,
+      stoppedAt: (stoppedAt ?? Infinity) + by,
       error: error && { ...error, at: error.at + by },
       stderrTail: tailOf(outcome),
     }
   })
   const { memory } = report.facts
-  const kills = (memory.kills as number | null) ?? NaN
+  const kills = memory.kills ?? NaN
   return { ...report, outcomes, facts: { ...report.facts, memory: { ...memory, kills } } }
 }

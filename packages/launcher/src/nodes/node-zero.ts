@@ -1,22 +1,20 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { isAnything, isTsrError } from '@tsrun/core'
+import { anything, isTsrError } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import type {
-  Conclusion,
-  NodeFacts,
-  NodePlan,
-  NodeReport,
-  Nodes,
-  SharedAttempt,
-  Verdict,
-} from '../job/nodes.ts'
+import type { Conclusion, Nodes, SharedAttempt } from '../job/nodes.ts'
 import { aborted } from '../processes/interrupts.ts'
-import type { LostNode } from '../report/failure.ts'
 import type { JobStore } from './endpoint.ts'
 import type { Members } from './gather.ts'
 import { forgetAttempt, keys, post, receive, shareInterrupts, unpackReport } from './messages.ts'
-import { isReport } from './shapes.ts'
+import {
+  type NodeFacts,
+  type NodePlan,
+  type NodeReport,
+  type Verdict,
+  type LostNode,
+  reportMessage,
+} from '../protocol/nodes.ts'
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
@@ -86,7 +84,7 @@ export class NodeZero implements Nodes {
     if (this.#lost.length > 0) halt.abort()
     // all nodes have left the attempt before the last one
     forgetAttempt(this.#store, restartCount - 2).catch(() => undefined)
-    receive(this.#store, keys.failing(restartCount), isAnything).then(
+    receive(this.#store, keys.failing(restartCount), anything()).then(
       () => {
         halt.abort()
       },
@@ -112,7 +110,7 @@ export class NodeZero implements Nodes {
   async #conclude(restartCount: number, own: NodeReport): Promise<Conclusion> {
     const others = [...this.#watched].map(([id, { gone }]) =>
       // A node that is gone does not report any more.
-      receive(this.#store, keys.report(restartCount, id), isReport, gone.signal).then(
+      receive(this.#store, keys.report(restartCount, id), reportMessage, gone.signal).then(
         unpackReport,
         (error: unknown) => {
           const isRead = isTsrError(error) && error.code === 'ERR_TSR_MESSAGE_INVALID'

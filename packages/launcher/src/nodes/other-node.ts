@@ -1,18 +1,17 @@
-import { isAnything } from '@tsrun/core'
+import { anything } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import type {
-  Conclusion,
-  NodePlan,
-  NodeReport,
-  Nodes,
-  SharedAttempt,
-  Verdict,
-} from '../job/nodes.ts'
-import type { LostNode } from '../report/failure.ts'
+import type { Conclusion, Nodes, SharedAttempt } from '../job/nodes.ts'
 import type { Joined } from './join.ts'
 import { isLeave, keys, packReport, post, receive, shareInterrupts } from './messages.ts'
-import { isVerdict, planWith } from './shapes.ts'
+import {
+  type NodePlan,
+  type NodeReport,
+  type Verdict,
+  type LostNode,
+  planWith,
+  verdictMessage,
+} from '../protocol/nodes.ts'
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
@@ -77,11 +76,11 @@ export class OtherNode implements Nodes {
 
   begin(restartCount: number): SharedAttempt {
     const halt = new AbortController()
-    const verdict = receive(this.#store, keys.verdict(restartCount), isVerdict)
+    const verdict = receive(this.#store, keys.verdict(restartCount), verdictMessage)
     verdict.catch(() => {
       this.#lose('its launcher has ended')
     })
-    receive(this.#store, keys.failing(restartCount), isAnything).then(
+    receive(this.#store, keys.failing(restartCount), anything()).then(
       () => {
         halt.abort()
       },

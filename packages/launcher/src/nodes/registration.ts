@@ -4,34 +4,7 @@ import { hostname } from 'node:os'
 import { hostIdentity } from '@tsrun/store'
 import type { Job } from '../job/job.ts'
 import { version } from '../job/package.ts'
-
-/** What a node says about itself when it joins a job. */
-export interface Registration {
-  /** Undefined: whichever is free when it arrives. */
-  readonly nodeRank: number | undefined
-  readonly nnodes: number
-  readonly minNodes: number
-  readonly nproc: number
-  /** The name of the host, and the process id of its launcher. */
-  readonly host: string
-  readonly pid: number
-  /** See `hostIdentity`. */
-  readonly identity: string
-  /** The address at which its ranks are reached. */
-  readonly address: string
-  readonly role: string
-  /** `--rdzv-id` */
-  readonly rdzvId: string | undefined
-  /** The version of tsrun. */
-  readonly version: string
-  readonly node: string
-  readonly script: string
-  /** The SHA-256 of the script's file, hexadecimal; '' for a program, which each host has its own of. */
-  readonly digest: string
-}
-
-/** A node that has its number. */
-export type NumberedNode = Registration & { readonly nodeRank: number }
+import type { NumberedNode, Registration } from '../protocol/nodes.ts'
 
 export function describeSelf({ options, script }: Job, address: string): Registration {
   const { nodeRank, nnodes, minNodes, nproc, role, rdzvId, kind } = options

@@ -1,5 +1,6 @@
-import { ranksOf, worldSizeOf, type NodePlan, type NodeReport, type Verdict } from '../job/nodes.ts'
-import { describeFailure, describeLostNode, type LostNode } from '../report/failure.ts'
+import { ranksOf, worldSizeOf } from '../job/nodes.ts'
+import { describeFailure, describeLostNode } from '../report/failure.ts'
+import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
 import { succeeded } from '../report/outcome.ts'
 import { findCauses } from '../report/flight-records.ts'
 import { findRootCause } from '../report/root-cause.ts'

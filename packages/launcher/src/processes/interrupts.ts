@@ -3,14 +3,7 @@ import { isatty } from 'node:tty'
 import { monotonicNow } from '@tsrun/core'
 import type { JobInput } from './input.ts'
 import type { RankProcess } from './rank-process.ts'
-
-/** Why a job is stopped from outside. */
-export interface Interruption {
-  /** The exit code of the launcher. */
-  readonly exitCode: number
-  /** For the message; undefined if there should be none. */
-  readonly reason: string | undefined
-}
+import type { Interruption } from '../protocol/nodes.ts'
 
 export interface Interrupts {
   /** Aborted when the job has to stop; the reason is an `Interruption`. */

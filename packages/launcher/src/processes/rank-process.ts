@@ -7,9 +7,8 @@ import { monotonicNow, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { RankFate } from '@tsrun/distributed/record'
 import { LineSplitter } from '../logs/lines.ts'
-import { parseControlMessage } from './control-messages.ts'
 import {
-  CONTROL_FD,
+  parseControlMessage,
   type CheckpointReport,
   type ControlMessage,
   type ErrorReport,
@@ -17,7 +16,8 @@ import {
   type FaultOrder,
   type ResourceUsage,
   type StackReport,
-} from '../rank/control-message.ts'
+} from '../protocol/control.ts'
+import { CONTROL_FD } from '../protocol/channel.ts'
 
 /** What one rank is started with. */
 export interface RankPlan {

@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs'
 import { duplicateAbove, isAvailable, statusOf } from '@tsrun/native'
-import type { ControlMessage } from './control-message.ts'
+import type { ControlMessage } from '../protocol/control.ts'
 
 /**
  * Numbers above which the duplicate is sought. Programs that close all descriptors by habit mostly stop at

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { limitAddressSpace, limitFileSize, limitOpenFiles, statusOf } from '@tsrun/native'
-import { INJECT, type FaultOrder } from './control-message.ts'
+import { INJECT } from '../protocol/channel.ts'
+import type { FaultOrder } from '../protocol/control.ts'
 import { disconnect, disturb } from './wire-faults.ts'
 
 /** Bytes of a page, as /proc counts them. */

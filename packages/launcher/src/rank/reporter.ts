@@ -3,7 +3,7 @@ import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
 import { isTsrError, TsrError } from '@tsrun/core/errors'
 import { hideLibraryFrames } from './stack-frames.ts'
-import type { ErrorReport, TimedOutWait } from './control-message.ts'
+import type { ErrorReport, TimedOutWait } from '../protocol/control.ts'
 import type { ControlPipe } from './control-pipe.ts'
 
 /**

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import type { Worker } from 'node:worker_threads'
 import { createLogger } from '@tsrun/core'
 import { divertSocket, shutdownSocket } from '@tsrun/native'
-import type { FaultOrder } from './control-message.ts'
+import type { FaultOrder } from '../protocol/control.ts'
 import { startThread } from './start-thread.ts'
 import type { RelayOrder } from './threads/relay.ts'
 

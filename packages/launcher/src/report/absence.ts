@@ -1,7 +1,7 @@
 import { formatRanks, formatSeconds } from '@tsrun/core'
 import type { FlightFinding, RankPlace as FlightPlace } from './flight-findings.ts'
-import type { TimedOutWait } from '../rank/control-message.ts'
-import type { RankOutcome } from './outcome.ts'
+import type { TimedOutWait } from '../protocol/control.ts'
+import type { RankOutcome } from '../protocol/nodes.ts'
 
 /** A rank for which others have waited until they timed out. */
 export interface Absence {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ownEnd, type RankOutcome } from './outcome.ts'
+import { ownEnd } from './outcome.ts'
+import type { MemoryEvents, RankOutcome } from '../protocol/nodes.ts'
 import { formatBytes } from '@tsrun/core'
 
 /** Explains the end of a rank beyond its exit code or signal; undefined where nothing is known. */
@@ -60,16 +61,6 @@ function explainKill({ usage }: RankOutcome, { kills, available, limit }: Memory
       ? 'Another process sent SIGKILL (kill -9, a scheduler); the kernel counted no out-of-memory kill.'
       : 'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.'
   return `${who}${peak}${room}${free}`
-}
-
-/** What the kernel says about memory, as far as it can be read. */
-export interface MemoryEvents {
-  /** The out-of-memory kills since the job started; NaN when unknown. */
-  readonly kills: number
-  /** The bytes that can be allocated now without swapping. */
-  readonly available: number | undefined
-  /** The bytes that the cgroup of this process may use. */
-  readonly limit: number | undefined
 }
 
 /** @returns a function that tells what has happened since this call */

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { styleText } from 'node:util'
 import { formatRanks, formatSeconds } from '@tsrun/core'
-import type { Failure, NodeFailure } from './failure.ts'
+import type { Failure, NodeFailure } from '../protocol/nodes.ts'
 
 const WIDTH = 80
 const MARGIN = 13

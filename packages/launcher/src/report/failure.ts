@@ -1,57 +1,20 @@
 import { describeFinding, type FlightFinding } from './flight-findings.ts'
 import { join } from 'node:path'
 import { formatRanks, formatSeconds } from '@tsrun/core'
-import type { ErrorReport } from '../rank/control-message.ts'
 import { prettyLine } from '../logs/presenter.ts'
 import { findTrace } from '../logs/traces.ts'
-import { explainEnd, type MemoryEvents } from './explanation.ts'
-import { failedAt, ownEnd, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
+import { explainEnd } from './explanation.ts'
+import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
+import type { ErrorReport } from '../protocol/control.ts'
+import type {
+  Failure,
+  HostFacts,
+  LostNode,
+  MemoryEvents,
+  NodeFailure,
+  RankOutcome,
+} from '../protocol/nodes.ts'
 import { exitCodeOf, type RootCause } from './root-cause.ts'
-
-/** The facts of a failed attempt of a job, for the report on screen and for JSON. */
-export interface Failure {
-  readonly rank: number
-  readonly worldSize: number
-  readonly pid: number
-  readonly host: string
-  /** `exited with code 3`, `was killed by SIGSEGV`. */
-  readonly ended: string
-  readonly exitCode: number | null
-  readonly signal: NodeJS.Signals | null
-  /** Seconds from its start until it failed. */
-  readonly seconds: number
-  readonly explanation: string | undefined
-  /** What the rank did last, where others waited for it in vain. */
-  readonly last: string | undefined
-  /** The error as Node prints it, with its stack. */
-  readonly error: string | undefined
-  /** The error in one line: `TypeError: x is not a function`. */
-  readonly what: string | undefined
-  readonly code: string | undefined
-  /** The last lines of the rank on stderr, without the error itself. */
-  readonly stderr: readonly string[]
-  /** How the other ranks ended, in order of time: ranks that ended alike share a line. */
-  readonly others: readonly string[]
-  /** What the flight recorders of the ranks show together, a sentence for each finding. */
-  readonly findings: readonly string[]
-  readonly logs: string | undefined
-  /** The temporary folder of the flight records, if they are in one. */
-  readonly records: string | undefined
-  /** The exit code of the launcher. */
-  readonly jobExitCode: number
-}
-
-/** What is known about the host of the failed rank. */
-export interface HostFacts {
-  readonly host: string
-  readonly memory: MemoryEvents
-  /** The folder of the log files, if there are any. */
-  readonly logs: string | undefined
-  /** Shows the frames of libraries in stacks, too. */
-  readonly isDetailed?: boolean
-  /** The temporary folder of the flight records, if there are any in one. */
-  readonly records?: string | undefined
-}
 
 /** What is known beyond one host. */
 export interface JobFacts {
@@ -60,22 +23,6 @@ export interface JobFacts {
   readonly worldSize?: number
   /** The ranks whose end is unknown because their host is gone. */
   readonly missing?: readonly number[]
-}
-
-/** A host that vanished from a running job. */
-export interface LostNode {
-  readonly node: number
-  readonly host: string
-  readonly address: string
-  /** `its launcher has ended`, `it was silent for 30 s`. */
-  readonly reason: string
-}
-
-/** The facts of a job that failed because a host is gone, for the report on screen and for JSON. */
-export interface NodeFailure extends LostNode {
-  readonly ranks: readonly number[]
-  readonly others: readonly string[]
-  readonly jobExitCode: number
 }
 
 export function describeLostNode(

@@ -1,7 +1,8 @@
 import { constants } from 'node:os'
 import type { FlightFinding, MismatchFinding } from './flight-findings.ts'
 import { findAbsent, type Absence } from './absence.ts'
-import { failedAt, ownEnd, succeeded, wasStopped, type RankOutcome } from './outcome.ts'
+import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
+import type { RankOutcome } from '../protocol/nodes.ts'
 
 /** The rank that brought the job down. */
 export interface RootCause {

@@ -1,6 +1,6 @@
 import { formatRanks, formatSeconds, monotonicNow } from '@tsrun/core'
 import { activityOf, type RankFate, type RankStatus } from '@tsrun/distributed/record'
-import type { StackReport } from '../rank/control-message.ts'
+import type { StackReport } from '../protocol/control.ts'
 
 /** What is known about the stack of one rank. */
 export interface RankStack {

@@ -1,8 +1,8 @@
 import { cpuSeconds, peakBytes } from '../processes/process-use.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 import { formatBytes, formatSeconds, formatTable } from '@tsrun/core'
-import type { ResourceUsage } from '../rank/control-message.ts'
-import type { RankOutcome } from './outcome.ts'
+import type { ResourceUsage } from '../protocol/control.ts'
+import type { RankOutcome } from '../protocol/nodes.ts'
 
 /** The time and memory that one rank used. */
 export interface RankUsage {

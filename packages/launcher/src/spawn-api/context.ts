@@ -3,7 +3,8 @@ import type { JobContext } from '../job/job.ts'
 import { Chaos } from '../chaos/chaos.ts'
 import type { ChaosPlan } from '../chaos/plan.ts'
 import { Announcer, Console } from '../logs/console.ts'
-import type { Interruption, Interrupts } from '../processes/interrupts.ts'
+import type { Interrupts } from '../processes/interrupts.ts'
+import type { Interruption } from '../protocol/nodes.ts'
 import type { CompleteOptions } from './options.ts'
 
 /** Why a job was stopped before its ranks ended. */

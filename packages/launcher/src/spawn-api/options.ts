@@ -1,5 +1,5 @@
 import type { ChaosOptions } from '../chaos/plan.ts'
-import { anything, count, declareOptions, text, where } from '@tsrun/core'
+import { anything, count, declareOptions, filled, where } from '@tsrun/core'
 import type { StreamName } from '../logs/lines.ts'
 
 /** A line of a rank's output. */
@@ -51,7 +51,7 @@ const LONGEST = 2 ** 31 - 1
 export const readOptions = declareOptions({
   nproc: count({ from: 1, to: 4096 }).default(1),
   args: where<readonly unknown[]>(Array.isArray, 'an array').default([]),
-  export: text('the name of an export').optional(),
+  export: filled('the name of an export').optional(),
   base: anything<string | URL>(),
   env: where<NonNullable<SpawnOptions['env']>>(isEnvironment, 'an object of texts').default({}),
   execArgv: where<readonly string[]>(Array.isArray, 'an array of arguments of Node').default([]),

@@ -1,48 +1,18 @@
 import { closeSync, fstatSync, readSync } from 'node:fs'
-import {
-  isCount,
-  isNumber,
-  isText,
-  listOf,
-  objectOf,
-  oneOf,
-  openFile,
-  parseJson,
-} from '@tsrun/core'
+import { openFile, parseJson } from '@tsrun/core'
 import {
   factNames,
   spanKinds,
   NAME,
   NAME_HEAD,
   SPAN_HEAD,
-  SPANS_FORMAT,
-  SPANS_VERSION,
+  spanFileHeader,
   type Span,
   type SpanKind,
   type SpanFileHeader,
 } from '@tsrun/distributed/record'
 
 const LONGEST_HEADER = 16 * 1024
-/** Largest plausible rank; a larger one means a damaged header. */
-const MOST = 1 << 20
-const isRank = (value: unknown): value is number => isCount(value) && value < MOST
-
-const isHeader = objectOf<SpanFileHeader>({
-  format: oneOf(SPANS_FORMAT),
-  version: oneOf(SPANS_VERSION),
-  runId: isText,
-  restartCount: isCount,
-  rank: isRank,
-  worldSize: isRank,
-  node: isRank,
-  host: isText,
-  pid: isCount,
-  monotonic: isNumber,
-  time: isNumber,
-  kinds: listOf(isText, NAME),
-  facts: listOf(isText, 16),
-})
-
 const CHUNK = 256 * 1024
 
 /**
@@ -63,7 +33,7 @@ export class SpanFileReader {
       return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, 0))
     })
     const end = head.indexOf(10)
-    const header = parseJson(head.toString('utf8', 0, Math.max(0, end)), isHeader)
+    const header = parseJson(head.toString('utf8', 0, Math.max(0, end)), spanFileHeader)
     if (header === undefined)
       throw new Error('not the spans of a rank, or of another version of tsrun')
     this.header = header

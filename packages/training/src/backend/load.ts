@@ -13,7 +13,7 @@ const loaders: Readonly<Record<BackendName, (options: BackendOptions) => Promise
   cpu: loadCpu,
 }
 
-const nameRule = choice(['auto', ...Object.keys(loaders)])
+const nameRule = choice('auto', ...Object.keys(loaders))
 
 /**
  * Loads the tensor backend `name` and makes it current: it holds all tensors of this process.

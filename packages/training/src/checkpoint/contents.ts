@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib'
-import { isCount } from '@tsrun/core'
+import { count } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Box } from './piece.ts'
 import {
@@ -90,6 +90,8 @@ export function decodeContents(text: string): Contents {
   checkContents(contents)
   return contents
 }
+
+const { is: isCount } = count()
 
 function checkContents(
   contents: Record<string, unknown>,

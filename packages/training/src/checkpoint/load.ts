@@ -35,7 +35,7 @@ export interface LoadOptions {
 }
 
 const readOptions = declareOptions({
-  strict: flag().default(true),
+  strict: flag.default(true),
 } satisfies Rules<LoadOptions>)
 
 /** What was saved in addition to the tensors. */

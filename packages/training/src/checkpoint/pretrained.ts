@@ -82,7 +82,7 @@ export interface GPT2NamesOptions {
 }
 
 const readGPT2Options = declareOptions({
-  weights: choice(['conv1d', 'linear']).default('conv1d'),
+  weights: choice('conv1d', 'linear').default('conv1d'),
 } satisfies Rules<GPT2NamesOptions>)
 
 /**

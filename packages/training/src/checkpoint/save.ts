@@ -54,9 +54,9 @@ const readOptions = declareOptions({
     (value) => value === Infinity || (Number.isSafeInteger(value) && Number(value) >= 1),
     'a whole number from 1',
   ).default(Infinity),
-  background: flag().default(false),
-  compare: flag().default(true),
-  finite: flag().default(true),
+  background: flag.default(false),
+  compare: flag.default(true),
+  finite: flag.default(true),
   timeout: anything<number>(),
   signal: anything<AbortSignal>(),
 } satisfies Rules<SaveOptions>)

@@ -32,7 +32,7 @@ export const batchRules = {
   batch: count({ from: 1 }),
   seed: orderRules.seed,
   shuffle: orderRules.shuffle,
-  dropLast: flag().default(false),
+  dropLast: flag.default(false),
   share: shareRule.default([0, 1]),
 }
 

@@ -1,13 +1,13 @@
 import {
   anything,
   count,
-  number,
+  finite,
   refuseUnknown,
   shown,
   tsrError,
   where,
   type Complete,
-  type Rule,
+  type Schema,
 } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
@@ -111,8 +111,8 @@ const columnRules = {
   values: anything<ArrayLike<number>>(),
   shape: shapeRule.default([]),
   dtype: dtypeRule.optional(),
-  scale: number().default(1),
-  shift: number().default(0),
+  scale: finite().default(1),
+  shift: finite().default(0),
 }
 
 function isField(given: ArrayLike<number> | Column | Field): given is Field {
@@ -136,7 +136,7 @@ function checkedColumn(name: string, given: ArrayLike<number> | Column) {
   }
   refuseUnknown(column, Object.keys(columnRules), `the column ${name}`)
   const read = <K extends keyof Column>(key: K): Complete<typeof columnRules>[K] => {
-    const rule = columnRules[key] as Rule<Complete<typeof columnRules>[K]>
+    const rule = columnRules[key] as Schema<Complete<typeof columnRules>[K]>
     return rule.check(`${key} of the column ${name}`, column[key])
   }
   return {

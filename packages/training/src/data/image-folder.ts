@@ -46,7 +46,7 @@ const readOptions = declareOptions({
       value.every((length) => Number.isSafeInteger(length) && length > 0),
     '[height, width]',
   ),
-  channels: choice([1, 3] as const).default(3),
+  channels: choice(...([1, 3] as const)).default(3),
   mean: eachChannel(-Infinity).default(0),
   deviation: eachChannel(0).default(1),
 } satisfies Rules<ImageFolderOptions>)

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { choice, declareOptions, readFileBytes, text, tsrError, type Rules } from '@tsrun/core'
+import { choice, declareOptions, readFileBytes, filled, tsrError, type Rules } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { folderOfDataset, type Dataset } from './dataset.ts'
 
@@ -11,8 +11,8 @@ export interface MnistOptions {
 }
 
 const readOptions = declareOptions({
-  split: choice(['train', 'test']),
-  directory: text('a folder').optional(),
+  split: choice('train', 'test'),
+  directory: filled('a folder').optional(),
 } satisfies Rules<MnistOptions>)
 
 /** The mean and the standard deviation of the pixels in the training set, as fractions of white. */

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { choice, declareOptions, readFileBytes, text, tsrError, type Rules } from '@tsrun/core'
+import { choice, declareOptions, readFileBytes, filled, tsrError, type Rules } from '@tsrun/core'
 import { folderOfDataset } from './dataset.ts'
 import type { ByteText } from './text.ts'
 
@@ -11,8 +11,8 @@ export interface MobyDickOptions {
 }
 
 const readOptions = declareOptions({
-  split: choice(['train', 'validation']),
-  directory: text('a folder').optional(),
+  split: choice('train', 'validation'),
+  directory: filled('a folder').optional(),
 } satisfies Rules<MobyDickOptions>)
 
 /**

@@ -1,4 +1,4 @@
-import { count, flag, number, shown, where } from '@tsrun/core'
+import { count, flag, finite, shown, where } from '@tsrun/core'
 import { generator } from '../random/generator.ts'
 
 /** What determines the order of the examples in an epoch. */
@@ -11,9 +11,9 @@ export interface EpochOrder {
 
 export const orderRules = {
   // A seed need not be an integer: its digits are hashed.
-  seed: number().default(0),
+  seed: finite().default(0),
   epoch: count().default(0),
-  shuffle: flag().default(true),
+  shuffle: flag.default(true),
 }
 
 /** The examples 0 .. length - 1 in the order of an epoch, the same on every rank. */

@@ -1,6 +1,6 @@
 import type { FileHandle } from 'node:fs/promises'
 import { pipeline } from 'node:stream'
-import { importOptional, isTsrError, openFileHandle, shown, text, tsrError } from '@tsrun/core'
+import { importOptional, isTsrError, openFileHandle, shown, filled, tsrError } from '@tsrun/core'
 import { parse, type Info } from 'csv-parse'
 import { examplesFrom, type DataRecord, type FieldRules } from './records.ts'
 import type { Examples } from './examples.ts'
@@ -22,7 +22,7 @@ const LONGEST = 2 ** 24
  *   number of values or is longer than 16 MiB, or quotes are wrong
  */
 export async function* csvRecords(path: string, separator = ','): AsyncGenerator<DataRecord> {
-  text().check('separator', separator)
+  filled().check('separator', separator)
   // The parser stops the file, and the file's errors become those of the parser.
   const rows = pipeline(
     (await openRecords(path)).createReadStream(),

@@ -25,7 +25,7 @@ const readOptions = declareOptions({
   ranks: count({ from: 1 }),
   shuffle: orderRules.shuffle,
   seed: orderRules.seed,
-  dropLast: flag().default(false),
+  dropLast: flag.default(false),
 } satisfies Rules<SamplerOptions>)
 
 /** The examples of one rank. */

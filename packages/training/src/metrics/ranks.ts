@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, text, tsrError, type Rules } from '@tsrun/core'
+import { choice, count, declareOptions, filled, tsrError, type Rules } from '@tsrun/core'
 import type { MetricLog } from './metric-log.ts'
 
 export interface MetricLogOptions {
@@ -10,7 +10,7 @@ export interface MetricLogOptions {
 
 const readOptions = declareOptions({
   rank: count().optional(),
-  ranks: choice(['first', 'all']).default('first'),
+  ranks: choice('first', 'all').default('first'),
 } satisfies Rules<MetricLogOptions>)
 
 /**
@@ -26,7 +26,7 @@ export function logOfRank(
   place: (path: string, rank: number) => string,
   create: (path: string) => MetricLog,
 ): MetricLog {
-  text('a path').check('path', path)
+  filled('a path').check('path', path)
   const { rank = Number(process.env['RANK'] ?? 0), ranks } = readOptions(options)
   if (ranks === 'first' && rank > 0) return silent
   return checked(create(ranks === 'all' ? place(path, rank) : path))

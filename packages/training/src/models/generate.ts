@@ -3,7 +3,7 @@ import {
   count,
   declareOptions,
   flag,
-  number,
+  finite,
   shown,
   tsrError,
   where,
@@ -46,12 +46,12 @@ export interface GenerateOptions {
 
 const readOptions = declareOptions({
   maxTokens: count().default(100),
-  temperature: number({ from: 0 }).default(1),
+  temperature: finite({ from: 0 }).default(1),
   topK: count({ from: 1 }).optional(),
-  topP: number({ above: 0, to: 1 }).default(1),
-  seed: number().default(0),
+  topP: finite({ above: 0, to: 1 }).default(1),
+  seed: finite().default(0),
   stop: where<readonly number[]>(Array.isArray, 'a list of tokens').default([]),
-  cache: flag().optional(),
+  cache: flag.optional(),
   block: count({ from: 1 }).optional(),
   onToken: anything<(token: number) => void>(),
 } satisfies Rules<GenerateOptions>)

@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, flag, number, where, type Rules } from '@tsrun/core'
+import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
 import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -54,9 +54,9 @@ const readOptions = declareOptions({
       value === 'valid' || value === 'same' || (Number.isInteger(value) && (value as number) >= 0),
     "an integer from 0, 'valid' or 'same'",
   ).default('valid'),
-  bias: flag().default(true),
-  activation: choice(activations).default('linear'),
-  seed: number().default(0),
+  bias: flag.default(true),
+  activation: choice(...activations).default('linear'),
+  seed: finite().default(0),
 } satisfies Rules<Conv2dOptions>)
 
 /**

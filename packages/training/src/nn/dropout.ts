@@ -1,4 +1,4 @@
-import { declareOptions, number, tsrError, where, type Rules } from '@tsrun/core'
+import { declareOptions, finite, tsrError, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isTapeActive } from '../autograd/tape.ts'
 import { scopedTensorFrom } from '../backend/host-memory.ts'
@@ -27,7 +27,7 @@ export const dropoutRate = where<number>(
 const readOptions = declareOptions({
   name: where<string>((value) => typeof value === 'string', 'a name for its random values'),
   rate: dropoutRate.default(0.5),
-  seed: number().default(0),
+  seed: finite().default(0),
 } satisfies Rules<DropoutOptions>)
 
 /**

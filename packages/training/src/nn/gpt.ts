@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, flag, number, tsrError, type Rules } from '@tsrun/core'
+import { anything, count, declareOptions, flag, finite, tsrError, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -49,13 +49,13 @@ const readOptions = declareOptions({
   heads: count({ from: 1 }).default(4),
   width: count({ from: 1 }).default(128),
   hidden: count({ from: 1 }).optional(),
-  tied: flag().default(false),
-  epsilon: number({ above: 0 }).default(1e-5),
-  deviation: number({ from: 0 }).default(0.02),
+  tied: flag.default(false),
+  epsilon: finite({ above: 0 }).default(1e-5),
+  deviation: finite({ from: 0 }).default(0.02),
   embeddingDropout: dropoutRate.default(0),
   attentionDropout: dropoutRate.default(0),
   residualDropout: dropoutRate.default(0),
-  seed: number().default(0),
+  seed: finite().default(0),
   range: anything<readonly [number, number]>(),
 } satisfies Rules<GPTOptions>)
 

@@ -1,4 +1,4 @@
-import { number } from '@tsrun/core'
+import { finite } from '@tsrun/core'
 import { generator, uniform as nextUniform, type Generator } from '../random/generator.ts'
 
 // Initial values of parameters, exported as the namespace `init`. All but constants are drawn from a
@@ -16,7 +16,7 @@ export interface InitializedParameter {
 
 /** All values are `value`. @throws ERR_TSR_ARGUMENT unless it is a finite number */
 export function constant(value: number): Initializer {
-  number().check('the value of init.constant', value)
+  finite().check('the value of init.constant', value)
   return ({ shape }) => new Float32Array(sizeOf(shape)).fill(value)
 }
 
@@ -29,7 +29,7 @@ export const ones: Initializer = constant(1)
  * @throws ERR_TSR_ARGUMENT unless it is a finite number
  */
 export function uniform(limit: number): Initializer {
-  number().check('the limit of init.uniform', limit)
+  finite().check('the limit of init.uniform', limit)
   return drawn((next) => (2 * nextUniform(next) - 1) * limit)
 }
 
@@ -40,7 +40,7 @@ export function uniform(limit: number): Initializer {
  * @throws ERR_TSR_ARGUMENT unless the standard deviation is a finite number from 0
  */
 export function normal(deviation: number): Initializer {
-  number({ from: 0 }).check('the deviation of init.normal', deviation)
+  finite({ from: 0 }).check('the deviation of init.normal', deviation)
   return drawn((next) => {
     const radius = Math.sqrt(-2 * Math.log(1 - nextUniform(next)))
     return deviation * radius * Math.cos(2 * Math.PI * nextUniform(next))

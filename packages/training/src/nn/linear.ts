@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, flag, number, where, type Rules } from '@tsrun/core'
+import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
@@ -33,10 +33,10 @@ const readOptions = declareOptions({
   ),
   inputs: count({ from: 1 }),
   outputs: count({ from: 1 }),
-  activation: choice(activations).default('linear'),
-  bias: flag().default(true),
-  seed: number().default(0),
-  deviation: number().optional(),
+  activation: choice(...activations).default('linear'),
+  bias: flag.default(true),
+  seed: finite().default(0),
+  deviation: finite().optional(),
 } satisfies Rules<LinearOptions>)
 
 /**

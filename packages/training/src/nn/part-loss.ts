@@ -240,7 +240,7 @@ function reductionOf(
 const describeResult = (value: unknown): string =>
   isTensor(value) ? `a tensor of shape [${value.shape.join(', ')}]` : shown(value)
 
-const reductionRule = choice(['mean', 'sum']).optional()
+const reductionRule = choice('mean', 'sum').optional()
 const functionRule = callback().optional()
 const countRule = where<number>(
   (value) => Number.isFinite(value) && Number(value) >= 0,

@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, number, type Rules } from '@tsrun/core'
+import { anything, count, declareOptions, finite, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
@@ -28,7 +28,7 @@ const readOptions = declareOptions({
   inputs: count({ from: 1 }).default(784),
   hidden: count({ from: 1 }).default(128),
   outputs: count({ from: 1 }).default(10),
-  seed: number().default(0),
+  seed: finite().default(0),
   range: anything<readonly [number, number]>(),
 } satisfies Rules<ShardedMLPOptions>)
 

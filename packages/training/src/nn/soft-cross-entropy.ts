@@ -30,7 +30,7 @@ const readOptions = declareOptions({
     (value) => typeof value === 'number' && value >= 0 && value <= 1,
     'from 0 to 1',
   ).default(0),
-  reduction: choice(['mean', 'sum']).default('mean'),
+  reduction: choice('mean', 'sum').default('mean'),
 } satisfies Rules<CrossEntropyOptions>)
 
 type Complete = ReturnType<typeof readOptions>

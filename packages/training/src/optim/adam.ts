@@ -1,4 +1,4 @@
-import { declareOptions, number, where, type Rules } from '@tsrun/core'
+import { declareOptions, finite, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { adamStep, addScaled, type AdamStep } from '../backend/arithmetic.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
@@ -32,7 +32,7 @@ export interface AdamWOptions extends AdamOptions {
 
 type Betas = readonly [number, number]
 
-const betaRule = number({ from: 0, below: 1 })
+const betaRule = finite({ from: 0, below: 1 })
 
 const readOptions = declareOptions({
   learningRate: factorRule.default(1e-3),

@@ -26,7 +26,7 @@ export interface GradientNormOptions {
   readonly axes?: readonly ProcessGroup[]
 }
 
-export const normRule = choice([2, Infinity]).default(2)
+export const normRule = choice(2, Infinity).default(2)
 
 /**
  * The norm of all gradients together, the same on all ranks. Each value counts once, whichever ranks

@@ -1,4 +1,4 @@
-import { number, shown, tsrError, where } from '@tsrun/core'
+import { finite, shown, tsrError, where } from '@tsrun/core'
 import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient } from '../tfjs/backend.ts'
@@ -119,7 +119,7 @@ export interface DecayOptions {
 }
 
 /** A learning rate, or another factor that may be 0. */
-export const factorRule = number({ from: 0 })
+export const factorRule = finite({ from: 0 })
 
 export const decayRules = {
   weightDecay: factorRule.optional(),

@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, number, tsrError, type Rules } from '@tsrun/core'
+import { choice, count, declareOptions, finite, tsrError, type Rules } from '@tsrun/core'
 
 /**
  * The learning rate of a step. Steps are those of the optimizer, not of micro-batches, and start at 0. A
@@ -34,9 +34,9 @@ const shapes = {
   sqrt: (progress: number) => 1 - Math.sqrt(progress),
 } as const
 
-const peak = number({ from: 0 })
+const peak = finite({ from: 0 })
 const steps = count()
-const minimum = number({ from: 0 }).default(0)
+const minimum = finite({ from: 0 }).default(0)
 
 const readConstant = declareOptions({
   peak,
@@ -56,10 +56,10 @@ const readStable = declareOptions({
   total: steps,
   minimum,
   decay: steps,
-  shape: choice(['linear', 'cosine', 'sqrt']).default('linear'),
+  shape: choice('linear', 'cosine', 'sqrt').default('linear'),
 } satisfies Rules<WarmupStableDecayOptions>)
 
-const stepRule = number({ from: 0 })
+const stepRule = finite({ from: 0 })
 
 /**
  * A constant rate, after an optional warm-up.

@@ -1,4 +1,4 @@
-import { declareOptions, flag, number, tsrError, type Rules } from '@tsrun/core'
+import { declareOptions, flag, finite, tsrError, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addScaled } from '../backend/arithmetic.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
@@ -26,8 +26,8 @@ export interface SGDOptions extends DecayOptions {
 
 const readOptions = declareOptions({
   learningRate: factorRule,
-  momentum: number({ from: 0, below: 1 }).default(0),
-  nesterov: flag().default(false),
+  momentum: finite({ from: 0, below: 1 }).default(0),
+  nesterov: flag.default(false),
   ...decayRules,
 } satisfies Rules<SGDOptions>)
 

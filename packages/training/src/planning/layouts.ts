@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, number, positive, tsrError } from '@tsrun/core'
+import { choice, count, declareOptions, finite, positive, tsrError } from '@tsrun/core'
 import {
   layoutMemory,
   type RankLayout,
@@ -66,11 +66,11 @@ const readOptions = declareOptions({
   heads: whole.optional(),
   sequence: whole.default(2048),
   batch: whole.optional(),
-  dtype: choice(['float32', 'bfloat16', 'float16'] as const).default('float32'),
-  optimizer: choice(['adam', 'momentum', 'sgd'] as const).default('adam'),
+  dtype: choice(...(['float32', 'bfloat16', 'float16'] as const)).default('float32'),
+  optimizer: choice(...(['adam', 'momentum', 'sgd'] as const)).default('adam'),
   flops: positive().default(1e13),
   link: positive().default(1e10),
-  latency: number({ from: 0 }).default(1e-5),
+  latency: finite({ from: 0 }).default(1e-5),
 })
 
 /**

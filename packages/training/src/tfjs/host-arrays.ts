@@ -17,7 +17,7 @@ const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D]
   bool: Uint8Array,
 }
 
-export const dtypeRule = choice(Object.keys(arrays) as HostDType[])
+export const dtypeRule = choice(...(Object.keys(arrays) as HostDType[]))
 
 /** @returns undefined if an array of this dtype can hold the number, otherwise what it can hold */
 export function fits(value: number, dtype: HostDType): string | undefined {

@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, number, tsrError } from '@tsrun/core'
+import { choice, count, declareOptions, finite, tsrError } from '@tsrun/core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
@@ -45,8 +45,8 @@ export function checkCallback(callback: FitCallback): void {
 
 const readStopping = declareOptions({
   patience: count({ from: 1 }).default(3),
-  minDelta: number({ from: 0 }).default(0),
-  metric: choice(['loss', 'accuracy']).default('loss'),
+  minDelta: finite({ from: 0 }).default(0),
+  metric: choice('loss', 'accuracy').default('loss'),
 })
 
 export interface EarlyStoppingOptions {
@@ -89,7 +89,7 @@ export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
   }
 }
 
-const readAverage = declareOptions({ decay: number({ from: 0, to: 1 }).default(0.999) })
+const readAverage = declareOptions({ decay: finite({ from: 0, to: 1 }).default(0.999) })
 
 export interface MovingAverage extends FitCallback {
   /**
@@ -176,8 +176,8 @@ export function setValues(
 }
 
 const readFinder = declareOptions({
-  from: number({ above: 0 }).default(1e-6),
-  to: number({ above: 0 }).default(1),
+  from: finite({ above: 0 }).default(1e-6),
+  to: finite({ above: 0 }).default(1),
   steps: count({ from: 2 }).default(100),
 })
 

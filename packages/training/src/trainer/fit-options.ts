@@ -95,7 +95,7 @@ const readOptions = declareOptions({
   ).optional(),
   log: where<readonly MetricLog[]>(Array.isArray, 'a list, for example [jsonl(file)]').default([]),
   callbacks: where<readonly FitCallback[]>(Array.isArray, 'a list of callbacks').default([]),
-  progress: flag().default(true),
+  progress: flag.default(true),
   unit: anything<{ readonly tokens: number }>(),
   flops: anything<number>(),
 })
@@ -117,8 +117,8 @@ const readSave = declareOptions(
     directory: where<string>((value) => typeof value === 'string', 'the path of a folder'),
     every: every.optional(),
     keep: every.optional(),
-    best: flag().default(false),
-    finite: flag().optional(),
+    best: flag.default(false),
+    finite: flag.optional(),
   },
   'save',
 )

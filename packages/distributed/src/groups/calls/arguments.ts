@@ -52,10 +52,10 @@ const optionNames = Object.keys({
 } satisfies Record<keyof AnyOptions, true>)
 const knownNames = new Set(optionNames)
 
-const dtypeRule = choice(dtypeNames).optional()
+const dtypeRule = choice(...dtypeNames).optional()
 const tagRule = count({ to: 2 ** 31 - 1 }).default(0)
 const timeoutRule = positive('milliseconds above 0')
-const flagRule = flag()
+const flagRule = flag
 
 /** Refuses options that no call has. @throws ERR_TSR_ARGUMENT */
 export function checkOptionNames(options: CallOptions): void {

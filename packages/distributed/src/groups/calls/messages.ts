@@ -60,7 +60,7 @@ export function skipCall(peer: number, tag: number): Call {
   return { name: 'recv', dtype: 'int32', count: SKIPPED, peer, tag, ...noBuffers }
 }
 
-const kindRule = choice(['send', 'recv'])
+const kindRule = choice('send', 'recv')
 
 /**
  * Starts messages in order, once all are checked. When one cannot be started, for lack of room, those

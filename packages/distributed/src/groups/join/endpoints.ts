@@ -1,13 +1,12 @@
 import {
-  isCount,
-  isText,
+  choice,
+  count,
   isTsrError,
-  objectOf,
-  oneOf,
-  optional,
+  object,
   protectionFlags,
+  text,
   tsrError,
-  type Protection,
+  type Of,
   type RankEnvironment,
 } from '@tsrun/core'
 import {
@@ -17,10 +16,8 @@ import {
   reachableAddress,
   type Store,
 } from '@tsrun/store'
-import { checkSameTuning, type TuningIdentity } from './tuning-file.ts'
-import type { Endpoint } from '../../transports/dialer.ts'
+import { checkSameTuning } from './tuning-file.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
-import type { SegmentAddress } from '../../transports/shared-memory/segment.ts'
 import { readPublished } from '../membership/published.ts'
 import { presenceKey } from '../membership/world.ts'
 import type { InitSettings, Joining } from './options.ts'
@@ -56,37 +53,28 @@ function endpointKey(rank: number): string {
 }
 
 /** What a rank publishes about itself. */
-interface Published extends Endpoint {
+const published = object({
+  host: text,
+  port: count(),
   /** Identity of the host, see `hostIdentity`. */
-  readonly on: string
-  readonly segment: SegmentAddress | undefined
+  on: text,
+  segment: object({
+    host: text,
+    pid: count(),
+    fd: count(),
+    bytes: count(),
+    nonce: text,
+    bell: object({ fd: count(), inode: count() }),
+  }).optional(),
   /** Why it cannot join. */
-  readonly refusal?: string
-  readonly tuning: TuningIdentity
-  readonly protection: Protection
+  refusal: text.optional(),
+  tuning: object({ source: text, digest: text }),
+  protection: choice('none', 'encrypted'),
   /** What its callers have to know besides the token: only members can read it in a store with TLS. */
-  readonly secret?: string
-}
-
-const isPublished = objectOf<Published>({
-  host: isText,
-  port: isCount,
-  on: isText,
-  segment: optional(
-    objectOf<SegmentAddress>({
-      host: isText,
-      pid: isCount,
-      fd: isCount,
-      bytes: isCount,
-      nonce: isText,
-      bell: objectOf<SegmentAddress['bell']>({ fd: isCount, inode: isCount }),
-    }),
-  ),
-  refusal: optional(isText),
-  tuning: objectOf<TuningIdentity>({ source: isText, digest: isText }),
-  protection: oneOf('none', 'encrypted'),
-  secret: optional(isText),
+  secret: text.optional(),
 })
+
+type Published = Of<typeof published>
 
 /**
  * Publishes where this rank listens, waits until all other ranks have done the same, and agrees with
@@ -118,7 +106,7 @@ export async function exchangeEndpoints(
       { cause: error },
     )
   }
-  const endpoints = peers.map((peer) => readPublished(texts[peer], isPublished, `rank ${peer}`))
+  const endpoints = peers.map((peer) => readPublished(texts[peer], published, `rank ${peer}`))
   checkRefusals(endpoints)
   refuseLoopback(endpoints)
   refuseOtherProtection(endpoints)

@@ -5,6 +5,7 @@ import {
   count,
   createLogger,
   declareOptions,
+  filled,
   flag,
   having,
   isStrongToken,
@@ -140,21 +141,20 @@ export const readOptions: (options: InitOptions) => GivenOptions = declareOption
   rank: count().optional(),
   worldSize: count({ from: 1 }).optional(),
   store: having<Store>(['get', 'multiGet', 'set', 'wait'], 'a store').optional(),
-  transport: choice(transports).optional(),
-  engine: choice(engines).optional(),
+  transport: choice(...transports).optional(),
+  engine: choice(...engines).optional(),
   timeout: positive('milliseconds above 0').optional(),
   signal: anything<AbortSignal>(),
   arena: arenaRule.optional(),
-  token: where<string>(
-    (token) => typeof token === 'string' && (token === '' || isStrongToken(token)),
-    TOKEN_EXPECTED,
-    (token) => (typeof token === 'string' ? `a text of ${token.length}` : typeof token),
-  ).optional(),
-  tls: flag().optional(),
-  iface: text().optional(),
+  token: text
+    .refine((token) => token === '' || isStrongToken(token), TOKEN_EXPECTED)
+    .secret()
+    .optional(),
+  tls: flag.optional(),
+  iface: filled().optional(),
   ports: anything<PortRange>(),
   stallWarning: positive('milliseconds above 0').optional(),
-  debug: choice(['off', 'detail']).optional(),
+  debug: choice('off', 'detail').optional(),
 } satisfies Rules<GivenOptions>)
 
 /** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_TUNING */

@@ -1,4 +1,4 @@
-import { createLogger, isCount, isText, listOf, objectOf, optional, tsrError } from '@tsrun/core'
+import { count, createLogger, list, object, text, tsrError, type Of } from '@tsrun/core'
 import { openAgain } from '@tsrun/native'
 import type { Store, StoreCallOptions } from '@tsrun/store'
 import { closeSegment, type Sharing } from '../../transports/shared-memory/neighbours.ts'
@@ -16,14 +16,14 @@ export interface SegmentSurvey {
 }
 
 /** What a rank tells the others about their segments. */
-interface Report {
+const report = object({
   /** Ranks of its host whose segment it cannot open. */
-  readonly lacks: readonly number[]
+  lacks: list(count()),
   /** Why it cannot join, so that the others do not wait for it. */
-  readonly refusal?: string
-}
+  refusal: text.optional(),
+})
 
-const isReport = objectOf<Report>({ lacks: listOf(isCount), refusal: optional(isText) })
+type Report = Of<typeof report>
 
 /**
  * Opens the segments of the other ranks of this host, and agrees with all ranks on who shares memory
@@ -58,16 +58,16 @@ export async function agreeOnSharing(
     const reason = `rank ${rank} cannot open the memory of ${reasons.join('; ')}`
     const refuses = reasons.length > 0 && isRequired
     if (reasons.length > 0 && !isRequired) warnWithoutSharing(reason)
-    const report: Report = { lacks, ...(refuses && { refusal: reason }) }
+    const own: Report = { lacks, refusal: refuses ? reason : undefined }
     const keyOf = (peer: number): string => `sharing/${peer}`
-    await store.set(keyOf(rank), JSON.stringify(report))
+    await store.set(keyOf(rank), JSON.stringify(own))
     const keys = segments.map((_, peer) => keyOf(peer))
     const texts = await store.multiGet(keys, wait)
-    const reports = texts.map((text, peer) => readPublished(text, isReport, `rank ${peer}`))
+    const reports = texts.map((bytes, peer) => readPublished(bytes, report, `rank ${peer}`))
     checkRefusals(reports)
     const neighbours = neighboursOf(hosts, reports)
-    const own = new Set(neighbours[rank])
-    for (const peer of opened.keys()) if (!own.has(peer)) release(peer)
+    const shared = new Set(neighbours[rank])
+    for (const peer of opened.keys()) if (!shared.has(peer)) release(peer)
     if (neighbours.every((peers) => peers.length === 0)) return undefined
     const bell = segments[rank]?.bell
     return { neighbours, segments: opened, bell: bell && openAgain(bell.fd) }
@@ -78,7 +78,7 @@ export async function agreeOnSharing(
 }
 
 /** @throws ERR_TSR_TRANSPORT_UNAVAILABLE where a rank refuses to join without shared memory */
-export function checkRefusals(ranks: readonly { readonly refusal?: string }[]): void {
+export function checkRefusals(ranks: readonly { readonly refusal?: string | undefined }[]): void {
   const reason = ranks.find(({ refusal }) => refusal !== undefined)?.refusal
   if (reason === undefined) return
   throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'shared-memory', reason })

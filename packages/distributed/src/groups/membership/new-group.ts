@@ -5,7 +5,7 @@ import { waitOptions } from '../calls/arguments.ts'
 import type { GroupIdentity } from '../calls/operations.ts'
 import {
   checkChoices,
-  isPublishedGroup,
+  publishedGroup,
   readPublished,
   type PublishedGroup,
   type SplitChoice,
@@ -111,7 +111,7 @@ async function agreeOnId(
     const what = `rank ${rank}: waiting for rank ${first} to make group ${name}${hint}`
     throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: wait.timeout }, { cause })
   })
-  return readPublished(text, isPublishedGroup, `rank ${first}`)
+  return readPublished(text, publishedGroup, `rank ${first}`)
 }
 
 const colorRule = where<number | null>(

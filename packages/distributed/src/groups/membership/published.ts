@@ -1,14 +1,14 @@
 import {
+  count,
   encode,
-  isCount,
-  isInteger,
-  isText,
-  listOf,
-  nullable,
-  objectOf,
+  integer,
+  list,
+  object,
   parseJson,
+  text,
   tsrError,
-  type Shape,
+  type Of,
+  type Schema,
   type TsrError,
 } from '@tsrun/core'
 import { LARGEST_GROUP } from '../../operation.ts'
@@ -27,7 +27,7 @@ type Bytes = Uint8Array | undefined
  * @param author - who had to publish it, as an error names it
  * @throws ERR_TSR_MESSAGE_INVALID for anything else
  */
-export function readPublished<T>(bytes: Bytes, of: Shape<T>, author: string): T {
+export function readPublished<T>(bytes: Bytes, of: Schema<T>, author: string): T {
   const published = parseJson(new TextDecoder().decode(bytes), of)
   if (published !== undefined) return published
   throw notPublished(bytes?.byteLength ?? 0, author)
@@ -38,21 +38,12 @@ function notPublished(bytes: number, author: string): TsrError {
   return tsrError('ERR_TSR_MESSAGE_INVALID', { bytes, reason })
 }
 
-const isGroupId = (value: unknown): value is number =>
-  isCount(value) && value > 0 && value <= LARGEST_GROUP
+const groupId = count({ from: 1, to: LARGEST_GROUP })
 
 /** What the lowest rank of a new group has published about it. */
-export interface PublishedGroup {
-  readonly id: number
-  readonly order: string
-  readonly first: number
-}
+export const publishedGroup = object({ id: groupId, order: text, first: count() })
 
-export const isPublishedGroup = objectOf<PublishedGroup>({
-  id: isGroupId,
-  order: isText,
-  first: isCount,
-})
+export type PublishedGroup = Of<typeof publishedGroup>
 
 /** What all ranks follow that shrink a group: the first decision that reached the store. */
 export interface Decision {
@@ -63,12 +54,9 @@ export interface Decision {
 
 /** @param ranks - of the group that shrinks */
 export function readDecision(bytes: Bytes, ranks: readonly number[]): Decision {
-  const isDecision = objectOf<Decision>({
-    id: isGroupId,
-    survivors: (value): value is readonly number[] =>
-      listOf(isCount, ranks.length)(value) && isPartOf(value, ranks),
-  })
-  return readPublished(bytes, isDecision, 'a rank that decides on a shrink')
+  const survivors = list(count(), ranks.length).refine((some) => isPartOf(some, ranks))
+  const decision = object({ id: groupId, survivors })
+  return readPublished(bytes, decision, 'a rank that decides on a shrink')
 }
 
 /** Whether a list leaves some out, and keeps the order of the others. */
@@ -91,11 +79,11 @@ export interface Vote {
  */
 export function readVotes(bytes: Uint8Array, ranks: readonly number[]): Vote[] {
   const members = new Set(ranks)
-  const isMember = (value: unknown): value is number => members.has(value as number)
-  const isVote = objectOf<Vote>({ rank: isMember, gone: listOf(isMember, ranks.length) })
+  const member = count().refine((rank) => members.has(rank))
+  const ballot = object({ rank: member, gone: list(member, ranks.length) })
   const lines = new TextDecoder().decode(bytes).trim().split('\n')
   return lines.map((line) => {
-    const vote = parseJson(line, isVote)
+    const vote = parseJson(line, ballot)
     if (vote === undefined) throw notPublished(bytes.byteLength, 'a rank that votes on a shrink')
     return vote
   })
@@ -103,18 +91,23 @@ export function readVotes(bytes: Uint8Array, ranks: readonly number[]): Vote[] {
 
 /** The number of a generation of the world. */
 export function readGeneration(bytes: Bytes): number {
-  return readPublished(bytes, isCount, 'a rank that begins a generation of the world')
+  return readPublished(bytes, count(), 'a rank that begins a generation of the world')
 }
 
 /** What a rank gives to `split`: its colour and its key. */
 export type SplitChoice = readonly [color: number | null, key: number]
 
-const isColor = nullable(isInteger)
+const color = integer.nullable()
 
 /** @param values - of the ranks of the group, in its order */
 export function checkChoices(values: readonly unknown[]): readonly SplitChoice[] {
   for (const [rank, value] of values.entries()) {
-    if (!Array.isArray(value) || value.length !== 2 || !isColor(value[0]) || !isInteger(value[1])) {
+    if (
+      !Array.isArray(value) ||
+      value.length !== 2 ||
+      !color.is(value[0]) ||
+      !integer.is(value[1])
+    ) {
       throw notPublished(encode(value).byteLength, `rank ${rank} of a group that is split`)
     }
   }

@@ -3,7 +3,7 @@
 import { Socket } from 'node:net'
 import { parentPort } from 'node:worker_threads'
 import type { divertSocket } from '@tsrun/native'
-import type { FaultOrder } from '../control-message.ts'
+import type { FaultOrder } from '../../protocol/control.ts'
 
 /** Bytes that `drop` leaves out, and that `truncate` lets through: less than the header of a frame. */
 const [DROPPED, LET_THROUGH] = [16, 32]

@@ -2,7 +2,7 @@
 import type inspector from 'node:inspector'
 import { Socket } from 'node:net'
 import { workerData } from 'node:worker_threads'
-import { INJECT } from '../control-message.ts'
+import { INJECT } from '../../protocol/channel.ts'
 
 /** Milliseconds that the main thread has for an answer. */
 const ANSWER_TIME = 1000

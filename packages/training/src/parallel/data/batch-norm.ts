@@ -1,4 +1,4 @@
-import { count, declareOptions, number, positive, text, type Rules } from '@tsrun/core'
+import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isTapeActive } from '../../autograd/tape.ts'
@@ -21,10 +21,10 @@ export interface BatchNormOptions {
 }
 
 const readOptions = declareOptions({
-  name: text('the prefix of the names of its parameters, as in layers.0'),
+  name: filled('the prefix of the names of its parameters, as in layers.0'),
   channels: count({ from: 1 }),
   epsilon: positive().default(1e-5),
-  momentum: number({ above: 0, to: 1 }).default(0.1),
+  momentum: finite({ above: 0, to: 1 }).default(0.1),
 } satisfies Rules<BatchNormOptions>)
 
 /**

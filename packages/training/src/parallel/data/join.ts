@@ -16,7 +16,7 @@ export const readJoinOptions: (given: JoinOptions) => Required<JoinOptions> = de
     ['state', 'loadState'],
     'the optimizer of the loop, whose state ranks that run out of data need',
   ),
-  divideBy: choice(['live', 'world']).default('live'),
+  divideBy: choice('live', 'world').default('live'),
 })
 
 /** Counts the ranks that take part in each step of a joined loop. */

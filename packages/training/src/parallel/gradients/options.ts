@@ -52,11 +52,11 @@ const bytes = positive('a positive number of bytes')
 export const gradientRules = {
   bucketBytes: bytes.default(25 * MIB),
   firstBucketBytes: bytes.default(MIB),
-  wire: choice(WIRE_FORMATS).default('float32'),
-  deterministic: flag().default(false),
-  reduction: choice(['mean', 'token']).default('mean'),
+  wire: choice(...WIRE_FORMATS).default('float32'),
+  deterministic: flag.default(false),
+  reduction: choice('mean', 'token').default('mean'),
   frozen: anything<NamePatterns>(),
-  unused: choice(['error', 'zeros']).default('error'),
+  unused: choice('error', 'zeros').default('error'),
 }
 
 /** Complete options. */

@@ -130,8 +130,8 @@ const modelRules = {
     'a function of the outputs and the labels, for example crossEntropy',
   ).default(summedCrossEntropy),
   clip: anything<NonNullable<ModelOptions['clip']>>(),
-  recompute: flag().default(false),
-  unused: choice(['error', 'zeros']).default('error'),
+  recompute: flag.default(false),
+  unused: choice('error', 'zeros').default('error'),
   recorder: anything<SpanRecorder>(),
 }
 

@@ -53,7 +53,7 @@ export function vocabParallelCrossEntropy(
   })
 }
 
-const reductionRule = choice<Reduction>(['mean', 'sum'])
+const reductionRule = choice<Reduction>('mean', 'sum')
 
 /** Counts the rows whose label has the largest score; of equal scores the lowest class counts. */
 function countCorrect(logits: Tensor, labels: Tensor, group: ProcessGroup): number {

@@ -31,15 +31,15 @@ export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) =
  */
 export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
 
-const sequence = flag().default(false)
+const sequence = flag.default(false)
 const readColumnOptions: (given: ColumnParallelOptions) => Required<ColumnParallelOptions> =
   declareOptions({
-    gather: choice(['none', 'replicated', 'partial']).default('none'),
-    input: choice(['replicated', 'sequence']).default('replicated'),
+    gather: choice('none', 'replicated', 'partial').default('none'),
+    input: choice('replicated', 'sequence').default('replicated'),
   })
 const readRowOptions: (given: RowParallelOptions) => Required<RowParallelOptions> = declareOptions({
-  input: choice(['sharded', 'replicated']).default('sharded'),
-  output: choice(['replicated', 'sequence']).default('replicated'),
+  input: choice('sharded', 'replicated').default('sharded'),
+  output: choice('replicated', 'sequence').default('replicated'),
 })
 const readVocabOptions: (given: VocabParallelOptions) => Required<VocabParallelOptions> =
   declareOptions({ sequence })

@@ -33,10 +33,10 @@ export interface FullyShardOptions extends DataParallelOptions {
 
 const rules = {
   ...gradientRules,
-  stage: choice([1, 2, 3]).default(3),
+  stage: choice(1, 2, 3).default(3),
   units: anything<readonly Module[]>(),
-  reshardAfterForward: flag().default(true),
-  recompute: flag().optional(),
+  reshardAfterForward: flag.default(true),
+  recompute: flag.optional(),
 }
 
 /** Complete options. */

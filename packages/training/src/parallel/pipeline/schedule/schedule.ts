@@ -10,7 +10,7 @@ export type ScheduleName = keyof typeof orders
 
 export const scheduleNames = Object.keys(orders) as ScheduleName[]
 
-const nameRule = choice(scheduleNames)
+const nameRule = choice(...scheduleNames)
 const countRule = count({ from: 1 })
 
 export interface ScheduleOptions {

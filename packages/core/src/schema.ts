@@ -1,0 +1,329 @@
+import { distance } from 'fastest-levenshtein'
+import { shown, tsrError } from './errors/tsr-error.ts'
+
+/*
+ * What a value may be: an option of a caller, a message of another process, or a file. A schema says
+ * both what is accepted and how an error describes it: `NAME is VALUE; expected EXPECTED`.
+ */
+
+interface Facts {
+  readonly is: (value: unknown) => boolean
+  readonly expected: string
+  /** Completes an accepted value, for example with defaults. */
+  readonly complete?: (value: unknown, name: string) => unknown
+  readonly isOptional?: boolean
+  readonly fallback?: unknown
+  /** How an error shows a value that is refused. */
+  readonly describe: (value: unknown) => string
+}
+
+/** What a value of the type `T` may be. */
+export class Schema<T> {
+  /** Whether a value of another process or a file fits. Nothing is converted or completed. */
+  readonly is: (value: unknown) => value is T
+  /** What follows `expected` in the sentence of an error. */
+  readonly expected: string
+  readonly #facts: Facts
+
+  constructor(facts: Facts) {
+    const { is, expected, isOptional = false } = facts
+    this.#facts = facts
+    this.expected = expected
+    this.is = (isOptional ? (value) => value === undefined || is(value) : is) as typeof this.is
+  }
+
+  /** Accepts undefined as well. */
+  optional(): Schema<T | undefined> {
+    return new Schema({ ...this.#facts, isOptional: true })
+  }
+
+  /** Replaces undefined in options by `fallback`. */
+  default(fallback: T): Schema<T> {
+    return new Schema({ ...this.#facts, isOptional: true, fallback })
+  }
+
+  /** Accepts null as well: JSON has it in the place of numbers that are not finite. */
+  nullable(): Schema<T | null> {
+    const { is } = this
+    return new Schema({ ...this.#facts, is: (value) => value === null || is(value) })
+  }
+
+  /** Accepts only some of the values. */
+  refine(holds: (value: T) => boolean, expected = this.expected): Schema<T> {
+    const { is } = this
+    return new Schema({ ...this.#facts, is: (value) => is(value) && holds(value), expected })
+  }
+
+  /** Errors show the length of the value alone. */
+  secret(): Schema<T> {
+    return new Schema({ ...this.#facts, describe: hidden })
+  }
+
+  /**
+   * Checks the value of a caller.
+   *
+   * @param name - how the error names the value
+   * @returns `value`, or the default where it is undefined
+   * @throws ERR_TSR_ARGUMENT
+   */
+  check(name: string, value: unknown): T {
+    const { is, describe, complete, isOptional, fallback } = this.#facts
+    if (value === undefined && isOptional === true) return fallback as T
+    if (!is(value)) throw refusal(name, describe(value), this.expected)
+    return (complete === undefined ? value : complete(value, name)) as T
+  }
+}
+
+/** The type of the values of a schema. */
+export type Of<S> = S extends Schema<infer T> ? T : never
+
+function refusal(name: string, value: string, expected: string): Error {
+  return tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
+}
+
+function hidden(value: unknown): string {
+  return typeof value === 'string' ? `a text of ${value.length}` : typeof value
+}
+
+/** A custom check. @param describe - how the error shows the value */
+export function where<T>(
+  is: (value: unknown) => boolean,
+  expected: string,
+  describe: (value: unknown) => string = shown,
+): Schema<T> {
+  return new Schema({ is, expected, describe })
+}
+
+/** Any value: its type says all there is to check, or it is checked elsewhere. */
+export function anything<T = unknown>(): Schema<T | undefined> {
+  return where(() => true, 'anything')
+}
+
+export const text = where<string>((value) => typeof value === 'string', 'a text')
+
+/** A text that is not empty. */
+export function filled(expected = 'a text that is not empty'): Schema<string> {
+  return text.refine((value) => value !== '', expected)
+}
+
+/** Any number, also NaN and infinity. */
+export const number = where<number>((value) => typeof value === 'number', 'a number')
+
+/** An integer that is exact. */
+export const integer = where<number>(Number.isSafeInteger, 'an integer')
+
+/** A whole number in a range whose ends belong to it. */
+export function count(
+  range: { readonly from?: number; readonly to?: number } = {},
+): Schema<number> {
+  const { from = 0, to = Number.MAX_SAFE_INTEGER } = range
+  return integer.refine(
+    (value) => value >= from && value <= to,
+    `a whole number from ${from}${range.to === undefined ? '' : ` to ${to}`}`,
+  )
+}
+
+export interface NumberRange {
+  /** The least value. */
+  readonly from?: number
+  /** Values lie above it. */
+  readonly above?: number
+  /** Values lie below it. */
+  readonly below?: number
+  /** The largest value. */
+  readonly to?: number
+}
+
+/** A finite number in a range. */
+export function finite(range: NumberRange = {}): Schema<number> {
+  const { from = -Infinity, above = -Infinity, below = Infinity, to = Infinity } = range
+  const bounds = Object.entries({ '>=': from, '>': above, '<': below, '<=': to })
+    .filter(([, bound]) => Number.isFinite(bound))
+    .map(([sign, bound]) => `${sign} ${bound}`)
+  return where(
+    (value) =>
+      typeof value === 'number' &&
+      Number.isFinite(value) &&
+      value >= from &&
+      value > above &&
+      value < below &&
+      value <= to,
+    bounds.length === 0 ? 'a number' : `a number ${bounds.join(' and ')}`,
+  )
+}
+
+/** A number above zero, also infinity. @param what - for the error, for example `a positive number of bytes` */
+export function positive(what = 'a positive number'): Schema<number> {
+  return number.refine((value) => value > 0, what)
+}
+
+/** One of the values. */
+export function choice<const T>(...choices: readonly T[]): Schema<T> {
+  const names = choices.map(shown)
+  return where(
+    (value) => choices.includes(value as T),
+    names.length > 2 ? `one of ${names.join(', ')}` : names.join(' or '),
+  )
+}
+
+/** `true` or `false`. */
+export const flag = choice<boolean>(true, false)
+
+/** A function. @param expected - for the error, for example `a function of a batch` */
+export function callback<T extends (...args: never[]) => unknown>(
+  expected = 'a function',
+): Schema<T> {
+  return where((value) => typeof value === 'function', expected)
+}
+
+/** An object with these methods. @param expected - for the error, for example `a store` */
+export function having<T extends object>(
+  methods: readonly (keyof T & string)[],
+  expected: string,
+): Schema<T> {
+  return where(
+    (value) =>
+      typeof value === 'object' &&
+      value !== null &&
+      methods.every((name) => typeof (value as Record<string, unknown>)[name] === 'function'),
+    expected,
+  )
+}
+
+/** An array of these, at most `most`. */
+export function list<T>(of: Schema<T>, most = Infinity): Schema<readonly T[]> {
+  return where(
+    (value) => Array.isArray(value) && value.length <= most && value.every(of.is),
+    `a list, each ${of.expected}`,
+  )
+}
+
+/** An object whose fields, whatever their names, are these. */
+export function record<T>(of: Schema<T>): Schema<Readonly<Record<string, T>>> {
+  return where(
+    (value) => isObject(value) && Object.values(value).every(of.is),
+    `an object, each field ${of.expected}`,
+  )
+}
+
+/** What one of these is. */
+export function either<const S extends readonly Schema<unknown>[]>(
+  ...of: S
+): Schema<Of<S[number]>> {
+  return where(
+    (value) => of.some(({ is }) => is(value)),
+    of.map(({ expected }) => expected).join(', or '),
+  )
+}
+
+export type Fields = Readonly<Record<string, Schema<unknown>>>
+
+type OptionalNames<F> = { [Name in keyof F]: undefined extends Of<F[Name]> ? Name : never }[keyof F]
+
+/** An object with these fields. Optional ones may be missing. */
+export type ObjectOf<F> = { readonly [Name in Exclude<keyof F, OptionalNames<F>>]: Of<F[Name]> } & {
+  readonly [Name in OptionalNames<F>]?: Of<F[Name]>
+}
+
+/**
+ * An object of another process or a file. Inherited fields do not count.
+ *
+ * @param others - whether there may be more fields, as another version of tsrun may have them
+ */
+export function object<F extends Fields>(
+  fields: F,
+  others: 'pass' | 'refuse' = 'pass',
+): Schema<ObjectOf<F>> {
+  const names = Object.keys(fields)
+  const checks = names.map((name) => fields[name]!.is)
+  const fits = (value: unknown): value is object =>
+    isObject(value) &&
+    names.every((name, i) => checks[i]!(Object.hasOwn(value, name) ? value[name] : undefined))
+  return where(
+    others === 'pass'
+      ? fits
+      : (value) => fits(value) && Object.keys(value).every((name) => Object.hasOwn(fields, name)),
+    `an object with ${names.join(', ')}`,
+  )
+}
+
+/** A schema for each option that exists. `T` is what the options are once they are complete. */
+export type Rules<T extends object> = { readonly [Name in keyof T]-?: Schema<T[Name]> }
+
+/** Every option with its default filled in. */
+export type Complete<F> = { readonly [Name in keyof F]: Of<F[Name]> }
+
+/**
+ * Declares the options of a function.
+ *
+ * @example
+ * const readOptions = declareOptions({
+ *   wire: choice('float32', 'bfloat16').default('float32'),
+ *   bucketBytes: positive('a positive number of bytes').default(25 * MIB),
+ * })
+ * const { wire, bucketBytes } = readOptions(given)
+ *
+ * @returns reads the options that a caller has given: checks each, refuses those that do not exist
+ *   (ERR_TSR_ARGUMENT names the nearest), and fills in the defaults
+ */
+export function declareOptions<F extends Fields>(
+  fields: F,
+  name = 'options',
+): (given: object) => Complete<F> {
+  const known = Object.keys(fields)
+  return (given) => {
+    refuseUnknown(given, known, name)
+    const options = known.map((option) => [
+      option,
+      fields[option]!.check(option, (given as Record<string, unknown>)[option]),
+    ])
+    return Object.fromEntries(options) as Complete<F>
+  }
+}
+
+/**
+ * @param name - of the argument
+ * @throws ERR_TSR_ARGUMENT unless `options` is an object, or naming its first key that is none of
+ *   `known`, and the known one that is nearest to it
+ */
+export function refuseUnknown(options: object, known: readonly string[], name = 'options'): void {
+  const names = known.join(', ')
+  if (!isObject(options)) throw refusal(name, shown(options), `an object with ${names}`)
+  const unknown = Object.keys(options).find((option) => !known.includes(option))
+  if (unknown === undefined) return
+  const guess = nearestName(unknown, known)
+  const hint = guess === undefined ? '' : ` (did you mean ${guess}?)`
+  throw refusal(name, `an object with the unknown key ${shown(unknown)}`, `only ${names}${hint}`)
+}
+
+/** The value of a JSON text if it fits, and undefined for any other text. */
+export function parseJson<T>(json: string, of: Schema<T>): T | undefined {
+  try {
+    const value: unknown = JSON.parse(json)
+    return of.is(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether a value is an object that is not an array. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/**
+ * The candidate that `word` was probably meant to be: the shortest that starts with it, or the one
+ * with the fewest edits; undefined where none is close.
+ */
+export function nearestName(word: string, candidates: readonly string[]): string | undefined {
+  const wanted = word.toLowerCase()
+  const prefixed = candidates.filter((candidate) => candidate.toLowerCase().startsWith(wanted))
+  if (wanted !== '' && prefixed.length > 0) {
+    return prefixed.reduce((a, b) => (b.length < a.length ? b : a))
+  }
+  const limit = Math.max(1, Math.floor(word.length / 2))
+  return candidates
+    .map((candidate) => ({ candidate, edits: distance(wanted, candidate.toLowerCase()) }))
+    .filter(({ edits }) => edits <= limit)
+    .sort((a, b) => a.edits - b.edits)[0]?.candidate
+}

@@ -1,0 +1,26 @@
+import { object, record, text, where } from './schema.ts'
+import { TsrError, tsrError, type SerializedTsrError } from './errors/tsr-error.ts'
+
+/** What the facts of an error can be. */
+export const errorFacts = record(
+  where<string | number | bigint>(
+    (value) => ['string', 'number', 'bigint'].includes(typeof value),
+    'a text or a number',
+  ),
+)
+
+const serialized = object({ code: text, message: text, facts: errorFacts, stack: text })
+
+/**
+ * The inverse of `toJSON`: an error with the same code, message, facts and stack. What is no such error
+ * becomes ERR_TSR_INTERNAL, as it may come from another process.
+ */
+export function reviveTsrError(sent: SerializedTsrError, options?: ErrorOptions): TsrError {
+  if (!serialized.is(sent)) {
+    return tsrError('ERR_TSR_INTERNAL', { what: 'another process sent an error that is none' })
+  }
+  const { code, message, facts, stack } = sent
+  const error = new TsrError(code, message, facts, options)
+  if (stack !== '') error.stack = stack
+  return error
+}

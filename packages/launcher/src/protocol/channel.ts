@@ -1,0 +1,5 @@
+/** The global symbol under which the watching thread finds what brings a fault over the process. */
+export const INJECT = 'tsrun.inject'
+
+/** The file descriptor of the control pipe in a rank. */
+export const CONTROL_FD = 3
