@@ -1,11 +1,11 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, readFileSync } from 'node:fs'
 import { rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { bin, fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 
 jest.setTimeout(60_000)
@@ -116,6 +116,34 @@ it('an event log is not written through a planted link', async () => {
   })
   expect(readFileSync(victim, 'utf8')).toBe('precious')
 })
+
+it('a file as TSRUN_FLIGHT_DIR does not keep a job from running', async () => {
+  const path = join(folder, 'file')
+  writeFileSync(path, '')
+  const env = { TSRUN_FLIGHT_DIR: path, END: 'throw' }
+  const cwd = join(fixtures, '../distributed')
+  expect(await tsrun(['hello.mjs'], { env })).toMatchObject({ code: 0, stderr: '' })
+  const { code, stderr } = await tsrun(['--nproc', '2', 'end.mjs'], { env, cwd })
+  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('Error: uncaught') })
+  expect(stderr).not.toContain('node:fs')
+})
+
+it.each(['flight', 'trace', 'view', 'logs'])(
+  'a folder that may not be read is named by tsrun %s',
+  (command) => {
+    chmodSync(folder, 0)
+    // Root may read everything, unless it gives that up.
+    const bare = ['setpriv', '--bounding-set', '-dac_override,-dac_read_search']
+    const prefix = process.getuid?.() === 0 ? bare : []
+    const [program, ...args] = [...prefix, process.execPath, bin, command, folder]
+    const { status, stderr } = spawnSync(program, args, { encoding: 'utf8', timeout: LIMIT })
+    chmodSync(folder, 0o700)
+    expect({ status, stderr }).toEqual({
+      status: 2,
+      stderr: expect.stringMatching(/^tsrun: .*EACCES: permission denied, scandir '.*\n?$/),
+    })
+  },
+)
 
 const { it: itAsRoot } = needing(process.getuid?.() === 0, 'root')
 

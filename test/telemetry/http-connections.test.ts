@@ -49,3 +49,19 @@ describe.each<[string, () => Promise<OpenServer>]>([
     await server.close()
   }, 30_000)
 })
+
+it('the server of metrics answers one request of a connection that sends many at once', async () => {
+  let reads = 0
+  const read = (): string => `x ${(reads += 1)}\n`
+  const server = await MetricsServer.open({ host: '127.0.0.1', port: 0, read })
+  const { port, host } = new URL(server.url)
+  const socket = connect({ port: Number(port), host: '127.0.0.1' })
+  let answer = ''
+  socket.setEncoding('utf8').on('data', (text: string) => (answer += text))
+  socket.write(`GET /metrics HTTP/1.1\r\nHost: ${host}\r\n\r\n`.repeat(500))
+  await once(socket, 'close')
+  expect(reads).toBe(1)
+  expect(answer).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
+  expect(answer).toContain('\r\n\r\nx 1\n')
+  await server.close()
+})

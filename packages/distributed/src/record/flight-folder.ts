@@ -14,8 +14,13 @@ export interface FlightFolder {
 export function readFlightFolder(directory: string): FlightFolder {
   const dumps: FlightDump[] = []
   const problems: string[] = []
-  for (const name of readdirSync(directory)) {
-    if (!/^rank-\d+\.jsonl$/.test(name)) continue
+  let names: string[] = []
+  try {
+    names = readdirSync(directory).filter((name) => /^rank-\d+\.jsonl$/.test(name))
+  } catch (error) {
+    problems.push((error as Error).message)
+  }
+  for (const name of names) {
     try {
       dumps.push(parseFlightDump(readFileText(join(directory, name))))
     } catch (error) {

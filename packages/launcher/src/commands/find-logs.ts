@@ -73,13 +73,22 @@ function inFolder(path: string, runs: readonly RunRecord[]): FoundLogs {
     return of(dirname(dirname(path)), Number(above), Number(basename(path)))
   }
   if (attemptsIn(path).length > 0) return of(path)
-  const newest = readdirSync(path)
+  const newest = namesIn(path)
     .map((name) => join(path, name))
     .filter((folder) => attemptsIn(folder).length > 0)
     .map((folder) => ({ folder, time: timeOf(folder) }))
     .toSorted((a, b) => b.time - a.time)[0]
   if (newest !== undefined) return of(newest.folder)
   throw noLogs(path, 'there are no log files of a run in this folder')
+}
+
+/** @throws ERR_TSR_NO_LOGS */
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch (error) {
+    throw noLogs(folder, (error as Error).message)
+  }
 }
 
 /** When the last attempt began. */

@@ -78,9 +78,13 @@ function attemptsOf(run: string): number[] {
 }
 
 function foldersIn(directory: string): string[] {
-  return readdirSync(directory, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map(({ name }) => name)
+  try {
+    return readdirSync(directory, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name)
+  } catch {
+    return []
+  }
 }
 
 function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {

@@ -34,6 +34,8 @@ export class MetricsServer {
         if (!response.writableEnded) response.end(`${(error as Error).message}\n`)
       }
     }).unref()
+    // Many requests sent at once would keep the launcher busy.
+    this.#server.maxRequestsPerSocket = 1
     this.#connections = new HttpConnections(this.#server, MOST_CONNECTIONS)
   }
 

@@ -189,7 +189,8 @@ export function completeOptions(options: GivenOptions): InitSettings {
     engine,
     timeout: options.timeout ?? TEN_MINUTES,
     signal: options.signal,
-    arena: options.arena ?? arenaRule.check('arena', parseBytes(env['TSRUN_ARENA'] ?? '1GiB')),
+    arena:
+      options.arena ?? arenaRule.check('arena', parseBytes(nonEmpty(env['TSRUN_ARENA']) ?? '1GiB')),
     token,
     protection,
     iface: options.iface ?? nonEmpty(env['TSRUN_IFACE']),
