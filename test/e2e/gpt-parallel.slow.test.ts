@@ -101,6 +101,8 @@ describe('attention over a ring', () => {
 describe('the loss of scores that ranks share', () => {
   interface RankReport {
     readonly errors: readonly number[]
+    /** The largest difference of values, gradients and tags from `crossEntropyWith`. */
+    readonly labelled: number
     readonly refused: readonly unknown[]
     readonly right: number
   }
@@ -119,8 +121,9 @@ describe('the loss of scores that ranks share', () => {
     const { classes, size } = given
     const ranks = reports.get(`${size}/${classes}`)!
     expect(ranks).toHaveLength(size)
-    for (const { errors, refused, right } of ranks) {
+    for (const { errors, labelled, refused, right } of ranks) {
       for (const error of errors) expect(error).toBeLessThan(1e-5)
+      expect(labelled).toBeLessThan(1e-5)
       expect(right).toBe(5)
       expect(refused).toEqual(
         [classes, -100].map((label) => ({

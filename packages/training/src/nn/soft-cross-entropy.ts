@@ -24,7 +24,7 @@ export interface CrossEntropyOptions {
   readonly reduction?: Reduction
 }
 
-const readOptions = declareOptions({
+export const readCrossEntropyOptions = declareOptions({
   ignoreIndex: where<number>((value) => Number.isInteger(value), 'a whole number').optional(),
   labelSmoothing: where<number>(
     (value) => typeof value === 'number' && value >= 0 && value <= 1,
@@ -33,7 +33,7 @@ const readOptions = declareOptions({
   reduction: choice('mean', 'sum').default('mean'),
 } satisfies Rules<CrossEntropyOptions>)
 
-type Complete = ReturnType<typeof readOptions>
+type Complete = ReturnType<typeof readCrossEntropyOptions>
 
 /**
  * A cross-entropy that leaves out some labels, or smooths them (Szegedy et al., 2015): each class k has
@@ -48,7 +48,7 @@ type Complete = ReturnType<typeof readOptions>
  * const loss = crossEntropyWith({ ignoreIndex: -100, labelSmoothing: 0.1 })
  */
 export function crossEntropyWith(options: CrossEntropyOptions): Loss {
-  const complete = readOptions(options)
+  const complete = readCrossEntropyOptions(options)
   const summed = lossWith({ ...complete, reduction: 'sum' })
   return complete.reduction === 'sum' ? summed : Object.assign(lossWith(complete), { summed })
 }
@@ -66,7 +66,7 @@ function lossWith(options: Complete): Loss {
 }
 
 /** The number of labels that count. */
-function countLabels(labels: Tensor, ignored: number | undefined): number | Promise<number> {
+export function countLabels(labels: Tensor, ignored: number | undefined): number | Promise<number> {
   if (ignored === undefined) return labels.size
   const count = (values: HostArray): number =>
     (values as Int32Array).reduce((n, label) => (label === ignored ? n : n + 1), 0)

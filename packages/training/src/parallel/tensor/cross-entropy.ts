@@ -8,59 +8,121 @@ import {
   summedCrossEntropy,
   type Reduction,
 } from '../../nn/cross-entropy.ts'
-import type { Loss } from '../../nn/loss.ts'
+import type { Answers, Loss } from '../../nn/loss.ts'
+import {
+  countLabels,
+  crossEntropyWith,
+  readCrossEntropyOptions,
+  type CrossEntropyOptions,
+} from '../../nn/soft-cross-entropy.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /**
  * Cross-entropy of scores that are divided among ranks by classes, [..., classes of this rank]. The
  * scores are never gathered: the ranks exchange the largest score of each row, and then the sum of
- * exponentials and the score of the right class, 3 numbers per row (Shoeybi et al., 2019). All ranks
- * have the same loss, and each has the gradient of its scores. In a group of one rank it is
- * `crossEntropy`.
+ * exponentials and the score of the right class, 3 numbers per row (Shoeybi et al., 2019), with
+ * `labelSmoothing` 4. All ranks have the same loss, and each has the gradient of its scores. In a group
+ * of one rank it is `crossEntropy`, or `crossEntropyWith`.
  *
- * @param reduction - `mean` over the examples (default), or their `sum`, which a pipeline needs
- * @throws ERR_TSR_ARGUMENT for an unknown reduction, and without a group; from the loss, on all ranks,
- *   when shapes do not fit or a label is no class of any rank
+ * @param options - `mean` over the examples (default), or their `sum`, which a pipeline needs; or the
+ *   options of `crossEntropyWith`
+ * @throws ERR_TSR_ARGUMENT for invalid options, and without a group; from the loss, on all ranks, when
+ *   shapes do not fit or a label that counts is no class of any rank
  *
  * @example
  * const pipe = pipeline(shared, mesh.pp, { loss: vocabParallelCrossEntropy(mesh.tp, 'sum') })
  */
 export function vocabParallelCrossEntropy(
   group: ProcessGroup,
-  reduction: Reduction = 'mean',
+  options: Reduction | CrossEntropyOptions = 'mean',
 ): Loss {
   checkGroup(group)
-  reductionRule.check('reduction', reduction)
-  if (group.size === 1) return { mean: crossEntropy, sum: summedCrossEntropy }[reduction]
+  if (typeof options === 'object') {
+    if (group.size === 1) return crossEntropyWith(options)
+    const complete = readCrossEntropyOptions(options)
+    const summed = labelLoss(group, { ...complete, reduction: 'sum' })
+    if (complete.reduction === 'sum') return summed
+    return Object.assign(labelLoss(group, complete), { summed })
+  }
+  reductionRule.check('reduction', options)
+  if (group.size === 1) return { mean: crossEntropy, sum: summedCrossEntropy }[options]
   const loss = (logits: Tensor, labels: Tensor): Tensor => {
-    checkBackendBlocks()
     checkShapes(logits, labels)
-    const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / labels.size
-    const right = labels.dataSync<'int32'>()
-    return tf.customGrad((input, save) => {
-      const { loss, gradient } = evaluate(input as Tensor, right, group, weight)
-      ;(save as (tensors: Tensor[]) => void)([gradient])
-      return {
-        value: tf.scalar(loss),
-        gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy),
-      }
-    })(logits)
+    return differentiable(logits, labels, group, {
+      weight: (options === 'mean' ? 1 : logits.shape[0]) / labels.size,
+    })
   }
   return Object.assign(loss, {
-    reduction,
-    countCorrect: (logits: Tensor, labels: Tensor) => countCorrect(logits, labels, group),
+    reduction: options,
+    countCorrect: (logits: Tensor, labels: Tensor) =>
+      countCorrect(logits, labels, group, undefined).correct,
   })
 }
 
 const reductionRule = choice<Reduction>('mean', 'sum')
 
-/** Counts the rows whose label has the largest score; of equal scores the lowest class counts. */
-function countCorrect(logits: Tensor, labels: Tensor, group: ProcessGroup): number {
+/** As `crossEntropyWith`: over the labels that count. */
+function labelLoss(
+  group: ProcessGroup,
+  { ignoreIndex, labelSmoothing, reduction }: ReturnType<typeof readCrossEntropyOptions>,
+): Loss {
+  const loss = (logits: Tensor, labels: Tensor): Tensor => {
+    checkShapes(logits, labels)
+    const values = labels.dataSync<'int32'>()
+    const counting = values.filter((label) => label !== ignoreIndex).length
+    return differentiable(logits, labels, group, {
+      ...{ ignoreIndex, labelSmoothing },
+      weight: reduction === 'mean' ? 1 / Math.max(1, counting) : 1,
+    })
+  }
+  return Object.assign(loss, {
+    reduction,
+    count: (labels: Tensor) => countLabels(labels, ignoreIndex),
+    countCorrect: (logits: Tensor, labels: Tensor) =>
+      countCorrect(logits, labels, group, ignoreIndex),
+  })
+}
+
+interface Weights {
+  readonly weight: number
+  readonly ignoreIndex?: number | undefined
+  readonly labelSmoothing?: number
+}
+
+function differentiable(
+  logits: Tensor,
+  labels: Tensor,
+  group: ProcessGroup,
+  weights: Weights,
+): Tensor {
+  checkBackendBlocks()
+  const right = labels.dataSync<'int32'>()
+  return tf.customGrad((input, save) => {
+    const { loss, gradient } = evaluate(input as Tensor, right, group, weights)
+    ;(save as (tensors: Tensor[]) => void)([gradient])
+    return {
+      value: tf.scalar(loss),
+      gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy),
+    }
+  })(logits)
+}
+
+/**
+ * Counts the rows whose label has the largest score, of those that are not ignored; of equal scores the
+ * lowest class counts.
+ */
+function countCorrect(
+  logits: Tensor,
+  labels: Tensor,
+  group: ProcessGroup,
+  ignored: number | undefined,
+): Answers {
   checkShapes(logits, labels)
   const right = labels.dataSync<'int32'>()
   const { own, overall, offset, all } = shareLargest(logits, right.length, group)
-  checkLabels(right, all)
+  const counting = right.filter((label) => label !== ignored)
+  checkLabels(counting, all)
   const classes = logits.size / right.length
   const scores = viewOf(logits)
   const best = group.alloc('int32', right.length)
@@ -70,7 +132,9 @@ function countCorrect(logits: Tensor, labels: Tensor, group: ProcessGroup): numb
       best[row] = own[row] === overall[row] ? offset + at : all
     }
     group.allReduceSync(best, { op: 'min', label: 'class of the largest score' })
-    return right.reduce((count, label, row) => (best[row] === label ? count + 1 : count), 0)
+    const isRight = (label: number, row: number): boolean =>
+      label !== ignored && best[row] === label
+    return { correct: right.filter(isRight).length, of: counting.length }
   } finally {
     group.free(best)
   }
@@ -80,35 +144,53 @@ function evaluate(
   logits: Tensor,
   labels: Int32Array,
   group: ProcessGroup,
-  weight: number,
+  { weight, ignoreIndex, labelSmoothing = 0 }: Weights,
 ): { loss: number; gradient: Tensor } {
   const rows = labels.length
   const classes = logits.size / rows
   const { overall: largest, offset, all } = shareLargest(logits, rows, group)
-  checkLabels(labels, all)
+  checkLabels(
+    labels.filter((label) => label !== ignoreIndex),
+    all,
+  )
+  const shared = labelSmoothing / all
   const exponentials = new Float32Array(logits.size)
-  const sums = group.alloc('float32', 2 * rows)
+  const sums = group.alloc('float32', (shared > 0 ? 3 : 2) * rows)
   try {
     const scores = viewOf(logits)
     sums.fill(0)
     for (let row = 0; row < rows; row++) {
-      let total = 0
+      let [total, sum] = [0, 0]
       for (let i = row * classes; i < (row + 1) * classes; i++) {
-        total += exponentials[i] = Math.exp(scores[i]! - largest[row]!)
+        const score = scores[i]! - largest[row]!
+        total += exponentials[i] = Math.exp(score)
+        sum += score
       }
       sums[row] = total
+      if (shared > 0) sums[2 * rows + row] = sum
       const own = labels[row]! - offset
       if (own >= 0 && own < classes) sums[rows + row] = scores[row * classes + own]! - largest[row]!
     }
     group.allReduceSync(sums, { label: 'sums of exponentials and right scores' })
     let loss = 0
-    for (let row = 0; row < rows; row++) loss += Math.log(sums[row]!) - sums[rows + row]!
+    for (let row = 0; row < rows; row++) {
+      if (labels[row] === ignoreIndex) continue
+      loss += Math.log(sums[row]!)
+      // A score of -Infinity must not be multiplied by 0.
+      if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * sums[rows + row]!
+      if (shared > 0) loss -= shared * sums[2 * rows + row]!
+    }
     const gradient = scopedTensor(logits.shape, (out) => {
       for (let row = 0; row < rows; row++) {
+        const [start, end] = [row * classes, (row + 1) * classes]
+        if (labels[row] === ignoreIndex) {
+          out.fill(0, start, end)
+          continue
+        }
         const scale = weight / sums[row]!
-        for (let i = row * classes; i < (row + 1) * classes; i++) out[i] = exponentials[i]! * scale
+        for (let i = start; i < end; i++) out[i] = exponentials[i]! * scale - shared * weight
         const own = labels[row]! - offset
-        if (own >= 0 && own < classes) out[row * classes + own]! -= weight
+        if (own >= 0 && own < classes) out[start + own]! -= (1 - labelSmoothing) * weight
       }
     })
     return { loss: loss * weight, gradient }
