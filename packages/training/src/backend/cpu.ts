@@ -2,6 +2,7 @@ import { correctAveragePoolGradients } from '../tfjs/average-pool-gradients.ts'
 import type { BackendFacts, Storage, TensorBackend } from '../tfjs/backend.ts'
 import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
 import { countCopy } from '../tfjs/host-arrays.ts'
+import { correctSingleWindows } from '../tfjs/single-windows.ts'
 import { registerCpu, tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /** Kernels are replaced in the registry of this process, once. */
@@ -12,7 +13,10 @@ export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
   suppressAdvertisement()
-  if (!isInstalled) correctAveragePoolGradients('cpu')
+  if (!isInstalled) {
+    correctAveragePoolGradients('cpu')
+    correctSingleWindows('cpu')
+  }
   isInstalled = true
   return { device: 'CPU', threads: 1 }
 }

@@ -41,7 +41,7 @@ export function installPadding(): void {
   install('DepthwiseConv2dNativeBackpropFilter', ofImages)
   install('Conv2DBackpropInput', inputGradient)
   install('DepthwiseConv2dNativeBackpropInput', inputGradient)
-  install('MaxPool', (call) => ofImages(call, -Infinity))
+  install('MaxPool', largest)
   install('MaxPoolGrad', (call) => poolGradient(call, -Infinity))
   install('AvgPool', (call) => tf.div(ofImages(call), partsInside(call)))
   install('AvgPoolGrad', (call) => {
@@ -63,6 +63,14 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
 
 function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
   return runKernel(kernelName, { ...inputs, x: padded(inputs['x']!, border, value) }, attrs)
+}
+
+/** TensorFlow's largest value of a window without any is the lowest float. */
+function largest(call: Call): Tensor {
+  const values = ofImages(call, -Infinity)
+  const inside = partsInside(call)
+  const lowest = tf.where(tf.equal(inside, 0), -Infinity, tf.zerosLike(inside))
+  return tf.add(values, lowest)
 }
 
 function inputGradient({ kernelName, inputs, attrs, border }: Call): Tensor {

@@ -1,5 +1,6 @@
 import type { BackendFacts } from '../../tfjs/backend.ts'
 import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
+import { correctSingleWindows } from '../../tfjs/single-windows.ts'
 import { registerWasm, tf } from '../../tfjs/tfjs.ts'
 import { installCpuKernels } from './cpu-kernels.ts'
 import { installEinsum } from './einsum.ts'
@@ -35,6 +36,7 @@ export async function loadWasm(): Promise<BackendFacts> {
     installWindowGradients()
     correctAveragePoolGradients('wasm')
     installPadding()
+    correctSingleWindows('wasm')
     installEinsum()
     installCpuKernels()
     trackPacking()

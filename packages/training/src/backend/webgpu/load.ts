@@ -2,6 +2,7 @@ import { createRequire } from 'node:module'
 import type { KernelBackend } from '@tensorflow/tfjs-core'
 import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
 import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
+import { correctSingleWindows } from '../../tfjs/single-windows.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { Dawn, Kernels } from './dawn.ts'
 import { openDevice, type OpenDevice } from './device.ts'
@@ -33,6 +34,7 @@ export async function loadWebGpu({
     opened = await openDevice(dawn, adapter)
     register(kernels, opened)
     correctAveragePoolGradients('webgpu')
+    correctSingleWindows('webgpu')
   }
   if (!(await tf.setBackend('webgpu'))) throw new Error('it could not be initialized')
   return { device: opened.name, threads: 1 }

@@ -1,0 +1,73 @@
+import type { TensorInfo } from '@tensorflow/tfjs-core'
+import { replaceKernel, runKernel, tf, type Tensor } from './tfjs.ts'
+
+type Size = Parameters<typeof tf.backend_util.computePool2DInfo>[1]
+type Shape = [number, number, number, number]
+
+interface Attributes {
+  readonly filterSize: Size
+  readonly strides: Size
+  readonly pad: Parameters<typeof tf.backend_util.computePool2DInfo>[4]
+  readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
+}
+
+interface Windows {
+  readonly paddings: [number, number][]
+  readonly end: number[]
+  readonly strides: number[]
+}
+
+/**
+ * Corrects pooling with windows of one value and a border of numbers. Where such a pooling keeps the
+ * shape of the images, the kernels of TensorFlow.js return the images, whatever the strides are.
+ */
+export function correctSingleWindows(backendName: string): void {
+  for (const kernelName of ['MaxPool', 'AvgPool']) {
+    replaceKernel(kernelName, backendName, (original) => (call) => {
+      const { x } = call.inputs as { readonly x: TensorInfo }
+      const windows = singleWindows(x.shape as Shape, call.attrs as unknown as Attributes)
+      if (windows === undefined) return original(call)
+      return tf.tidy(() => {
+        if (kernelName === 'MaxPool') return valuesAt(x, windows, -Infinity)
+        // 0 / 0 outside: the wasm backend does not pad with NaN after another number
+        return tf.div(valuesAt(x, windows, 0), valuesAt(tf.ones(x.shape), windows, 0))
+      })
+    })
+  }
+}
+
+function valuesAt(x: TensorInfo, windows: Windows, constantValue: number): Tensor {
+  const { paddings, end, strides } = windows
+  const padded = runKernel('PadV2', { x }, { paddings, constantValue })
+  const begin = end.map(() => 0)
+  return runKernel('StridedSlice', { x: padded }, { ...NO_MASKS, begin, end, strides })
+}
+
+const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
+
+/** Where the windows are, if the kernel would return the images. */
+function singleWindows(
+  images: Shape,
+  { filterSize, strides, pad, dimRoundingMode }: Attributes,
+): Windows | undefined {
+  if (typeof pad === 'string') return undefined
+  const { computePool2DInfo } = tf.backend_util
+  const info = computePool2DInfo(images, filterSize, strides, 1, pad, dimRoundingMode)
+  const { inShape, outShape, padInfo } = info
+  const { top, bottom, left, right } = padInfo
+  const isSingle = info.filterHeight === 1 && info.filterWidth === 1
+  if (!isSingle || String(inShape) !== String(outShape)) return undefined
+  if (top + bottom + left + right === 0) return undefined
+  const rows = (info.outHeight - 1) * info.strideHeight + 1
+  const columns = (info.outWidth - 1) * info.strideWidth + 1
+  return {
+    paddings: [
+      [0, 0],
+      [top, Math.max(0, rows - info.inHeight - top)],
+      [left, Math.max(0, columns - info.inWidth - left)],
+      [0, 0],
+    ],
+    end: [inShape[0], rows, columns, inShape[3]],
+    strides: [1, info.strideHeight, info.strideWidth, 1],
+  }
+}
