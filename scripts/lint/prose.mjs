@@ -20,6 +20,18 @@ const phrases = [
   [/\b(suffers?|stricken)\b/i, 'inject a fault'],
 ]
 
+/**
+ * The phrases in a text, with the words to use.
+ *
+ * @param {string} text
+ */
+export function phrasesIn(text) {
+  return phrases.flatMap(([pattern, advice]) => {
+    const found = pattern.exec(text)?.[0]
+    return found === undefined ? [] : [{ found, advice }]
+  })
+}
+
 /** The fewest words of a text that is prose and not a name. */
 const WORDS = 4
 
@@ -32,15 +44,9 @@ const rule = {
      * @param {string} text
      */
     const check = (node, text) => {
-      for (const [pattern, advice] of phrases) {
-        const found = pattern.exec(text)?.[0]
-        if (found === undefined) continue
+      for (const data of phrasesIn(text)) {
         // A comment is a token, which has a location but is no node.
-        context.report({
-          loc: node.loc ?? { line: 1, column: 0 },
-          messageId: 'phrase',
-          data: { found, advice },
-        })
+        context.report({ loc: node.loc ?? { line: 1, column: 0 }, messageId: 'phrase', data })
       }
     }
     return {

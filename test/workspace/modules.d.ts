@@ -51,3 +51,7 @@ declare module '*/architecture/syntax.mjs' {
   export function implementationsOf(sources: readonly SourceFile[], name: string): string[]
   export function interfacesWith(sources: readonly SourceFile[], property: string): string[]
 }
+
+declare module '*/lint/prose.mjs' {
+  export function phrasesIn(text: string): { readonly found: string; readonly advice: string }[]
+}

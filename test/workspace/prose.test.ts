@@ -1,5 +1,8 @@
 /* eslint-disable prose/phrases -- these are what is tested */
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { ESLint } from 'eslint'
+import { phrasesIn } from '../../scripts/lint/prose.mjs'
 
 /** What the rule of phrases says of a source. */
 async function complaintsAbout(source: string): Promise<string[]> {
@@ -23,4 +26,14 @@ describe('the linter, of phrases that must be read twice,', () => {
     const source = `// A peer reads this.\nconsole.log('go on', 'The job continues without it.')`
     expect(await complaintsAbout(source)).toEqual([])
   })
+})
+
+it('the pages of the documentation have no phrases that must be read twice', () => {
+  const pages = execFileSync('git', ['ls-files', '*.md'], { encoding: 'utf8' }).trim().split('\n')
+  const current = pages.filter((page) => !/^(CHANGELOG\.md|docs\/history\/)/.test(page))
+  const found = current.flatMap((page) => {
+    const text = readFileSync(page, 'utf8').replace(/^(```|~~~)[^]*?^\1|^ {4}.*$|`[^`]*`/gm, '')
+    return phrasesIn(text).map((phrase) => ({ page, ...phrase }))
+  })
+  expect(found).toEqual([])
 })
