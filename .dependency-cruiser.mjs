@@ -9,8 +9,8 @@ export const packages = {
   distributed: ['core', 'native', 'store'],
   training: ['core', 'distributed'],
   layers: ['core', 'distributed', 'training'],
-  telemetry: ['core', 'distributed'],
-  launcher: ['core', 'native', 'store', 'distributed', 'training', 'telemetry'],
+  observe: ['core', 'distributed'],
+  launcher: ['core', 'native', 'store', 'distributed', 'training', 'observe'],
 }
 
 const inPackage = (...names) => `^packages/(${names.join('|')})/`
@@ -58,7 +58,7 @@ const forbidden = [
     // the page of the dashboard imports becomes a part of it.
     from: {
       path: '^packages/',
-      pathNot: '^packages/(launcher/src/typescript|telemetry/page)/',
+      pathNot: '^packages/(launcher/src/typescript|observe/page)/',
     },
     to: {
       dependencyTypes: ['npm-no-pkg', 'npm-unknown', 'npm-dev'],
@@ -88,12 +88,19 @@ const forbidden = [
   },
   {
     name: 'only-records',
-    comment: 'Of distributed, launcher and telemetry have what ranks write; ranks import the rest.',
-    from: { path: inPackage('launcher', 'telemetry') },
+    comment: 'Of distributed, launcher and observe have what ranks write; ranks import the rest.',
+    from: { path: inPackage('launcher', 'observe') },
     to: {
       path: inPackage('distributed'),
       pathNot: '^packages/distributed/(src|dist)/record/index\\.(ts|js|d\\.ts)$',
     },
+  },
+  {
+    name: 'observe-is-optional',
+    comment:
+      'The launcher loads observe where it is installed, and otherwise knows only its types.',
+    from: { path: inPackage('launcher') },
+    to: { path: inPackage('observe'), dependencyTypesNot: ['type-only', 'type-import'] },
   },
   {
     name: 'records-are-plain',

@@ -6,7 +6,7 @@ WORKDIR /tsrun
 COPY package.json package-lock.json .npmrc ./
 COPY packages/core/package.json packages/core/
 COPY packages/native/package.json packages/native/
-COPY packages/telemetry/package.json packages/telemetry/
+COPY packages/observe/package.json packages/observe/
 COPY packages/store/package.json packages/store/
 COPY packages/distributed/package.json packages/distributed/
 COPY packages/training/package.json packages/training/

@@ -61,7 +61,7 @@ export default defineConfig(
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],
     languageOptions: {
       parserOptions: {
-        project: ['test/tsconfig.json', 'packages/telemetry/page/tsconfig.json'],
+        project: ['test/tsconfig.json', 'packages/observe/page/tsconfig.json'],
         tsconfigRootDir: import.meta.dirname,
       },
     },

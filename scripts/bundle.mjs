@@ -47,7 +47,7 @@ await bundleAlone('launcher', 'src/rank/threads/watch.ts', 'watch.cjs')
 await bundleAlone('launcher', 'src/rank/threads/relay.ts', 'relay.cjs')
 
 // The page of the dashboard: static files that load nothing else.
-await bundlePage('telemetry', 'page')
+await bundlePage('observe', 'page')
 
 /** @param {string} name - of the package's folder */
 async function bundle(name) {

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { node } from '../launcher/support/nodes.ts'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
-import { parseExposition } from '../telemetry/support/exposition.ts'
+import { parseExposition } from '../observe/support/exposition.ts'
 
 jest.setTimeout(120_000)
 afterEach(killLeftovers)

@@ -7,11 +7,11 @@ import { parseHeader } from '../../packages/training/src/checkpoint/safetensors/
 import { readGPT2Config } from '../../packages/training/src/models/gpt2-config.ts'
 import { parseActions } from '../../packages/training/src/parallel/pipeline/schedule/actions.ts'
 import { readExamples } from '../../packages/training/src/data/record-files.ts'
-import { summarizeTrace, writeChromeTrace } from '@tsrun/telemetry'
+import { summarizeTrace, writeChromeTrace } from '@tsrun/observe'
 import { SpanRecorder } from '@tsrun/distributed/record'
 import { sendSpansTo } from '../../packages/distributed/src/record/spans.ts'
 import { SpanFile } from '../../packages/distributed/src/record/span-file.ts'
-import { SpanFileReader } from '../../packages/telemetry/src/trace/span-file-reader.ts'
+import { SpanFileReader } from '../../packages/observe/src/trace/span-file-reader.ts'
 import { type Target } from './campaign.ts'
 import { fileOf, folder, json, textOf } from './inputs.ts'
 

@@ -78,7 +78,7 @@ const right: Record<string, string> = {
 const wrong: Record<string, { files: Record<string, string>; findings: string[] }> = {
   'core-imports': byName('core', 'store'),
   'native-imports': byName('native', 'store'),
-  'telemetry-imports': byName('telemetry', 'store'),
+  'observe-imports': byName('observe', 'store'),
   'store-imports': byName('store', 'native'),
   'distributed-imports': byName('distributed', 'training'),
   'training-imports': byName('training', 'store'),
@@ -106,9 +106,14 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
     'packages/training/src/index.ts',
   ),
   'only-records': one(
-    'packages/telemetry/src/rank.ts',
+    'packages/observe/src/rank.ts',
     '@tsrun/distributed',
     'packages/distributed/src/index.ts',
+  ),
+  'observe-is-optional': one(
+    'packages/launcher/src/viewer.ts',
+    '@tsrun/observe',
+    'packages/observe/src/index.ts',
   ),
   'records-are-plain': one(
     'packages/distributed/src/record/ring.ts',
@@ -274,10 +279,15 @@ function tensorflow(name: string): ReturnType<typeof one> {
 /** What a package imports of another. */
 function entryOf(name: string, other: string): string {
   if (name === 'launcher' && other === 'training') return '@tsrun/training/planning'
-  if (['launcher', 'telemetry'].includes(name) && other === 'distributed') {
+  if (['launcher', 'observe'].includes(name) && other === 'distributed') {
     return '@tsrun/distributed/record'
   }
   return `@tsrun/${other}`
+}
+
+function importOf(name: string, other: string): string {
+  const types = name === 'launcher' && other === 'observe' ? 'type {} from ' : ''
+  return `import ${types}'${entryOf(name, other)}'`
 }
 
 /** Packages of the same names that import each other as they may, and two stubs in node_modules. */
@@ -294,7 +304,7 @@ function writePackages(folder: string): void {
         },
         dependencies: Object.fromEntries(dependencies.map((dependency) => [dependency, '*'])),
       }),
-      'src/index.ts': allowed.map((other) => `import '${entryOf(name, other)}'`).join('\n'),
+      'src/index.ts': allowed.map((other) => importOf(name, other)).join('\n'),
     })
     mkdirSync(join(folder, 'node_modules/@tsrun'), { recursive: true })
     symlinkSync(join(folder, 'packages', name), join(folder, 'node_modules/@tsrun', name))

@@ -1,4 +1,4 @@
-import { Arrivals, divideWindow } from '@tsrun/telemetry'
+import { Arrivals, divideWindow } from '@tsrun/observe'
 
 /**
  * @typedef {import('@tsrun/distributed').Span} Span
@@ -7,7 +7,7 @@ import { Arrivals, divideWindow } from '@tsrun/telemetry'
  *
  * @typedef {object} RankStep - a step on one rank
  * @property {number} rank
- * @property {import('@tsrun/telemetry').Window} window - from its start to its end, on the clock of the
+ * @property {import('@tsrun/observe').Window} window - from its start to its end, on the clock of the
  * spans
  * @property {readonly Span[]} spans
  */

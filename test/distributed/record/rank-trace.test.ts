@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseStepRange, SpanRecorder, traceWait } from '@tsrun/distributed/record'
 import { RankTrace } from '../../../packages/distributed/src/record/rank-trace.ts'
-import { SpanFileReader } from '../../../packages/telemetry/src/trace/span-file-reader.ts'
+import { SpanFileReader } from '../../../packages/observe/src/trace/span-file-reader.ts'
 import { parseSpanFileName } from '../../../packages/distributed/src/record/trace-folder.ts'
 
 let directory = ''

@@ -10,6 +10,7 @@ import {
 import {
   checkInstallScripts,
   checkNode,
+  checkObserve,
   checkTypeScript,
 } from '../../../packages/launcher/src/doctor/checks.ts'
 import type { Facts } from '../../../packages/launcher/src/doctor/facts.ts'
@@ -20,6 +21,7 @@ const GIB = 2 ** 30
 
 /** A host where everything is as it should be. */
 const healthy: Facts = {
+  hasObserve: true,
   node: {
     ...{ version: 'v20.19.0', system: 'linux-x64', nodeOptions: '', typescript: false },
     tsx: '/p/node_modules/tsx/index.js',
@@ -48,6 +50,13 @@ function state(check: Check, changes: Partial<Facts>): Finding {
 }
 
 const cases: [string, Check, Partial<Facts>, object][] = [
+  ['@tsrun/observe', checkObserve, {}, { ...ok, found: 'dashboard, metrics and traces' }],
+  [
+    'a tsrun without @tsrun/observe',
+    checkObserve,
+    { hasObserve: false },
+    { state: 'note', found: 'not installed', advice: expect.stringContaining('npm install') },
+  ],
   ['a Node that is new enough', checkNode, {}, { ...ok, found: 'v20.19.0 on linux-x64' }],
   [
     'an old Node',

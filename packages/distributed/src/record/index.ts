@@ -55,4 +55,4 @@ export {
   type RankState,
 } from './status-slot.ts'
 export { drawTimeline, type TimelineOptions } from './timeline.ts'
-export { parseSpanFileName, spansFolder } from './trace-folder.ts'
+export { parseSpanFileName, spansFolder, TRACE_FILE } from './trace-folder.ts'

@@ -1,5 +1,8 @@
 import { join } from 'node:path'
 
+/** The file for Perfetto, in the folder of `--trace`. */
+export const TRACE_FILE = 'trace.json'
+
 /** Where the ranks of a run write, in the folder of `--trace`. */
 export function spansFolder(directory: string, runId: string): string {
   return join(directory, 'spans', runId)

@@ -21,15 +21,14 @@ import {
   describePlanAsJson,
   planAttempt,
 } from '../job/plan.ts'
+import { openTraceFolder, removeTraceFolder, TraceReport } from '../job/trace-folder.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/script.ts'
 import { Announcer } from '../logs/console.ts'
 import type { Chaos } from '../chaos/chaos.ts'
 import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
+import { finishTrace, openWatchers } from '../observe.ts'
 import { JobInput } from '../processes/input.ts'
-import type { JobDashboard } from '../watch/job-dashboard.ts'
-import type { JobMetrics } from '../watch/job-metrics.ts'
-import { finishTrace, openTraceFolder, removeTraceFolder, TraceReport } from '../watch/job-trace.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
 /** Starts a job. @param command - the script, then its own arguments, untouched */
@@ -165,14 +164,19 @@ export async function startJob(
   const events = openEventLog(options.eventLog, cwd, console, announcer)
   const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, options.stdin)
   const chaos = await openChaos(options, cwd, announcer, events)
-  const { dashboard, metrics } = await openWatchers(options, script, context, announcer)
+  const { dashboard, metrics, onLine } = await openWatchers(
+    options,
+    script.path,
+    context,
+    announcer,
+  )
   let started: string | undefined
   const jobContext = {
     ...{ console, announcer, interrupts, events, chaos },
     watchers: [dashboard, metrics, given.trace && new TraceReport(options.trace!)].filter(
       (watcher) => watcher !== undefined,
     ),
-    ...(dashboard === undefined ? {} : { onLine: dashboard.addLine }),
+    ...(onLine === undefined ? {} : { onLine }),
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
       started = runId
@@ -185,7 +189,7 @@ export async function startJob(
   } finally {
     input?.close()
     if (given.trace !== undefined && options.trace !== undefined && started !== undefined) {
-      finishTrace(options.trace, started, cwd, announcer)
+      await finishTrace(options.trace, started, cwd, announcer)
     }
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
@@ -193,33 +197,6 @@ export async function startJob(
     if (given.trace === undefined) removeTraceFolder(options.trace)
   }
   context.exitCode = exitCode
-}
-
-interface Watchers {
-  readonly dashboard: JobDashboard | undefined
-  readonly metrics: JobMetrics | undefined
-}
-
-/** What serves them is loaded only where it is wanted. @throws ERR_TSR_USAGE when a port cannot be used */
-async function openWatchers(
-  { dashboard: page, metrics: endpoint, trace }: JobOptions,
-  { path }: Script,
-  context: CommandContext,
-  announcer: Announcer,
-): Promise<Watchers> {
-  const load = {
-    dashboard: async () => (await import('../watch/job-dashboard.ts')).JobDashboard,
-    metrics: async () => (await import('../watch/job-metrics.ts')).JobMetrics,
-  }
-  const dashboard =
-    page && (await (await load.dashboard()).open(page, path, context, announcer, trace!.directory))
-  try {
-    const metrics = endpoint && (await (await load.metrics()).open(endpoint, path, announcer))
-    return { dashboard, metrics }
-  } catch (error) {
-    await dashboard?.close()
-    throw error
-  }
 }
 
 /** @throws ERR_TSR_USAGE when the file is no plan */

@@ -4,8 +4,7 @@ import { formatBytes, formatTable, visibleText } from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/distributed/record'
 import { usageError } from '../args/read-setting.ts'
 import { GpuWatch } from '../watch/gpu-use.ts'
-import { computingShare, useOf, type GpuUse, type RankUse } from '../processes/rank-use.ts'
-import { residentBytes } from '../processes/process-use.ts'
+import { ratesOf, useOf, type GpuUse, type RankUse } from '../processes/rank-use.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 import { describeState, jobTitle } from './ps.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
@@ -155,14 +154,9 @@ function fit(rows: readonly string[][], columns: readonly string[], width: numbe
 }
 
 function toRow(rank: RankStatus, before: RankUse | undefined, now: RankUse | undefined): string[] {
-  const { state, time, operation, waits } = describeState(rank, now && computingShare(before, now))
-  const seconds = before === undefined || now === undefined ? 0 : (now.at - before.at) / 1000
-  const rate = (from: number | undefined, to: number | undefined): number | undefined =>
-    from === undefined || to === undefined || seconds === 0 ? undefined : (to - from) / seconds
-  const cpu = rate(before?.cpuSeconds, now?.cpuSeconds)
-  const steps = rate(before?.step, now?.step)
-  const memory = residentBytes(rank.pid)
-  const { busy, memory: gpuMemory } = now?.gpu ?? {}
+  const rates = now && ratesOf(rank.pid, before, now)
+  const { state, time, operation, waits } = describeState(rank, rates?.computing)
+  const { cpu, stepsPerSecond: steps, memory, gpu: busy, gpuMemory } = rates ?? {}
   return [
     String(rank.rank),
     state,

@@ -1,22 +1,9 @@
-import { statSync } from 'node:fs'
-import { join, resolve } from 'node:path'
-import { formatTable } from '@tsrun/core'
-import {
-  durationText,
-  percentText,
-  shareTitles,
-  summarizeTrace,
-  summarySentences,
-  timeShares,
-  type RankSummary,
-  type TracedRun,
-  type TraceSummary,
-} from '@tsrun/telemetry'
-import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
+import { realpathSync, statSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { STEP_RANGE, TRACE_FILE } from '@tsrun/distributed/record'
 import { usageError } from '../args/read-setting.ts'
-import { mergeTrace, TRACE_FILE } from '../watch/job-trace.ts'
+import { loadObserve } from '../observe.ts'
 import type { AddCommand, CommandContext } from './context.ts'
-import { findTrace, pathsOf } from './find-trace.ts'
 
 interface Request {
   readonly folders: readonly string[]
@@ -62,97 +49,33 @@ export function addTrace(context: CommandContext): AddCommand {
           })
           .option('json', { type: 'boolean', default: false, describe: 'print one JSON object' })
           .version(false),
-      (argv) => {
+      async (argv) => {
         const { folder: folders, steps, run, output, json } = argv
-        showTrace({ folders, steps, run, output, json }, context)
+        await showTrace({ folders, steps, run, output, json }, context)
       },
     )
 }
 
-/** @throws ERR_TSR_USAGE */
-function showTrace(request: Request, { console, cwd }: CommandContext): void {
-  const { folders, steps, output } = request
-  const range = steps === undefined ? undefined : parseStepRange(steps)
-  if (steps !== undefined && range === undefined) {
-    throw usageError(`--steps is ${JSON.stringify(steps)}; expected ${STEP_RANGE}`)
+/** @throws ERR_TSR_USAGE, ERR_TSR_PACKAGE_MISSING */
+async function showTrace(request: Request, { console, cwd }: CommandContext): Promise<void> {
+  const { folders: names, steps, run, json } = request
+  const directories = pathsOf(names, cwd)
+  const output = request.output === undefined ? undefined : resolve(cwd, request.output)
+  const { summarize } = await loadObserve('tsrun trace', cwd)
+  const warn = (problem: string): void => {
+    console.print('stderr', `tsrun: ${problem}\n`)
   }
-  const paths = pathsOf(folders, cwd)
-  const run = findTrace(paths, folders, request.run)
-  const file = output === undefined ? join(paths[0]!, TRACE_FILE) : resolve(cwd, output)
-  const isWanted =
-    output !== undefined ||
-    (folders.length === 1 && (request.run !== undefined || isStale(file, run)))
-  const isWritten = isWanted && writeBeside(run, file, console)
-  for (const problem of run.problems) console.print('stderr', `tsrun: cannot use ${problem}\n`)
-  const summary = summarizeTrace(run, range)
-  if (summary === undefined) {
-    const problem =
-      range === undefined ? 'there is nothing in it' : `not all ranks have steps ${steps!}`
-    throw usageError(`${folders.join(', ')}: ${problem}`)
-  }
-  if (request.json) console.print('stdout', `${JSON.stringify(summary)}\n`)
-  else console.print('stdout', summaryText(summary, isWritten ? file : undefined))
+  const text = summarize({ directories, names, steps, run, output, json, warn })
+  console.print('stdout', text)
 }
 
-/** Whether a file for Perfetto is not there, or of another run. */
-function isStale(file: string, { files }: TracedRun): boolean {
-  const written = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
-  return files.some(({ header }) => header.time > written)
-}
-
-/** Whether it could be written: the folder may belong to another user. */
-function writeBeside(run: TracedRun, file: string, console: CommandContext['console']): boolean {
-  try {
-    mergeTrace(run, file)
-    return true
-  } catch (error) {
-    console.print('stderr', `tsrun: cannot write ${file}: ${(error as Error).message}\n`)
-    return false
-  }
-}
-
-/** Ranks that have a row each; of more, those that compute longest. */
-const MOST_ROWS = 16
-function summaryText(summary: TraceSummary, file: string | undefined): string {
-  const { byRank, mean } = summary
-  const sorted = byRank.toSorted((a, b) => b.shares.compute - a.shares.compute)
-  const isShort = byRank.length <= MOST_ROWS
-  const shown = isShort ? byRank : sorted.slice(0, MOST_ROWS)
-  const rows = [
-    ['rank', 'step', ...timeShares.map((share) => shareTitles[share])],
-    ...shown.map((each) => row(String(each.rank), each)),
-    ...(byRank.length > 1 ? [row('all', mean)] : []),
-  ]
-  const lines = [
-    ...heading(summary),
-    ...(file === undefined ? [] : [`written: ${file}`]),
-    '',
-    ...formatTable(rows, 'right'),
-    ...(isShort ? [] : [`(the ${MOST_ROWS} ranks of ${byRank.length} that compute longest)`]),
-    '',
-    ...summarySentences(summary),
-  ]
-  return `${lines.join('\n')}\n`
-}
-
-function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string[] {
-  const count = (number: number, what: string): string =>
-    `${number} ${what}${number === 1 ? '' : 's'}`
-  const place = `${count(ranks, 'rank')} on ${count(hosts, 'host')}`
-  const last = attempts > 1 ? `, the last of ${attempts} attempts` : ''
-  const mean =
-    steps === undefined
-      ? ''
-      : steps.count === 1
-        ? `; step ${steps.first}`
-        : `; means of ${steps.count} steps, ${steps.first} to ${steps.last}`
-  return [`run ${runId}: ${place}${last}${mean}`]
-}
-
-function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'>): string[] {
-  return [
-    name,
-    durationText(step),
-    ...timeShares.map((share) => percentText(step === 0 ? 0 : shares[share] / step)),
-  ]
+/** The paths of folders that a command line names, each once. @throws ERR_TSR_USAGE */
+export function pathsOf(folders: readonly string[], cwd: string): string[] {
+  const paths = folders.map((folder) => {
+    const path = resolve(cwd, folder)
+    if (statSync(path, { throwIfNoEntry: false })?.isDirectory() === true) return path
+    throw usageError(`${folder} is not a folder`)
+  })
+  const places = paths.map((path) => realpathSync(path))
+  return paths.filter((_, i) => places.indexOf(places[i]!) === i)
 }

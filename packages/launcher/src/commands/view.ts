@@ -1,15 +1,14 @@
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { DashboardServer, RecordedPage } from '@tsrun/telemetry'
 import { toInteger, usageError } from '../args/read-setting.ts'
 import { readRuns } from '../job/run-records.ts'
+import { readFailureReport } from '../job/trace-folder.ts'
 import { readLastLines } from '../logs/recorded-lines.ts'
+import { loadObserve, type Observe } from '../observe.ts'
 import { stayUntilAborted } from '../processes/interrupts.ts'
-import { pageFolder } from '../watch/page-folder.ts'
-import { readFailureReport } from '../watch/job-trace.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 import { findLogs, noLogs } from './find-logs.ts'
-import { findTrace, pathsOf } from './find-trace.ts'
+import { pathsOf } from './trace.ts'
 
 /** The last lines that the page shows. */
 const MOST_LINES = 2000
@@ -57,18 +56,19 @@ export function addView(context: CommandContext): AddCommand {
     )
 }
 
-/** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS */
+/** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS, ERR_TSR_PACKAGE_MISSING */
 async function view(request: Request, { console, cwd, env, interrupts }: CommandContext) {
   const port = toInteger(request.port, 0, 65535)
   if (port === undefined) {
     throw usageError(`--port is ${JSON.stringify(request.port)}; expected a port from 0 to 65535`)
   }
-  const feed = readPage(request, cwd, env, (problem) => {
+  const observe = await loadObserve('tsrun view', cwd)
+  const page = readPage(request, cwd, env, observe, (problem) => {
     console.print('stderr', `tsrun: cannot use ${problem}\n`)
   })
-  let server: DashboardServer
+  let server: Awaited<ReturnType<Observe['servePage']>>
   try {
-    server = await DashboardServer.open({ port, feed, folder: pageFolder() })
+    server = await observe.servePage(port, page)
   } catch (cause) {
     throw usageError(`--port ${port}: ${(cause as Error).message}`, cause)
   }
@@ -84,8 +84,9 @@ function readPage(
   { folders, run }: Request,
   cwd: string,
   env: NodeJS.ProcessEnv,
+  { findTrace }: Observe,
   warn: (problem: string) => void,
-): RecordedPage {
+): Parameters<Observe['servePage']>[1] {
   const paths = pathsOf(folders, cwd)
   const traces = paths.filter((path) => existsSync(join(path, 'spans')))
   const logs = paths.filter((path) => !traces.includes(path))
@@ -102,13 +103,13 @@ function readPage(
   }
   const record = readRuns(env).find((each) => each.runId === runId)
   const kept = typeof record?.logDir === 'string' ? [join(record.logDir, runId)] : []
-  return new RecordedPage({
+  return {
     ...{ runId, trace, script: record?.script ?? runId },
     ...readLastLines(own.length > 0 ? own : kept, MOST_LINES),
     report: traces
       .map((path) => readFailureReport(path, runId, trace?.lastAttempt ?? 0))
       .find((text) => text !== undefined),
-  })
+  }
 }
 
 /** The folder of a run in one of --log-dir. */

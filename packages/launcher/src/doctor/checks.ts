@@ -25,6 +25,14 @@ export function checkTypeScript({ node }: Facts): Finding[] {
   return [{ name, state: 'note', found: 'only JavaScript runs', advice }]
 }
 
+export function checkObserve({ hasObserve }: Facts): Finding[] {
+  const name = '@tsrun/observe'
+  if (hasObserve) return [{ name, state: 'ok', found: 'dashboard, metrics and traces' }]
+  const advice =
+    'For --dashboard, --metrics, tsrun trace and tsrun view: npm install @tsrun/observe.'
+  return [{ name, state: 'note', found: 'not installed', advice }]
+}
+
 /** From npm 12 on, or with ignore-scripts, npm installs dependencies without running their scripts. */
 export function checkInstallScripts({ npm, native }: Facts): Finding[] {
   const name = 'install scripts'
@@ -216,6 +224,7 @@ export function checkMpi({ mpi, native }: Facts): Finding[] {
 export const checks: readonly Check[] = [
   checkNode,
   checkTypeScript,
+  checkObserve,
   checkInstallScripts,
   checkNative,
   checkSharedMemory,

@@ -138,13 +138,7 @@ export async function reportHost(
 }
 
 const packageNames = [
-  'core',
-  'native',
-  'telemetry',
-  'store',
-  'distributed',
-  'training',
-  'launcher',
+  ...['core', 'native', 'store', 'distributed', 'training', 'layers', 'observe', 'launcher'],
 ].map((name) => `@tsrun/${name}`)
 
 const backendPackages = [

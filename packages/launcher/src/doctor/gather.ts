@@ -35,6 +35,7 @@ export async function gatherFacts(
   const list = listGpus(env)
   const [npm, gpus, mpi] = await Promise.all([readNpm(cwd), readGpus(list, env), findMpi(env)])
   return {
+    hasObserve: resolveFrom([join(cwd, 'any.js'), import.meta.url], '@tsrun/observe') !== undefined,
     node: readNode(env, cwd),
     npm,
     native: isAvailable(),

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { monotonicNow } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
-import { cpuSeconds } from './process-use.ts'
+import { cpuSeconds, residentBytes } from './process-use.ts'
 
 /** What nvidia-smi says about a GPU. */
 export interface GpuUse {
@@ -61,6 +61,32 @@ export function computingShare(before: RankUse | undefined, now: RankUse): numbe
   // A rank without a core is not idle, and one may wait for a GPU whose use is unknown.
   const isStarved = (onCpu + now.delay - before.delay) / ownTime >= 0.5
   return isStarved || (now.hasGpu && busy === undefined) ? undefined : share
+}
+
+/** What a rank uses per second, and in all. */
+export interface RankRates {
+  readonly computing: number | undefined
+  /** Cores. */
+  readonly cpu: number | undefined
+  readonly stepsPerSecond: number | undefined
+  readonly memory: number | undefined
+  readonly gpu: number | undefined
+  readonly gpuMemory: number | undefined
+}
+
+/** What a rank has used between two moments. */
+export function ratesOf(pid: number, before: RankUse | undefined, now: RankUse): RankRates {
+  const seconds = before === undefined ? 0 : (now.at - before.at) / 1000
+  const rate = (from: number | undefined, to: number | undefined): number | undefined =>
+    from === undefined || to === undefined || seconds === 0 ? undefined : (to - from) / seconds
+  return {
+    computing: computingShare(before, now),
+    cpu: rate(before?.cpuSeconds, now.cpuSeconds),
+    stepsPerSecond: rate(before?.step, now.step),
+    memory: residentBytes(pid),
+    gpu: now.gpu?.busy,
+    gpuMemory: now.gpu?.memory,
+  }
 }
 
 /** The GPU that the launcher has given to a rank, or the first of several that it may use. */

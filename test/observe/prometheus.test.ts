@@ -1,5 +1,5 @@
 import { request } from 'node:http'
-import { expositionText, jobMetrics, MetricsServer, type MeasuredRank } from '@tsrun/telemetry'
+import { expositionText, jobMetrics, MetricsServer, type MeasuredRank } from '@tsrun/observe'
 import { parseExposition } from './support/exposition.ts'
 
 const rank: MeasuredRank = {

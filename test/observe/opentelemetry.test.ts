@@ -9,7 +9,7 @@ import {
   type ReadableSpan,
 } from '@opentelemetry/sdk-trace-base'
 import { monotonicNow } from '@tsrun/core'
-import { exportSpans } from '@tsrun/telemetry'
+import { exportSpans } from '@tsrun/observe'
 import { SpanRecorder } from '@tsrun/distributed/record'
 
 const exporter = new InMemorySpanExporter()
@@ -109,7 +109,7 @@ it('makes them children of the active span, and finds the global tracer', async 
   }
   const [span] = exporter.getFinishedSpans()
   expect(span!.parentSpanContext?.spanId).toBe(outer.spanContext().spanId)
-  expect(span!.instrumentationScope.name).toBe('@tsrun/telemetry')
+  expect(span!.instrumentationScope.name).toBe('@tsrun/observe')
 })
 
 it('refuses what is no tracer', async () => {
@@ -118,7 +118,7 @@ it('refuses what is no tracer', async () => {
 })
 
 describe('the package', () => {
-  const dist = fileURLToPath(new URL('../../packages/telemetry/dist/', import.meta.url))
+  const dist = fileURLToPath(new URL('../../packages/observe/dist/', import.meta.url))
 
   it('has types that do not need OpenTelemetry', () => {
     const types = readdirSync(dist, { recursive: true, encoding: 'utf8' })

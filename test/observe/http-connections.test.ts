@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { DashboardServer, MetricsServer } from '@tsrun/telemetry'
+import { DashboardServer, MetricsServer } from '@tsrun/observe'
 
 interface OpenServer {
   readonly port: number
@@ -20,7 +20,7 @@ describe.each<[string, () => Promise<OpenServer>]>([
   [
     'the dashboard',
     async () => {
-      const server = await DashboardServer.open({ port: 0, feed: feed as never, folder: '/' })
+      const server = await DashboardServer.open({ port: 0, feed: feed as never })
       return { port: server.port, close: () => server.close() }
     },
   ],

@@ -1,26 +1,13 @@
 import { randomBytes } from 'node:crypto'
-import {
-  accessSync,
-  constants,
-  existsSync,
-  lstatSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-} from 'node:fs'
+import { accessSync, constants, existsSync, lstatSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { isAbsolute, join, relative, resolve } from 'node:path'
-import { formatRanks, makeOwnFolder, readFileText, replaceFile } from '@tsrun/core'
-import { findTracedRun, writeChromeTrace } from '@tsrun/telemetry'
-import { spansFolder } from '@tsrun/distributed/record'
+import { join, resolve } from 'node:path'
+import { makeOwnFolder, readFileText, replaceFile } from '@tsrun/core'
+import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from '../args/output-options.ts'
 import { usageError } from '../args/read-setting.ts'
-import type { AttemptFacts, JobWatcher } from '../job/job.ts'
-import type { Announcer } from '../logs/console.ts'
+import type { AttemptFacts, JobWatcher } from './job.ts'
 import { isAlive } from '../processes/process-use.ts'
-
-/** The file for Perfetto, in the folder of a trace. */
-export const TRACE_FILE = 'trace.json'
 
 /** Of each rank, what a dashboard without --trace keeps: many seconds. */
 const SHOWN_BYTES = 4 * 2 ** 20
@@ -114,67 +101,4 @@ export function readFailureReport(
   } catch {
     return undefined
   }
-}
-
-/** Puts together what the ranks of a run have written, and says so. */
-export function finishTrace(
-  { directory, steps }: TraceOptions,
-  runId: string,
-  cwd: string,
-  announcer: Announcer,
-): void {
-  const shown = nameOf(directory, cwd)
-  try {
-    const run = findTracedRun([directory], runId)
-    const spans = run === undefined ? 0 : mergeTrace(run, join(directory, TRACE_FILE))
-    if (run === undefined || spans === 0) {
-      const reason =
-        run !== undefined && steps !== undefined
-          ? `no rank has reported such a step (--trace-steps ${steps})`
-          : run === undefined && existsSync(spansFolder(directory, runId))
-            ? 'no rank could write to its file'
-            : 'only ranks that call initProcessGroup() are traced'
-      announcer.say('trace', `the trace is empty: ${reason}`, { directory })
-      return
-    }
-    const ranks = new Set(run.files.map(({ header }) => header.rank))
-    const facts = { file: join(directory, TRACE_FILE), spans, ranks: ranks.size }
-    announcer.say(
-      'trace',
-      `trace: ${join(shown, TRACE_FILE)} (${spans.toLocaleString('en')} spans of ${formatRanks(ranks)}), ` +
-        `which https://ui.perfetto.dev opens; tsrun trace ${shown} summarizes it`,
-      facts,
-    )
-  } catch (error) {
-    announcer.say(
-      'trace',
-      `trace: ${join(shown, TRACE_FILE)} could not be written: ${(error as Error).message}`,
-    )
-  }
-}
-
-/**
- * Writes the file for Perfetto, which is there as a whole or not at all.
- *
- * @returns the number of spans
- */
-export function mergeTrace(
-  { files }: NonNullable<ReturnType<typeof findTracedRun>>,
-  path: string,
-): number {
-  const unfinished = `${path}.${randomBytes(6).toString('hex')}`
-  try {
-    const spans = writeChromeTrace(files, unfinished)
-    renameSync(unfinished, path)
-    return spans
-  } catch (error) {
-    rmSync(unfinished, { force: true })
-    throw error
-  }
-}
-
-/** As a user in `cwd` would type it. */
-function nameOf(directory: string, cwd: string): string {
-  const path = relative(cwd, directory)
-  return path === '' ? '.' : path.startsWith('..') || isAbsolute(path) ? directory : path
 }

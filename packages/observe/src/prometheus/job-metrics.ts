@@ -1,42 +1,43 @@
 import { hostname } from 'node:os'
 import { monotonicNow } from '@tsrun/core'
-import { expositionText, jobMetrics, MetricsServer } from '@tsrun/telemetry'
 import type { RankStatus } from '@tsrun/distributed/record'
-import type { MetricsOptions } from '../args/output-options.ts'
-import { usageError } from '../args/read-setting.ts'
-import type { AttemptFacts, JobWatcher } from '../job/job.ts'
-import type { Announcer } from '../logs/console.ts'
-import { cpuSeconds, residentBytes } from '../processes/process-use.ts'
+import type { AttemptFacts, ObserveHost } from '../host.ts'
+import { expositionText } from './exposition.ts'
+import { jobMetrics } from './rank-metrics.ts'
+import { MetricsServer } from './server.ts'
+
+export interface MetricsOptions {
+  /** Where to listen, by name or address. */
+  readonly host: string
+  /** 0: any free port. */
+  readonly port: number
+  readonly script: string
+}
 
 /** The metrics of a job for Prometheus: reads what its ranks on this host do when it is asked. */
-export class JobMetrics implements JobWatcher {
+export class JobMetrics {
   readonly #script: string
+  readonly #host: ObserveHost
   #server: MetricsServer | undefined
   #attempt: AttemptFacts | undefined
   #readRanks: () => readonly RankStatus[] = () => []
 
-  private constructor(script: string) {
+  private constructor(script: string, host: ObserveHost) {
     this.#script = script
+    this.#host = host
   }
 
-  /** Opens it and announces its address. @throws ERR_TSR_USAGE when it cannot listen there */
-  static async open(
-    { host, port, source }: MetricsOptions,
-    script: string,
-    announcer: Announcer,
-  ): Promise<JobMetrics> {
-    const metrics = new JobMetrics(script)
+  /** Opens it and announces its address. @throws the error of the system when it cannot listen there */
+  static async open({ host, port, script }: MetricsOptions, to: ObserveHost): Promise<JobMetrics> {
+    const metrics = new JobMetrics(script, to)
     const read = (): string => metrics.#text()
-    try {
-      metrics.#server = await MetricsServer.open({ host, port, read })
-    } catch (cause) {
-      throw usageError(`${source}: ${(cause as Error).message}`, cause)
-    }
+    metrics.#server = await MetricsServer.open({ host, port, read })
     const { url } = metrics.#server
-    announcer.say('metrics', `metrics: ${url}`, { url })
+    to.say('metrics', `metrics: ${url}`, { url })
     return metrics
   }
 
+  /** Shows this attempt from now on. */
   follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void {
     this.#attempt = attempt
     this.#readRanks = readRanks
@@ -51,8 +52,8 @@ export class JobMetrics implements JobWatcher {
     const ranks = this.#readRanks()
       .map((status) => ({
         ...status,
-        cpuSeconds: cpuSeconds(status.pid),
-        residentBytes: residentBytes(status.pid),
+        cpuSeconds: this.#host.cpuSeconds(status.pid),
+        residentBytes: this.#host.residentBytes(status.pid),
       }))
       .sort((a, b) => a.rank - b.rank)
     const job = { runId, script: this.#script, host: hostname(), worldSize, restartCount, ranks }

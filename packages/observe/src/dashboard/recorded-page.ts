@@ -2,6 +2,7 @@ import { RecordedSteps } from '../trace/recorded-steps.ts'
 import { summarizeSteps } from '../trace/summary.ts'
 import { summarySentences } from '../trace/summary-text.ts'
 import type { TracedRun } from '../trace/traced-run.ts'
+import { DashboardServer } from './server.ts'
 import { stepView } from './step-view.ts'
 import type {
   ChartPoint,
@@ -30,8 +31,18 @@ export interface RecordedPageOptions {
   readonly report: string | undefined
 }
 
+/**
+ * Serves the page of a recorded run.
+ *
+ * @param port - 0: any free one
+ * @throws the error of the system when it cannot listen at the port
+ */
+export function servePage(port: number, options: RecordedPageOptions): Promise<DashboardServer> {
+  return DashboardServer.open({ port, feed: new RecordedPage(options) })
+}
+
 /** Shows the last attempt of a run that has been recorded, step by step. */
-export class RecordedPage implements PageSource {
+class RecordedPage implements PageSource {
   readonly isLive = false
   readonly #steps: RecordedSteps | undefined
   readonly #update: DashboardUpdate

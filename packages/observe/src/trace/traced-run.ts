@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { tsrError } from '@tsrun/core'
 import { spansFolder, type SpanFileHeader } from '@tsrun/distributed/record'
 import { SpanFileReader } from './span-file-reader.ts'
 
@@ -53,6 +54,29 @@ export function findTracedRun(
   )
   const lastAttempt = own.at(-1)!.header.restartCount
   return { runId: newest.runId, lastAttempt, files: own, problems }
+}
+
+/**
+ * As `findTracedRun`, for folders that a user has named.
+ *
+ * @param names - of the folders, as they were given
+ * @throws ERR_TSR_USAGE when there is none
+ */
+export function findTrace(
+  directories: readonly string[],
+  names: readonly string[],
+  runId: string | undefined,
+): TracedRun {
+  let found: TracedRun | undefined
+  try {
+    found = findTracedRun(directories, runId)
+  } catch (cause) {
+    throw tsrError('ERR_TSR_USAGE', { problem: (cause as Error).message }, { cause })
+  }
+  if (found !== undefined) return found
+  const what = runId === undefined ? 'no trace' : `no trace of a run ${runId}`
+  const problem = `there is ${what} in ${names.join(', ')}; tsrun --trace DIR writes one`
+  throw tsrError('ERR_TSR_USAGE', { problem })
 }
 
 const MOST_RANKS = 2 ** 24

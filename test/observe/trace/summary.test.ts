@@ -1,9 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { findTracedRun, summarizeTrace, writeChromeTrace } from '@tsrun/telemetry'
+import { findTracedRun, summarizeTrace, writeChromeTrace } from '@tsrun/observe'
 import type { Span } from '@tsrun/distributed/record'
-import { alignClocks } from '../../../packages/telemetry/src/trace/clocks.ts'
+import { alignClocks } from '../../../packages/observe/src/trace/clocks.ts'
 import { RUN, writeSpans } from './files.ts'
 
 let directory = ''

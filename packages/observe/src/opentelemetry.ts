@@ -18,7 +18,7 @@ export interface OpenTelemetryTracer {
 }
 
 export interface ExportOptions {
-  /** Gets the spans; default: that of the global tracer provider for `@tsrun/telemetry`. */
+  /** Gets the spans; default: that of the global tracer provider for `@tsrun/observe`. */
   readonly tracer?: OpenTelemetryTracer
 }
 
@@ -75,7 +75,7 @@ export async function exportSpans(
     () => import('@opentelemetry/api'),
   )
   const tracer: OpenTelemetryTracer =
-    readOptions(options).tracer ?? api.trace.getTracer('@tsrun/telemetry')
+    readOptions(options).tracer ?? api.trace.getTracer('@tsrun/observe')
   const active = api.context.active()
   const epoch = Date.now() - monotonicNow()
   const open = ({ kind, rank, start, end, name, ...facts }: Span, parent: unknown): unknown => {

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { StepTail } from '@tsrun/telemetry'
+import { StepTail } from '@tsrun/observe'
 import { SpanRecorder } from '@tsrun/distributed/record'
 import { sendSpansTo } from '../../packages/distributed/src/record/spans.ts'
 import { SpanFile } from '../../packages/distributed/src/record/span-file.ts'

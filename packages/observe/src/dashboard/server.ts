@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { HttpConnections, httpOptions } from '../http-connections.ts'
+import { packageFolder } from '../package-folder.ts'
 import type { PageSource } from './views.ts'
 
 /** Milliseconds between two updates while a page is open, and while none is. */
@@ -34,8 +34,6 @@ export interface DashboardServerOptions {
   /** 0: any free port. */
   readonly port: number
   readonly feed: PageSource
-  /** The folder of the page's files: `dist` of this package, whose code may be bundled elsewhere. */
-  readonly folder: string
 }
 
 interface OpenPage {
@@ -50,7 +48,6 @@ interface OpenPage {
  */
 export class DashboardServer {
   readonly #feed: PageSource
-  readonly #folder: string
   readonly #token = randomBytes(16).toString('hex')
   readonly #server: Server
   readonly #connections: HttpConnections
@@ -59,9 +56,8 @@ export class DashboardServer {
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
-  private constructor({ feed, folder }: DashboardServerOptions) {
+  private constructor({ feed }: DashboardServerOptions) {
     this.#feed = feed
-    this.#folder = folder
     this.#server = createServer(httpOptions, (request, response) => {
       try {
         this.#serve(request, response)
@@ -172,7 +168,10 @@ export class DashboardServer {
     } else {
       const [file, type] = files.get(pathname) ?? []
       if (file === undefined) send(404, 'not found\n')
-      else send(200, readFileSync(join(this.#folder, file), 'utf8'), { 'Content-Type': type! })
+      else
+        send(200, readFileSync(new URL(`dist/${file}`, packageFolder), 'utf8'), {
+          'Content-Type': type!,
+        })
     }
   }
 

@@ -1,0 +1,183 @@
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { isAbsolute, join, relative } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { formatRanks, tsrError } from '@tsrun/core'
+import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
+import type { JobOptions } from './args/job-options.ts'
+import type { TraceOptions } from './args/output-options.ts'
+import { usageError } from './args/read-setting.ts'
+import { version } from './job/package.ts'
+import type { RankLineReader } from './job/rank-log.ts'
+import { resolveFrom } from './job/script.ts'
+import type { Announcer } from './logs/console.ts'
+import { withoutCodes } from './logs/lines.ts'
+import type { Interrupts } from './processes/interrupts.ts'
+import { cpuSeconds, residentBytes } from './processes/process-use.ts'
+import { ratesOf, useOf, type RankUse } from './processes/rank-use.ts'
+import { GpuWatch } from './watch/gpu-use.ts'
+
+/** The optional package that shows jobs: the dashboard, metrics, and what is recorded in traces. */
+const OBSERVE = '@tsrun/observe'
+export type Observe = typeof import('@tsrun/observe')
+
+/**
+ * Loads the package, which is beside tsrun or in the project of the user.
+ *
+ * @returns undefined when it is not installed
+ * @throws ERR_TSR_USAGE when it is of another version than tsrun
+ */
+async function findObserve(cwd: string): Promise<Observe | undefined> {
+  const found = resolveFrom([import.meta.url, join(cwd, 'any.js')], OBSERVE)
+  if (found === undefined) return undefined
+  const manifest = createRequire(found)(`${OBSERVE}/package.json`) as { readonly version: string }
+  if (manifest.version !== version) {
+    throw usageError(
+      `${OBSERVE} is of version ${manifest.version} and tsrun of ${version}: npm install ${OBSERVE}@${version}`,
+    )
+  }
+  return (await import(pathToFileURL(found).href)) as Observe
+}
+
+/**
+ * As `findObserve`.
+ *
+ * @param what - needs it
+ * @throws ERR_TSR_PACKAGE_MISSING when it is not installed
+ */
+export async function loadObserve(what: string, cwd: string): Promise<Observe> {
+  const observe = await findObserve(cwd)
+  if (observe === undefined) throw tsrError('ERR_TSR_PACKAGE_MISSING', { what, package: OBSERVE })
+  return observe
+}
+
+/** Where the launcher runs, and what stops it. */
+interface Place {
+  readonly env: NodeJS.ProcessEnv
+  readonly cwd: string
+  readonly interrupts: Pick<Interrupts, 'stop'>
+}
+
+interface Watchers {
+  readonly dashboard: Awaited<ReturnType<Observe['JobDashboard']['open']>> | undefined
+  readonly metrics: Awaited<ReturnType<Observe['JobMetrics']['open']>> | undefined
+  readonly onLine: RankLineReader | undefined
+}
+
+/**
+ * Opens what serves the state of a job.
+ *
+ * @throws ERR_TSR_USAGE when a port cannot be used, ERR_TSR_PACKAGE_MISSING
+ */
+export async function openWatchers(
+  {
+    dashboard: page,
+    metrics: endpoint,
+    trace,
+  }: Pick<JobOptions, 'dashboard' | 'metrics' | 'trace'>,
+  script: string,
+  { env, cwd, interrupts: { stop } }: Place,
+  announcer: Announcer,
+): Promise<Watchers> {
+  if (page === undefined && endpoint === undefined) {
+    return { dashboard: undefined, metrics: undefined, onLine: undefined }
+  }
+  const observe = await loadObserve(page === undefined ? '--metrics' : '--dashboard', cwd)
+  const host = observeHost(env, stop, announcer)
+  const refuse = (source: string) => (cause: unknown) => {
+    throw usageError(`${source}: ${(cause as Error).message}`, cause)
+  }
+  const traces = trace?.directory ?? ''
+  const dashboard =
+    page &&
+    (await observe.JobDashboard.open({ ...page, script, traces }, host).catch(
+      refuse(`--dashboard ${page.port}`),
+    ))
+  try {
+    const metrics =
+      endpoint &&
+      (await observe.JobMetrics.open({ ...endpoint, script }, host).catch(refuse(endpoint.source)))
+    const onLine: RankLineReader | undefined =
+      dashboard &&
+      ((rank, stream, { text }) => {
+        dashboard.addLine({ rank, stream, text: withoutCodes(text) })
+      })
+    return { dashboard, metrics, onLine }
+  } catch (error) {
+    await dashboard?.close()
+    throw error
+  }
+}
+
+/** What the viewers of a job ask of its launcher. */
+function observeHost(
+  env: NodeJS.ProcessEnv,
+  stop: AbortSignal,
+  announcer: Announcer,
+): Parameters<Observe['JobDashboard']['open']>[1] {
+  const gpus = new GpuWatch(env, stop)
+  let before: ReadonlyMap<number, RankUse> = new Map()
+  return {
+    stop,
+    say: (...said) => {
+      announcer.say(...said)
+    },
+    ratesOf: (ranks) => {
+      void gpus.ask()
+      const now = new Map(ranks.map((rank) => [rank.pid, useOf(rank, gpus.latest)]))
+      const rates = [...now].map(([pid, use]) => [pid, ratesOf(pid, before.get(pid), use)] as const)
+      before = now
+      return new Map(rates)
+    },
+    cpuSeconds,
+    residentBytes,
+  }
+}
+
+/** Puts together what the ranks of a run have written, and says so. */
+export async function finishTrace(
+  { directory, steps }: TraceOptions,
+  runId: string,
+  cwd: string,
+  announcer: Announcer,
+): Promise<void> {
+  const shown = nameOf(directory, cwd)
+  const file = join(directory, TRACE_FILE)
+  try {
+    const observe = await findObserve(cwd)
+    if (observe === undefined) {
+      const text = `trace: the spans are in ${shown}; \`npm install ${OBSERVE}\`, then \`tsrun trace ${shown}\` merges and summarizes them`
+      announcer.say('trace', text, { directory })
+      return
+    }
+    const merged = observe.mergeTrace([directory], runId, file)
+    if (merged === undefined || merged.spans === 0) {
+      const reason =
+        merged !== undefined && steps !== undefined
+          ? `no rank has reported such a step (--trace-steps ${steps})`
+          : merged === undefined && existsSync(spansFolder(directory, runId))
+            ? 'no rank could write to its file'
+            : 'only ranks that call initProcessGroup() are traced'
+      announcer.say('trace', `the trace is empty: ${reason}`, { directory })
+      return
+    }
+    const { spans, ranks } = merged
+    announcer.say(
+      'trace',
+      `trace: ${join(shown, TRACE_FILE)} (${spans.toLocaleString('en')} spans of ${formatRanks(ranks)}), ` +
+        `which https://ui.perfetto.dev opens; tsrun trace ${shown} summarizes it`,
+      { file, spans, ranks: ranks.size },
+    )
+  } catch (error) {
+    announcer.say(
+      'trace',
+      `trace: ${join(shown, TRACE_FILE)} could not be written: ${(error as Error).message}`,
+    )
+  }
+}
+
+/** As a user in `cwd` would type it. */
+function nameOf(directory: string, cwd: string): string {
+  const path = relative(cwd, directory)
+  return path === '' ? '.' : path.startsWith('..') || isAbsolute(path) ? directory : path
+}

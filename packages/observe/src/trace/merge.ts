@@ -1,0 +1,44 @@
+import { randomBytes } from 'node:crypto'
+import { renameSync, rmSync } from 'node:fs'
+import { writeChromeTrace } from './chrome-trace.ts'
+import { findTracedRun, type TracedRun } from './traced-run.ts'
+
+/** What a trace for Perfetto contains. */
+export interface MergedTrace {
+  readonly spans: number
+  readonly ranks: ReadonlySet<number>
+}
+
+/**
+ * Puts together what the ranks of a run have written, as a file for Perfetto.
+ *
+ * @returns undefined when they have written nothing
+ * @throws the errors of the file system
+ */
+export function mergeTrace(
+  directories: readonly string[],
+  runId: string,
+  file: string,
+): MergedTrace | undefined {
+  const run = findTracedRun(directories, runId)
+  if (run === undefined) return undefined
+  const ranks = new Set(run.files.map(({ header }) => header.rank))
+  return { spans: writeMerged(run, file), ranks }
+}
+
+/**
+ * Writes the file for Perfetto, which is there as a whole or not at all.
+ *
+ * @returns the number of spans
+ */
+export function writeMerged({ files }: TracedRun, path: string): number {
+  const unfinished = `${path}.${randomBytes(6).toString('hex')}`
+  try {
+    const spans = writeChromeTrace(files, unfinished)
+    renameSync(unfinished, path)
+    return spans
+  } catch (error) {
+    rmSync(unfinished, { force: true })
+    throw error
+  }
+}

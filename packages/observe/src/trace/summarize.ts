@@ -1,0 +1,118 @@
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { formatTable, tsrError } from '@tsrun/core'
+import { parseStepRange, STEP_RANGE, TRACE_FILE } from '@tsrun/distributed/record'
+import { writeMerged } from './merge.ts'
+import { shareTitles, timeShares } from './shares.ts'
+import { summarizeTrace, type RankSummary, type TraceSummary } from './summary.ts'
+import { durationText, percentText, summarySentences } from './summary-text.ts'
+import { findTrace, type TracedRun } from './traced-run.ts'
+
+/** What `tsrun trace` asks for. */
+export interface SummaryRequest {
+  /** Paths of folders of `--trace`. */
+  readonly directories: readonly string[]
+  /** The same as they were given, for messages. */
+  readonly names: readonly string[]
+  /** As `parseStepRange` reads it; undefined: the last ones. */
+  readonly steps: string | undefined
+  /** Default: the newest run. */
+  readonly run: string | undefined
+  /** The file for Perfetto; undefined: the one in the folder, if it is not there yet. */
+  readonly output: string | undefined
+  readonly json: boolean
+  /** Gets what is missing, and what cannot be written. */
+  readonly warn: (problem: string) => void
+}
+
+/** Says where the time of the steps of a run went. @throws ERR_TSR_USAGE */
+export function summarize(request: SummaryRequest): string {
+  const { directories, names, steps, output, warn } = request
+  const range = steps === undefined ? undefined : parseStepRange(steps)
+  if (steps !== undefined && range === undefined) {
+    throw usage(`--steps is ${JSON.stringify(steps)}; expected ${STEP_RANGE}`)
+  }
+  const run = findTrace(directories, names, request.run)
+  const file = output ?? join(directories[0]!, TRACE_FILE)
+  const isWanted =
+    output !== undefined ||
+    (names.length === 1 && (request.run !== undefined || isStale(file, run)))
+  const isWritten = isWanted && writeBeside(run, file, warn)
+  for (const problem of run.problems) warn(`cannot use ${problem}`)
+  const summary = summarizeTrace(run, range)
+  if (summary === undefined) {
+    const problem =
+      range === undefined ? 'there is nothing in it' : `not all ranks have steps ${steps!}`
+    throw usage(`${names.join(', ')}: ${problem}`)
+  }
+  if (request.json) return `${JSON.stringify(summary)}\n`
+  return summaryText(summary, isWritten ? file : undefined)
+}
+
+function usage(problem: string): Error {
+  return tsrError('ERR_TSR_USAGE', { problem })
+}
+
+/** Whether a file for Perfetto is not there, or of another run. */
+function isStale(file: string, { files }: TracedRun): boolean {
+  const written = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
+  return files.some(({ header }) => header.time > written)
+}
+
+/** Whether it could be written: the folder may belong to another user. */
+function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn']): boolean {
+  try {
+    writeMerged(run, file)
+    return true
+  } catch (error) {
+    warn(`cannot write ${file}: ${(error as Error).message}`)
+    return false
+  }
+}
+
+/** Ranks that have a row each; of more, those that compute longest. */
+const MOST_ROWS = 16
+
+function summaryText(summary: TraceSummary, file: string | undefined): string {
+  const { byRank, mean } = summary
+  const sorted = byRank.toSorted((a, b) => b.shares.compute - a.shares.compute)
+  const isShort = byRank.length <= MOST_ROWS
+  const shown = isShort ? byRank : sorted.slice(0, MOST_ROWS)
+  const rows = [
+    ['rank', 'step', ...timeShares.map((share) => shareTitles[share])],
+    ...shown.map((each) => row(String(each.rank), each)),
+    ...(byRank.length > 1 ? [row('all', mean)] : []),
+  ]
+  const lines = [
+    ...heading(summary),
+    ...(file === undefined ? [] : [`written: ${file}`]),
+    '',
+    ...formatTable(rows, 'right'),
+    ...(isShort ? [] : [`(the ${MOST_ROWS} ranks of ${byRank.length} that compute longest)`]),
+    '',
+    ...summarySentences(summary),
+  ]
+  return `${lines.join('\n')}\n`
+}
+
+function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string[] {
+  const count = (number: number, what: string): string =>
+    `${number} ${what}${number === 1 ? '' : 's'}`
+  const place = `${count(ranks, 'rank')} on ${count(hosts, 'host')}`
+  const last = attempts > 1 ? `, the last of ${attempts} attempts` : ''
+  const mean =
+    steps === undefined
+      ? ''
+      : steps.count === 1
+        ? `; step ${steps.first}`
+        : `; means of ${steps.count} steps, ${steps.first} to ${steps.last}`
+  return [`run ${runId}: ${place}${last}${mean}`]
+}
+
+function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'>): string[] {
+  return [
+    name,
+    durationText(step),
+    ...timeShares.map((share) => percentText(step === 0 ? 0 : shares[share] / step)),
+  ]
+}
