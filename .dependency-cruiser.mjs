@@ -9,6 +9,7 @@ export const packages = {
   distributed: ['core', 'native', 'store'],
   training: ['core', 'distributed'],
   layers: ['core', 'distributed', 'training'],
+  models: ['core', 'distributed', 'training'],
   observe: ['core', 'distributed'],
   launcher: ['core', 'native', 'store', 'distributed', 'training', 'observe'],
 }

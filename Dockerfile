@@ -11,6 +11,7 @@ COPY packages/store/package.json packages/store/
 COPY packages/distributed/package.json packages/distributed/
 COPY packages/training/package.json packages/training/
 COPY packages/layers/package.json packages/layers/
+COPY packages/models/package.json packages/models/
 COPY packages/launcher/package.json packages/launcher/
 COPY packages/launcher/bin packages/launcher/bin
 RUN npm ci --ignore-scripts --no-audit --no-fund

@@ -14,6 +14,7 @@
 // replicas.
 
 import { initProcessGroup } from '@tsrun/distributed'
+import { generate, gpt, gptPlan } from '@tsrun/models'
 import * as training from '@tsrun/training'
 import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
 import { drawCurve, grouped, percent, printResult } from './lib/output.ts'
@@ -50,9 +51,9 @@ const dp = flags.dp || Math.max(1, Math.floor(world.size / (pp * cp * tp)))
 const problem = meshProblem({ ...flags, dp }, world.size)
 if (problem !== undefined) endWith(problem)
 
-const run = await training.trainer(training.gpt({ layers, heads, width, block, seed }), {
+const run = await training.trainer(gpt({ layers, heads, width, block, seed }), {
   mesh: { dp, pp, cp, tp },
-  plan: training.gptPlan({ sequence: flags.between === 'sequence' }),
+  plan: gptPlan({ sequence: flags.between === 'sequence' }),
   schedule: flags.schedule,
   microbatches: flags.microbatches,
   zero: ({ 0: 0, 1: 1, 2: 2, 3: 3 } as const)[flags.zero],
@@ -87,7 +88,7 @@ const { losses, evaluations } = await run.fit(
 const peak = await measurePeak(world)
 
 const prompt = 'The whale '
-const written = await training.generate(run, Buffer.from(prompt), {
+const written = await generate(run, Buffer.from(prompt), {
   ...{ maxTokens: flags.sample, temperature: 0.8, seed },
 })
 if (run.rank === 0) {

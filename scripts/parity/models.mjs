@@ -1,7 +1,6 @@
+import { gpt, gptPlan } from '@tsrun/models'
 import {
   columnParallel,
-  gpt,
-  gptPlan,
   replaceValue,
   rowParallel,
   shardedMLP,

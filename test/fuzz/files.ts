@@ -4,7 +4,7 @@ import { readTuning } from '../../packages/distributed/src/groups/join/tuning-fi
 import { decodeContents, encodeContents } from '../../packages/training/src/checkpoint/contents.ts'
 import { openModelFiles } from '../../packages/training/src/checkpoint/model-files.ts'
 import { parseHeader } from '../../packages/training/src/checkpoint/safetensors/header.ts'
-import { readGPT2Config } from '../../packages/training/src/models/gpt2-config.ts'
+import { readGPT2Config } from '../../packages/models/src/gpt2-config.ts'
 import { parseActions } from '../../packages/training/src/parallel/pipeline/schedule/actions.ts'
 import { readExamples } from '../../packages/training/src/data/record-files.ts'
 import { summarizeTrace, writeChromeTrace } from '@tsrun/observe'

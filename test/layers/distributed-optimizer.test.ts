@@ -103,7 +103,8 @@ describe('a DistributedOptimizer', () => {
   itOnWebGPU('is refused on webgpu, which cannot wait inside fit', async () => {
     const { stdout, stderr } = await runModule(
       `await training.loadBackend('webgpu')
-      const { DistributedOptimizer, tf } = training
+      const { DistributedOptimizer } = await import('@tsrun/layers')
+      const { tf } = training
       const optimizer = new DistributedOptimizer(tf.train.sgd(0.5), { rank: 0, size: 2 })
       const x = tf.variable(tf.scalar(3))
       try { optimizer.minimize(() => tf.square(x), false, [x]) } catch (error) { console.log(error.message) }`,

@@ -84,6 +84,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'training-imports': byName('training', 'store'),
   'layers-imports': byName('layers', 'store'),
   'launcher-imports': byName('launcher', 'layers'),
+  'models-imports': byName('models', 'layers'),
   'packages-by-name': one(
     'packages/store/src/path.ts',
     '../../core/src/index.ts',

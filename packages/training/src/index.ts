@@ -6,7 +6,6 @@ export { loadBackend } from './backend/load.ts'
 export * from './checkpoint/index.ts'
 export * from './data/index.ts'
 export * from './metrics/index.ts'
-export * from './models/index.ts'
 export {
   buffersOf,
   disposeModule,
@@ -37,7 +36,6 @@ export {
   type EmbeddingOptions,
   type Positions,
 } from './nn/embedding.ts'
-export { GPT, gpt, type CompleteGPTOptions, type GPTOptions } from './nn/gpt.ts'
 export * as init from './nn/init.ts'
 export { createParameter } from './nn/initialize.ts'
 export { LayerNorm, RMSNorm, type NormOptions } from './nn/layer-norm.ts'

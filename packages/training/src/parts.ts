@@ -1,8 +1,23 @@
 // What packages that extend this one need beside its public names. It changes without notice: they
 // depend on the same version of it.
-export { describeNames } from './checkpoint/safetensors/read.ts'
+export { runForward } from './autograd/record.ts'
+export { isHostAccessible } from './backend/current.ts'
+export { scopedTensor } from './backend/host-memory.ts'
+export { onAllRanks } from './checkpoint/coordination.ts'
+export { gatherModel } from './checkpoint/gather-model.ts'
+export { openModelFiles } from './checkpoint/model-files.ts'
 export { ownerOfState } from './checkpoint/owners.ts'
+export { fillFrom } from './checkpoint/pretrained.ts'
+export { describeNames } from './checkpoint/safetensors/read.ts'
+export { writeAll, writeDurably } from './checkpoint/safetensors/write.ts'
+export { checkPlace, ownersOf } from './checkpoint/state.ts'
+export { withConflictError } from './checkpoint/write.ts'
 export { describe } from './model/describe.ts'
+export { areRepeatable, modulesOf } from './model/module.ts'
+export { attend, causalAttention } from './nn/causal-attention.ts'
+export { dropoutRate } from './nn/dropout.ts'
+export { hasPositions, Head, tableParameter } from './nn/embedding.ts'
+export { checkRange } from './nn/initialize.ts'
 export { partsOf } from './optim/flat-gradients.ts'
 export {
   compareParameters,
@@ -10,4 +25,7 @@ export {
   describeParameters,
 } from './parallel/gradients/replicas.ts'
 export { checkBackendBlocks, checkGroup } from './parallel/requirements.ts'
+export { isSequenceParallel } from './parallel/tensor/sequence.ts'
+export { isVocabParallelHead, type VocabParallelHead } from './parallel/tensor/vocabulary.ts'
+export { sizeOf } from './tfjs/host-arrays.ts'
 export { registerGradients } from './tfjs/register-gradients.ts'

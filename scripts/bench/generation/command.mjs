@@ -1,4 +1,5 @@
-import { generate, gpt, loadBackend } from '@tsrun/training'
+import { generate, gpt } from '@tsrun/models'
+import { loadBackend } from '@tsrun/training'
 import { readInteger, readList } from '../command-line.mjs'
 import { formatRecords, median, printRows, significant } from '../figures.mjs'
 

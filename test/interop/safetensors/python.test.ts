@@ -1,10 +1,9 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { GPT, gpt2Names } from '@tsrun/models'
 import {
   Adam,
-  GPT,
-  gpt2Names,
   loadBackend,
   loadPretrained,
   openSafetensors,

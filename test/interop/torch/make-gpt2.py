@@ -1,8 +1,8 @@
-"""Writes the golden values of test/training/models/fixtures: a tiny GPT-2 with random weights, made and
+"""Writes the golden values of test/models/fixtures: a tiny GPT-2 with random weights, made and
 run by transformers and torch. Run it again only to change the model:
 
     pip install torch transformers safetensors
-    python test/interop/torch/make-gpt2.py test/training/models/fixtures
+    python test/interop/torch/make-gpt2.py test/models/fixtures
 """
 
 import json

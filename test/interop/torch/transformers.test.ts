@@ -3,7 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { exportPretrained, generate, gpt, loadBackend, tf } from '@tsrun/training'
+import { exportPretrained, generate, gpt } from '@tsrun/models'
+import { loadBackend, tf } from '@tsrun/training'
 import { needing } from '../../needs.ts'
 
 // torch takes seconds to load

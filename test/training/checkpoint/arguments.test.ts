@@ -2,9 +2,9 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import * as tfjs from '@tensorflow/tfjs'
 import { runWorld } from '@tsrun/distributed'
+import { gpt2Names } from '@tsrun/models'
 import {
   Adam,
-  gpt2Names,
   loadBackend,
   loadCheckpoint,
   loadPretrained,

@@ -1,12 +1,11 @@
 import { readdirSync } from 'node:fs'
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { gpt, gptPlan } from '@tsrun/models'
 import {
   Adam,
   columnParallel,
   dataParallel,
-  gpt,
-  gptPlan,
   loadBackend,
   loadCheckpoint,
   parallelize,

@@ -1,10 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { runWorld } from '@tsrun/distributed'
+import { GPT, gpt2Names } from '@tsrun/models'
 import {
   columnParallel,
-  GPT,
-  gpt2Names,
   loadBackend,
   loadPretrained,
   openSafetensors,

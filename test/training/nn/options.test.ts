@@ -1,13 +1,5 @@
-import {
-  createParameter,
-  GPT,
-  gpt,
-  init,
-  Linear,
-  loadBackend,
-  ShardedMLP,
-  shardedMLP,
-} from '@tsrun/training'
+import { GPT, gpt } from '@tsrun/models'
+import { createParameter, init, Linear, loadBackend, ShardedMLP, shardedMLP } from '@tsrun/training'
 
 beforeAll(() => loadBackend('cpu'))
 

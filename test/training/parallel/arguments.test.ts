@@ -2,6 +2,7 @@ import { jest } from '@jest/globals'
 import * as tfjs from '@tensorflow/tfjs'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { broadcastWeights, DistributedOptimizer, parallelizeLayers } from '@tsrun/layers'
+import { GPT, gptPlan } from '@tsrun/models'
 import {
   Adam,
   columnParallel,
@@ -9,8 +10,6 @@ import {
   dataParallel,
   disposeModule,
   fullyShard,
-  GPT,
-  gptPlan,
   loadBackend,
   parallelize,
   pipeline,

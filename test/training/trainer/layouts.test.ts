@@ -1,10 +1,10 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import { gpt } from '@tsrun/models'
 import {
   Adam,
   columnParallel,
   crossEntropy,
-  gpt,
   loadBackend,
   recordLoss,
   recordModule,

@@ -12,9 +12,7 @@ export {
   type PieceValues,
 } from './piece.ts'
 export {
-  gpt2Names,
   loadPretrained,
-  type GPT2NamesOptions,
   type NameMapping,
   type PretrainedReport,
   type PretrainedSource,

@@ -1,4 +1,4 @@
-import { choice, declareOptions, tsrError, type Rules } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
@@ -70,35 +70,6 @@ export async function loadPretrained(
     return { loaded: all.length, unused: [...names].filter((name) => !used.has(name)) }
   } finally {
     await files.close()
-  }
-}
-
-export interface GPT2NamesOptions {
-  /**
-   * The layout of the weights of linear layers in the file: [inputs, outputs] (`conv1d`, default), as in
-   * the original GPT-2, or [outputs, inputs] (`linear`), as in torch's Linear.
-   */
-  readonly weights?: 'conv1d' | 'linear'
-}
-
-const readGPT2Options = declareOptions({
-  weights: choice('conv1d', 'linear').default('conv1d'),
-} satisfies Rules<GPT2NamesOptions>)
-
-/**
- * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub, whose names may
- * start with `transformer.`. A file without `lm_head.weight` has tied it to `wte.weight`.
- *
- * @throws ERR_TSR_ARGUMENT
- */
-export function gpt2Names(options: GPT2NamesOptions = {}): NameMapping {
-  const { weights } = readGPT2Options(options)
-  return (name, names) => {
-    const wanted = name === 'lm_head.weight' && !names.has(name) ? 'wte.weight' : name
-    const prefixed = `transformer.${wanted}`
-    const tensor = names.has(prefixed) ? prefixed : wanted
-    const isLinear = /\.c_(attn|proj|fc)\.weight$/.test(name)
-    return { tensor, transpose: isLinear && weights === 'linear' }
   }
 }
 

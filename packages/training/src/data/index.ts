@@ -30,5 +30,3 @@ export {
   type TextBatch,
   type TextOptions,
 } from './text.ts'
-export { loadTokenizer, type Tokenizer } from './tokenizer.ts'
-export { trainTokenizer, type TrainTokenizerOptions } from './train-tokenizer.ts'

@@ -59,21 +59,8 @@ export interface Module {
   isRepeatable?(x?: Tensor): boolean
 
   /** The kind of the module, for code that replaces modules. */
-  readonly kind?: ModuleKind
+  readonly kind?: string
 }
-
-type ModuleKind =
-  | 'gpt'
-  | 'attention'
-  | 'linear'
-  | 'joint-linear'
-  | 'embedding'
-  | 'positions'
-  | 'head'
-  | 'dropout'
-  | 'column-parallel'
-  | 'sequence-parallel'
-  | 'vocab-parallel-head'
 
 /** A module that can compute with other tensors in place of its parameters. */
 export interface Separable extends Module {

@@ -10,7 +10,8 @@ const distributed = new URL('../../../../packages/distributed/dist/index.js', im
 /** Counts calls of operations and of functions in `calls`, and in `left` TensorFlow's tensors that are there. */
 const counting = `
   await training.loadBackend('tensorflow')
-  const { AdamW, clipGradients, crossEntropy, GPT, Linear, recordLoss, recordModule, SGD, ShardedMLP, tf } = training
+  const { AdamW, clipGradients, crossEntropy, Linear, recordLoss, recordModule, SGD, ShardedMLP, tf } = training
+  const { GPT, gpt } = await load('@tsrun/models')
   const backend = tf.backend()
   const stock = backend.binding
   let [left, calls] = [0, { operations: 0, functions: 0 }]
@@ -134,7 +135,7 @@ describeIt('passes of a module that runs the same operations each time', () => {
       const train = async (zero, recompute) => {
         const [losses] = await runWorld({ size: 2, seed: 1 }, async (group) => {
           const mesh = await initDeviceMesh({ dp: 2 }, group)
-          const recipe = training.gpt({ layers: 2, heads: 2, width: 16, block: 8, vocabulary: 20 })
+          const recipe = gpt({ layers: 2, heads: 2, width: 16, block: 8, vocabulary: 20 })
           const optimizer = new SGD({ learningRate: 0.5 })
           const run = await training.trainer(recipe, { mesh, zero, recompute, optimizer })
           const losses = []

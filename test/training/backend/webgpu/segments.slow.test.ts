@@ -57,7 +57,8 @@ withDriver('layers that ranks share, on webgpu', () => {
     // whatever else is used of a group would be a message
     const script = `
       await training.loadBackend()
-      const { tf, parallelize, recordModule, recordSegments, columnParallel, gptPlan } = training
+      const { tf, parallelize, recordModule, recordSegments, columnParallel } = training
+      const { GPT, gptPlan } = await import('@tsrun/models')
       const group = new Proxy({ name: 'two', rank: 0, size: 2, ranks: [0, 1] }, {
         get: (known, key) => known[key] ?? (() => { throw new Error('group.' + String(key)) }),
       })
@@ -69,7 +70,7 @@ withDriver('layers that ranks share, on webgpu', () => {
       const columns = parallelize(network, { 'layers.0': columnParallel({ gather: 'replicated' }) }, group)
       await attempt(() => recordModule(columns, tf.ones([2, 4]), options))
       const sizes = { vocabulary: 8, block: 4, width: 8, heads: 2, layers: 1 }
-      const gpt = (plan) => parallelize(new training.GPT(sizes), plan, group)
+      const gpt = (plan) => parallelize(new GPT(sizes), plan, group)
       const tokens = tf.zeros([1, 4], 'int32')
       const { wte, ...rest } = gptPlan()
       const { ln_f } = gptPlan({ sequence: true })

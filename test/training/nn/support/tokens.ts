@@ -1,12 +1,5 @@
-import {
-  crossEntropy,
-  GPT,
-  record,
-  replaceValue,
-  tf,
-  type GPTOptions,
-  type Module,
-} from '@tsrun/training'
+import { GPT, type GPTOptions } from '@tsrun/models'
+import { crossEntropy, record, replaceValue, tf, type Module } from '@tsrun/training'
 
 export const small = { vocabulary: 11, block: 6, layers: 2, heads: 2, width: 8 }
 

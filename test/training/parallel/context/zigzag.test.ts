@@ -1,9 +1,8 @@
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { GPT, gptPlan } from '@tsrun/models'
 import {
   contextParallel,
   type CausalSelfAttention,
-  GPT,
-  gptPlan,
   loadBackend,
   parallelize,
   shardedMLP,

@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import { gpt } from '@tsrun/models'
 import {
-  gpt,
   loadBackend,
   measureCosts,
   pipeline,

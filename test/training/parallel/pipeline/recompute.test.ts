@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
+import { gpt } from '@tsrun/models'
 import {
-  gpt,
   loadBackend,
   parseSchedule,
   pipeline,

@@ -1,11 +1,11 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { gpt } from '@tsrun/models'
 import {
   clipGradients,
   dataParallel,
   disposeModule,
   fullyShard,
-  gpt,
   loadBackend,
   pipeline,
   record,

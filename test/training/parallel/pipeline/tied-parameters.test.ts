@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { gpt } from '@tsrun/models'
 import {
   clipGradients,
   dataParallel,
   disposeModule,
   fullyShard,
-  gpt,
   loadBackend,
   loadCheckpoint,
   parseSchedule,

@@ -1,8 +1,8 @@
+import { GPT } from '@tsrun/models'
 import {
   columnParallel,
   crossEntropy,
   disposeModule,
-  GPT,
   loadBackend,
   parallelize,
   recordLoss,

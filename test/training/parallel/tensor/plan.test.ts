@@ -1,10 +1,9 @@
 import { runWorld } from '@tsrun/distributed'
+import { GPT, gptPlan } from '@tsrun/models'
 import {
   columnParallel,
   dataParallel,
   disposeModule,
-  GPT,
-  gptPlan,
   loadBackend,
   parallelize,
   pipeline,

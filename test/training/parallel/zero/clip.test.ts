@@ -1,10 +1,10 @@
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import { gpt } from '@tsrun/models'
 import {
   clipGradients,
   columnParallel,
   disposeModule,
   fullyShard,
-  gpt,
   loadBackend,
   parallelize,
   pipeline,

@@ -1,9 +1,9 @@
 import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { gpt } from '@tsrun/models'
 import {
   dataParallel,
   fullyShard,
-  gpt,
   Linear,
   loadBackend,
   record,

@@ -13,11 +13,9 @@ export { parallelize } from './parallelize.ts'
 export { recordSegments } from './record-segments.ts'
 export {
   columnParallel,
-  gptPlan,
   rowParallel,
   sequenceParallel,
   vocabParallel,
-  type GptPlanOptions,
   type ParallelPlan,
   type ParallelStyle,
 } from './styles.ts'

@@ -98,41 +98,6 @@ export function sequenceParallel(): ParallelStyle {
   }
 }
 
-export interface GptPlanOptions {
-  /**
-   * Whether ranks have only a part of each sequence between the shared layers (Korthikanti et al.,
-   * 2022): the same bytes in twice as many collectives, and activations there divided by the number of
-   * ranks. The length of sequences has to be a multiple of the number of ranks. Default false.
-   */
-  readonly sequence?: boolean
-}
-
-const readGptPlanOptions: (given: GptPlanOptions) => Required<GptPlanOptions> = declareOptions({
-  sequence,
-})
-
-/**
- * The plan for a `GPT`: attention is shared by heads, feed-forward networks by hidden units, and the
- * vocabulary by tokens.
- *
- * @throws ERR_TSR_ARGUMENT for an unknown option
- */
-export function gptPlan(options: GptPlanOptions = {}): ParallelPlan {
-  const { sequence } = readGptPlanOptions(options)
-  const column = columnParallel({ input: sequence ? 'sequence' : 'replicated' })
-  const row = rowParallel({ output: sequence ? 'sequence' : 'replicated' })
-  const between = sequenceParallel()
-  return {
-    wte: vocabParallel({ sequence }),
-    ...(sequence ? { wpe: between, 'h.*.ln_1': between, 'h.*.ln_2': between, ln_f: between } : {}),
-    'h.*.attn.c_attn': column,
-    'h.*.attn.c_proj': row,
-    'h.*.mlp.c_fc': column,
-    'h.*.mlp.c_proj': row,
-    lm_head: vocabParallel({ sequence }),
-  }
-}
-
 const isLinear = (layer: Module): layer is Linear => layer.kind === 'linear'
 const isJoint = (layer: Module): layer is JointLinear => layer.kind === 'joint-linear'
 const isEmbedding = (layer: Module): layer is Embedding => layer.kind === 'embedding'
@@ -147,13 +112,13 @@ function misfit(style: string, name: string, expected: string) {
 }
 
 const makers: readonly unknown[] = [
-  ...[columnParallel, rowParallel, vocabParallel, sequenceParallel, gptPlan],
+  ...[columnParallel, rowParallel, vocabParallel, sequenceParallel],
 ]
 
 /** @throws ERR_TSR_ARGUMENT unless it is an object of styles: functions that make styles are none */
 export function checkPlan(plan: ParallelPlan | null | undefined): void {
   if (typeof plan !== 'object' || plan === null) {
-    throw refusal('plan', plan, 'styles by the names of layers, as gptPlan() returns')
+    throw refusal('plan', plan, 'styles by the names of layers')
   }
   for (const [glob, style] of Object.entries(plan)) {
     if (typeof style === 'function' && !makers.includes(style)) continue

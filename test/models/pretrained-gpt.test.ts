@@ -2,23 +2,19 @@ import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { runWorld } from '@tsrun/distributed'
+import { exportPretrained, generate, gpt, pretrainedGPT, type ExportedState } from '@tsrun/models'
 import {
   disposeModule,
-  exportPretrained,
   fullyShard,
-  generate,
-  gpt,
   inPass,
   loadBackend,
   openSafetensors,
   pipeline,
-  pretrainedGPT,
   tf,
-  type ExportedState,
 } from '@tsrun/training'
-import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
-import { failure } from '../parallel/support/failure.ts'
-import { parameterValues } from '../parallel/support/reference.ts'
+import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
+import { failure } from '../training/parallel/support/failure.ts'
+import { parameterValues } from '../training/parallel/support/reference.ts'
 
 /** Made by test/interop/torch/make-gpt2.py. */
 const folder = fileURLToPath(new URL('fixtures/gpt2', import.meta.url))

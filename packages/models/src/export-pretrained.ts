@@ -2,20 +2,24 @@ import { access } from 'node:fs/promises'
 import { join } from 'node:path'
 import { makeFolders, readFileBytes, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { onAllRanks } from '../checkpoint/coordination.ts'
-import { copyCommon, partSize, type Piece } from '../checkpoint/piece.ts'
-import { checkFinite, factsOf, keyOf, planPieces, type PlannedPiece } from '../checkpoint/plan.ts'
 import {
+  writeSafetensors,
+  type CheckpointState,
+  type Piece,
+  type TensorData,
+} from '@tsrun/training'
+import {
+  checkPlace,
+  describe,
+  gatherModel,
+  onAllRanks,
+  ownersOf,
+  sizeOf,
+  withConflictError,
   writeAll,
   writeDurably,
-  writeSafetensors,
-  type TensorData,
-} from '../checkpoint/safetensors/write.ts'
-import { checkPlace, ownersOf, type CheckpointState } from '../checkpoint/state.ts'
-import { withConflictError } from '../checkpoint/write.ts'
-import { describe } from '../model/describe.ts'
-import { gptNames, type CompleteGPTOptions } from '../nn/gpt.ts'
-import { sizeOf } from '../tfjs/host-arrays.ts'
+} from '@tsrun/training/parts'
+import { gptNames, type CompleteGPTOptions } from './gpt.ts'
 import { gpt2Config, type TextEnds } from './gpt2-config.ts'
 
 /** A `Trainer`, with what it trains and on which ranks. */
@@ -41,9 +45,6 @@ const TOKENIZER_FILES = [
 
 /** Copied with them: which token ends a text, how to draw. */
 const GENERATION = 'generation_config.json'
-
-/** The most values of a message. */
-const CHUNK = 4 * 1024 * 1024
 
 /**
  * Writes a `GPT` of any layout as a folder that `transformers` loads: `model.safetensors`, one file in
@@ -73,18 +74,12 @@ export async function exportPretrained(
     const expected = 'gpt(...), or the result of pretrainedGPT'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'recipe', value: describe(recipe), expected })
   }
-  let own: readonly Piece[] = []
-  let copied: readonly string[] = []
-  const held = await onAllRanks(group, async () => {
-    // Only rank 0 needs to have the folder.
-    if (tokenizer !== undefined && (group?.rank ?? 0) === 0) copied = await tokenizerIn(tokenizer)
-    own = uniquePieces(await owner!.pieces())
-    checkFinite(own)
-    return own.map((piece) => factsOf(piece, false))
-  })
-  const plan = planPieces(held)
-  checkComplete(plan, options)
-  const whole = await gatherPieces(own, plan, group)
+  // Only rank 0 needs to have the folder.
+  const reads = tokenizer !== undefined && (group?.rank ?? 0) === 0
+  const [copied = []] = await onAllRanks(group, async () =>
+    reads ? await tokenizerIn(tokenizer) : [],
+  )
+  const whole = await gatherModel(owner!, gptNames(options), group)
   await onAllRanks(group, async () => {
     if (whole === undefined) return
     makeFolders(directory)
@@ -105,55 +100,6 @@ export async function exportPretrained(
   })
 }
 
-/** A tied parameter may be in the list twice. */
-function uniquePieces(pieces: readonly Piece[]): Piece[] {
-  return [...new Map(pieces.map((piece) => [keyOf(factsOf(piece, false)), piece])).values()]
-}
-
-/** @returns the whole tensors by name, on rank 0 */
-async function gatherPieces(
-  own: readonly Piece[],
-  plan: readonly PlannedPiece[],
-  group: ProcessGroup | undefined,
-): Promise<Map<string, Piece> | undefined> {
-  const { rank } = group ?? { rank: 0 }
-  const mine = new Map(own.map((piece) => [keyOf(factsOf(piece, false)), piece]))
-  const whole = new Map<string, Piece>()
-  for (const planned of plan) {
-    const { name, shape, key } = planned
-    const isSent = planned.rank !== 0
-    if (rank !== 0) {
-      if (planned.rank === rank) await sendAll(mine.get(key)!.values as Float32Array, group!)
-      continue
-    }
-    const piece = isSent
-      ? { ...planned, values: await receiveAll(partSize(planned), planned.rank, group!) }
-      : mine.get(key)!
-    const tensor = whole.get(name) ?? { name, shape, values: new Float32Array(sizeOf(shape)) }
-    whole.set(name, tensor)
-    copyCommon(piece, tensor)
-  }
-  return rank === 0 ? whole : undefined
-}
-
-async function sendAll(values: Float32Array, group: ProcessGroup): Promise<void> {
-  for (let at = 0; at < values.length; at += CHUNK) {
-    await group.send(values.subarray(at, at + CHUNK), 0, { label: 'export' })
-  }
-}
-
-async function receiveAll(
-  length: number,
-  from: number,
-  group: ProcessGroup,
-): Promise<Float32Array> {
-  const values = new Float32Array(length)
-  for (let at = 0; at < length; at += CHUNK) {
-    await group.recv(values.subarray(at, at + CHUNK), from, { label: 'export' })
-  }
-  return values
-}
-
 /** Under the names and in the shapes of GPT-2, whose joint weights are matrices. */
 function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
   return new Map(
@@ -163,17 +109,6 @@ function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
       return [name === 'lm_head.weight' ? name : `transformer.${name}`, { shape: joined, values }]
     }),
   )
-}
-
-/** @throws ERR_TSR_CHECKPOINT_PIECES when a parameter is missing, as with a stage without the others */
-function checkComplete(plan: readonly PlannedPiece[], options: CompleteGPTOptions): void {
-  const names = new Set(plan.map(({ name }) => name))
-  const missing = gptNames(options).filter((name) => !names.has(name))
-  if (missing.length === 0) return
-  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
-    tensor: missing[0]!,
-    problem: `no rank has it, nor ${missing.length - 1} others of the recipe; pass the group of all ranks that hold a part`,
-  })
 }
 
 /**

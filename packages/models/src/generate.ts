@@ -9,13 +9,9 @@ import {
   where,
   type Rules,
 } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { runForward } from '../autograd/record.ts'
-import type { Module } from '../model/module.ts'
-import { isGPT } from '../nn/gpt.ts'
-import { generator } from '../random/generator.ts'
-import { tf } from '../tfjs/tfjs.ts'
-import { describe } from '../model/describe.ts'
+import { generator, type Module, type Tensor, tf } from '@tsrun/training'
+import { describe, runForward } from '@tsrun/training/parts'
+import { isGPT } from './gpt.ts'
 import { GenerationPass, scoresAt } from './generation-pass.ts'
 import { sampleToken } from './sampling.ts'
 

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { uniform, type Generator } from '../random/generator.ts'
+import { type Generator, uniform } from '@tsrun/training'
 
 export interface SamplingOptions {
   /** Scores are divided by it; 0 takes the token of the highest score. */

@@ -1,9 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { isHostAccessible } from '../backend/current.ts'
-import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../tfjs/tfjs.ts'
-import { attend, causalAttention, type AttentionCore } from './causal-attention.ts'
+import { type AttentionCore, type Tensor, tf, viewOf } from '@tsrun/training'
+import { attend, causalAttention, isHostAccessible, scopedTensor } from '@tsrun/training/parts'
 
 /** A core of one attention layer for generation, which keeps the keys and values of earlier calls. */
 export interface CachedAttention extends AttentionCore {

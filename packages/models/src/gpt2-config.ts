@@ -1,5 +1,5 @@
 import { readFileText, tsrError } from '@tsrun/core'
-import type { CompleteGPTOptions, GPTOptions } from '../nn/gpt.ts'
+import type { CompleteGPTOptions, GPTOptions } from './gpt.ts'
 
 /** The tokens with which texts begin and end; null: there are none. */
 export interface TextEnds {

@@ -1,10 +1,9 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
+import { GPT, gpt } from '@tsrun/models'
 import {
   countCorrect,
   disposeModule,
-  GPT,
-  gpt,
   loadBackend,
   pipeline,
   replaceValue,
@@ -16,8 +15,8 @@ import {
   parameterValues,
   singleProcessStep,
   values,
-} from '../parallel/support/reference.ts'
-import { gradientsOf, livelyGpt, lossOf, small, tokenBatch } from './support/tokens.ts'
+} from '../training/parallel/support/reference.ts'
+import { gradientsOf, livelyGpt, lossOf, small, tokenBatch } from '../training/nn/support/tokens.ts'
 
 jest.setTimeout(120_000)
 

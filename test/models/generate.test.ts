@@ -1,27 +1,29 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
-  contextParallel,
-  disposeModule,
   exportPretrained,
-  fullyShard,
   generate,
-  generator,
   gpt,
-  loadBackend,
-  pipeline,
   pretrainedGPT,
-  tf,
-  trainer,
   type GenerateOptions,
   type Generative,
   type GPT,
+} from '@tsrun/models'
+import {
+  contextParallel,
+  disposeModule,
+  fullyShard,
+  generator,
+  loadBackend,
+  pipeline,
+  tf,
+  trainer,
   type Module,
 } from '@tsrun/training'
-import { sampleToken } from '../../../packages/training/src/models/sampling.ts'
-import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
-import { failure } from '../parallel/support/failure.ts'
-import { livelyGpt, small } from '../nn/support/tokens.ts'
+import { sampleToken } from '../../packages/models/src/sampling.ts'
+import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
+import { failure } from '../training/parallel/support/failure.ts'
+import { livelyGpt, small } from '../training/nn/support/tokens.ts'
 
 jest.setTimeout(60_000)
 

@@ -1,21 +1,19 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import { GPT, gpt, type GPTOptions } from '@tsrun/models'
 import {
   CausalSelfAttention,
-  GPT,
-  gpt,
   inPass,
   loadBackend,
   recordModule,
   SGD,
   tf,
   trainer,
-  type GPTOptions,
   type MeshShape,
   type Tensor,
   type TrainerOptions,
 } from '@tsrun/training'
-import { livelyGpt, small, tokenBatch } from './support/tokens.ts'
+import { livelyGpt, small, tokenBatch } from '../training/nn/support/tokens.ts'
 
 jest.setTimeout(60_000)
 

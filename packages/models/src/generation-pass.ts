@@ -1,14 +1,22 @@
 import { tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { modulesOf, type Module } from '../model/module.ts'
-import type { CausalSelfAttention } from '../nn/attention.ts'
-import { causalAttention } from '../nn/causal-attention.ts'
-import { cachedAttention, type CachedAttention } from '../nn/cached-attention.ts'
-import { hasPositions, type PositionEmbedding, type Positions } from '../nn/embedding.ts'
-import { isGPT, type GPT } from '../nn/gpt.ts'
-import { isSequenceParallel } from '../parallel/tensor/sequence.ts'
-import { isVocabParallelHead, type VocabParallelHead } from '../parallel/tensor/vocabulary.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import {
+  type CausalSelfAttention,
+  type Module,
+  type PositionEmbedding,
+  type Positions,
+  type Tensor,
+  tf,
+} from '@tsrun/training'
+import {
+  causalAttention,
+  hasPositions,
+  isSequenceParallel,
+  isVocabParallelHead,
+  modulesOf,
+  type VocabParallelHead,
+} from '@tsrun/training/parts'
+import { cachedAttention, type CachedAttention } from './cached-attention.ts'
+import { isGPT, type GPT } from './gpt.ts'
 
 /**
  * The modules of a rank while a text is generated: attention keeps keys and values, positions continue

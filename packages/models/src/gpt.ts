@@ -1,12 +1,21 @@
-import { anything, count, declareOptions, flag, finite, tsrError, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
-import type { Parameter } from '../model/parameter.ts'
-import { Dropout, dropoutRate } from './dropout.ts'
-import { Embedding, Head, PositionEmbedding, tableParameter } from './embedding.ts'
-import { LayerNorm } from './layer-norm.ts'
-import { checkRange } from './initialize.ts'
-import { Block } from './transformer-block.ts'
+import { anything, count, declareOptions, finite, flag, tsrError, type Rules } from '@tsrun/core'
+import {
+  Block,
+  Dropout,
+  Embedding,
+  LayerNorm,
+  type Module,
+  type Parameter,
+  parametersOf,
+  PositionEmbedding,
+  type Tensor,
+  columnParallel,
+  rowParallel,
+  sequenceParallel,
+  vocabParallel,
+  type ParallelPlan,
+} from '@tsrun/training'
+import { areRepeatable, checkRange, dropoutRate, Head, tableParameter } from '@tsrun/training/parts'
 
 export interface GPTOptions {
   /** The number of different tokens; default 256, for bytes. */
@@ -181,4 +190,39 @@ export function gpt(options: Omit<GPTOptions, 'range'> = {}) {
 /** Whether it is a GPT, or a part of one. */
 export function isGPT(module: Module): module is GPT {
   return module.kind === 'gpt'
+}
+
+export interface GptPlanOptions {
+  /**
+   * Whether ranks have only a part of each sequence between the shared layers (Korthikanti et al.,
+   * 2022): the same bytes in twice as many collectives, and activations there divided by the number of
+   * ranks. The length of sequences has to be a multiple of the number of ranks. Default false.
+   */
+  readonly sequence?: boolean
+}
+
+const readGptPlanOptions: (given: GptPlanOptions) => Required<GptPlanOptions> = declareOptions({
+  sequence: flag.default(false),
+})
+
+/**
+ * The plan for a `GPT`: attention is shared by heads, feed-forward networks by hidden units, and the
+ * vocabulary by tokens.
+ *
+ * @throws ERR_TSR_ARGUMENT for an unknown option
+ */
+export function gptPlan(options: GptPlanOptions = {}): ParallelPlan {
+  const { sequence } = readGptPlanOptions(options)
+  const column = columnParallel({ input: sequence ? 'sequence' : 'replicated' })
+  const row = rowParallel({ output: sequence ? 'sequence' : 'replicated' })
+  const between = sequenceParallel()
+  return {
+    wte: vocabParallel({ sequence }),
+    ...(sequence ? { wpe: between, 'h.*.ln_1': between, 'h.*.ln_2': between, ln_f: between } : {}),
+    'h.*.attn.c_attn': column,
+    'h.*.attn.c_proj': row,
+    'h.*.mlp.c_fc': column,
+    'h.*.mlp.c_proj': row,
+    lm_head: vocabParallel({ sequence }),
+  }
 }

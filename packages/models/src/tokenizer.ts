@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { importOptional, readFileText, tsrError } from '@tsrun/core'
-import type { Text } from './text.ts'
+import { type Text } from '@tsrun/training'
 
 /** Converts between texts and tokens. */
 export interface Tokenizer {

@@ -1,7 +1,8 @@
 import { join } from 'node:path'
-import { openModelFiles } from '../checkpoint/model-files.ts'
-import { fillFrom, gpt2Names } from '../checkpoint/pretrained.ts'
-import { GPT, gpt, type CompleteGPTOptions } from '../nn/gpt.ts'
+import { choice, declareOptions, type Rules } from '@tsrun/core'
+import type { NameMapping } from '@tsrun/training'
+import { fillFrom, openModelFiles } from '@tsrun/training/parts'
+import { GPT, gpt, type CompleteGPTOptions } from './gpt.ts'
 import { readGPT2Config, type TextEnds } from './gpt2-config.ts'
 
 /** A recipe for a `GPT` with weights from files; the parts of the model are read when they are built. */
@@ -40,4 +41,33 @@ export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   }
   const { textEnds } = config
   return { layers, options, textEnds, build: () => make(), slice: (from, to) => make([from, to]) }
+}
+
+export interface GPT2NamesOptions {
+  /**
+   * The layout of the weights of linear layers in the file: [inputs, outputs] (`conv1d`, default), as in
+   * the original GPT-2, or [outputs, inputs] (`linear`), as in torch's Linear.
+   */
+  readonly weights?: 'conv1d' | 'linear'
+}
+
+const readGPT2Options = declareOptions({
+  weights: choice('conv1d', 'linear').default('conv1d'),
+} satisfies Rules<GPT2NamesOptions>)
+
+/**
+ * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub, whose names may
+ * start with `transformer.`. A file without `lm_head.weight` has tied it to `wte.weight`.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function gpt2Names(options: GPT2NamesOptions = {}): NameMapping {
+  const { weights } = readGPT2Options(options)
+  return (name, names) => {
+    const wanted = name === 'lm_head.weight' && !names.has(name) ? 'wte.weight' : name
+    const prefixed = `transformer.${wanted}`
+    const tensor = names.has(prefixed) ? prefixed : wanted
+    const isLinear = /\.c_(attn|proj|fc)\.weight$/.test(name)
+    return { tensor, transpose: isLinear && weights === 'linear' }
+  }
 }

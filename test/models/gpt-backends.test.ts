@@ -1,14 +1,14 @@
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { loadBackend } from '@tsrun/training'
-import { runModule } from '../backend/support/process.ts'
-import { tensorflow } from '../backend/support/tensorflow.ts'
-import { gradientsOf, livelyGpt } from './support/tokens.ts'
-import { needing } from '../../needs.ts'
+import { runModule } from '../training/backend/support/process.ts'
+import { tensorflow } from '../training/backend/support/tensorflow.ts'
+import { gradientsOf, livelyGpt } from '../training/nn/support/tokens.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(300_000)
 
-const tokens = fileURLToPath(new URL('./support/tokens.ts', import.meta.url))
+const tokens = fileURLToPath(new URL('../training/nn/support/tokens.ts', import.meta.url))
 
 type Gradients = Record<string, number[]>
 

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { loadBackend, loadTokenizer, textBatch, trainTokenizer } from '@tsrun/training'
-import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
-import { failure } from '../parallel/support/failure.ts'
+import { loadTokenizer, trainTokenizer } from '@tsrun/models'
+import { loadBackend, textBatch } from '@tsrun/training'
+import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
+import { failure } from '../training/parallel/support/failure.ts'
 
-/** Made by test/training/data/fixtures/make.py. */
+/** Made by test/models/fixtures/make.py. */
 const folder = fileURLToPath(new URL('fixtures/tokenizer', import.meta.url))
 const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as {
   readonly text: string

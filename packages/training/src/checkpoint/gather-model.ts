@@ -1,0 +1,88 @@
+import { tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { onAllRanks } from './coordination.ts'
+import { copyCommon, partSize, type Piece, type PieceOwner } from './piece.ts'
+import { checkFinite, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
+
+/** The most values of a message. */
+const CHUNK = 4 * 1024 * 1024
+
+/**
+ * The whole tensors of a model by name, on rank 0 of the ranks that hold a part of it, which all call it.
+ *
+ * @param owner - of this rank's part
+ * @param names - of the tensors that the model has
+ * @param group - of these ranks; undefined: this process alone
+ * @returns undefined on the other ranks
+ * @throws ERR_TSR_CHECKPOINT_PIECES when no rank holds one of the names, ERR_TSR_NOT_FINITE; on all ranks
+ */
+export async function gatherModel(
+  owner: PieceOwner,
+  names: readonly string[],
+  group: ProcessGroup | undefined,
+): Promise<Map<string, Piece> | undefined> {
+  let own: readonly Piece[] = []
+  const held = await onAllRanks(group, async () => {
+    own = uniquePieces(await owner.pieces())
+    checkFinite(own)
+    return own.map((piece) => factsOf(piece, false))
+  })
+  const plan = planPieces(held)
+  const found = new Set(plan.map(({ name }) => name))
+  const missing = names.filter((name) => !found.has(name))
+  if (missing.length === 0) return await gatherPieces(own, plan, group)
+  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
+    tensor: missing[0]!,
+    problem: `no rank has it, nor ${missing.length - 1} others of the recipe; pass the group of all ranks that hold a part`,
+  })
+}
+
+/** A tied parameter may be in the list twice. */
+function uniquePieces(pieces: readonly Piece[]): Piece[] {
+  return [...new Map(pieces.map((piece) => [keyOf(factsOf(piece, false)), piece])).values()]
+}
+
+/** @returns the whole tensors by name, on rank 0 */
+async function gatherPieces(
+  own: readonly Piece[],
+  plan: readonly PlannedPiece[],
+  group: ProcessGroup | undefined,
+): Promise<Map<string, Piece> | undefined> {
+  const { rank } = group ?? { rank: 0 }
+  const mine = new Map(own.map((piece) => [keyOf(factsOf(piece, false)), piece]))
+  const whole = new Map<string, Piece>()
+  for (const planned of plan) {
+    const { name, shape, key } = planned
+    const isSent = planned.rank !== 0
+    if (rank !== 0) {
+      if (planned.rank === rank) await sendAll(mine.get(key)!.values as Float32Array, group!)
+      continue
+    }
+    const piece = isSent
+      ? { ...planned, values: await receiveAll(partSize(planned), planned.rank, group!) }
+      : mine.get(key)!
+    const tensor = whole.get(name) ?? { name, shape, values: new Float32Array(sizeOf(shape)) }
+    whole.set(name, tensor)
+    copyCommon(piece, tensor)
+  }
+  return rank === 0 ? whole : undefined
+}
+
+async function sendAll(values: Float32Array, group: ProcessGroup): Promise<void> {
+  for (let at = 0; at < values.length; at += CHUNK) {
+    await group.send(values.subarray(at, at + CHUNK), 0, { label: 'export' })
+  }
+}
+
+async function receiveAll(
+  length: number,
+  from: number,
+  group: ProcessGroup,
+): Promise<Float32Array> {
+  const values = new Float32Array(length)
+  for (let at = 0; at < length; at += CHUNK) {
+    await group.recv(values.subarray(at, at + CHUNK), from, { label: 'export' })
+  }
+  return values
+}
