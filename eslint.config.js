@@ -23,13 +23,16 @@ const noSkip = {
 
 /** What only Node can run. Everything else of these packages also runs in a web page. */
 const portable = {
-  files: ['packages/{core,distributed,store}/src/**/*.ts'],
+  files: ['packages/{core,distributed,store,training}/src/**/*.ts'],
   ignores: [
     'packages/core/src/{host,node}/**',
     'packages/distributed/src/{groups/join,host,mpi,transports/sealed,transports/shared-memory}/**',
     'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page,trace-folder}.ts',
     'packages/distributed/src/runners/{engine-thread,inline-runner,status-page,worker-main,worker-runner}.ts',
     'packages/distributed/src/transports/node-transport.ts',
+    'packages/training/src/backend/{tensorflow,webgpu}/**',
+    'packages/training/src/{checkpoint,data,host,metrics,models}/**',
+    'packages/training/src/trainer/interruption.ts',
     'packages/store/src/{addresses,admission,client,connection,secure-sockets,server}.ts',
   ],
 }
@@ -104,6 +107,10 @@ export default defineConfig(
         })),
       ],
     },
+  },
+  {
+    files: ['packages/*/src/host/*browser.ts'],
+    rules: { 'n/no-unsupported-features/node-builtins': 'off' },
   },
   {
     // Declarations of foreign code follow its style.

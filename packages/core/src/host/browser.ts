@@ -10,15 +10,25 @@ const isOf =
   (value: unknown): value is never =>
     kinds.includes(Object.prototype.toString.call(value).slice(8, -1))
 
+const page = globalThis as unknown as {
+  readonly navigator: { readonly hardwareConcurrency: number }
+}
+
 /** The host that is a page or a worker of one. */
 export const host: Host = {
   env: {},
   output: {},
   processId: 0,
   name: () => 'page',
+  cores: () => page.navigator.hardwareConcurrency,
   types: {
     isAnyArrayBuffer: isOf('ArrayBuffer', 'SharedArrayBuffer'),
+    isBigInt64Array: isOf('BigInt64Array'),
+    isBigUint64Array: isOf('BigUint64Array'),
     isDate: isOf('Date'),
+    isFloat32Array: isOf('Float32Array'),
+    isFloat64Array: isOf('Float64Array'),
+    isInt32Array: isOf('Int32Array'),
     isMap: isOf('Map'),
     isNativeError: isOf('Error', 'DOMException'),
     isPromise: isOf('Promise'),

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { createRequire } from 'node:module'
-import { hostname } from 'node:os'
+import { availableParallelism, hostname } from 'node:os'
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { types } from 'node:util'
@@ -23,6 +23,7 @@ export const host = {
   },
   processId: process.pid,
   name: hostname,
+  cores: availableParallelism,
   types: types as HostTypes,
   /** Milliseconds on the monotonic clock. */
   now(): number {
@@ -76,7 +77,12 @@ type Severity = 'debug' | 'info' | 'warn' | 'error'
 type HostTypes = Pick<
   typeof types,
   | 'isAnyArrayBuffer'
+  | 'isBigInt64Array'
+  | 'isBigUint64Array'
   | 'isDate'
+  | 'isFloat32Array'
+  | 'isFloat64Array'
+  | 'isInt32Array'
   | 'isMap'
   | 'isNativeError'
   | 'isPromise'

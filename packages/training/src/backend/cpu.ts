@@ -1,9 +1,10 @@
+import { registerCpu } from '#tfjs'
 import { correctAveragePoolGradients } from '../tfjs/average-pool-gradients.ts'
 import type { BackendFacts, Storage, TensorBackend } from '../tfjs/backend.ts'
 import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
 import { countCopy } from '../tfjs/host-arrays.ts'
 import { correctSingleWindows } from '../tfjs/single-windows.ts'
-import { registerCpu, tf, type Tensor } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /** Kernels are replaced in the registry of this process, once. */
 let isInstalled = false

@@ -1,4 +1,4 @@
-import { choice, createLogger, readTensorFlowManifest, tsrError } from '@tsrun/core'
+import { choice, createLogger, host, readTensorFlowManifest, tsrError } from '@tsrun/core'
 import type { Backend, BackendFacts, BackendName, BackendOptions } from '../tfjs/backend.ts'
 import { registerGradients } from '../tfjs/register-gradients.ts'
 import { loadCpu } from './cpu.ts'
@@ -27,7 +27,7 @@ const nameRule = choice('auto', ...Object.keys(loaders))
  * @throws ERR_TSR_ARGUMENT for an unknown name, ERR_TSR_BACKEND when the backend cannot be loaded
  */
 export async function loadBackend(
-  name: 'auto' | BackendName | undefined = process.env['TSRUN_BACKEND'] as 'auto' | undefined,
+  name: 'auto' | BackendName | undefined = host.env['TSRUN_BACKEND'] as 'auto' | undefined,
   options: BackendOptions = {},
 ): Promise<Backend> {
   const backend =

@@ -1,6 +1,5 @@
 /// <reference path="./webassembly.d.ts" />
-import { readBuiltFile } from '@tsrun/core'
-import { packageFolder } from '../package-folder.ts'
+import { kernelBytes } from '#kernels'
 
 /** The exports of the AssemblyScript modules in this folder. Addresses are in bytes. */
 export interface KernelExports extends WindowKernels {
@@ -81,13 +80,10 @@ type ScatterAdd = (
   segments: number,
 ) => void
 
-/** The output of the build. */
-const file = new URL('dist/kernels.wasm', packageFolder)
-
 let compiled: WebAssembly.Module | undefined
 
 /** Instantiates the kernels on `memory`, in which they keep no state. The first call compiles them. */
 export function instantiateKernels(memory: WebAssembly.Memory): KernelExports {
-  compiled ??= new WebAssembly.Module(readBuiltFile(file))
+  compiled ??= new WebAssembly.Module(kernelBytes())
   return new WebAssembly.Instance(compiled, { env: { memory } }).exports as unknown as KernelExports
 }

@@ -19,3 +19,9 @@ declare namespace WebAssembly {
     new (module: Module, imports?: Record<string, Record<string, unknown>>): Instance
   }
 }
+
+/** As bundlers load it. */
+declare module '*.wasm' {
+  const bytes: Uint8Array<ArrayBuffer>
+  export default bytes
+}

@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
+import { createPasses } from '#passes'
 import type { ProcessGroup } from '@tsrun/distributed'
 
 /**
@@ -33,7 +33,7 @@ export interface Pass {
   readonly replicas?: readonly ProcessGroup[] | undefined
 }
 
-const passes = new AsyncLocalStorage<Pass>()
+const passes = createPasses<Pass>()
 
 /**
  * Runs `run` as a part of a pass. Everything that it calls or awaits sees the same one.

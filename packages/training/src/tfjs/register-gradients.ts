@@ -1,7 +1,8 @@
 import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
 import { contract, type Term } from './einsum.ts'
 import { registerResizeGradients } from './resize-gradients.ts'
-import { loadGradients, tf } from './tfjs.ts'
+import { loadGradients } from '#tfjs'
+import { tf } from './tfjs.ts'
 
 /**
  * Registers the gradient functions of TensorFlow.js, once, with better ones of resizing, and one of

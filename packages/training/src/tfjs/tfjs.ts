@@ -1,5 +1,4 @@
-import { createRequire, Module } from 'node:module'
-import { fileURLToPath } from 'node:url'
+import { core } from '#tfjs'
 import type {
   KernelFunc,
   NamedAttrMap,
@@ -8,16 +7,9 @@ import type {
   TensorInfo,
 } from '@tensorflow/tfjs-core'
 import { tsrError } from '@tsrun/core'
-import { packageFolder } from '../package-folder.ts'
 
-/**
- * The one TensorFlow.js of this process, without its layers, converters and browser backends.
- *
- * It is loaded with `require`, which takes Node 20 ms; an `import` of the umbrella package takes
- * 180 ms. A script that imports `@tensorflow/tfjs` itself gets this same engine.
- */
-const require = createRequire(import.meta.url)
-export const tf = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
+/** The one TensorFlow.js of this process, without its layers, converters and browser backends. */
+export const tf = core
 
 export type { Tensor } from '@tensorflow/tfjs-core'
 
@@ -42,69 +34,6 @@ function explainMissingBackend(engine: Registry): void {
       throw tsrError('ERR_TSR_BACKEND_NOT_LOADED', {})
     }
     return initialize()
-  }
-}
-
-/**
- * Loads the gradient functions of TensorFlow.js and the methods of its tensors. They are a bundle of
- * ours: the umbrella package, which is the only other form that Node can load, takes ten times as long.
- */
-export function loadGradients(): void {
-  load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
-}
-
-export function registerWasm(): void {
-  load('@tensorflow/tfjs-backend-wasm')
-}
-
-export function registerCpu(): void {
-  load('@tensorflow/tfjs-backend-cpu')
-}
-
-/**
- * Our TensorFlow.js modules, loaded, each with the name under which the package of its Node binding
- * requires it.
- */
-export function loadedModules(): [name: string, module: NodeJS.Module][] {
-  withLong(() => load('@tensorflow/tfjs'))
-  return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
-    name,
-    require.cache[require.resolve(name)]!,
-  ])
-}
-
-interface Resolver {
-  _resolveFilename: (request: string, ...rest: unknown[]) => string
-}
-
-/**
- * The umbrella package requires `long`, which only its core names as a dependency: where packages see no
- * others than theirs (pnpm, Plug'n'Play), that of the core is taken.
- */
-function withLong(run: () => void): void {
-  const modules = Module as unknown as Resolver
-  const resolve = modules._resolveFilename
-  const long = createRequire(require.resolve('@tensorflow/tfjs-core')).resolve('long')
-  modules._resolveFilename = (request, ...rest) =>
-    request === 'long' ? long : resolve(request, ...rest)
-  try {
-    run()
-  } finally {
-    modules._resolveFilename = resolve
-  }
-}
-
-/**
- * Loads a module without source maps, which `tsrun` enables for the ranks. Node would parse those of
- * TensorFlow.js, 10 MB, although the sources that they lead to are not installed.
- */
-function load(name: string): unknown {
-  const { sourceMapsEnabled } = process
-  process.setSourceMapsEnabled(false)
-  try {
-    return require(name)
-  } finally {
-    process.setSourceMapsEnabled(sourceMapsEnabled)
   }
 }
 

@@ -1,5 +1,4 @@
-import { types } from 'node:util'
-import { shown, tsrError } from '@tsrun/core'
+import { host, shown, tsrError } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { Share } from '../data/order.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
@@ -121,15 +120,15 @@ function partOf(
     })
   }
   const rest = each ?? (length <= 1 ? [] : [length])
-  if (types.isBigInt64Array(part) || types.isBigUint64Array(part)) {
+  if (host.types.isBigInt64Array(part) || host.types.isBigUint64Array(part)) {
     const expected = 'an array of numbers, for example an Int32Array'
     throw tsrError('ERR_TSR_ARGUMENT', { name: `batch.${name}`, value: shown(part), expected })
   }
   const shape = [size, ...rest]
-  if (types.isFloat32Array(part) || types.isFloat64Array(part)) {
-    const values = types.isFloat32Array(part) ? part : new Float32Array(part)
+  if (host.types.isFloat32Array(part) || host.types.isFloat64Array(part)) {
+    const values = host.types.isFloat32Array(part) ? part : new Float32Array(part)
     return () => tensorFrom(values, shape)
   }
-  const values = types.isInt32Array(part) ? part : new Int32Array(part)
+  const values = host.types.isInt32Array(part) ? part : new Int32Array(part)
   return () => tensorFrom(values, shape, 'int32')
 }

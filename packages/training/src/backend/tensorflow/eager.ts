@@ -1,5 +1,5 @@
-import { availableParallelism } from 'node:os'
 import type { DataType, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { host } from '@tsrun/core'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 
@@ -359,8 +359,8 @@ class StagingArray {
 
 /** The number of threads with which TensorFlow computes an operation. */
 export function threadCount(): number {
-  const set = Number(process.env['TF_NUM_INTRAOP_THREADS'])
-  return set > 0 ? set : availableParallelism()
+  const set = Number(host.env['TF_NUM_INTRAOP_THREADS'])
+  return set > 0 ? set : host.cores()
 }
 
 /** By backend of TensorFlow.js: a backend may be removed and registered again. */

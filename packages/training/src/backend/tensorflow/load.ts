@@ -12,7 +12,8 @@ import {
 } from '@tsrun/core'
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import type { BackendFacts } from '../../tfjs/backend.ts'
-import { loadedModules, replaceKernel, runKernel, tf } from '../../tfjs/tfjs.ts'
+import { replaceKernel, runKernel, tf } from '../../tfjs/tfjs.ts'
+import { loadedModules } from '../../host/tfjs.ts'
 import { threadCount } from './eager.ts'
 import { installPadding } from './padding.ts'
 

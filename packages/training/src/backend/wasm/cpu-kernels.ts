@@ -1,7 +1,8 @@
+import { registerCpu } from '#tfjs'
 import { createLogger } from '@tsrun/core'
 import type { DataType, KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
 import type { HostArray, HostDType } from '../../tfjs/host-arrays.ts'
-import { registerCpu, tf } from '../../tfjs/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**

@@ -1,7 +1,8 @@
 import type { BackendFacts } from '../../tfjs/backend.ts'
 import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
 import { correctSingleWindows } from '../../tfjs/single-windows.ts'
-import { registerWasm, tf } from '../../tfjs/tfjs.ts'
+import { registerWasm, withoutErrorListeners } from '#tfjs'
+import { tf } from '../../tfjs/tfjs.ts'
 import { installCpuKernels } from './cpu-kernels.ts'
 import { installEinsum } from './einsum.ts'
 import { installMatMul } from './matmul.ts'
@@ -43,25 +44,4 @@ export async function loadWasm(): Promise<BackendFacts> {
   }
   isInstalled = true
   return { device: 'CPU', threads: 1 }
-}
-
-const events = ['uncaughtException', 'unhandledRejection'] as const
-
-/**
- * Runs `load` and removes the listeners for uncaught errors that it installs on the process.
- *
- * The generated code of the wasm backend installs two that throw the error again: the process would
- * end with another exit code, after pages of minified source, and its report would name a rejection.
- */
-async function withoutErrorListeners(load: () => Promise<void>): Promise<void> {
-  const before = new Set(events.flatMap((event) => process.rawListeners(event)))
-  try {
-    await load()
-  } finally {
-    for (const event of events) {
-      for (const listener of process.rawListeners(event)) {
-        if (!before.has(listener)) process.removeListener(event, listener as () => void)
-      }
-    }
-  }
 }

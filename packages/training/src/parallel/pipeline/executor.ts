@@ -1,4 +1,4 @@
-import { monotonicNow } from '@tsrun/core'
+import { host, monotonicNow } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { addTallies, noTally, type Tally } from '../../nn/part-loss.ts'
@@ -221,13 +221,9 @@ export class StageWorker {
     // The system calls for the CPU time, which take as long as a message, belong to the span: on a busy
     // machine they are where the kernel takes the core away.
     const start = monotonicNow()
-    const before = recorder.wantsCpu ? process.cpuUsage() : undefined
+    const before = recorder.wantsCpu ? host.cpuTime() : undefined
     await compute()
-    let cpu: number | undefined
-    if (before !== undefined) {
-      const { user, system } = process.cpuUsage(before)
-      cpu = (user + system) / 1e3
-    }
+    const cpu = before === undefined ? undefined : (host.cpuTime() ?? NaN) - before
     recorder.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
   }
 

@@ -1,4 +1,4 @@
-import { monotonicNow } from '@tsrun/core'
+import { host, monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Span, SpanRecorder } from '@tsrun/distributed/record'
 
@@ -45,14 +45,13 @@ export class StepMeter {
   async time<T>(step: () => Promise<T>): Promise<T> {
     const mark = this.#recorder.recorded
     this.#recorder.wantsCpu = true
-    const before = process.cpuUsage()
+    const before = host.cpuTime() ?? 0
     const start = monotonicNow()
     const result = await step().finally(() => (this.#recorder.wantsCpu = false))
     const wall = monotonicNow() - start
-    const { user, system } = process.cpuUsage(before)
     const spans = this.#recorder.spans(mark)
     this.#lastSpans = spans
-    this.#samples.push({ ...sampleOf(spans), wall, cpu: (user + system) / 1e3 })
+    this.#samples.push({ ...sampleOf(spans), wall, cpu: (host.cpuTime() ?? 0) - before })
     return result
   }
 

@@ -1,0 +1,94 @@
+import { createRequire, Module } from 'node:module'
+import { fileURLToPath } from 'node:url'
+import { packageFolder } from '../package-folder.ts'
+
+/**
+ * TensorFlow.js is loaded with `require`, which takes Node 20 ms; an `import` of the umbrella package takes
+ * 180 ms. A script that imports `@tensorflow/tfjs` itself gets this same engine.
+ */
+const require = createRequire(import.meta.url)
+export const core = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
+
+/**
+ * Loads the gradient functions of TensorFlow.js and the methods of its tensors. They are a bundle of
+ * ours: the umbrella package, which is the only other form that Node can load, takes ten times as long.
+ */
+export function loadGradients(): void {
+  load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
+}
+
+export function registerWasm(): void {
+  load('@tensorflow/tfjs-backend-wasm')
+}
+
+export function registerCpu(): void {
+  load('@tensorflow/tfjs-backend-cpu')
+}
+
+/**
+ * Our TensorFlow.js modules, loaded, each with the name under which the package of its Node binding
+ * requires it.
+ */
+export function loadedModules(): [name: string, module: NodeJS.Module][] {
+  withLong(() => load('@tensorflow/tfjs'))
+  return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
+    name,
+    require.cache[require.resolve(name)]!,
+  ])
+}
+
+interface Resolver {
+  _resolveFilename: (request: string, ...rest: unknown[]) => string
+}
+
+/**
+ * The umbrella package requires `long`, which only its core names as a dependency: where packages see no
+ * others than theirs (pnpm, Plug'n'Play), that of the core is taken.
+ */
+function withLong(run: () => void): void {
+  const modules = Module as unknown as Resolver
+  const resolve = modules._resolveFilename
+  const long = createRequire(require.resolve('@tensorflow/tfjs-core')).resolve('long')
+  modules._resolveFilename = (request, ...rest) =>
+    request === 'long' ? long : resolve(request, ...rest)
+  try {
+    run()
+  } finally {
+    modules._resolveFilename = resolve
+  }
+}
+
+/**
+ * Loads a module without source maps, which `tsrun` enables for the ranks. Node would parse those of
+ * TensorFlow.js, 10 MB, although the sources that they lead to are not installed.
+ */
+function load(name: string): unknown {
+  const { sourceMapsEnabled } = process
+  process.setSourceMapsEnabled(false)
+  try {
+    return require(name)
+  } finally {
+    process.setSourceMapsEnabled(sourceMapsEnabled)
+  }
+}
+
+const events = ['uncaughtException', 'unhandledRejection'] as const
+
+/**
+ * Runs `load` and removes the listeners for uncaught errors that it installs on the process.
+ *
+ * The generated code of the wasm backend installs two that throw the error again: the process would
+ * end with another exit code, after pages of minified source, and its report would name a rejection.
+ */
+export async function withoutErrorListeners(load: () => Promise<void>): Promise<void> {
+  const before = new Set(events.flatMap((event) => process.rawListeners(event)))
+  try {
+    await load()
+  } finally {
+    for (const event of events) {
+      for (const listener of process.rawListeners(event)) {
+        if (!before.has(listener)) process.removeListener(event, listener as () => void)
+      }
+    }
+  }
+}

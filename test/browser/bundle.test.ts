@@ -1,0 +1,109 @@
+import { createContext, runInContext, SourceTextModule } from 'node:vm'
+import { build, type Metafile } from 'esbuild'
+import { describeInChromium } from '../e2e/support/browser.ts'
+import * as inNode from './page.ts'
+
+let code: string
+let metafile: Metafile
+
+beforeAll(async () => {
+  const { outputFiles, metafile: facts } = await build({
+    entryPoints: [new URL('page.ts', import.meta.url).pathname],
+    bundle: true,
+    write: false,
+    metafile: true,
+    format: 'esm',
+    platform: 'browser',
+    target: 'es2022',
+    conditions: ['@tsrun/source'],
+    // A page has none of them. What is not used of a package may import them all the same.
+    external: ['node:*'],
+    loader: { '.wasm': 'binary' },
+    logLevel: 'silent',
+  })
+  code = outputFiles[0]!.text
+  metafile = facts
+})
+
+it('bundles collectives and a pipeline on wasm for a page without a module of Node', () => {
+  const [output] = Object.values(metafile.outputs)
+  expect(output!.imports).toEqual([])
+  const used = Object.entries(output!.inputs).filter(([, { bytesInOutput }]) => bytesInOutput > 0)
+  expect(used.map(([name]) => name)).toContain('packages/core/src/host/browser.ts')
+  const importing = used
+    .map(([name]) => name)
+    .filter((name) => metafile.inputs[name]!.imports.some(({ path }) => path.startsWith('node:')))
+  expect(importing).toEqual([])
+})
+
+/** A MessageChannel that does not keep this process alive. */
+class Channel {
+  readonly port1: { onmessage?: () => void } = {}
+  readonly port2 = {
+    postMessage: () => {
+      setImmediate(() => this.port1.onmessage?.())
+    },
+  }
+}
+
+/** The exports of the bundle in a context that has what a worker of a page has, and nothing of Node. */
+async function load(): Promise<typeof inNode> {
+  const { AbortController, AbortSignal, Blob, fetch, performance, URL } = globalThis
+  const { TextDecoder, TextEncoder, clearTimeout, queueMicrotask, setTimeout } = globalThis
+  const context = createContext({
+    ...{ AbortController, AbortSignal, Blob, fetch, performance, URL, TextDecoder, TextEncoder },
+    ...{ clearTimeout, console, queueMicrotask, setTimeout },
+    MessageChannel: Channel,
+    navigator: { hardwareConcurrency: 2 },
+    WorkerGlobalScope: Object,
+  })
+  // As in a page that is not isolated from others.
+  runInContext('globalThis.self = globalThis; delete globalThis.SharedArrayBuffer', context)
+  const module = new SourceTextModule(code, {
+    context,
+    initializeImportMeta: (meta) => {
+      meta.url = 'http://127.0.0.1/page.js'
+    },
+  })
+  await module.link(() => {
+    throw new Error('it imports something')
+  })
+  await module.evaluate()
+  return module.namespace as typeof inNode
+}
+
+describe('the bundle without Node', () => {
+  it('sums over two ranks and tells of calls that differ', async () => {
+    const page = await load()
+    expect(await page.sum()).toEqual([
+      [3, 20],
+      [3, 20],
+    ])
+    expect(await page.fail()).toBe('ERR_TSR_MISMATCH')
+  })
+
+  it('trains to the losses of Node', async () => {
+    const page = await load()
+    const losses = await page.train(3)
+    expect(losses[2]).toBeLessThan(losses[0]!)
+    expect(losses).toEqual(await inNode.train(3))
+  })
+})
+
+describeInChromium('the bundle in Chromium', (newPage) => {
+  it('sums, fails and trains as in Node', async () => {
+    const { page, complaints } = await newPage()
+    await page.route('http://127.0.0.1/**', (route) =>
+      route.request().url().endsWith('.js')
+        ? route.fulfill({ contentType: 'text/javascript', body: code })
+        : route.fulfill({ contentType: 'text/html', body: '<title>page</title>' }),
+    )
+    await page.goto('http://127.0.0.1/')
+    const results = await page.evaluate(async (url) => {
+      const { sum, fail, train } = (await import(url)) as typeof inNode
+      return [await sum(), await fail(), await train(3)]
+    }, 'http://127.0.0.1/page.js')
+    expect(results).toEqual([await inNode.sum(), await inNode.fail(), await inNode.train(3)])
+    expect(complaints).toEqual([])
+  })
+})
