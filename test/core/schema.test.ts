@@ -16,10 +16,12 @@ import {
   object,
   parseJson,
   positive,
+  readVariable,
   record,
   refuseUnknown,
   text,
   where,
+  written,
   type Complete,
   type Of,
   type Schema,
@@ -194,4 +196,46 @@ it('keeps a secret out of the error', () => {
   const read = declareOptions({ token: text.refine((token) => token === '').secret() })
   expect(() => read({ token: 'hunter2' })).toThrow(/^token is a text of 7; expected a text\./)
   expect(() => read({ token: { key: 'hunter2' } })).toThrow(/^token is object; expected a text\./)
+})
+
+const pair = written('two digits, as in 2:4', (digits) => /^(\d):(\d)$/.exec(digits)?.slice(1))
+
+it.each<[Schema<unknown>, string | undefined, unknown]>([
+  [count({ to: 4 }), '3', 3],
+  [count().default(7), undefined, 7],
+  [count().default(7), '', 7],
+  [text.optional(), '', undefined],
+  [text, ' a ', ' a '],
+  [flag, 'Yes', true],
+  [flag, 'off', false],
+  [choice('auto', 'tcp'), 'tcp', 'tcp'],
+  [choice(0, 1), '1', 1],
+  [number, '0.5', 0.5],
+  [pair, '2:4', ['2', '4']],
+])(
+  'readVariable: reads a value from text, and a default from none (%#)',
+  (schema, given, value) => {
+    expect(readVariable('TSRUN_X', schema, { TSRUN_X: given })).toEqual(value)
+  },
+)
+
+it.each<[Schema<unknown>, string | undefined, string]>([
+  [count({ to: 4 }), '5', 'TSRUN_X is "5"; expected a whole number from 0 to 4'],
+  [count(), '1e3', 'TSRUN_X is "1e3"; expected a whole number from 0'],
+  [count(), ' 1', 'TSRUN_X is " 1"; expected a whole number from 0'],
+  [count(), undefined, 'TSRUN_X is not set; expected a whole number from 0'],
+  [filled('a value'), '', 'TSRUN_X is not set; expected a value'],
+  [flag, 'maybe', 'TSRUN_X is "maybe"; expected true or false'],
+  [choice('auto', 'tcp'), 'udp', 'TSRUN_X is "udp"; expected "auto" or "tcp"'],
+  [number.refine((value) => value > 0, 'seconds'), 'soon', 'TSRUN_X is "soon"; expected seconds'],
+  [pair, '2-4', 'TSRUN_X is "2-4"; expected two digits, as in 2:4'],
+  [
+    text.refine(() => false, 'a token').secret(),
+    'hunter2',
+    'TSRUN_X is a text of 7; expected a token',
+  ],
+])('readVariable: refuses other texts (%#)', (schema, given, message) => {
+  const act = (): unknown => readVariable('TSRUN_X', schema, { TSRUN_X: given })
+  expect(act).toThrow(expect.objectContaining({ code: 'ERR_TSR_ENVIRONMENT' }) as Error)
+  expect(act).toThrow(message)
 })

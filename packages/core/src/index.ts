@@ -78,6 +78,7 @@ export {
   Schema,
   text,
   where,
+  written,
   type Complete,
   type NumberRange,
   type ObjectOf,
@@ -93,6 +94,7 @@ export {
   type LaunchedPlace,
 } from './node/launchers.ts'
 export { createLogger, readLogLevel, type Logger } from './logger.ts'
+export { readVariable } from './variables.ts'
 export { endingColours, visibleText } from './visible-text.ts'
 export {
   distrustOf,

@@ -11,6 +11,8 @@ interface Facts {
   readonly expected: string
   /** Completes an accepted value, for example with defaults. */
   readonly complete?: (value: unknown, name: string) => unknown
+  /** The value of a text of a variable or a flag; undefined for texts that have none. */
+  readonly read?: (text: string) => unknown
   readonly isOptional?: boolean
   readonly fallback?: unknown
   /** How an error shows a value that is refused. */
@@ -72,6 +74,22 @@ export class Schema<T> {
     if (!is(value)) throw refusal(name, describe(value), this.expected)
     return (complete === undefined ? value : complete(value, name)) as T
   }
+
+  /**
+   * Reads the text of a variable or a flag. No text stands for the default.
+   *
+   * @param refuse - makes the error that is thrown
+   */
+  read(written: string | undefined, refuse: (value: string, expected: string) => Error): T {
+    const { is, read, describe, isOptional, fallback } = this.#facts
+    if (written === undefined) {
+      if (isOptional === true) return fallback as T
+      throw refuse('not set', this.expected)
+    }
+    const value = read === undefined ? written : read(written)
+    if (is(value)) return value as T
+    throw refuse(describe(written), this.expected)
+  }
 }
 
 /** The type of the values of a schema. */
@@ -106,11 +124,24 @@ export function filled(expected = 'a text that is not empty'): Schema<string> {
   return text.refine((value) => value !== '', expected)
 }
 
+/** A text that stands for a value, as in `2:4`. @param read - returns undefined for other texts */
+export function written<T>(
+  expected: string,
+  read: (text: string) => T | undefined,
+  is: (value: unknown) => boolean = (value) => value !== undefined,
+): Schema<T> {
+  return new Schema({ is, expected, describe: shown, read })
+}
+
 /** Any number, also NaN and infinity. */
-export const number = where<number>((value) => typeof value === 'number', 'a number')
+export const number = written('a number', Number, (value) => typeof value === 'number')
 
 /** An integer that is exact. */
-export const integer = where<number>(Number.isSafeInteger, 'an integer')
+export const integer = written<number>(
+  'an integer',
+  (digits) => (/^\d+$/.test(digits) ? Number(digits) : undefined),
+  Number.isSafeInteger,
+)
 
 /** A whole number in a range whose ends belong to it. */
 export function count(
@@ -160,14 +191,22 @@ export function positive(what = 'a positive number'): Schema<number> {
 /** One of the values. */
 export function choice<const T>(...choices: readonly T[]): Schema<T> {
   const names = choices.map(shown)
-  return where(
-    (value) => choices.includes(value as T),
+  return written(
     names.length > 2 ? `one of ${names.join(', ')}` : names.join(' or '),
+    (word) => choices.find((each) => String(each) === word),
+    (value) => choices.includes(value as T),
   )
 }
 
-/** `true` or `false`. */
-export const flag = choice<boolean>(true, false)
+/** `true` or `false`; in a text also yes or no, on or off, 1 or 0. */
+export const flag = written(
+  'true or false',
+  (word) => {
+    if (/^(true|1|yes|on)$/i.test(word)) return true
+    return /^(false|0|no|off)$/i.test(word) ? false : undefined
+  },
+  (value) => typeof value === 'boolean',
+)
 
 /** A function. @param expected - for the error, for example `a function of a batch` */
 export function callback<T extends (...args: never[]) => unknown>(

@@ -1,5 +1,6 @@
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads'
-import { tsrError } from '../errors/tsr-error.ts'
+import { count, filled, type Schema } from '../schema.ts'
+import { readVariable } from '../variables.ts'
 
 /**
  * What the launcher tells a rank through environment variables: the contract between `tsrun` and the
@@ -47,32 +48,30 @@ type Environment = Readonly<Record<string, string | undefined>>
  */
 export function readRankEnvironment(env: Environment = process.env): RankEnvironment | undefined {
   if (env['RANK'] === undefined && env['WORLD_SIZE'] === undefined) return undefined
-  const worldSize = readInteger(env, 'WORLD_SIZE', 1)
-  const rank = readInteger(env, 'RANK', 0, worldSize - 1)
-  const localWorldSize = readInteger(env, 'LOCAL_WORLD_SIZE', 1, worldSize, worldSize)
+  const read = <T>(variable: string, of: Schema<T>): T => readVariable(variable, of, env)
+  /** The first name where it is set, else the second. */
+  const either = (own: string, shared: string): string => (env[own] === undefined ? shared : own)
+  const worldSize = read('WORLD_SIZE', count({ from: 1 }))
+  const rank = read('RANK', count({ to: worldSize - 1 }))
+  const localWorldSize = read(
+    'LOCAL_WORLD_SIZE',
+    count({ from: 1, to: worldSize }).default(worldSize),
+  )
   return {
     rank,
     worldSize,
-    localRank: readInteger(
-      env,
-      env['TSRUN_LOCAL_RANK'] === undefined ? 'LOCAL_RANK' : 'TSRUN_LOCAL_RANK',
-      0,
-      localWorldSize - 1,
-      rank % localWorldSize,
+    localRank: read(
+      either('TSRUN_LOCAL_RANK', 'LOCAL_RANK'),
+      count({ to: localWorldSize - 1 }).default(rank % localWorldSize),
     ),
     localWorldSize,
-    nodeRank: readInteger(env, 'NODE_RANK', 0, worldSize - 1, 0),
-    nnodes: readInteger(env, 'TSRUN_NNODES', 1, worldSize, 1),
-    masterAddr: readText(env, 'MASTER_ADDR'),
-    masterPort: readInteger(
-      env,
-      env['TSRUN_STORE_PORT'] === undefined ? 'MASTER_PORT' : 'TSRUN_STORE_PORT',
-      1,
-      65535,
-    ),
+    nodeRank: read('NODE_RANK', count({ to: worldSize - 1 }).default(0)),
+    nnodes: read('TSRUN_NNODES', count({ from: 1, to: worldSize }).default(1)),
+    masterAddr: read('MASTER_ADDR', filled('a value')),
+    masterPort: read(either('TSRUN_STORE_PORT', 'MASTER_PORT'), count({ from: 1, to: 65_535 })),
     runId: env['TSRUN_RUN_ID'] ?? 'none',
     token: (env === process.env ? takeToken() : env['TSRUN_TOKEN']) ?? '',
-    restartCount: readInteger(env, 'TSRUN_RESTART_COUNT', 0, Number.MAX_SAFE_INTEGER, 0),
+    restartCount: read('TSRUN_RESTART_COUNT', count().default(0)),
   }
 }
 
@@ -95,7 +94,7 @@ export function takeToken(): string | undefined {
  * (TSRUN_CORE_RANKS); undefined where the launcher has bound no ranks.
  */
 export function readCoreRanks(env: Environment = process.env): number | undefined {
-  return env['TSRUN_CORE_RANKS'] === undefined ? undefined : readInteger(env, 'TSRUN_CORE_RANKS', 1)
+  return readVariable('TSRUN_CORE_RANKS', count({ from: 1 }).optional(), env)
 }
 
 /** The inverse of `readRankEnvironment`. */
@@ -116,35 +115,6 @@ export function toEnvironment(rank: RankEnvironment): Record<string, string> {
     TSRUN_TOKEN: rank.token,
     TSRUN_RESTART_COUNT: String(rank.restartCount),
   }
-}
-
-function readText(env: Environment, variable: string): string {
-  const value = env[variable]
-  if (value === undefined || value === '') {
-    throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: 'not set', expected: 'a value' })
-  }
-  return value
-}
-
-function readInteger(
-  env: Environment,
-  variable: string,
-  lowest: number,
-  highest = Number.MAX_SAFE_INTEGER,
-  fallback?: number,
-): number {
-  const text = env[variable]
-  if (text === undefined && fallback !== undefined) return fallback
-  const value = /^\d+$/.test(text ?? '') ? Number(text) : NaN
-  if (!(value >= lowest && value <= highest)) {
-    const limit = highest === Number.MAX_SAFE_INTEGER ? 'or more' : `to ${String(highest)}`
-    throw tsrError('ERR_TSR_ENVIRONMENT', {
-      variable,
-      value: text === undefined ? 'not set' : JSON.stringify(text),
-      expected: `an integer from ${String(lowest)} ${limit}`,
-    })
-  }
-  return value
 }
 
 /** The ports from `first` to `last`, both included. */

@@ -1,5 +1,7 @@
-import { shown, tsrError } from '../errors/tsr-error.ts'
+import { tsrError } from '../errors/tsr-error.ts'
 import { readFileText } from '../host/files.ts'
+import { flag } from '../schema.ts'
+import { readVariable } from '../variables.ts'
 
 /** Whether what a job sends over the network is encrypted: its store by TLS, messages between ranks in records. */
 export type Protection = 'none' | 'encrypted'
@@ -42,7 +44,7 @@ export function readProtection(env: Environment = process.env): ProtectionSettin
   const { TSRUN_TLS_CERT: cert, TSRUN_TLS_KEY: key, TSRUN_TLS_CA: ca } = env
   const isGiven = [cert, key, ca].some((file) => file !== undefined && file !== '')
   const certificate = isGiven ? readCertificate(cert, key, ca) : undefined
-  const isEncrypted = isGiven || readSwitch(env, 'TSRUN_TLS')
+  const isEncrypted = isGiven || readVariable('TSRUN_TLS', flag.default(false), env)
   return { protection: isEncrypted ? 'encrypted' : 'none', certificate }
 }
 
@@ -61,11 +63,4 @@ function readCertificate(cert = '', key = '', ca = ''): Certificate {
     key: read('TSRUN_TLS_KEY', key),
     ...(ca !== '' && { ca: read('TSRUN_TLS_CA', ca) }),
   }
-}
-
-function readSwitch(env: Environment, variable: string): boolean {
-  const value = env[variable] ?? ''
-  if (/^(1|true|yes|on)$/i.test(value)) return true
-  if (/^(0|false|no|off)?$/i.test(value)) return false
-  throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: shown(value), expected: '1 or 0' })
 }

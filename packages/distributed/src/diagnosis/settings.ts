@@ -1,4 +1,4 @@
-import { choice, count, positive, tsrError, where, type Schema } from '@tsrun/core'
+import { choice, count, number, positive, readVariable } from '@tsrun/core'
 
 /** How much of what happens is recorded and reported. */
 export interface DiagnosisSettings {
@@ -24,9 +24,6 @@ export const quietDiagnosis: DiagnosisSettings = {
   restartCount: 0,
 }
 
-const DEFAULT_ENTRIES = 2048
-const DEFAULT_STALL = 30
-
 export interface DiagnosisOptions {
   /**
    * Milliseconds after which a waiting operation is warned about, Infinity: never; default:
@@ -42,8 +39,8 @@ export interface DiagnosisOptions {
 
 const stallWarningRule = positive('milliseconds above 0')
 const debugRule = choice('off', 'detail')
-const entriesRule = count({ from: 1, to: 1_000_000 })
-const secondsRule = where<number>((value) => Number(value) >= 0, 'seconds, 0 or more')
+const entriesRule = count({ from: 1, to: 1_000_000 }).default(2048)
+const secondsRule = number.refine((value) => value >= 0, 'seconds, 0 or more').default(30)
 
 /** Completes the options from the environment. @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT */
 export function readDiagnosis(
@@ -54,15 +51,14 @@ export function readDiagnosis(
   const { TSRUN_FLIGHT_DIR: directory } = env
   return {
     flightDirectory: directory === '' ? undefined : directory,
-    flightEntries:
-      readVariable(env, 'TSRUN_FLIGHT_ENTRIES', entriesRule, Number) ?? DEFAULT_ENTRIES,
+    flightEntries: readVariable('TSRUN_FLIGHT_ENTRIES', entriesRule, env),
     stallWarning:
       stallWarning === undefined
         ? patienceOf(env)
         : stallWarningRule.check('stallWarning', stallWarning),
     detail:
       (debug === undefined
-        ? readVariable(env, 'TSRUN_DEBUG', debugRule, String)
+        ? readVariable('TSRUN_DEBUG', debugRule.optional(), env)
         : debugRule.check('debug', debug)) === 'detail',
     runId: env['TSRUN_RUN_ID'] ?? 'none',
     restartCount: Number(env['TSRUN_RESTART_COUNT'] ?? 0),
@@ -70,23 +66,6 @@ export function readDiagnosis(
 }
 
 function patienceOf(env: NodeJS.ProcessEnv): number {
-  const seconds = readVariable(env, 'TSRUN_STALL_WARNING', secondsRule, Number) ?? DEFAULT_STALL
+  const seconds = readVariable('TSRUN_STALL_WARNING', secondsRule, env)
   return seconds === 0 ? Infinity : seconds * 1000
-}
-
-/** Undefined where the variable is not set, or empty. @throws ERR_TSR_ENVIRONMENT */
-function readVariable<T>(
-  env: NodeJS.ProcessEnv,
-  variable: string,
-  rule: Schema<T>,
-  parse: (text: string) => unknown,
-): T | undefined {
-  const text = env[variable]
-  if (text === undefined || text === '') return undefined
-  try {
-    return rule.check(variable, parse(text))
-  } catch (cause) {
-    const facts = { variable, value: JSON.stringify(text), expected: rule.expected }
-    throw tsrError('ERR_TSR_ENVIRONMENT', facts, { cause })
-  }
 }

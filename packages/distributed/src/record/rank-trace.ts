@@ -2,7 +2,14 @@ import { rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks'
-import { createLogger, makeOwnFolder, monotonicNow, tsrError } from '@tsrun/core'
+import {
+  count,
+  createLogger,
+  makeOwnFolder,
+  monotonicNow,
+  readVariable,
+  written,
+} from '@tsrun/core'
 import { setCurrentTrace, type CurrentTrace } from './current-trace.ts'
 import { sendSpansTo, SpanRecorder, spanKinds, type SpanSink } from './spans.ts'
 import { SpanFile, type SpanFileOwner } from './span-file.ts'
@@ -198,6 +205,11 @@ function offsetOfPerformance(): number {
   return samples.reduce((best, each) => (each.width < best.width ? each : best)).offset
 }
 
+const stepsRule = written(STEP_RANGE, parseStepRange).default({ first: 1, last: Infinity })
+const bytesRule = count({ from: 1 })
+  .refine(() => true, 'a number of bytes')
+  .default(Infinity)
+
 let current: RankTrace | undefined
 
 /**
@@ -211,8 +223,8 @@ export function beginTrace(env: NodeJS.ProcessEnv, owner: Owner): RankTrace | un
   const directory = env['TSRUN_TRACE_DIR'] ?? ''
   if (directory === '' || current?.rank === owner.rank) return current
   const extent = {
-    steps: read(env, 'TSRUN_TRACE_RANGE', { first: 1, last: Infinity }, STEP_RANGE, parseStepRange),
-    bytes: read(env, 'TSRUN_TRACE_BYTES', Infinity, 'a number of bytes', parseBytes),
+    steps: readVariable('TSRUN_TRACE_RANGE', stepsRule, env),
+    bytes: readVariable('TSRUN_TRACE_BYTES', bytesRule, env),
   }
   current?.close()
   current = undefined
@@ -223,22 +235,4 @@ export function beginTrace(env: NodeJS.ProcessEnv, owner: Owner): RankTrace | un
     createLogger('distributed').warn(facts, 'the trace of this rank could not be written')
   }
   return current
-}
-
-/** @throws ERR_TSR_ENVIRONMENT */
-function read<T>(
-  env: NodeJS.ProcessEnv,
-  variable: string,
-  otherwise: T,
-  expected: string,
-  parse: (text: string) => T | undefined,
-): T {
-  const text = env[variable] ?? ''
-  const value = text === '' ? otherwise : parse(text)
-  if (value !== undefined) return value
-  throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: JSON.stringify(text), expected })
-}
-
-function parseBytes(text: string): number | undefined {
-  return /^[1-9]\d{0,14}$/.test(text) ? Number(text) : undefined
 }

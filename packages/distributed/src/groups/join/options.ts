@@ -15,12 +15,13 @@ import {
   readCoreRanks,
   readProtection,
   readRankEnvironment,
-  shown,
+  readVariable,
   takeToken,
   text,
   TOKEN_EXPECTED,
   tsrError,
   where,
+  written,
   type PortRange,
   type ProtectionSettings,
   type RankEnvironment,
@@ -123,8 +124,10 @@ const TEN_MINUTES = 600_000
 const SMALLEST_ARENA = 2 * 1024 * 1024
 const LARGEST_ARENA = 4 * 1024 ** 3
 
-const engines = ['worker', 'inline', 'auto'] as const
-const transports = ['auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
+const engineRule = choice('worker', 'inline', 'auto').optional()
+const transportRule = choice('auto', 'shared-memory', 'tcp', 'node', 'mpi').optional()
+const portsRule = written('two ports, as in 29600-29699', parsePortRange).optional()
+const bytesRule = written('bytes, as in 512MiB or 2GiB', parseBytes).default(1024 ** 3)
 
 const arenaRule = where<number>(
   (bytes) => typeof bytes === 'number' && bytes >= SMALLEST_ARENA && bytes < LARGEST_ARENA,
@@ -141,8 +144,8 @@ export const readOptions: (options: InitOptions) => GivenOptions = declareOption
   rank: count().optional(),
   worldSize: count({ from: 1 }).optional(),
   store: having<Store>(['get', 'multiGet', 'set', 'wait'], 'a store').optional(),
-  transport: choice(...transports).optional(),
-  engine: choice(...engines).optional(),
+  transport: transportRule,
+  engine: engineRule,
   timeout: positive('milliseconds above 0').optional(),
   signal: anything<AbortSignal>(),
   arena: arenaRule.optional(),
@@ -189,12 +192,11 @@ export function completeOptions(options: GivenOptions): InitSettings {
     engine,
     timeout: options.timeout ?? TEN_MINUTES,
     signal: options.signal,
-    arena:
-      options.arena ?? arenaRule.check('arena', parseBytes(nonEmpty(env['TSRUN_ARENA']) ?? '1GiB')),
+    arena: options.arena ?? arenaRule.check('arena', readVariable('TSRUN_ARENA', bytesRule)),
     token,
     protection,
-    iface: options.iface ?? nonEmpty(env['TSRUN_IFACE']),
-    ports: options.ports ?? readPortRange(env['TSRUN_PORT_RANGE']),
+    iface: options.iface ?? readVariable('TSRUN_IFACE', text.optional()),
+    ports: options.ports ?? readVariable('TSRUN_PORT_RANGE', portsRule),
     diagnosis: readDiagnosis(options, env),
     tuning: readTuning(env['TSRUN_TUNING']),
   }
@@ -245,13 +247,13 @@ function checkProtection(
 
 /** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
 export function wantedTransport({ transport }: GivenOptions): TransportName | 'auto' {
-  return transport ?? readChoice('TSRUN_TRANSPORT', transports) ?? 'auto'
+  return transport ?? readVariable('TSRUN_TRANSPORT', transportRule) ?? 'auto'
 }
 
 /** @throws ERR_TSR_ENVIRONMENT */
 function chooseWanted({ engine }: GivenOptions): EngineName | 'auto' | undefined {
   if (engine === 'worker' || engine === 'inline') return engine
-  return readChoice('TSRUN_ENGINE', engines) ?? engine
+  return readVariable('TSRUN_ENGINE', engineRule) ?? engine
 }
 
 /** What the choice of an engine depends on. */
@@ -303,32 +305,8 @@ function chooseStream(wanted: TransportName | 'auto', worldSize: number): Stream
   return 'node'
 }
 
-function readChoice<T extends string>(variable: string, choices: readonly T[]): T | undefined {
-  const value = nonEmpty(process.env[variable])
-  const found = choices.find((known) => known === value)
-  if (found !== undefined || value === undefined) return found
-  const expected = `one of ${choices.join(', ')}`
-  throw tsrError('ERR_TSR_ENVIRONMENT', { variable, value: shown(value), expected })
-}
-
-function nonEmpty(text: string | undefined): string | undefined {
-  return text === '' ? undefined : text
-}
-
-function readPortRange(text: string | undefined): PortRange | undefined {
-  if (text === undefined || text === '') return undefined
-  const range = parsePortRange(text)
-  if (range !== undefined) return range
-  const expected = 'two ports, as in 29600-29699'
-  throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_PORT_RANGE', value: text, expected })
-}
-
-function parseBytes(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)\s*([KMG]iB)?$/.exec(text)
-  if (match === null) {
-    const expected = 'bytes, as in 512MiB or 2GiB'
-    throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_ARENA', value: text, expected })
-  }
-  const power = ['KiB', 'MiB', 'GiB'].indexOf(match[2] ?? '') + 1
-  return Number(match[1]) * 1024 ** power
+function parseBytes(size: string): number | undefined {
+  const [, digits, unit = ''] = /^(\d+(?:\.\d+)?)\s*([KMG]iB)?$/.exec(size) ?? []
+  if (digits === undefined) return undefined
+  return Number(digits) * 1024 ** (['KiB', 'MiB', 'GiB'].indexOf(unit) + 1)
 }

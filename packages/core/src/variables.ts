@@ -1,0 +1,18 @@
+import { tsrError } from './errors/tsr-error.ts'
+import { host } from '#host'
+import type { Schema } from './schema.ts'
+
+/**
+ * The value of an environment variable. An empty one counts as not set.
+ *
+ * @throws ERR_TSR_ENVIRONMENT
+ */
+export function readVariable<T>(
+  variable: string,
+  of: Schema<T>,
+  env: Readonly<Record<string, string | undefined>> = host.env,
+): T {
+  return of.read(env[variable] === '' ? undefined : env[variable], (value, expected) =>
+    tsrError('ERR_TSR_ENVIRONMENT', { variable, value, expected }),
+  )
+}
