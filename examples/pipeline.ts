@@ -15,13 +15,14 @@ import { availableParallelism } from 'node:os'
 import { ProgressLine } from '@tsrun/core'
 import { drawTimeline, initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
+import * as planning from '@tsrun/training/planning'
 import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
 import { gpuUtilisation } from './lib/gpu-utilisation.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
 import { gridLegend, grouped, percent, printResult } from './lib/output.ts'
 
 const flags = readFlags({
-  schedule: choice(training.scheduleNames, '1f1b'),
+  schedule: choice(planning.scheduleNames, '1f1b'),
   // A schedule of your own instead of a named one: a line of actions for each rank.
   'schedule-file': text(''),
   microbatches: count(8),
@@ -43,7 +44,7 @@ const { rank, size } = group
 const speaks = rank === 0
 
 const file = flags['schedule-file']
-const own = file === '' ? undefined : training.parseSchedule(readSchedule(file), file)
+const own = file === '' ? undefined : planning.parseSchedule(readSchedule(file), file)
 const optimizer = new training.Adam()
 const pipe = training.pipeline(training.shardedMLP({ layers: 16, seed }), group, {
   schedule: own ?? flags.schedule,
@@ -100,7 +101,7 @@ for (let epoch = 0; epoch < epochs; epoch++) {
 
 const schedule =
   own ??
-  training.schedule(flags.schedule, {
+  planning.schedule(flags.schedule, {
     stages: size * pipe.chunks.length,
     ranks: size,
     microbatches: Math.min(flags.microbatches, batch),

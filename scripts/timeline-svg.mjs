@@ -1,7 +1,7 @@
 // Draws docs/images/timeline.svg, the picture of the README, from the schedules themselves:
 // npm run build && node scripts/timeline-svg.mjs
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { schedule } from '@tsrun/training'
+import { schedule } from '@tsrun/training/planning'
 
 const STAGES = 4
 const MICROBATCHES = 8

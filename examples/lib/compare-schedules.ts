@@ -2,11 +2,12 @@ import { availableParallelism } from 'node:os'
 import { formatTable } from '@tsrun/core'
 import { drawTimeline, type ProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
+import * as planning from '@tsrun/training/planning'
 import { gridLegend, percent, printResult, wrap } from './output.ts'
 
 /** A schedule to compare with others. */
 export interface Variant {
-  readonly schedule: training.ScheduleName
+  readonly schedule: planning.ScheduleName
   /** Stages per rank. */
   readonly chunks?: number
 }
@@ -33,7 +34,7 @@ export async function compareSchedules(
     const options = { schedule, microbatches, optimizer, ...(chunks > 1 ? { chunks } : {}) }
     const pipe = training.pipeline(recipe, group, options)
     const stages = { stages: size * chunks, ranks: size, microbatches }
-    const ideal = training.schedule(schedule, stages)
+    const ideal = planning.schedule(schedule, stages)
     const title = chunks > 1 ? `${schedule} x${chunks}` : schedule
     const meter = new training.StepMeter(pipe.recorder)
     return { title, chunks, pipe, ideal, meter, losses: [] as number[], peak: 0 }

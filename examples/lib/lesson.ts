@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { drawTimeline, initProcessGroup, SpanRecorder, type ProcessGroup } from '@tsrun/distributed'
+import { schedule, type ScheduleName } from '@tsrun/training/planning'
 import {
   batches,
   cutBatch,
@@ -7,13 +8,11 @@ import {
   loadBackend,
   mnist,
   pipelineReport,
-  schedule,
   SGD,
   shardedMLP,
   splitLayers,
   StepMeter,
   type ExampleBatch,
-  type ScheduleName,
 } from '@tsrun/training'
 import { choice, readFlags } from './flags.ts'
 import { gpuUtilisation } from './gpu-utilisation.ts'

@@ -1,5 +1,6 @@
 import { formatTable } from '@tsrun/core'
-import type { PipelineReport, Schedule } from '@tsrun/training'
+import type { Schedule } from '@tsrun/training/planning'
+import type { PipelineReport } from '@tsrun/training'
 import { grouped, percent, wrap } from './output.ts'
 
 /** Facts about one rank. */

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { schedule, type Action, type ScheduleName } from '@tsrun/training'
+import { schedule, type Action, type ScheduleName } from '@tsrun/training/planning'
 import { runScript } from '../launcher/support/script.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 

@@ -68,8 +68,6 @@ export {
 } from './parallel/messages.ts'
 export * from './parallel/pipeline/analysis/index.ts'
 export * from './parallel/pipeline/index.ts'
-export * from './parallel/pipeline/schedule/index.ts'
-export * from './planning/index.ts'
 export * from './parallel/tensor/index.ts'
 export * from './parallel/zero/index.ts'
 export { generator, uniform, type Generator } from './random/generator.ts'

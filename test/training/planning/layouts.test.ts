@@ -1,4 +1,5 @@
-import { planLayouts, planTable, schedule, stateBytes } from '@tsrun/training'
+import { planLayouts, planTable, schedule } from '@tsrun/training/planning'
+import { stateBytes } from '@tsrun/training'
 
 const options = { parameters: 10e9, memory: 24e9, ranks: 8, sequence: 512 }
 

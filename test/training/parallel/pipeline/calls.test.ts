@@ -1,9 +1,9 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
+import { parseSchedule } from '@tsrun/training/planning'
 import {
   loadBackend,
-  parseSchedule,
   pipeline,
   SGD,
   tf,

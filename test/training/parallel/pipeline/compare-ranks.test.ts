@@ -1,9 +1,9 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
+import { parseSchedule } from '@tsrun/training/planning'
 import {
   Adam,
   loadBackend,
-  parseSchedule,
   pipeline,
   SGD,
   summedCrossEntropy,

@@ -1,12 +1,6 @@
 import { jest } from '@jest/globals'
-import {
-  customSchedule,
-  loadBackend,
-  parseActions,
-  parseSchedule,
-  tf,
-  type PipelineOptions,
-} from '@tsrun/training'
+import { customSchedule, parseActions, parseSchedule } from '@tsrun/training/planning'
+import { loadBackend, tf, type PipelineOptions } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { examples, onRanks } from '../support/small-pipeline.ts'
 

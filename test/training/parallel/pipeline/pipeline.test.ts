@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/distributed/record'
+import { schedule, type ScheduleName } from '@tsrun/training/planning'
 import {
   Adam,
   countCorrect,
@@ -8,13 +9,11 @@ import {
   disposeModule,
   loadBackend,
   pipeline,
-  schedule,
   SGD,
   tf,
   type Loss,
   type Module,
   type PipelineOptions,
-  type ScheduleName,
   type Tensor,
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'

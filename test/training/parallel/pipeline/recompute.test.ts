@@ -1,11 +1,10 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
+import { parseSchedule, schedule } from '@tsrun/training/planning'
 import {
   loadBackend,
-  parseSchedule,
   pipeline,
-  schedule,
   shardedMLP,
   tf,
   type Batch,

@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
+import { type ScheduleName } from '@tsrun/training/planning'
 import {
   clipGradients,
   dataParallel,
@@ -14,7 +15,6 @@ import {
   summedCrossEntropy,
   tf,
   type Pipeline,
-  type ScheduleName,
   type Tensor,
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'

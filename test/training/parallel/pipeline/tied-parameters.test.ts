@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
+import { parseSchedule } from '@tsrun/training/planning'
 import {
   clipGradients,
   dataParallel,
@@ -11,7 +12,6 @@ import {
   fullyShard,
   loadBackend,
   loadCheckpoint,
-  parseSchedule,
   pipeline,
   saveCheckpoint,
   SGD,

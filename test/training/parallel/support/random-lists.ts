@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import type { Action, ActionKind } from '@tsrun/training'
+import type { Action, ActionKind } from '@tsrun/training/planning'
 
 /** Lists with the right actions on random ranks, shuffled within what a stage alone allows. */
 export interface RandomLists {

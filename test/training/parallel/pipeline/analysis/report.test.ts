@@ -1,14 +1,13 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import type { Span } from '@tsrun/distributed/record'
+import { parseSchedule, schedule } from '@tsrun/training/planning'
 import {
   loadBackend,
   measureSchedules,
   messageTime,
-  parseSchedule,
   pipeline,
   pipelineReport,
-  schedule,
   SGD,
   shardedMLP,
   StepMeter,

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { schedule, type ScheduleName } from '@tsrun/training'
+import { schedule, type ScheduleName } from '@tsrun/training/planning'
 
 const page = readFileSync(new URL('../../../../../docs/pipeline.md', import.meta.url), 'utf8')
 

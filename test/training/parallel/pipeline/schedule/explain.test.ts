@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { explainSimulation, schedule, scheduleNames } from '@tsrun/training'
+import { explainSimulation, schedule, scheduleNames } from '@tsrun/training/planning'
 
 const cases = fc.record({
   name: fc.constantFrom(...scheduleNames),
