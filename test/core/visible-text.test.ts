@@ -9,6 +9,7 @@ describe('text of others on a terminal', () => {
     ['a line that is written over', 'all is well\rfailed', 'all is well␍failed'],
     ['letters that are taken back', 'ab\b\bcd', 'ab␈␈cd'],
     ['an escape in one character', '\u009b2J', '\\x9b2J'],
+    ['an order of letters that is reversed', 'a\u202eb\u2066c', 'a\\u202eb\\u2066c'],
     ['a delete', 'a\u007f', 'a␡'],
     ['plain text of any language', 'wörter ✓\tund\nmehr', 'wörter ✓\tund\nmehr'],
   ])('is shown as what it is: %s', (_, text, shown) => {
@@ -63,6 +64,23 @@ describe('text of others on a terminal', () => {
     ['a line that is erased', `${ESC}[2\0Kshown`, `${ESC}[2Kshown`],
   ])('ends a sequence with its line: %s', (_, text, shown) => {
     expect(endingColours(text)).toBe(`${shown}${ESC}[0m`)
+  })
+
+  it.each([
+    ['characters for drawing lines', `${ESC}(0qqq`],
+    ['other characters, by shift out', '\u000eqqq'],
+    ['other characters, by locking shift', `${ESC}*0${ESC}nqqq`],
+    ['a sequence that is interrupted', `${ESC}\0(0qqq`],
+  ])('ends with its line: %s', (_, text) => {
+    const shown = endingColours(text)
+    expect(shown.startsWith(text)).toBe(true)
+    expect(shown.slice(text.length)).toBe(`${ESC}(B\u000f${ESC}[0m`)
+  })
+
+  it('stays UTF-8', () => {
+    for (const text of [`a${ESC}%@b`, `a${ESC}%/Gb`, `a${ESC}\0%@b`]) {
+      expect(endingColours(text)).toBe(`ab${ESC}[0m`)
+    }
   })
 
   it('takes no longer for many sequences that do not end', () => {

@@ -1,8 +1,10 @@
-/** What a terminal takes for a command: all control characters but tab and line feed. */
+/**
+ * What a terminal takes for a command: all control characters but tab and line feed, and what reverses the
+ * order of the characters that follow.
+ */
+const CONTROL = /[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/
 
-const CONTROL = /[\0-\x08\x0b-\x1f\x7f-\x9f]/
-
-const COLOUR_OR_CONTROL = /\x1b\[([\d;:]*)m|[\0-\x08\x0b-\x1f\x7f-\x9f]/g
+const COLOUR_OR_CONTROL = /\x1b\[([\d;:]*)m|[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g
 
 /**
  * Text that others have written, as it can be shown on a terminal: control characters, with which it
@@ -23,8 +25,15 @@ export function visibleText(text: string, colours = false): string {
   return lines.join('\n')
 }
 
-/** What begins a sequence: ESC, and of C1 DCS, SOS, CSI, OSC, PM and APC. */
-const OPENER = /[\x1b\x90\x98\x9b\x9d-\x9f]/
+/** What begins a sequence: ESC, and of C1 DCS, SOS, CSI, OSC, PM and APC. SO selects other characters. */
+const OPENER = /[\x0e\x1b\x90\x98\x9b\x9d-\x9f]/
+
+/** Leaves UTF-8 (ESC % ...). */
+const OTHER_CODING = /\x1b[\0-\x1a\x1c-\x1f]*%[ -/]*[0-~]?/g
+/** Selects other characters, as for drawing lines: ESC ( ..., SO, ESC n, ESC o. */
+const OTHER_CHARACTERS = /\x0e|\x1b[\0-\x1a\x1c-\x1f]*[ -/no]/
+/** ASCII as G0, and G0 as what is shown. */
+const ASCII = '\x1b(B\x0f'
 
 /**
  * Control sequences (ECMA-48, CSI) with what terminals ignore in them, and sequences that another one
@@ -46,7 +55,8 @@ export function endingColours(line: string): string {
       ? withoutConceal(codes)
       : `\x1b[${codes}${final}`
   })
-  return reset(shown)
+  const coded = shown.replaceAll(OTHER_CODING, '')
+  return reset(OTHER_CHARACTERS.test(coded) ? coded + ASCII : coded)
 }
 
 /** The line, at whose end all colours and unfinished sequences end. */
@@ -57,7 +67,8 @@ function reset(line: string): string {
 function signOf(code: number): string {
   if (code === 0x7f) return '␡'
   // the control pictures of Unicode: ␛ for escape
-  return code < 0x20 ? String.fromCharCode(0x2400 + code) : `\\x${code.toString(16)}`
+  if (code < 0x20) return String.fromCharCode(0x2400 + code)
+  return `\\${code < 0x100 ? 'x' : 'u'}${code.toString(16)}`
 }
 
 const CONCEAL = 8

@@ -63,9 +63,9 @@ export class LineSplitter {
 /** The text without the sequences that control a terminal, and without what could begin one. */
 export function withoutCodes(text: string): string {
   // Most lines have none, and the search for them is slower than this one.
-  if (!/[\x1b\x80-\x9f]/.test(text)) return text
+  if (!/[\x0e\x0f\x1b\x80-\x9f]/.test(text)) return text
   return stripVTControlCharacters(endingColours(text)).replaceAll(
-    /[\x1b\x90\x98\x9b\x9d-\x9f]/g,
+    /[\x0e\x0f\x1b\x90\x98\x9b\x9d-\x9f]/g,
     '',
   )
 }
