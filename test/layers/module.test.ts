@@ -1,6 +1,14 @@
 import * as tfjs from '@tensorflow/tfjs'
 import { runWorld } from '@tsrun/distributed'
-import { loadBackend, meanSquaredError, SGD, trainer, type AnyBatch } from '@tsrun/training'
+import {
+  loadBackend,
+  meanSquaredError,
+  SGD,
+  tf,
+  trainer,
+  type AnyBatch,
+  type Tensor,
+} from '@tsrun/training'
 
 beforeAll(() => loadBackend('wasm'))
 
@@ -28,6 +36,50 @@ function batchAt(step: number, from: number, to: number): AnyBatch {
     labels: Int32Array.from({ length: size }, (_, i) => (from + i + step) % 3),
   }
 }
+
+describe('random layers', () => {
+  const WIDTH = 64
+  /** The loss, the sum of the inputs that were kept, and that sum again in the gradient. */
+  async function sums(layer: tfjs.layers.Layer, recompute: boolean): Promise<[number, number]> {
+    const units = { units: 1, useBias: false, kernelInitializer: 'ones' as const }
+    const model = tfjs.sequential({
+      layers: [
+        tfjs.layers.reshape({ targetShape: [WIDTH], inputShape: [WIDTH] }),
+        layer,
+        tfjs.layers.dense(units),
+      ],
+    })
+    const run = await trainer(model, {
+      ...{ mesh: { dp: 1 }, optimizer: new SGD({ learningRate: 1 }), recompute },
+      loss: (y) => tf.mean(y),
+    })
+    const batch = { size: 2, inputs: () => tf.ones([2, WIDTH]), labels: () => tf.zeros([2]) }
+    const { loss } = await run.step(batch)
+    run.dispose()
+    const [weights] = model.getWeights()
+    return [loss, WIDTH - tf.sum(weights as unknown as Tensor).dataSync()[0]!]
+  }
+
+  it.each([false, true])('drop the same in both passes, recompute %s', async (recompute) => {
+    const { dropout } = tfjs.layers
+    for (const layer of [dropout({ rate: 0.3 }), dropout({ rate: 0.3, seed: 3 })]) {
+      const [loss, gradient] = await sums(layer, recompute)
+      expect(loss).toBeCloseTo(gradient, 3)
+      expect(loss).not.toBe(WIDTH)
+    }
+  })
+
+  it('refuse to be recomputed if they draw other values then', async () => {
+    const noise = () => tfjs.layers.gaussianNoise({ stddev: 1 })
+    const [loss, gradient] = await sums(noise(), false)
+    expect(loss).toBeCloseTo(gradient, 3)
+    const refused = {
+      code: 'ERR_TSR_ARGUMENT',
+      message: expect.stringMatching(/GaussianNoise/) as string,
+    }
+    await expect(sums(noise(), true)).rejects.toMatchObject(refused)
+  })
+})
 
 it('refuses what it would train in another way than the model itself', async () => {
   const withLast = (more: object) => {

@@ -8,6 +8,7 @@ import {
   type Tensor,
 } from '@tsrun/training'
 import { weightsOf, type LayersModel, type LayersVariable } from './model.ts'
+import { drawByPass, type Compound } from './random-layers.ts'
 
 /** A model of tf.layers for `trainer` of `@tsrun/training`, which asks this package for it. */
 export interface AdaptedLayers {
@@ -63,7 +64,9 @@ class LayersModule implements Module {
   }
 
   forward(x: Tensor): Tensor {
-    return this.#model.apply(x, { training: currentPass()?.training === true }) as Tensor
+    const options = { training: currentPass()?.training === true }
+    const layers = this.#model.layers as unknown as readonly Compound[]
+    return drawByPass(layers, () => this.#model.apply(x, options)) as Tensor
   }
 
   restore(): void {

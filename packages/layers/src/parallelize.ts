@@ -3,7 +3,6 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor, Variable } from '@tensorflow/tfjs-core'
 import {
   disposeModule,
-  generator,
   parallelize,
   parametersOf,
   tf,
@@ -13,6 +12,7 @@ import {
   type Shard,
 } from '@tsrun/training'
 import type { LayersModel } from './model.ts'
+import { drawAlike } from './random-layers.ts'
 
 interface Named {
   getClassName(): string
@@ -193,40 +193,4 @@ function checkPart(layer: DenseOptions, shared: Module): void {
 function refuse(layer: DenseOptions, key: Exclude<keyof DenseOptions, 'name'>, expected: string) {
   const value = layer[key]!.getClassName()
   throw tsrError('ERR_TSR_ARGUMENT', { name: `${key} of ${layer.name}`, value, expected })
-}
-
-/** The properties of a tf.layers layer that are used to make it draw the same values on all ranks. */
-interface RandomLayer {
-  readonly name: string
-  getClassName(): string
-  seed?: number
-  call(inputs: unknown, options: unknown): Tensor | Tensor[]
-}
-
-const DROPOUT = new Set(['Dropout', 'SpatialDropout1D'])
-const NOISE = new Set(['GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
-
-/**
- * Makes a layer draw the same random values on all ranks, from its name and the number of the call,
- * because shared layers need the same input on all ranks. A seed that the user has set stays.
- *
- * @throws ERR_TSR_ARGUMENT for a layer of noise that takes no seed
- */
-function drawAlike(layer: RandomLayer): void {
-  const kind = layer.getClassName()
-  if (NOISE.has(kind)) {
-    const expected = 'no layer of random noise, which would differ from rank to rank'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `layer ${layer.name}`, value: kind, expected })
-  }
-  if (!DROPOUT.has(kind) || typeof layer.seed === 'number') return
-  const draw = generator(layer.name, 0)
-  const call = layer.call.bind(layer)
-  layer.call = (inputs, options) => {
-    layer.seed = draw()
-    try {
-      return call(inputs, options)
-    } finally {
-      delete layer.seed
-    }
-  }
 }

@@ -1,9 +1,35 @@
-import { Dropout, inPass, loadBackend, record, recordModule, tf } from '@tsrun/training'
+import {
+  Dropout,
+  inPass,
+  Linear,
+  loadBackend,
+  record,
+  recordModule,
+  Sequential,
+  tf,
+  wholeModel,
+} from '@tsrun/training'
 import { recordChain } from '../../../packages/training/src/autograd/chain.ts'
 
 const options = { needsInputGradient: true }
 const ones = (rows: number) => tf.ones([rows, 500])
 const layer = new Dropout({ name: 'drop', rate: 0.25 })
+
+it('drops others in each forwardBackward of a model', async () => {
+  await loadBackend('wasm')
+  const model = wholeModel(
+    new Sequential({ drop: layer, linear: new Linear({ name: 'l', inputs: 500, outputs: 3 }) }),
+  )
+  const batch = { size: 2, inputs: () => ones(2), labels: () => tf.tensor1d([0, 1], 'int32') }
+  const losses = new Set<number>()
+  for (let step = 0; step < 3; step++) {
+    const { loss, gradients } = await model.forwardBackward(batch)
+    losses.add(loss)
+    tf.dispose([...gradients.values()])
+  }
+  expect(losses.size).toBe(3)
+  model.dispose()
+})
 
 describe.each(['wasm', 'cpu'] as const)('Dropout on %s', (backend) => {
   beforeAll(() => loadBackend(backend))

@@ -189,7 +189,7 @@ export class Pipeline implements Replicated {
    */
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
     return await this.#calls.alone('forwardBackward', async () => {
-      const place = { step: this.#steps, row: 0 }
+      const place = { step: this.#steps++, row: 0 }
       const trained = await this.#train(batch, place, undefined, onGradient)
       const { gradients, peakInFlight, own } = trained
       return { loss: meanOf(own), gradients, peakInFlight }

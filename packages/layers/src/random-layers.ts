@@ -1,0 +1,93 @@
+import { tsrError } from '@tsrun/core'
+import { currentPass, generator, type Tensor } from '@tsrun/training'
+
+/** The properties of a layer that are used to make it draw the same values again. */
+export interface RandomLayer {
+  readonly name: string
+  getClassName(): string
+  seed?: number
+  call(inputs: unknown, options: unknown): Tensor | Tensor[]
+}
+
+/** A layer that may consist of others: a model, a wrapper, both directions of a recurrent layer. */
+export interface Compound extends RandomLayer {
+  readonly layers?: readonly Compound[]
+  readonly layer?: Compound
+  readonly forwardLayer?: Compound
+  readonly backwardLayer?: Compound
+  getConfig(): Readonly<Record<string, unknown>>
+}
+
+const DROPOUT = new Set(['Dropout', 'SpatialDropout1D'])
+const NOISE = new Set(['GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
+
+/**
+ * Makes a layer draw the same random values on all ranks, from its name and the number of the call,
+ * because shared layers need the same input on all ranks. A seed that the user has set stays.
+ *
+ * @throws ERR_TSR_ARGUMENT for a layer of noise that takes no seed
+ */
+export function drawAlike(layer: RandomLayer): void {
+  const kind = layer.getClassName()
+  if (NOISE.has(kind)) {
+    const expected = 'no layer of random noise, which would differ from rank to rank'
+    throw tsrError('ERR_TSR_ARGUMENT', { name: `layer ${layer.name}`, value: kind, expected })
+  }
+  if (!DROPOUT.has(kind) || typeof layer.seed === 'number') return
+  const draw = generator(layer.name, 0)
+  const call = layer.call.bind(layer)
+  layer.call = (inputs, options) => {
+    // `drawByPass` has set one
+    if (typeof layer.seed === 'number') return call(inputs, options)
+    layer.seed = draw()
+    try {
+      return call(inputs, options)
+    } finally {
+      delete layer.seed
+    }
+  }
+}
+
+/**
+ * Runs a model in the pass under way: what its dropouts drop depends on the step and the row of the
+ * pass, so that a pass that is recomputed drops the same. A seed that the user has set stays.
+ *
+ * @throws ERR_TSR_ARGUMENT in a pass that is recomputed, for layers that draw other values then
+ */
+export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
+  const pass = currentPass()
+  if (pass?.training !== true) return run()
+  const all = layers.flatMap(partsOf)
+  if (pass.isRepeated === true) refuseNoise(all)
+  const unseeded = all.filter(
+    (layer) => DROPOUT.has(layer.getClassName()) && typeof layer.seed !== 'number',
+  )
+  unseeded.forEach((layer, i) => {
+    layer.seed = generator(`dropout ${i}:${pass.step}:${pass.row ?? 0}`, 0)()
+  })
+  try {
+    return run()
+  } finally {
+    for (const layer of unseeded) delete layer.seed
+  }
+}
+
+function partsOf(layer: Compound): readonly Compound[] {
+  const { layers = [], layer: wrapped, forwardLayer, backwardLayer } = layer
+  const inside = [...layers, wrapped, forwardLayer, backwardLayer]
+  return [layer, ...inside.flatMap((part) => (part === undefined ? [] : partsOf(part)))]
+}
+
+function refuseNoise(layers: readonly Compound[]): void {
+  const isRate = (rate: unknown): boolean => typeof rate === 'number' && rate > 0
+  const noisy = layers.find((layer) => {
+    const { dropout, recurrentDropout } = layer.getConfig()
+    return NOISE.has(layer.getClassName()) || isRate(dropout) || isRate(recurrentDropout)
+  })
+  if (noisy === undefined) return
+  throw tsrError('ERR_TSR_ARGUMENT', {
+    name: 'recompute',
+    value: `true for the layer ${noisy.name} (${noisy.getClassName()})`,
+    expected: 'false: this layer draws other random values when it computes again',
+  })
+}
