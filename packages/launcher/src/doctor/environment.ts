@@ -138,7 +138,17 @@ export async function reportHost(
 }
 
 const packageNames = [
-  ...['core', 'native', 'store', 'distributed', 'training', 'layers', 'observe', 'launcher'],
+  ...[
+    'core',
+    'native',
+    'store',
+    'distributed',
+    'training',
+    'layers',
+    'models',
+    'observe',
+    'launcher',
+  ],
 ].map((name) => `@tsrun/${name}`)
 
 const backendPackages = [
