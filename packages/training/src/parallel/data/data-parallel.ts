@@ -56,8 +56,8 @@ export async function dataParallel<M extends Replicated>(
 ): Promise<DataParallel<M>> {
   checkGroup(group)
   const { frozen, ...checked } = readDataParallelOptions(options)
-  checkReduction(module, checked, group.size)
   const parameters = parametersOf(module, { frozen })
+  checkReduction(module, checked, group.size)
   const { all, trained, buffers: own } = parameters
   const buckets = planBuckets(trained.toReversed(), checked).map(labelOf)
   await compareFacts(parameters, { kind: 'dataParallel', ...checked, buckets }, group)

@@ -61,8 +61,8 @@ export async function fullyShard<M extends Replicated>(
   const given = readFullyShardOptions(options)
   const { frozen, units: modules, recompute, ...checked } = given
   const { stage } = checked
-  checkReduction(module, checked, countRanks(axesOf(groups)))
   const parameters = parametersOf(module, { frozen })
+  checkReduction(module, checked, countRanks(axesOf(groups)))
   const { all, trained, buffers: own } = parameters
   const ranks = groups.shard.size
   const units =
