@@ -40,7 +40,7 @@ const rule = {
   meta: { type: 'suggestion', schema: [], messages: { phrase: '"{{found}}": {{advice}}.' } },
   create(context) {
     /**
-     * @param {import('estree').Node | import('estree').Comment} node
+     * @param {{ loc?: import('eslint').AST.SourceLocation | null | undefined }} node
      * @param {string} text
      */
     const check = (node, text) => {

@@ -21,7 +21,7 @@ export function startWorker(name: string, input: unknown): Worker {
 const native = isAvailable()
 
 /** Tests of the bindings, which are skipped where there are none. */
-export const { describe: describeNative, it: itNative } = needing(
+export const { describe: describeNative } = needing(
   native.available,
   `bindings (${native.available ? '' : native.reason})`,
 )
