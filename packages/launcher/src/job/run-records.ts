@@ -2,12 +2,19 @@ import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import {
+  choice,
+  count,
   createLogger,
   distrustOf,
+  integer,
   makeOwnFolder,
+  object,
+  parseJson,
   readFileText,
   replaceFile,
+  text,
   tsrunHome,
+  type Of,
 } from '@tsrun/core'
 import { statFields } from '../processes/rank-process.ts'
 
@@ -15,22 +22,24 @@ import { statFields } from '../processes/rank-process.ts'
  * What is remembered of a run of this user on this host, so that `tsrun logs` finds its files: a small
  * file in TSRUN_RUNS_DIR, or below TSRUN_HOME.
  */
-export interface RunRecord {
-  readonly format: 1
-  readonly runId: string
-  readonly script: string
-  readonly host: string
-  readonly launcherPid: number
+const runRecord = object({
+  format: choice(1),
+  runId: text,
+  script: text,
+  host: text,
+  launcherPid: count(),
   /** When that process started, in ticks since the host did; null where there is no /proc. */
-  readonly launcherStart: string | null
+  launcherStart: text.nullable(),
   /** ISO 8601. */
-  readonly startedAt: string
+  startedAt: text,
   /** The folder of `--log-dir`; null: the output is not kept. */
-  readonly logDir: string | null
+  logDir: text.nullable(),
   /** ISO 8601; null: the job is running, or its launcher was killed. */
-  readonly endedAt: string | null
-  readonly exitCode: number | null
-}
+  endedAt: text.nullable(),
+  exitCode: integer.nullable(),
+})
+
+export type RunRecord = Of<typeof runRecord>
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -132,8 +141,7 @@ function prune(env: Environment): void {
 
 function readRecord(path: string): RunRecord | undefined {
   try {
-    const record = JSON.parse(readFileText(path)) as RunRecord
-    return (record.format as number) === 1 ? record : undefined
+    return parseJson(readFileText(path), runRecord)
   } catch {
     return undefined
   }
