@@ -178,7 +178,7 @@ function attempt(place, run) {
     place.textContent = run() ?? ''
   } catch (error) {
     place.textContent = error.message.replace(
-      /\. Pass that instead.*|\. Correct .*| \(ERR_TSR_\w+\)$/s,
+      /\. Fix the argument.*|\. Correct .*| \(ERR_TSR_\w+\)$/s,
       '',
     )
   }

@@ -16,7 +16,7 @@ const phrases = [
   [/\b(between two|a) looks?\b/, 'poll, check'],
   [/, (each |one )?of (which|whom)\b/, 'two sentences, or whose'],
   [/\bnone but\b/i, 'say it positively: only'],
-  [/\bbr(ing|ings|ought) \S+ over\b/i, 'inject'],
+  [/\bbr(ing|ings|ought) (\S+ ){1,3}over\b/i, 'inject'],
   [/\b(suffers?|stricken)\b/i, 'inject a fault'],
 ]
 

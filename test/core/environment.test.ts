@@ -54,6 +54,11 @@ describe('the rank environment', () => {
     expect(readRankEnvironment(onTwoHosts)).toMatchObject({ localRank: 1 })
   })
 
+  it('takes the second name of a value where the first is empty', () => {
+    const empty = { ...complete, TSRUN_LOCAL_RANK: '', TSRUN_STORE_PORT: '' }
+    expect(readRankEnvironment(empty)).toMatchObject({ localRank: 1, masterPort: 29500 })
+  })
+
   it('is written as it is read', () => {
     const rank: RankEnvironment = readRankEnvironment(complete)!
     const written = toEnvironment(rank)

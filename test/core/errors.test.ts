@@ -16,8 +16,8 @@ describe('an error of tsrun', () => {
       category: 'user',
       isConsequence: false,
       message:
-        'rank is -1; expected at least 0. Pass that instead, at the line of your script that the stack shows first. (ERR_TSR_ARGUMENT)',
-      advice: 'Pass that instead, at the line of your script that the stack shows first.',
+        'rank is -1; expected at least 0. Fix the argument at the first line of your script in the stack trace. (ERR_TSR_ARGUMENT)',
+      advice: 'Fix the argument at the first line of your script in the stack trace.',
       facts: { name: 'rank', value: -1, expected: 'at least 0' },
       cause: { message: 'why' },
     })
@@ -109,8 +109,8 @@ describe('the advice about a wrong argument', () => {
   })
 
   it('does not speak of types where the type is right', () => {
-    expect(advise([1, 2], 'an array of 3')).toMatch(/^Pass that instead/)
-    expect(advise('4', 'one of sgd, adam')).toMatch(/^Pass that instead/)
+    expect(advise([1, 2], 'an array of 3')).toMatch(/^Fix the argument/)
+    expect(advise('4', 'one of sgd, adam')).toMatch(/^Fix the argument/)
   })
 
   it('is the same on the other side of a thread', () => {

@@ -108,14 +108,28 @@ it('finds @tsrun/observe in the folder of the user if tsrun is installed elsewhe
   expect(status).toBe(0)
 })
 
-it('refuses @tsrun/observe of another version, and names both', () => {
-  const folder = join(project, 'node_modules/@tsrun/observe')
+/** Installs @tsrun/observe 0.0.9, which must not be loaded. */
+function installOther(place: string): string {
+  const folder = join(place, 'node_modules/@tsrun/observe')
   mkdirSync(join(folder, 'dist'), { recursive: true })
   const manifest = JSON.parse(
     readFileSync(join(root, 'packages/observe/package.json'), 'utf8'),
   ) as Record<string, unknown>
   writeFileSync(join(folder, 'package.json'), JSON.stringify({ ...manifest, version: '0.0.9' }))
   writeFileSync(join(folder, 'dist/index.js'), 'throw new Error("it was loaded")')
+  return folder
+}
+
+it('finds @tsrun/observe of its version in the folder of the user if another is beside it', () => {
+  symlinkSync(join(root, 'packages/observe'), join(project, 'node_modules/@tsrun/observe'))
+  const other = installOther(installed)
+  const { status, stderr } = run(['trace', '../traced'], { cwd: project })
+  rmSync(other, { recursive: true })
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+})
+
+it('refuses @tsrun/observe of another version, and names both', () => {
+  installOther(project)
   const { status, stderr } = run(['trace', '.'], { cwd: project })
   expect(stderr).toMatch(/@tsrun\/observe is of version 0\.0\.9 and tsrun of \d/)
   expect(status).toBe(2)

@@ -69,6 +69,24 @@ describe('random layers', () => {
     }
   })
 
+  it('drop other values at each time step and at each place of one layer', async () => {
+    const { dense, dropout, timeDistributed } = tfjs.layers
+    const units = { units: 1, useBias: false, kernelInitializer: 'ones' as const, inputDim: WIDTH }
+    const steps = timeDistributed({ layer: dropout({ rate: 0.5 }), inputShape: [6, WIDTH] })
+    const model = tfjs.sequential({ layers: [steps, timeDistributed({ layer: dense(units) })] })
+    let kept: Float32Array | undefined
+    const run = await trainer(model, {
+      ...{ mesh: { dp: 1 }, optimizer: new SGD({ learningRate: 1 }) },
+      loss: (y) => {
+        kept = y.dataSync<'float32'>().slice()
+        return tf.mean(y)
+      },
+    })
+    await run.step({ size: 1, inputs: () => tf.ones([1, 6, WIDTH]), labels: () => tf.zeros([1]) })
+    run.dispose()
+    expect(new Set(kept).size).toBeGreaterThan(2)
+  })
+
   it('refuse to be recomputed if they draw other values then', async () => {
     const noise = () => tfjs.layers.gaussianNoise({ stddev: 1 })
     const [loss, gradient] = await sums(noise(), false)

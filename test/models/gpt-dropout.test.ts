@@ -2,6 +2,7 @@ import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { GPT, gpt, type GPTOptions } from '@tsrun/models'
 import {
+  Block,
   CausalSelfAttention,
   inPass,
   loadBackend,
@@ -95,6 +96,14 @@ describe('a GPT with dropout', () => {
   it('refuses rates that are none', () => {
     expect(() => gpt({ attentionDropout: 1 })).toThrow(/attentionDropout is 1; expected at least 0/)
     expect(() => new GPT({ residualDropout: -0.1 })).toThrow(/residualDropout is -0.1/)
+    const block = { name: 'h.0', width: 8, heads: 2, hidden: 16, layers: 1 }
+    for (const rate of [1, 1.5, -0.5, NaN]) {
+      const attention = () => new CausalSelfAttention({ ...block, attentionDropout: rate })
+      expect(attention).toThrow(`attentionDropout is ${rate}; expected at least 0`)
+      expect(() => new Block({ ...block, residualDropout: rate })).toThrow(
+        `residualDropout is ${rate}; expected at least 0`,
+      )
+    }
   })
 
   async function lossesOn(options: GPTOptions, shape: MeshShape, more: TrainerOptions = {}) {

@@ -22,21 +22,37 @@ const OBSERVE = '@tsrun/observe'
 export type Observe = typeof import('@tsrun/observe')
 
 /**
- * Loads the package, which is beside tsrun or in the project of the user.
+ * Where the package is, beside tsrun or in the project of the user: one of tsrun's version if there is one.
+ *
+ * @returns undefined when it is not installed
+ */
+export function locateObserve(
+  cwd: string,
+): { readonly path: string; readonly version: string; readonly fits: boolean } | undefined {
+  const found = [import.meta.url, join(cwd, 'any.js')].flatMap((place) => {
+    const path = resolveFrom([place], OBSERVE)
+    if (path === undefined) return []
+    const manifest = createRequire(path)(`${OBSERVE}/package.json`) as { readonly version: string }
+    return [{ path, version: manifest.version, fits: manifest.version === version }]
+  })
+  return found.find(({ fits }) => fits) ?? found[0]
+}
+
+/**
+ * Loads the package.
  *
  * @returns undefined when it is not installed
  * @throws ERR_TSR_USAGE when it is of another version than tsrun
  */
 async function findObserve(cwd: string): Promise<Observe | undefined> {
-  const found = resolveFrom([import.meta.url, join(cwd, 'any.js')], OBSERVE)
+  const found = locateObserve(cwd)
   if (found === undefined) return undefined
-  const manifest = createRequire(found)(`${OBSERVE}/package.json`) as { readonly version: string }
-  if (manifest.version !== version) {
+  if (!found.fits) {
     throw usageError(
-      `${OBSERVE} is of version ${manifest.version} and tsrun of ${version}: npm install ${OBSERVE}@${version}`,
+      `${OBSERVE} is of version ${found.version} and tsrun of ${version}: npm install ${OBSERVE}@${version}`,
     )
   }
-  return (await import(pathToFileURL(found).href)) as Observe
+  return (await import(pathToFileURL(found.path).href)) as Observe
 }
 
 /**

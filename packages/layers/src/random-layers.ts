@@ -34,18 +34,7 @@ export function drawAlike(layer: RandomLayer): void {
     throw tsrError('ERR_TSR_ARGUMENT', { name: `layer ${layer.name}`, value: kind, expected })
   }
   if (!DROPOUT.has(kind) || typeof layer.seed === 'number') return
-  const draw = generator(layer.name, 0)
-  const call = layer.call.bind(layer)
-  layer.call = (inputs, options) => {
-    // `drawByPass` has set one
-    if (typeof layer.seed === 'number') return call(inputs, options)
-    layer.seed = draw()
-    try {
-      return call(inputs, options)
-    } finally {
-      delete layer.seed
-    }
-  }
+  drawFrom(layer, generator(layer.name, 0))
 }
 
 /**
@@ -62,13 +51,33 @@ export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
   const unseeded = all.filter(
     (layer) => DROPOUT.has(layer.getClassName()) && typeof layer.seed !== 'number',
   )
-  unseeded.forEach((layer, i) => {
-    layer.seed = generator(`dropout ${i}:${pass.step}:${pass.row ?? 0}`, 0)()
-  })
+  const restore = unseeded.map((layer, i) =>
+    drawFrom(layer, generator(`dropout ${i}:${pass.step}:${pass.row ?? 0}`, 0)),
+  )
   try {
     return run()
   } finally {
-    for (const layer of unseeded) delete layer.seed
+    for (const each of restore) each()
+  }
+}
+
+/** Gives a layer another seed in each call. @returns ends that */
+function drawFrom(layer: RandomLayer, draw: () => number): () => void {
+  const own = Object.getOwnPropertyDescriptor(layer, 'call')
+  const call = layer.call.bind(layer)
+  layer.call = (inputs, options) => {
+    // A caller has set one: `drawByPass` calls what `drawAlike` has put in place.
+    if (typeof layer.seed === 'number') return call(inputs, options)
+    layer.seed = draw()
+    try {
+      return call(inputs, options)
+    } finally {
+      delete layer.seed
+    }
+  }
+  return () => {
+    if (own === undefined) Reflect.deleteProperty(layer, 'call')
+    else Object.defineProperty(layer, 'call', own)
   }
 }
 

@@ -13,6 +13,7 @@ import {
   checkObserve,
   checkTypeScript,
 } from '../../../packages/launcher/src/doctor/checks.ts'
+import { version } from '../../../packages/launcher/src/job/package.ts'
 import type { Facts } from '../../../packages/launcher/src/doctor/facts.ts'
 import type { Check, Finding } from '../../../packages/launcher/src/doctor/facts.ts'
 import { canTrain, reportText } from '../../../packages/launcher/src/commands/doctor.ts'
@@ -21,7 +22,7 @@ const GIB = 2 ** 30
 
 /** A host where everything is as it should be. */
 const healthy: Facts = {
-  hasObserve: true,
+  observe: { version, fits: true },
   node: {
     ...{ version: 'v20.19.0', system: 'linux-x64', nodeOptions: '', typescript: false },
     tsx: '/p/node_modules/tsx/index.js',
@@ -54,8 +55,18 @@ const cases: [string, Check, Partial<Facts>, object][] = [
   [
     'a tsrun without @tsrun/observe',
     checkObserve,
-    { hasObserve: false },
+    { observe: undefined },
     { state: 'note', found: 'not installed', advice: expect.stringContaining('npm install') },
+  ],
+  [
+    '@tsrun/observe of another version',
+    checkObserve,
+    { observe: { version: '0.0.1', fits: false } },
+    {
+      state: 'note',
+      found: `version 0.0.1, unlike tsrun (${version})`,
+      advice: expect.stringContaining(`npm install @tsrun/observe@${version}`),
+    },
   ],
   ['a Node that is new enough', checkNode, {}, { ...ok, found: 'v20.19.0 on linux-x64' }],
   [

@@ -1,6 +1,5 @@
 /** Advice for an argument that is wrong in none of the usual ways. */
-export const generalAdvice =
-  'Pass that instead, at the line of your script that the stack shows first.'
+export const generalAdvice = 'Fix the argument at the first line of your script in the stack trace.'
 
 /** How usual wrong arguments are shown in a message, and what to do about each. */
 const mistakes: readonly {

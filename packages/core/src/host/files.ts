@@ -178,10 +178,14 @@ function refusePlanted(path: string, { uid, nlink }: BigIntStats, real: string):
   if (!isShared) return
   if (uid !== BigInt(own) && uid !== folder.uid) {
     const owner = `belongs to the user with the number ${String(uid)}`
-    throw new Error(`${path} ${owner}, in a folder that others can write to`)
+    throw new Error(
+      `${path} ${owner}, in a folder that others can write to: use a folder of your own`,
+    )
   }
   if (nlink > 1n)
-    throw new Error(`${path} has other names (hard links), which others may have made`)
+    throw new Error(
+      `${path} has other names (hard links), which others may have made: use a folder of your own`,
+    )
 }
 
 function refuseOthers(path: string, status: BigIntStats | undefined): void {

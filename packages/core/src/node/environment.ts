@@ -50,7 +50,7 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
   if (env['RANK'] === undefined && env['WORLD_SIZE'] === undefined) return undefined
   const read = <T>(variable: string, of: Schema<T>): T => readVariable(variable, of, env)
   /** The first name where it is set, else the second. */
-  const either = (own: string, shared: string): string => (env[own] === undefined ? shared : own)
+  const either = (own: string, shared: string): string => (env[own] ? own : shared)
   const worldSize = read('WORLD_SIZE', count({ from: 1 }))
   const rank = read('RANK', count({ to: worldSize - 1 }))
   const localWorldSize = read(

@@ -331,7 +331,7 @@ const flags = [
     name: 'chaos',
     value: 'FILE',
     description:
-      'bring the faults over the ranks that FILE (YAML or JSON) lists, to see whether the job withstands them',
+      'inject the faults that FILE (YAML or JSON) lists, to see whether the job withstands them',
   },
   ...torchrunFlags,
   {

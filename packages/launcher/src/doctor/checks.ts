@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path'
 import { formatBytes } from '@tsrun/core'
-import { isOldNode, OLDEST_NODE } from '../job/package.ts'
+import { isOldNode, OLDEST_NODE, version } from '../job/package.ts'
 import type { Check, Facts, Finding } from './facts.ts'
 
 export function checkNode({ node }: Facts): Finding[] {
@@ -25,12 +25,16 @@ export function checkTypeScript({ node }: Facts): Finding[] {
   return [{ name, state: 'note', found: 'only JavaScript runs', advice }]
 }
 
-export function checkObserve({ hasObserve }: Facts): Finding[] {
+export function checkObserve({ observe }: Facts): Finding[] {
   const name = '@tsrun/observe'
-  if (hasObserve) return [{ name, state: 'ok', found: 'dashboard, metrics and traces' }]
-  const advice =
-    'For --dashboard, --metrics, tsrun trace and tsrun view: npm install @tsrun/observe.'
-  return [{ name, state: 'note', found: 'not installed', advice }]
+  if (observe?.fits === true) return [{ name, state: 'ok', found: 'dashboard, metrics and traces' }]
+  const uses = 'For --dashboard, --metrics, tsrun trace and tsrun view'
+  if (observe === undefined) {
+    const advice = `${uses}: npm install @tsrun/observe.`
+    return [{ name, state: 'note', found: 'not installed', advice }]
+  }
+  const found = `version ${observe.version}, unlike tsrun (${version})`
+  return [{ name, state: 'note', found, advice: `${uses}: npm install @tsrun/observe@${version}.` }]
 }
 
 /** From npm 12 on, or with ignore-scripts, npm installs dependencies without running their scripts. */

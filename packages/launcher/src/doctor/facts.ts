@@ -3,8 +3,8 @@ import type { NodeAbilities } from '../job/script.ts'
 
 /** The facts about this host. Each check judges some of them. */
 export interface Facts {
-  /** Whether the optional package `@tsrun/observe` is installed. */
-  readonly hasObserve: boolean
+  /** The optional package `@tsrun/observe`, and whether it has tsrun's version. */
+  readonly observe: { readonly version: string; readonly fits: boolean } | undefined
   readonly node: NodeFacts
   readonly npm: NpmFacts | undefined
   readonly native: { readonly available: true } | { readonly available: false; reason: string }

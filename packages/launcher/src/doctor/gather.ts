@@ -5,6 +5,7 @@ import { isAvailable } from '@tsrun/native'
 import { deviceEnvironment, findDevices, listGpus, type Devices } from '../job/devices.ts'
 import { packageFolder } from '../job/package.ts'
 import { nodeAbilities, resolveFrom } from '../job/script.ts'
+import { locateObserve } from '../observe.ts'
 import { LONGEST_START } from '../setup/proof.ts'
 import type { BackendFacts, Facts, NodeFacts, TensorFlowFacts } from './facts.ts'
 import {
@@ -35,7 +36,7 @@ export async function gatherFacts(
   const list = listGpus(env)
   const [npm, gpus, mpi] = await Promise.all([readNpm(cwd), readGpus(list, env), findMpi(env)])
   return {
-    hasObserve: resolveFrom([join(cwd, 'any.js'), import.meta.url], '@tsrun/observe') !== undefined,
+    observe: locateObserve(cwd),
     node: readNode(env, cwd),
     npm,
     native: isAvailable(),

@@ -91,7 +91,7 @@ export function parseControlMessage(line: string): ControlMessage | undefined {
   return parseJson(line, controlMessage)
 }
 
-/** What the launcher writes to the control pipe to bring a fault over a rank (`--chaos`). */
+/** What the launcher writes to the control pipe to inject a fault into a rank (`--chaos`). */
 export interface FaultOrder {
   readonly kind: string
   /** Of `exit`. */

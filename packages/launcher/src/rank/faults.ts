@@ -12,7 +12,8 @@ export function acceptFaults(env: NodeJS.ProcessEnv): void {
   if (env['TSRUN_ACCEPT_FAULTS'] === undefined) return
   // What the script starts is not meant.
   delete env['TSRUN_ACCEPT_FAULTS']
-  const storePort = Number(env['TSRUN_STORE_PORT'] ?? env['MASTER_PORT'])
+  const ports = [env['TSRUN_STORE_PORT'], env['MASTER_PORT']]
+  const storePort = Number(ports.find((port) => port !== undefined && port !== ''))
   const inject = (fault: FaultOrder): void => {
     bring(fault, storePort)
   }

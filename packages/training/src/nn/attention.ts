@@ -3,7 +3,12 @@ import { isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
-import { probabilityMask, type DropoutOptions, type ProbabilityMask } from './dropout.ts'
+import {
+  dropoutRate,
+  probabilityMask,
+  type DropoutOptions,
+  type ProbabilityMask,
+} from './dropout.ts'
 import { JointLinear, Linear } from './linear.ts'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -39,7 +44,7 @@ export class CausalSelfAttention implements Module {
   constructor(options: AttentionOptions) {
     const { name, width, heads, seed = 0, deviation = 0.02, outputDeviation = deviation } = options
     this.#headSize = width / heads
-    const { attentionDropout: rate = 0 } = options
+    const rate = dropoutRate.check('attentionDropout', options.attentionDropout ?? 0)
     this.#dropout = { name: `${name}.attn_dropout`, rate, seed }
     this.usesPass = rate > 0
     this.children = {

@@ -4,7 +4,7 @@ import type { Parameter } from '../model/parameter.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { gelu } from './activations.ts'
 import { CausalSelfAttention, type AttentionOptions } from './attention.ts'
-import { Dropout } from './dropout.ts'
+import { Dropout, dropoutRate } from './dropout.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { Linear } from './linear.ts'
 
@@ -26,7 +26,8 @@ export class Block implements Module {
     Partial<Record<'drop_1' | 'drop_2', Module>>
 
   constructor(options: BlockOptions) {
-    const { name, width, epsilon = 1e-5, residualDropout: rate = 0, seed = 0 } = options
+    const { name, width, epsilon = 1e-5, seed = 0 } = options
+    const rate = dropoutRate.check('residualDropout', options.residualDropout ?? 0)
     const drop = (key: string) => new Dropout({ name: `${name}.${key}`, rate, seed })
     this.children = {
       ln_1: new LayerNorm({ name: `${name}.ln_1`, width, epsilon }),

@@ -1,6 +1,8 @@
 import { runWorld } from '@tsrun/distributed'
 import {
   columnParallel,
+  Dropout,
+  LayerNorm,
   Linear,
   loadBackend,
   parallelize,
@@ -8,6 +10,7 @@ import {
   recordSegments,
   rowParallel,
   Sequential,
+  sequenceParallel,
   tf,
   type LinearOptions,
   type Module,
@@ -19,6 +22,20 @@ import { onEach } from '../support/on-each.ts'
 const plan = { up: columnParallel(), down: rowParallel() }
 
 beforeAll(() => loadBackend('wasm'))
+
+it('a dropout at two places of a model drops by the positions of its rank, divided once', async () => {
+  const positions = await runWorld({ size: 2 }, (group) => {
+    const dropout = new Dropout({ name: 'drop', rate: 0.5 })
+    const norm = new LayerNorm({ name: 'norm', width: 4 })
+    const model = new Sequential({ norm, drop_1: dropout, drop_2: dropout })
+    parallelize(model, { norm: sequenceParallel() }, group)
+    return Promise.resolve(Array.from(dropout.positions!(4)))
+  })
+  expect(positions).toEqual([
+    [0, 1, 2, 3],
+    [4, 5, 6, 7],
+  ])
+})
 
 const layers = (options: Partial<LinearOptions> = {}) => ({
   up: new Linear({ name: 'up', inputs: 4, outputs: 8, ...options }),

@@ -88,7 +88,8 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
 function divideDropouts(model: Module, group: ProcessGroup): void {
   const modules = Array.from(modulesOf(model), ({ module }) => module)
   if (!modules.some(isSequenceParallel)) return
-  for (const dropout of modules.filter(isDropout)) {
+  // A dropout may have several places in the model.
+  for (const dropout of new Set(modules.filter(isDropout))) {
     dropout.positions = partOf(dropout.positions ?? inOrder, group)
   }
 }
