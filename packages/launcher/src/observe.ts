@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { isAbsolute, join, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { formatRanks, tsrError } from '@tsrun/core'
@@ -7,9 +6,9 @@ import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { JobOptions } from './args/job-options.ts'
 import type { TraceOptions } from './args/output-options.ts'
 import { usageError } from './args/read-setting.ts'
+import { locateObserve, OBSERVE } from './job/observe-package.ts'
 import { version } from './job/package.ts'
 import type { RankLineReader } from './job/rank-log.ts'
-import { resolveFrom } from './job/script.ts'
 import type { Announcer } from './logs/console.ts'
 import { withoutCodes } from './logs/lines.ts'
 import type { Interrupts } from './processes/interrupts.ts'
@@ -17,26 +16,7 @@ import { cpuSeconds, residentBytes } from './processes/process-use.ts'
 import { ratesOf, useOf, type RankUse } from './processes/rank-use.ts'
 import { GpuWatch } from './watch/gpu-use.ts'
 
-/** The optional package that shows jobs: the dashboard, metrics, and what is recorded in traces. */
-const OBSERVE = '@tsrun/observe'
 export type Observe = typeof import('@tsrun/observe')
-
-/**
- * Where the package is, beside tsrun or in the project of the user: one of tsrun's version if there is one.
- *
- * @returns undefined when it is not installed
- */
-export function locateObserve(
-  cwd: string,
-): { readonly path: string; readonly version: string; readonly fits: boolean } | undefined {
-  const found = [import.meta.url, join(cwd, 'any.js')].flatMap((place) => {
-    const path = resolveFrom([place], OBSERVE)
-    if (path === undefined) return []
-    const manifest = createRequire(path)(`${OBSERVE}/package.json`) as { readonly version: string }
-    return [{ path, version: manifest.version, fits: manifest.version === version }]
-  })
-  return found.find(({ fits }) => fits) ?? found[0]
-}
 
 /**
  * Loads the package.
