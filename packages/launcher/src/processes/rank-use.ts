@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { monotonicNow } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
+import type { RankRates } from '@tsrun/observe'
 import { cpuSeconds, residentBytes } from './process-use.ts'
 
 /** What nvidia-smi says about a GPU. */
@@ -61,17 +62,6 @@ export function computingShare(before: RankUse | undefined, now: RankUse): numbe
   // A rank without a core is not idle, and one may wait for a GPU whose use is unknown.
   const isStarved = (onCpu + now.delay - before.delay) / ownTime >= 0.5
   return isStarved || (now.hasGpu && busy === undefined) ? undefined : share
-}
-
-/** What a rank uses per second, and in all. */
-export interface RankRates {
-  readonly computing: number | undefined
-  /** Cores. */
-  readonly cpu: number | undefined
-  readonly stepsPerSecond: number | undefined
-  readonly memory: number | undefined
-  readonly gpu: number | undefined
-  readonly gpuMemory: number | undefined
 }
 
 /** What a rank has used between two moments. */
