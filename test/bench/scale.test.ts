@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { AlgorithmName, OperationName } from '@tsrun/distributed'
 import type { Cluster, MachineCosts } from '../../scripts/bench/scale/simulation/cluster.ts'
 import {
   algorithmFor,
@@ -8,7 +9,6 @@ import {
   simulate,
   type Call,
 } from '../../scripts/bench/scale/simulation/simulate.ts'
-import type { AlgorithmName, OperationName } from '../../packages/distributed/src/operation.ts'
 import { parseLink } from '../../scripts/bench/scale/links.mjs'
 import { costsOf } from '../../scripts/bench/scale/machine.mjs'
 import { benchHere } from './support/bench.ts'

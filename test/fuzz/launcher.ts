@@ -20,7 +20,7 @@ import {
 import { parseControlMessage } from '../../packages/launcher/src/protocol/control.ts'
 import { chooseHosts, parseHostfile } from '../../packages/launcher/src/remote/hostfile.ts'
 import { failureText } from '../../packages/launcher/src/report/failure-text.ts'
-import { parseFlightDump } from '../../packages/distributed/src/record/flight-records.ts'
+import { parseFlightDump } from '../internals/distributed/record.ts'
 import { type Target } from './campaign.ts'
 import { fileOf, json, parsed, textOf } from './inputs.ts'
 

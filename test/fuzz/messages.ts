@@ -10,27 +10,26 @@ import {
   tsrError,
   type SerializedTsrError,
 } from '@tsrun/core'
-import { decodeNotice, encodeNotice } from '../../packages/distributed/src/diagnosis/notices.ts'
 import {
+  decodeNotice,
+  encodeNotice,
   decodeFault,
   encodeFault,
   faultError,
-} from '../../packages/distributed/src/engine/fault.ts'
-import {
   HEADER_BYTES,
   frameKinds,
   writeHeader,
-} from '../../packages/distributed/src/engine/messages/frame.ts'
+} from '../internals/distributed/engine.ts'
 import {
   checkChoices,
   publishedGroup,
   readDecision,
   readPublished,
   readVotes,
-} from '../../packages/distributed/src/groups/membership/published.ts'
-import { survivorsOf } from '../../packages/distributed/src/groups/membership/shrink.ts'
-import { createMemory, heapOf, type Heap } from '../../packages/distributed/src/arena/heap.ts'
-import { CLOSED, type Transport } from '../../packages/distributed/src/transports/transport.ts'
+  survivorsOf,
+} from '../internals/distributed/groups.ts'
+import { createMemory, heapOf, type Heap } from '../internals/distributed/arena.ts'
+import { CLOSED, type Transport } from '../internals/distributed/transports.ts'
 import { Calls } from '../../packages/store/src/calls.ts'
 import { StoreData } from '../../packages/store/src/data.ts'
 import { LinkedStore } from '../../packages/store/src/linked-store.ts'

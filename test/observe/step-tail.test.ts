@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { StepTail } from '@tsrun/observe'
 import { SpanRecorder } from '@tsrun/distributed/record'
-import { sendSpansTo } from '../../packages/distributed/src/record/spans.ts'
-import { SpanFile } from '../../packages/distributed/src/record/span-file.ts'
+import { sendSpansTo, SpanFile } from '../internals/distributed/record.ts'
 
 let folder: string
 beforeEach(() => {

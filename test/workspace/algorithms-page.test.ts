@@ -1,10 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { algorithmsOf } from '../../packages/distributed/src/algorithms/select.ts'
-import {
-  algorithmNames,
-  operationCodes,
-  type OperationName,
-} from '../../packages/distributed/src/operation.ts'
+import { algorithmsOf, type OperationName } from '@tsrun/distributed'
+import { algorithmNames, operationCodes } from '../internals/distributed/algorithms.ts'
 
 const folder = new URL('../../docs/algorithms/', import.meta.url)
 const index = readFileSync(new URL('README.md', folder), 'utf8')

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { operationCodes } from '../../packages/distributed/src/operation.ts'
+import { operationCodes } from '../internals/distributed/algorithms.ts'
 import { problemsOf } from '../../scripts/architecture/check-walk.mjs'
 import { placesOf } from '../../scripts/architecture/declarations.mjs'
 import {

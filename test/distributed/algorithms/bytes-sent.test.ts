@@ -1,15 +1,13 @@
 import { jest } from '@jest/globals'
-import type { CollectiveOptions, ProcessGroup } from '@tsrun/distributed'
 import {
   algorithmsOf,
-  chooseAlgorithm,
-} from '../../../packages/distributed/src/algorithms/select.ts'
-import { HEADER_BYTES } from '../../../packages/distributed/src/engine/messages/frame.ts'
-import {
-  operationCodes,
+  type CollectiveOptions,
+  type ProcessGroup,
   type AlgorithmName,
   type OperationName,
-} from '../../../packages/distributed/src/operation.ts'
+} from '@tsrun/distributed'
+import { chooseAlgorithm, operationCodes } from '../../internals/distributed/algorithms.ts'
+import { HEADER_BYTES } from '../../internals/distributed/engine.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
 jest.setTimeout(120_000)

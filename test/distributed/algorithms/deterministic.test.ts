@@ -1,6 +1,11 @@
 import { jest } from '@jest/globals'
-import { runWorld, type DType, type ProcessGroup, type TypedArrayOf } from '@tsrun/distributed'
-import { algorithmsOf } from '../../../packages/distributed/src/algorithms/select.ts'
+import {
+  runWorld,
+  algorithmsOf,
+  type DType,
+  type ProcessGroup,
+  type TypedArrayOf,
+} from '@tsrun/distributed'
 import { combine, encode, scaled, type Element } from '../support/arithmetic.ts'
 import { arrayOf, expectBits, newArray, sameBits } from '../support/values.ts'
 

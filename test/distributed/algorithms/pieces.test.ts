@@ -1,24 +1,19 @@
 import { jest } from '@jest/globals'
 import fc from 'fast-check'
-import type { Layout } from '../../../packages/distributed/src/algorithms/channel.ts'
+import { algorithmsOf, type OperationName } from '@tsrun/distributed'
 import {
   cutIntoChunks,
   cutIntoSegments,
   segmentBytes,
-} from '../../../packages/distributed/src/algorithms/pieces.ts'
-import {
-  algorithmsOf,
   chooseAlgorithm,
   findAlgorithm,
   resolveAlgorithm,
-} from '../../../packages/distributed/src/algorithms/select.ts'
-import { builtInTuning } from '../../../packages/distributed/src/algorithms/tuning-table.ts'
-import { findWindowCollective } from '../../../packages/distributed/src/algorithms/window.ts'
-import {
+  builtInTuning,
+  findWindowCollective,
   operationCodes,
+  type Layout,
   type Operation,
-  type OperationName,
-} from '../../../packages/distributed/src/operation.ts'
+} from '../../internals/distributed/algorithms.ts'
 
 jest.setTimeout(60_000)
 

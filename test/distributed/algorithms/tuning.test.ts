@@ -2,12 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { SteppedWorld } from '../support/stepped-world.ts'
-import { chooseAlgorithm } from '../../../packages/distributed/src/algorithms/select.ts'
-import {
-  checkSameTuning,
-  identityOf,
-  readTuning,
-} from '../../../packages/distributed/src/groups/join/tuning-file.ts'
+import { chooseAlgorithm } from '../../internals/distributed/algorithms.ts'
+import { checkSameTuning, identityOf, readTuning } from '../../internals/distributed/groups.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-tuning-'))
 afterAll(() => {

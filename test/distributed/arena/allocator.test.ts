@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import fc from 'fast-check'
-import { Allocator } from '../../../packages/distributed/src/arena/allocator.ts'
+import { Allocator } from '../../internals/distributed/arena.ts'
 
 jest.setTimeout(60_000)
 

@@ -1,6 +1,5 @@
 import { SpanRecorder } from '@tsrun/distributed/record'
-import { readDiagnosis } from '../../../packages/distributed/src/diagnosis/settings.ts'
-import { decodeNotice, encodeNotice } from '../../../packages/distributed/src/diagnosis/notices.ts'
+import { readDiagnosis, decodeNotice, encodeNotice } from '../../internals/distributed/engine.ts'
 import { thrownBy } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 

@@ -1,7 +1,6 @@
 import { jest } from '@jest/globals'
 import fc from 'fast-check'
-import { Credit } from '../../../packages/distributed/src/engine/messages/credit.ts'
-import { HEADER_BYTES } from '../../../packages/distributed/src/engine/messages/frame.ts'
+import { Credit, HEADER_BYTES } from '../../internals/distributed/engine.ts'
 
 jest.setTimeout(60_000)
 

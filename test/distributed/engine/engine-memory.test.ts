@@ -1,13 +1,9 @@
 import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { newGroup, runWorld } from '@tsrun/distributed'
-import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
-import { EngineMemory } from '../../../packages/distributed/src/engine/messages/memory.ts'
+import { createMemory, heapOf } from '../../internals/distributed/arena.ts'
+import { EngineMemory, EAGER_LIMIT, HEADER_BYTES } from '../../internals/distributed/engine.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-import {
-  EAGER_LIMIT,
-  HEADER_BYTES,
-} from '../../../packages/distributed/src/engine/messages/frame.ts'
 
 jest.setTimeout(60_000)
 

@@ -1,9 +1,6 @@
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
-import {
-  MappedSlots,
-  SLOTS_BYTES,
-} from '../../../packages/distributed/src/transports/shared-memory/slots.ts'
+import { createMemory, heapOf } from '../../internals/distributed/arena.ts'
+import { MappedSlots, SLOTS_BYTES } from '../../internals/distributed/transports.ts'
 import { errorOf } from '../support/outcome.ts'
 import { valueOf } from '../support/values.ts'
 

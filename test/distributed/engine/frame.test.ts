@@ -1,14 +1,15 @@
 import { jest } from '@jest/globals'
 import { encode } from '@tsrun/core'
 import fc from 'fast-check'
-import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
+import { createMemory, heapOf } from '../../internals/distributed/arena.ts'
 import {
   HEADER_BYTES,
   readHeader,
   writeHeader,
-} from '../../../packages/distributed/src/engine/messages/frame.ts'
-import { decodeFault, encodeFault } from '../../../packages/distributed/src/engine/fault.ts'
-import { streamKey } from '../../../packages/distributed/src/engine/messages/stream.ts'
+  decodeFault,
+  encodeFault,
+  streamKey,
+} from '../../internals/distributed/engine.ts'
 
 jest.setTimeout(60_000)
 

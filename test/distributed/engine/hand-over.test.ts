@@ -1,12 +1,22 @@
-import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
-import { builtInTuning } from '../../../packages/distributed/src/algorithms/tuning-table.ts'
-import { dtypes } from '../../../packages/distributed/src/dtype.ts'
-import { createEpochs, Epochs } from '../../../packages/distributed/src/engine/epochs.ts'
-import type { EpochOf } from '../../../packages/distributed/src/engine/epoch.ts'
-import { WindowRun } from '../../../packages/distributed/src/engine/window-run.ts'
-import { instantiateKernels } from '../../../packages/distributed/src/kernels/kernels.ts'
-import { fingerprintOf, type Operation } from '../../../packages/distributed/src/operation.ts'
-import { MemoryNetwork } from '../../../packages/distributed/src/transports/memory-transport.ts'
+import {
+  createMemory,
+  heapOf,
+  instantiateKernels,
+  type Heap,
+} from '../../internals/distributed/arena.ts'
+import {
+  builtInTuning,
+  dtypes,
+  fingerprintOf,
+  type Operation,
+} from '../../internals/distributed/algorithms.ts'
+import {
+  createEpochs,
+  Epochs,
+  WindowRun,
+  type EpochOf,
+} from '../../internals/distributed/engine.ts'
+import { MemoryNetwork } from '../../internals/distributed/transports.ts'
 
 const SIZE = 3
 const INPUT = 2 * 1024 * 1024

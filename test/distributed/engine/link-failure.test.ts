@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import type { EngineMemory } from '../../../packages/distributed/src/engine/messages/memory.ts'
+import type { EngineMemory } from '../../internals/distributed/engine.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
 jest.setTimeout(60_000)

@@ -8,7 +8,7 @@ import {
   spaces,
   writeHeader,
   type FrameHeader,
-} from '../../../packages/distributed/src/engine/messages/frame.ts'
+} from '../../internals/distributed/engine.ts'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 

@@ -1,5 +1,5 @@
 import type { ReductionName } from '@tsrun/distributed'
-import { instantiateKernels } from '../../../packages/distributed/src/kernels/kernels.ts'
+import { instantiateKernels } from '../../internals/distributed/arena.ts'
 import { arrayOf } from '../support/values.ts'
 import { elements, referenceCombine, viewOf } from './reference.ts'
 import {

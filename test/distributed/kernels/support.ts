@@ -1,6 +1,6 @@
 import type { DType, ReductionName, TypedArrayOf } from '@tsrun/distributed'
-import { instantiateKernels } from '../../../packages/distributed/src/kernels/kernels.ts'
-import { reductionsOf } from '../../../packages/distributed/src/reduction.ts'
+import { instantiateKernels } from '../../internals/distributed/arena.ts'
+import { reductionsOf } from '../../internals/distributed/algorithms.ts'
 import { arrayOf, dtypes, expectBits } from '../support/values.ts'
 import { elements, referenceCombine, referenceScale, viewOf } from './reference.ts'
 

@@ -1,5 +1,4 @@
-import { createMemory, heapOf } from '../../../packages/distributed/src/arena/heap.ts'
-import { instantiateKernels } from '../../../packages/distributed/src/kernels/kernels.ts'
+import { createMemory, heapOf, instantiateKernels } from '../../internals/distributed/arena.ts'
 
 const heap = heapOf(createMemory(65536))
 const kernels = instantiateKernels(heap.memory)

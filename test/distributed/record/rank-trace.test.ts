@@ -2,10 +2,14 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { parseStepRange, SpanRecorder, traceWait } from '@tsrun/distributed/record'
-import { RankTrace } from '../../../packages/distributed/src/record/rank-trace.ts'
+import {
+  parseStepRange,
+  SpanRecorder,
+  traceWait,
+  parseSpanFileName,
+} from '@tsrun/distributed/record'
+import { RankTrace } from '../../internals/distributed/record.ts'
 import { SpanFileReader } from '../../../packages/observe/src/trace/span-file-reader.ts'
-import { parseSpanFileName } from '../../../packages/distributed/src/record/trace-folder.ts'
 
 let directory = ''
 beforeEach(() => (directory = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))

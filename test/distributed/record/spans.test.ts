@@ -1,5 +1,4 @@
-import { SpanRecorder, spanKinds, timeSpan, timeWait } from '@tsrun/distributed/record'
-import { factNames } from '../../../packages/distributed/src/record/spans.ts'
+import { SpanRecorder, spanKinds, timeSpan, timeWait, factNames } from '@tsrun/distributed/record'
 
 describe('SpanRecorder', () => {
   it('gives back what was recorded, without the facts that were not given', () => {

@@ -1,22 +1,21 @@
 import { memoryStore } from '@tsrun/store'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { TuningTable } from '../../../packages/distributed/src/algorithms/tuning-table.ts'
-import { Arena } from '../../../packages/distributed/src/arena/arena.ts'
-import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
-import { Diagnosis } from '../../../packages/distributed/src/diagnosis/diagnosis.ts'
-import { Journal } from '../../../packages/distributed/src/diagnosis/journal.ts'
+import type { TuningTable } from '../../internals/distributed/algorithms.ts'
+import { Arena, createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
+  Diagnosis,
+  Journal,
   quietDiagnosis,
+  Engine,
+  EngineDriver,
   type DiagnosisSettings,
-} from '../../../packages/distributed/src/diagnosis/settings.ts'
-import { Engine } from '../../../packages/distributed/src/engine/engine.ts'
-import { createWorldGroup } from '../../../packages/distributed/src/groups/group.ts'
-import { EngineDriver } from '../../../packages/distributed/src/runners/engine-driver.ts'
+} from '../../internals/distributed/engine.ts'
+import { createWorldGroup } from '../../internals/distributed/groups.ts'
 import {
   MemoryNetwork,
   MemoryTransport,
-} from '../../../packages/distributed/src/transports/memory-transport.ts'
-import type { Transport } from '../../../packages/distributed/src/transports/transport.ts'
+  type Transport,
+} from '../../internals/distributed/transports.ts'
 import { turns } from './outcome.ts'
 
 export interface SteppedRank {

@@ -2,23 +2,20 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { jest } from '@jest/globals'
 import type { Protection, TsrError } from '@tsrun/core'
-import type { Heap } from '../../../packages/distributed/src/arena/heap.ts'
-import type { ByteChannel, Dialer } from '../../../packages/distributed/src/transports/dialer.ts'
+import type { Heap } from '../../internals/distributed/arena.ts'
 import {
   connectMesh,
-  type MeshEndpoint,
-} from '../../../packages/distributed/src/transports/mesh.ts'
-import {
   NodeTransport,
   openNodeDialer,
-  type SocketChannel,
-} from '../../../packages/distributed/src/transports/node-transport.ts'
-import {
   openTcpDialer,
   TcpTransport,
+  type ByteChannel,
+  type Dialer,
+  type MeshEndpoint,
+  type SocketChannel,
   type DescriptorChannel,
-} from '../../../packages/distributed/src/transports/tcp-transport.ts'
-import type { Transport } from '../../../packages/distributed/src/transports/transport.ts'
+  type Transport,
+} from '../../internals/distributed/transports.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
 jest.setTimeout(60_000)

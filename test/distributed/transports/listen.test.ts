@@ -1,10 +1,12 @@
 import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
-import type { Dialer } from '../../../packages/distributed/src/transports/dialer.ts'
-import type { ByteChannel } from '../../../packages/distributed/src/transports/dialer.ts'
-import type { ListenOptions } from '../../../packages/distributed/src/transports/dialer.ts'
-import { openNodeDialer } from '../../../packages/distributed/src/transports/node-transport.ts'
-import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp-transport.ts'
+import {
+  openNodeDialer,
+  openTcpDialer,
+  type Dialer,
+  type ByteChannel,
+  type ListenOptions,
+} from '../../internals/distributed/transports.ts'
 
 const host = '127.0.0.1'
 

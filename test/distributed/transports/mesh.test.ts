@@ -6,13 +6,13 @@ import { clientHandshake } from '@tsrun/core'
 import { closeNative, connectTcp, listenTcp } from '@tsrun/native'
 import {
   LARGEST_QUEUE,
+  connectMesh,
+  openNodeDialer,
+  openTcpDialer,
   type ByteChannel,
   type Dialer,
   type Endpoint,
-} from '../../../packages/distributed/src/transports/dialer.ts'
-import { connectMesh } from '../../../packages/distributed/src/transports/mesh.ts'
-import { openNodeDialer } from '../../../packages/distributed/src/transports/node-transport.ts'
-import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp-transport.ts'
+} from '../../internals/distributed/transports.ts'
 import { errorOf } from '../support/outcome.ts'
 
 jest.setTimeout(60_000)

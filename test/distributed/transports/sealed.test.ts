@@ -1,21 +1,19 @@
 import { randomBytes } from 'node:crypto'
 import { seededRandom } from '../../../packages/core/src/random.ts'
-import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
+import { createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
   NativeCipher,
   NodeCipher,
   OVERHEAD_BYTES,
   regionOf,
-  type RecordCipher,
-} from '../../../packages/distributed/src/transports/sealed/record-cipher.ts'
-import {
   ALTERED,
   LARGEST_PIECE,
   SealedStream,
+  CLOSED,
+  type RecordCipher,
   type ReceiveRaw,
   type SendRaw,
-} from '../../../packages/distributed/src/transports/sealed/sealed-stream.ts'
-import { CLOSED } from '../../../packages/distributed/src/transports/transport.ts'
+} from '../../internals/distributed/transports.ts'
 
 const HEAP = 4 * 1024 * 1024
 

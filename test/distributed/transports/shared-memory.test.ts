@@ -2,9 +2,9 @@ import { fstatSync, readdirSync } from 'node:fs'
 import { memoryStore } from '@tsrun/store'
 import { addressOf, isAvailable } from '@tsrun/native'
 import fc from 'fast-check'
-import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
-import { agreeOnSharing } from '../../../packages/distributed/src/groups/join/sharing.ts'
-import { prepareTransport } from '../../../packages/distributed/src/runners/open-transport.ts'
+import { createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
+import { agreeOnSharing } from '../../internals/distributed/groups.ts'
+import { prepareTransport } from '../../internals/distributed/engine.ts'
 import {
   copyFrom,
   checkRoom,
@@ -12,15 +12,13 @@ import {
   hostsOf,
   openNeighbour,
   reservedBytes,
-  type Neighbour,
-  type Sharing,
-} from '../../../packages/distributed/src/transports/shared-memory/neighbours.ts'
-import {
   createSegment,
   openSegment,
+  type Neighbour,
+  type Sharing,
   type Segment,
   type SegmentAddress,
-} from '../../../packages/distributed/src/transports/shared-memory/segment.ts'
+} from '../../internals/distributed/transports.ts'
 import { needing } from '../../needs.ts'
 
 const native = isAvailable()

@@ -2,14 +2,17 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { jest } from '@jest/globals'
 import type { Protection, TsrError } from '@tsrun/core'
-import { connectMesh } from '../../../packages/distributed/src/transports/mesh.ts'
-import { openNodeDialer } from '../../../packages/distributed/src/transports/node-transport.ts'
-import { NodeTransport } from '../../../packages/distributed/src/transports/node-transport.ts'
-import { SocketChannel } from '../../../packages/distributed/src/transports/node-transport.ts'
-import { createMemory, heapOf, type Heap } from '../../../packages/distributed/src/arena/heap.ts'
-import { openTcpDialer } from '../../../packages/distributed/src/transports/tcp-transport.ts'
-import { TcpTransport } from '../../../packages/distributed/src/transports/tcp-transport.ts'
-import { CLOSED, type Transport } from '../../../packages/distributed/src/transports/transport.ts'
+import {
+  connectMesh,
+  openNodeDialer,
+  NodeTransport,
+  SocketChannel,
+  openTcpDialer,
+  TcpTransport,
+  CLOSED,
+  type Transport,
+} from '../../internals/distributed/transports.ts'
+import { createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import { eventually, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 

@@ -1,8 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { SpanRecorder, spansFolder, type Span } from '@tsrun/distributed/record'
-import { sendSpansTo } from '../../../packages/distributed/src/record/spans.ts'
-import { SpanFile, type SpanFileOwner } from '../../../packages/distributed/src/record/span-file.ts'
+import { sendSpansTo, SpanFile, type SpanFileOwner } from '../../internals/distributed/record.ts'
 
 export const RUN = '20260102-030405-abcdef'
 

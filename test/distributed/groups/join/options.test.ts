@@ -1,5 +1,5 @@
 import { initProcessGroup, isInitialized } from '@tsrun/distributed'
-import { chooseEngine } from '../../../../packages/distributed/src/groups/join/options.ts'
+import { chooseEngine } from '../../../internals/distributed/groups.ts'
 
 /** Without types, as in a program of JavaScript. */
 const join = (options: unknown) => initProcessGroup(options as undefined)

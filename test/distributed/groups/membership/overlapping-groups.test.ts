@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { EngineProcessGroup } from '../../../../packages/distributed/src/groups/group.ts'
+import { EngineProcessGroup } from '../../../internals/distributed/groups.ts'
 
 jest.setTimeout(120_000)
 

@@ -3,8 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { errorOf } from '../../support/outcome.ts'
 import { SteppedWorld } from '../../support/stepped-world.ts'
-import type { Vote } from '../../../../packages/distributed/src/groups/membership/published.ts'
-import { survivorsOf } from '../../../../packages/distributed/src/groups/membership/shrink.ts'
+import { survivorsOf, type Vote } from '../../../internals/distributed/groups.ts'
 
 jest.setTimeout(120_000)
 

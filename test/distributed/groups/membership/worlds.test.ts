@@ -13,8 +13,7 @@ import {
 import { isAvailable } from '@tsrun/native'
 import { memoryStore } from '@tsrun/store'
 import { eventually } from '../../support/outcome.ts'
-import type { EngineProcessGroup } from '../../../../packages/distributed/src/groups/group.ts'
-import { joinWorld } from '../../../../packages/distributed/src/groups/join/join.ts'
+import { joinWorld, type EngineProcessGroup } from '../../../internals/distributed/groups.ts'
 
 jest.setTimeout(120_000)
 

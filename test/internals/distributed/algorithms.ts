@@ -1,0 +1,24 @@
+export type { Layout } from '../../../packages/distributed/src/algorithms/channel.ts'
+export {
+  cutIntoChunks,
+  cutIntoSegments,
+  segmentBytes,
+} from '../../../packages/distributed/src/algorithms/pieces.ts'
+export {
+  chooseAlgorithm,
+  findAlgorithm,
+  resolveAlgorithm,
+} from '../../../packages/distributed/src/algorithms/select.ts'
+export {
+  builtInTuning,
+  type TuningTable,
+} from '../../../packages/distributed/src/algorithms/tuning-table.ts'
+export { findWindowCollective } from '../../../packages/distributed/src/algorithms/window.ts'
+export { dtypes } from '../../../packages/distributed/src/dtype.ts'
+export {
+  algorithmNames,
+  fingerprintOf,
+  type Operation,
+  operationCodes,
+} from '../../../packages/distributed/src/operation.ts'
+export { reductionsOf } from '../../../packages/distributed/src/reduction.ts'

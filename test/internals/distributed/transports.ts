@@ -1,0 +1,60 @@
+export {
+  type ByteChannel,
+  type Dialer,
+  type Endpoint,
+  LARGEST_QUEUE,
+  type ListenOptions,
+} from '../../../packages/distributed/src/transports/dialer.ts'
+export {
+  MemoryNetwork,
+  MemoryTransport,
+} from '../../../packages/distributed/src/transports/memory-transport.ts'
+export {
+  connectMesh,
+  type MeshEndpoint,
+} from '../../../packages/distributed/src/transports/mesh.ts'
+export {
+  NodeTransport,
+  openNodeDialer,
+  SocketChannel,
+} from '../../../packages/distributed/src/transports/node-transport.ts'
+export {
+  NativeCipher,
+  NodeCipher,
+  OVERHEAD_BYTES,
+  type RecordCipher,
+  regionOf,
+} from '../../../packages/distributed/src/transports/sealed/record-cipher.ts'
+export {
+  ALTERED,
+  LARGEST_PIECE,
+  type ReceiveRaw,
+  SealedStream,
+  type SendRaw,
+} from '../../../packages/distributed/src/transports/sealed/sealed-stream.ts'
+export {
+  checkRoom,
+  closeSegments,
+  copyFrom,
+  hostsOf,
+  type Neighbour,
+  openNeighbour,
+  reservedBytes,
+  type Sharing,
+} from '../../../packages/distributed/src/transports/shared-memory/neighbours.ts'
+export {
+  createSegment,
+  openSegment,
+  type Segment,
+  type SegmentAddress,
+} from '../../../packages/distributed/src/transports/shared-memory/segment.ts'
+export {
+  MappedSlots,
+  SLOTS_BYTES,
+} from '../../../packages/distributed/src/transports/shared-memory/slots.ts'
+export {
+  DescriptorChannel,
+  openTcpDialer,
+  TcpTransport,
+} from '../../../packages/distributed/src/transports/tcp-transport.ts'
+export { CLOSED, type Transport } from '../../../packages/distributed/src/transports/transport.ts'
