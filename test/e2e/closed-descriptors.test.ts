@@ -23,7 +23,7 @@ it.each([
   ['the descriptors that a daemon closes', ['3', '255']],
 ])('the report has the error of a rank that has closed %s', async (_, args) => {
   const output = await closes(args)
-  // Node itself aborts if its own descriptors are closed, too.
+  // Node itself aborts at its end if pipes of its own are closed, too.
   expect(output).toMatch(/^first cause {2}rank 1 of 2 (died of an uncaught error|was killed)/m)
   expect(output).toMatch(/^error {8}Error: the reason$/m)
 })

@@ -8,7 +8,7 @@ import type { Tool } from './toolchain.ts'
 import type { Wheel } from './wheel.ts'
 
 /** The revision of what we add to the binding. An installation of another revision is made again. */
-export const BINDING_REVISION = 7
+export const BINDING_REVISION = 8
 
 /** The sources that are compiled with the binding, and beside it. */
 const native = fileURLToPath(new URL('src/setup/native', packageFolder))

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient, type Recording } from '../model/recording.ts'
-import { currentBackend, isHostAccessible } from '../backend/current.ts'
+import { currentBackend, isHostAccessible, repeated } from '../backend/current.ts'
 import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -79,7 +79,7 @@ export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
       if (spent) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
       checkOutputGradient(dy, value)
       spent = true
-      return tf.keep(tf.mul(gradient, dy))
+      return repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
     },
     dispose(): void {
       spent = true

@@ -112,10 +112,10 @@ export class SGD implements Optimizer {
       const decay = this.#decayOf(name)
       return {
         name: `sgd ${momentum} ${String(this.#nesterov)} ${String(decay === 0)}`,
-        factors: [-this.learningRate, decay],
+        factors: decay === 0 ? [-this.learningRate] : [-this.learningRate, decay],
         compute: (value, given, [former], factors) => {
-          const [rate, decays] = factors as [Tensor, Tensor]
-          const gradient = addDecay(given, decay === 0 ? 0 : decays, value)
+          const [rate, decays] = factors as [Tensor, Tensor?]
+          const gradient = addDecay(given, decays ?? 0, value)
           const velocity = former && tf.add(gradient, tf.mul(former, momentum))
           const direction =
             velocity && this.#nesterov ? tf.add(gradient, tf.mul(velocity, momentum)) : velocity

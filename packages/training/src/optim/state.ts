@@ -29,6 +29,7 @@ export class ParameterStates {
   readonly #vectors = new Map<string, Vector>()
   /** Loaded values that were not used yet: the shapes of parameters are known only in a step. */
   readonly #loaded = new Map<string, Float32Array>()
+  readonly #numbers = new Map<string, { values: readonly number[]; tensor: Tensor }>()
 
   /** @param names - the names of the vectors of each parameter */
   constructor(names: readonly string[]) {
@@ -93,6 +94,16 @@ export class ParameterStates {
     }
   }
 
+  /** A tensor of numbers of the step, which stays as long as they do. */
+  numbers(group: string, values: readonly number[]): Tensor {
+    const kept = this.#numbers.get(group)
+    if (kept?.values.join() === values.join()) return kept.tensor
+    kept?.tensor.dispose()
+    const tensor = tensorFrom(Float32Array.from(values), [values.length])
+    this.#numbers.set(group, { values, tensor })
+    return tensor
+  }
+
   /** A copy of the whole state. */
   async read(): Promise<OptimizerState> {
     const state = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
@@ -137,6 +148,8 @@ export class ParameterStates {
   /** Frees the whole state. */
   dispose(): void {
     for (const vector of this.#vectors.values()) if ('dispose' in vector) vector.dispose()
+    for (const { tensor } of this.#numbers.values()) tensor.dispose()
+    this.#numbers.clear()
     this.#vectors.clear()
     this.#loaded.clear()
     this.#steps.clear()

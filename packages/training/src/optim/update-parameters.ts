@@ -51,6 +51,9 @@ export interface DeviceUpdate {
   ) => readonly Tensor[]
 }
 
+/** From this size on a parameter is updated by itself: to copy it would take longer than more calls. */
+const LARGE = 2 ** 22
+
 /** The place of the state among the tensors of a row. */
 const FORMER = 2
 
@@ -73,7 +76,8 @@ export function updateOnDevice(
   const groups = new Map<string, { step: DeviceUpdate; rows: Row[] }>()
   for (const [parameter, given] of withGradients(parameters, gradients)) {
     const step = updateOf(parameter)
-    const key = [step.name, ...step.factors].join()
+    const isLarge = sizeOf(parameter.shape) >= LARGE
+    const key = [step.name, ...step.factors, isLarge ? parameter.name : ''].join()
     const group = groups.get(key) ?? { step, rows: [] }
     groups.set(key, group)
     const former = state.takeFromDevice(parameter.name, parameter.shape)
@@ -83,10 +87,10 @@ export function updateOnDevice(
     })
   }
   const open = new Set([...groups.values()].flatMap(({ rows }) => rows))
-  const update = currentBackend().repeat === undefined ? eachAlone : together
+  const isRepeated = currentBackend().repeat !== undefined
   try {
     for (const { step, rows } of groups.values()) {
-      const results = update(step, rows)
+      const results = isRepeated ? together(step, rows, state) : eachAlone(step, rows)
       for (const [i, row] of rows.entries()) {
         const [next, ...vectors] = results[i]!
         row.parameter.value = next!
@@ -111,20 +115,25 @@ function eachAlone({ factors, compute }: DeviceUpdate, rows: readonly Row[]): Te
   )
 }
 
-function together({ name, factors, compute }: DeviceUpdate, rows: readonly Row[]): Tensor[][] {
+function together(
+  { name, factors, compute }: DeviceUpdate,
+  rows: readonly Row[],
+  state: ParameterStates,
+): Tensor[][] {
   const width = rows[0]!.tensors.length
   const shapes = rows.map(({ parameter: { shape } }) => [...shape])
-  const numbers = tf.tensor1d([...factors])
+  const numbers = state.numbers(`${name} ${rows[0]!.parameter.name}`, factors)
   const results = repeated(name, [...rows.flatMap(({ tensors }) => tensors), numbers], (given) => {
-    const [value, gradient, ...state] = Array.from({ length: width }, (_, column) =>
+    const [value, gradient, ...former] = Array.from({ length: width }, (_, column) =>
       tf.concat(rows.map((_, i) => tf.reshape(given[i * width + column]!, [-1]))),
     )
-    const next = compute(value!, gradient!, state, tf.unstack(given.at(-1)!))
+    const scalars =
+      factors.length === 1 ? [tf.reshape(given.at(-1)!, [])] : tf.unstack(given.at(-1)!)
+    const next = compute(value!, gradient!, former, scalars)
     return next.flatMap((flat) =>
       tf.split(flat, shapes.map(sizeOf)).map((part, i) => tf.reshape(part, shapes[i]!)),
     )
   })
-  numbers.dispose()
   return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
 }
 

@@ -102,12 +102,14 @@ export interface TensorBackend {
    * same operations with the same numbers, and reads no values.
    *
    * @param run - runs it with the inputs
+   * @param numbers - those that depend on more than the name and the shapes
    * @returns tensors of the caller; undefined where it is to be run
    */
   readonly repeat?: (
     name: string,
     inputs: readonly Tensor[],
     run: () => Tensor[],
+    numbers?: readonly number[],
   ) => Tensor[] | undefined
 
   /** Optimizer steps in place; undefined where the device cannot make them. */

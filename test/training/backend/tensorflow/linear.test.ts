@@ -28,8 +28,15 @@ const counting = `
     if (name === 'linearBackward' && out.length === 1) inPlace = true
     return out
   }])
+  const { functions } = backend.binding
+  const call = (...args) => {
+    const out = functions.call(...args)
+    left += out.length
+    return out
+  }
   backend.binding = Object.create(backend.binding, {
     ...Object.fromEntries(counts.map(counted)),
+    functions: { value: functions && { define: functions.define, call } },
     kernels: { value: kernels.length > 0 ? Object.fromEntries(kernels) : undefined },
   })
 `

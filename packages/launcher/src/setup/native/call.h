@@ -12,7 +12,9 @@
 
 #include "binding/tfjs_backend.h"
 #include "load.h"
+#include "tensorflow/c/eager/tfe_context_internal.h"
 #include "tensorflow/c/eager/tfe_tensorhandle_internal.h"
+#include "tensorflow/core/common_runtime/eager/context.h"
 #include "tensorflow/core/common_runtime/eager/tensor_handle.h"
 
 inline void Check(bool holds, const char* expected) {
@@ -82,6 +84,24 @@ class Call {
 
   TFE_Context* context() const { return backend_->tfe_context_; }
 
+  tensorflow::EagerContext& eager() const {
+    return *tensorflow::ContextFromInterface(tensorflow::unwrap(context()));
+  }
+
+  tensorflow::Device* device() const {
+    tensorflow::Device* device = nullptr;
+    Check(eager().FindDeviceFromName(backend_->device_name.c_str(), &device).ok(), "the device of the backend");
+    return device;
+  }
+
+  // Whether tensors are in memory that the host can access.
+  bool IsOnHost() const { return eager().CanonicalDevice(device()) == nullptr; }
+
+  const tensorflow::DeviceMgr* devices() const { return eager().local_device_mgr(); }
+
+  // Runs functions on the device of tensors.
+  tensorflow::FunctionLibraryRuntime& runtime() const { return *eager().func_lib(device()); }
+
   // Whether there is such an argument.
   bool Has(size_t argument) const {
     napi_valuetype type = napi_undefined;
@@ -138,6 +158,12 @@ class Call {
     return data;
   }
 
+  // Likewise, on the device of tensors.
+  void Add(tensorflow::Tensor&& tensor) {
+    tensorflow::Device* on = device();
+    Add(tensorflow::TensorHandle::CreateLocalHandle(std::move(tensor), eager().CanonicalDevice(on), on, &eager()));
+  }
+
   // Adds a tensor to the results, which take it over.
   void Add(tensorflow::TensorHandle* handle) { results_.push_back(tensorflow::wrap(handle)); }
 
@@ -174,6 +200,12 @@ class Call {
     }
     results_.clear();
     return array;
+  }
+
+  napi_value Result(double value) const {
+    napi_value result;
+    napi_create_double(env_, value, &result);
+    return result;
   }
 
   napi_value Boolean(bool value) const {

@@ -1,13 +1,22 @@
 // Functions of TensorFlow: many operations that one call runs, planned and placed once.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "call.h"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/eager/c_api.h"
+#include "tensorflow/core/common_runtime/rendezvous_mgr.h"
+#include "tensorflow/core/framework/function.h"
 
-// define(outputs, graph, inputs, number): adds the function `tsrun_<number>` to the context. `graph` is a serialized
+inline void Check(const absl::Status& status) {
+  if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+}
+
+// define(outputs, graph, inputs, number) -> the function `tsrun_<number>`, for `call`. `graph` is a serialized
 // GraphDef whose nodes are `n<index>`; the first `inputs` of them are placeholders, the arguments of the function.
 // `outputs` has a node and the number of one of its outputs for each result.
 inline napi_value DefineFunction(Call& call) {
@@ -40,5 +49,38 @@ inline napi_value DefineFunction(Call& call) {
   check();
   TFE_ContextAddFunction(call.context(), function.get(), status.get());
   check();
+  tensorflow::FunctionLibraryRuntime::InstantiateOptions instantiation;
+  instantiation.executor_type = "SINGLE_THREADED_EXECUTOR";
+  if (call.IsOnHost()) {
+    // Only these are rewritten for oneDNN, as TensorFlow does with single operations.
+    instantiation.target = call.device()->name();
+    instantiation.is_multi_device_function = true;
+    instantiation.input_devices.assign(count, instantiation.target);
+    instantiation.allow_small_function_optimizations = true;
+  }
+  tensorflow::FunctionLibraryRuntime::Handle handle;
+  Check(call.runtime().Instantiate(name, {}, instantiation, &handle));
+  return call.Result(static_cast<double>(handle));
+}
+
+// call(inputs, function) -> the results of a function that was defined, as new tensors
+inline napi_value CallFunction(Call& call) {
+  std::vector<tensorflow::Tensor> inputs, outputs;
+  for (size_t i = 0; i < call.count(); i++) {
+    const tensorflow::Tensor* tensor = nullptr;
+    Check(tensorflow::TensorHandleFromInterface(tensorflow::unwrap(call.Handle(i)))->Tensor(&tensor));
+    inputs.push_back(*tensor);
+  }
+  tensorflow::FunctionLibraryRuntime::Options options;
+  std::function<void(std::function<void()>)> runner = [](const std::function<void()>& run) { run(); };
+  options.runner = &runner;
+  // For operations whose values are in the memory of the host.
+  tensorflow::PrivateIntraProcessRendezvous rendezvous(call.devices());
+  options.rendezvous = &rendezvous;
+  options.run_all_kernels_inline = true;
+  const auto function = static_cast<tensorflow::FunctionLibraryRuntime::Handle>(call.Number(1));
+  Check(call.IsOnHost() ? call.eager().pflr()->RunSync(options, function, inputs, &outputs)
+                        : call.runtime().RunSync(options, function, inputs, &outputs));
+  for (tensorflow::Tensor& output : outputs) call.Add(std::move(output));
   return call.Results();
 }

@@ -263,7 +263,7 @@ napi_value Adam(Call& call) {
 extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, napi_value exports) {
   napi_value binding = BINDING_ENTRY(env, exports);
   static thread_local SignalStack signal_stack;
-  Define(env, exports, "functions", {{"define", Guarded<DefineFunction>}});
+  Define(env, exports, "functions", {{"define", Guarded<DefineFunction>}, {"call", Guarded<CallFunction>}});
   if (FindKernels() != nullptr) {
     Define(env, exports, "kernels",
            {

@@ -62,7 +62,7 @@ function createFrom(
 /** Undefined where values pass through new arrays. */
 function eagerFor(dtype: string): Eager | undefined {
   const eager = dtype === 'float32' ? currentEager() : undefined
-  return eager?.kernels && eager
+  return eager?.isOnHost === true && eager.kernels === undefined ? undefined : eager
 }
 
 /** tfjs-node 4.22, `nodejs_kernel_backend.js`: `move`, `disposeData`, `getInputTensorIds`. */
@@ -92,19 +92,19 @@ function storageOf({ dataId }: Tensor): Storage {
 function crossEntropy(logits: Tensor, labels: Tensor, weight: number): EvaluatedLoss {
   const eager = currentEager()!
   if (eager.isOnHost && logits.rank === 2) return crossEntropyOfRows(eager, logits, labels, weight)
-  const factor = tf.scalar(weight)
   const run = (): Tensor[] =>
     tf.tidy(() => {
       const rows = tf.reshape(logits, [labels.size, -1])
-      const { value, gradient } = crossEntropyOfRows(eager, rows, tf.reshape(labels, [-1]), 1)
-      const slopes = tf.mul(tf.reshape(gradient, logits.shape), factor)
+      const flat = tf.reshape(labels, [-1])
+      const { value, gradient } = crossEntropyOfRows(eager, rows, flat, weight)
+      const slopes = tf.reshape(gradient, logits.shape)
       gradient.dispose()
-      return [tf.keep(tf.mul(value, factor)), tf.keep(slopes)]
+      return [tf.keep(value), tf.keep(slopes)]
     })
-  const results = repeat('cross entropy', [logits, labels, factor], run) ?? run()
+  const results = repeat('cross entropy', [logits, labels], run, [weight]) ?? run()
   const [value, gradient] = results as [Tensor, Tensor]
   const scoped = tf.clone(value)
-  tf.dispose([value, factor])
+  value.dispose()
   return { value: scoped, gradient }
 }
 

@@ -35,7 +35,8 @@ interface Binding {
   readonly kernels?: BindingKernels | undefined
   /** Likewise, and in bindings of before. Source: packages/launcher/src/setup/native/functions.h */
   readonly functions?: {
-    define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): void
+    define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
+    call?(inputs: Int32Array, definition: number): Handle[]
   }
 }
 
@@ -85,12 +86,13 @@ export class Eager {
   readonly #losses: readonly Attribute[]
   readonly #sums: readonly Attribute[]
   readonly #variables: readonly Attribute[]
-  /** The operations of a function are small: other threads would take longer to wake up. */
-  readonly #calls: readonly Attribute[]
   /** The tensor [0]: the axis of a sum over a vector. It lives as long as the backend. */
   readonly #firstAxis: Handle
   /** Whether tensors are in memory that the host can access, too. */
   readonly isOnHost: boolean
+  /** The numbers of dtypes in TensorFlow. */
+  readonly float: number
+  readonly int32: number
   /** The number of threads that compute an operation. */
   readonly threads = threadCount()
   readonly staging = new StagingArray()
@@ -99,6 +101,8 @@ export class Eager {
     this.#backend = backend
     const { binding } = backend
     this.isOnHost = !backend.isUsingGpuDevice
+    this.float = binding.TF_FLOAT
+    this.int32 = binding.TF_INT32
     const dtype = this.typeAttribute.bind(this)
     const flag = (name: string, value: boolean): Attribute => ({
       name,
@@ -114,8 +118,6 @@ export class Eager {
     this.#losses = [...this.#float, dtype('Tlabels', binding.TF_INT32)]
     this.#sums = [...this.#float, dtype('Tidx', binding.TF_INT32), flag('keep_dims', false)]
     this.#variables = [dtype('dtype', binding.TF_FLOAT)]
-    const executor = 'SINGLE_THREADED_EXECUTOR'
-    this.#calls = [{ name: 'executor_type', type: binding.TF_ATTR_STRING, value: executor }]
     this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
   }
 
@@ -125,7 +127,7 @@ export class Eager {
 
   /** Whether functions can be defined. */
   get hasFunctions(): boolean {
-    return this.#binding.functions !== undefined
+    return this.#binding.functions?.call !== undefined
   }
 
   /** Runs a computation without kernels, and reports the calls of the binding. */
@@ -172,15 +174,14 @@ export class Eager {
     }
   }
 
-  /** Adds a function of TensorFlow. @returns its name, for `call` */
-  define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): string {
-    this.#binding.functions!.define(outputs, graph, inputs, index)
-    return `tsrun_${String(index)}`
+  /** Adds a function of TensorFlow. @returns its number, for `call` */
+  define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number {
+    return this.#binding.functions!.define(outputs, graph, inputs, index)
   }
 
   /** Runs a function that was defined. */
-  call(name: string, inputs: readonly Handle[], outputs: number): readonly OutputInfo[] {
-    return this.#binding.executeOp(name, this.#calls, inputs, outputs)
+  call(definition: number, inputs: readonly Handle[]): Handle[] {
+    return this.#binding.functions!.call!(Int32Array.from(inputs), definition)
   }
 
   typeAttribute(name: string, value: number): Attribute {
@@ -189,8 +190,7 @@ export class Eager {
 
   /** The number of a dtype in TensorFlow; undefined for those that no argument of a function has. */
   typeOf(dtype: DataType): number | undefined {
-    const { TF_FLOAT, TF_INT32 } = this.#binding
-    return { float32: TF_FLOAT, int32: TF_INT32 }[dtype as string]
+    return { float32: this.float, int32: this.int32 }[dtype as string]
   }
 
   /** Present if the binding has them and they can access the memory of tensors. */
@@ -209,8 +209,22 @@ export class Eager {
   copyIn(source: Float32Array, shape: readonly number[]): Handle {
     const binding = this.#binding
     if (this.kernels !== undefined) return this.kernels.copyIn(Int32Array.from(shape), source)[0]
-    // TensorFlow takes the array over.
-    return binding.createTensor(shape, binding.TF_FLOAT, source.slice())
+    // TensorFlow takes the array over, or has copied it to the GPU when this returns.
+    return binding.createTensor(shape, binding.TF_FLOAT, this.isOnHost ? source.slice() : source)
+  }
+
+  /**
+   * The values of an int32 tensor as an argument of a function on a GPU, for which TensorFlow would send it
+   * through other threads: a float32 tensor of the same bits. The caller frees it.
+   */
+  bitsOf(tensor: Tensor): Handle {
+    const { buffer, byteOffset, length } = tf.engine().readSync(tensor.dataId) as Int32Array
+    return this.copyIn(new Float32Array(buffer, byteOffset, length), tensor.shape)
+  }
+
+  /** Whether a function gets such a tensor as `bitsOf`. */
+  takesBits({ dtype }: TensorInfo): boolean {
+    return dtype === 'int32' && !this.isOnHost
   }
 
   /** The handle of the tensor, which stays its owner. */

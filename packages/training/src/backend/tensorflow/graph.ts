@@ -12,6 +12,8 @@ export interface GraphNode {
   readonly inputs: readonly Value[]
   /** The dtypes of its outputs, as TensorFlow numbers them. */
   readonly dtypes: readonly number[]
+  /** The shapes of its outputs. */
+  readonly shapes: readonly (readonly number[])[]
   /** Of a constant. */
   readonly constant?: Constant
 }

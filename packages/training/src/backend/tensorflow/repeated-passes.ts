@@ -229,7 +229,7 @@ class RepeatedPass implements Recording {
   readonly #input: Tensor
   /** The values that parameters had in the forward pass, by key. */
   readonly #parameters = new Map<string, Tensor>()
-  /** What functions have returned for others, by key. */
+  /** What functions have returned for others, and the bits of an int32 input, by key. */
   readonly #kept = new Map<string, Handle>()
   #outputGradient: Tensor | undefined
   /** A pass on the tape, where the plan has not seen such a backward pass yet. */
@@ -244,7 +244,9 @@ class RepeatedPass implements Recording {
         this.#parameters.set(key, tf.keep(tf.clone(plan.parameterOf(key)!.value)))
       }
       const { forward, eager } = plan
+      if (eager.takesBits(x)) this.#kept.set(INPUT, eager.bitsOf(x))
       const find = (key: string): Handle =>
+        this.#kept.get(key) ??
         eager.handleOf(key === INPUT ? this.#input : plan.parameterOf(key)!.value)
       this.value = this.#call(forward!, forward!.inputs.map(find), 1)[0]!
     } catch (error) {
@@ -312,18 +314,18 @@ class RepeatedPass implements Recording {
   }
 
   /** @returns tensors of the first `count` results; the others are kept */
-  #call({ name, outputs }: TracedFunction, given: readonly Handle[], count: number): Tensor[] {
+  #call(run: TracedFunction, given: readonly Handle[], count: number): Tensor[] {
     const { eager } = this.#plan
-    const results = eager.call(name, given, outputs.length)
-    results.slice(count).forEach(({ id }, i) => this.#kept.set(outputs[count + i]!, id))
-    return results.slice(0, count).map(({ id, shape }) => eager.take(id, shape))
+    const results = eager.call(run.definition, given)
+    results.slice(count).forEach((handle, i) => this.#kept.set(run.outputs[count + i]!, handle))
+    return results.slice(0, count).map((handle, i) => eager.take(handle, run.shapes[i]!))
   }
 
   #find(key: string): Handle | undefined {
     const { eager, outputGradient } = this.#plan
     const tensor = key === INPUT ? this.#input : this.#parameters.get(key)
     const found = key === outputGradient ? this.#outputGradient : tensor
-    return found === undefined ? this.#kept.get(key) : eager.handleOf(found)
+    return this.#kept.get(key) ?? (found && eager.handleOf(found))
   }
 
   #free(): void {

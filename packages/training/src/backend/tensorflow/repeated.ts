@@ -1,5 +1,6 @@
 import { createLogger } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Handle } from './binding-kernels.ts'
 import { currentEager } from './eager.ts'
 import { placeOf, Trace, type TracedFunction } from './trace.ts'
 
@@ -15,17 +16,25 @@ export function repeat(
   name: string,
   inputs: readonly Tensor[],
   run: () => Tensor[],
+  numbers: readonly number[] = [],
 ): Tensor[] | undefined {
   const eager = currentEager()!
   if (!eager.hasFunctions || untraceable.has(name)) return undefined
   const functions = computations.get(name) ?? new Map<string, TracedFunction | undefined>()
   computations.set(name, functions)
-  const shapes = inputs.map(({ shape }) => shape.join()).join(';')
+  const shapes = [...inputs.map(({ shape }) => shape.join()), ...numbers].join(';')
   const known = functions.get(shapes)
   if (known !== undefined) {
-    const given = known.inputs.map((value) => eager.handleOf(inputs[placeOf(value)]!))
-    const results = eager.call(known.name, given, known.outputs.length)
-    return results.map(({ id, shape }) => eager.take(id, shape))
+    const bits: Handle[] = []
+    const given = known.inputs.map((value) => {
+      const input = inputs[placeOf(value)]!
+      if (!eager.takesBits(input)) return eager.handleOf(input)
+      bits.push(eager.bitsOf(input))
+      return bits.at(-1)!
+    })
+    const results = eager.call(known.definition, given)
+    for (const handle of bits) eager.free(handle)
+    return results.map((handle, i) => eager.take(handle, known.shapes[i]!))
   }
   if (!functions.has(shapes)) {
     if (functions.size < MOST_FUNCTIONS) functions.set(shapes, undefined)

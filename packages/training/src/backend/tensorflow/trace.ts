@@ -1,15 +1,19 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Handle } from './binding-kernels.ts'
 import type { Attribute, Eager, Observer, OutputInfo } from './eager.ts'
+import { fused } from './fused.ts'
 import { serializeGraph, type GraphNode, type Value } from './graph.ts'
 
 /** A function of TensorFlow that was made from a part of a trace. */
 export interface TracedFunction {
-  readonly name: string
+  /** Its number in the binding. */
+  readonly definition: number
   /** The values of the trace that are its arguments, by `keyOf`. */
   readonly inputs: readonly string[]
   /** The values that it returns, likewise. */
   readonly outputs: readonly string[]
+  /** The shapes of its results. */
+  readonly shapes: readonly (readonly number[])[]
 }
 
 let defined = 0
@@ -19,6 +23,8 @@ export class Trace implements Observer {
   readonly #eager: Eager
   readonly #nodes: GraphNode[] = []
   readonly #values = new Map<Handle, Value>()
+  /** The outputs of ReLUs, by the keys of their inputs. */
+  readonly #rectified = new Map<string, Value>()
   /** Whether all operations so far depend only on arguments and constants. */
   isWhole = true
 
@@ -38,7 +44,7 @@ export class Trace implements Observer {
     // the same tensor as two arguments: there is no telling which one an operation means
     if (dtype === undefined || this.#values.has(handle)) this.isWhole = false
     this.#values.set(handle, { node: this.#nodes.length, output: 0 })
-    this.#nodes.push(this.#placeholder(dtype ?? 0))
+    this.#nodes.push(placeholder(this.#eager, dtype ?? 0, tensor.shape))
   }
 
   /** Has the tensor mean an argument again, whose memory has been replaced since. */
@@ -71,12 +77,23 @@ export class Trace implements Observer {
     inputs: readonly Handle[],
     outputs: readonly OutputInfo[],
   ): void {
-    const values = inputs.map((handle) => this.#values.get(handle))
+    const values = inputs.map((handle) => {
+      const value = this.#values.get(handle)
+      // the sign of a ReLU's output does for that of its input, which need not be kept then
+      return op === 'Sign' && value !== undefined
+        ? (this.#rectified.get(keyOf(value)) ?? value)
+        : value
+    })
     const known = values.filter((value) => value !== undefined)
     if (known.length < values.length) this.isWhole = false
     const node = this.#nodes.length
     outputs.forEach(({ id }, output) => this.#values.set(id, { node, output }))
-    this.#nodes.push({ op, attributes, inputs: known, dtypes: outputs.map(({ dtype }) => dtype) })
+    if (op === 'Relu' && !this.#eager.isOnHost) {
+      for (const value of known) this.#rectified.set(keyOf(value), { node, output: 0 })
+    }
+    const dtypes = outputs.map(({ dtype }) => dtype)
+    const shapes = outputs.map(({ shape }) => [...shape])
+    this.#nodes.push({ op, attributes, inputs: known, dtypes, shapes })
   }
 
   created(handle: Handle, shape: readonly number[], dtype: number, values: unknown): void {
@@ -86,7 +103,8 @@ export class Trace implements Observer {
     }
     const constant = { shape: [...shape], values: (values as Uint8Array).slice() }
     this.#values.set(handle, { node: this.#nodes.length, output: 0 })
-    this.#nodes.push({ op: 'Const', attributes: [], inputs: [], dtypes: [dtype], constant })
+    const shapes = [constant.shape]
+    this.#nodes.push({ op: 'Const', attributes: [], inputs: [], dtypes: [dtype], shapes, constant })
   }
 
   broughtIn(): void {
@@ -116,48 +134,27 @@ export class Trace implements Observer {
    * @param first - the values of nodes before this one are arguments, unless they are constants
    */
   define(outputs: readonly string[], first = 0): TracedFunction {
-    const inputs: string[] = []
-    const nodes: GraphNode[] = []
-    const places = new Map<string, Value>()
     const isArgument = (node: number): boolean =>
       this.#nodes[node]!.op === 'Placeholder' || (node < first && this.#nodes[node]!.op !== 'Const')
     const wanted = this.#nodesBehind(outputs.map(valueOf), isArgument)
+    const assembly = new Assembly(this.#eager)
     for (const value of wanted.arguments) {
-      const key = keyOf(value)
-      places.set(key, { node: nodes.length, output: 0 })
-      inputs.push(key)
-      nodes.push(this.#placeholder(this.#nodes[value.node]!.dtypes[value.output]!))
+      const { dtypes, shapes } = this.#nodes[value.node]!
+      assembly.addArgument(keyOf(value), dtypes[value.output]!, shapes[value.output]!)
     }
-    for (const index of wanted.nodes) {
-      const node = this.#nodes[index]!
-      node.dtypes.forEach((_, output) => {
-        places.set(keyOf({ node: index, output }), { node: nodes.length, output })
-      })
-      const renamed = node.inputs.map((value) => places.get(keyOf(value))!)
-      nodes.push({ ...node, inputs: renamed })
-    }
-    const results = outputs.flatMap((key) => {
-      const { node, output } = places.get(key)!
-      if (nodes[node]!.op !== 'Placeholder') return [node, output]
-      // a function cannot return its argument
-      const dtype = nodes[node]!.dtypes[output]!
-      const attributes = [this.#eager.typeAttribute('T', dtype)]
-      nodes.push({ op: 'Identity', attributes, inputs: [{ node, output }], dtypes: [dtype] })
-      return [nodes.length - 1, 0]
-    })
+    for (const index of wanted.nodes) assembly.add(index, this.#nodes[index]!)
+    const results = outputs.map((key) => assembly.result(key))
+    const { nodes } = assembly
+    const inputs = wanted.arguments.map(keyOf)
     defined++
-    const name = this.#eager.define(
-      Int32Array.from(results),
-      serializeGraph(nodes),
+    const definition = this.#eager.define(
+      Int32Array.from(results.flatMap(({ node, output }) => [node, output])),
+      serializeGraph(this.#eager.isOnHost ? nodes : fused(nodes, results)),
       inputs.length,
       defined,
     )
-    return { name, inputs, outputs }
-  }
-
-  #placeholder(dtype: number): GraphNode {
-    const attributes = [this.#eager.typeAttribute('dtype', dtype)]
-    return { op: 'Placeholder', attributes, inputs: [], dtypes: [dtype] }
+    const shapes = results.map(({ node, output }) => nodes[node]!.shapes[output]!)
+    return { definition, inputs, outputs, shapes }
   }
 
   /** What the values depend on: arguments, and the indices of nodes, in the order of the trace. */
@@ -178,6 +175,98 @@ export class Trace implements Observer {
     }
     return { arguments: [...found.values()], nodes: [...nodes].sort((a, b) => a - b) }
   }
+}
+
+/**
+ * The nodes of a function. TensorFlow has int32 arguments, constants and reshaped values in the memory of the
+ * host, even those of functions on a GPU, and moves them there and back. On a GPU they are therefore float32
+ * of the same bits, until an operation takes them.
+ */
+class Assembly {
+  readonly nodes: GraphNode[] = []
+  readonly #eager: Eager
+  /** The nodes with the values of the trace, by key. */
+  readonly #places = new Map<string, Value>()
+  /** Likewise, for int32 values as float32. */
+  readonly #bits = new Map<string, Value>()
+
+  constructor(eager: Eager) {
+    this.#eager = eager
+  }
+
+  addArgument(key: string, dtype: number, shape: readonly number[]): void {
+    const isBits = this.#isMoved(dtype)
+    const node = placeholder(this.#eager, isBits ? this.#eager.float : dtype, shape)
+    ;(isBits ? this.#bits : this.#places).set(key, this.#push(node))
+  }
+
+  /** @param index - the place of the node in the trace */
+  add(index: number, node: GraphNode): void {
+    const { op, dtypes, shapes, inputs } = node
+    const [data] = inputs
+    const bits = op === 'Reshape' && this.#isMoved(dtypes[0]!) && this.#bits.get(keyOf(data!))
+    if (bits) {
+      const attributes = [this.#eager.typeAttribute('T', this.#eager.float)]
+      const shape = this.#intsOf(keyOf(inputs[1]!))
+      const reshaped = {
+        op,
+        attributes,
+        inputs: [bits, shape],
+        dtypes: [this.#eager.float],
+        shapes,
+      }
+      this.#bits.set(keyOf({ node: index, output: 0 }), this.#push(reshaped))
+      return
+    }
+    const own = this.#push({ ...node, inputs: inputs.map((value) => this.#intsOf(keyOf(value))) })
+    for (const output of dtypes.keys()) {
+      this.#places.set(keyOf({ node: index, output }), { node: own.node, output })
+    }
+    if (op !== 'Const' || !this.#isMoved(dtypes[0]!)) return
+    const same = this.#push({ ...node, dtypes: [this.#eager.float] })
+    this.#bits.set(keyOf({ node: index, output: 0 }), same)
+  }
+
+  /** The node and the number of the output that the function returns: int32 values as their bits. */
+  result(key: string): Value {
+    const value = this.#bits.get(key) ?? this.#places.get(key)!
+    const { op, dtypes, shapes } = this.nodes[value.node]!
+    const dtype = dtypes[value.output]!
+    if (this.#isMoved(dtype)) return this.#bitcast(value, this.#eager.float)
+    if (op !== 'Placeholder') return value
+    // a function cannot return its argument
+    const attributes = [this.#eager.typeAttribute('T', dtype)]
+    return this.#push({ op: 'Identity', attributes, inputs: [value], dtypes: [dtype], shapes })
+  }
+
+  #intsOf(key: string): Value {
+    const place = this.#places.get(key) ?? this.#bitcast(this.#bits.get(key)!, this.#eager.int32)
+    this.#places.set(key, place)
+    return place
+  }
+
+  #bitcast(value: Value, dtype: number): Value {
+    const { dtypes, shapes } = this.nodes[value.node]!
+    const attributes = [
+      this.#eager.typeAttribute('T', dtypes[value.output]!),
+      this.#eager.typeAttribute('type', dtype),
+    ]
+    const node = { op: 'Bitcast', attributes, inputs: [value], dtypes: [dtype] }
+    return this.#push({ ...node, shapes: [shapes[value.output]!] })
+  }
+
+  #isMoved(dtype: number): boolean {
+    return !this.#eager.isOnHost && dtype === this.#eager.int32
+  }
+
+  #push(node: GraphNode): Value {
+    return { node: this.nodes.push(node) - 1, output: 0 }
+  }
+}
+
+function placeholder(eager: Eager, dtype: number, shape: readonly number[]): GraphNode {
+  const attributes = [eager.typeAttribute('dtype', dtype)]
+  return { op: 'Placeholder', attributes, inputs: [], dtypes: [dtype], shapes: [shape] }
 }
 
 /** The key of an argument, by its place among the nodes. */

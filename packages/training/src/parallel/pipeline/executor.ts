@@ -112,7 +112,7 @@ export class StageWorker {
   }
 
   dispose(): void {
-    this.abandon()
+    for (const stage of this.#stages.values()) stage.dispose()
     this.#messages.dispose()
   }
 

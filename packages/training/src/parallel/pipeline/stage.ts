@@ -70,6 +70,8 @@ export class PipelineStage {
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
   #plan: GradientPlan = { scale: 1 }
+  /** The scale of the last batch as a tensor. */
+  #start: { readonly scale: number; readonly tensor: Tensor } | undefined
   #losses: (number | Promise<number>)[] = []
 
   constructor(module: Module, options: StageOptions) {
@@ -89,6 +91,12 @@ export class PipelineStage {
     this.#gradients = new Map()
     this.#plan = plan
     this.#losses = []
+  }
+
+  dispose(): void {
+    this.begin()
+    this.#start?.tensor.dispose()
+    this.#start = undefined
   }
 
   /** The loss of the batch after all forward passes; on the last stage only. */
@@ -232,12 +240,12 @@ export class PipelineStage {
   async #lossGradient(flight: InFlight): Promise<Tensor> {
     if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
     const loss = await this.#lossOf(flight)
-    const start = tf.scalar(this.#plan.scale)
-    try {
-      return loss.backward(start, () => undefined)!
-    } finally {
-      start.dispose()
+    const { scale } = this.#plan
+    if (this.#start?.scale !== scale) {
+      this.#start?.tensor.dispose()
+      this.#start = { scale, tensor: tf.keep(tf.scalar(scale)) }
     }
+    return loss.backward(this.#start.tensor, () => undefined)!
   }
 
   #sink({ isEmpty }: InFlight, isLast: boolean): GradientListener {

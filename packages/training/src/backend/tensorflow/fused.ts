@@ -1,0 +1,95 @@
+import type { Attribute } from './eager.ts'
+import type { GraphNode, Value } from './graph.ts'
+
+/** TF_AttrType and TF_DataType of TensorFlow's C API. */
+const [STRINGS, INT, INT32] = [0, 1, 3]
+
+/** What becomes of the attributes of a product of matrices. */
+const RENAMED: Readonly<Record<string, string>> = { adj_x: 'transpose_a', adj_y: 'transpose_b' }
+
+/**
+ * Replaces chains of operations by kernels that TensorFlow has for them on a GPU: a product with its bias
+ * and ReLU, and the gradient of a ReLU. To start a kernel takes longer there than most of them compute.
+ * Nodes that are then needed by none stay, because TensorFlow drops them.
+ *
+ * @param outputs - the results of the function
+ */
+export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): GraphNode[] {
+  const result = [...nodes]
+  const uses = nodes.map(() => 0)
+  for (const { node } of [...nodes.flatMap(({ inputs }) => inputs), ...outputs]) uses[node]!++
+
+  /** The node with this output, if it is such an operation and nothing else takes the output. */
+  const only = (value: Value | undefined, ...ops: readonly string[]): GraphNode | undefined => {
+    const node = value && nodes[value.node]!
+    return node !== undefined && ops.includes(node.op) && uses[value!.node] === 1 ? node : undefined
+  }
+  const shapeOf = ({ node, output }: Value): readonly number[] => nodes[node]!.shapes[output]!
+  const reshaped = (value: Value, shape: readonly number[], T: Attribute): GraphNode => {
+    const values = Int32Array.from(shape)
+    const constant = { shape: [shape.length], values }
+    const at = result.push({
+      op: 'Const',
+      attributes: [],
+      inputs: [],
+      dtypes: [INT32],
+      shapes: [constant.shape],
+      constant,
+    })
+    const inputs = [value, { node: at - 1, output: 0 }]
+    return { op: 'Reshape', attributes: [T], inputs, dtypes: [T.value as number], shapes: [shape] }
+  }
+  /** The first matrix of a batch of one. */
+  const matrix = (value: Value, T: Attribute): Value => {
+    const shape = shapeOf(value)
+    if (shape.length === 2) return value
+    return { node: result.push(reshaped(value, shape.slice(-2), T)) - 1, output: 0 }
+  }
+
+  /** dy relu(sign(y)): so TensorFlow.js computes the gradient of y = relu(x). */
+  const reluGradient = (node: GraphNode): GraphNode | undefined => {
+    const [dy, slope] = node.inputs as [Value, Value]
+    const step = only(only(slope, 'Cast')?.inputs[0] ?? slope, 'Relu')
+    const y = only(step?.inputs[0], 'Sign')?.inputs[0]
+    if (y === undefined || shapeOf(dy).join() !== shapeOf(y).join()) return undefined
+    return { ...node, op: 'ReluGrad', inputs: [dy, y] }
+  }
+  /** relu(x W + b), or x W + b */
+  const linear = (sum: GraphNode, last: GraphNode): GraphNode | undefined => {
+    const [a, b] = sum.inputs as [Value, Value]
+    const product = only(a, 'BatchMatMulV2') ?? only(b, 'BatchMatMulV2')
+    if (product === undefined) return undefined
+    const bias = product === nodes[a.node] ? b : a
+    const shape = product.shapes[0]!
+    if (shape.length > 3 || (shape.length === 3 && shape[0] !== 1)) return undefined
+    if (product.inputs.some((value) => shapeOf(value).length !== shape.length)) return undefined
+    if (shapeOf(bias).join() !== String(shape.at(-1))) return undefined
+    const T = product.attributes.find(({ name }) => name === 'T')!
+    const kinds = last === sum ? ['BiasAdd'] : ['BiasAdd', 'Relu']
+    const node: GraphNode = {
+      op: '_FusedMatMul',
+      attributes: [
+        ...product.attributes.map((each) => ({ ...each, name: RENAMED[each.name] ?? each.name })),
+        { name: 'num_args', type: INT, value: 1 },
+        { name: 'fused_ops', type: STRINGS, value: kinds },
+      ],
+      inputs: [...product.inputs.map((value) => matrix(value, T)), bias],
+      dtypes: product.dtypes,
+      shapes: [shape.slice(-2)],
+    }
+    if (shape.length === 2) return node
+    return reshaped({ node: result.push(node) - 1, output: 0 }, shape, T)
+  }
+
+  const sums = ['Add', 'AddV2', 'BiasAdd']
+  for (const [index, node] of [...nodes.entries()].reverse()) {
+    const sum = node.op === 'Relu' ? only(node.inputs[0], ...sums) : node
+    const isSum = sum !== undefined && sums.includes(sum.op) && result[index] === node
+    const found = node.op === 'Mul' ? reluGradient(node) : isSum ? linear(sum, node) : undefined
+    if (found === undefined) continue
+    result[index] = found
+    // not on its own as well
+    if (sum !== undefined && sum !== node) uses[node.inputs[0]!.node] = 0
+  }
+  return result
+}
