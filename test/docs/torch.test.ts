@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { flagTable } from '../../packages/launcher/src/args/flags.ts'
+import { flagTable } from '../internals/launcher/args.ts'
 import { root } from './run.ts'
 
 const page = readFileSync(join(root, 'docs/torch.md'), 'utf8')

@@ -1,25 +1,27 @@
 import { endingColours, launchedEnvironment, readRankEnvironment, visibleText } from '@tsrun/core'
 import { readStatusPage } from '@tsrun/distributed/record'
-import { describeFinding } from '../../packages/launcher/src/report/flight-findings.ts'
-import { mergeFlight } from '../../packages/launcher/src/report/flight-merge.ts'
-import { fillTemplate, templateProblem } from '../../packages/launcher/src/args/log-prefix.ts'
-import { parseRankList } from '../../packages/launcher/src/args/output-options.ts'
-import { splitWords } from '../../packages/launcher/src/args/rank-options.ts'
-import { flagTable } from '../../packages/launcher/src/args/flags.ts'
-import { toJobOptions } from '../../packages/launcher/src/args/job-options.ts'
-import { completeSettings } from '../../packages/launcher/src/args/settings.ts'
-import { unpackReport } from '../../packages/launcher/src/nodes/messages.ts'
-import { findMismatch } from '../../packages/launcher/src/nodes/registration.ts'
-import { judge } from '../../packages/launcher/src/nodes/verdict.ts'
+import { describeFinding, mergeFlight, failureText } from '../internals/launcher/report.ts'
 import {
+  fillTemplate,
+  templateProblem,
+  parseRankList,
+  splitWords,
+  flagTable,
+  toJobOptions,
+  completeSettings,
+} from '../internals/launcher/args.ts'
+import {
+  unpackReport,
+  findMismatch,
+  judge,
   arrivalMessage,
   invitationOf,
   reportMessage,
   verdictMessage,
-} from '../../packages/launcher/src/protocol/nodes.ts'
-import { parseControlMessage } from '../../packages/launcher/src/protocol/control.ts'
-import { chooseHosts, parseHostfile } from '../../packages/launcher/src/remote/hostfile.ts'
-import { failureText } from '../../packages/launcher/src/report/failure-text.ts'
+  parseControlMessage,
+  chooseHosts,
+  parseHostfile,
+} from '../internals/launcher/nodes.ts'
 import { parseFlightDump } from '../internals/distributed/record.ts'
 import { type Target } from './campaign.ts'
 import { fileOf, json, parsed, textOf } from './inputs.ts'

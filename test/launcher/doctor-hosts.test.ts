@@ -4,9 +4,11 @@ import {
   answerLinks,
   measureLink,
   SECRET_BYTES,
-} from '../../packages/launcher/src/doctor/hosts/link.ts'
-import { remarksOf, surveyText } from '../../packages/launcher/src/doctor/hosts/report.ts'
-import { rounds, type Survey } from '../../packages/launcher/src/doctor/hosts/survey.ts'
+  remarksOf,
+  surveyText,
+  rounds,
+  type Survey,
+} from '../internals/launcher/doctor.ts'
 
 const secret = Buffer.alloc(SECRET_BYTES, 7)
 

@@ -1,4 +1,4 @@
-import { chooseHosts, parseHostfile } from '../../packages/launcher/src/remote/hostfile.ts'
+import { chooseHosts, parseHostfile } from '../internals/launcher/nodes.ts'
 
 const text = `
 # the first has the store

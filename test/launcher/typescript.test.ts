@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { readSettings } from '../../packages/launcher/src/typescript/settings.ts'
+import { readSettings } from '../internals/launcher/job.ts'
 
 const root = new URL('../../', import.meta.url)
 const loader = new URL('packages/launcher/dist/typescript-loader.js', root)

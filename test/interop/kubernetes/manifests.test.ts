@@ -2,9 +2,13 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parseAllDocuments } from 'yaml'
-import { flagTable } from '../../../packages/launcher/src/args/flags.ts'
-import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/args/job-options.ts'
-import { completeSettings, variablesOf } from '../../../packages/launcher/src/args/settings.ts'
+import {
+  flagTable,
+  toJobOptions,
+  completeSettings,
+  variablesOf,
+  type JobOptions,
+} from '../../internals/launcher/args.ts'
 import { needing } from '../../needs.ts'
 
 const folder = fileURLToPath(new URL('../../../deploy/', import.meta.url))

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { flagTable } from '../../../packages/launcher/src/args/flags.ts'
-import { variablesOf } from '../../../packages/launcher/src/args/settings.ts'
+import { flagTable, variablesOf } from '../../internals/launcher/args.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 const page = readFileSync(new URL('../../../docs/launcher.md', import.meta.url), 'utf8')

@@ -1,11 +1,12 @@
-import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
 import {
   toJobOptions,
+  checkRanks,
+  parseRankList,
+  completeSettings,
+  type FlagValues,
   type Capacity,
   type JobOptions,
-} from '../../../packages/launcher/src/args/job-options.ts'
-import { checkRanks, parseRankList } from '../../../packages/launcher/src/args/output-options.ts'
-import { completeSettings } from '../../../packages/launcher/src/args/settings.ts'
+} from '../../internals/launcher/args.ts'
 
 const host: Capacity = { cores: 12, gpus: () => 0, usesGpus: () => false }
 

@@ -3,11 +3,11 @@ import {
   needsFolder,
   readRankOptions,
   splitWords,
+  completeSettings,
   type RankOptions,
-} from '../../../packages/launcher/src/args/rank-options.ts'
-import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
-import { completeSettings } from '../../../packages/launcher/src/args/settings.ts'
-import { normalizeFlags } from '../../../packages/launcher/src/commands/run.ts'
+  type FlagValues,
+} from '../../internals/launcher/args.ts'
+import { normalizeFlags } from '../../internals/launcher/commands.ts'
 
 const read = (values: FlagValues, kind: 'file' | 'program' = 'file'): RankOptions =>
   readRankOptions(completeSettings(values, {}), kind, 4)

@@ -1,9 +1,10 @@
-import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
-import { toJobOptions, type JobOptions } from '../../../packages/launcher/src/args/job-options.ts'
 import {
+  toJobOptions,
   completeSettings,
   describeEnvironment,
-} from '../../../packages/launcher/src/args/settings.ts'
+  type FlagValues,
+  type JobOptions,
+} from '../../internals/launcher/args.ts'
 
 type Environment = Record<string, string>
 

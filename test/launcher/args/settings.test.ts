@@ -1,7 +1,4 @@
-import {
-  completeSettings,
-  describeEnvironment,
-} from '../../../packages/launcher/src/args/settings.ts'
+import { completeSettings, describeEnvironment } from '../../internals/launcher/args.ts'
 
 it('prefers the flag, then TSRUN_*, then PET_*, then the default', () => {
   const env = {

@@ -1,4 +1,4 @@
-import { parseChaosPlan } from '../../../packages/launcher/src/chaos/plan-file.ts'
+import { parseChaosPlan } from '../../internals/launcher/job.ts'
 
 describe('a plan of faults', () => {
   it('is YAML or JSON, with defaults', () => {

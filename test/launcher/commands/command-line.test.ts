@@ -1,7 +1,5 @@
-import type { FlagValues } from '../../../packages/launcher/src/args/flags.ts'
-import { parse } from '../../../packages/launcher/src/commands/command-line.ts'
-import { commandNames } from '../../../packages/launcher/src/commands/context.ts'
-import { addRun } from '../../../packages/launcher/src/commands/run.ts'
+import type { FlagValues } from '../../internals/launcher/args.ts'
+import { parse, commandNames, addRun } from '../../internals/launcher/commands.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 /** The flags of a job, and the script with its arguments; undefined when no job is to be started. */

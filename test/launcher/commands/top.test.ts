@@ -1,6 +1,6 @@
 import { monotonicNow } from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/distributed/record'
-import { topText } from '../../../packages/launcher/src/commands/top.ts'
+import { topText } from '../../internals/launcher/commands.ts'
 
 function rank(number: number, facts: Partial<RankStatus>): RankStatus {
   return {

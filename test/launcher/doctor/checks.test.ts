@@ -1,22 +1,23 @@
-import { checkBackends, checkGpus, checkMpi } from '../../../packages/launcher/src/doctor/checks.ts'
 import {
+  checkBackends,
+  checkGpus,
+  checkMpi,
   checkMemory,
   checkNative,
   checkOpenFiles,
   checkScheduler,
   checkSharedMemory,
   checkThreads,
-} from '../../../packages/launcher/src/doctor/checks.ts'
-import {
   checkInstallScripts,
   checkNode,
   checkObserve,
   checkTypeScript,
-} from '../../../packages/launcher/src/doctor/checks.ts'
-import { version } from '../../../packages/launcher/src/job/package.ts'
-import type { Facts } from '../../../packages/launcher/src/doctor/facts.ts'
-import type { Check, Finding } from '../../../packages/launcher/src/doctor/facts.ts'
-import { canTrain, reportText } from '../../../packages/launcher/src/commands/doctor.ts'
+  type Facts,
+  type Check,
+  type Finding,
+} from '../../internals/launcher/doctor.ts'
+import { version } from '../../internals/launcher/job.ts'
+import { canTrain, reportText } from '../../internals/launcher/commands.ts'
 
 const GIB = 2 ** 30
 

@@ -1,8 +1,8 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { envText } from '../../../packages/launcher/src/commands/env.ts'
-import type { HostReport } from '../../../packages/launcher/src/doctor/environment.ts'
+import { envText } from '../../internals/launcher/commands.ts'
+import type { HostReport } from '../../internals/launcher/doctor.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 let folder: string

@@ -1,6 +1,5 @@
 import type { TensorFlowManifest } from '@tsrun/core'
-import { checkTensorFlow } from '../../../packages/launcher/src/doctor/checks.ts'
-import type { Facts } from '../../../packages/launcher/src/doctor/facts.ts'
+import { checkTensorFlow, type Facts } from '../../internals/launcher/doctor.ts'
 
 const manifest: TensorFlowManifest = {
   ...{ format: 1, package: '@tensorflow/tfjs-node', packageVersion: '4.22.0' },

@@ -2,11 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { thisSystem } from '@tsrun/core'
-import {
-  deviceEnvironment,
-  findDevices,
-  type Devices,
-} from '../../../packages/launcher/src/job/devices.ts'
+import { deviceEnvironment, findDevices, type Devices } from '../../internals/launcher/job.ts'
 
 let folder: string
 beforeEach(() => {

@@ -1,4 +1,4 @@
-import { coresOf, type ReadSystemFile } from '../../../packages/launcher/src/job/numa.ts'
+import { coresOf, type ReadSystemFile } from '../../internals/launcher/job.ts'
 
 /** Two sockets with two NUMA nodes each, whose four cores share two last-level caches; core 0 is not usable. */
 const usable = Array.from({ length: 15 }, (_, i) => i + 1)

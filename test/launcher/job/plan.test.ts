@@ -2,13 +2,14 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readRankEnvironment } from '@tsrun/core'
-import { readProtectionOptions } from '../../../packages/launcher/src/args/protection-options.ts'
-import { makeRunIdentity, type Job } from '../../../packages/launcher/src/job/job.ts'
+import { readProtectionOptions } from '../../internals/launcher/args.ts'
 import {
+  makeRunIdentity,
   describePlan,
   describePlanAsJson,
   planAttempt,
-} from '../../../packages/launcher/src/job/plan.ts'
+  type Job,
+} from '../../internals/launcher/job.ts'
 
 const node = { id: '', host: 'h', address: '10.0.0.1', role: 'default' }
 const master = { host: '127.0.0.1', port: 29500 }

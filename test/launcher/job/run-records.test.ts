@@ -1,7 +1,7 @@
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { readRuns, recordRun } from '../../../packages/launcher/src/job/run-records.ts'
+import { readRuns, recordRun } from '../../internals/launcher/job.ts'
 
 const run = { runId: 'r1', script: 'train.ts', logDir: undefined }
 

@@ -6,9 +6,9 @@ import {
   findModule,
   findProgram,
   findScript,
+  loaderArguments,
   type Script,
-} from '../../../packages/launcher/src/job/script.ts'
-import { loaderArguments } from '../../../packages/launcher/src/job/script.ts'
+} from '../../internals/launcher/job.ts'
 
 let cwd = ''
 beforeAll(() => {

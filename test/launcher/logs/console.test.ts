@@ -1,5 +1,5 @@
 import { PassThrough, Writable } from 'node:stream'
-import { Console } from '../../../packages/launcher/src/logs/console.ts'
+import { Console } from '../../internals/launcher/logs.ts'
 
 /** An output whose reader takes nothing until it is told to. */
 class SlowReader extends Writable {

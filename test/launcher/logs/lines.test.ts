@@ -1,8 +1,4 @@
-import {
-  LineSplitter,
-  ProgressCollapser,
-  type Line,
-} from '../../../packages/launcher/src/logs/lines.ts'
+import { LineSplitter, ProgressCollapser, type Line } from '../../internals/launcher/logs.ts'
 
 const bytes = (text: string): Buffer => Buffer.from(text)
 const line = (text: string, end: Line['end'] = '\n'): Line => ({ text, end })

@@ -1,10 +1,5 @@
-import { templateProblem, type RankFacts } from '../../../packages/launcher/src/args/log-prefix.ts'
-import type { LogFormat } from '../../../packages/launcher/src/args/output-options.ts'
-import {
-  makePresenter,
-  rankPrefix,
-  type Presenter,
-} from '../../../packages/launcher/src/logs/presenter.ts'
+import { templateProblem, type RankFacts, type LogFormat } from '../../internals/launcher/args.ts'
+import { makePresenter, rankPrefix, type Presenter } from '../../internals/launcher/logs.ts'
 
 const noon = Date.parse('2026-11-24T12:00:00.500Z')
 const facts: RankFacts = {

@@ -1,5 +1,4 @@
-import type { Line } from '../../../packages/launcher/src/logs/lines.ts'
-import { findTrace, TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'
+import { findTrace, TraceMerger, type Line } from '../../internals/launcher/logs.ts'
 
 const trace = ['TypeError: x is not a function', '    at f (/a.mjs:1:2)', '    at g (/a.mjs:3:4)']
 const node = [

@@ -1,6 +1,6 @@
 import type { Names } from '@tsrun/store'
-import { findStoreAddress } from '../../../packages/launcher/src/nodes/endpoint.ts'
-import type { JobContext } from '../../../packages/launcher/src/job/job.ts'
+import { findStoreAddress } from '../../internals/launcher/nodes.ts'
+import type { JobContext } from '../../internals/launcher/job.ts'
 
 const options = { masterAddr: 'n0', masterPort: 29_500, rdzvTimeout: 60_000 }
 

@@ -1,7 +1,6 @@
 import { Deadline } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
-import { nextNode } from '../../../packages/launcher/src/nodes/gather.ts'
-import { keys } from '../../../packages/launcher/src/nodes/messages.ts'
+import { nextNode, keys } from '../../internals/launcher/nodes.ts'
 
 const never = new AbortController().signal
 

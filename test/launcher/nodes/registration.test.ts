@@ -1,6 +1,5 @@
 import { isLoopback } from '@tsrun/store'
-import { findMismatch, findUnreachable } from '../../../packages/launcher/src/nodes/registration.ts'
-import type { NumberedNode } from '../../../packages/launcher/src/protocol/nodes.ts'
+import { findMismatch, findUnreachable, type NumberedNode } from '../../internals/launcher/nodes.ts'
 
 function node(nodeRank: number, facts: Partial<NumberedNode> = {}): NumberedNode {
   return {

@@ -2,15 +2,13 @@ import {
   packReport,
   shortenFlight,
   unpackReport,
-} from '../../../packages/launcher/src/nodes/messages.ts'
-import { judge } from '../../../packages/launcher/src/nodes/verdict.ts'
-import { nodeFailureText } from '../../../packages/launcher/src/report/failure-text.ts'
-import {
+  judge,
+  reportMessage,
   type NodePlan,
   type NodeReport,
-  reportMessage,
   type RankOutcome,
-} from '../../../packages/launcher/src/protocol/nodes.ts'
+} from '../../internals/launcher/nodes.ts'
+import { nodeFailureText } from '../../internals/launcher/report.ts'
 import { died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
 import { done, dumpOf } from '../../distributed/record/dumps.ts'
 

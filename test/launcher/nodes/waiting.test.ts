@@ -1,4 +1,4 @@
-import { HeartbeatMonitor } from '../../../packages/launcher/src/nodes/waiting.ts'
+import { HeartbeatMonitor } from '../../internals/launcher/nodes.ts'
 
 function listen(limit: number): { said: string[]; monitor: HeartbeatMonitor } {
   const said: string[] = []

@@ -1,4 +1,4 @@
-import { computingShare, type RankUse } from '../../../packages/launcher/src/processes/rank-use.ts'
+import { computingShare, type RankUse } from '../../internals/launcher/job.ts'
 
 const use = (facts: Partial<RankUse>): RankUse => ({
   ...{

@@ -1,6 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { hideLibraryFrames } from '../../../packages/launcher/src/rank/stack-frames.ts'
-import { describeError } from '../../../packages/launcher/src/rank/reporter.ts'
+import { hideLibraryFrames, describeError } from '../../internals/launcher/report.ts'
 
 const lost = tsrError('ERR_TSR_PEER_LOST', {
   ...{ peer: 3, rank: 1, reason: 'reset', operation: 'allReduce #4', group: 'world' },

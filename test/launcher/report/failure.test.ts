@@ -1,11 +1,5 @@
-import { describeFailure } from '../../../packages/launcher/src/report/failure.ts'
-import { failureText } from '../../../packages/launcher/src/report/failure-text.ts'
-import type {
-  Failure,
-  MemoryEvents,
-  RankOutcome,
-} from '../../../packages/launcher/src/protocol/nodes.ts'
-import { findRootCause } from '../../../packages/launcher/src/report/root-cause.ts'
+import { describeFailure, failureText, findRootCause } from '../../internals/launcher/report.ts'
+import type { Failure, MemoryEvents, RankOutcome } from '../../internals/launcher/nodes.ts'
 import { crashed, died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
 
 const quiet: MemoryEvents = { kills: 0, available: 2 ** 34, limit: undefined }

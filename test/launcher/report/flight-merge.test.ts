@@ -1,6 +1,5 @@
 import type { FlightDump, FlightGroup } from '@tsrun/distributed/record'
-import { describeFinding } from '../../../packages/launcher/src/report/flight-findings.ts'
-import { mergeFlight, tailOfFlight } from '../../../packages/launcher/src/report/flight-merge.ts'
+import { describeFinding, mergeFlight, tailOfFlight } from '../../internals/launcher/report.ts'
 import { dumpOf, done } from '../../distributed/record/dumps.ts'
 
 const found = (dumps: readonly FlightDump[]): string[] => mergeFlight(dumps).map(describeFinding)

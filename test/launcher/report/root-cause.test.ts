@@ -1,7 +1,5 @@
-import type { FlightFinding } from '../../../packages/launcher/src/report/flight-findings.ts'
-import type { RankPlace } from '../../../packages/launcher/src/protocol/nodes.ts'
-import { exitCodeOf } from '../../../packages/launcher/src/report/root-cause.ts'
-import { findRootCause } from '../../../packages/launcher/src/report/root-cause.ts'
+import { exitCodeOf, findRootCause, type FlightFinding } from '../../internals/launcher/report.ts'
+import type { RankPlace } from '../../internals/launcher/nodes.ts'
 import { crashed, died, errorReport, exited, killed, stopped } from '../support/outcomes.ts'
 
 const lost = (at: number, peer: number) =>

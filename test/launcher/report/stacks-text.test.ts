@@ -1,5 +1,5 @@
 import type { RankStatus } from '@tsrun/distributed/record'
-import { stacksText, type RankStack } from '../../../packages/launcher/src/report/stacks-text.ts'
+import { stacksText, type RankStack } from '../../internals/launcher/report.ts'
 
 const stack = (rank: number, frames: string): RankStack => ({
   ...{ rank, pid: 100 + rank, isNode: true, fate: undefined },

@@ -1,8 +1,4 @@
-import {
-  readUsage,
-  summaryText,
-  type RankUsage,
-} from '../../../packages/launcher/src/report/usage.ts'
+import { readUsage, summaryText, type RankUsage } from '../../internals/launcher/report.ts'
 
 it('reads from /proc what the process itself measures', () => {
   const seen = readUsage(process.pid)!

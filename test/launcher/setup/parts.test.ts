@@ -1,8 +1,6 @@
 import type { TensorFlowRequest } from '@tsrun/core'
-import { parse } from '../../../packages/launcher/src/commands/command-line.ts'
-import { addSetup } from '../../../packages/launcher/src/commands/setup.ts'
-import { gpusIn } from '../../../packages/launcher/src/setup/proof.ts'
-import { checkNode } from '../../../packages/launcher/src/setup/toolchain.ts'
+import { parse, addSetup } from '../../internals/launcher/commands.ts'
+import { gpusIn, checkNode } from '../../internals/launcher/setup.ts'
 
 describe('the arguments of tsrun setup', () => {
   const request = { gpu: false, official: false, wheel: null, python: null }

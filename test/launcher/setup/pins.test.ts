@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { compareDownloads } from '../../../packages/launcher/src/setup/npm-packages.ts'
 import {
+  compareDownloads,
   npmLock,
   npmManifest,
   OFFICIAL_ARCHIVES,
@@ -8,7 +8,7 @@ import {
   PINNED_PYTHONS,
   requirements,
   TENSORFLOW_VERSION,
-} from '../../../packages/launcher/src/setup/pins.ts'
+} from '../../internals/launcher/setup.ts'
 
 interface Lock {
   readonly packages: Record<string, { readonly version?: string; readonly integrity?: string }>

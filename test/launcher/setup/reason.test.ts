@@ -1,9 +1,4 @@
-import {
-  npmFailure,
-  pipFailure,
-  reasonOf,
-  roomAdvice,
-} from '../../../packages/launcher/src/setup/tool.ts'
+import { npmFailure, pipFailure, reasonOf, roomAdvice } from '../../internals/launcher/setup.ts'
 
 const failed = (...lines: string[]) => ({ ok: false, stdout: '', stderr: lines.join('\n') })
 

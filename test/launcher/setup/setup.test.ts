@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { readTensorFlowManifest, writeTensorFlowManifest } from '@tsrun/core'
-import { BINDING_REVISION } from '../../../packages/launcher/src/setup/binding.ts'
+import { BINDING_REVISION } from '../../internals/launcher/setup.ts'
 import { fakeTools } from '../support/fake-tools.ts'
 import { tsrunHere } from '../support/in-process.ts'
 

@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { runTool, type ToolContext } from '../../../packages/launcher/src/setup/tool.ts'
+import { runTool, type ToolContext } from '../../internals/launcher/setup.ts'
 import { processState, until } from '../support/tsrun.ts'
 
 let folder: string

@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
-import { runCommandLine } from '../../../packages/launcher/src/commands/command-line.ts'
-import { Console } from '../../../packages/launcher/src/logs/console.ts'
+import { runCommandLine } from '../../internals/launcher/commands.ts'
+import { Console } from '../../internals/launcher/logs.ts'
 import { cleanEnvironment, fixtures } from './tsrun.ts'
 
 export interface HereOptions {

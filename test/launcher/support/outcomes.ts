@@ -1,5 +1,4 @@
-import type { ErrorReport } from '../../../packages/launcher/src/protocol/control.ts'
-import type { RankOutcome } from '../../../packages/launcher/src/protocol/nodes.ts'
+import type { ErrorReport, RankOutcome } from '../../internals/launcher/nodes.ts'
 
 type Facts = Partial<RankOutcome>
 

@@ -1,0 +1,7 @@
+export { parse, runCommandLine } from '../../../packages/launcher/src/commands/command-line.ts'
+export { commandNames } from '../../../packages/launcher/src/commands/context.ts'
+export { canTrain, reportText } from '../../../packages/launcher/src/commands/doctor.ts'
+export { envText } from '../../../packages/launcher/src/commands/env.ts'
+export { addRun, normalizeFlags } from '../../../packages/launcher/src/commands/run.ts'
+export { addSetup } from '../../../packages/launcher/src/commands/setup.ts'
+export { topText } from '../../../packages/launcher/src/commands/top.ts'

@@ -1,0 +1,25 @@
+export {
+  checkBackends,
+  checkGpus,
+  checkInstallScripts,
+  checkMemory,
+  checkMpi,
+  checkNative,
+  checkNode,
+  checkObserve,
+  checkOpenFiles,
+  checkScheduler,
+  checkSharedMemory,
+  checkTensorFlow,
+  checkThreads,
+  checkTypeScript,
+} from '../../../packages/launcher/src/doctor/checks.ts'
+export type { HostReport } from '../../../packages/launcher/src/doctor/environment.ts'
+export type { Check, Facts, Finding } from '../../../packages/launcher/src/doctor/facts.ts'
+export {
+  answerLinks,
+  measureLink,
+  SECRET_BYTES,
+} from '../../../packages/launcher/src/doctor/hosts/link.ts'
+export { remarksOf, surveyText } from '../../../packages/launcher/src/doctor/hosts/report.ts'
+export { rounds, type Survey } from '../../../packages/launcher/src/doctor/hosts/survey.ts'

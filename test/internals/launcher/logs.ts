@@ -1,0 +1,12 @@
+export { Console } from '../../../packages/launcher/src/logs/console.ts'
+export {
+  type Line,
+  LineSplitter,
+  ProgressCollapser,
+} from '../../../packages/launcher/src/logs/lines.ts'
+export {
+  makePresenter,
+  type Presenter,
+  rankPrefix,
+} from '../../../packages/launcher/src/logs/presenter.ts'
+export { findTrace, TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'

@@ -1,0 +1,21 @@
+export { BINDING_REVISION } from '../../../packages/launcher/src/setup/binding.ts'
+export { compareDownloads } from '../../../packages/launcher/src/setup/npm-packages.ts'
+export {
+  npmLock,
+  npmManifest,
+  OFFICIAL_ARCHIVES,
+  PINNED_MACHINES,
+  PINNED_PYTHONS,
+  requirements,
+  TENSORFLOW_VERSION,
+} from '../../../packages/launcher/src/setup/pins.ts'
+export { gpusIn, whyCpu } from '../../../packages/launcher/src/setup/proof.ts'
+export {
+  npmFailure,
+  pipFailure,
+  reasonOf,
+  roomAdvice,
+  runTool,
+  type ToolContext,
+} from '../../../packages/launcher/src/setup/tool.ts'
+export { checkNode } from '../../../packages/launcher/src/setup/toolchain.ts'
