@@ -2,9 +2,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { filesOf } from './check-walk.mjs'
-import { declarationsOf } from './declarations.mjs'
 import { fileCycles } from './graph.mjs'
-import { hasProgramInString, implementationsOf, interfacesWith } from './syntax.mjs'
+import { hasProgramInString, implementationsOf, interfacesWith, validationsOf } from './syntax.mjs'
 
 /**
  * @typedef {object} Figure
@@ -13,13 +12,6 @@ import { hasProgramInString, implementationsOf, interfacesWith } from './syntax.
  * @property {number} [bound]
  * @property {readonly string[]} [which] what was counted, where there are few
  */
-
-/** What reads and checks values from outside, each in a style of its own. */
-const validations = [
-  { file: 'packages/core/src/schema.ts', name: 'Schema' },
-  { file: 'packages/core/src/node/environment.ts', name: 'readInteger' },
-  { file: 'packages/launcher/src/args/read-setting.ts', name: 'read' },
-]
 
 /**
  * @param {string} root
@@ -65,13 +57,7 @@ export function figuresOf(root, packages, imports, walks) {
     publicNames('core', 60),
     listed('classes that implement Work', 1, implementationsOf(sources, 'Work')),
     listed('classes that implement Ticket', 1, implementationsOf(sources, 'Ticket')),
-    listed(
-      'styles of validation',
-      1,
-      validations
-        .filter(({ file, name }) => declarationsOf(join(root, file)).includes(name))
-        .map(({ name }) => name),
-    ),
+    listed('styles of validation', 1, validationsOf(sources)),
     listed('declarations of a weight of tf.layers', 1, interfacesWith(sources, 'originalName')),
     ...walks.map(({ name, goal, steps }) => {
       const files = filesOf(steps).filter((file) => existsSync(join(root, file)))

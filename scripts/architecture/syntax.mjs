@@ -145,6 +145,26 @@ function typesOf(clauses, keyword) {
 }
 
 /**
+ * What checks values from outside: the class `Schema`, and each function that is told how to do it, by a
+ * function and what is `expected`, and returns no schema.
+ *
+ * @param {readonly ts.SourceFile[]} sources
+ * @returns {string[]}
+ */
+export function validationsOf(sources) {
+  return sources
+    .flatMap(({ statements }) => [...statements])
+    .filter((statement) =>
+      ts.isFunctionDeclaration(statement)
+        ? statement.parameters.some(({ name }) => name.getText() === 'expected') &&
+          statement.parameters.some(({ type }) => type && ts.isFunctionTypeNode(type)) &&
+          statement.type?.getText().startsWith('Schema<') !== true
+        : ts.isClassDeclaration(statement) && statement.name?.text === 'Schema',
+    )
+    .map((statement) => /** @type {ts.DeclarationStatement} */ (statement).name?.getText() ?? '')
+}
+
+/**
  * The interfaces that have a property of this name.
  *
  * @param {readonly ts.SourceFile[]} sources

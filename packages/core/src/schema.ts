@@ -134,7 +134,11 @@ export function written<T>(
 }
 
 /** Any number, also NaN and infinity. */
-export const number = written('a number', Number, (value) => typeof value === 'number')
+export const number = written(
+  'a number',
+  (digits) => (digits.trim() === '' ? undefined : Number(digits)),
+  (value) => typeof value === 'number',
+)
 
 /** An integer that is exact. */
 export const integer = written<number>(

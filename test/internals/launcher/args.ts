@@ -9,21 +9,18 @@ export {
   type RankFacts,
   templateProblem,
 } from '../../../packages/launcher/src/args/log-prefix.ts'
-export {
-  checkRanks,
-  type LogFormat,
-  parseRankList,
-} from '../../../packages/launcher/src/args/output-options.ts'
-export { readProtectionOptions } from '../../../packages/launcher/src/args/protection-options.ts'
+export { checkRanks, type LogFormat } from '../../../packages/launcher/src/args/output-options.ts'
+export { toProtection } from '../../../packages/launcher/src/args/protection-options.ts'
 export {
   checkNamedRanks,
   needsFolder,
   type RankOptions,
-  readRankOptions,
-  splitWords,
+  toRankOptions,
 } from '../../../packages/launcher/src/args/rank-options.ts'
+export { parseRankList, splitWords } from '../../../packages/launcher/src/args/readers.ts'
 export {
   completeSettings,
   describeEnvironment,
+  readSettings,
   variablesOf,
 } from '../../../packages/launcher/src/args/settings.ts'

@@ -1,16 +1,19 @@
 import {
   checkNamedRanks,
   needsFolder,
-  readRankOptions,
+  toRankOptions,
   splitWords,
   completeSettings,
+  readSettings,
   type RankOptions,
   type FlagValues,
 } from '../../internals/launcher/args.ts'
 import { normalizeFlags } from '../../internals/launcher/commands.ts'
 
-const read = (values: FlagValues, kind: 'file' | 'program' = 'file'): RankOptions =>
-  readRankOptions(completeSettings(values, {}), kind, 4)
+const read = (values: FlagValues, kind: 'file' | 'program' = 'file'): RankOptions => {
+  const settings = completeSettings(values, {})
+  return toRankOptions(readSettings(settings), settings, kind, 4)
+}
 
 it.each([
   ['--a --b=1', ['--a', '--b=1']],

@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readRankEnvironment } from '@tsrun/core'
-import { readProtectionOptions } from '../../internals/launcher/args.ts'
+import { toProtection } from '../../internals/launcher/args.ts'
 import {
   makeRunIdentity,
   describePlan,
@@ -19,7 +19,7 @@ function jobOf(virtualLocalRank = false): Job {
   return {
     options: {
       ...{ scriptArguments, role: 'default', virtualLocalRank, binding: undefined },
-      protection: readProtectionOptions({ tls: { value: 'false', source: 'default' } }),
+      protection: toProtection({ tls: false }),
     },
     command: [process.execPath, '--enable-source-maps', '/train.mjs'],
     script: '/train.mjs',
@@ -71,17 +71,17 @@ it('says how wide the lines of a rank may be, without the prefix, unless the use
 
 it('tells the ranks whether to encrypt, and against the environment too', () => {
   const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
-  const told = (value: string, env: object): (string | undefined)[] => {
+  const told = (tls: boolean, env: object): (string | undefined)[] => {
     const job = jobOf()
-    const protection = readProtectionOptions({ tls: { value, source: '--tls' } })
+    const protection = toProtection({ tls })
     const options = { ...job.options, protection }
     const ranks = planAttempt({ ...job, env, options } as Job, place, 0)
     return ranks.map(({ environment }) => environment['TSRUN_TLS'])
   }
-  expect(told('true', {})).toEqual(['1', '1', '1'])
-  expect(told('yes', { TSRUN_TLS: 'yes' })).toEqual(['1', '1', '1'])
-  expect(told('false', { TSRUN_TLS: 'yes' })).toEqual(['0', '0', '0'])
-  expect(told('false', {})).toEqual([undefined, undefined, undefined])
+  expect(told(true, {})).toEqual(['1', '1', '1'])
+  expect(told(true, { TSRUN_TLS: 'yes' })).toEqual(['1', '1', '1'])
+  expect(told(false, { TSRUN_TLS: 'yes' })).toEqual(['0', '0', '0'])
+  expect(told(false, {})).toEqual([undefined, undefined, undefined])
 })
 
 it('counts the ranks through the hosts, however many each has', () => {

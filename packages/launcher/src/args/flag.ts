@@ -1,8 +1,14 @@
+import type { Schema } from '@tsrun/core'
+
 /** A flag of the command line. Help, environment, completion and docs are made from this table. */
 export interface Flag {
   readonly name: string
   /** Other names for the same flag. */
   readonly aliases?: readonly string[]
+  /** What its text may be; default: any text, or what other flags say. */
+  readonly reads?: Schema<unknown>
+  /** The text that stands for no value. */
+  readonly off?: string
   /** What help shows in place of the value; a flag without one is a switch. */
   readonly value?: string
   readonly description: string

@@ -1,10 +1,34 @@
+import { filled, flag, type Of } from '@tsrun/core'
 import type { Flag } from './flag.ts'
+import {
+  binding,
+  endpoint,
+  HIGHEST_PORT,
+  hosts,
+  input,
+  integerFrom,
+  jobTimeout,
+  logFormat,
+  metricsAddress,
+  numaBinding,
+  port,
+  portRange,
+  processes,
+  rankList,
+  rankNumber,
+  signals,
+  stepRange,
+  streams,
+  time,
+  timeout,
+  words,
+} from './readers.ts'
 import { torchrunFlags } from './torchrun-flags.ts'
 
 /** In the order of the help page. Each flag may be spelled with dashes or underscores. */
-const flags = [
-  {
-    name: 'nproc',
+const flags = {
+  nproc: {
+    reads: processes,
     aliases: ['nproc-per-node'],
     value: 'N|auto|gpu|cpu',
     description:
@@ -14,8 +38,8 @@ const flags = [
     torchrun: 'nproc-per-node',
     differs: '`xpu` and other accelerators of torch are refused',
   },
-  {
-    name: 'nnodes',
+  nnodes: {
+    reads: hosts,
     value: 'N|MIN:MAX',
     description:
       'how many hosts run the job, on each of which tsrun is started once; with a range, hosts may join ' +
@@ -23,8 +47,7 @@ const flags = [
     fallback: '1',
     torchrun: 'nnodes',
   },
-  {
-    name: 'node-rank',
+  'node-rank': {
     value: 'K',
     description:
       'the number of this host, from 0; without it, the host that --rdzv-endpoint names is node 0, and ' +
@@ -32,90 +55,86 @@ const flags = [
     torchrun: 'node-rank',
     differs: 'a given number always counts; torchrun ignores it unless the backend is `static`',
   },
-  {
-    name: 'rdzv-endpoint',
+  'rdzv-endpoint': {
+    reads: endpoint,
+    off: '',
     value: 'HOST[:PORT]',
     description:
       'name or address of node 0, and the port of its store (29500); the same on all hosts',
     torchrun: 'rdzv-endpoint',
     differs: 'without a port it is 29500, or 29400 with `--rdzv-backend c10d`',
   },
-  {
-    name: 'rdzv-timeout',
+  'rdzv-timeout': {
+    reads: timeout,
     value: 'SECONDS',
     description: 'how many seconds the hosts wait for each other at the start',
     fallback: '600',
   },
-  {
-    name: 'token-file',
+  'token-file': {
     value: 'FILE',
     description: 'a file with the secret that the hosts share, instead of TSRUN_TOKEN',
   },
-  {
-    name: 'tls',
+  tls: {
+    reads: flag,
     description:
       'encrypt what goes over the network: the store, and messages between ranks that share no memory; ' +
       'the same on all hosts',
     fallback: 'false',
   },
-  {
-    name: 'tls-cert',
+  'tls-cert': {
     value: 'FILE',
     description:
       'the certificate of this host for the store, in PEM; it implies --tls. Without one, the keys come from the token',
   },
-  {
-    name: 'tls-key',
+  'tls-key': {
     value: 'FILE',
     description: 'the key of --tls-cert',
   },
-  {
-    name: 'tls-ca',
+  'tls-ca': {
     value: 'FILE',
     description:
       'the authority that has signed the certificates of the other hosts; default: --tls-cert itself',
   },
-  {
-    name: 'iface',
+  iface: {
     value: 'NAME|ADDRESS',
     description: 'the network interface at which other hosts reach the ranks of this one',
   },
-  {
-    name: 'port-range',
+  'port-range': {
+    reads: portRange,
     value: 'A-B',
     description: 'the ports on which the ranks of this host listen, for firewalls; default: any',
   },
-  {
-    name: 'host-timeout',
+  'host-timeout': {
+    reads: timeout,
     value: 'SECONDS',
     description: 'the job fails when a host has been silent for this many seconds',
     fallback: '30',
   },
-  {
-    name: 'master-addr',
+  'master-addr': {
+    reads: filled('a host name or address'),
     value: 'HOST',
     description: 'the address of the store; with --master-port the same as --rdzv-endpoint',
     fallback: '127.0.0.1',
     torchrun: 'master-addr',
   },
-  {
-    name: 'master-port',
+  'master-port': {
+    reads: integerFrom(0, HIGHEST_PORT),
     value: 'PORT',
     description: 'the port of the store; 0: any free one, or 29500 with several hosts',
     fallback: '0',
     torchrun: 'master-port',
     differs: 'on one host the kernel picks a free port when none is given',
   },
-  {
-    name: 'max-restarts',
+  'max-restarts': {
+    reads: integerFrom(0, 1_000_000),
     value: 'N',
     description: 'how often all ranks are started again after a failure',
     fallback: '0',
     torchrun: 'max-restarts',
     differs: 'restarts are counted for the whole job, not per host',
   },
-  {
-    name: 'grace',
+  grace: {
+    reads: time,
     aliases: ['shutdown-timeout'],
     value: 'SECONDS',
     description: 'seconds between SIGTERM and SIGKILL when ranks are stopped',
@@ -123,22 +142,20 @@ const flags = [
     torchrun: 'shutdown-timeout',
     differs: '10 s by default, not 30',
   },
-  {
-    name: 'log-dir',
+  'log-dir': {
     value: 'DIR',
     description: 'also write the output to DIR/RUN-ID/attempt_N/RANK/stdout.log and stderr.log',
     torchrun: 'log-dir',
     differs:
       '`DIR/RUN-ID/attempt_N/RANK/stdout.log` and `stderr.log`: folders have ranks of the job; all output is written when neither `--redirects` nor `--tee` is given',
   },
-  {
-    name: 'log-format',
+  'log-format': {
+    reads: logFormat,
     value: 'pretty|json|raw',
     description: 'pretty: with [rank 3] prefixes; json: one object per line; raw: unchanged lines',
     fallback: 'pretty',
   },
-  {
-    name: 'log-prefix',
+  'log-prefix': {
     value: 'TEMPLATE',
     description:
       'the prefix of the lines of a rank in the format pretty, for example "[{role}{rank}:{host}] {time}"; ' +
@@ -146,58 +163,60 @@ const flags = [
       '{generation}',
     variable: 'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE',
   },
-  {
-    name: 'event-log',
+  'event-log': {
     value: 'FILE',
     description:
       'append what happens to the job to FILE, one JSON object per line; the ranks are those of this host',
   },
-  {
-    name: 'trace',
+  trace: {
+    off: '',
     value: 'DIR',
     description:
       'write what each rank does, and when, into this folder, and at the end DIR/trace.json, which Perfetto ' +
       'opens; tsrun trace DIR summarizes it',
   },
-  {
-    name: 'trace-steps',
+  'trace-steps': {
+    reads: stepRange,
     value: 'A:B',
     description: 'trace the steps from A to B alone, as programs report them; A: has no end',
   },
-  {
-    name: 'dashboard',
+  dashboard: {
+    reads: port,
     value: 'PORT',
     description:
       'serve a page that shows the ranks of this host live, on 127.0.0.1 at this port (0: any free one); ' +
       'tsrun prints its address',
   },
-  {
-    name: 'dashboard-linger',
+  'dashboard-linger': {
+    reads: time,
     value: 'SECONDS',
     description:
       'keep the page open for this time after the end of the job, or until Ctrl-C; by default until Ctrl-C ' +
       'after a failure, if the standard input is a terminal, and not at all otherwise',
   },
-  {
-    name: 'metrics',
+  metrics: {
+    reads: metricsAddress,
     value: '[HOST:]PORT',
     description:
       'serve metrics of the ranks of this host to Prometheus, at /metrics of this port (0: any free one) ' +
       'of 127.0.0.1, or of HOST; tsrun prints the address',
   },
-  {
-    name: 'ranks',
+  ranks: {
+    reads: rankList('ranks and ranges of ranks, for example 0,2-3'),
+    off: '',
     value: 'LIST',
     description: 'show only the output of these ranks of the job, for example 0,2-3',
   },
-  {
-    name: 'local-ranks-filter',
+  'local-ranks-filter': {
+    reads: rankList('ranks and ranges of ranks, for example 0,2-3'),
+    off: '',
     value: 'LIST',
     description: 'show only the output of these ranks of each host, for example 0',
     torchrun: 'local-ranks-filter',
   },
-  {
-    name: 'redirects',
+  redirects: {
+    reads: streams,
+    off: '0',
     aliases: ['r'],
     value: '0|1|2|3|MAP',
     description:
@@ -206,65 +225,64 @@ const flags = [
     torchrun: 'redirects',
     differs: 'without `--log-dir`, the files are in a new folder of the temporary directory',
   },
-  {
-    name: 'tee',
+  tee: {
+    reads: streams,
+    off: '0',
     aliases: ['t'],
     value: '0|1|2|3|MAP',
     description: 'the same, but show the output as well',
     torchrun: 'tee',
     differs: 'the prefix of a line is `[rank 3]`, with and without this flag',
   },
-  {
-    name: 'duplicate-stdout-filters',
+  'duplicate-stdout-filters': {
     value: 'TEXTS',
     description:
       'also write the lines of stdout that contain one of these texts, separated by commas, of all ' +
       'ranks to filtered_stdout.log',
     torchrun: 'duplicate-stdout-filters',
   },
-  {
-    name: 'duplicate-stderr-filters',
+  'duplicate-stderr-filters': {
     value: 'TEXTS',
     description: 'the same for stderr and filtered_stderr.log',
     torchrun: 'duplicate-stderr-filters',
   },
-  {
-    name: 'summary',
+  summary: {
+    reads: flag,
     description:
       'show time, CPU time and peak memory of each rank at the end, or not: --no-summary',
     fallback: 'true',
   },
-  {
-    name: 'module',
+  module: {
+    reads: flag,
     aliases: ['m'],
     description: 'run a module of a package, named as in import, instead of a file',
     fallback: 'false',
     torchrun: 'module',
     differs: 'the module is resolved as `import` does from the working directory',
   },
-  {
-    name: 'no-python',
+  'no-python': {
+    reads: flag,
     description: 'run any program instead of a script: bash, Python, a binary',
     fallback: 'false',
     torchrun: 'no-python',
   },
-  {
-    name: 'role',
+  role: {
+    reads: filled('a name'),
     value: 'NAME',
     description: 'the role of the ranks, which they get as ROLE_NAME',
     fallback: 'default',
     torchrun: 'role',
   },
-  {
-    name: 'virtual-local-rank',
+  'virtual-local-rank': {
+    reads: flag,
     description: 'LOCAL_RANK is 0 in each rank, which sees one GPU only',
     fallback: 'false',
     torchrun: 'virtual-local-rank',
     differs:
       'each rank sees [one GPU](tensorflow.md#what-the-launcher-gives-each-rank) without this flag as well',
   },
-  {
-    name: 'numa-binding',
+  'numa-binding': {
+    reads: numaBinding,
     value: 'node|socket|exclusive|core-complex',
     description:
       'bind each rank to cores: those of a NUMA node, of a socket, a share of a node of its own, or ' +
@@ -272,79 +290,89 @@ const flags = [
     torchrun: 'numa-binding',
     differs: 'ranks without a GPU are spread over the nodes; torch needs GPUs',
   },
-  {
-    name: 'bind',
+  bind: {
+    reads: binding,
     value: 'core|numa|none',
     description:
       'bind each rank to cores that this process may use: to its own share of them, or to those of a ' +
       'NUMA node, as --numa-binding node does; none: to no cores',
   },
-  {
-    name: 'signals-to-handle',
+  'signals-to-handle': {
+    reads: signals,
     value: 'LIST',
     description: 'the signals to the launcher that stop the job',
     fallback: 'SIGTERM,SIGINT,SIGHUP,SIGQUIT',
     torchrun: 'signals-to-handle',
   },
-  {
-    name: 'stdin',
+  stdin: {
+    reads: input,
     value: 'K|all|none',
     description: 'the rank of the job that gets the standard input of tsrun, or all, or none',
     fallback: '0',
   },
-  {
-    name: 'node-args',
+  'node-args': {
+    reads: words,
     value: 'ARGS',
     description:
       'more arguments of Node for the ranks, in one text, as in --node-args="--expose-gc --max-old-space-size=8192"',
   },
-  {
-    name: 'inspect',
+  inspect: {
     value: '[HOST:]PORT|auto',
     description:
       'each rank listens for a debugger at 127.0.0.1 or HOST: at PORT + its local rank, or at any free port',
   },
-  {
-    name: 'inspect-rank',
+  'inspect-rank': {
+    reads: rankNumber,
     value: 'K',
     description:
       'only this rank listens for a debugger, at port 9229 or that of --inspect, and waits for it before ' +
       'the first line of the script',
   },
-  {
-    name: 'cpu-prof',
+  'cpu-prof': {
+    reads: flag,
     description: 'write a CPU profile of each rank into the folder of its log files',
     fallback: 'false',
   },
-  {
-    name: 'heap-prof',
+  'heap-prof': {
+    reads: flag,
     description: 'write a heap profile of each rank into the folder of its log files',
     fallback: 'false',
   },
-  {
-    name: 'job-timeout',
+  'job-timeout': {
+    reads: jobTimeout,
     value: 'SECONDS',
     description:
       'end the job after this time with exit code 124, and show the JavaScript stacks of its ranks first',
   },
-  {
-    name: 'chaos',
+  chaos: {
     value: 'FILE',
     description:
       'inject the faults that FILE (YAML or JSON) lists, to see whether the job withstands them',
   },
   ...torchrunFlags,
-  {
-    name: 'dry-run',
+  'dry-run': {
+    reads: flag,
     description: 'print the environment and command of each rank, and start nothing',
     fallback: 'false',
   },
-] as const satisfies readonly Flag[]
+} satisfies Readonly<Record<string, Omit<Flag, 'name'>>>
 
-export type FlagName = (typeof flags)[number]['name']
+type Flags = typeof flags
+
+export type FlagName = keyof Flags
+
+/** The value of a flag as it is read: a text where the flag has no reader. */
+type ValueOf<F> =
+  | (F extends { reads: infer S } ? Of<S> : string)
+  | (F extends { fallback: string } ? never : undefined)
+
+/** The values of all flags. */
+export type Values = { readonly [Name in FlagName]: ValueOf<Flags[Name]> }
 
 /** The table with one type for all flags. */
-export const flagTable: readonly (Flag & { readonly name: FlagName })[] = flags
+export const flagTable: readonly (Flag & { readonly name: FlagName })[] = Object.entries<
+  Omit<Flag, 'name'>
+>(flags).map(([name, facts]) => ({ name: name as FlagName, ...facts }))
 
 /** The flags that the command line gives. */
 export type FlagValues = Partial<Record<FlagName, string>>

@@ -1,24 +1,12 @@
-import { constants } from 'node:os'
-import { readHosts, type HostOptions } from './host-options.ts'
-import { readOutput, type OutputOptions } from './output-options.ts'
-import { readRankOptions, type RankOptions } from './rank-options.ts'
-import {
-  read,
-  readInteger,
-  readSeconds,
-  readSwitch,
-  toInteger,
-  usageError,
-} from './read-setting.ts'
-import type { Settings } from './settings.ts'
-
-const LARGEST_NPROC = 4096
-
-/** How `--numa-binding` chooses the cores of a rank. */
-export const numaBindings = ['node', 'socket', 'exclusive', 'core-complex'] as const
+import type { Values } from './flags.ts'
+import { toHosts, withoutOthers, type HostOptions } from './host-options.ts'
+import { toOutput, type OutputOptions } from './output-options.ts'
+import { toRankOptions, type RankOptions } from './rank-options.ts'
+import { usageError } from './readers.ts'
+import { readSettings, type Settings } from './settings.ts'
 
 /** How the cores of a rank are chosen; `core` is a share of all cores, whatever their node. */
-export type Binding = (typeof numaBindings)[number] | 'core'
+export type Binding = NonNullable<Values['numa-binding']> | 'core'
 
 /** The options of a job, checked and complete. */
 export interface JobOptions extends HostOptions, OutputOptions, RankOptions {
@@ -49,12 +37,12 @@ export interface Capacity {
 }
 
 /**
- * Checks the settings.
+ * Reads the settings.
  *
  * @throws ERR_TSR_USAGE
  */
 export function toJobOptions(
-  settings: Settings,
+  given: Settings,
   command: readonly string[],
   capacity: Capacity,
 ): JobOptions {
@@ -63,86 +51,67 @@ export function toJobOptions(
     throw usageError(
       'No script given: tsrun [flags] script [arguments], or tsrun init for a new project',
     )
-  const nproc = readNproc(settings, capacity)
-  const kind = readKind(settings)
-  checkUnused(settings)
+  const settings = withoutOthers(given)
+  checkOnlyChoices(settings)
+  const values = readSettings(settings)
+  const nproc = countRanks(values, settings, capacity)
+  const kind = kindOf(values)
   return {
     nproc,
-    ...readHosts(settings, nproc),
-    ...readOutput(settings),
-    ...readRankOptions(settings, kind, nproc),
-    maxRestarts: readInteger(settings, 'max-restarts', 0, 1_000_000),
-    grace: read(settings, 'grace', 'a number of seconds from 0 to 86400', readSeconds) * 1000,
-    summary: readSwitch(settings, 'summary'),
-    dryRun: readSwitch(settings, 'dry-run'),
+    ...toHosts(values, settings, nproc),
+    ...toOutput(values, settings),
+    ...toRankOptions(values, settings, kind, nproc),
+    maxRestarts: values['max-restarts'],
+    grace: values.grace,
+    summary: values.summary,
+    dryRun: values['dry-run'],
     kind,
-    role: read(settings, 'role', 'a name', (text) => text || undefined),
-    virtualLocalRank: readSwitch(settings, 'virtual-local-rank'),
-    binding: readBinding(settings),
-    signals: readSignals(settings),
+    role: values.role,
+    virtualLocalRank: values['virtual-local-rank'],
+    binding: bindingOf(values, settings),
+    signals: values['signals-to-handle'],
     script,
     scriptArguments,
   }
 }
 
-function readNproc(settings: Settings, { cores, gpus, usesGpus }: Capacity): number {
-  const limit = `an integer from 1 to ${LARGEST_NPROC}, auto, gpu or cpu`
-  return read(settings, 'nproc', limit, (text) => {
-    if (text === 'auto') return (usesGpus() && gpus()) || cores
-    if (text === 'cpu') return cores
-    if (text !== 'gpu') return toInteger(text, 1, LARGEST_NPROC)
-    const found = gpus()
-    if (found > 0) return found
-    throw usageError(
-      `${settings.nproc?.source ?? ''} is gpu, but this host has none (nvidia-smi -L)`,
-    )
-  })
+function countRanks(
+  { nproc }: Values,
+  settings: Settings,
+  { cores, gpus, usesGpus }: Capacity,
+): number {
+  if (nproc === 'auto') return (usesGpus() && gpus()) || cores
+  if (nproc === 'cpu') return cores
+  const found = nproc === 'gpu' ? gpus() : nproc
+  if (found > 0) return found
+  throw usageError(`${settings.nproc?.source ?? ''} is gpu, but this host has none (nvidia-smi -L)`)
 }
 
-function readKind(settings: Settings): JobOptions['kind'] {
-  const isModule = readSwitch(settings, 'module')
-  const isProgram = readSwitch(settings, 'no-python')
-  if (isModule && isProgram) throw usageError('--module and --no-python exclude each other')
-  return isModule ? 'module' : isProgram ? 'program' : 'file'
+function kindOf({ module, 'no-python': isProgram }: Values): JobOptions['kind'] {
+  if (module && isProgram) throw usageError('--module and --no-python exclude each other')
+  return module ? 'module' : isProgram ? 'program' : 'file'
 }
-
-const bindings = new Map<string, Binding | 'none'>([
-  ['core', 'core'],
-  ['numa', 'node'],
-  ['none', 'none'],
-])
 
 /** Of `--bind` and `--numa-binding`, which are two names of one thing. */
-function readBinding(settings: Settings): Binding | undefined {
-  const { bind, 'numa-binding': numa } = settings
-  if (bind !== undefined) {
-    const expected = `one of ${[...bindings.keys()].join(', ')}`
-    const binding = read(settings, 'bind', expected, (text) => bindings.get(text))
-    if (numa !== undefined) throw usageError(`${bind.source} and ${numa.source} exclude each other`)
-    return binding === 'none' ? undefined : binding
+function bindingOf(
+  { bind, 'numa-binding': numa }: Values,
+  settings: Settings,
+): Binding | undefined {
+  if (bind === undefined) return numa
+  if (numa !== undefined) {
+    const [one, other] = [settings.bind!, settings['numa-binding']!]
+    throw usageError(`${one.source} and ${other.source} exclude each other`)
   }
-  if (numa === undefined) return undefined
-  const expected = `one of ${numaBindings.join(', ')}`
-  return read(settings, 'numa-binding', expected, (text) =>
-    numaBindings.find((binding) => binding === text.replaceAll('_', '-')),
-  )
+  return bind === 'none' ? undefined : bind === 'numa' ? 'node' : bind
 }
 
-function readSignals(settings: Settings): NodeJS.Signals[] {
-  const impossible = ['SIGKILL', 'SIGSTOP']
-  const expected = 'names of signals, for example SIGTERM,SIGUSR1, but not SIGKILL or SIGSTOP'
-  return read(settings, 'signals-to-handle', expected, (text) => {
-    const names = text.split(',').map((name) => name.trim().toUpperCase())
-    const isValid = names.every((name) => name in constants.signals && !impossible.includes(name))
-    return isValid ? (names as NodeJS.Signals[]) : undefined
-  })
-}
-
-/** Checks the flags of torchrun that have no effect, or one value only. */
-function checkUnused(settings: Settings): void {
-  readSwitch(settings, 'run-path')
-  if (settings['monitor-interval'] !== undefined) {
-    read(settings, 'monitor-interval', 'a number of seconds', readSeconds)
+/** Checks the flags of torchrun that have one value only, or others that do not exist here. */
+function checkOnlyChoices(settings: Settings): void {
+  const backend = settings['rdzv-backend']
+  if (backend?.value.startsWith('etcd') === true) {
+    throw usageError(
+      `${backend.source} is ${backend.value}: use c10d, as hosts need no service beside the store of node 0`,
+    )
   }
   const only = [
     ['start-method', 'spawn', 'each rank is a process of its own'],

@@ -1,10 +1,9 @@
-import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
+import type { Values } from './flags.ts'
 import { templateProblem } from './log-prefix.ts'
-import { read, readSeconds, toInteger, usageError } from './read-setting.ts'
+import { usageError, type Setting } from './readers.ts'
 import type { Settings } from './settings.ts'
 
-const logFormats = ['pretty', 'json', 'raw'] as const
-export type LogFormat = (typeof logFormats)[number]
+export type LogFormat = Values['log-format']
 
 /** Where one stream of a rank goes. */
 export interface Destination {
@@ -62,21 +61,22 @@ export interface OutputOptions {
 }
 
 /** @throws ERR_TSR_USAGE */
-export function readOutput(settings: Settings): OutputOptions {
+export function toOutput(values: Values, settings: Settings): OutputOptions {
+  const prefix = settings['log-prefix']
   return {
-    logDir: settings['log-dir']?.value,
-    logFormat: read(settings, 'log-format', logFormatNames, parseLogFormat),
-    logPrefix: readPrefix(settings),
-    eventLog: readEventLog(settings),
-    dashboard: readDashboard(settings),
-    metrics: readMetrics(settings),
-    trace: readTrace(settings),
-    ranks: readRanks(settings, 'ranks'),
-    localRanks: readRanks(settings, 'local-ranks-filter'),
-    destinations: readDestinations(settings),
+    logDir: values['log-dir'],
+    logFormat: values['log-format'],
+    logPrefix: prefix && readPrefix(prefix),
+    eventLog: eventLogOf(values),
+    dashboard: dashboardOf(values, settings),
+    metrics: metricsOf(values, settings),
+    trace: traceOf(values, settings),
+    ranks: values.ranks,
+    localRanks: values['local-ranks-filter'],
+    destinations: destinationsOf(values),
     filters: {
-      stdout: readTexts(settings, 'duplicate-stdout-filters'),
-      stderr: readTexts(settings, 'duplicate-stderr-filters'),
+      stdout: textsOf(values['duplicate-stdout-filters']),
+      stderr: textsOf(values['duplicate-stderr-filters']),
     },
   }
 }
@@ -86,97 +86,46 @@ export function needsFiles({ destinations, filters }: OutputOptions): boolean {
   return destinations !== undefined || filters.stdout.length + filters.stderr.length > 0
 }
 
-export const logFormatNames = 'pretty, json or raw'
-
-/** Undefined for any other text. */
-export function parseLogFormat(text: string): LogFormat | undefined {
-  return logFormats.find((format) => format === text)
+/** @throws ERR_TSR_USAGE for a template with unknown placeholders */
+export function readPrefix({ value, source }: Setting): string {
+  const problem = templateProblem(value)
+  if (problem !== undefined) throw usageError(`${source}: ${problem}`)
+  return value
 }
 
-function readPrefix(settings: Settings): string | undefined {
-  const setting = settings['log-prefix']
-  const problem = setting === undefined ? undefined : templateProblem(setting.value)
-  if (problem !== undefined) throw usageError(`${setting!.source}: ${problem}`)
-  return setting?.value
-}
-
-function readEventLog(settings: Settings): OutputOptions['eventLog'] {
-  const file = settings['event-log']?.value
+function eventLogOf(values: Values): OutputOptions['eventLog'] {
+  const file = values['event-log']
   if (file !== undefined) return { file }
-  if (settings['event-log-handler'] === undefined) return undefined
-  const expected = 'null or console; --event-log FILE names a file'
-  const handler = read(settings, 'event-log-handler', expected, (text) =>
-    text === 'null' || text === 'console' ? text : undefined,
-  )
-  return handler === 'console' ? 'console' : undefined
+  return values['event-log-handler'] === 'console' ? 'console' : undefined
 }
 
-function readDashboard(settings: Settings): DashboardOptions | undefined {
-  const { dashboard, 'dashboard-linger': linger } = settings
-  if (dashboard === undefined) {
-    if (linger === undefined) return undefined
-    throw usageError(`${linger.source} needs --dashboard PORT`)
-  }
-  const expected = 'a number of seconds from 0 to 86400'
-  return {
-    port: read(settings, 'dashboard', 'a port from 0 to 65535', (text) =>
-      toInteger(text, 0, 65535),
-    ),
-    linger:
-      linger === undefined
-        ? undefined
-        : 1000 * read(settings, 'dashboard-linger', expected, readSeconds),
-  }
-}
-
-function readMetrics(settings: Settings): MetricsOptions | undefined {
-  const { metrics } = settings
-  if (metrics === undefined) return undefined
-  const expected = '[HOST:]PORT, for example 9400, 0.0.0.0:9400 or [::1]:9400'
-  return read(settings, 'metrics', expected, (text) => {
-    const [, address, name = '127.0.0.1', digits = ''] =
-      /^(?:\[([\da-f:.]+)\]:|([^\s:/[\]]+):)?(\d+)$/i.exec(text) ?? []
-    const port = toInteger(digits, 0, 65535)
-    const source = `${metrics.source} ${text}`
-    return port === undefined ? undefined : { host: address ?? name, port, source }
-  })
-}
-
-function readTrace(settings: Settings): TraceOptions | undefined {
-  const { trace, 'trace-steps': steps } = settings
-  if (trace === undefined || trace.value === '') {
-    if (steps === undefined) return undefined
-    throw usageError(`${steps.source} needs --trace DIR`)
-  }
-  const range = (text: string): string | undefined =>
-    parseStepRange(text) === undefined ? undefined : text
-  return {
-    directory: trace.value,
-    steps: steps && read(settings, 'trace-steps', STEP_RANGE, range),
-    bytes: undefined,
-  }
-}
-
-function readRanks(
+function dashboardOf(
+  { dashboard: port, 'dashboard-linger': linger }: Values,
   settings: Settings,
-  name: 'ranks' | 'local-ranks-filter',
-): Set<number> | undefined {
-  if (settings[name] === undefined || settings[name].value === '') return undefined
-  return read(settings, name, 'ranks and ranges of ranks, for example 0,2-3', parseRankList)
+): DashboardOptions | undefined {
+  if (port !== undefined) return { port, linger }
+  refuse(settings['dashboard-linger'], '--dashboard PORT')
+  return undefined
 }
 
-/** Reads `0,2-3` as the set of 0, 2 and 3; undefined when it is no such list. */
-export function parseRankList(text: string): Set<number> | undefined {
-  const ranks = new Set<number>()
-  for (const part of text.split(',')) {
-    const match = /^\s*(\d{1,6})(?:-(\d{1,6}))?\s*$/.exec(part)
-    if (match === null) return undefined
-    const first = Number(match[1])
-    const last = Number(match[2] ?? match[1])
-    if (last < first) return undefined
-    for (let rank = first; rank <= last; rank++) ranks.add(rank)
-  }
-  return ranks
+function metricsOf({ metrics }: Values, settings: Settings): MetricsOptions | undefined {
+  if (metrics === undefined) return undefined
+  const { source, value } = settings.metrics!
+  return { ...metrics, source: `${source} ${value.trim()}` }
+}
+
+function traceOf(
+  { trace: directory, 'trace-steps': steps }: Values,
+  settings: Settings,
+): TraceOptions | undefined {
+  if (directory !== undefined) return { directory, steps, bytes: undefined }
+  refuse(settings['trace-steps'], '--trace DIR')
+  return undefined
+}
+
+/** @throws ERR_TSR_USAGE for a setting that needs another one */
+function refuse(setting: Setting | undefined, needed: string): void {
+  if (setting !== undefined) throw usageError(`${setting.source} needs ${needed}`)
 }
 
 /**
@@ -191,11 +140,7 @@ export function checkRanks({ ranks }: Pick<OutputOptions, 'ranks'>, worldSize: n
   throw usageError(`--ranks names rank ${highest}, but this job has ${range}`)
 }
 
-/** Bit 0 stands for stdout, and bit 1 for stderr. */
-type Streams = (localRank: number) => number
-
-function readDestinations(settings: Settings): OutputOptions['destinations'] {
-  const [redirects, tee] = [readStreams(settings, 'redirects'), readStreams(settings, 'tee')]
+function destinationsOf({ redirects, tee }: Values): OutputOptions['destinations'] {
   if (redirects === undefined && tee === undefined) return undefined
   return (localRank) => {
     const [redirected, both] = [redirects?.(localRank) ?? 0, tee?.(localRank) ?? 0]
@@ -207,22 +152,6 @@ function readDestinations(settings: Settings): OutputOptions['destinations'] {
   }
 }
 
-/** `3` for all ranks, or `0:1,1:3` by local rank. */
-function readStreams(settings: Settings, name: 'redirects' | 'tee'): Streams | undefined {
-  const setting = settings[name]
-  if (setting === undefined || setting.value === '0') return undefined
-  return read(settings, name, '0 to 3, or such numbers by local rank, as in 0:1,1:3', (text) => {
-    if (/^[0-3]$/.test(text)) return () => Number(text)
-    const pairs = text.split(',').map((pair) => /^\s*(\d{1,6}):([0-3])\s*$/.exec(pair))
-    if (pairs.includes(null)) return undefined
-    const map = new Map(pairs.map((pair) => [Number(pair![1]), Number(pair![2])]))
-    return (localRank) => map.get(localRank) ?? 0
-  })
-}
-
-function readTexts(
-  settings: Settings,
-  name: 'duplicate-stdout-filters' | 'duplicate-stderr-filters',
-): string[] {
-  return (settings[name]?.value ?? '').split(',').filter((text) => text !== '')
+function textsOf(list = ''): string[] {
+  return list.split(',').filter((text) => text !== '')
 }

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { isTsrError, readProtection, type ProtectionSettings } from '@tsrun/core'
-import { readSwitch, usageError } from './read-setting.ts'
-import type { Settings } from './settings.ts'
+import type { Values } from './flags.ts'
+import { usageError } from './readers.ts'
 
 /** How what a job sends over the network is protected. */
 export interface ProtectionOptions extends ProtectionSettings {
@@ -10,15 +10,15 @@ export interface ProtectionOptions extends ProtectionSettings {
 }
 
 /** @throws ERR_TSR_USAGE */
-export function readProtectionOptions(settings: Settings): ProtectionOptions {
+export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>): ProtectionOptions {
   const files = {
-    TSRUN_TLS_CERT: settings['tls-cert']?.value,
-    TSRUN_TLS_KEY: settings['tls-key']?.value,
-    TSRUN_TLS_CA: settings['tls-ca']?.value,
+    TSRUN_TLS_CERT: values['tls-cert'],
+    TSRUN_TLS_KEY: values['tls-key'],
+    TSRUN_TLS_CA: values['tls-ca'],
   }
   const given = Object.entries(files).filter((entry): entry is [string, string] => !!entry[1])
   const environment = {
-    TSRUN_TLS: readSwitch(settings, 'tls') ? '1' : '0',
+    TSRUN_TLS: values.tls ? '1' : '0',
     ...Object.fromEntries(given.map(([name, file]) => [name, resolve(file)])),
   }
   try {

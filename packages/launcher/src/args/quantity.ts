@@ -1,4 +1,4 @@
-import { usageError } from './read-setting.ts'
+import { written, type Schema } from '@tsrun/core'
 
 const decimal: Readonly<Record<string, number>> = {
   '': 1,
@@ -10,26 +10,27 @@ const decimal: Readonly<Record<string, number>> = {
   P: 1e15,
 }
 
+const expected = {
+  bytes: 'a size, as in 24GB or 24GiB',
+  'bytes/s': 'bytes in a second, as in 10GB/s or 100Gbit/s',
+  '': 'a number from 1, as in 10B, 7.5M or 1e12',
+}
+
 /**
- * Parses numbers as people write them: `10B` parameters, `24GB` or `24GiB` of memory, `10GB/s` or `100Gbit/s`
+ * Numbers as people write them: `10B` parameters, `24GB` or `24GiB` of memory, `10GB/s` or `100Gbit/s`
  * of a link, `12T` operations.
  *
  * @param what - the unit that may follow; without it, `B` stands for 10^9
- * @throws ERR_TSR_USAGE
  */
-export function parseQuantity(flag: string, text: string, what?: 'bytes' | 'bytes/s'): number {
-  const [, digits, prefix = '', rest = ''] =
-    /^(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMGTP]?)(.*)$/i.exec(text.trim()) ?? []
-  const factor = decimal[prefix.toUpperCase()]!
-  const unit = what === 'bytes/s' ? rest.replace(/\/s$|ps$/, '') : rest
-  const value = Number(digits) * unitFactor(prefix, unit, what) * factor
-  if (digits !== undefined && value > 0 && value < Infinity) return value
-  const expected = {
-    bytes: 'a size, as in 24GB or 24GiB',
-    'bytes/s': 'bytes in a second, as in 10GB/s or 100Gbit/s',
-    '': 'a number from 1, as in 10B, 7.5M or 1e12',
-  }[what ?? '']
-  throw usageError(`--${flag} is ${JSON.stringify(text)}; expected ${expected}`)
+export function quantity(what?: 'bytes' | 'bytes/s'): Schema<number> {
+  return written(expected[what ?? ''], (text) => {
+    const [, digits, prefix = '', rest = ''] =
+      /^(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMGTP]?)(.*)$/i.exec(text) ?? []
+    const factor = decimal[prefix.toUpperCase()]!
+    const unit = what === 'bytes/s' ? rest.replace(/\/s$|ps$/, '') : rest
+    const value = Number(digits) * unitFactor(prefix, unit, what) * factor
+    return value > 0 && value < Infinity ? value : undefined
+  })
 }
 
 /** By what the prefix's power of ten has to be multiplied; NaN where the unit is none. */

@@ -1,15 +1,7 @@
-import { firstOfNodeList, portOfStep, tsrError } from '@tsrun/core'
-import { flagTable, type FlagName, type FlagValues } from './flags.ts'
+import { firstOfNodeList, portOfStep } from '@tsrun/core'
+import { flagTable, type FlagName, type FlagValues, type Values } from './flags.ts'
 import type { Flag } from './flag.ts'
-
-/**
- * A value and where it came from: `--nproc`, `TSRUN_NPROC`, `PET_NPROC_PER_NODE`, `SLURM_NNODES`
- * or `default`.
- */
-export interface Setting {
-  readonly value: string
-  readonly source: string
-}
+import { readSetting, usageError, type Setting } from './readers.ts'
 
 export type Settings = Partial<Record<FlagName, Setting>>
 
@@ -42,6 +34,16 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
     if (setting !== undefined) settings[name] = setting
   }
   return settings
+}
+
+/** Reads the texts. Those of flags without a reader stay as they are. @throws ERR_TSR_USAGE */
+export function readSettings(settings: Settings): Values {
+  const values = flagTable.map(({ name, reads, off }) => {
+    const setting = settings[name]
+    if (setting === undefined || setting.value === off) return [name, undefined]
+    return [name, reads === undefined ? setting.value : readSetting(setting, reads)]
+  })
+  return Object.fromEntries(values) as Values
 }
 
 /** Inside a rank TSRUN_NNODES describes the job of that rank, not the one to be started. */
@@ -99,11 +101,10 @@ function scheduledNodes(env: Environment): Setting | undefined {
   const layout = openMpi(env) ?? slurm(env)
   if (layout === undefined) return undefined
   if (layout.severalTasks === undefined) return layout.nnodes
-  throw tsrError('ERR_TSR_USAGE', {
-    problem:
-      `${layout.severalTasks}: start tsrun once on each node (srun --ntasks-per-node=1, mpirun --map-by ` +
+  throw usageError(
+    `${layout.severalTasks}: start tsrun once on each node (srun --ntasks-per-node=1, mpirun --map-by ` +
       'ppr:1:node), or use --nnodes 1 if each task is a job of its own',
-  })
+  )
 }
 
 /** Which node this is, and where node 0 is, in a job of several nodes. */

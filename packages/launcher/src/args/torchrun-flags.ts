@@ -1,16 +1,18 @@
+import { flag } from '@tsrun/core'
 import type { Flag } from './flag.ts'
+import { anyTime, backend, eventHandler, jobName } from './readers.ts'
 
 /** Flags that torchrun has, and that a job of tsrun needs seldom or never. */
-export const torchrunFlags = [
-  {
-    name: 'standalone',
+export const torchrunFlags = {
+  standalone: {
+    reads: flag,
     description: 'a job of this host alone, with a free port; what is the case without hosts',
     fallback: 'false',
     torchrun: 'standalone',
     group: 'torchrun',
   },
-  {
-    name: 'rdzv-backend',
+  'rdzv-backend': {
+    reads: backend,
     value: 'c10d|static',
     description: 'static: --node-rank is needed; c10d: the hosts are numbered as they arrive',
     torchrun: 'rdzv-backend',
@@ -18,16 +20,16 @@ export const torchrunFlags = [
       '`etcd` and `etcd-v2` are refused: the hosts need no service beside the store of node 0',
     group: 'torchrun',
   },
-  {
-    name: 'rdzv-id',
+  'rdzv-id': {
+    reads: jobName,
+    off: 'none',
     value: 'NAME',
     description: 'the name of the job; hosts with another one are refused',
     torchrun: 'rdzv-id',
     differs: 'the run id begins with it, and has a date and a random part as well',
     group: 'torchrun',
   },
-  {
-    name: 'rdzv-conf',
+  'rdzv-conf': {
     value: 'K=V,...',
     description:
       'timeout or join_timeout: --rdzv-timeout; keep_alive_interval and keep_alive_max_attempt: ' +
@@ -38,23 +40,21 @@ export const torchrunFlags = [
       'other settings of torchrun are accepted and have no effect; `store_type=file` is refused',
     group: 'torchrun',
   },
-  {
-    name: 'local-addr',
+  'local-addr': {
     value: 'ADDRESS',
     description: 'the address at which other hosts reach this one: --iface',
     torchrun: 'local-addr',
     group: 'torchrun',
   },
-  {
-    name: 'monitor-interval',
+  'monitor-interval': {
+    reads: anyTime,
     value: 'SECONDS',
     description: 'has no effect: the launcher is told when a rank ends, and does not ask',
     torchrun: 'monitor-interval',
     differs: 'has no effect: the launcher is told when a rank ends, and does not ask',
     group: 'torchrun',
   },
-  {
-    name: 'start-method',
+  'start-method': {
     value: 'spawn',
     description: 'only spawn: each rank is a process of its own',
     torchrun: 'start-method',
@@ -62,16 +62,16 @@ export const torchrunFlags = [
       'only `spawn`; `fork` and `forkserver` are refused, as a process of Node cannot be forked',
     group: 'torchrun',
   },
-  {
-    name: 'run-path',
+  'run-path': {
+    reads: flag,
     description: 'has no effect: a script is always run by its path',
     fallback: 'false',
     torchrun: 'run-path',
     differs: 'has no effect: a script is always run by its path',
     group: 'torchrun',
   },
-  {
-    name: 'event-log-handler',
+  'event-log-handler': {
+    reads: eventHandler,
     value: 'null|console',
     description: 'console: what --event-log writes goes to stderr; null: nowhere',
     torchrun: 'event-log-handler',
@@ -79,8 +79,7 @@ export const torchrunFlags = [
       '`null` and `console`; `--event-log FILE` writes [events of its own](launcher.md#the-events-of-a-job)',
     group: 'torchrun',
   },
-  {
-    name: 'logs-specs',
+  'logs-specs': {
     value: 'default',
     description: 'only default; see --log-dir, --redirects and --tee',
     torchrun: 'logs-specs',
@@ -88,4 +87,4 @@ export const torchrunFlags = [
       'only `default`: plug-ins of torch are refused; see `--log-dir`, `--redirects`, `--tee`',
     group: 'torchrun',
   },
-] as const satisfies readonly Flag[]
+} satisfies Readonly<Record<string, Omit<Flag, 'name'>>>

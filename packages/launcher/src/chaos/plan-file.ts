@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { readFileText } from '@tsrun/core'
 import { parse } from 'yaml'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
 
 /** What happens to a rank from outside, and therefore to any program. */

@@ -1,5 +1,5 @@
 import { parsePortRange } from '@tsrun/core'
-import { toInteger, usageError } from '../args/read-setting.ts'
+import { HIGHEST_PORT, integerFrom, readFlag, usageError } from '../args/readers.ts'
 import { checks } from '../doctor/checks.ts'
 import type { Finding } from '../doctor/facts.ts'
 import { gatherFacts } from '../doctor/gather.ts'
@@ -79,8 +79,7 @@ const [ROUND, START] = [1.5, 4]
 async function compareHosts(request: CompareRequest, context: CommandContext): Promise<void> {
   const { env, cwd, console, interrupts } = context
   const { ssh = 'ssh', portRange, iface } = request
-  const port = toInteger(request.port ?? '29500', 1, 65_535)
-  if (port === undefined) throw usageError(`--port is ${request.port!}; expected a port`)
+  const port = readFlag('port', request.port ?? '29500', integerFrom(1, HIGHEST_PORT, 'a port'))
   if (portRange !== undefined && parsePortRange(portRange) === undefined) {
     throw usageError(`--port-range is ${portRange}; expected two ports, as in 29600-29699`)
   }

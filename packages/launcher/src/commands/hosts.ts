@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { textWidth } from '@tsrun/core'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import { HOST_COLUMNS } from '../job/plan.ts'
 import { LineSplitter } from '../logs/lines.ts'
 import type { Interruption } from '../protocol/nodes.ts'

@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { makeFolders, readFileText } from '@tsrun/core'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import { packageFolder, version } from '../job/package.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 

@@ -1,14 +1,8 @@
 import { join } from 'node:path'
 import { setImmediate, setTimeout as pause } from 'node:timers/promises'
 import { formatRankList } from '@tsrun/core'
-import { templateProblem } from '../args/log-prefix.ts'
-import {
-  logFormatNames,
-  parseLogFormat,
-  parseRankList,
-  type LogFormat,
-} from '../args/output-options.ts'
-import { toInteger, usageError } from '../args/read-setting.ts'
+import { readPrefix, type LogFormat } from '../args/output-options.ts'
+import { integerFrom, logFormat, rankList, readFlag, usageError } from '../args/readers.ts'
 import { isRunning, reread } from '../job/run-records.ts'
 import type { StreamName } from '../logs/lines.ts'
 import { streamNames } from '../logs/log-files.ts'
@@ -18,6 +12,9 @@ import { RecordedOutput } from '../logs/recorded-output.ts'
 import type { Interruption } from '../protocol/nodes.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 import { findLogs, noLogs, type FoundLogs } from './find-logs.ts'
+
+const ranks = rankList('ranks and ranges of ranks, as in 0,2-3')
+const tail = integerFrom(0, 1_000_000_000, 'a number of lines')
 
 /** `tsrun logs [run]` */
 export function addLogs(context: CommandContext): AddCommand {
@@ -60,7 +57,7 @@ export function addLogs(context: CommandContext): AddCommand {
               type: 'string',
               requiresArg: true,
               default: 'pretty',
-              describe: `${logFormatNames}, as for a job`,
+              describe: `${logFormat.expected}, as for a job`,
             },
             'log-prefix': {
               type: 'string',
@@ -69,36 +66,19 @@ export function addLogs(context: CommandContext): AddCommand {
             },
           })
           .version(false),
-      async (argv) => {
+      async ({ 'log-prefix': prefix, ...argv }) => {
         const chosen: Omit<Request, keyof FoundLogs> = {
-          ranks: option('rank', argv.rank, 'ranks and ranges of ranks, as in 0,2-3', parseRankList),
+          ranks: argv.rank === undefined ? undefined : readFlag('rank', argv.rank, ranks),
           streams: argv.stream === undefined ? streamNames : [argv.stream],
-          tail: option('tail', argv.tail, 'a number of lines', (text) =>
-            toInteger(text, 0, 1_000_000_000),
-          ),
+          tail: argv.tail === undefined ? undefined : readFlag('tail', argv.tail, tail),
           isFollowing: argv.follow === true,
-          format: option('log-format', argv['log-format'], logFormatNames, parseLogFormat)!,
-          prefix: argv['log-prefix'],
+          format: readFlag('log-format', argv['log-format'], logFormat),
+          prefix: prefix && readPrefix({ value: prefix, source: '--log-prefix' }),
         }
-        const problem = templateProblem(chosen.prefix ?? '')
-        if (problem !== undefined) throw usageError(`--log-prefix: ${problem}`)
         const request = { ...chosen, ...findLogs(argv.run, context.env, context.cwd) }
         await new LogCommand(request, context).run()
       },
     )
-}
-
-/** @throws ERR_TSR_USAGE */
-function option<T>(
-  name: string,
-  value: string | undefined,
-  expected: string,
-  parse: (text: string) => T | undefined,
-): T | undefined {
-  if (value === undefined) return undefined
-  const parsed = parse(value)
-  if (parsed !== undefined) return parsed
-  throw usageError(`--${name} is ${JSON.stringify(value)}; expected ${expected}`)
 }
 
 interface Request extends FoundLogs {

@@ -1,7 +1,7 @@
 import { formatTable } from '@tsrun/core'
 import type { LayoutPlan, PlanOptions } from '@tsrun/training/planning'
-import { parseQuantity } from '../args/quantity.ts'
-import { toInteger, usageError } from '../args/read-setting.ts'
+import { quantity } from '../args/quantity.ts'
+import { integerFrom, readFlag } from '../args/readers.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 const counts = {
@@ -12,6 +12,8 @@ const counts = {
   sequence: 'the tokens of an example; default 2048',
   batch: 'the examples of a step; default four per rank',
 } as const
+
+const positive = integerFrom(1, 1e9, 'a whole number from 1')
 
 /** `tsrun plan` */
 export function addPlan(context: CommandContext): AddCommand {
@@ -56,7 +58,7 @@ export function addPlan(context: CommandContext): AddCommand {
         const values = argv as Readonly<Record<string, string | undefined>>
         const { planLayouts, planTable } = await import('@tsrun/training/planning')
         const plan = planLayouts(optionsOf(values, argv.dtype, argv.optimizer))
-        const rows = countOf('rows', argv.rows)
+        const rows = readFlag('rows', argv.rows, positive)
         context.console.print(
           'stdout',
           argv.json === true
@@ -77,23 +79,17 @@ function optionsOf(
   const { flops, link, latency } = values
   const given = Object.keys(counts).flatMap((flag) => {
     const value = values[flag]
-    return value === undefined ? [] : [[flag, countOf(flag, value)] as const]
+    return value === undefined ? [] : [[flag, readFlag(flag, value, positive)] as const]
   })
   return {
     ...(Object.fromEntries(given) as { ranks: number }),
     ...{ dtype, optimizer },
-    parameters: parseQuantity('params', values['params']!),
-    memory: parseQuantity('memory', values['memory']!, 'bytes'),
-    ...(flops === undefined ? {} : { flops: parseQuantity('flops', flops) }),
-    ...(link === undefined ? {} : { link: parseQuantity('link', link, 'bytes/s') }),
+    parameters: readFlag('params', values['params']!, quantity()),
+    memory: readFlag('memory', values['memory']!, quantity('bytes')),
+    ...(flops === undefined ? {} : { flops: readFlag('flops', flops, quantity()) }),
+    ...(link === undefined ? {} : { link: readFlag('link', link, quantity('bytes/s')) }),
     ...(latency === undefined ? {} : { latency: Number(latency) }),
   }
-}
-
-function countOf(flag: string, text: string): number {
-  const value = toInteger(text, 1, 1e9)
-  if (value !== undefined) return value
-  throw usageError(`--${flag} is ${JSON.stringify(text)}; expected a whole number from 1`)
 }
 
 function planText({ model, batch, layouts, best }: LayoutPlan, table: string[][]): string {

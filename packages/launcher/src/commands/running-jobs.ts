@@ -1,7 +1,7 @@
 import { readdirSync, readlinkSync, statSync } from 'node:fs'
 import { tsrError } from '@tsrun/core'
 import { readStatusPage, STATUS_NAME, type StatusSnapshot } from '@tsrun/distributed/record'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 
 /** What a command prints where there is no job. */
 export const NO_JOB = 'no job of yours runs on this host\n'

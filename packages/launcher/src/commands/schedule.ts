@@ -1,12 +1,13 @@
 import { resolve } from 'node:path'
-import { formatTable, readFileText } from '@tsrun/core'
+import { count, formatTable, number, readFileText } from '@tsrun/core'
 import type {
   Explanation,
   Schedule,
   ScheduleName,
   SimulationOptions,
 } from '@tsrun/training/planning'
-import { toInteger, usageError } from '../args/read-setting.ts'
+import { quantity } from '../args/quantity.ts'
+import { readFlag, usageError } from '../args/readers.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** Loaded when a command needs it: it is no part of what starts a job. */
@@ -20,6 +21,9 @@ const durationFlags = {
   transfer: ['transfer', 'that of a message; default 0'],
   cores: ['cores', 'cores that the ranks share; default enough for all'],
 } as const satisfies Record<string, readonly [keyof SimulationOptions, string]>
+
+const counts = count({ from: 1, to: 4096 })
+const duration = number.refine((time) => time >= 0 && time < Infinity, 'a number from 0')
 
 const outputs = {
   svg: 'print a drawing as SVG',
@@ -92,7 +96,7 @@ export function addSchedule(context: CommandContext): AddCommand {
           const explanation = planning.explainSimulation(simulation)
           const facts = { name, stages, microbatches, placement, ...simulation, ...explanation }
           console.print('stdout', `${JSON.stringify(facts, null, 2)}\n`)
-        } else console.print('stdout', await describe(planning, plan, durations, values))
+        } else console.print('stdout', describe(planning, plan, durations, values))
       },
     )
   }
@@ -108,13 +112,13 @@ function planOf(
     if (name !== undefined) throw usageError('a schedule has a name or a --file, not both')
     return planning.parseSchedule(readText(resolve(cwd, file), file), file)
   }
-  const counts = Object.fromEntries(
+  const given = Object.fromEntries(
     ['stages', 'microbatches', 'ranks'].flatMap((flag) => {
       const value = values[flag]
-      return typeof value === 'string' ? [[flag, countOf(flag, value)] as const] : []
+      return typeof value === 'string' ? [[flag, readFlag(flag, value, counts)] as const] : []
     }),
   )
-  const { stages = 4, microbatches = 8, ranks } = counts
+  const { stages = 4, microbatches = 8, ranks } = given
   const chosen = (name ?? '1f1b') as ScheduleName
   const isChunked = ['interleaved', 'looped', 'interleaved-zb'].includes(chosen)
   const usual = isChunked && stages % 2 === 0 ? { ranks: stages / 2 } : {}
@@ -132,40 +136,30 @@ function readText(path: string, name: string): string {
   }
 }
 
-function countOf(flag: string, text: string): number {
-  const value = toInteger(text, 1, 4096)
-  if (value !== undefined) return value
-  throw usageError(`--${flag} is ${JSON.stringify(text)}; expected a whole number from 1 to 4096`)
-}
-
 function durationsOf(
   values: Readonly<Record<string, string | boolean | undefined>>,
 ): SimulationOptions {
   return Object.fromEntries(
     Object.entries(durationFlags).flatMap(([flag, [option]]) => {
       const value = values[flag]
-      if (typeof value !== 'string') return []
-      const time = Number(value)
-      if (value.trim() !== '' && time >= 0 && time < Infinity) return [[option, time]]
-      throw usageError(`--${flag} is ${JSON.stringify(value)}; expected a number from 0`)
+      return typeof value === 'string' ? [[option, readFlag(flag, value, duration)]] : []
     }),
   )
 }
 
-async function describe(
+function describe(
   planning: Planning,
   plan: Schedule,
   durations: SimulationOptions,
   values: Readonly<Record<string, string | boolean | undefined>>,
-): Promise<string> {
+): string {
   const simulation = plan.simulate(durations)
   const { makespan, bubble, ranks } = simulation
   const { idle, criticalPath } = planning.explainSimulation(simulation)
   const activation = values['activation-memory']
-  const { parseQuantity } = await import('../args/quantity.ts')
   const bytes =
     typeof activation === 'string'
-      ? parseQuantity('activation-memory', activation, 'bytes')
+      ? readFlag('activation-memory', activation, quantity('bytes'))
       : undefined
   const peak = (inFlight: number): string =>
     bytes === undefined ? String(inFlight) : `${(inFlight * bytes) / 1e9} GB`

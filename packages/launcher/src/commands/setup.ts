@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isTsrError, type TensorFlowRequest } from '@tsrun/core'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import type { Interruption } from '../protocol/nodes.ts'
 import { checkTensorFlow, setUpTensorFlow } from '../setup/setup.ts'
 import type { AddCommand, CommandContext } from './context.ts'

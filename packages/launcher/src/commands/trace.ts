@@ -1,7 +1,7 @@
 import { realpathSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { STEP_RANGE, TRACE_FILE } from '@tsrun/distributed/record'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import { loadObserve } from '../observe.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { toInteger, usageError } from '../args/read-setting.ts'
+import { port, readFlag, usageError } from '../args/readers.ts'
 import { readRuns } from '../job/run-records.ts'
 import { readFailureReport } from '../job/trace-folder.ts'
 import { readLastLines } from '../logs/recorded-lines.ts'
@@ -58,19 +58,16 @@ export function addView(context: CommandContext): AddCommand {
 
 /** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS, ERR_TSR_PACKAGE_MISSING */
 async function view(request: Request, { console, cwd, env, interrupts }: CommandContext) {
-  const port = toInteger(request.port, 0, 65535)
-  if (port === undefined) {
-    throw usageError(`--port is ${JSON.stringify(request.port)}; expected a port from 0 to 65535`)
-  }
+  const chosen = readFlag('port', request.port, port)
   const observe = await loadObserve('tsrun view', cwd)
   const page = readPage(request, cwd, env, observe, (problem) => {
     console.print('stderr', `tsrun: cannot use ${problem}\n`)
   })
   let server: Awaited<ReturnType<Observe['servePage']>>
   try {
-    server = await observe.servePage(port, page)
+    server = await observe.servePage(chosen, page)
   } catch (cause) {
-    throw usageError(`--port ${port}: ${(cause as Error).message}`, cause)
+    throw usageError(`--port ${chosen}: ${(cause as Error).message}`, cause)
   }
   console.print('stdout', `${server.url}\n`)
   console.print('stderr', 'tsrun: serving the page until Ctrl-C\n')

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import type { InspectOptions, RankOptions } from '../args/rank-options.ts'
 import type { Announcer } from '../logs/console.ts'
 

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Binding } from '../args/job-options.ts'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 
 /** Reads a file of /sys; undefined where there is none. */
 export type ReadSystemFile = (path: string) => string | undefined

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { makeOwnFolder, readFileText, replaceFile } from '@tsrun/core'
 import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from '../args/output-options.ts'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import type { AttemptFacts, JobWatcher } from './job.ts'
 import { isAlive } from '../processes/process-use.ts'
 

@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import { openFile, writeWhole } from '@tsrun/core'
 import type { OutputOptions } from '../args/output-options.ts'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import type { Announcer, Console } from './console.ts'
 
 /** One host of the job, in an event. */

@@ -1,7 +1,7 @@
 import { closeSync, existsSync, readdirSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { openFile } from '@tsrun/core'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 import type { StreamName } from './lines.ts'
 import { INDEX_NAME, streamNames, type IndexEntry, type IndexHeader } from './log-files.ts'
 

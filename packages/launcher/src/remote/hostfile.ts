@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { isTsrError, nearestName, readFileText } from '@tsrun/core'
-import { usageError } from '../args/read-setting.ts'
+import { usageError } from '../args/readers.ts'
 
 /** A host that `tsrun hosts` reaches with ssh. */
 export interface RemoteHost {

@@ -1,0 +1,235 @@
+import { constants } from 'node:os'
+import { parsePortRange, text, tsrError, written, type Schema, type TsrError } from '@tsrun/core'
+import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
+
+/*
+ * What the texts of flags stand for. What is read of a file or of another process has its schema where
+ * it is read.
+ */
+
+export const HIGHEST_PORT = 65_535
+const MOST_PROCESSES = 4096
+const HIGHEST_RANK = 1_000_000
+const LOOPBACK = '127.0.0.1'
+
+/**
+ * A value and where it came from: `--nproc`, `TSRUN_NPROC`, `PET_NPROC_PER_NODE`, `SLURM_NNODES`
+ * or `default`.
+ */
+export interface Setting {
+  readonly value: string
+  readonly source: string
+}
+
+/** @throws ERR_TSR_USAGE */
+export function readSetting<T>({ value, source }: Setting, of: Schema<T>): T {
+  return of.read(value.trim(), (_, expected) =>
+    usageError(`${source} is ${JSON.stringify(value)}; expected ${expected}`),
+  )
+}
+
+/** The value of a flag of a command. @throws ERR_TSR_USAGE */
+export function readFlag<T>(name: string, value: string, of: Schema<T>): T {
+  return readSetting({ value, source: `--${name}` }, of)
+}
+
+/** @returns ERR_TSR_USAGE */
+export function usageError(problem: string, cause?: unknown): TsrError {
+  return tsrError('ERR_TSR_USAGE', { problem }, { cause })
+}
+
+/** An integer of these limits; undefined for any other text. */
+function toInteger(digits: string, lowest: number, highest: number): number | undefined {
+  const value = /^\d+$/.test(digits) ? Number(digits) : NaN
+  return value >= lowest && value <= highest ? value : undefined
+}
+
+export function integerFrom(
+  lowest: number,
+  highest: number,
+  expected = `an integer from ${lowest} to ${highest}`,
+): Schema<number> {
+  return written(expected, (digits) => toInteger(digits, lowest, highest))
+}
+
+export const port = integerFrom(0, HIGHEST_PORT, 'a port from 0 to 65535')
+export const rankNumber = integerFrom(0, HIGHEST_RANK, 'the number of a rank')
+
+/** One of these words, or what `other` makes of the text. */
+function wordOf<const W extends string, T = never>(
+  expected: string,
+  choices: readonly W[],
+  other: (text: string) => T | undefined = () => undefined,
+): Schema<W | T> {
+  return written(expected, (word) => choices.find((choice) => choice === word) ?? other(word))
+}
+
+export const processes = wordOf(
+  `an integer from 1 to ${MOST_PROCESSES}, auto, gpu or cpu`,
+  ['auto', 'gpu', 'cpu'],
+  (digits) => toInteger(digits, 1, MOST_PROCESSES),
+)
+
+export const input = wordOf('the number of a rank, all or none', ['all', 'none'], (digits) =>
+  toInteger(digits, 0, HIGHEST_RANK),
+)
+
+export const logFormat = wordOf('pretty, json or raw', ['pretty', 'json', 'raw'])
+export const backend = wordOf('c10d or static', ['c10d', 'static'])
+export const eventHandler = wordOf('null or console; --event-log FILE names a file', [
+  'null',
+  'console',
+])
+export const binding = wordOf('one of core, numa, none', ['core', 'numa', 'none'])
+
+const numaBindings = ['node', 'socket', 'exclusive', 'core-complex'] as const
+
+export const numaBinding = written(`one of ${numaBindings.join(', ')}`, (word) =>
+  numaBindings.find((choice) => choice === word.replaceAll('_', '-')),
+)
+
+/** Milliseconds of `10`, `0.5` or `30s`, by default up to a day. */
+function seconds(most = 86_400): Schema<number> {
+  return written('a number of seconds', (digits) =>
+    /^(\d+|\d*\.\d+)s?$/.test(digits) ? parseFloat(digits) * 1000 : undefined,
+  ).refine((milliseconds) => milliseconds <= most * 1000)
+}
+
+export const anyTime = seconds()
+export const time = seconds().refine(() => true, 'a number of seconds from 0 to 86400')
+export const timeout = seconds().refine(isPositive, 'a number of seconds above 0, up to 86400')
+/** A timer of Node has 31 bits of milliseconds, which is more than 24 days. */
+export const jobTimeout = seconds(2_000_000).refine(
+  isPositive,
+  'a number of seconds above 0, up to 2000000 (23 days)',
+)
+
+function isPositive(value: number): boolean {
+  return value > 0
+}
+
+/** `4`, or `2:4` for two to four. */
+export const hosts = written(
+  `an integer from 1 to ${MOST_PROCESSES}, or a range as in 2:4`,
+  (range) => {
+    const [, first = '', last = first] = /^(\d+)(?::(\d+))?$/.exec(range) ?? []
+    const most = toInteger(last, 1, MOST_PROCESSES)
+    const least = most === undefined ? undefined : toInteger(first, 1, most)
+    return least === undefined ? undefined : { minNodes: least, nnodes: most! }
+  },
+)
+
+/** `node0`, `node0:29500`, `10.0.0.1:29500`, `[fd00::1]:29500`. */
+export const endpoint = written('HOST:PORT, for example node0:29500', (place) => {
+  const [, address, host = address, digits] =
+    /^(?:\[([0-9a-f:.%]+)\]|([^\s:[\]/]+))(?::(\d{1,5}))?$/i.exec(place) ?? []
+  if (host === undefined) return undefined
+  if (digits === undefined) return { host, port: undefined }
+  return atPort(host, toInteger(digits, 0, HIGHEST_PORT))
+})
+
+export const metricsAddress = written(
+  '[HOST:]PORT, for example 9400, 0.0.0.0:9400 or [::1]:9400',
+  (place) => {
+    const [, address, name = LOOPBACK, digits = ''] =
+      /^(?:\[([\da-f:.]+)\]:|([^\s:/[\]]+):)?(\d+)$/i.exec(place) ?? []
+    return atPort(address ?? name, toInteger(digits, 0, HIGHEST_PORT))
+  },
+)
+
+/** Where ranks listen for a debugger; at any free port with `auto`. */
+export function inspectorFrom(
+  highest: number,
+): Schema<{ readonly host: string; readonly port: number | undefined }> {
+  const expected = `a port from 1 to ${highest} or auto, with the address of this host and a colon before it or not`
+  return written(expected, (place) => {
+    const [, host = LOOPBACK, digits = ''] = /^(?:(\[[^\]]+\]|[^:]+):)?([^:]*)$/.exec(place) ?? []
+    return digits === 'auto'
+      ? { host, port: undefined }
+      : atPort(host, toInteger(digits, 1, highest))
+  })
+}
+
+function atPort<P>(host: string, found: P | undefined): { host: string; port: P } | undefined {
+  return found === undefined ? undefined : { host, port: found }
+}
+
+export const portRange = written('two ports, for example 29600-29699', parsePortRange)
+export const stepRange = text.refine((range) => parseStepRange(range) !== undefined, STEP_RANGE)
+export const jobName = text.refine(
+  (name) => /^[\w.-]{1,100}$/.test(name),
+  'up to 100 letters, digits and . _ -',
+)
+
+const impossible = ['SIGKILL', 'SIGSTOP']
+
+export const signals = written(
+  'names of signals, for example SIGTERM,SIGUSR1, but not SIGKILL or SIGSTOP',
+  (list) => {
+    const names = list.split(',').map((name) => name.trim().toUpperCase())
+    const isValid = names.every((name) => name in constants.signals && !impossible.includes(name))
+    return isValid ? (names as NodeJS.Signals[]) : undefined
+  },
+)
+
+/** Reads `0,2-3` as the set of 0, 2 and 3. */
+export function rankList(expected: string): Schema<ReadonlySet<number>> {
+  return written(expected, parseRankList)
+}
+
+/** Undefined for a text that is no such list. */
+export function parseRankList(list: string): Set<number> | undefined {
+  const ranks = new Set<number>()
+  for (const part of list.split(',')) {
+    const match = /^\s*(\d{1,6})(?:-(\d{1,6}))?\s*$/.exec(part)
+    if (match === null) return undefined
+    const first = Number(match[1])
+    const last = Number(match[2] ?? match[1])
+    if (last < first) return undefined
+    for (let rank = first; rank <= last; rank++) ranks.add(rank)
+  }
+  return ranks
+}
+
+/** By local rank; bit 0 stands for stdout, and bit 1 for stderr. */
+type Streams = (localRank: number) => number
+
+/** `3` for all ranks, or `0:1,1:3` by local rank. */
+export const streams = written<Streams>(
+  '0 to 3, or such numbers by local rank, as in 0:1,1:3',
+  (map) => {
+    if (/^[0-3]$/.test(map)) return () => Number(map)
+    const pairs = map.split(',').map((pair) => /^\s*(\d{1,6}):([0-3])\s*$/.exec(pair))
+    if (pairs.includes(null)) return undefined
+    const numbers = new Map(pairs.map((pair) => [Number(pair![1]), Number(pair![2])]))
+    return (localRank) => numbers.get(localRank) ?? 0
+  },
+)
+
+/**
+ * Splits a text into words as a shell does: at blanks that are neither quoted nor escaped. Nothing is
+ * expanded. Undefined when a quotation mark is not closed.
+ */
+export function splitWords(line: string): string[] | undefined {
+  const piece = /'([^']*)'|"((?:[^"\\]|\\[\s\S])*)"|\\([\s\S])|([^\s'"\\]+)|(\s+)/y
+  const words: string[] = []
+  let word: string | undefined
+  while (piece.lastIndex < line.length) {
+    const match = piece.exec(line)
+    if (match === null) return undefined
+    const [, single, double, escaped, plain, blanks] = match
+    if (blanks === undefined) {
+      word =
+        (word ?? '') + (single ?? double?.replaceAll(/\\(["\\$`])/g, '$1') ?? escaped ?? plain!)
+    } else if (word !== undefined) {
+      words.push(word)
+      word = undefined
+    }
+  }
+  return word === undefined ? words : [...words, word]
+}
+
+export const words = written(
+  'arguments as in a shell, with every quotation mark closed',
+  splitWords,
+)
