@@ -8,10 +8,10 @@ import { addExtensions, resolveReferences, toEncodable } from './msgpack-values.
 /** Largest control message in bytes. Tensors never go through the codec. */
 export const MESSAGE_LIMIT = 16 * 1024 * 1024
 
-/** Arrays, objects, Maps and Sets of a message, at most: each takes some hundred bytes of memory. */
+/** Most arrays, objects, Maps and Sets in a message. Each takes some hundred bytes of memory. */
 const MOST_CONTAINERS = 1 << 20
 
-/** MessagePack whose maps are plain objects, with the extensions of `msgpack-values.ts`. */
+/** MessagePack with maps as plain objects and the extensions of `msgpack-values.ts`. */
 function makePackr(library: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>): Msgpackr.Packr {
   addExtensions(library)
   return new library.Packr({
@@ -26,7 +26,7 @@ function makePackr(library: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>): Ms
 const packr = makePackr(msgpackr)
 let nativePackr: Msgpackr.Packr | undefined
 
-/** From this many bytes on, the native extraction of strings is worth loading. */
+/** Messages of at least this many bytes use the native extraction of strings. */
 const LARGE_MESSAGE = 4096
 
 /**
@@ -39,7 +39,7 @@ function packrFor(bytes: Uint8Array): Msgpackr.Packr {
 }
 
 /**
- * Encodes a control message. A function becomes undefined, an instance of a class a plain object.
+ * Encodes a control message. Functions become undefined, and class instances become plain objects.
  *
  * @throws ERR_TSR_MESSAGE_TOO_LARGE, or ERR_TSR_ARGUMENT for a value that cannot be encoded (a symbol)
  */
@@ -52,9 +52,9 @@ export function encode(value: unknown, limit = MESSAGE_LIMIT): Uint8Array {
 }
 
 /**
- * Decodes a control message. Checking the shape of the result is up to the caller.
+ * Decodes a control message. The caller checks the shape of the result.
  *
- * @param containers - arrays, objects, Maps and Sets, at most
+ * @param containers - most arrays, objects, Maps and Sets
  * @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_MESSAGE_INVALID
  */
 export function decode(

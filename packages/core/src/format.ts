@@ -3,7 +3,7 @@ import { visibleText } from './visible-text.ts'
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const
 
-/** `512 B`, `4 KiB`, `1.5 GiB`: one decimal below ten, where it is not zero. */
+/** `512 B`, `4 KiB`, `1.5 GiB`: below ten with one decimal, unless it is zero. */
 export function formatBytes(bytes: number): string {
   let value = bytes
   let unit = 0
@@ -37,12 +37,12 @@ export function formatRankList(ranks: Iterable<number>): string {
   return ranges.map(([from, to]) => (from === to ? String(from) : `${from}-${to}`)).join(', ')
 }
 
-/** The width of a line, in characters, if it is not known. */
+/** Characters of a line if the width is unknown. */
 const USUAL_WIDTH = 80
 
 /**
- * The characters that a line of standard output has room for: `COLUMNS`, otherwise the width of the
- * terminal, and 80 without one.
+ * Characters that fit on a line of standard output: `COLUMNS`, otherwise the width of the terminal,
+ * otherwise 80.
  */
 export function textWidth(
   env = host.env,
@@ -50,17 +50,17 @@ export function textWidth(
 ): number {
   const { COLUMNS = '' } = env
   if (/^[1-9]\d{0,4}$/.test(COLUMNS)) return Number(COLUMNS)
-  // A terminal that does not know its size says 0.
+  // A terminal of unknown size reports 0.
   return output.columns === undefined || output.columns === 0 ? USUAL_WIDTH : output.columns
 }
 
 /**
- * A table with columns of equal width. A table that is wider than `width` is folded: the columns without
- * room follow below an empty line, beside the first column again.
+ * Formats a table with aligned columns. If it is wider than `width`, the remaining columns follow below
+ * an empty line, and the first column is repeated beside them.
  *
- * @param rows - the first one is usually that of the headings; all of the same length
- * @param align - the side of the column to which its cells move
- * @param width - the characters of a line; a single cell that is longer is not broken
+ * @param rows - of equal length; usually headings first
+ * @param align - how cells are aligned in their column
+ * @param width - characters of a line; a longer cell is not broken
  * @returns the lines
  */
 export function formatTable(
@@ -87,7 +87,7 @@ export function formatTable(
 
 const GAP = '  '
 
-/** The columns of each block of a table: the first one, and those for which there is room beside it. */
+/** Splits the columns into blocks that fit the width. Every block begins with the first column. */
 function foldColumns(widths: readonly number[], room: number): number[][] {
   if (widths.length === 0) return []
   const first = widths[0]!

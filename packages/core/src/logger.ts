@@ -12,9 +12,9 @@ type Write = (facts: object, message: string) => void
 export type Logger = Readonly<Record<Severity, Write>>
 
 /**
- * Creates the logger of a process. It writes JSON lines to standard error, each with the fields of the
- * rank, synchronously and without a pino transport, so that no line is lost at `process.exit`. Most
- * ranks never write a line, so pino is loaded with the first one.
+ * Creates the logger of a process. It writes JSON lines with the fields of the rank to standard error.
+ * Writes are synchronous and need no pino transport, so `process.exit` loses no line. pino is loaded
+ * for the first line, because most ranks never write one.
  *
  * TSRUN_LOG_LEVEL sets the level (default `warn`).
  *
@@ -38,7 +38,7 @@ export function createLogger(name: string, options: { level?: Level } = {}): Log
   }
 }
 
-/** No full `readRankEnvironment`: what else is wrong there must not stop a line. */
+/** Unlike `readRankEnvironment`, it ignores other invalid variables, which must not prevent logging. */
 function rankOf(env: Environment): object {
   const { RANK: rank, NODE_RANK: nodeRank = 0, TSRUN_RUN_ID: runId = 'none' } = env
   if (rank === undefined) return {}
@@ -47,7 +47,7 @@ function rankOf(env: Environment): object {
 }
 
 /**
- * The level of TSRUN_LOG_LEVEL. Where nothing is logged, only this finds a wrong one.
+ * Reads TSRUN_LOG_LEVEL. Call it early to reject an invalid level before the first line is logged.
  *
  * @throws ERR_TSR_ARGUMENT
  */

@@ -1,35 +1,35 @@
 import { formOf } from './msgpack-values.ts'
 
 /*
- * Scans the tokens of a MessagePack message before it is decoded. A container of no elements is one byte
- * long and becomes an object of a hundred, so a message is refused by its containers, not only by its
- * bytes. msgpackr would read more than our encoder writes: records, whose keys it compiles, and keys that
- * are no texts.
+ * Scans the tokens of a MessagePack message before it is decoded. An empty container takes one byte in
+ * the message but about a hundred in memory, so the number of containers is limited as well. The scan
+ * also rejects input that msgpackr accepts but our encoder never writes: records, whose keys msgpackr
+ * compiles, and keys that are not strings.
  */
 
-/** By token: the bytes of its number, where that is all. */
+/** By token: bytes of the payload, if its size is fixed. */
 const FIXED: Readonly<Partial<Record<number, number>>> = {
   ...{ 0xc0: 0, 0xc2: 0, 0xc3: 0 },
   ...{ 0xca: 4, 0xcb: 8, 0xcc: 1, 0xcd: 2, 0xce: 4, 0xcf: 8, 0xd0: 1, 0xd1: 2, 0xd2: 4, 0xd3: 8 },
 }
-/** By token: the bytes of the length of a text, or of bytes. */
+/** By token: bytes of the length field of a string or binary value. */
 const SIZED: Readonly<Partial<Record<number, 1 | 2 | 4>>> = {
   ...{ 0xc4: 1, 0xc5: 2, 0xc6: 4, 0xd9: 1, 0xda: 2, 0xdb: 4 },
 }
 
 const PROTO = new TextEncoder().encode('__proto__')
 
-/** A container that misses values. */
+/** A container whose values have not all been read. */
 interface Open {
   missing: number
-  /** Whether every other value is a key. */
+  /** Whether keys and values alternate. */
   readonly isMap: boolean
 }
 
 /**
- * Checks that a message is one whole value in the form of our encoder.
+ * Checks that a message is exactly one value, in the form that our encoder writes.
  *
- * @param most - containers: arrays, maps and extensions
+ * @param most - limit on containers: arrays, maps and extensions
  * @returns whether it has references
  * @throws Error that describes the problem
  */
@@ -46,7 +46,7 @@ class Scan {
   readonly #most: number
   #containers = 0
   #at = 0
-  /** The innermost last. */
+  /** The innermost is last. */
   readonly #open: Open[] = [{ missing: 1, isMap: false }]
 
   constructor(bytes: Uint8Array, most: number) {

@@ -2,8 +2,8 @@ import { host } from '#host'
 import type * as Msgpackr from 'msgpackr'
 
 /*
- * Values that MessagePack lacks. A tag is an extension that is followed by a list, a reference the
- * number of an object: objects are numbered in the order in which they begin, the outermost is 0.
+ * Values that MessagePack lacks. A tag is an extension followed by a list. A reference holds the number
+ * of an object. Objects are numbered in order of appearance, from 0 for the outermost.
  */
 
 /** A value that is encoded as a tag and a list. */
@@ -20,7 +20,7 @@ class MapEntries extends Tagged {}
 class ObjectEntries extends Tagged {}
 class SetMembers extends Tagged {}
 class ErrorParts extends Tagged {}
-/** The name of the class of a typed array, ArrayBuffer or DataView, and its bytes. */
+/** The class name and the bytes of a typed array, ArrayBuffer or DataView. */
 class Bytes extends Tagged {}
 class MinusZero extends Tagged {}
 const minusZero = new MinusZero([])
@@ -38,13 +38,13 @@ class Reference {
     return bytes
   }
 
-  /** The number of a reference; undefined for any other object. */
+  /** The number of a reference; undefined for other objects. */
   static numberOf(value: object): number | undefined {
     return #number in value ? value.#number : undefined
   }
 }
 
-/** By the name of the class. Instances belong to the realm of the reader. */
+/** By class name. Instances belong to the reader's realm. */
 const byteClasses: Readonly<Record<string, (buffer: ArrayBuffer) => unknown>> = {
   Int8Array: (buffer) => new Int8Array(buffer),
   Uint8Array: (buffer) => new Uint8Array(buffer),
@@ -68,7 +68,7 @@ const errors: ReadonlyMap<unknown, ErrorConstructor> = new Map(
   ]),
 )
 
-/** By their type: extensions that a list follows. */
+/** By extension type: extensions followed by a list. */
 const tags = {
   0x4d: { Class: MapEntries, read: (list: readonly unknown[]) => new Map(pairsOf(list)) },
   0x6f: {
@@ -84,21 +84,21 @@ const tags = {
 
 const REFERENCE = 0x70
 
-/** Extensions whose bytes are all there is. */
+/** Extension types that are complete by themselves. */
 const whole: ReadonlySet<number> = new Set([
   0x00, // undefined
   0x42, // a bigint
   0xff, // a Date
 ])
 
-/** What an extension of our encoder consists of. Undefined for the extensions of other programs. */
+/** The form of an extension of our encoder; undefined for extensions of other programs. */
 export function formOf(type: number): 'tag' | 'reference' | 'whole' | undefined {
   if (Object.hasOwn(tags, type)) return 'tag'
   if (type === REFERENCE) return 'reference'
   return whole.has(type) ? 'whole' : undefined
 }
 
-/** Replaces msgpackr's own readers of these types too: some of them trust what they read. */
+/** Also replaces msgpackr's readers of these types, some of which trust their input. */
 export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtension'>): void {
   for (const [type, tag] of Object.entries(tags)) {
     addExtension({ ...tag, type: Number(type), write: ({ list }: Tagged) => list })
@@ -113,7 +113,7 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
 }
 
 /**
- * A value without what MessagePack lacks. Copies only what has to change.
+ * Replaces values that MessagePack lacks. Copies only the parts that change.
  *
  * @throws Error for a class of bytes that the reader may not have
  */
@@ -190,9 +190,9 @@ class Conversion {
 }
 
 /**
- * Puts the objects in the place of the references to them.
+ * Replaces references by the objects that they refer to.
  *
- * @throws Error for a reference to an object that has not begun
+ * @throws Error for a reference to an object that has not appeared yet
  */
 export function resolveReferences(value: unknown): unknown {
   const begun: object[] = []
@@ -226,7 +226,7 @@ export function resolveReferences(value: unknown): unknown {
   return resolve(value)
 }
 
-/** What JSON would encode. Dates and Buffers have forms of their own; a RegExp becomes its text. */
+/** The value that JSON would encode. Dates and Buffers are kept; a RegExp becomes its source text. */
 function jsonOf(value: object): unknown {
   if (host.types.isRegExp(value)) return String(value)
   const { toJSON } = value as { readonly toJSON?: unknown }

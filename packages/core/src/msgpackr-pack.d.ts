@@ -1,4 +1,4 @@
-/** The package's own declarations of this entry do not resolve. */
+/** The package's declarations of this entry do not resolve. */
 declare module 'msgpackr/pack' {
   export { addExtension, Packr } from 'msgpackr'
 }

@@ -1,9 +1,9 @@
 import { tsrError } from './errors/tsr-error.ts'
 
 /**
- * Imports a package that only some users need.
+ * Imports an optional package.
  *
- * @param what - what needs it, for the error
+ * @param what - the feature that needs it, for the error
  * @throws ERR_TSR_PACKAGE_MISSING when it is not installed
  */
 export async function importOptional<T>(

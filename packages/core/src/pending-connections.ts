@@ -1,23 +1,23 @@
-/** How many connections are drawn at the limit; the one of the busiest network is dropped. */
+/** Connections sampled at the limit. Of these, a connection of the busiest network is dropped. */
 const SAMPLE = 16
 
 export interface PendingConnectionsOptions<Connection> {
-  /** Most connections of each stage. */
+  /** Most connections in each stage. */
   readonly limit: number
-  /** Closes a connection that is dropped at the limit. It is no longer pending then. */
+  /** Closes a connection that is dropped at the limit. It is already removed. */
   readonly drop: (connection: Connection) => void
 }
 
 /**
- * Connections that have not proven who they are. Each is in a stage, which says how far it has come, and
- * competes with those of its stage only, so that silent connections cannot lock out those that speak. At
- * the limit of a stage, a random one of the older half is dropped, preferably of a busy network, so that
- * neither a flood from one network nor one from many locks out a slow connection for good.
+ * Unauthenticated connections, by stage of the handshake. A connection competes only with others of its
+ * stage, so silent connections cannot lock out those that make progress. At the limit, a random
+ * connection of the older half is dropped, preferably from a busy network. So no flood, from one
+ * network or many, can lock out a slow connection for good.
  */
 export class PendingConnections<Connection> {
   readonly #limit: number
   readonly #drop: (connection: Connection) => void
-  /** By stage: the connections in the order in which they entered it, with their networks. */
+  /** By stage: the connections in order of entry, with their networks. */
   readonly #stages: Map<Connection, string>[] = []
 
   constructor({ limit, drop }: PendingConnectionsOptions<Connection>) {
@@ -33,12 +33,12 @@ export class PendingConnections<Connection> {
     return this.#stages.flatMap((stage) => [...stage.keys()])
   }
 
-  /** Adds a connection from an IP address, in stage 0. Another one may be dropped. */
+  /** Adds a connection from an IP address to stage 0. Another connection may be dropped. */
   add(connection: Connection, address: string): void {
     this.#enter(0, connection, networkOf(address))
   }
 
-  /** Moves a connection to a later stage; by default the next. One that is gone stays gone. */
+  /** Moves a connection to a later stage, by default the next. Ignores a connection that was removed. */
   advance(connection: Connection, to?: number): void {
     const from = this.#stages.findIndex((stage) => stage.has(connection))
     const stage = to ?? from + 1
@@ -48,7 +48,7 @@ export class PendingConnections<Connection> {
     this.#enter(stage, connection, network)
   }
 
-  /** Whether it was there. */
+  /** Returns whether the connection was present. */
   delete(connection: Connection): boolean {
     return this.#stages.some((stage) => stage.delete(connection))
   }
@@ -64,7 +64,6 @@ export class PendingConnections<Connection> {
   }
 }
 
-/** The connection to drop. */
 function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection {
   const sizes = new Map<string, number>()
   for (const network of stage.values()) sizes.set(network, (sizes.get(network) ?? 0) + 1)
@@ -77,7 +76,7 @@ function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection
   return loser[0]
 }
 
-/** The address, or the /64 of an IPv6 address, as one host usually has a whole /64. */
+/** Groups IPv6 addresses by their /64, because one host usually has a whole /64. */
 function networkOf(address: string): string {
   if (!address.includes(':') || address.includes('.')) return address
   const [start = '', end] = address.split('::')

@@ -1,8 +1,8 @@
 /**
- * A source of numbers from 0 to below 1 (mulberry32), for what must be possible to repeat: the same numbers
- * for the same seed. It is neither for secrets nor for statistics.
+ * Creates a generator of repeatable numbers from 0 up to but excluding 1 (mulberry32). Unfit for
+ * secrets and for statistics.
  *
- * @param seed - an integer; its low 32 bits count
+ * @param seed - an integer; only its low 32 bits are used
  */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0

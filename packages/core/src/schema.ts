@@ -2,8 +2,8 @@ import { distance } from 'fastest-levenshtein'
 import { shown, tsrError } from './errors/tsr-error.ts'
 
 /*
- * What a value may be: an option of a caller, a message of another process, or a file. A schema says
- * both what is accepted and how an error describes it: `NAME is VALUE; expected EXPECTED`.
+ * A schema describes the accepted values of a caller's option, a message of another process, or a file.
+ * It both checks a value and describes it in an error: `NAME is VALUE; expected EXPECTED`.
  */
 
 interface Facts {
@@ -11,19 +11,19 @@ interface Facts {
   readonly expected: string
   /** Completes an accepted value, for example with defaults. */
   readonly complete?: (value: unknown, name: string) => unknown
-  /** The value of a text of a variable or a flag; undefined for texts that have none. */
+  /** Parses the text of a variable or a flag; undefined for invalid texts. */
   readonly read?: (text: string) => unknown
   readonly isOptional?: boolean
   readonly fallback?: unknown
-  /** How an error shows a value that is refused. */
+  /** How an error shows a rejected value. */
   readonly describe: (value: unknown) => string
 }
 
-/** What a value of the type `T` may be. */
+/** The accepted values of type `T`. */
 export class Schema<T> {
-  /** Whether a value of another process or a file fits. Nothing is converted or completed. */
+  /** Whether a value from another process or a file is valid. Converts and completes nothing. */
   readonly is: (value: unknown) => value is T
-  /** What follows `expected` in the sentence of an error. */
+  /** The text after `expected` in an error. */
   readonly expected: string
   readonly #facts: Facts
 
@@ -39,33 +39,33 @@ export class Schema<T> {
     return new Schema({ ...this.#facts, isOptional: true })
   }
 
-  /** Replaces undefined in options by `fallback`. */
+  /** Replaces an undefined option by `fallback`. */
   default(fallback: T): Schema<T> {
     return new Schema({ ...this.#facts, isOptional: true, fallback })
   }
 
-  /** Accepts null as well: JSON has it in the place of numbers that are not finite. */
+  /** Accepts null as well, which JSON writes for numbers that are not finite. */
   nullable(): Schema<T | null> {
     const { is } = this
     return new Schema({ ...this.#facts, is: (value) => value === null || is(value) })
   }
 
-  /** Accepts only some of the values. */
+  /** Accepts only values for which `holds` returns true. */
   refine(holds: (value: T) => boolean, expected = this.expected): Schema<T> {
     const { is } = this
     return new Schema({ ...this.#facts, is: (value) => is(value) && holds(value), expected })
   }
 
-  /** Errors show the length of the value alone. */
+  /** Errors show only the length of the value. */
   secret(): Schema<T> {
     return new Schema({ ...this.#facts, describe: hidden })
   }
 
   /**
-   * Checks the value of a caller.
+   * Checks a value from a caller.
    *
-   * @param name - how the error names the value
-   * @returns `value`, or the default where it is undefined
+   * @param name - names the value in the error
+   * @returns `value`, or the default if it is undefined
    * @throws ERR_TSR_ARGUMENT
    */
   check(name: string, value: unknown): T {
@@ -76,9 +76,9 @@ export class Schema<T> {
   }
 
   /**
-   * Reads the text of a variable or a flag. No text stands for the default.
+   * Parses the text of a variable or a flag. An undefined text means the default.
    *
-   * @param refuse - makes the error that is thrown
+   * @param refuse - makes the error to throw
    */
   read(written: string | undefined, refuse: (value: string, expected: string) => Error): T {
     const { is, read, describe, isOptional, fallback } = this.#facts
@@ -112,7 +112,7 @@ export function where<T>(
   return new Schema({ is, expected, describe })
 }
 
-/** Any value: its type says all there is to check, or it is checked elsewhere. */
+/** Accepts any value: its type needs no check, or it is checked elsewhere. */
 export function anything<T = unknown>(): Schema<T | undefined> {
   return where(() => true, 'anything')
 }
@@ -124,7 +124,7 @@ export function filled(expected = 'a text that is not empty'): Schema<string> {
   return text.refine((value) => value !== '', expected)
 }
 
-/** A text that stands for a value, as in `2:4`. @param read - returns undefined for other texts */
+/** A value written as text, such as `2:4`. @param read - returns undefined for invalid texts */
 export function written<T>(
   expected: string,
   read: (text: string) => T | undefined,
@@ -140,14 +140,14 @@ export const number = written(
   (value) => typeof value === 'number',
 )
 
-/** An integer that is exact. */
+/** A safe integer. */
 export const integer = written<number>(
   'an integer',
   (digits) => (/^\d+$/.test(digits) ? Number(digits) : undefined),
   Number.isSafeInteger,
 )
 
-/** A whole number in a range whose ends belong to it. */
+/** An integer in an inclusive range. */
 export function count(
   range: { readonly from?: number; readonly to?: number } = {},
 ): Schema<number> {
@@ -161,9 +161,9 @@ export function count(
 export interface NumberRange {
   /** The least value. */
   readonly from?: number
-  /** Values lie above it. */
+  /** Exclusive lower bound. */
   readonly above?: number
-  /** Values lie below it. */
+  /** Exclusive upper bound. */
   readonly below?: number
   /** The largest value. */
   readonly to?: number
@@ -187,7 +187,11 @@ export function finite(range: NumberRange = {}): Schema<number> {
   )
 }
 
-/** A number above zero, also infinity. @param what - for the error, for example `a positive number of bytes` */
+/**
+ * A number above zero, or infinity.
+ *
+ * @param what - for the error, for example `a positive number of bytes`
+ */
 export function positive(what = 'a positive number'): Schema<number> {
   return number.refine((value) => value > 0, what)
 }
@@ -202,7 +206,7 @@ export function choice<const T>(...choices: readonly T[]): Schema<T> {
   )
 }
 
-/** `true` or `false`; in a text also yes or no, on or off, 1 or 0. */
+/** A boolean. As text also yes or no, on or off, 1 or 0. */
 export const flag = written(
   'true or false',
   (word) => {
@@ -233,7 +237,7 @@ export function having<T extends object>(
   )
 }
 
-/** An array of these, at most `most`. */
+/** An array of at most `most` such values. */
 export function list<T>(of: Schema<T>, most = Infinity): Schema<readonly T[]> {
   return where(
     (value) => Array.isArray(value) && value.length <= most && value.every(of.is),
@@ -241,7 +245,7 @@ export function list<T>(of: Schema<T>, most = Infinity): Schema<readonly T[]> {
   )
 }
 
-/** An object whose fields, whatever their names, are these. */
+/** An object with any field names, whose values are all valid. */
 export function record<T>(of: Schema<T>): Schema<Readonly<Record<string, T>>> {
   return where(
     (value) => isObject(value) && Object.values(value).every(of.is),
@@ -249,7 +253,7 @@ export function record<T>(of: Schema<T>): Schema<Readonly<Record<string, T>>> {
   )
 }
 
-/** What one of these is. */
+/** A value that at least one schema accepts. */
 export function either<const S extends readonly Schema<unknown>[]>(
   ...of: S
 ): Schema<Of<S[number]>> {
@@ -269,9 +273,9 @@ export type ObjectOf<F> = { readonly [Name in Exclude<keyof F, OptionalNames<F>>
 }
 
 /**
- * An object of another process or a file. Inherited fields do not count.
+ * An object from another process or a file. Inherited fields do not count.
  *
- * @param others - whether there may be more fields, as another version of tsrun may have them
+ * @param others - whether unknown fields are accepted, which another version of tsrun may send
  */
 export function object<F extends Fields>(
   fields: F,
@@ -290,7 +294,7 @@ export function object<F extends Fields>(
   )
 }
 
-/** A schema for each option that exists. `T` is what the options are once they are complete. */
+/** A schema for each option. `T` is the type of the complete options. */
 export type Rules<T extends object> = { readonly [Name in keyof T]-?: Schema<T[Name]> }
 
 /** Every option with its default filled in. */
@@ -306,8 +310,8 @@ export type Complete<F> = { readonly [Name in keyof F]: Of<F[Name]> }
  * })
  * const { wire, bucketBytes } = readOptions(given)
  *
- * @returns reads the options that a caller has given: checks each, refuses those that do not exist
- *   (ERR_TSR_ARGUMENT names the nearest), and fills in the defaults
+ * @returns a function that checks each option, rejects unknown ones (ERR_TSR_ARGUMENT names the
+ *   nearest), and fills in the defaults
  */
 export function declareOptions<F extends Fields>(
   fields: F,
@@ -326,8 +330,8 @@ export function declareOptions<F extends Fields>(
 
 /**
  * @param name - of the argument
- * @throws ERR_TSR_ARGUMENT unless `options` is an object, or naming its first key that is none of
- *   `known`, and the known one that is nearest to it
+ * @throws ERR_TSR_ARGUMENT if `options` is no object, or has an unknown key; the error names the
+ *   nearest known key
  */
 export function refuseUnknown(options: object, known: readonly string[], name = 'options'): void {
   const names = known.join(', ')
@@ -339,7 +343,7 @@ export function refuseUnknown(options: object, known: readonly string[], name = 
   throw refusal(name, `an object with the unknown key ${shown(unknown)}`, `only ${names}${hint}`)
 }
 
-/** The value of a JSON text if it fits, and undefined for any other text. */
+/** Parses JSON text. Returns undefined if it is invalid or does not match the schema. */
 export function parseJson<T>(json: string, of: Schema<T>): T | undefined {
   try {
     const value: unknown = JSON.parse(json)
@@ -355,8 +359,8 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 }
 
 /**
- * The candidate that `word` was probably meant to be: the shortest that starts with it, or the one
- * with the fewest edits; undefined where none is close.
+ * The candidate that `word` was probably meant to be: the shortest that starts with it, otherwise the
+ * one with the fewest edits. Undefined if none is close.
  */
 export function nearestName(word: string, candidates: readonly string[]): string | undefined {
   const wanted = word.toLowerCase()

@@ -1,7 +1,7 @@
 import { object, record, text, where } from './schema.ts'
 import { TsrError, tsrError, type SerializedTsrError } from './errors/tsr-error.ts'
 
-/** What the facts of an error can be. */
+/** The facts of an error. */
 export const errorFacts = record(
   where<string | number | bigint>(
     (value) => ['string', 'number', 'bigint'].includes(typeof value),
@@ -12,8 +12,8 @@ export const errorFacts = record(
 const serialized = object({ code: text, message: text, facts: errorFacts, stack: text })
 
 /**
- * The inverse of `toJSON`: an error with the same code, message, facts and stack. What is no such error
- * becomes ERR_TSR_INTERNAL, as it may come from another process.
+ * Restores an error from `toJSON`, with the same code, message, facts and stack. Another process may
+ * send anything, so an invalid value becomes ERR_TSR_INTERNAL.
  */
 export function reviveTsrError(sent: SerializedTsrError, options?: ErrorOptions): TsrError {
   if (!serialized.is(sent)) {

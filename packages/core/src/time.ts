@@ -9,7 +9,7 @@ export function monotonicNow(): number {
   return host.now()
 }
 
-/** The time by which something must be done. `Deadline.never` does not expire. */
+/** A point in time by which something must be done. `Deadline.never` does not expire. */
 export class Deadline {
   static readonly never = new Deadline(Infinity, Infinity)
   readonly #at: number
@@ -38,7 +38,7 @@ export class Deadline {
 /**
  * Settles like `promise`, or rejects when the deadline expires or the signal aborts.
  *
- * @param what - names the work in the message of the error
+ * @param what - names the work in the error message
  * @throws ERR_TSR_TIMEOUT, ERR_TSR_ABORTED
  */
 export async function waitOrAbort<T>(
@@ -64,7 +64,7 @@ export async function waitOrAbort<T>(
     const timer = left === Infinity ? undefined : setTimeout(expire, Math.min(left, 0x7fffffff))
     if (signal?.aborted === true) abort()
     else signal?.addEventListener('abort', abort, { once: true })
-    // Attached even after an abort: an unhandled rejection would end the process.
+    // Handle the promise even after an abort: an unhandled rejection would end the process.
     promise.then(
       (value) => {
         finish()

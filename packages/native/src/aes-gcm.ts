@@ -1,13 +1,13 @@
 import { addressOf, lazy, loadProcess, type NativeFunction } from './libc.ts'
 
 /*
- * AES-128-GCM (NIST SP 800-38D) by the OpenSSL that Node contains and exports. Unlike the ciphers of
- * node:crypto, it reads and writes memory where it is: at 128 KiB that takes a fraction of the time.
+ * AES-128-GCM (NIST SP 800-38D) through the OpenSSL that Node contains and exports. Unlike the ciphers
+ * of node:crypto, it works in place without copies, which takes a fraction of the time at 128 KiB.
  */
 
 const NONCE_BYTES = 12
 export const TAG_BYTES = 16
-/** Bytes before each text. */
+/** Bytes of the header before each ciphertext. */
 const HEADER_BYTES = 4
 
 const EVP_CTRL_AEAD_GET_TAG = 0x10
@@ -40,7 +40,7 @@ const bound = lazy(() => {
   }
 })
 
-/** Whether this program exports OpenSSL, as the builds of Node do. */
+/** Whether this executable exports OpenSSL, as Node's builds do. */
 export function hasOpenSsl(): boolean {
   try {
     bound()
@@ -50,7 +50,7 @@ export function hasOpenSsl(): boolean {
   }
 }
 
-/** One direction of one connection. The memory must be there during the calls. */
+/** A cipher for one direction of a connection. All memory must stay valid during the calls. */
 export class AesGcm {
   readonly #direction: 'seal' | 'open'
   readonly #scratch = new Uint8Array(NONCE_BYTES + 4 + 16)
@@ -67,19 +67,19 @@ export class AesGcm {
     this.#init(cipher(), key)
   }
 
-  /** From now on, with another key. */
+  /** Switches to another key. */
   rekey(key: Uint8Array): void {
     this.#init(0, key)
   }
 
   /**
-   * Seals or opens one record. All places are addresses.
+   * Encrypts (seals) or decrypts (opens) one record. All locations are addresses.
    *
-   * @param counter - never the same twice with one key
-   * @param header - 4 bytes that the tag covers, and that are not encrypted
-   * @param text - what is encrypted or decrypted, to `to`, which may be the same
-   * @param tag - 16 bytes, written or compared
-   * @returns false when an opened record is not what was sealed
+   * @param counter - must never repeat with the same key
+   * @param header - 4 bytes that the tag authenticates but that are not encrypted
+   * @param text - input, written to `to`, which may be the same address
+   * @param tag - 16 bytes, written when sealing and compared when opening
+   * @returns false if an opened record fails authentication
    */
   run(
     counter: number,

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
 
-/** Bytes of a set of 8192 cores, the most that Linux supports. The cpu_set_t of libc has only 1024. */
+/** Bytes of a mask of 8192 cores, the Linux maximum. The cpu_set_t of libc holds only 1024. */
 const SET_BYTES = 1024
 const THIS_THREAD = 0
 
@@ -19,15 +19,15 @@ export function allowedCores(): number[] {
   )
 }
 
-/** The core that this thread runs on now. */
 export function currentCore(): number {
   return calls().current()
 }
 
 /**
- * Moves this thread to a core once. The kernel remains free to move it on, as before.
+ * Moves this thread to a core once. The kernel may move it again later.
  *
- * @returns false when it may not run there, or no longer: the cores of a container can change
+ * @returns false if the thread may not run there, for example because the cores of its container
+ *   changed
  */
 export function moveToCore(core: number): boolean {
   const before = readSet()
@@ -38,9 +38,9 @@ export function moveToCore(core: number): boolean {
 }
 
 /**
- * Keeps this process on some cores: the threads that it has, and those that they will start.
+ * Restricts this process to some cores: its existing threads and those they will start.
  *
- * @returns false when it may run on none of them
+ * @returns false if it may run on none of them
  */
 export function stayOnCores(cores: readonly number[]): boolean {
   const set = new Uint8Array(SET_BYTES)

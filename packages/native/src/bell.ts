@@ -17,16 +17,16 @@ const buffers = lazy(() => {
   return { byte: addressOf(byte), sink: addressOf(sink), held: [byte, sink] }
 })
 
-/** What other processes of the host need to ring a bell. */
+/** Identifies a bell for other processes of the host. */
 export interface BellAddress {
   readonly fd: number
   readonly inode: number
 }
 
 /**
- * Opens a bell: a pipe that other processes of the host open by its address. `ringBell` makes it
- * readable. It ends with its owner's last descriptor, however the process ends, and `poll` then reports
- * POLLERR to all that have opened it.
+ * Creates a bell: a pipe that other processes of the host open by its address and make readable by
+ * `ringBell`. When its owner's last descriptor closes, even by a crash, `poll` reports POLLERR to all
+ * processes that opened it.
  */
 export function createBell(): number {
   const ends = new Int32Array(2)
@@ -40,9 +40,9 @@ export function createBell(): number {
   }
 }
 
-/** Another descriptor of a bell of this process, with which it lives on. */
+/** Opens another descriptor of a bell of this process, which keeps the bell alive. */
 export function openAgain(bell: number): number {
-  // one descriptor for both ends: without a writer the reader would be told that all have gone
+  // Open both ends: without a writer, the reader would get a hang-up.
   return openSync(`/proc/self/fd/${bell}`, O_RDWR | O_NONBLOCK)
 }
 
@@ -51,7 +51,7 @@ export function addressOfBell(bell: number): BellAddress {
 }
 
 /**
- * Opens the bell of process `pid`, to ring it and to learn of its end.
+ * Opens the bell of process `pid`, to ring it and to detect the end of the process.
  *
  * @throws Error saying why it cannot be opened
  */
@@ -64,12 +64,12 @@ export function openBell(pid: number, { fd, inode }: BellAddress): number {
   throw new Error(`descriptor ${fd} of process ${pid} is another file`)
 }
 
-/** A bell that has been rung often enough, or whose owner is gone, is left alone. */
+/** Rings a bell. Ignores a full pipe and an owner that is gone. */
 export function ringBell(bell: number): void {
   calls().write(bell, buffers().byte, 1)
 }
 
-/** Silences a bell of this process until it is rung again. */
+/** Resets a bell of this process until it is rung again. */
 export function silenceBell(bell: number): void {
   let taken: number
   do {

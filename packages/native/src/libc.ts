@@ -34,23 +34,21 @@ function load(): Loaded | { readonly reason: string } {
   ]) {
     try {
       return { koffi, libc: koffi.load(name) }
-    } catch {
-      // try the next C library
-    }
+    } catch {}
   }
   return { reason: 'no C library found (tried glibc and musl)' }
 }
 
 /**
- * At the end of a process, koffi closes its standard output and error. Where that fails, because the program
- * has closed them itself, it reports so on the same stream, and waits for itself for ever.
+ * When a process exits, koffi closes standard output and error. If that fails because the program has
+ * already closed them, koffi reports the failure on the same stream and deadlocks.
  */
 function openStandardStreams(): void {
   for (const fd of [1, 2]) {
     try {
       statusOf(fd)
     } catch {
-      // The lowest number that is free; standard input may be closed, too.
+      // open() returns the lowest free number. Standard input may be closed, too.
       const opened = openSync('/dev/null', 'r+')
       if (opened < fd) openSync('/dev/null', 'r+')
       else if (opened > fd) closeSync(opened)
@@ -64,7 +62,7 @@ function loaded(): Loaded {
   return outcome
 }
 
-/** Whether the bindings work here, and why not if they do not. */
+/** Whether the bindings work on this host, and the reason if they do not. */
 export function isAvailable(): { available: true } | { available: false; reason: string } {
   outcome ??= load()
   return 'reason' in outcome ? { available: false, reason: outcome.reason } : { available: true }
@@ -81,7 +79,7 @@ export function bindFunction<Arguments extends unknown[], Result>(
   return loaded().libc.func(prototype)
 }
 
-/** Loads another library with its symbols visible to all; undefined when it cannot be loaded. */
+/** Loads another library with globally visible symbols; undefined if it cannot be loaded. */
 export function loadLibrary(name: string): ReturnType<KoffiModule['load']> | undefined {
   const { koffi } = loaded()
   try {
@@ -91,17 +89,17 @@ export function loadLibrary(name: string): ReturnType<KoffiModule['load']> | und
   }
 }
 
-/** This process itself, with all symbols that its program exports. */
+/** This process, with all symbols that its executable exports. */
 export function loadProcess(): ReturnType<KoffiModule['load']> {
   return loaded().koffi.load(null)
 }
 
-/** The address of the first byte of `view` in this process. The memory must outlive its use. */
+/** The address of the first byte of `view`. The memory must outlive the address. */
 export function addressOf(view: ArrayBufferView): number {
   return Number(loaded().koffi.address(view))
 }
 
-/** The error numbers of Linux that callers compare with. */
+/** Linux error numbers that callers compare with. */
 export const EINTR = 4
 export const EAGAIN = 11
 export const EPIPE = 32
@@ -122,7 +120,7 @@ export function lastErrno(): number {
   return loaded().koffi.errno()
 }
 
-/** The error for a call of libc that has just failed. */
+/** Makes the error for a libc call that has just failed. */
 export function systemCallError(call: string, errno = lastErrno()): Error {
   const names = Object.entries<number>(loaded().koffi.os.errno)
   const name = names.find(([, value]) => value === errno)?.[0] ?? 'unknown error'
@@ -131,7 +129,7 @@ export function systemCallError(call: string, errno = lastErrno()): Error {
 
 const lazies: (() => unknown)[] = []
 
-/** Runs `make` at the first call only, so that this package loads nothing when it is imported. */
+/** Defers `make` to the first call, so that importing this package loads nothing. */
 export function lazy<T>(make: () => T): () => T {
   let made: { value: T } | undefined
   const get = (): T => (made ??= { value: make() }).value
@@ -140,8 +138,8 @@ export function lazy<T>(make: () => T): () => T {
 }
 
 /**
- * Binds everything that this package would bind at the first call. A thread that may be terminated at
- * any moment calls this first: if a thread is terminated while koffi binds, the whole process ends.
+ * Binds everything that this package would bind on first use. A thread that may be terminated at any
+ * time must call it first: terminating a thread while koffi binds ends the whole process.
  */
 export function bindAll(): void {
   if (!isAvailable().available) return
@@ -149,7 +147,7 @@ export function bindAll(): void {
     try {
       get()
     } catch {
-      // this C library does not have it: its call says so
+      // This C library lacks it; calling it reports that.
     }
   }
 }
@@ -161,8 +159,8 @@ function firstLine(error: unknown): string {
 const closeCall = lazy(() => bindFunction<[number], number>('int close(int)'))
 
 /**
- * Closes a descriptor that a function of libc has opened. Of Node's own functions, a worker thread of the user
- * takes descriptors alone that it has opened with them.
+ * Closes a descriptor that libc opened. In a user's worker thread, Node's functions accept only
+ * descriptors that Node opened.
  */
 export function closeNative(fd: number): void {
   closeCall()(fd)

@@ -10,8 +10,8 @@ const calls = lazy(() => ({
 }))
 
 /**
- * Bounds how far this process can write into any file. What goes beyond fails with EFBIG, after the signal
- * SIGXFSZ, which ends a process that does not handle it.
+ * Limits the size of the files that this process writes. A write beyond it raises SIGXFSZ, which ends a
+ * process that does not handle it; otherwise the write fails with EFBIG.
  *
  * @throws ERR_TSR_SYSTEM_CALL
  */
@@ -20,8 +20,8 @@ export function limitFileSize(bytes: number): void {
 }
 
 /**
- * Bounds the descriptors that this process can open: opening fails with EMFILE where the new one would not be
- * below the bound. Open ones stay open.
+ * Limits the descriptors of this process. Opening fails with EMFILE if the new descriptor would reach
+ * the limit. Open ones stay open.
  *
  * @throws ERR_TSR_SYSTEM_CALL
  */
@@ -30,7 +30,7 @@ export function limitOpenFiles(count: number): void {
 }
 
 /**
- * Bounds the memory that this process can map: mapping more fails with ENOMEM. What is mapped stays.
+ * Limits the address space of this process. Mapping more fails with ENOMEM. Existing mappings stay.
  *
  * @throws ERR_TSR_SYSTEM_CALL
  */
@@ -40,7 +40,7 @@ export function limitAddressSpace(bytes: number): void {
 
 /** Sets the soft limit. */
 function limit(resource: number, value: number): void {
-  /** struct rlimit: the soft limit, then the hard one. */
+  /** struct rlimit: the soft limit, then the hard limit. */
   const limits = new BigUint64Array(2)
   const at = addressOf(limits)
   if (calls().getrlimit(resource, at) !== 0) throw systemCallError('getrlimit')

@@ -11,7 +11,10 @@ const calls = lazy(() => ({
   schedYield: bindFunction<[], number>('int sched_yield()'),
 }))
 
-/** Waits for `count` pollfds at `address`. Returns how many are ready, or 0 after the time-out or a signal. */
+/**
+ * Waits for `count` pollfds at `address`. Returns the number of ready ones, or 0 after a time-out or a
+ * signal.
+ */
 export function pollFds(address: number, count: number, timeoutMilliseconds: number): number {
   const ready = calls().poll(address, count, timeoutMilliseconds)
   if (ready >= 0) return ready
@@ -20,7 +23,7 @@ export function pollFds(address: number, count: number, timeoutMilliseconds: num
   throw systemCallError('poll', errno)
 }
 
-/** Lets another thread that is ready to run on this core run first. */
+/** Yields to another thread that is ready to run on this core. */
 export function yieldCore(): void {
   calls().schedYield()
 }
@@ -37,14 +40,14 @@ const one = BigUint64Array.of(1n)
 const sink = new BigUint64Array(1)
 const addresses = lazy(() => ({ one: addressOf(one), sink: addressOf(sink) }))
 
-/** Opens an eventfd, with which another thread can end a `poll`. */
+/** Opens an eventfd, through which another thread can interrupt a `poll`. */
 export function openEventfd(): number {
   const fd = eventfdCalls().eventfd(0, EFD_NONBLOCK_CLOEXEC)
   if (fd < 0) throw systemCallError('eventfd')
   return fd
 }
 
-/** Makes the eventfd readable until `drainEventfd`. Works from any thread. */
+/** Makes the eventfd readable until `drainEventfd`. Callable from any thread. */
 export function signalEventfd(fd: number): void {
   eventfdCalls().write(fd, addresses().one, 8)
 }

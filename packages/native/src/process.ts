@@ -14,25 +14,24 @@ const calls = lazy(() => ({
 }))
 
 /**
- * Makes the kernel send `signal` (a number) to this process when its parent ends for any reason. A
- * parent that has ended before has no effect, so compare `process.ppid` afterwards.
+ * Makes the kernel send `signal` (a number) to this process when its parent ends for any reason. It has
+ * no effect if the parent has already ended, so compare `process.ppid` afterwards.
  */
 export function setParentDeathSignal(signal: number): void {
   if (calls().prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) !== 0) throw systemCallError('prctl')
 }
 
 /**
- * Makes this process the leader of a process group of its own, in the same session. The session stays
- * because of `yieldCore`: where the scheduler shares the cores among sessions (autogroups), it gives
- * the core only to processes of the same session.
+ * Makes this process the leader of a new process group in the same session. The session must stay the
+ * same for `yieldCore`: with scheduler autogroups, it yields only to processes of the same session.
  */
 export function leadProcessGroup(): void {
   if (calls().setpgid(0, 0) !== 0) throw systemCallError('setpgid')
 }
 
 /**
- * Duplicates a descriptor to a free number of at least `lowest`. Programs that this process starts do not
- * inherit it. Undefined if this process may not have such a number.
+ * Duplicates a descriptor to a free number of at least `lowest`, with close-on-exec. Undefined if the
+ * limits of this process do not allow such a number.
  */
 export function duplicateAbove(fd: number, lowest: number): number | undefined {
   const copy = programCalls().fcntl(fd, F_DUPFD_CLOEXEC, lowest)
@@ -46,17 +45,18 @@ const programCalls = lazy(() => ({
 }))
 
 /**
- * Becomes another program, with the environment, the process id and the open files of this process.
+ * Replaces this process by another program (execv), with the same environment, process ID and open
+ * files.
  *
- * @param path - of the file
- * @param args - all that the program gets, its own name first
- * @throws ERR_TSR_SYSTEM_CALL when it cannot be started; otherwise it does not return
+ * @param path - of the executable file
+ * @param args - all arguments, including the program name as the first
+ * @throws ERR_TSR_SYSTEM_CALL if it cannot be started; otherwise it does not return
  */
 export function becomeProgram(path: string, args: readonly string[]): never {
-  // Node ignores it, and a program inherits that.
+  // Node ignores SIGPIPE, and the new program would inherit that.
   const { signal, fcntl, execv } = programCalls()
   signal(SIGPIPE, SIG_DFL)
-  // Node closes its standard streams in programs that it has not started itself.
+  // Node sets close-on-exec on its standard streams.
   for (const fd of [0, 1, 2]) fcntl(fd, F_SETFD, 0)
   execv(path, [...args, null])
   throw systemCallError('execv')

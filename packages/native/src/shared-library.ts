@@ -1,19 +1,18 @@
 import { loadLibrary, type NativeFunction } from './libc.ts'
 
-/** A library that the dynamic linker finds by its file name. */
+/** A shared library that the dynamic linker finds by its file name. */
 export interface SharedLibrary {
   readonly name: string
   /** Binds a function from its C prototype. */
   bind<Arguments extends unknown[], Result>(prototype: string): NativeFunction<Arguments, Result>
-  /** The address of an exported object; undefined when there is none of this name. */
+  /** The address of an exported object; undefined if it does not exist. */
   symbol(name: string): number | undefined
 }
 
 /**
- * Opens the first of these libraries that exists. Its symbols are visible to the plug-ins that it
- * loads.
+ * Opens the first of these libraries that exists. Plug-ins that it loads see its symbols.
  *
- * @returns undefined when none exists
+ * @returns undefined if none exists
  * @throws ERR_TSR_NATIVE_UNAVAILABLE
  */
 export function openSharedLibrary(names: readonly string[]): SharedLibrary | undefined {

@@ -8,8 +8,8 @@ const fileCalls = lazy(() => ({
 }))
 
 /**
- * Creates a file of `bytes` bytes that exists only in memory (memfd_create(2)). It has no name, and
- * ends with its last descriptor and mapping, however the processes end.
+ * Creates a file of `bytes` bytes in memory (memfd_create(2)). It has no name. The kernel frees it with
+ * its last descriptor and mapping, even if processes crash.
  */
 export function createSharedFile(name: string, bytes: number): number {
   const fd = fileCalls().create(name, CLOSE_ON_EXEC)
@@ -24,8 +24,8 @@ export function createSharedFile(name: string, bytes: number): number {
 }
 
 /**
- * Opens a shared file that process `pid` has open as `fd`. Both processes must see the same /proc and
- * belong to the same user.
+ * Opens the shared file that process `pid` has open as `fd`. Both processes must share /proc and belong
+ * to the same user.
  */
 export function openSharedFile(pid: number, fd: number): number {
   return openSync(`/proc/${pid}/fd/${fd}`, 'r+')
@@ -48,14 +48,14 @@ const calls = lazy(() => ({
 
 /**
  * Maps `length` bytes of the open file `fd` over the pages at `address` (both page-aligned), shared
- * with every process that maps them. The memory below must not be freed or grown in the meantime.
+ * with all processes that map them. The memory underneath must not be freed or grown while mapped.
  */
 export function mapFileOver(fd: number, address: number, length: number, fileOffset = 0): void {
   const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, fileOffset)
   if (at !== address) throw systemCallError('mmap')
 }
 
-/** Ends a `mapFileOver`: puts new private pages of zeros over `address`. */
+/** Ends a `mapFileOver`: maps private, zeroed pages at `address`. */
 export function mapPrivateOver(address: number, length: number): void {
   const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
   if (at !== address) throw systemCallError('mmap')
@@ -73,7 +73,7 @@ export function unmapFile(address: number, length: number): void {
   if (calls().munmap(address, length) !== 0) throw systemCallError('munmap')
 }
 
-/** Copies between any addresses of this process. The ranges may overlap. */
+/** Copies memory within this process. The ranges may overlap. */
 export function copyMemory(to: number, from: number, bytes: number): void {
   calls().memmove(to, from, bytes)
 }
@@ -92,8 +92,9 @@ const timespec = new BigInt64Array(2)
 const timespecAddress = lazy(() => addressOf(timespec))
 
 /**
- * Sleeps while the 32-bit word at `address` holds `value`, at most `milliseconds`. Unlike
- * `Atomics.wait` it works between processes on shared pages. It may return early: test the word again.
+ * Sleeps while the 32-bit word at `address` equals `value`, for at most `milliseconds`. Unlike
+ * `Atomics.wait`, it works between processes on shared pages. It may return early, so test the word
+ * again.
  *
  * @param milliseconds - Infinity for no limit
  */

@@ -3,16 +3,16 @@ import { tsrError } from '@tsrun/core/errors'
 
 export const AF_INET = 2
 export const AF_INET6 = 10
-/** Bytes that hold an address of either family. */
+/** Bytes of the larger of the two structs (IPv6). */
 export const SOCKET_ADDRESS_BYTES = 28
 
-/** An IP address in its text form and a port. */
+/** A numeric IP address and a port. */
 export interface Endpoint {
   readonly host: string
   readonly port: number
 }
 
-/** `struct sockaddr_in` or `sockaddr_in6` of an endpoint. */
+/** Encodes an endpoint as `struct sockaddr_in` or `sockaddr_in6`. */
 export function encodeSocketAddress({ host, port }: Endpoint): Uint8Array {
   const bytes = new Uint8Array(isIPv6(host) ? 28 : 16)
   const view = new DataView(bytes.buffer)

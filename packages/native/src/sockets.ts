@@ -74,7 +74,7 @@ const calls = lazy(() => ({
   dup3: bindFunction<[number, number, number], number>('int dup3(int, int, int)'),
 }))
 
-/** Results and small arguments of the calls below, kept so that no pointer outlives its memory. */
+/** Buffers for results and small arguments, allocated once so that their addresses stay valid. */
 const scratch = lazy(() => {
   const word = new Int32Array(1)
   const length = new Int32Array(1)
@@ -103,9 +103,9 @@ function openSocket(host: string): number {
 }
 
 /**
- * Opens a non-blocking listening TCP socket. For port 0 the kernel picks one.
+ * Opens a non-blocking listening TCP socket. For port 0 the kernel picks a free port.
  *
- * @throws ERR_TSR_SYSTEM_CALL, ERR_TSR_ARGUMENT when the host is not an IP address
+ * @throws ERR_TSR_SYSTEM_CALL, or ERR_TSR_ARGUMENT if the host is not an IP address
  */
 export function listenTcp(endpoint: Endpoint, backlog = 1024): { fd: number; endpoint: Endpoint } {
   const { address, length } = scratch()
@@ -125,7 +125,7 @@ export function listenTcp(endpoint: Endpoint, backlog = 1024): { fd: number; end
   }
 }
 
-/** Accepts one connection, or returns -1 when none is waiting. */
+/** Accepts one connection, or returns -1 if none is pending. */
 export function acceptTcp(listener: number): number {
   const fd = calls().accept4(listener, 0, 0, SOCK_STREAM_NONBLOCK_CLOEXEC & ~1)
   if (fd >= 0) return fd
@@ -134,12 +134,12 @@ export function acceptTcp(listener: number): number {
   throw systemCallError('accept4', errno)
 }
 
-/** The IP address of the other end of a connection; '' once it is gone. */
+/** The IP address of the peer; '' if the connection is gone. */
 export function peerAddress(fd: number): string {
   return addressBy(calls().getpeername, fd)
 }
 
-/** Whether both ends of a connection have the same address, so that no network is between them. */
+/** Whether both ends have the same address, so the connection is local. */
 function isWithinHost(fd: number): boolean {
   return peerAddress(fd) === addressBy(calls().getsockname, fd)
 }
@@ -151,9 +151,10 @@ function addressBy(call: ReturnType<typeof calls>['getpeername'], fd: number): s
 }
 
 /**
- * Starts a non-blocking connect. It is done when the socket is writable; `connectError` tells how.
+ * Starts a non-blocking connect, which finishes when the socket becomes writable. `connectError` then
+ * returns the outcome.
  *
- * @throws ERR_TSR_SYSTEM_CALL, ERR_TSR_ARGUMENT when the host is not an IP address
+ * @throws ERR_TSR_SYSTEM_CALL, or ERR_TSR_ARGUMENT if the host is not an IP address
  */
 export function connectTcp(endpoint: Endpoint): number {
   const { address } = scratch()
@@ -162,7 +163,7 @@ export function connectTcp(endpoint: Endpoint): number {
   address.view.set(bytes)
   if (calls().connect(fd, address.at, bytes.length) < 0) {
     const errno = lastErrno()
-    // A connect that a signal interrupts continues in the background as well.
+    // A connect interrupted by a signal also continues in the background.
     if (errno !== EINPROGRESS && errno !== EINTR) {
       closeNative(fd)
       throw systemCallError('connect', errno)
@@ -172,17 +173,17 @@ export function connectTcp(endpoint: Endpoint): number {
 }
 
 /**
- * Ends a connection in both directions, as a network does that breaks, or only that in which this process
- * sends. The descriptor stays open.
+ * Shuts down a connection in both directions, like a broken network, or only for sending. The
+ * descriptor stays open.
  */
 export function shutdownSocket(fd: number, which: 'both' | 'sending'): void {
   calls().shutdown(fd, which === 'both' ? SHUT_RDWR : SHUT_WR)
 }
 
 /**
- * Inserts a socket pair between a connection and the owner of its descriptor, which stays open: what is
- * written to `fd` from now on is read from `inner`, and what is written to `inner` is read from `fd`.
- * `outer` is the connection. An epoll that watches `fd` still watches the connection.
+ * Inserts a socket pair between a connection and the owner of its descriptor `fd`. From then on, data
+ * written to `fd` is read from `inner`, and data written to `inner` is read from `fd`. `outer` is the
+ * connection. An epoll that watches `fd` still watches the connection.
  *
  * @throws ERR_TSR_SYSTEM_CALL
  */
@@ -204,7 +205,7 @@ export function divertSocket(fd: number): { readonly inner: number; readonly out
   }
 }
 
-/** The errno of a finished non-blocking connect, 0 when it has succeeded. */
+/** The errno of a finished non-blocking connect; 0 on success. */
 export function connectError(fd: number): number {
   const { word, length } = scratch()
   length.view[0] = 4
@@ -213,16 +214,16 @@ export function connectError(fd: number): number {
 }
 
 /**
- * The send buffer of a connection within a host; the kernel doubles it. It grows to 4 MiB otherwise, and
- * what the receiver reads has then left the caches: an all-reduce of 16 MiB between four ranks took almost
- * twice as long. Between hosts, the kernel must be free to fill the network.
+ * Send buffer in bytes of a connection within a host; the kernel doubles it. By default it grows to 4
+ * MiB, and the data leaves the caches before the receiver reads it: a 16 MiB all-reduce between four
+ * ranks took almost twice as long. Between hosts, the kernel sizes the buffer for the network.
  */
 const SEND_BUFFER_WITHIN_HOST = 256 * 1024
 
 /**
- * Sets the options of a data connection: no Nagle delay, keep-alive probes, a send buffer that fits the
- * caches where no network is between the two ends, and `userTimeout`, the milliseconds that data may
- * remain unacknowledged (after a pulled cable, for example).
+ * Sets the options of a data connection: no Nagle delay, keep-alive probes, a cache-sized send buffer
+ * within a host, and `userTimeout`, the milliseconds that data may remain unacknowledged (for example
+ * after a pulled cable).
  */
 export function tuneTcp(fd: number, userTimeout: number): void {
   setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1)
@@ -235,8 +236,8 @@ export function tuneTcp(fd: number, userTimeout: number): void {
 }
 
 /**
- * Sends up to `length` bytes from `address`. Returns the number of bytes taken, or the negative errno
- * (`-EAGAIN` when the socket is full). `more` announces that another send follows at once.
+ * Sends up to `length` bytes from `address`. Returns the number of bytes sent, or the negative errno
+ * (`-EAGAIN` if the socket is full). `more` announces that another send follows immediately.
  */
 export function sendBytes(fd: number, address: number, length: number, more: boolean): number {
   const sent = calls().send(fd, address, length, more ? MSG_NOSIGNAL | MSG_MORE : MSG_NOSIGNAL)
@@ -244,8 +245,8 @@ export function sendBytes(fd: number, address: number, length: number, more: boo
 }
 
 /**
- * Receives up to `length` bytes to `address`. Returns their number, 0 at the end of the stream, or the
- * negative errno.
+ * Receives up to `length` bytes into `address`. Returns their number, 0 at the end of the stream, or
+ * the negative errno.
  */
 export function receiveBytes(fd: number, address: number, length: number): number {
   const received = calls().recv(fd, address, length, 0)

@@ -1,9 +1,9 @@
 import { fstatSync, type BigIntStats } from 'node:fs'
 
 /**
- * The status of an open descriptor that may be a pipe. With numbers, fstatSync() would leave the pipe's
- * status in the buffer from which Node's realpathSync() reads that of the next path: modules that are
- * imported after that would keep the names of their symbolic links, and be loaded again under each name.
+ * Returns the status of an open descriptor that may be a pipe, with bigint fields. Without bigint,
+ * fstatSync() leaves the pipe's status in a buffer that Node's realpathSync() reads for the next path.
+ * Later imports would then not resolve symbolic links, and would load a module again under each name.
  *
  * @throws EBADF if it is closed
  */

@@ -7,9 +7,9 @@ import { hostname, networkInterfaces } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { tsrError, waitOrAbort, type Deadline } from '@tsrun/core'
 
-/** How names of hosts become addresses, and which of those this host has. */
+/** Name resolution and the addresses of this host; replaceable in tests. */
 export interface Names {
-  /** All addresses of a host, the preferred one first. @throws the error of the resolver */
+  /** All addresses of a host, the preferred one first. @throws the resolver's error */
   lookup(host: string): Promise<readonly string[]>
   /** See `ownAddresses`. */
   own(): readonly string[]
@@ -20,25 +20,25 @@ export const systemNames: Names = {
   own: ownAddresses,
 }
 
-/** Where a host listens that others find by a name or an address. */
+/** The address at which a host listens, and the address that it publishes. */
 export interface ListenAddress {
-  /** An address of this host, or `::` for all of both families. */
+  /** An address of this host, or `::` for all IPv6 and IPv4 addresses. */
   readonly listen: string
-  /** The same for others; undefined: each of them knows at which address it reaches this host. */
+  /** The address for other hosts; undefined: each host resolves the name itself. */
   readonly publish: string | undefined
 }
 
-/** A name that does not lead to this host, or not yet: names of new hosts may take a while. */
+/** A name that does not resolve to this host, or not yet: new names may take a while to appear. */
 export interface OtherHost {
-  /** Whether it leads to any host. */
+  /** Whether the name resolves to any host. */
   readonly isKnown: boolean
   readonly reason: string
 }
 
 /**
- * Where this host listens if `host` is its name or address. One of several addresses is enough: the others
- * may be of a family that this host lacks. Debian gives the name of a host a loopback address (127.0.1.1)
- * on that host, so others know it by another one.
+ * Returns where this host listens if `host` is its name or address. One matching address is enough,
+ * because the others may be of a family that this host lacks. On Debian, a host's name resolves to a
+ * loopback address (127.0.1.1) on that host, so other hosts need another address.
  */
 export async function findListenAddress(
   host: string,
@@ -70,26 +70,29 @@ export async function findListenAddress(
 }
 
 export interface NameWait {
-  /** Whether an option says that it is this host. Otherwise a name of another host means that it is not. */
+  /**
+   * True if an option says that the name is of this host. Otherwise, a name of another host settles
+   * that it is not.
+   */
   readonly isSaid: boolean
   readonly deadline: Deadline
-  /** What is waited for, in the error at the deadline. */
+  /** Describes the wait in the time-out error. */
   readonly what: string
   readonly signal?: AbortSignal | undefined
   readonly names?: Names
-  /** Called each time that the address is not there yet; throws to give up. */
+  /** Called after each failed lookup; throws to give up. */
   readonly onMissing: (reason: string) => void
 }
 
-/** Milliseconds between two lookups of a name that does not lead here yet. */
+/** Milliseconds between lookups of a name that does not resolve to this host yet. */
 const LOOK_AGAIN = 1000
 
 /**
- * Waits until `host` is a name or an address of this host: a new host may come before its name, or the
- * name may still lead to a host that is gone.
+ * Waits until `host` is a name or an address of this host. A new host may start before its name
+ * resolves, or the name may still resolve to a previous host.
  *
- * @returns undefined if it is known, and that of another host
- * @throws ERR_TSR_TIMEOUT, ERR_TSR_ABORTED, what `onMissing` throws
+ * @returns undefined if the name resolves to another host
+ * @throws ERR_TSR_TIMEOUT, ERR_TSR_ABORTED, errors of `onMissing`
  */
 export async function awaitListenAddress(
   host: string,
@@ -104,14 +107,14 @@ export async function awaitListenAddress(
   }
 }
 
-/** Whether a name stands for this host on every host. */
+/** Whether a name means the local host on every host. */
 export function isLocalhost(name: string): boolean {
   return /^localhost\b/i.test(name)
 }
 
 /**
- * The address of the interface that leads to `host`, at which peers can reach this process. Nothing
- * is sent: connecting a UDP socket only consults the routing table.
+ * The address of the interface that routes to `host`, at which peers can reach this process. Nothing is
+ * sent: connecting a UDP socket only consults the routing table.
  */
 export async function localAddressTowards(host: string, port: number): Promise<string> {
   let failure: unknown
@@ -119,7 +122,7 @@ export async function localAddressTowards(host: string, port: number): Promise<s
     try {
       return await addressTowards(address, port)
     } catch (error) {
-      // no way leads there, as to IPv6 from a host that has none
+      // No route leads there, for example to IPv6 from an IPv4-only host.
       failure = error
     }
   }
@@ -139,10 +142,9 @@ async function addressTowards(address: string, port: number): Promise<string> {
 }
 
 /**
- * The address that `--iface` names: an address of this host, or the first one of an interface,
- * IPv4 before IPv6.
+ * Resolves `--iface`: an address of this host, or the first address of an interface, IPv4 before IPv6.
  *
- * @throws ERR_TSR_INTERFACE naming the interfaces that exist
+ * @throws ERR_TSR_INTERFACE naming the existing interfaces
  */
 export function addressOfInterface(name: string): string {
   const interfaces = networkInterfaces()
@@ -157,9 +159,10 @@ export function addressOfInterface(name: string): string {
 }
 
 /**
- * An address at which other hosts reach this one: that of `iface`, else of the host's name, else any.
+ * An address at which other hosts reach this one: the address of `iface`, else of the host's name, else
+ * any.
  *
- * @throws ERR_TSR_INTERFACE, ERR_TSR_LOOPBACK when this host has loopback addresses only
+ * @throws ERR_TSR_INTERFACE, ERR_TSR_LOOPBACK if this host has only loopback addresses
  */
 export async function reachableAddress(iface = ''): Promise<string> {
   if (iface !== '') return addressOfInterface(iface)
@@ -170,16 +173,16 @@ export async function reachableAddress(iface = ''): Promise<string> {
   throw tsrError('ERR_TSR_LOOPBACK', { who: 'Rank 0', address: named[0] ?? '127.0.0.1' })
 }
 
-/** Whether other hosts may reach what listens at `host`. */
+/** Whether other hosts may reach a listener at `host`. */
 export async function isReachable(host: string, names: Names = systemNames): Promise<boolean> {
-  // Where the name is unknown, listening fails.
+  // Listening fails for an unknown name.
   const addresses = await names.lookup(host).catch(() => [])
   return addresses
     .flatMap((address) => (['0.0.0.0', '::'].includes(address) ? names.own() : address))
     .some((address) => !isLoopback(address))
 }
 
-/** The addresses of this host's interfaces. All of 127.0.0.0/8 lead here too, see `isLoopback`. */
+/** The addresses of this host's interfaces. All of 127.0.0.0/8 are local too; see `isLoopback`. */
 export function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address))
 }
@@ -190,8 +193,8 @@ export function isLoopback(address: string): boolean {
 }
 
 /**
- * A text that is the same for processes that share a network, loopback included: it names the boot of
- * the kernel and the network namespace, or the host where there is no /proc.
+ * Identifies the network that processes share, including loopback: the boot ID of the kernel and the
+ * network namespace, or the host name without /proc.
  */
 export function hostIdentity(): string {
   try {
@@ -202,7 +205,7 @@ export function hostIdentity(): string {
   }
 }
 
-/** Host and port as one text for messages: `node0:29500`, `[::1]:29500`. */
+/** Formats host and port for messages: `node0:29500`, `[::1]:29500`. */
 export function nameEndpoint(host: string, port: number): string {
   return `${host.includes(':') ? `[${host}]` : host}:${String(port)}`
 }

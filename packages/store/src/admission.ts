@@ -14,20 +14,18 @@ import {
 import { nameEndpoint } from './addresses.ts'
 import { acceptsPeer, bindingOf, SecureServer, type StoreTls } from './secure-sockets.ts'
 
-/** The first byte of a connection of TLS. */
+/** First byte of a TLS connection. */
 const TLS_HANDSHAKE = 0x16
 
-/**
- * What the proofs are for. Those within TLS are bound to one connection, so that they cannot be relayed.
- */
+/** The purpose in the proofs. Within TLS it binds them to the connection, so they cannot be relayed. */
 function purposeOn(socket: Socket | TLSSocket): string {
   return 'exportKeyingMaterial' in socket ? `store ${bindingOf(socket)}` : 'store'
 }
 
 /**
- * The client's side: both ends prove to each other that they know the token.
+ * The client side: both ends prove to each other that they know the token.
  *
- * @returns why the client refuses the server; undefined when both have proven it
+ * @returns why the client refuses the server; undefined on success
  */
 export async function greetServer(
   socket: Socket,
@@ -42,9 +40,9 @@ export async function greetServer(
 }
 
 /**
- * The server's side: whether the client proves the token. Nothing that it sends before is decoded.
+ * The server side: whether the client proves the token. Earlier bytes of the client are not decoded.
  *
- * @param advance - called for each step that the client takes
+ * @param advance - called for each step of the handshake
  */
 async function greetClient(socket: Socket, token: string, advance: () => void): Promise<boolean> {
   const handshake = serverHandshake(token, purposeOn(socket))
@@ -52,7 +50,7 @@ async function greetClient(socket: Socket, token: string, advance: () => void): 
   advance()
   const hello = handshake.answer(first)
   if (hello === undefined) {
-    // A client that begins with TLS learns that there is none here.
+    // Tell a client that begins with TLS that this server does not encrypt.
     if (first[0] === TLS_HANDSHAKE) await write(socket, helloOf('none'))
     return false
   }
@@ -63,12 +61,12 @@ async function greetClient(socket: Socket, token: string, advance: () => void): 
   return accepted
 }
 
-/** Writes something that must be on its way before the connection is destroyed. */
+/** Writes bytes that must leave before the connection is destroyed. */
 async function write(socket: Socket, bytes: Uint8Array): Promise<void> {
   await new Promise((resolve) => socket.write(bytes, resolve))
 }
 
-/** The server's side of a connection that is to be encrypted; undefined for one that is not. */
+/** The server side of an encrypted connection; undefined if the client does not encrypt. */
 async function encrypt(
   socket: Socket,
   server: SecureServer,
@@ -89,7 +87,7 @@ async function encrypt(
   return undefined
 }
 
-/** Reads `length` bytes and leaves what follows in the socket; rejects when the socket ends before. */
+/** Reads `length` bytes and leaves later bytes in the socket. Rejects if the socket ends first. */
 async function readExactly(socket: Socket, length: number): Promise<Uint8Array> {
   return await new Promise((resolve, reject) => {
     const read = (): void => {
@@ -115,13 +113,13 @@ async function readExactly(socket: Socket, length: number): Promise<Uint8Array> 
 
 export interface AdmissionOptions {
   readonly token: string
-  /** Encrypts the connections; undefined: they are plain. */
+  /** Encryption of the connections; undefined: none. */
   readonly tls: StoreTls | undefined
-  /** Milliseconds in which a connection must prove the token. */
+  /** Milliseconds for a connection to prove the token. */
   readonly handshakeTimeout: number
-  /** Most connections of each stage of the handshake. */
+  /** Most connections in each stage of the handshake. */
   readonly maxUnauthenticated: number
-  /** Called for each connection that was dropped because it did not prove the token. */
+  /** Called for each connection that is dropped because it does not prove the token. */
   readonly onRefused?: ((peer: string, reason: string) => void) | undefined
 }
 
@@ -131,13 +129,13 @@ interface Candidate {
   readonly close: () => void
 }
 
-/** The sockets of a server that have not proven the token yet. */
+/** The unauthenticated sockets of a server. */
 export class Admission {
   readonly #options: AdmissionOptions
   readonly #secureServer: SecureServer | undefined
   readonly #candidates: PendingConnections<Candidate>
 
-  /** @throws an Error of OpenSSL for a certificate or key that is none */
+  /** @throws an Error of OpenSSL for an invalid certificate or key */
   constructor(options: AdmissionOptions) {
     const { tls, token, maxUnauthenticated, onRefused } = options
     this.#options = options

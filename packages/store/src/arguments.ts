@@ -13,7 +13,7 @@ import type { StoreTls } from './secure-sockets.ts'
 
 const LONE_SURROGATE = /\p{Surrogate}/u
 
-/** Text that UTF-8 cannot carry would come back as another key. */
+/** UTF-8 cannot carry a lone surrogate: the key would come back changed. */
 export const keyRule = text.refine(
   (key) => !LONE_SURROGATE.test(key),
   'a string without lone surrogates',
@@ -21,14 +21,14 @@ export const keyRule = text.refine(
 const keysRule = where<readonly string[]>(Array.isArray, 'an array of strings')
 export const durationRule = number.refine((duration) => duration >= 0, 'milliseconds, 0 or more')
 export const amountRule = count({ from: Number.MIN_SAFE_INTEGER })
-/** '' lets everybody in who reaches the store. Its value must not be in an error. */
+/** '' admits every client that reaches the store. Errors must not show the token. */
 export const tokenRule = text
   .refine((token) => token === '' || isStrongToken(token), `${TOKEN_EXPECTED}; or '' for none`)
   .secret()
 
 const certificate = object({ cert: text, key: text })
 
-/** The key of a certificate must not be in an error. */
+/** Errors must not show the key of a certificate. */
 export const tlsRule = where<StoreTls | boolean | undefined>(
   (tls) => [undefined, true, false, 'token'].includes(tls as undefined) || certificate.is(tls),
   "true or 'token' for keys that come from the token, { cert, key, ca } in the format PEM, or false",
@@ -43,7 +43,6 @@ export function toTls(tls: StoreTls | boolean | undefined, token: string): Store
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'token', value: 'an empty text', expected })
 }
 
-/** The keys of a call. @throws ERR_TSR_ARGUMENT */
 export function checkKeys(keys: readonly string[]): readonly string[] {
   return keysRule.check('keys', keys).map((key) => keyRule.check('key', key))
 }
@@ -53,7 +52,7 @@ const bytesRule = where<Uint8Array | string>(
   'a string or a Uint8Array',
 )
 
-/** The bytes of a value; text as UTF-8. @throws ERR_TSR_ARGUMENT */
+/** Converts a value to bytes; text becomes UTF-8. @throws ERR_TSR_ARGUMENT */
 export function toBytes(name: string, value: Uint8Array | string): Uint8Array {
   return host.bytesOf(bytesRule.check(name, value))
 }

@@ -14,21 +14,21 @@ import {
 import type { StoreCallOptions } from './store.ts'
 
 const LONGEST_TIMER = 0x7fffffff
-/** Milliseconds that the answer to a cancellation may take. */
+/** Milliseconds to wait for the answer to a cancellation. */
 const CANCEL_GRACE = 5000
 const NAMED_KEYS = 16
 
-/** The link to a store: a connection, or the data of this process. */
+/** A link to a store: a connection, or data of this process. */
 export interface Link {
-  /** Where the store is, for error messages. */
+  /** Address of the store, for error messages. */
   readonly endpoint: string
   send(message: ClientMessage): void
-  /** Tells whether any calls are pending. */
+  /** Tells the link whether calls are pending. */
   setBusy(busy: boolean): void
   close(): Promise<void>
 }
 
-/** How a call ended: with an answer, with the link, or because no answer came in time. */
+/** How a call ended: with an answer, because the link closed, or because no answer came in time. */
 type Outcome = Answer | { readonly closed: string } | { readonly silent: true }
 
 interface PendingCall {
@@ -36,11 +36,11 @@ interface PendingCall {
   readonly outcome: Promise<Outcome>
 }
 
-/** Requests and their answers over one link. Any number may be pending, each with its own time-out. */
+/** Requests and answers over one link. Any number may be pending, each with its own time-out. */
 export class Calls {
   readonly #link: Link
   readonly #timeout: number
-  /** Of the pending calls, by id. */
+  /** Resolvers of the pending calls, by id. */
   readonly #settlers = new Map<number, (outcome: Outcome) => void>()
   readonly #watchers = new Map<number, (change: Change) => void>()
   #lastId = 0
@@ -54,11 +54,11 @@ export class Calls {
   receive(message: ServerMessage): void {
     if ('changed' in message) this.#watchers.get(message.id)?.(message)
     else if (this.#settlers.has(message.id)) this.#settle(message.id, message)
-    // of a call that was given up: what it took from a queue is lost, and not to come back later
+    // The call has timed out. Confirm a value from a queue, or the queue would get it back.
     else if ('result' in message) this.#link.send({ id: message.id, op: 'received' })
   }
 
-  /** Ends every pending call. Later calls fail with the first reason that was given. */
+  /** Ends every pending call. Later calls fail with the reason of the first loss. */
   lost(reason: string): void {
     this.#closed ??= reason
     this.#watchers.clear()
@@ -70,14 +70,14 @@ export class Calls {
     await this.#link.close()
   }
 
-  /** Makes a request that the store answers at once. */
+  /** Makes a request that the store answers immediately. */
   async call<Op extends Operation>(request: Request & { op: Op }): Promise<Results[Op]> {
     return this.#finish(request.op, this.#open(request))
   }
 
   /**
-   * Makes a request that may wait. At its time-out, or when it is aborted, the store is asked to end
-   * the wait. The answer of the store counts, so that a value that was under way is not lost.
+   * Makes a request that may wait. At its time-out or abort, it asks the store to cancel the wait. The
+   * store's answer decides, so a value that is already on its way is not lost.
    */
   async wait<Op extends 'get' | 'multiGet' | 'wait' | 'queuePop'>(
     request: Request & { op: Op },
@@ -111,7 +111,7 @@ export class Calls {
     const call = this.#open({ op: 'watch', key })
     const { id } = call
     this.#watchers.set(id, (change) => {
-      // an exception of the listener must not reach the link
+      // An exception of the listener must not reach the link.
       queueMicrotask(() => {
         if (this.#watchers.has(id)) listener(change)
       })
@@ -126,7 +126,7 @@ export class Calls {
       if (!this.#watchers.delete(id)) return
       const stopped = this.#open({ op: 'unwatch', watch: id })
       const end = await this.#settled(stopped)
-      // a watch ends with its connection
+      // The watch has ended with the connection.
       if (!('closed' in end)) this.#unwrap('unwatch', this.#timeout, end)
     }
   }

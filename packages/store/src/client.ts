@@ -30,12 +30,12 @@ import {
 } from './secure-sockets.ts'
 import type { Store } from './store.ts'
 
-/** Milliseconds that one attempt to connect may take. */
+/** Milliseconds for one attempt to connect. */
 const ATTEMPT_TIMEOUT = 10_000
-/** Milliseconds until the next address of the name is tried as well. */
+/** Milliseconds before the next address of the name is tried in parallel. */
 const ADDRESS_TIMEOUT = 1000
 
-/** A failed attempt to reach the store, which is followed by another. */
+/** A failed attempt to reach the store, which will be retried. */
 export interface StoreProgress {
   readonly endpoint: string
   readonly attempt: number
@@ -52,18 +52,16 @@ export interface StoreConnectOptions {
   readonly token: string
   /** How the store encrypts its connections; see `StoreServerOptions`. Default: not at all. */
   readonly tls?: StoreTls | boolean
-  /**
-   * Milliseconds until connecting is given up, and the default time-out of calls. Default: 300 000.
-   */
+  /** Milliseconds to keep trying to connect, and the default time-out of calls. Default: 300 000. */
   readonly timeout?: number
-  /** Gives up connecting. It has no effect on a store that is connected. */
+  /** Aborts connecting. Has no effect once the store is connected. */
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: StoreProgress) => void
-  /** Called with the addresses of the connection when it is there. */
+  /** Called with the addresses of the connection once it is established. */
   readonly onConnect?: (ends: StoreConnection) => void
 }
 
-/** The two ends of a connection. A name may lead to several addresses, and a host have several. */
+/** The two addresses of a connection. A host or its name may have several. */
 export interface StoreConnection {
   readonly localAddress: string
   readonly remoteAddress: string
@@ -82,7 +80,7 @@ const readOptions = declareOptions({
 
 /**
  * Connects to the store of a job, and retries until it listens. An idle connection does not keep the
- * process alive. A lost connection is not made again.
+ * process alive. A lost connection is not restored.
  *
  * @throws ERR_TSR_STORE_UNREACHABLE, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_STORE_PROTECTION,
  *   ERR_TSR_STORE_TLS, ERR_TSR_ABORTED, ERR_TSR_ARGUMENT
@@ -167,8 +165,8 @@ interface DialOptions {
 }
 
 /**
- * Makes one attempt to connect, which ends with a socket on which both sides have proven the token.
- * Fails with an error of tsrun where another attempt would fail as well.
+ * Makes one attempt to connect. Returns a socket on which both sides have proven the token. Throws an
+ * error of tsrun if a retry would fail as well.
  */
 async function dial(options: DialOptions): Promise<Socket> {
   const { host, port, token, tls, endpoint, deadline, signal } = options
@@ -179,7 +177,7 @@ async function dial(options: DialOptions): Promise<Socket> {
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: 10_000,
-    // All addresses of the name are tried, so that one family may lead nowhere.
+    // Try all addresses of the name, because one address family may be unreachable.
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: ADDRESS_TIMEOUT,
   })
@@ -191,7 +189,7 @@ async function dial(options: DialOptions): Promise<Socket> {
   signal?.addEventListener('abort', abort)
   socket.on('error', () => undefined)
   socket.on('connect', () => {
-    // A connection to an ephemeral port without a listener can reach itself.
+    // A connection to an ephemeral port without a listener can connect to itself.
     if (socket.localPort === port && socket.localAddress === socket.remoteAddress) {
       socket.destroy(new Error('nobody listens'))
     }
@@ -231,7 +229,7 @@ async function encrypt(
   }
 }
 
-/** @param isEncrypted - of the store */
+/** @param isEncrypted - whether the store encrypts its connections */
 function protectionError(endpoint: string, isEncrypted: boolean, cause?: unknown): Error {
   const [theirs, ours] = isEncrypted
     ? ['encrypts its connections', 'does not']
@@ -254,7 +252,7 @@ function refusalError(refusal: HandshakeRefusal, endpoint: string): Error {
 }
 
 function reasonOf(error: unknown): string {
-  // a name with several addresses fails with one error for each, and no message of its own
+  // A name with several addresses fails with an AggregateError that has no message.
   if (typeof error === 'object' && error !== null && 'errors' in error) {
     return (error.errors as unknown[]).map(reasonOf).join(', ')
   }

@@ -3,15 +3,15 @@ import type { Readable } from 'node:stream'
 import { tsrError } from '@tsrun/core'
 import { FRAME_LIMIT } from './protocol.ts'
 
-/** Bytes that a socket gets at once: a copy of them may exist for each connection, encrypted. */
+/** Bytes passed to a socket at once. Each connection may hold an encrypted copy of them. */
 const PIECE = 256 * 1024
 
 export interface ConnectionEvents {
-  /** Takes a whole frame. If it throws, the connection is destroyed for that reason. */
+  /** Receives a whole frame. If it throws, the connection is destroyed with that reason. */
   readonly onFrame: (frame: Uint8Array) => void
-  /** Called whenever the socket has taken a part of what was sent. */
+  /** Called whenever the socket has accepted part of the unsent data. */
   readonly onDrain?: () => void
-  /** Called once, however the connection ends. */
+  /** Called once, when the connection ends for any reason. */
   readonly onClose: (reason: string) => void
 }
 
@@ -21,7 +21,7 @@ export class Connection {
   readonly #reader: FrameReader
   readonly #events: ConnectionEvents
   readonly #waitForDrain: boolean
-  /** Parts of frames that the socket has not been given. */
+  /** Parts of frames that the socket has not accepted yet. */
   readonly #unsent: Uint8Array[] = []
   #unsentBytes = 0
   #isEnding = false
@@ -30,8 +30,8 @@ export class Connection {
   #reason = 'the other side ended it'
 
   /**
-   * @param waitForDrain - stop reading while the peer does not take what was sent. For the server
-   * only: if both sides did so, each could wait for the other.
+   * @param waitForDrain - stop reading while the peer does not read what was sent. Only for the server:
+   *   if both sides did so, they could deadlock.
    */
   constructor(socket: Socket, events: ConnectionEvents, waitForDrain: boolean) {
     this.#socket = socket
@@ -57,17 +57,17 @@ export class Connection {
     })
   }
 
-  /** Reads what has arrived before; from then on frames are read as they arrive. */
+  /** Reads buffered frames, then reads frames as they arrive. */
   start(): void {
     this.#read()
   }
 
-  /** Bytes of frames that the kernel has not taken. */
+  /** Bytes that the kernel has not accepted. */
   get backlog(): number {
     return this.#unsentBytes + this.#socket.writableLength
   }
 
-  /** @param parts - of one frame. They must not change: other connections may share them. */
+  /** @param parts - of one frame. They must not change, because connections may share them. */
   send(...parts: readonly Uint8Array[]): void {
     if (this.#socket.destroyed) return
     const length = parts.reduce((sum, { byteLength }) => sum + byteLength, 0)
@@ -76,18 +76,17 @@ export class Connection {
     this.#write()
   }
 
-  /** Whether the socket takes no more now. */
   get #isFull(): boolean {
     return this.#unsent.length > 0 || this.#socket.writableNeedDrain
   }
 
-  /** Whether this connection keeps the process alive. */
+  /** Sets whether this connection keeps the process alive. */
   setBusy(busy: boolean): void {
     if (busy) this.#socket.ref()
     else this.#socket.unref()
   }
 
-  /** Ends the connection once the kernel has taken all that was sent. */
+  /** Ends the connection once the kernel has accepted everything that was sent. */
   end(): void {
     this.#isEnding = true
     this.#write()
@@ -98,7 +97,7 @@ export class Connection {
     this.#socket.destroy()
   }
 
-  /** Gives the socket as much as it takes. */
+  /** Writes until the socket applies back-pressure. */
   #write(): void {
     this.#socket.cork()
     while (!this.#socket.writableNeedDrain) {
@@ -135,7 +134,7 @@ function frameHeader(length: number): Uint8Array {
   return header
 }
 
-/** Takes frames out of a stream in paused mode as they become complete. */
+/** Reads complete frames from a stream in paused mode. */
 class FrameReader {
   readonly #stream: Readable
   #length: number | undefined
@@ -145,9 +144,9 @@ class FrameReader {
   }
 
   /**
-   * The next frame, or undefined when it has not arrived in full.
+   * The next frame, or undefined if it is incomplete.
    *
-   * @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_MESSAGE_INVALID from its length alone
+   * @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_MESSAGE_INVALID as soon as the length is known
    */
   next(): Uint8Array | undefined {
     this.#length ??= this.#readLength()
@@ -166,7 +165,7 @@ class FrameReader {
     return length
   }
 
-  /** Undefined unless there are `length` bytes: at its end a stream returns what is left. */
+  /** Returns undefined for fewer than `length` bytes: an ended stream returns its remaining bytes. */
   #read(length: number): Buffer | undefined {
     const bytes = this.#stream.read(length) as Buffer | null
     return bytes?.byteLength === length ? bytes : undefined

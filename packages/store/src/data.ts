@@ -4,7 +4,7 @@ import { checkLimit, STORE_LIMIT, VALUE_LIMIT, type Results } from './protocol.t
 const LONGEST_TIMER = 0x7fffffff
 
 interface Entry {
-  /** Never changed in place, as readers may hold it. */
+  /** Never changed in place, because readers may hold it. */
   readonly value: Uint8Array
   readonly expires: number | undefined
   timer?: NodeJS.Timeout
@@ -12,14 +12,14 @@ interface Entry {
 
 type Watcher = (value: Uint8Array | undefined) => void
 
-/** Bytes that a key or a value of a queue costs besides its text and its bytes. */
+/** Estimated overhead in bytes of each key and each value of a queue. */
 const ENTRY_COST = 200
 
 function costOf(name: string, value: Uint8Array): number {
   return ENTRY_COST + 2 * name.length + value.byteLength
 }
 
-/** What is left of the memory that a store may use, so that no client can fill that of the launcher. */
+/** Memory accounting of a store, so that no client can exhaust the launcher's memory. */
 class Room {
   readonly #limit: number
   #used = 0
@@ -40,8 +40,8 @@ class Room {
 }
 
 /**
- * What the store holds, and who waits for it: keys, queues, waits and watches. It knows no sockets.
- * Every method runs to its end, so operations are atomic and all clients see them in one order.
+ * The state of a store, without sockets: keys, queues, waits and watches. Every method is synchronous,
+ * so operations are atomic and all clients see them in the same order.
  */
 export class StoreData {
   readonly waiters = new KeyWaiters()
@@ -50,7 +50,7 @@ export class StoreData {
   readonly #entries = new Map<string, Entry>()
   readonly #watchers = new Map<string, Set<Watcher>>()
 
-  /** @param limit - bytes of all keys, values and queues */
+  /** @param limit - most bytes of all keys, values and queues */
   constructor(limit = STORE_LIMIT) {
     this.#room = new Room(limit)
     this.queues = new Queues(this.#room)
@@ -134,7 +134,7 @@ export class StoreData {
     return [...this.#entries.keys()].filter((key) => key.startsWith(prefix)).sort()
   }
 
-  /** Calls `watcher` at each change of the key, until the returned function is called. */
+  /** Calls `watcher` at each change of the key until the returned function is called. */
   watch(key: string, watcher: Watcher): () => void {
     const watchers = this.#watchers.get(key) ?? new Set()
     this.#watchers.set(key, watchers.add(watcher))
@@ -150,7 +150,7 @@ export class StoreData {
     this.#entries.clear()
   }
 
-  /** Gives a key a new value; its time to live remains. */
+  /** Sets a new value and keeps the time to live. */
   #update(key: string, value: Uint8Array): void {
     this.#write(key, value, this.#entries.get(key)?.expires)
   }
@@ -184,9 +184,9 @@ export class StoreData {
   }
 }
 
-/** The wait of a client for keys, or for a value of a queue. */
+/** A client's wait for keys, or for a value of a queue. */
 export interface Wait {
-  /** The keys, or the queue, that are missing. */
+  /** The missing keys, or the queue. */
   readonly missing: ReadonlySet<string>
   /** Ends the wait without an answer. */
   cancel(): void
@@ -198,7 +198,7 @@ interface KeyWait {
   readonly done: () => void
 }
 
-/** The waits for keys. A wait ends when all of its keys exist at the same moment. */
+/** Waits for keys. A wait ends when all of its keys exist at the same time. */
 class KeyWaiters {
   readonly #byKey = new Map<string, Set<KeyWait>>()
   #size = 0
@@ -207,7 +207,7 @@ class KeyWaiters {
     return this.#size
   }
 
-  /** Calls `done` once all of `missing` exist and none of `keys` has been deleted again. */
+  /** Calls `done` once all `keys` exist. `missing` lists those that do not exist now. */
   add(keys: readonly string[], missing: Iterable<string>, done: () => void): Wait {
     const wait: KeyWait = { keys, missing: new Set(missing), done }
     for (const key of keys) {
@@ -250,7 +250,7 @@ class KeyWaiters {
 
 type Take = (value: Uint8Array) => void
 
-/** Named first-in first-out queues. Those who wait for a value are served in the order of their waits. */
+/** Named first-in first-out queues. Clients that wait for a value are served in order. */
 class Queues {
   readonly #values = new Map<string, Uint8Array[]>()
   readonly #takers = new Map<string, Set<Take>>()
@@ -273,7 +273,7 @@ class Queues {
     return this.#values.get(queue)?.length ?? 0
   }
 
-  /** Returns the new length, which is 0 if a client was waiting for the value. */
+  /** Returns the new length, which is 0 if a waiting client took the value. */
   push(queue: string, value: Uint8Array): number {
     this.#room.take(costOf(queue, value))
     if (this.#hand(queue, value)) return 0
@@ -283,19 +283,22 @@ class Queues {
     return this.length(queue)
   }
 
-  /** Makes values the oldest again, in their order, which had been taken. */
+  /** Returns values that had been taken to the front of the queue, in their order. */
   putBack(queue: string, values: readonly Uint8Array[]): void {
     const waiting = values.filter((value) => !this.#hand(queue, value))
     if (waiting.length > 0)
       this.#values.set(queue, [...waiting, ...(this.#values.get(queue) ?? [])])
   }
 
-  /** A value that was taken is not put back any more. */
+  /** Releases the memory of a confirmed value. */
   forget(queue: string, value: Uint8Array): void {
     this.#room.free(costOf(queue, value))
   }
 
-  /** Takes the oldest value, which counts until `forget` or `putBack`; undefined when there is none. */
+  /**
+   * Takes the oldest value; undefined if the queue is empty. Its memory counts until `forget` or
+   * `putBack`.
+   */
   take(queue: string): Uint8Array | undefined {
     const values = this.#values.get(queue)
     const value = values?.shift()
@@ -303,7 +306,7 @@ class Queues {
     return value
   }
 
-  /** Hands the next value to `taker`, after those that have waited longer. */
+  /** Passes the next value to `taker`, after earlier takers. */
   await(queue: string, taker: Take): Wait {
     const takers = this.#takers.get(queue)
     if (takers === undefined) this.#takers.set(queue, new Set([taker]))
@@ -317,7 +320,7 @@ class Queues {
     }
   }
 
-  /** Whether a client was waiting for the value. */
+  /** Whether a waiting client took the value. */
   #hand(queue: string, value: Uint8Array): boolean {
     const [taker] = this.#takers.get(queue) ?? []
     if (taker === undefined) return false

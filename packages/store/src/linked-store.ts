@@ -2,7 +2,7 @@ import { amountRule, checkKeys, durationRule, keyRule, toBytes } from './argumen
 import type { Calls } from './calls.ts'
 import type { Store, StoreCallOptions, StoreEvent, StoreSetOptions } from './store.ts'
 
-/** The `Store` over a link: checks the arguments and turns each method into a request. */
+/** Implements `Store` over a link: checks the arguments and sends each call as a request. */
 export class LinkedStore implements Store {
   readonly #calls: Calls
 
@@ -112,7 +112,7 @@ export class LinkedStore implements Store {
   }
 }
 
-/** Plain bytes for the caller alone: the received ones share memory with a frame or with the store. */
+/** Copies received bytes, which share memory with a frame or with the store. */
 function copy(value: Uint8Array): Uint8Array {
   return new Uint8Array(value)
 }

@@ -17,7 +17,7 @@ export interface MemoryStoreOptions {
 const readOptions = declareOptions({ timeout: durationRule.default(DEFAULT_TIMEOUT) })
 
 /**
- * A store within this process, for a world of one and for tests.
+ * Creates a store within this process, for a world of one and for tests.
  *
  * @example
  * const store = memoryStore()
@@ -27,7 +27,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   return localStore(new StoreData(), 'memory', readOptions(options).timeout).store
 }
 
-/** A store over data of this process. `lost` ends it from outside. */
+/** Creates a store over data of this process. `lost` closes it from outside. */
 export function localStore(
   data: StoreData,
   endpoint: string,

@@ -2,8 +2,9 @@ import { checkKeys, keyRule } from './arguments.ts'
 import type { Store } from './store.ts'
 
 /**
- * A view of `store` that puts `prefix` before the name of every key and queue, so that several users
- * share one store without seeing each other's keys. Errors name the full key; `close` closes `store`.
+ * Returns a view of `store` that prepends `prefix` to the name of every key and queue. Several users
+ * can then share one store without seeing each other's keys. Errors name the full key. `close` closes
+ * `store`.
  *
  * @example
  * const rendezvous = prefixStore(store, 'rendezvous/0/')

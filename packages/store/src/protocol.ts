@@ -21,27 +21,25 @@ import {
   type TsrErrorCode,
 } from '@tsrun/core'
 
-/*
- * What clients and the store say to each other, and how long it may be.
- */
+/* The messages between clients and the store, and their limits. */
 
 /** Longest key or queue name, in bytes of UTF-8. */
 export const KEY_LIMIT = 8 * 1024
 /** Longest value in bytes. */
 export const VALUE_LIMIT = 8 * 1024 * 1024
-/** Bytes of all keys, values and queues of a store, with what they cost besides. */
+/** Most bytes of all keys, values and queues of a store, including overhead. */
 export const STORE_LIMIT = 256 * 1024 * 1024
-/** Longest frame in bytes: a whole request or answer. */
+/** Longest frame in bytes. A frame holds one request or answer. */
 export const FRAME_LIMIT = 16 * 1024 * 1024
 
-/** Answers with values of that many bytes share them. */
+/** Values of at least this many bytes are shared between answers instead of copied. */
 const SHARED = 64 * 1024
-/** MessagePack's token of bytes whose length has 32 bits. */
+/** MessagePack's token for binary data with a 32-bit length. */
 const BYTES_32 = 0xc6
-/** Bytes that it takes for no bytes. */
+/** Bytes of an encoded empty binary value. */
 const EMPTY_BYTES = 2
 
-/** Containers of a request: its own, its keys, and two values. */
+/** Most containers of a request: the request, its keys, and two values. */
 const REQUEST_CONTAINERS = 16
 
 export function checkLimit(what: string, bytes: number, limit: number): void {
@@ -50,7 +48,7 @@ export function checkLimit(what: string, bytes: number, limit: number): void {
 
 const bytes = where<Uint8Array>(host.types.isUint8Array, 'bytes')
 
-/** What a client asks of the store: the fields of each operation. */
+/** The fields of each request. */
 const requests = {
   set: {
     key: text,
@@ -105,8 +103,8 @@ type Mutable<T> = T extends readonly (infer Element)[] ? Element[] : T
 export type Results = { [Op in Operation]: Mutable<Of<(typeof results)[Op]>> }
 
 /**
- * Client to server: a request, the cancellation of the wait of an earlier one, or the receipt for the
- * value of a queue, which goes back to the queue without it.
+ * Client to server: a request, the cancellation of an earlier wait, or the receipt for a value of a
+ * queue. A value without a receipt returns to the queue.
  */
 export type ClientMessage = { readonly id: number } & (
   Request | { readonly op: 'cancel' } | { readonly op: 'received' }
@@ -119,10 +117,10 @@ const clientMessages = new Map<unknown, Schema<object>>(
   ]),
 )
 
-/** A change of the key that the request `id` watches. Without a value it was deleted or expired. */
+/** A change of the key that request `id` watches. Without a value, the key was deleted or has expired. */
 const change = object({ changed: choice(true), value: bytes.optional() }, 'refuse')
 
-/** The one answer to the request `id`. */
+/** The only answer to request `id`. */
 const answer = either(
   object({ result: where<Results[Operation]>((result) => result !== undefined, '') }, 'refuse'),
   object({ code: where<TsrErrorCode>(isErrorCode, ''), facts: errorFacts }, 'refuse'),
@@ -141,7 +139,7 @@ export type Answer = Of<typeof answer>
 export type ServerMessage = { readonly id: number } & (Answer | Change)
 
 /**
- * Checks the lengths in a request, first in the client before it is sent, then again in the server.
+ * Checks the lengths of a request. The client calls it before sending, and the server calls it again.
  *
  * @throws ERR_TSR_STORE_LIMIT
  */
@@ -154,7 +152,7 @@ export function checkRequest(request: Request): void {
 }
 
 function checkKey(key: string): void {
-  // UTF-8 takes one to three bytes for each UTF-16 unit, so most keys need no count
+  // UTF-8 takes at most three bytes for each UTF-16 unit, so most keys need no exact count.
   if (key.length * 3 > KEY_LIMIT) checkLimit('The key', host.bytesOf(key).byteLength, KEY_LIMIT)
 }
 
@@ -162,12 +160,11 @@ function checkValue(value?: Uint8Array): void {
   checkLimit('The value', value?.byteLength ?? 0, VALUE_LIMIT)
 }
 
-/** Whether this can be the result of an operation. */
 export function isResultOf<Op extends Operation>(op: Op, value: unknown): value is Results[Op] {
   return results[op].is(value)
 }
 
-/** @throws ERR_TSR_STORE_LIMIT when the message does not fit into a frame */
+/** @throws ERR_TSR_STORE_LIMIT if the message exceeds a frame */
 export function encodeRequest(message: ClientMessage): Uint8Array {
   const bytes = encode(message, Infinity)
   checkLimit('The request', bytes.byteLength, FRAME_LIMIT)
@@ -175,10 +172,10 @@ export function encodeRequest(message: ClientMessage): Uint8Array {
 }
 
 /**
- * The parts of a frame. Large values are parts of their own and no copies, so that the answers to many
- * clients share them: MessagePack has them at the end of a message.
+ * Encodes an answer as the parts of a frame. Large values are separate parts without a copy, so that
+ * answers to many clients share them. MessagePack puts them at the end of the message.
  *
- * @throws ERR_TSR_STORE_LIMIT when the message does not fit into a frame
+ * @throws ERR_TSR_STORE_LIMIT if the message exceeds a frame
  */
 export function encodeAnswer(message: ServerMessage): Uint8Array[] {
   const values: Uint8Array[] = []
@@ -200,7 +197,7 @@ export function encodeAnswer(message: ServerMessage): Uint8Array[] {
   checkLimit('The answer', bytes, FRAME_LIMIT)
   return parts
 }
-/** @param bare - a message with empty arrays in the place of its values */
+/** @param bare - the message with empty arrays in place of its values */
 function sharedParts(bare: unknown, values: readonly Uint8Array[]): Uint8Array[] {
   const empty = encode(new Uint8Array(0))
   const start = empty.subarray(0, empty.length - EMPTY_BYTES)
@@ -213,7 +210,7 @@ function sharedParts(bare: unknown, values: readonly Uint8Array[]): Uint8Array[]
   return [whole.subarray(0, whole.length - values.length * empty.length), ...parts]
 }
 
-/** @throws ERR_TSR_MESSAGE_INVALID, on which the server drops the connection */
+/** @throws ERR_TSR_MESSAGE_INVALID; the server then drops the connection */
 export function decodeClientMessage(bytes: Uint8Array): ClientMessage {
   const message = decodeObject(bytes, REQUEST_CONTAINERS)
   if (clientMessages.get(message['op'])?.is(message) !== true) {

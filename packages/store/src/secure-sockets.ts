@@ -13,21 +13,20 @@ import type { Certificate, ProtectionSettings } from '@tsrun/core'
 import { nameEndpoint } from './addresses.ts'
 
 /*
- * TLS 1.3 for the sockets of the store. Without certificates, both sides use a pre-shared key that they
- * derive from the token (RFC 8446, 2.2), so that there is nothing to distribute. The keys of a connection
- * come from an exchange of its own in both cases: recorded traffic stays unreadable if the token or the key
- * of a certificate leaks later.
+ * TLS 1.3 for the sockets of the store. Without certificates, both sides derive a pre-shared key from
+ * the token (RFC 8446, 2.2), so there is nothing to distribute. Both modes have forward secrecy:
+ * recorded traffic stays unreadable if the token or a certificate's key leaks later.
  */
 
-/** How the sockets of a store are encrypted: with keys from the token, or with certificates. */
+/** How the sockets of a store are encrypted: by the token, or by certificates. */
 export type StoreTls = 'token' | Certificate
 
-/** How the sockets of the store of a job are encrypted; undefined: not at all. */
+/** How the store of a job is encrypted; undefined: not at all. */
 export function storeTlsOf({ protection, certificate }: ProtectionSettings): StoreTls | undefined {
   return protection === 'none' ? undefined : (certificate ?? 'token')
 }
 
-/** OpenSSL offers pre-shared keys with ciphers of SHA-256 only. */
+/** OpenSSL offers pre-shared keys only with ciphers that use SHA-256. */
 const TOKEN_CIPHER = 'TLS_AES_128_GCM_SHA256'
 const IDENTITY = 'tsrun'
 
@@ -42,19 +41,19 @@ function commonOptions(tls: StoreTls): ConnectionOptions & TlsOptions {
   return { ...options, cert, key, ca }
 }
 
-/** The server's side. It makes TLS sockets of sockets that another server has accepted. */
+/** The server side. Wraps accepted sockets in TLS sockets. */
 export class SecureServer {
   readonly #server: Server
-  /** By the name of the peer: what waits for its handshake. */
+  /** Resolvers of pending handshakes, by the address and port of the peer. */
   readonly #waiting = new Map<string, (socket: TLSSocket) => void>()
 
-  /** @throws an Error of OpenSSL for a certificate or key that is none */
+  /** @throws an Error of OpenSSL for an invalid certificate or key */
   constructor(tls: StoreTls, token: string) {
     this.#server = createServer({
       ...commonOptions(tls),
       ...(tls === 'token'
         ? { pskCallback: (_: TLSSocket, name: string) => (name === IDENTITY ? keyOf(token) : null) }
-        : // What is wrong with it is said within the connection; see `acceptsPeer`.
+        : // Report a bad certificate inside the connection; see `acceptsPeer`.
           { requestCert: true, rejectUnauthorized: false }),
     })
     this.#server.on('secureConnection', (socket) => {
@@ -62,7 +61,7 @@ export class SecureServer {
     })
   }
 
-  /** Resolves once the handshake of TLS is over; rejects when the socket ends before. */
+  /** Resolves when the TLS handshake is complete. Rejects if the socket ends first. */
   async secure(socket: Socket): Promise<TLSSocket> {
     const name = nameOf(socket)
     try {
@@ -83,13 +82,13 @@ function nameOf({ remoteAddress = '', remotePort = 0 }: Socket): string {
   return nameEndpoint(remoteAddress, remotePort)
 }
 
-/** Whether the authority of this side has signed the certificate of the other one. */
+/** Whether this side's authority has signed the peer's certificate. */
 export function acceptsPeer(socket: TLSSocket, tls: StoreTls): boolean {
   return tls === 'token' || socket.authorized
 }
 
 /**
- * The client's side, on a socket that is connected.
+ * The client side, for a connected socket.
  *
  * @throws an Error of OpenSSL
  */
@@ -102,14 +101,14 @@ export async function secureClient(
     ...commonOptions(tls),
     socket,
     ...(tls === 'token' && { pskCallback: () => ({ psk: keyOf(token), identity: IDENTITY }) }),
-    // A certificate names its host at most. Who is at the other end, the token proves, for this connection.
+    // A certificate only names a host. The token authenticates the peer of this connection.
     checkServerIdentity: () => undefined,
   })
   await once(secure, 'secureConnect')
   return secure
 }
 
-/** What only the two ends of this connection know: the proofs of the token cover it. */
+/** Keying material that only the two ends of this connection know. The token proofs cover it. */
 export function bindingOf(socket: TLSSocket): string {
   return socket.exportKeyingMaterial(32, 'tsrun store', Buffer.alloc(0)).toString('hex')
 }

@@ -13,64 +13,65 @@ import type { StoreTls } from './secure-sockets.ts'
 import type { Store } from './store.ts'
 
 const BACKLOG = 4096
-/** Milliseconds in which clients may read their last answers when the server closes. */
+/** Milliseconds for clients to read their last answers when the server closes. */
 const FAREWELL = 1000
-/** From that many unsent bytes on, a client gets no more answers until it has read some. */
+/** A client with at least this many unsent bytes gets no more answers until it has read some. */
 const ANSWER_BACKLOG_LIMIT = 16 * 1024 * 1024
-/** A client that watches keys but does not read is dropped when this many bytes wait for it. */
+/** A client that watches keys is dropped when it leaves this many bytes unread. */
 const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 
 export interface StoreServerOptions {
-  /** Address to listen at; `::` stands for all, of IPv6 and IPv4. Default: 127.0.0.1. */
+  /** Address to listen at; `::` means all IPv6 and IPv4 addresses. Default: 127.0.0.1. */
   readonly host?: string
-  /** Default: 0, for which the kernel picks a free one; see `endpoint`. */
+  /** Default: 0, for which the kernel picks a free port; see `endpoint`. */
   readonly port?: number
   /**
-   * The secret that every client must prove to know. '' admits everybody, and is refused where other hosts can
-   * reach the store.
+   * The secret that every client must prove to know. '' admits every client, and is rejected if other
+   * hosts can reach the store.
    */
   readonly token: string
   /**
-   * Encrypts all connections: with keys that come from the token (`true` or 'token'), or with a
-   * certificate. Clients need the same. Default: they are plain.
+   * Encrypts all connections: by the token (`true` or 'token'), or by a certificate. Clients need the
+   * same setting. Default: no encryption.
    */
   readonly tls?: StoreTls | boolean
   /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
   readonly timeout?: number
-  /** Milliseconds in which a connection must prove the token. Default: 5 000. */
+  /** Milliseconds for a connection to prove the token. Default: 5 000. */
   readonly handshakeTimeout?: number
   /**
-   * Most connections that have not proven the token yet, of each stage of the handshake. When there is
-   * one more, one of the older half is dropped. Default: 1024.
+   * Most unauthenticated connections in each stage of the handshake. At the limit, one of the older
+   * half is dropped. Default: 1024.
    */
   readonly maxUnauthenticated?: number
-  /** Called for each connection that was dropped because it did not prove the token. */
+  /** Called for each connection that is dropped because it does not prove the token. */
   readonly onRefused?: (peer: string, reason: string) => void
 }
 
 export interface StoreServerState {
-  /** False once it is closed. */
   readonly isOpen: boolean
   readonly connections: number
   readonly unauthenticated: number
   readonly keys: number
-  /** Queues that are not empty. */
+  /** Number of queues that are not empty. */
   readonly queues: number
-  /** Calls that wait for a key or for a queue. */
+  /** Number of calls that wait for a key or a queue. */
   readonly waiting: number
   readonly watches: number
 }
 
 export interface StoreServer {
-  /** Where it listens: the host as given, the port as bound. */
+  /** The host as given and the bound port. */
   readonly endpoint: { readonly host: string; readonly port: number }
   /** The same data without a socket, for the process of the server. */
   readonly local: Store
-  /** What the store holds now. */
   inspect(): StoreServerState
   /** Lets the process end while the server is open. */
   unref(): void
-  /** Closes when the last client has left, and keeps the process alive until then; `unref` calls it off. */
+  /**
+   * Closes the server when the last client has left, and keeps the process alive until then. `unref`
+   * cancels this.
+   */
   closeAfterClients(): Promise<void>
   /** Ends all connections and calls, and deletes the data. */
   close(): Promise<void>
@@ -178,7 +179,7 @@ async function listen(server: Server, host: string, port: number): Promise<numbe
   return (server.address() as AddressInfo).port
 }
 
-/** Serves an authenticated socket until it closes. One that breaks the protocol is dropped. */
+/** Serves an authenticated socket until it closes. Drops a client that breaks the protocol. */
 function serveConnection(socket: Socket, data: StoreData, onClose: () => void): Connection {
   const session = new Session(data, {
     send: (message) => {

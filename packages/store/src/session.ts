@@ -16,24 +16,24 @@ type Waiting = 'get' | 'multiGet' | 'wait' | 'queuePop'
 
 type Immediate = Exclude<Request, { op: 'set' | Waiting | 'watch' | 'unwatch' }>
 
-/** What takes the messages to a client. */
+/** Sends messages to a client. */
 export interface Outlet {
   send(message: ServerMessage): void
-  /** Whether so much is unsent that further answers have to wait for `Session.resume`. */
+  /** True if so much is unsent that answers must wait for `Session.resume`. */
   isFull(): boolean
 }
 
-/** The requests of one client, whose waits and watches end with it. */
+/** The requests of one client. Its waits and watches end with it. */
 export class Session {
   readonly #data: StoreData
   readonly #outlet: Outlet
   readonly #waits = new Map<number, Wait>()
-  /** Waits that are over and whose answers had no room, by the id of the request. */
+  /** Finished waits whose answers are delayed by back-pressure, by the id of the request. */
   readonly #delayed = new Map<number, () => void>()
   readonly #watches = new Map<number, () => void>()
-  /** Values of queues that the client has not confirmed, by the id of the request. */
+  /** Values taken from queues that the client has not confirmed, by the id of the request. */
   readonly #taken = new Map<number, { readonly queue: string; readonly value: Uint8Array }>()
-  /** Keys that are deleted when this client ends, and the values that it gave them. */
+  /** Keys to delete when this client disconnects, with the values that it set. */
   readonly #owned = new Map<string, Uint8Array>()
 
   constructor(data: StoreData, outlet: Outlet) {
@@ -62,7 +62,7 @@ export class Session {
     })
   }
 
-  /** Gives the answers that had no room. */
+  /** Sends the delayed answers. */
   resume(): void {
     for (const [id, answer] of this.#delayed) {
       if (this.#outlet.isFull()) return
@@ -84,7 +84,7 @@ export class Session {
       this.#data.queues.putBack(queue, values)
     }
     for (const [key, value] of this.#owned) {
-      // not a key that another client has set since
+      // Keep a key that another client has set since.
       if (this.#data.value(key) === value) this.#data.delete(key)
     }
     this.#owned.clear()
@@ -128,7 +128,7 @@ export class Session {
     }
   }
 
-  /** The value is copied, as it may share memory with a network buffer or with the caller. */
+  /** Copies the value, which may share memory with a network buffer or with the caller. */
   #set({ key, value, timeToLive, whileConnected }: Request & { op: 'set' }): void {
     const own = new Uint8Array(value)
     this.#data.set(key, own, timeToLive)
@@ -144,14 +144,15 @@ export class Session {
     }
     const wait = this.#data.waiters.add(keys, missing, () => {
       this.#waits.delete(id)
-      // The values of now are not kept: the keys are read, and awaited again if need be, when there is room.
+      // Keep no values while the client is slow. Once it has caught up, read the keys again, or wait
+      // again.
       if (this.#outlet.isFull()) {
         this.#delayed.set(id, () => {
           this.#awaitKeys(id, keys, result)
         })
         return
       }
-      // what is thrown here would reach the client that has set the last key
+      // An exception would reach the client that set the last key.
       this.#orFail(id, () => {
         this.#answer(id, { result: result() })
       })
@@ -184,7 +185,7 @@ export class Session {
     this.#answer(id, { result: null })
   }
 
-  /** Does nothing for a call that was answered in the meantime: its answer is under way. */
+  /** Does nothing for a call that was already answered. */
   #cancel(id: number): void {
     const wait = this.#waits.get(id)
     if (wait === undefined) return

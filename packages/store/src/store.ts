@@ -9,25 +9,25 @@ export interface StoreSetOptions {
   /** Milliseconds after which the key is deleted. Default: never. */
   readonly timeToLive?: number
   /**
-   * The key is deleted when the connection that set it ends, for any reason. Clients that watch it learn at
-   * once that its owner is gone. Default: false.
+   * Deletes the key when the connection that set it ends, for any reason. Clients that watch the key
+   * then learn immediately that its owner is gone. Default: false.
    */
   readonly whileConnected?: boolean
 }
 
-/** A change of a watched key. `value` is undefined when the key was deleted or has expired. */
+/** A change of a watched key. `value` is undefined if the key was deleted or has expired. */
 export interface StoreEvent {
   readonly key: string
   readonly value: Uint8Array | undefined
 }
 
 /**
- * The rendezvous key-value store, through which ranks find each other before they can exchange
- * messages. Keys are text of up to 8 KiB, values are up to 8 MiB of bytes, and a string value is stored
- * as UTF-8. Every write is acknowledged: when its promise resolves, every other client sees it.
+ * A rendezvous key-value store, through which ranks find each other before they can exchange messages.
+ * Keys are text of up to 8 KiB. Values are up to 8 MiB of bytes; a string is stored as UTF-8. Every
+ * write is acknowledged: once its promise resolves, all clients see it.
  */
 export interface Store {
-  /** Sets a key, whether or not it exists. */
+  /** Sets a key, and replaces an existing value. */
   set(key: string, value: Uint8Array | string, options?: StoreSetOptions): Promise<void>
   /**
    * Waits until a key exists and returns its value.
@@ -36,16 +36,16 @@ export interface Store {
    */
   get(key: string, options?: StoreCallOptions): Promise<Uint8Array>
   /**
-   * Waits until all keys exist and returns their values, in the order of the keys: one round trip for
-   * all of them. Together they may have up to 8 MiB.
+   * Waits until all keys exist and returns their values in the order of the keys, in one round trip.
+   * The values may total up to 8 MiB.
    *
-   * @throws ERR_TSR_STORE_TIMEOUT naming the keys that are missing, ERR_TSR_STORE_LIMIT
+   * @throws ERR_TSR_STORE_TIMEOUT naming the missing keys, ERR_TSR_STORE_LIMIT
    */
   multiGet(keys: readonly string[], options?: StoreCallOptions): Promise<Uint8Array[]>
   /**
    * Waits until all keys exist.
    *
-   * @throws ERR_TSR_STORE_TIMEOUT naming the keys that are missing
+   * @throws ERR_TSR_STORE_TIMEOUT naming the missing keys
    */
   wait(keys: readonly string[], options?: StoreCallOptions): Promise<void>
   /** Whether all keys exist now. */
@@ -54,7 +54,7 @@ export interface Store {
   add(key: string, amount: number): Promise<number>
   /**
    * Sets a key to `desired` if its value is `expected`, or if `expected` is undefined and the key does
-   * not exist. Returns as `value` what the key holds afterwards.
+   * not exist. Returns the resulting value of the key as `value`.
    */
   compareSet(
     key: string,
@@ -67,12 +67,12 @@ export interface Store {
   delete(key: string): Promise<boolean>
   /** The keys that start with `prefix`, sorted. */
   list(prefix?: string): Promise<string[]>
-  /** Appends a value to a queue. Returns the new length. The names of queues are apart from keys. */
+  /** Appends a value to a queue. Returns the new length. Queues and keys have separate namespaces. */
   queuePush(queue: string, value: Uint8Array | string): Promise<number>
-  /** Waits until a queue has a value and takes the oldest. Each value goes to one caller. */
+  /** Waits until a queue has a value, and removes and returns the oldest. Each value goes to one caller. */
   queuePop(queue: string, options?: StoreCallOptions): Promise<Uint8Array>
   queueLength(queue: string): Promise<number>
-  /** Calls `listener` at each change of a key, until the returned function is called. */
+  /** Calls `listener` at each change of a key until the returned function is called. */
   watch(key: string, listener: (event: StoreEvent) => void): Promise<() => Promise<void>>
   /** Ends the connection. Pending calls reject with ERR_TSR_STORE_CLOSED. */
   close(): Promise<void>

@@ -1,10 +1,10 @@
-/** Advice for an argument that is wrong in none of the usual ways. */
+/** Advice for an argument that matches none of `mistakes`. */
 export const generalAdvice = 'Fix the argument at the first line of your script in the stack trace.'
 
-/** How usual wrong arguments are shown in a message, and what to do about each. */
+/** Common wrong arguments, as `shown` describes them, with advice for each. */
 const mistakes: readonly {
   readonly value: RegExp
-  /** What the call expects; any, where it is absent. */
+  /** Matches what the call expects; undefined: anything. */
   readonly expected?: RegExp
   readonly advice: string
 }[] = [
@@ -46,7 +46,7 @@ const mistakes: readonly {
   },
 ]
 
-/** What to do about an argument, by what it is (as `shown` describes it) and by what is expected. */
+/** Advice for an argument, given the value as `shown` describes it and what the call expects. */
 export function adviseOnArgument({
   value = '',
   expected = '',

@@ -10,11 +10,11 @@ export interface ErrorDefinition {
   readonly message: string
   /** What to do now. */
   readonly advice: string
-  /** Advice that depends on the facts, and takes the place of `advice`. */
+  /** Advice that depends on the facts; replaces `advice`. */
   readonly adviseOn?: (facts: Readonly<Record<string, string | number | bigint>>) => string
   /**
-   * True when the error only follows from another rank's failure (a lost peer, an abort). A failure
-   * report names such a rank as the cause only when no real cause is known.
+   * True if the error only follows from another rank's failure (a lost peer, an abort). A failure
+   * report blames such a rank only if no other cause is known.
    */
   readonly consequence?: boolean
 }

@@ -7,7 +7,7 @@ import { storeErrors } from './store.ts'
 import { trainingErrors } from './training.ts'
 import { visibleText } from '../visible-text.ts'
 
-/** All errors of the project: category, message and advice by code, with one section for each package. */
+/** All errors of the project by code: category, message and advice. Each package has a section. */
 export const errorTable = {
   ...coreErrors,
   ...nativeErrors,
@@ -29,7 +29,7 @@ export type ErrorFacts<Code extends TsrErrorCode> = Readonly<
 >
 
 /**
- * An error of tsrun: a sentence that says what happened, advice on what to do, and the facts.
+ * An error of tsrun: a message that says what happened, advice on what to do, and the facts.
  *
  * To recognize an error, compare its `code`. `instanceof` fails for errors of other threads, processes
  * and realms.
@@ -101,7 +101,7 @@ export function tsrError<Code extends TsrErrorCode>(
   return error
 }
 
-/** Characters of a fact in a message: names and paths of others may be of any length. */
+/** Most characters of a fact in a message: names and paths from users may be of any length. */
 const LONGEST_FACT = 2000
 
 function factText(fact: unknown): string {
@@ -122,23 +122,22 @@ export function isTsrError(value: unknown): value is TsrError {
   )
 }
 
-/** What to do about this error. */
 function adviceOf(code: TsrErrorCode, facts: TsrError['facts']): string {
   const { advice, adviseOn } = definitionOf(code)
   try {
     return adviseOn?.(facts) ?? advice
   } catch {
-    // a process of another version may send other facts
+    // A process of another version may send other facts.
     return advice
   }
 }
 
-/** A code that a process of another version sent may be missing from this table. */
+/** A process of another version may send a code that this table lacks. */
 function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
 }
 
-/** Describes any value in an error message. Strings are quoted, so that '1' can be told from 1. */
+/** Describes any value for an error message. Strings are quoted, which distinguishes '1' from 1. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value)
   if (Array.isArray(value)) return `an array of ${String(value.length)}`
@@ -147,11 +146,11 @@ export function shown(value: unknown): string {
   return typeof value === 'object' && value !== null ? shownObject(value) : String(value)
 }
 
-/** How many keys of a plain object are listed: enough to recognize it. */
+/** Most keys that are listed of a plain object. */
 const MOST_KEYS = 5
 
 function shownObject(value: object): string {
-  // what was read from a file may have anything under this name
+  // An object from a file may have any value under this name.
   const kind: unknown = Object.hasOwn(value, 'constructor') ? Object : value.constructor
   if (typeof kind === 'function' && kind !== Object) return `an instance of ${kind.name}`
   const keys = Object.keys(value)

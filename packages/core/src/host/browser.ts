@@ -14,7 +14,7 @@ const page = globalThis as unknown as {
   readonly navigator: { readonly hardwareConcurrency: number }
 }
 
-/** The host that is a page or a worker of one. */
+/** The host for a web page or a web worker. */
 export const host: Host = {
   env: {},
   output: {},

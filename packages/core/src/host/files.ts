@@ -15,20 +15,22 @@ import { open, type FileHandle } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 
 /*
- * Files whose names users give. Opening one that is no regular file may block forever (a FIFO without a
- * writer, a terminal, /dev/zero), as does Node's recursive mkdir in a file system such as /proc.
+ * Opens files by names that users give. Opening anything but a regular file may block forever (a FIFO
+ * without a writer, a terminal, /dev/zero). So may Node's recursive mkdir in a file system such as
+ * /proc.
  */
 
-/** The most bytes of a file that is read as a whole, unless the caller says otherwise. */
+/** Default limit in bytes for reading a whole file. */
 const MOST_BYTES = 2 ** 28
 
 const { O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC } = constants
 
 /**
- * Opens a regular file, by default to read it. With O_CREAT, refuses one that another user may have planted.
+ * Opens a regular file, by default for reading. With O_CREAT, rejects a file that another user may have
+ * planted.
  *
- * @param flags - as of open(2), a number
- * @throws Error that says what it is if it is no regular file, or as `openSync`
+ * @param flags - numeric flags of open(2)
+ * @throws Error that names the type if it is no regular file, or as `openSync`
  */
 export function openFile(path: string, flags = O_RDONLY, mode?: number): number {
   refuseOthers(path, statusOf(path))
@@ -41,7 +43,7 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
   const found = lstatSync(path, { bigint: true })
   refusePlanted(path, found, path)
   const real = found.isSymbolicLink() ? targetOf(path) : path
-  // Emptied only once its owner is known.
+  // Truncate only after checking the owner.
   const fd = openChecked(path, flags & ~O_TRUNC, mode, (status) => {
     refusePlanted(path, status, real)
   })
@@ -49,7 +51,7 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
   return fd
 }
 
-/** Another file may take the place of the one that was looked at. */
+/** Checks the opened file again, because another file may have replaced it. */
 function openChecked(
   path: string,
   flags: number,
@@ -74,7 +76,7 @@ function openChecked(
   }
 }
 
-/** Opens a regular file to read it, as `openFile`, without waiting. */
+/** Opens a regular file for reading, like `openFile`, but asynchronously. */
 export async function openFileHandle(path: string): Promise<FileHandle> {
   refuseOthers(path, statusOf(path))
   const file = await open(path, O_RDONLY | O_NONBLOCK)
@@ -90,7 +92,7 @@ export async function openFileHandle(path: string): Promise<FileHandle> {
 /**
  * Reads a regular file.
  *
- * @param most - bytes
+ * @param most - limit in bytes
  * @throws Error if it is larger, or as `openFile`
  */
 export function readFileBytes(path: string, most = MOST_BYTES): Buffer<ArrayBuffer> {
@@ -99,7 +101,7 @@ export function readFileBytes(path: string, most = MOST_BYTES): Buffer<ArrayBuff
     const { size } = fstatSync(fd)
     const refusal = `${path} has more than ${most / 2 ** 20} MiB`
     if (size > most) throw new Error(refusal)
-    // A file of /proc has no size, and any other may grow.
+    // Files of /proc report size 0, and other files may grow.
     const chunks: Buffer[] = []
     for (let length = 0, wanted = size + 1; ; wanted = 2 ** 16) {
       const chunk = Buffer.allocUnsafeSlow(Math.min(wanted, 2 ** 30))
@@ -115,22 +117,22 @@ export function readFileBytes(path: string, most = MOST_BYTES): Buffer<ArrayBuff
   }
 }
 
-/** As `readFileBytes`, as UTF-8. */
+/** Reads a regular file as UTF-8, like `readFileBytes`. */
 export function readFileText(path: string, most?: number): string {
   return readFileBytes(path, most).toString('utf8')
 }
 
 /**
- * Makes a folder, and those that it is in.
+ * Makes a folder and its missing parents.
  *
- * @returns the first one that it has made, if any
+ * @returns the outermost folder that it made, if any
  * @throws as `mkdirSync`
  */
 export function makeFolders(path: string, mode?: number): string | undefined {
   const missing: string[] = []
   let parent = resolve(path)
   for (; statusOf(parent) === undefined; parent = dirname(parent)) missing.unshift(parent)
-  // Says so if it is no folder.
+  // Throws if it is no folder.
   if (missing.length === 0) makeFolder(parent, mode)
   for (const folder of missing) makeFolder(folder, mode)
   return missing[0]
@@ -149,12 +151,12 @@ function makeFolder(path: string, mode: number | undefined): void {
   }
 }
 
-/** With `bigint`, because of a fault of Node; see `statusOf` of @tsrun/native. */
+/** Uses `bigint` because of a bug in Node; see `statusOf` of @tsrun/native. */
 function statusOf(path: string): BigIntStats | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })
 }
 
-/** Where a link leads; where it leads to nothing, the link itself. */
+/** The target of a link, or the link itself if it is dangling. */
 function targetOf(link: string): string {
   try {
     return realpathSync(link)
@@ -164,11 +166,11 @@ function targetOf(link: string): string {
 }
 
 /**
- * Refuses what others have put into a folder where they can write. Linux does this where
- * `fs.protected_regular`, `fs.protected_symlinks` and `fs.protected_hardlinks` are set, and only in sticky
- * folders.
+ * Rejects files that other users may have planted in a shared folder. Linux does so only in sticky
+ * folders, and only if `fs.protected_regular`, `fs.protected_symlinks` and `fs.protected_hardlinks` are
+ * set.
  *
- * @param real - where the file is, if `path` leads there by a link
+ * @param real - the path with links resolved
  */
 function refusePlanted(path: string, { uid, nlink }: BigIntStats, real: string): void {
   const own = process.geteuid?.()

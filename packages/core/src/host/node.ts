@@ -11,8 +11,8 @@ import { makeOwnFolder, replaceFile } from './private-files.ts'
 const require = createRequire(import.meta.url)
 
 /**
- * What core, store, distributed and training need of the place where they run. A bundler takes
- * `browser.ts` in its stead, by `imports` in package.json.
+ * Services of the host that core, store, distributed and training use. Bundlers replace this module by
+ * `browser.ts`, through `imports` in package.json.
  */
 export const host = {
   get env(): Readonly<Record<string, string | undefined>> {
@@ -30,28 +30,28 @@ export const host = {
     const [seconds, nanoseconds] = process.hrtime()
     return seconds * 1e3 + nanoseconds / 1e6
   },
-  /** Milliseconds of all threads; undefined where they are not counted. */
+  /** CPU milliseconds of all threads; undefined if they are not counted. */
   cpuTime(): number | undefined {
     const { user, system } = process.cpuUsage()
     return (user + system) / 1e3
   },
-  /** Resolves when the event loop has turned. */
+  /** Resolves after one turn of the event loop. */
   nextTurn: (): Promise<void> => new Promise((resolve) => setImmediate(resolve)),
   /** A timer that does not keep the process alive. */
   background: (run: () => void, milliseconds: number): NodeJS.Timeout =>
     setTimeout(run, milliseconds).unref(),
-  /** Lets a background timer keep the process alive after all. */
+  /** Makes a background timer keep the process alive again. */
   foreground(timer: NodeJS.Timeout): void {
     timer.ref()
   },
-  /** Lets a signal have any number of listeners. */
+  /** Disables the listener limit of a signal. */
   allowListeners(signal: AbortSignal): void {
     setMaxListeners(0, signal)
   },
   pathOf: (url: string | URL): string => fileURLToPath(url),
   relativePath: (path: string): string => relative(process.cwd(), path),
   isBuffer: (value: object): boolean => Buffer.isBuffer(value),
-  /** Bytes of the class that the codec sends as they are: of a text in UTF-8, of anything else not copied. */
+  /** Bytes of the class that the codec sends unchanged. Text becomes UTF-8; other values are not copied. */
   bytesOf(value: string | ArrayBufferView | ArrayBufferLike): Uint8Array {
     if (typeof value === 'string') return Buffer.from(value)
     return ArrayBuffer.isView(value)
@@ -63,7 +63,7 @@ export const host = {
     const { pino } = require('pino') as typeof Pino
     return pino({ level, base }, pino.destination({ dest: 2, sync: true }))
   },
-  /** Makes or replaces a file that only this user can read, and its folder. @returns its path */
+  /** Creates or replaces a file that only this user can read, and its folder. @returns its path */
   writeOwnFile(folder: string, name: string, text: string): string {
     const path = `${folder}/${name}`
     makeOwnFolder(folder)

@@ -2,33 +2,40 @@ import { constants, lstatSync, renameSync, rmSync, writeFileSync, writeSync } fr
 import { makeFolders, openFile } from './files.ts'
 
 /*
- * Files in folders where other users may write. A predictable name may exist already, as a link by which
- * another user wants to overwrite a file of this user.
+ * Files in folders that other users can write to. Another user may have planted a link under a
+ * predictable name, to make this user overwrite one of their own files.
  */
 
 const OWN_FILE = 0o600
 const OWN_FOLDER = 0o700
 
-/** Makes a folder, and those that it is in, which only this user can enter. One that exists stays as it is. */
+/**
+ * Makes a folder and its missing parents with access for this user only. Existing folders stay as they
+ * are.
+ */
 export function makeOwnFolder(path: string): void {
   makeFolders(path, OWN_FOLDER)
 }
 
-/** Opens a new or an emptied file that only this user can read. @throws Error for a link, and as `openFile` */
+/**
+ * Creates or truncates a file that only this user can read.
+ *
+ * @throws Error for a link, or as `openFile`
+ */
 export function openOwnFile(path: string): number {
   const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants
   return openFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, OWN_FILE)
 }
 
-/** Writes all bytes, where `writeSync` leaves what a nearly full disk has no room for. @throws ENOSPC, ... */
+/** Writes all bytes; `writeSync` may write fewer on a nearly full disk. @throws ENOSPC, ... */
 export function writeWhole(fd: number, bytes: Uint8Array): void {
   for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at)
 }
 
 /**
- * Replaces a file atomically: a reader sees either the whole old one or the whole new one.
+ * Replaces a file atomically: a reader sees either the whole old file or the whole new one.
  *
- * @param mode - the rights of the new one, reduced by the umask; default: this user's alone
+ * @param mode - permissions of the new file before the umask; default: this user only
  */
 export function replaceFile(path: string, text: string, mode = OWN_FILE): void {
   const unfinished = `${path}.${crypto.randomUUID()}`
@@ -42,8 +49,8 @@ export function replaceFile(path: string, text: string, mode = OWN_FILE): void {
 }
 
 /**
- * Why code of this folder must not be run: another user, who is not root, can change it. Undefined where
- * nothing speaks against it, also where there is no such folder.
+ * Explains why code in this folder must not be run: a user other than root and this one can change it.
+ * Undefined if it is safe or does not exist.
  */
 export function distrustOf(folder: string): string | undefined {
   const own = process.geteuid?.()
@@ -55,7 +62,7 @@ export function distrustOf(folder: string): string | undefined {
     return undefined
   }
   const { uid, mode } = status
-  // sudo keeps the folder of the user who has the rights of root already
+  // Under sudo, trust the calling user, who has root's rights anyway.
   const isCaller = own === 0 && String(uid) === process.env['SUDO_UID']
   if (uid !== own && uid !== 0 && !isCaller)
     return `it belongs to the user with the number ${String(uid)}`

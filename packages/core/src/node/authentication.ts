@@ -3,21 +3,20 @@ import { deriveKeys, makeKeyPair, type KeyPair, type SessionKeys } from './sessi
 import { protectionCode, type Protection } from './protection.ts'
 
 /**
- * Mutual authentication of a new connection by the job's token (HMAC-SHA256, RFC 2104). It comes before
- * anything else on the connection is decoded and consists of four messages of fixed size:
+ * Mutual authentication of a new connection by the job's token (HMAC-SHA256, RFC 2104). Nothing else on
+ * the connection is decoded before it. It has four messages of fixed size:
  *
  *     client hello   magic, version, protection, client nonce
  *     server hello   magic, version, protection, server nonce
  *     client proof
  *     server proof   zeros when the server refuses the client
  *
- * The client proves first: who only connects gets nothing from which the token could be guessed offline.
- * A proof covers both nonces, so that it cannot be replayed; the role of its sender, so that it cannot
- * be reflected; the purpose of the connection, so that it cannot be relayed to another kind of port or
- * another job; and the parties, so that it cannot be relayed to another rank.
+ * The client proves first, so that a peer that merely connects learns nothing for guessing the token
+ * offline. A proof covers both nonces against replay, the role of its sender against reflection, the
+ * purpose against relaying to another port or job, and the parties against relaying to another rank.
  *
- * Where the bytes that follow are to be protected, the nonces are public keys of X25519, made for this
- * connection: as fresh as random bytes, and both sides derive the keys of the connection from them.
+ * If the connection is encrypted, the nonces are ephemeral X25519 public keys, from which both sides
+ * derive the keys of the connection.
  */
 export const HELLO_BYTES = 40
 export const PROOF_BYTES = 32
@@ -25,7 +24,7 @@ export const PROOF_BYTES = 32
 export const HANDSHAKE_VERSION = 3
 const MAGIC = 0x4e525354 // 'TSRN', little-endian
 const HEADER_BYTES = 8
-/** In the place of the code of a protection. */
+/** Replaces the protection code in a hello: the server refuses the client's certificate. */
 const CERTIFICATE_REFUSED = 0xff
 const NONCE_BYTES = HELLO_BYTES - HEADER_BYTES
 
@@ -33,19 +32,19 @@ export type HandshakeRole = 'client' | 'server'
 
 /** What a proof covers, besides the role of its sender. */
 export interface Challenge {
-  /** The kind of connection, for example 'store'. Both sides must give the same text. */
+  /** The kind of connection, for example 'store'. Both sides must use the same text. */
   readonly purpose: string
-  /** Who connects to whom, for example '2 to 1'; default: ''. Both sides must give the same text. */
+  /** The client and server ranks, for example '2 to 1'; default: ''. Both sides must use the same text. */
   readonly parties?: string
-  /** How the bytes that follow are protected; default: 'none'. Both sides must say the same. */
+  /** How the connection is protected after the handshake; default: 'none'. Both sides must agree. */
   readonly protection?: Protection
   readonly clientNonce: Uint8Array
   readonly serverNonce: Uint8Array
 }
 
 /**
- * Why the client refuses: the peer speaks another protocol, another version of it, protects connections
- * in another way, has another token, or does not accept the certificate of the client.
+ * Why the client refuses: the peer speaks another protocol or version, protects connections
+ * differently, rejects the client's certificate, or has another token.
  */
 export type HandshakeRefusal = 'protocol' | 'version' | 'protection' | 'certificate' | 'token'
 
@@ -53,7 +52,7 @@ export function makeNonce(): Uint8Array {
   return new Uint8Array(randomBytes(NONCE_BYTES))
 }
 
-/** The 32 bytes with which `role` proves that it knows the token. */
+/** The 32 bytes by which `role` proves that it knows the token. */
 export function prove(token: string, role: HandshakeRole, challenge: Challenge): Uint8Array {
   const hmac = createHmac('sha256', token)
   const { purpose, parties = '', protection = 'none' } = challenge
@@ -63,7 +62,7 @@ export function prove(token: string, role: HandshakeRole, challenge: Challenge):
   return new Uint8Array(hmac.digest())
 }
 
-/** Whether `proof` is the one that `role` makes with this token. Takes the same time for any content. */
+/** Whether `proof` proves that `role` knows the token. Takes constant time. */
 export function verify(
   token: string,
   role: HandshakeRole,
@@ -75,27 +74,27 @@ export function verify(
 }
 
 /**
- * The connecting side: send `hello`, then `answer` the server hello, then ask whether it `trusts` the
- * server proof. It does no I/O and expects messages of exactly the sizes above.
+ * The connecting side: send `hello`, pass the server hello to `answer`, then the server proof to
+ * `trusts`. It does no I/O and expects messages of exactly the sizes above.
  */
 export interface ClientHandshake {
   readonly hello: Uint8Array
-  /** Checks the server hello. Returns the client proof to send back, or the reason to hang up. */
+  /** Checks the server hello. Returns the client proof to send, or the reason to disconnect. */
   answer(serverHello: Uint8Array): { proof: Uint8Array } | { refused: HandshakeRefusal }
-  /** Whether the server knows the token, too. Of an unequal token the server proof consists of zeros. */
+  /** Whether the server knows the token. If the tokens differ, the server proof is all zeros. */
   trusts(serverProof: Uint8Array): boolean
   /** The keys of the connection, once the server is trusted; undefined without protection. */
   keys(): SessionKeys | undefined
 }
 
-/** The accepting side: `answer` the client hello, then `judge` the client proof. */
+/** The accepting side: pass the client hello to `answer`, then the client proof to `judge`. */
 export interface ServerHandshake {
-  /** Returns the server hello to send back, or undefined to hang up on a peer of another protocol. */
+  /** Returns the server hello to send, or undefined to disconnect a peer of another protocol. */
   answer(clientHello: Uint8Array): Uint8Array | undefined
   /**
-   * Checks the client proof, and returns the server proof to send back in any case.
+   * Checks the client proof. Returns the server proof, which is sent in either case.
    *
-   * @param parties - who connects to whom, as the client says
+   * @param parties - the client and server ranks, according to the client
    */
   judge(clientProof: Uint8Array, parties?: string): { accepted: boolean; proof: Uint8Array }
   /** The keys of the connection, once the client is accepted; undefined without protection. */
@@ -138,7 +137,8 @@ export function serverHandshake(
   return {
     answer(clientHello) {
       if (!isHello(clientHello)) return undefined
-      // A client of another version or protection learns ours from the answer, and tells its user.
+      // A client of another version or protection learns ours from this hello, and reports it to its
+      // user.
       if (codeOf(clientHello) !== protectionCode(protection)) return helloOf(protection)
       pair = protection === 'none' ? undefined : makeKeyPair()
       const serverNonce = pair?.publicKey ?? makeNonce()
@@ -155,12 +155,12 @@ export function serverHandshake(
   }
 }
 
-/** The hello of a server with this protection, for a client that has another. */
+/** The server hello for a client with another protection. */
 export function helloOf(protection: Protection): Uint8Array {
   return encodeHello(makeNonce(), protectionCode(protection))
 }
 
-/** The hello of a server that does not accept the certificate of the client. */
+/** The server hello that refuses the client's certificate. */
 export function certificateRefusal(): Uint8Array {
   return encodeHello(makeNonce(), CERTIFICATE_REFUSED)
 }
@@ -192,7 +192,7 @@ function encodeHello(nonce: Uint8Array, code: number): Uint8Array {
   return bytes
 }
 
-/** Whether these bytes begin as a hello does. */
+/** Whether these bytes start with the magic number of a hello. */
 export function isHelloStart(bytes: Uint8Array): boolean {
   return bytes.byteLength >= 4 && viewOf(bytes).getUint32(0, true) === MAGIC
 }
@@ -205,12 +205,11 @@ function versionOf(hello: Uint8Array): number {
   return viewOf(hello).getUint16(4, true)
 }
 
-/** How the sender of a hello protects the connection. */
 function codeOf(hello: Uint8Array): number {
   return viewOf(hello).getUint16(6, true)
 }
 
-/** A copy, because the caller may reuse the buffer of the message. */
+/** Copied, because the caller may reuse the buffer. */
 function nonceOf(hello: Uint8Array): Uint8Array {
   return new Uint8Array(hello.subarray(HEADER_BYTES))
 }

@@ -3,8 +3,8 @@ import { count, filled, type Schema } from '../schema.ts'
 import { readVariable } from '../variables.ts'
 
 /**
- * What the launcher tells a rank through environment variables: the contract between `tsrun` and the
- * library. The variables that begin with `TSRUN_` are ours; the others have torchrun's names.
+ * The environment variables through which the launcher configures a rank. Names that begin with
+ * `TSRUN_` are tsrun's; the others are torchrun's.
  */
 export interface RankEnvironment {
   /** Rank in the job, 0 .. worldSize - 1 (RANK). */
@@ -24,32 +24,31 @@ export interface RankEnvironment {
   /** Port of the store (TSRUN_STORE_PORT, else MASTER_PORT). */
   readonly masterPort: number
   /**
-   * A port of the same address for the ranks' own use, which was free when the job started
-   * (MASTER_PORT, with TSRUN_STORE_PORT). Programs of `--no-python` have it, so that rank 0 can listen
-   * there as PyTorch's `env://` does.
+   * A port of the same address that was free when the job started (MASTER_PORT, if TSRUN_STORE_PORT is
+   * set). Rank 0 of a `--no-python` program can listen there, as PyTorch's `env://` does.
    */
   readonly freePort?: number | undefined
   /** Name of the job in logs and store keys (TSRUN_RUN_ID). */
   readonly runId: string
-  /** Hexadecimal secret that every connection of the job proves to know (TSRUN_TOKEN). */
+  /** Hexadecimal secret that authenticates every connection of the job (TSRUN_TOKEN). */
   readonly token: string
-  /** Number of restarts so far, so that messages of earlier attempts are ignored (TSRUN_RESTART_COUNT). */
+  /** Number of restarts so far (TSRUN_RESTART_COUNT). Messages of earlier attempts are ignored. */
   readonly restartCount: number
 }
 
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Reads the rank environment, or returns undefined when none is set: the process is then a world of one.
+ * Reads the rank environment. Returns undefined if it is not set, and the process is then a world of
+ * one.
  *
- * The token leaves `process.env`; see `takeToken`.
+ * Removes the token from `process.env`; see `takeToken`.
  *
  * @throws ERR_TSR_ENVIRONMENT when a variable is missing or has an invalid value
  */
 export function readRankEnvironment(env: Environment = process.env): RankEnvironment | undefined {
   if (env['RANK'] === undefined && env['WORLD_SIZE'] === undefined) return undefined
   const read = <T>(variable: string, of: Schema<T>): T => readVariable(variable, of, env)
-  /** The first name where it is set, else the second. */
   const either = (own: string, shared: string): string => (env[own] ? own : shared)
   const worldSize = read('WORLD_SIZE', count({ from: 1 }))
   const rank = read('RANK', count({ to: worldSize - 1 }))
@@ -78,8 +77,8 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
 const TOKEN = 'tsrun token'
 
 /**
- * The secret of the job, which leaves `process.env` the first time that it is read: programs that a rank
- * starts from then on do not get it. It stays with this process and its threads.
+ * Returns the secret of the job. The first call removes it from `process.env`, so that child processes
+ * do not inherit it. This process and its threads keep it.
  */
 export function takeToken(): string | undefined {
   const token = process.env['TSRUN_TOKEN']
@@ -90,8 +89,8 @@ export function takeToken(): string | undefined {
 }
 
 /**
- * How many ranks of this host share the cores that this process is bound to, with this one
- * (TSRUN_CORE_RANKS); undefined where the launcher has bound no ranks.
+ * The number of ranks, including this one, that share the cores this process is bound to
+ * (TSRUN_CORE_RANKS). Undefined if the launcher does not bind ranks.
  */
 export function readCoreRanks(env: Environment = process.env): number | undefined {
   return readVariable('TSRUN_CORE_RANKS', count({ from: 1 }).optional(), env)
@@ -108,7 +107,7 @@ export function toEnvironment(rank: RankEnvironment): Record<string, string> {
     GROUP_RANK: String(rank.nodeRank),
     MASTER_ADDR: rank.masterAddr,
     MASTER_PORT: String(rank.freePort ?? rank.masterPort),
-    // also where it is the same: a job inside another one must not inherit the port of that
+    // Set it even if it equals MASTER_PORT, so that a nested job does not inherit the outer job's port.
     TSRUN_STORE_PORT: String(rank.masterPort),
     TSRUN_NNODES: String(rank.nnodes),
     TSRUN_RUN_ID: rank.runId,

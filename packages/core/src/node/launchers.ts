@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { tsrError } from '../errors/tsr-error.ts'
 
 /*
- * What Slurm (srun), Open MPI (mpirun) and Hydra (the mpiexec of MPICH and Intel MPI) tell the processes
- * that they start, for ranks that are started without tsrun.
+ * Ranks started without tsrun: reads the variables that Slurm (srun), Open MPI (mpirun) and Hydra
+ * (mpiexec of MPICH and Intel MPI) set for their processes.
  */
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -12,7 +12,7 @@ type Environment = Readonly<Record<string, string | undefined>>
 export interface LaunchedPlace {
   readonly rank: number
   readonly worldSize: number
-  /** Rank on this host, and how many there are; undefined where the launcher does not say. */
+  /** Rank on this host; undefined if the launcher does not say. */
   readonly localRank: number | undefined
   readonly localWorldSize: number | undefined
   readonly nodeRank: number | undefined
@@ -20,20 +20,20 @@ export interface LaunchedPlace {
   readonly variable: string
 }
 
-/** The place that srun, mpirun or mpiexec has given this process; undefined without one. */
+/** The place that srun, mpirun or mpiexec gave this process; undefined if none of them started it. */
 export function launchedPlace(env: Environment): LaunchedPlace | undefined {
   const slurm = ofSlurm(env)
   const mpi = ofOpenMpi(env) ?? ofHydra(env)
-  // mpirun starts its daemons with srun: the variables of Slurm are then those of a daemon.
+  // mpirun starts its daemons with srun, so the Slurm variables then describe the daemon.
   if (mpi === undefined || slurm === undefined) return mpi ?? slurm
   return mpi.rank === slurm.rank && mpi.worldSize === slurm.worldSize ? slurm : mpi
 }
 
 /**
- * The variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...) for a process that srun,
- * mpirun or mpiexec has started. None when there are such variables already, or without other ranks.
+ * Returns torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...) for a process that
+ * srun, mpirun or mpiexec started. Returns none if they are set already, or if the world has one rank.
  *
- * @throws ERR_TSR_ENVIRONMENT when nothing says which host rank 0 is on
+ * @throws ERR_TSR_ENVIRONMENT if the launcher does not say which host rank 0 is on
  */
 export function launchedEnvironment(env: Environment): Record<string, string> {
   if (env['RANK'] !== undefined || env['WORLD_SIZE'] !== undefined) return {}
@@ -46,7 +46,7 @@ export function launchedEnvironment(env: Environment): Record<string, string> {
   }
 }
 
-/** The variables of torchrun that say which rank a process is. */
+/** torchrun's variables for the rank, local rank and node of a process. */
 export function placeVariables(place: LaunchedPlace): Record<string, string> {
   const { rank, worldSize, localRank, localWorldSize, nodeRank } = place
   const node = nodeRank === undefined ? {} : { NODE_RANK: nodeRank, GROUP_RANK: nodeRank }
@@ -65,8 +65,8 @@ export function firstOfNodeList(list: string): string | undefined {
 }
 
 /**
- * A port from 20000 to 29999 that follows from the number of the job step, so that its processes find
- * each other and steps on the same host do not meet; undefined outside of a step of Slurm.
+ * Derives a port from 20000 to 29999 from the job and step number. Processes of a step get the same
+ * port, and steps on the same host get different ones. Undefined outside a Slurm step.
  */
 export function portOfStep(env: Environment): number | undefined {
   const job = numberOf(env['SLURM_JOB_ID'])
@@ -75,7 +75,7 @@ export function portOfStep(env: Environment): number | undefined {
 }
 
 function ofSlurm(env: Environment): LaunchedPlace | undefined {
-  // A batch script has the other variables as well, and so has a shell in an allocation.
+  // Batch scripts and shells in an allocation have the other variables, but no step.
   if (stepOf(env) === undefined) return undefined
   const variable =
     env['SLURM_STEP_NUM_TASKS'] === undefined ? 'SLURM_NTASKS' : 'SLURM_STEP_NUM_TASKS'
@@ -121,7 +121,10 @@ function stepOf(env: Environment): number | undefined {
   return numberOf(env['SLURM_STEP_ID'] ?? env['SLURM_STEPID'])
 }
 
-/** How many tasks a node has, in Slurm's notation: `2(x3),1` are three nodes with two and one with one. */
+/**
+ * The number of tasks of a node. In Slurm's notation, `2(x3),1` means three nodes with two tasks and
+ * one with one.
+ */
 function tasksOfNode(list: string, node: number): number | undefined {
   let first = 0
   for (const [, tasks, nodes = '1'] of list.matchAll(/(\d+)(?:\(x(\d+)\))?/g)) {
@@ -143,7 +146,7 @@ function masterAddress(place: LaunchedPlace, env: Environment): string {
 }
 
 function masterPort(place: LaunchedPlace, env: Environment): number {
-  // The name of the job, which is another one for each mpirun.
+  // The job name differs for each mpirun.
   const name = env['PMIX_NAMESPACE']
   if (isOfSlurm(place) || name === undefined) return portOfStep(env) ?? 29_500
   return portOf(createHash('sha256').update(name).digest().readUInt32BE())

@@ -1,12 +1,12 @@
 import { textWidth } from '../format.ts'
 import { monotonicNow } from '../time.ts'
 
-/** Milliseconds between two lines if there is no terminal, on which a line can be overwritten. */
+/** Milliseconds between lines if the output is not a terminal. */
 const LINE_EVERY = 3000
 const REDRAW_EVERY = 100
 
 /**
- * Shows progress on standard output: in one line that is overwritten on a terminal, in a line every few
+ * Shows progress on standard output: rewrites one line on a terminal, and prints a line every few
  * seconds elsewhere.
  */
 export class ProgressLine {
@@ -14,7 +14,7 @@ export class ProgressLine {
   #shown = monotonicNow()
   #isOpen = false
 
-  /** @param describe - returns the text; called only if it is shown */
+  /** @param describe - returns the text; called only when the text is shown */
   update(describe: () => string): void {
     const now = monotonicNow()
     if (now - this.#shown < (this.#inPlace ? REDRAW_EVERY : LINE_EVERY)) return
@@ -23,13 +23,13 @@ export class ProgressLine {
       process.stdout.write(`${describe()}\n`)
       return
     }
-    // A line that wraps could not be overwritten.
+    // A wrapped line could not be overwritten.
     const text = describe().slice(0, textWidth() - 1)
     process.stdout.write(`\r${text}\x1b[K`)
     this.#isOpen = true
   }
 
-  /** Prints a line that stays. */
+  /** Prints a permanent line. */
   log(text: string): void {
     process.stdout.write(`${this.#isOpen ? '\r\x1b[K' : ''}${text}\n`)
     this.#isOpen = false

@@ -3,42 +3,45 @@ import { readFileText } from '../host/files.ts'
 import { flag } from '../schema.ts'
 import { readVariable } from '../variables.ts'
 
-/** Whether what a job sends over the network is encrypted: its store by TLS, messages between ranks in records. */
+/**
+ * Whether the job's network traffic is encrypted: TLS for the store, encrypted records for messages
+ * between ranks.
+ */
 export type Protection = 'none' | 'encrypted'
 
 const protections: readonly Protection[] = ['none', 'encrypted']
 
-/** The number that stands for it in a hello. */
+/** The code of a protection in a hello. */
 export function protectionCode(protection: Protection): number {
   return protections.indexOf(protection)
 }
 
-/** What to say to get it, for messages. */
+/** The flag that selects each protection, for messages. */
 export const protectionFlags: Readonly<Record<Protection, string>> = {
   none: 'no --tls',
   encrypted: '--tls',
 }
 
-/** A certificate with its key, and the authority that has signed those of the others, as PEM. */
+/** A certificate, its key, and the authority that signed the peers' certificates, as PEM. */
 export interface Certificate {
   readonly cert: string
   readonly key: string
-  /** Default: `cert`, which then has signed itself, or is the same on all hosts. */
+  /** Default: `cert`, which is then self-signed or the same on all hosts. */
   readonly ca?: string
 }
 
 export interface ProtectionSettings {
   readonly protection: Protection
-  /** For the store; undefined: its clients and itself know each other by the token. */
+  /** Certificate of the store; undefined: the store and its clients authenticate by the token. */
   readonly certificate: Certificate | undefined
 }
 
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Reads TSRUN_TLS, and TSRUN_TLS_CERT, _KEY and _CA, which tsrun sets from its flags.
+ * Reads TSRUN_TLS, TSRUN_TLS_CERT, TSRUN_TLS_KEY and TSRUN_TLS_CA, which tsrun sets from its flags.
  *
- * @throws ERR_TSR_ENVIRONMENT for other values than 1 and 0, and for files that cannot be read
+ * @throws ERR_TSR_ENVIRONMENT if TSRUN_TLS is no boolean, or if a file cannot be read
  */
 export function readProtection(env: Environment = process.env): ProtectionSettings {
   const { TSRUN_TLS_CERT: cert, TSRUN_TLS_KEY: key, TSRUN_TLS_CA: ca } = env
@@ -48,7 +51,6 @@ export function readProtection(env: Environment = process.env): ProtectionSettin
   return { protection: isEncrypted ? 'encrypted' : 'none', certificate }
 }
 
-/** @throws ERR_TSR_ENVIRONMENT */
 function readCertificate(cert = '', key = '', ca = ''): Certificate {
   const read = (variable: string, file: string): string => {
     try {

@@ -6,7 +6,7 @@ import {
   type KeyObject,
 } from 'node:crypto'
 
-/** Bytes of a key of AES-128. */
+/** Bytes of an AES-128 key. */
 const KEY_BYTES = 16
 
 /** One key for each direction of a connection. */
@@ -16,17 +16,17 @@ export interface SessionKeys {
 }
 
 /**
- * A key pair of X25519 (RFC 7748) for one connection: its keys cannot be derived from a token that leaks
- * later.
+ * An ephemeral X25519 key pair (RFC 7748) for one connection. A token that leaks later does not reveal
+ * its keys.
  */
 export interface KeyPair {
   /** 32 bytes. */
   readonly publicKey: Uint8Array
-  /** The secret that only the two ends know. @throws when these bytes are no public key */
+  /** The shared secret of both ends. @throws if these bytes are no public key */
   agree(publicKey: Uint8Array): Uint8Array
 }
 
-/** What precedes the 32 bytes of a public key of X25519 in the format SPKI (RFC 8410). */
+/** Precedes the 32 bytes of an X25519 public key in SPKI format (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b656e032100', 'hex')
 
 export function makeKeyPair(): KeyPair {
@@ -43,7 +43,7 @@ function publicKeyOf(bytes: Uint8Array): KeyObject {
   return createPublicKey({ key, format: 'der', type: 'spki' })
 }
 
-/** The keys of both directions, as the side that has connected uses them (HKDF-SHA256, RFC 5869). */
+/** Derives the keys of both directions, from the client's view (HKDF-SHA256, RFC 5869). */
 export function deriveKeys(secret: Uint8Array, salt: Uint8Array, context: string): SessionKeys {
   const expand = (direction: string): Uint8Array => {
     const info = `tsrun ${direction}\0${context}`
@@ -52,7 +52,7 @@ export function deriveKeys(secret: Uint8Array, salt: Uint8Array, context: string
   return { sending: expand('client to server'), receiving: expand('server to client') }
 }
 
-/** The key that follows `key` after many records; `key` does not follow from it. */
+/** Derives the key that replaces `key` after many records. `key` cannot be computed from it. */
 export function nextKey(key: Uint8Array): Uint8Array {
   return new Uint8Array(hkdfSync('sha256', key, new Uint8Array(), 'tsrun next key', KEY_BYTES))
 }

@@ -5,34 +5,31 @@ import { tsrError } from '../errors/tsr-error.ts'
 import { makeFolders, readFileText } from '../host/files.ts'
 import { distrustOf, replaceFile } from '../host/private-files.ts'
 
-/**
- * The record that `tsrun setup tensorflow` leaves of what it installed. The launcher and the tensor
- * backend read it.
- */
+/** Describes what `tsrun setup tensorflow` installed. The launcher and the tensor backend read it. */
 export interface TensorFlowManifest {
-  /** Version of this record; other versions are refused. */
+  /** Version of this record. Other versions are rejected. */
   readonly format: 1
   readonly request: TensorFlowRequest
   readonly package: '@tensorflow/tfjs-node' | '@tensorflow/tfjs-node-gpu'
   readonly packageVersion: string
-  /** Version of TensorFlow's own library. */
+  /** Version of the TensorFlow C library. */
   readonly tensorflowVersion: string
-  /** The folder whose node_modules holds the package. */
+  /** The folder whose node_modules contains the package. */
   readonly folder: string
-  /** Folders for the LD_LIBRARY_PATH of the ranks. */
+  /** Folders to add to the ranks' LD_LIBRARY_PATH. */
   readonly libraryFolders: readonly string[]
-  /** Revision of tsrun's additions to the binding; absent for the package's own binding and in old records. */
+  /** Revision of tsrun's patch of the binding; undefined for the unpatched binding and in old records. */
   readonly bindingRevision?: number
   /**
-   * Whether the binding has tsrun's kernels for small layers. Without them, TensorFlow's own, slower
-   * operations compute such layers. Absent in old records, where it is unknown.
+   * True if the binding has tsrun's kernels for small layers; otherwise TensorFlow's slower operations
+   * compute them. Undefined in old records.
    */
   readonly kernels?: boolean
-  /** The devices that the test at the end of the set-up computed on: `CPU`, or the names of the GPUs. */
+  /** Devices that the test at the end of the set-up used: `CPU`, or the names of the GPUs. */
   readonly devices: readonly string[]
-  /** Human-readable versions of the tools that built it. */
+  /** Human-readable versions of the build tools. */
   readonly tools: Readonly<Record<string, string>>
-  /** The system that the binding, which is machine code, was built for: for example `linux-x64`. */
+  /** Platform and architecture that the binding was compiled for, for example `linux-x64`. */
   readonly system: string
   /** ISO 8601. */
   readonly createdAt: string
@@ -48,10 +45,10 @@ export interface TensorFlowRequest {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** This system in the form of the manifest: for example `linux-x64`. */
+/** Platform and architecture, in the form of the manifest. */
 export const thisSystem = `${process.platform}-${process.arch}`
 
-/** The folder for what tsrun keeps: TSRUN_HOME if that is set, else one in the user's cache folder. */
+/** The folder for tsrun's files: TSRUN_HOME if set, otherwise `tsrun` in the user's cache folder. */
 export function tsrunHome(env: Environment = process.env): string {
   const home = env['TSRUN_HOME'] ?? ''
   if (home !== '') return resolve(home)
@@ -59,7 +56,7 @@ export function tsrunHome(env: Environment = process.env): string {
   return join(cache === '' ? join(homedir(), '.cache') : cache, 'tsrun')
 }
 
-/** The folder TensorFlow is set up in. */
+/** The folder in which TensorFlow is installed. */
 export function tensorflowHome(env: Environment = process.env): string {
   return join(tsrunHome(env), 'tensorflow')
 }
@@ -99,7 +96,7 @@ export function readTensorFlowManifest(
   return manifest
 }
 
-/** LD_LIBRARY_PATH for a process that loads this TensorFlow: its folders, then those already in `env`. */
+/** LD_LIBRARY_PATH for a process that loads this TensorFlow: its folders first, then the existing ones. */
 export function libraryPath(
   { libraryFolders }: Pick<TensorFlowManifest, 'libraryFolders'>,
   env: Environment = process.env,
@@ -114,7 +111,7 @@ export function writeTensorFlowManifest(
 ): void {
   const path = manifestPath(env)
   makeFolders(dirname(path))
-  // others may use what root has set up for all
+  // Root may have installed it for all users.
   replaceFile(path, `${JSON.stringify(manifest, null, 2)}\n`, 0o666)
 }
 
@@ -145,18 +142,18 @@ function unreadable(path: string, problem: string): Error {
 }
 
 /**
- * Gives `node:util` back the functions that Node 23 removed and that @tensorflow/tfjs-node 4.22 still
- * calls; where they exist, nothing changes. Call it before loading that package.
+ * Restores the functions of `node:util` that Node 23 removed and @tensorflow/tfjs-node 4.22 still
+ * calls. Call it before loading that package. Existing functions stay.
  */
 export function restoreLegacyUtil(): void {
-  // The module's own object, because the namespace of an import cannot be written to.
+  // `require` returns the mutable object; an import namespace is read-only.
   const util = createRequire(import.meta.url)('node:util') as Record<string, unknown>
   util['isNullOrUndefined'] ??= (value: unknown) => value === null || value === undefined
   util['isUndefined'] ??= (value: unknown) => value === undefined
   util['isArray'] ??= Array.isArray
 }
 
-/** Whether all GPUs are hidden from CUDA: by an empty list, or by the index -1 (CUDA programming guide). */
+/** True if CUDA_VISIBLE_DEVICES hides all GPUs: empty, or the index -1 (CUDA programming guide). */
 export function gpusAreHidden(env: Environment = process.env): boolean {
   const visible = env['CUDA_VISIBLE_DEVICES']
   return visible === '' || visible === '-1'
