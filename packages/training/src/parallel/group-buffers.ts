@@ -28,7 +28,7 @@ export function freeAfter(
   else void work.then(free, free)
 }
 
-/** Frees a prepared operation, and what it works on, as soon as no run of it is under way. */
+/** Frees a prepared operation and its buffers as soon as no run of it is in progress. */
 export function freeAfterRun(operation: PersistentOperation, freeBuffers?: () => void): void {
   const free = (): void => {
     operation.free()

@@ -9,14 +9,15 @@ import { freeAfter } from './group-buffers.ts'
 import { checkGroup } from './requirements.ts'
 
 /*
- * Messages and sums of tensors, on every backend. Values travel through buffers in the arena of the
- * group, which are allocated and freed here. The calls are asynchronous because the values of a GPU can only be read asynchronously; where the host has them, an
- * operation starts before its call returns.
+ * Messages and sums of tensors, on every backend. Values are sent from and received into buffers in the
+ * arena of the group, which are allocated and freed here. The calls are asynchronous because a GPU's
+ * values can only be read asynchronously. If the host has the values, an operation starts before its
+ * call returns.
  */
 
 /** Options of `recvTensor`. */
 export interface ReceiveOptions<D extends HostDType = HostDType> extends MessageOptions {
-  /** Of the tensor that was sent: `float32` (default), `int32` or `bool`. */
+  /** The dtype of the sent tensor: `float32` (default), `int32` or `bool`. */
   readonly dtype?: D
 }
 
@@ -33,13 +34,13 @@ const aShape = where<readonly number[]>(
 )
 
 /**
- * Sends the values of a tensor to another rank, which receives them with `recvTensor`. Its shape and dtype
- * are not sent; the receiver has to know them.
+ * Sends the values of a tensor to another rank, which receives them with `recvTensor`. The receiver has
+ * to know the shape and dtype, which are not sent.
  *
  * @param tensor - float32, int32 or bool; it may be disposed as soon as this returns
  * @param to - a rank of the group, for example `group.next`
- * @returns a promise of the end of the send. Without awaiting it, a rank continues while its message is
- *   sent. It rejects with the errors of `group.send`.
+ * @returns a promise that resolves when the send completes and rejects with the errors of `group.send`.
+ *   To compute meanwhile, do not await it.
  * @throws ERR_TSR_ARGUMENT
  *
  * @example await sendTensor(group, activations, group.next, { tag: microbatch })
@@ -58,7 +59,7 @@ export async function sendTensor(
 /**
  * Receives the values that another rank sends with `sendTensor`.
  *
- * @param shape - of the tensor that was sent
+ * @param shape - the shape of the sent tensor
  * @param from - a rank of the group, for example `group.previous`, or `'any'`
  * @returns a tensor that outlives any tf.tidy; the caller disposes it. The promise rejects with the
  *   errors of `group.recv`.
@@ -89,12 +90,13 @@ export async function recvTensor<D extends HostDType = 'float32'>(
 
 /**
  * Reduces a tensor over the ranks: the sum, or with `{ op: 'avg' }` the mean. All ranks call it with
- * tensors of one shape and dtype, and get the same bits.
+ * tensors of the same shape and dtype, and get bitwise equal results.
  *
- * Await it before the next collective of the group: a GPU fetches the values first, and the collective
- * starts after that.
+ * Await it before the next collective of the group: with a GPU the collective starts only after the
+ * values have been fetched.
  *
- * @param tensor - float32, int32 or bool; it is not changed, and may be disposed as soon as this returns
+ * @param tensor - float32, int32 or bool; it is not changed, and may be disposed as soon as this
+ *   returns
  * @returns a tensor that outlives any tf.tidy; the caller disposes it. The promise rejects with the
  *   errors of `group.allReduce`.
  * @throws ERR_TSR_ARGUMENT
@@ -121,7 +123,7 @@ export async function allReduceTensor(
 
 type Buffer = HostArrays[HostDType]
 
-/** @throws ERR_TSR_ARGUMENT for a dtype whose values are not numbers of one size */
+/** @throws ERR_TSR_ARGUMENT for a dtype other than float32, int32 and bool */
 function allocate(
   group: ProcessGroup,
   { shape, dtype }: { readonly shape: readonly number[]; readonly dtype: string },
@@ -155,7 +157,7 @@ async function run<T = void>(
   }
 }
 
-/** Keeps the values of a tensor, which its owner may dispose meanwhile, until they have been fetched. */
+/** Keeps the values of a tensor until they have been fetched, even if its owner disposes it. */
 async function holding(tensor: Tensor, written: Promise<void>): Promise<void> {
   const held = tf.keep(tf.clone(tensor))
   try {

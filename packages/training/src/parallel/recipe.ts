@@ -8,8 +8,8 @@ export interface PipelineModel {
   /** Builds the layers from `from` up to, but not including, `to`. */
   slice(from: number, to: number): Module
   /**
-   * Called after `slice`, for a recipe in which layers were named: the names that no slice of this rank
-   * had, and the names of its layers. A pipeline refuses names that no rank has found.
+   * For a recipe that names layers; called after `slice`. Returns the names that no slice of this rank
+   * had, and the names of its layers. A pipeline refuses names that no rank found.
    */
   search?(): LayerSearch
 }
@@ -19,7 +19,7 @@ export interface LayerSearch {
   readonly names: readonly string[]
 }
 
-/** @throws ERR_TSR_ARGUMENT unless it is a recipe, for example if the model was already built */
+/** @throws ERR_TSR_ARGUMENT unless `model` is a recipe, for example if it was already built */
 export function checkRecipe(model: Partial<PipelineModel> | null | undefined): void {
   if (typeof model?.slice === 'function') return
   throw tsrError('ERR_TSR_ARGUMENT', {
@@ -30,7 +30,7 @@ export function checkRecipe(model: Partial<PipelineModel> | null | undefined): v
   })
 }
 
-/** The error for a name in a plan that fits none of the layers. */
+/** The error for a name in a plan that matches no layer. */
 export function unknownLayer(glob: string, names: readonly string[]): TsrError {
   const expected = `names of layers: ${names.join(', ')}`
   return tsrError('ERR_TSR_ARGUMENT', { name: 'plan', value: glob, expected })

@@ -13,9 +13,9 @@ const processGroup = where<ProcessGroup>(
 )
 
 /**
- * Checks an argument that has to be a process group, before anything is created for it.
+ * Checks that an argument is a process group.
  *
- * @param name - of the argument
+ * @param name - the name of the argument
  * @throws ERR_TSR_ARGUMENT
  */
 export function checkGroup(
@@ -28,7 +28,7 @@ export function checkGroup(
 /**
  * Checks that the backend lets a pass block while it waits for other ranks.
  *
- * @param place - what the collective is a part of
+ * @param place - the pass that contains the collective, for the error
  * @throws ERR_TSR_BACKEND when values can only be read asynchronously
  */
 export function checkBackendBlocks(place = 'a forward or backward pass'): void {

@@ -5,21 +5,21 @@ import { GradientExchange, trafficOf, type Traffic } from '../gradients/exchange
 import { wireBytes, type GradientOptions } from '../gradients/options.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 
-/** A bucket in the arena. */
+/** A bucket with its memory in the arena. */
 interface Filling {
   readonly bucket: Bucket
   readonly gradients: Float32Array
-  /** What travels, if that has another format. */
+  /** The values that are sent, if the wire format is not float32. */
   readonly encoded: Uint16Array | undefined
   readonly work: PersistentOperation
 }
 
-/** Averages gradients over the ranks of a group: every rank gets all of them. */
+/** Averages gradients over a group with all-reduce: every rank gets all averages. */
 export class AllReduceExchange extends GradientExchange {
   readonly traffic: Traffic
   readonly #group: ProcessGroup
   readonly #fillings: readonly Filling[]
-  /** Whether nothing is gained by sending buckets during the backward pass. */
+  /** True if sending buckets during the backward pass would gain nothing. */
   readonly #isDeferred: boolean
 
   constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {
@@ -41,7 +41,7 @@ export class AllReduceExchange extends GradientExchange {
     this.#isDeferred = this.#fillings.every(({ work }) => work.prefersRun)
   }
 
-  /** Exchanges what `start` has left until the backward passes have ended. */
+  /** Exchanges the buckets that `start` deferred until the end of the backward passes. */
   async exchangeDeferred(): Promise<void> {
     if (!this.#isDeferred) return
     await timeWait(this.spans, { name: 'gradients' }, async () => {
@@ -58,8 +58,8 @@ export class AllReduceExchange extends GradientExchange {
   /**
    * Ends the step.
    *
-   * @returns each average times `factor` except those of `without`, in the memory of the buckets: until
-   *   the first gradient of the next step
+   * @returns each average times `factor` except for the names in `without`; the arrays are the memory
+   *   of the buckets, valid until the first gradient of the next step
    */
   take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
     const gradients = new Map<string, Float32Array>()
@@ -98,7 +98,7 @@ export class AllReduceExchange extends GradientExchange {
 
   protected override start(index: number): void {
     const { gradients, encoded, work } = this.#fillings[index]!
-    // divided before they are summed, because the largest float16 is 65504
+    // divide before summing, because the largest float16 is 65504
     if (encoded !== undefined) {
       timeSpan(this.spans, 'reduce', { name: 'to 16 bits', bytes: gradients.byteLength }, () => {
         this.#group.convert(encoded, gradients, 1 / this.#group.size)

@@ -28,19 +28,19 @@ const readOptions = declareOptions({
 } satisfies Rules<BatchNormOptions>)
 
 /**
- * Batch normalization (Ioffe & Szegedy, 2015) over the examples of all replicas, as
+ * Batch normalization (Ioffe & Szegedy, 2015) over the examples of all replicas, like
  * torch.nn.SyncBatchNorm: each channel, the last axis, gets mean 0 and variance 1, is multiplied by
- * `weight` [channels] and added to `bias` [channels]. Without a common mean, replicas with few examples
- * each would normalize by other statistics than one process with the whole batch.
+ * `weight` [channels] and added to `bias` [channels]. Replicas that each normalized by their few
+ * examples would differ from one process with the whole batch.
  *
- * In passes that train, which are those that are recorded unless `inPass` says otherwise, it takes the
- * statistics of the micro-batch, and updates the running ones. Other passes take the running ones.
+ * Training passes use the statistics of the micro-batch and update the running statistics; other passes
+ * use the running statistics. Recorded passes are training passes unless `inPass` says otherwise.
  *
- * `trainer`, and a pipeline or whole model that is averaged, say which ranks are replicas. Between these,
- * a forward pass gathers the mean and the variance of each rank, and a backward pass sums two numbers for
- * each channel. Both block, and all replicas have to make the same passes in the same order. The gradients
- * of `weight` and `bias` are those of this rank's examples; `dataParallel` averages them. It reads values,
- * so it does not run on webgpu.
+ * The replicas come from `trainer`, or from the pipeline or whole model whose gradients are averaged. A
+ * forward pass gathers the mean and the variance of each replica, and a backward pass sums two numbers
+ * per channel. Both block, and all replicas have to make the same passes in the same order. The
+ * gradients of `weight` and `bias` cover this rank's examples only; `dataParallel` averages them. It
+ * reads values, so it does not run on webgpu.
  *
  * @example
  * const norm = new BatchNorm({ name: 'layers.1', channels: 64 })
@@ -52,16 +52,16 @@ export class BatchNorm implements Module {
   readonly usesPass = true
   readonly communicates = true
   /**
-   * The mean and the unbiased variance over past batches, the same on all ranks. They are not trained,
-   * but saved with the parameters.
+   * The running mean and unbiased variance, the same on all ranks. They are not trained, but saved with
+   * the parameters.
    */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
   readonly #group: ProcessGroup | undefined
   readonly #options: ReturnType<typeof readOptions>
 
   /**
-   * @param group - the replicas in passes that do not say which (`Pass.replicas`), as in a loop of your
-   *   own and in models that are not averaged; default: this rank alone
+   * @param group - the replicas in passes without `Pass.replicas`, as in your own training loop and in
+   *   models that are not averaged; default: only this rank
    * @throws ERR_TSR_ARGUMENT
    */
   constructor(options: BatchNormOptions, group?: ProcessGroup) {
@@ -125,7 +125,6 @@ export class BatchNorm implements Module {
     return { value, gradFunc }
   }
 
-  /** The gradients of x, weight and bias. */
   #gradients(
     dy: Tensor,
     saved: readonly Tensor[],
@@ -135,7 +134,7 @@ export class BatchNorm implements Module {
     const [x, weight] = saved as [Tensor, Tensor]
     const own = new Float64Array(2 * channels)
     const [slopes, input] = [viewOf(dy), viewOf(x)]
-    // Rows that stand for no examples have no part in the sums, and pass on no gradient.
+    // The rows of an empty micro-batch do not count in the sums and get a zero gradient.
     for (let i = 0; !isEmpty && i < slopes.length; i++) {
       const c = i % channels
       own[c]! += slopes[i]!
@@ -167,7 +166,6 @@ export class BatchNorm implements Module {
     return this.#group === undefined ? [] : [this.#group]
   }
 
-  /** Updates the running statistics. */
   #keep(mean: Float64Array, variance: Float64Array, examples: number): void {
     const { momentum, channels } = this.#options
     const unbiased = examples / Math.max(1, examples - 1)

@@ -32,12 +32,12 @@ import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 
 /**
  * Data parallel training (like torch's DistributedDataParallel; Li et al., 2020): every rank of the
- * group has the whole model and a part of each batch, and the gradients are averaged while the
- * backward pass still runs. All ranks start with the parameters of rank 0.
+ * group has the whole model and a part of each batch, and the gradients are averaged while the backward
+ * pass still runs. All ranks start with the parameters of rank 0.
  *
- * Gradients travel in buckets: in the first step in the reverse order of the parameters, and from the
- * second step on in the order in which rank 0 got them. From now on the `step` of a pipeline averages
- * its gradients here, while its backward passes run.
+ * Gradients are sent in buckets: in the first step in the reverse order of the parameters, and then in
+ * the order in which rank 0 computed them. If `module` is a pipeline, its `step` now averages its
+ * gradients while its backward passes run.
  *
  * @example
  * const replica = await dataParallel(model, group)
@@ -105,7 +105,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     return this.module.parameters
   }
 
-  /** What one step sends. */
+  /** The traffic of one step. */
   get traffic(): Traffic {
     return this.#exchange.traffic
   }
@@ -113,7 +113,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   /**
    * Waits for the averaged gradients of this step, the same on all ranks, for `optimizer.step`.
    *
-   * @param tokens - with `reduction: 'token'`: the number of tokens that this rank's loss is the sum of
+   * @param tokens - with `reduction: 'token'`: the number of tokens in this rank's summed loss
    * @throws ERR_TSR_UNUSED_PARAMETERS, ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a step that has
    *   failed, and after `dispose`
    */
@@ -126,15 +126,15 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   /**
-   * As `gradients`, without a copy: arrays in the memory of the buckets, for an optimizer that updates
-   * the parameters before the next backward pass begins, which overwrites them.
+   * Returns the same as `gradients` without a copy: arrays in the memory of the buckets, which the next
+   * backward pass overwrites. Update the parameters before it.
    */
   async gradientViews(tokens?: number): Promise<Averages> {
     return await this.takeGradients(tokens)
   }
 
   override async scaleFor(count: number): Promise<number> {
-    // A rank that has finished its loop does not call this.
+    // A rank that has finished its loop does not call this, so use no collective.
     return this.#joined === undefined ? await super.scaleFor(count) : this.scale
   }
 
@@ -152,9 +152,9 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   /**
    * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has
    * finished takes part in the steps of the others with gradients of zero. In the end all ranks get the
-   * parameters, and the state of the optimizer, of the rank that has made the most steps. All ranks
-   * call it. The loop must not use other collectives over this group, because ranks that have finished
-   * do not call them.
+   * parameters and the optimizer state of the rank that made the most steps. All ranks call it. The
+   * loop must not use other collectives over this group, because ranks that have finished do not call
+   * them.
    *
    * @example
    * const loop = async () => {
@@ -162,7 +162,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
    * }
    * await replica.join(loop, { optimizer })
    *
-   * @throws ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a step that has failed, and after `dispose`
+   * @throws ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a failed step or `dispose`
    */
   async join(loop: () => Promise<void>, options: JoinOptions): Promise<void> {
     const { optimizer, divideBy } = readJoinOptions(options)
@@ -206,7 +206,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   protected override async shareBuffers(buffers: SharedBuffers): Promise<void> {
-    // The first rank may be through with its loop: it is then the longest one's that count, in the end.
+    // In a joined loop the first rank may have finished. At the end all ranks get the buffers of the
+    // rank with the most steps.
     if (this.#joined === undefined) await super.shareBuffers(buffers)
   }
 
@@ -220,7 +221,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     const taken = this.#exchange.take(factor, unused)
     this.#steps++
     if (this.#isReordered) return taken
-    // Other buckets take the place of these.
+    // Copy the values: these buckets are about to be replaced.
     for (const [name, values] of taken) taken.set(name, values.slice())
     await this.#reorder(order)
     return taken
@@ -232,7 +233,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
 
   /** Takes part in the steps of ranks that still have data, until no rank has any. */
   async #shadow(loop: JoinedLoop): Promise<void> {
-    // the others wait for a step that has begun to travel, but not for accumulated gradients
+    // the others wait for a step that this rank has announced, but not for accumulated gradients
     if (!loop.isAnnounced) this.#exchange.clear()
     for (;;) {
       loop.announce(false)
@@ -241,7 +242,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     }
   }
 
-  /** After the first step: makes buckets in the order in which rank 0 has got its gradients. */
+  /** After the first step, rebuilds the buckets in the order in which rank 0 computed its gradients. */
   async #reorder(arrivals: readonly string[]): Promise<void> {
     this.#isReordered = true
     const order = await this.#group.broadcastObject([...arrivals], 0)

@@ -1,4 +1,4 @@
-// PyTorch's name for it is kept for programs that use it.
+// SyncBatchNorm is PyTorch's name, for programs that use it.
 export { BatchNorm, BatchNorm as SyncBatchNorm, type BatchNormOptions } from './batch-norm.ts'
 export type { Replicated } from '../gradients/averaging.ts'
 export type { Traffic } from '../gradients/exchange.ts'

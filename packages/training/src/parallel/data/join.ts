@@ -4,9 +4,12 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import { freeAfter } from '../group-buffers.ts'
 
 export interface JoinOptions {
-  /** The optimizer of the loop. In the end those of all ranks have the state of one of them. */
+  /** The optimizer of the loop. In the end the optimizers of all ranks have the same state. */
   readonly optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>
-  /** What gradients are divided by: the ranks that still have data (default), or all ranks. */
+  /**
+   * The divisor of summed gradients: the number of ranks that still have data (default), or of all
+   * ranks.
+   */
   readonly divideBy?: 'live' | 'world'
 }
 
@@ -35,7 +38,10 @@ export class JoinedLoop {
     return this.#announced !== undefined
   }
 
-  /** Tells the other ranks whether this one has data for the step: once, before any gradient travels. */
+  /**
+   * Announces to the other ranks whether this one has data for the step: once, before any gradient is
+   * sent.
+   */
   announce(hasData: boolean): void {
     if (this.#announced !== undefined) return
     this.#live[0] = hasData ? 1 : 0

@@ -22,21 +22,21 @@ export interface StageMessages {
    * @param expected - the messages to the stages of this rank in this pass, in the order of use
    */
   begin(batch: Microbatches, expected: readonly Message[]): Promise<void>
-  /** Waits for a message, the next of the expected ones; `take` returns it afterwards. */
+  /** Waits for the next expected message, which `take` then returns. */
   arrive(message: Message): Promise<void>
-  /** The message that has arrived, which the caller disposes. */
+  /** Returns the message that has arrived; the caller disposes it. */
   take(message: Message): Tensor
   /**
-   * Whether any stage before `stage` has parameters; if not, no gradient goes back. Known once the first
-   * activation has arrived.
+   * Whether any stage before `stage` has parameters; if not, no gradient is sent back. Known once the
+   * first activation has arrived.
    */
   needsGradient(stage: number): boolean
   /**
    * Sends a tensor.
    *
    * @param needsGradient - for an activation: whether its gradient is wanted
-   * @returns a promise if the values have to be fetched, after which the caller may dispose the tensor;
-   *   otherwise undefined, and the caller may dispose it at once
+   * @returns a promise if the values have to be fetched: the caller may dispose the tensor once it
+   *   resolves. Otherwise undefined: the caller may dispose the tensor at once
    */
   send(message: Message, tensor: Tensor, needsGradient?: boolean): void | Promise<void>
   /** Ends a pass: waits until everything has been sent. */
@@ -46,7 +46,7 @@ export interface StageMessages {
 
 const nothing = (): Promise<void> => Promise.resolve()
 
-/** Of a stage without neighbours. */
+/** For a stage without neighbours. */
 export const noMessages: StageMessages = {
   begin: nothing,
   arrive: nothing,
@@ -59,17 +59,17 @@ export const noMessages: StageMessages = {
   dispose: () => undefined,
 }
 
-/** A message under way, or one that has come or gone. */
+/** A message that is in flight or completed. */
 interface Exchanged extends Message, PreparedMessage {}
 
-/** The number of receives that are posted ahead, so that messages have a buffer when they arrive. */
+/** Receives posted ahead, so that messages have a buffer when they arrive. */
 const LOOKAHEAD = 4
 
 /**
  * Exchanges activations and their gradients between the stages of this rank and their neighbours.
  *
  * The tag of a message consists of stage, direction and micro-batch, so that it matches the right
- * receive with any schedule. Sends never wait, because each has a buffer of its own while it is under way.
+ * receive with any schedule. Sends never wait, because each uses a separate buffer until it completes.
  */
 export class Activations implements StageMessages {
   readonly #group: ProcessGroup
@@ -77,12 +77,12 @@ export class Activations implements StageMessages {
   readonly #recorder: SpanRecorder
   readonly #messages: PreparedMessages
   readonly #shapes: Shapes
-  /** Of each micro-batch's tensors. */
+  /** The number of rows of the tensors of each micro-batch, at least 1. */
   #rows: readonly number[] = []
   #expected: Message[] = []
   #posted: Exchanged[] = []
   #sent: Exchanged[] = []
-  /** Tensors from one stage of this rank to another. */
+  /** Tensors passed between two stages of this rank. */
   readonly #handed = new Map<string, Tensor>()
 
   /** @param placement - the rank of each stage */
@@ -234,5 +234,5 @@ function factsOf({ stage, microbatch }: Message, { byteLength }: Float32Array): 
   return { stage, microbatch, bytes: byteLength }
 }
 
-/** The most micro-batches, so that their number and that of the stage fit into a tag of 31 bits. */
+/** The most micro-batches: stage and micro-batch have to fit into a tag of 31 bits. */
 const MICROBATCHES = 2 ** 17

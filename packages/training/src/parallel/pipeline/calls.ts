@@ -2,20 +2,19 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
 /**
- * The pipeline call under way over each group. Two calls would receive each other's messages, also those
- * of different pipelines, which have nothing in common but the group, a user's object.
+ * The pipeline call in progress on each group. Concurrent calls on a group would receive each other's
+ * messages, even if they belong to different pipelines.
  */
 const underWay = new WeakMap<ProcessGroup | Calls, string>()
 
 /**
- * Which calls a pipeline may make: one at a time, and none after `end`. With a group, also none after a
- * failed pass, which has left messages behind.
+ * Allows one call of a pipeline at a time, and none after `end`. With a group, it also refuses calls
+ * after a failed pass, which leaves messages behind.
  */
 export class Calls {
   readonly #group: ProcessGroup | undefined
-  /** The call of this pipeline that is under way. */
+  /** The call of this pipeline that is in progress. */
   #running: string | undefined
-  /** The error of the first pass that failed. */
   #failure: Error | undefined
   #isDisposed = false
 
@@ -25,7 +24,7 @@ export class Calls {
   }
 
   /**
-   * Runs a call unless another one, of this pipeline or of another, is under way over the group.
+   * Runs a call unless this or another pipeline has a call in progress on the group.
    *
    * @throws ERR_TSR_PIPELINE_BUSY, or ERR_TSR_ARGUMENT without a group; ERR_TSR_ARGUMENT after `end`
    */
@@ -74,7 +73,7 @@ export class Calls {
   /**
    * Refuses all later calls.
    *
-   * @returns whether this is the first time
+   * @returns whether this is the first call
    * @throws ERR_TSR_PIPELINE_BUSY while a call is pending, which continues
    */
   end(): boolean {

@@ -8,24 +8,24 @@ import type { Plan } from './plan.ts'
 import type { LayerRange } from './split.ts'
 import { checkTied } from './tied-parameters.ts'
 
-/** What the ranks of a pipeline tell each other before the first pass. */
+/** The facts that the ranks of a pipeline exchange before the first pass. */
 export interface RankFacts {
-  /** What has to be the same on all ranks, in words. */
+  /** The options that have to be the same on all ranks, in words. */
   readonly options: readonly string[]
-  /** For a recipe in which layers were named. */
+  /** Set if the recipe names layers. */
   readonly search: LayerSearch | undefined
-  /** Those of its stages, each name once. */
+  /** The parameters of the rank's stages, each name once. */
   readonly parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
-  /** Whether one of its stages communicates with replicas in its passes. */
+  /** Whether a stage of the rank communicates with replicas in its passes. */
   readonly communicates: boolean
 }
 
 /**
- * Checks in one exchange that the ranks have the parts of one pipeline. Otherwise they would train
+ * Checks in one exchange that the ranks have parts of the same pipeline. Otherwise they would train
  * wrongly, or wait for messages that are never sent. All ranks call it.
  *
  * @returns the facts of all ranks
- * @throws on all ranks: ERR_TSR_REPLICA naming the first option that differs from that of rank 0;
+ * @throws on all ranks: ERR_TSR_REPLICA naming the first option that differs from rank 0;
  *   ERR_TSR_ARGUMENT when no rank has a layer that was named, or when parameters with the same name
  *   have different shapes
  */
@@ -46,8 +46,8 @@ export async function compareRanks(
 }
 
 /**
- * Stages that cut batches of different sizes send and expect activations of different sizes, which is
- * all that the group knows.
+ * Explains a size mismatch between a sent and an expected activation: the stages cut batches of
+ * different sizes.
  *
  * @returns the error to throw in place of `error`
  */
@@ -67,8 +67,8 @@ export function explainSizes(error: unknown, examples: number): unknown {
 }
 
 /**
- * Describes the options that have to be the same on all ranks. The loss need not be, as only the last
- * rank uses it, nor `recompute`, as it does not change the gradients.
+ * Describes the options that have to be the same on all ranks. The loss may differ, as only the last
+ * rank uses it; so may `recompute`, as it does not change the gradients.
  *
  * @param split - the layers of all stages
  */
@@ -87,7 +87,7 @@ export function describeOptions(
   ]
 }
 
-/** @throws ERR_TSR_ARGUMENT when a layer that was named is on none of the ranks */
+/** @throws ERR_TSR_ARGUMENT when no rank has a layer that was named */
 function checkSearch(searches: readonly (LayerSearch | undefined)[]): void {
   const all = searches.filter((search) => search !== undefined)
   const glob = all[0]?.missing.find((each) => all.every(({ missing }) => missing.includes(each)))

@@ -11,26 +11,26 @@ import type { GradientPlan, PipelineStage } from './stage.ts'
 
 /** The result of a batch that went forward and backward. */
 export interface TrainedBatch {
-  /** The sum, on the rank of the last stage. */
+  /** The summed loss on the rank of the last stage; 0 on others. */
   readonly loss: number
-  /** Those that the plan's listener has not got; the caller disposes them. */
+  /** The gradients that the plan's listener did not take; the caller disposes them. */
   readonly gradients: Map<string, Tensor>
   readonly peakInFlight: number
 }
 
 /**
- * Runs one rank's list of actions. For each it takes the input from a neighbour or the batch, computes,
- * and sends the result.
+ * Runs one rank's list of actions. For each action it takes the input from a neighbour or the batch,
+ * computes, and sends the result.
  */
 export class StageWorker {
   readonly #stages: ReadonlyMap<number, PipelineStage>
   readonly #messages: StageMessages
-  /** Of the actions; undefined if the stage records its passes itself. */
+  /** Records the actions; undefined if the stage records its passes itself. */
   readonly #recorder: SpanRecorder | undefined
   readonly #last: number
 
   /**
-   * @param stages - those of this rank, by their number
+   * @param stages - the stages of this rank, by their number
    * @param last - the number of the last stage of all ranks
    */
   constructor(
@@ -80,7 +80,8 @@ export class StageWorker {
   /**
    * Runs the forward passes only.
    *
-   * @param take - called with the output of each micro-batch of the last stage, which is disposed after it
+   * @param take - called with the last stage's output of each micro-batch; the output is disposed
+   *   afterwards
    */
   async infer(
     batch: Microbatches,
@@ -106,7 +107,7 @@ export class StageWorker {
     await this.#messages.end()
   }
 
-  /** Frees what a failed batch has left. */
+  /** Frees the activations and gradients of a failed batch. */
   abandon(): void {
     for (const stage of this.#stages.values()) stage.begin()
   }
@@ -116,7 +117,9 @@ export class StageWorker {
     this.#messages.dispose()
   }
 
-  /** The gradients of all stages of this rank; of a parameter that two of them have, the sum. */
+  /**
+   * Returns the gradients of all stages of this rank, summed for parameters that several of them share.
+   */
   #takeGradients(): Map<string, Tensor> {
     const gradients = new Map<string, Tensor>()
     const add = sumInto(gradients)
@@ -145,7 +148,7 @@ export class StageWorker {
         isEmpty: batch.rows[microbatch] === 0,
       })
       if (index < this.#last) await this.#sendForward(action, output)
-      // nothing is gained by recomputing it if its backward pass follows at once
+      // recomputing would save nothing if the backward pass follows at once
       const isNext = next?.stage === index && next.microbatch === microbatch
       if (!isNext) stage.release(microbatch)
     })
@@ -198,7 +201,7 @@ export class StageWorker {
     return stage < this.#last && !this.#messages.needsGradient(stage + 1)
   }
 
-  /** @param labels - disposed if there is no input */
+  /** @param labels - disposed if taking the input fails */
   #input(coming: Message, batch: Microbatches, labels?: Tensor): Tensor {
     try {
       return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#messages.take(coming)
@@ -218,8 +221,8 @@ export class StageWorker {
       await compute()
       return
     }
-    // The system calls for the CPU time, which take as long as a message, belong to the span: on a busy
-    // machine they are where the kernel takes the core away.
+    // Include the system calls that read the CPU time in the span: they take as long as a message, and
+    // on a busy machine the kernel preempts the rank there.
     const start = monotonicNow()
     const before = recorder.wantsCpu ? host.cpuTime() : undefined
     await compute()
@@ -237,7 +240,7 @@ export class StageWorker {
   }
 }
 
-/** The place of a micro-batch's first row in the batch. */
+/** The index of a micro-batch's first row in the batch. */
 function firstRow(rows: readonly number[], microbatch: number): number {
   let first = 0
   for (let i = 0; i < microbatch; i++) first += rows[i]!

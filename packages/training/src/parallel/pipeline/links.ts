@@ -7,35 +7,38 @@ import { Activations, noMessages, type StageMessages } from './activations.ts'
 import { compareRanks, type RankFacts } from './compare-ranks.ts'
 import { TiedParameters } from './tied-parameters.ts'
 
-/** What connects the stages of a rank with those of the other ranks. */
+/** Connects the stages of a rank with the stages of other ranks. */
 export interface StageLinks {
   readonly group: ProcessGroup | undefined
   readonly rank: number
   readonly messages: StageMessages
-  /** Of the stages of this rank, each name once. */
+  /** The parameters of this rank's stages, each name once. */
   readonly parameters: readonly Parameter[]
   /**
    * Compares the ranks, on the first call.
    *
-   * @returns whether a stage of any of them communicates with replicas in its passes
+   * @returns whether any stage of any rank communicates with replicas in its passes
    */
   compare(): Promise<boolean>
-  /** Gives parameters that other ranks have too one value, on the first call. They have to be whole. */
+  /**
+   * On the first call, gives parameters that several ranks share the same value. Sharded values have to
+   * be equal already.
+   */
   tie(isSharded: boolean): Promise<void>
   /** Whether several stages have a parameter of this name. */
   isShared(name: string): boolean
-  /** Replaces the gradients of parameters that other ranks have too by their sums. */
+  /** Replaces the gradients of parameters that several ranks share by their sums. */
   sumShared(gradients: Map<string, Tensor>): Promise<void>
-  /** Gives all ranks the figures of the rank with the last stage, at most as many as `FIGURES`. */
+  /** Broadcasts at most `FIGURES` numbers from the rank with the last stage. */
   tell(figures: readonly number[]): Promise<readonly number[]>
-  /** Gives all ranks what the rank with the last stage has. */
+  /** Broadcasts an object from the rank with the last stage. */
   share<T>(result: T): Promise<T>
-  /** What each rank has. */
+  /** Gathers an object from each rank, in rank order. */
   gather<T>(own: T): Promise<readonly T[]>
   dispose(): void
 }
 
-/** The most figures of `tell`. */
+/** The most numbers that `tell` broadcasts. */
 const FIGURES = 6
 
 interface Parts {
@@ -117,7 +120,7 @@ export class GroupLinks implements StageLinks {
   }
 }
 
-/** Of a stage that is the whole model. */
+/** The links of a stage that is the whole model. */
 export function noLinks(module: Module): StageLinks {
   return {
     group: undefined,

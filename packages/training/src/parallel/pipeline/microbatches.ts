@@ -5,7 +5,8 @@ import { isTensor, tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 /**
  * A batch, the same on every rank. The first stage reads `inputs`, the last one `labels`. A function is
- * called only there, and its tensor is disposed after use; a tensor stays the caller's.
+ * called only on the rank that reads it, and its tensor is disposed after use; a tensor stays the
+ * caller's.
  */
 export interface Batch {
   /** The number of examples; may be left out if `inputs` or `labels` is a tensor. */
@@ -16,14 +17,14 @@ export interface Batch {
   readonly labels: Tensor | (() => Tensor)
 }
 
-/** Where a batch belongs, for modules with random values: see `Pass`. */
+/** The position of a batch in the training, for modules with random values: see `Pass`. */
 export interface BatchPlace {
   readonly step: number
-  /** The place of its first row in the batch that all replicas share. */
+  /** The index of its first row in the batch of all replicas. */
   readonly row: number
 }
 
-/** Whether it says that it has no examples, as some replicas' parts of a last batch do. */
+/** Whether `size` is 0, as it may be for some replicas in the last batch of an epoch. */
 export function isEmptyBatch(batch: Given): boolean {
   return batch?.size === 0
 }
@@ -33,8 +34,8 @@ export interface Microbatches {
   /** The number of examples of the whole batch. */
   readonly size: number
   /**
-   * The number of examples of each micro-batch, as even as possible; the first may have one more. One
-   * without examples carries a row of zeros.
+   * The number of examples of each micro-batch, as even as possible; the first ones may have one more.
+   * A micro-batch without examples carries one row of zeros.
    */
   readonly rows: readonly number[]
   /** The shape of one example. */
@@ -43,7 +44,7 @@ export interface Microbatches {
   inputs(microbatch: number): Tensor
   /** The caller disposes it. */
   labels(microbatch: number): Tensor
-  /** Of the whole batch, which is not to be disposed. */
+  /** The labels of the whole batch; do not dispose them. */
   readonly allLabels: () => Tensor
   dispose(): void
 }
@@ -55,13 +56,13 @@ export interface Reader {
 }
 
 /**
- * Cuts a batch into micro-batches. Their tensors are copied from the batch when they are asked for.
+ * Cuts a batch into micro-batches. Their tensors are copied from the batch on demand.
  *
  * @param count - the most micro-batches; a smaller batch has as many as it has examples
  * @param reader - default: reads both parts
- * @param fill - whether to make `count` micro-batches of any batch, the last ones without examples
- * @throws ERR_TSR_ARGUMENT when it is not a batch, or has no part that is read; when its size is unknown,
- *   or not that of its tensors
+ * @param fill - whether to always make `count` micro-batches; the last ones may have no examples
+ * @throws ERR_TSR_ARGUMENT when `batch` is not a batch or lacks a part that is read; when its size is
+ *   unknown or differs from its tensors
  *
  * @example
  * const parts = cutBatch({ inputs, labels }, 8)
@@ -112,7 +113,7 @@ export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
   }
 }
 
-/** A batch as a caller without types may pass it. */
+/** A batch from an untyped caller. */
 type Given = { readonly [K in keyof Batch]?: Batch[K] | null } | null | undefined
 
 function isPart(value: unknown): boolean {

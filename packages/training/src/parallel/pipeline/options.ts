@@ -26,30 +26,30 @@ export interface ModelOptions {
   /** Updates the parameters in `step`. */
   readonly optimizer?: Optimizer
   /**
-   * A mean or a sum; default `crossEntropy`. A mean over something else than the examples needs
+   * A mean or a sum; default `crossEntropy`. A mean over anything other than the examples needs
    * `Loss.count`.
    */
   readonly loss?: Loss
   /**
-   * `step` scales the gradients of the whole model down to this norm if theirs is larger: see
+   * `step` scales the gradients of the whole model down to this norm if their norm is larger: see
    * `clipGradients`. Set `tensor` if layers are shared. Default: gradients are not clipped.
    */
   readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
   /**
-   * Keeps only the input of a stage, or of each layer of a whole model, between the forward and the
-   * backward pass of a micro-batch, and runs the forward pass again before the backward pass: less memory
-   * for a third more time. The gradients are the same bits. Default false.
+   * Keeps only the input of a stage, or of each layer of a whole model, until the backward pass of a
+   * micro-batch, which first repeats the forward pass: less memory for a third more time. The gradients
+   * are bitwise equal. Default false.
    */
   readonly recompute?: boolean
   /**
-   * What the first step with examples does about a trained parameter that no rank has used: an error
-   * (default), as it is often forgotten in `forward`; or nothing (`zeros`). Later steps leave such
+   * What the first step with examples does if no rank used a trained parameter: throw (`error`, the
+   * default), as `forward` may have forgotten it, or nothing (`zeros`). Later steps leave such
    * parameters as they are.
    */
   readonly unused?: 'error' | 'zeros'
   /**
-   * Records spans: see `Pipeline.recorder`. Default: the one that the group records with
-   * (`group.recordSpans`) when the pipeline is made, or else a new one; for a whole model none.
+   * Records spans: see `Pipeline.recorder`. Default: the group's recorder (`group.recordSpans`) when
+   * the pipeline is made, or else a new one; for a whole model none.
    */
   readonly recorder?: SpanRecorder
 }
@@ -60,13 +60,13 @@ export interface PipelineOptions extends ModelOptions {
   /** The number of stages per rank with `interleaved` and `looped`; default 2. */
   readonly chunks?: number
   /**
-   * The number of layers of each stage, or the cost of each layer (see `measureCosts`), with which the
+   * The number of layers of each stage, or the cost of each layer (see `measureCosts`). With costs, the
    * most expensive stage is as cheap as possible. Default: as even as possible.
    */
   readonly split?: Split
   /**
-   * The number of parts of a batch; default 8, or that of your own lists. A batch with fewer examples
-   * has fewer parts.
+   * The number of parts of a batch; default 8, or the number in your own lists. A batch with fewer
+   * examples has fewer parts.
    */
   readonly microbatches?: number
 }
@@ -74,7 +74,7 @@ export interface PipelineOptions extends ModelOptions {
 export interface WholeModelOptions extends ModelOptions {
   /**
    * The number of parts of a batch that go forward and backward one after the other; their gradients
-   * are summed (gradient accumulation). A smaller batch has as many as it has examples. Default 1.
+   * are summed (gradient accumulation). A smaller batch has one part per example. Default 1.
    */
   readonly accumulate?: number
   /** The ranks that share the layers of the model: see `parallelize`. */
@@ -88,14 +88,14 @@ export interface StepResult {
   readonly norm?: number
   /** Milliseconds that `step` waited for averaged gradients after the backward passes. */
   readonly waited?: number
-  /** The sums of `step`: of all replicas with `reduction: 'token'`, or else of this one. */
+  /** The sums of `step`: over all replicas with `reduction: 'token'`, otherwise of this replica. */
   readonly totals?: OwnTotals
   /** The most micro-batches whose activations this rank held at one time. */
   readonly peakInFlight: number
 }
 
 export interface GradientResult extends StepResult {
-  /** By parameter name, the gradients of the mean loss that no listener got; dispose them. */
+  /** The gradients of the mean loss that no listener took, by parameter name; dispose them. */
   readonly gradients: Map<string, Tensor>
 }
 

@@ -46,7 +46,7 @@ export interface PipelineParts {
 
 /** One rank's part of a pipeline; made by `pipeline()` or `wholeModel()`. */
 export class Pipeline implements Replicated {
-  /** The layers of this rank; if it has several chunks, those of the first. */
+  /** The layers of this rank, or of its first chunk if it has several. */
   readonly module: Module
   /** The module of each chunk. */
   readonly modules: readonly Module[]
@@ -63,7 +63,9 @@ export class Pipeline implements Replicated {
   readonly isLast: boolean
   /** See `Replicated.countsLabels`. */
   readonly countsLabels: boolean
-  /** The spans of computations, messages and waiting; of a whole model, if it was given a recorder. */
+  /**
+   * The spans of computations, messages and waiting; for a whole model only if it was given a recorder.
+   */
   readonly recorder: SpanRecorder
   readonly #spans: SpanRecorder | undefined
   readonly #links: StageLinks
@@ -74,7 +76,7 @@ export class Pipeline implements Replicated {
   readonly #loss: PartLoss
   #averaging: Averaging | undefined
   #steps = 0
-  /** Whether a step has had examples, and so every parameter was to be used. */
+  /** Whether a step has had examples, so that unused parameters were checked. */
   #isChecked = false
 
   constructor(
@@ -126,9 +128,9 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Called by `dataParallel` and `fullyShard`: how `step` averages gradients over replicas.
+   * Sets how `step` averages gradients over replicas. Called by `dataParallel` and `fullyShard`.
    *
-   * @throws ERR_TSR_ARGUMENT when they are already averaged
+   * @throws ERR_TSR_ARGUMENT when the gradients are already averaged
    */
   averageBy(averaging: Averaging | undefined): void {
     if (averaging !== undefined && this.#averaging !== undefined) {
@@ -143,14 +145,14 @@ export class Pipeline implements Replicated {
 
   /**
    * Runs a batch forward and backward and updates the parameters. After `dataParallel(pipe, group)` or
-   * `fullyShard(pipe, group)` the batch is this replica's part, and the gradients are averaged over that
-   * group while the backward passes run. With `reduction: 'token'` the batch may be empty.
+   * `fullyShard(pipe, group)` the batch is this replica's part, and the gradients are averaged over
+   * that group while the backward passes run. With `reduction: 'token'` the batch may be empty.
    *
-   * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not have its `size`, or after
-   *   `dispose`; ERR_TSR_UNUSED_PARAMETERS from the first step, when no rank has used a parameter that is
-   *   trained; ERR_TSR_REPLICA from the first call, when the ranks have different options;
-   *   ERR_TSR_PIPELINE_BUSY while another call is under way over the group, or ERR_TSR_ARGUMENT of a whole
-   *   model; ERR_TSR_PIPELINE_FAILED after a call whose passes have failed
+   * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not match its `size`, or after
+   *   `dispose`; ERR_TSR_UNUSED_PARAMETERS from the first step, when no rank has used a parameter that
+   *   is trained; ERR_TSR_REPLICA from the first call, when the ranks have different options;
+   *   ERR_TSR_PIPELINE_BUSY (ERR_TSR_ARGUMENT for a whole model) while another call is in progress on
+   *   the group; ERR_TSR_PIPELINE_FAILED after a call whose passes failed
    */
   async step(
     batch: Batch,
@@ -182,9 +184,9 @@ export class Pipeline implements Replicated {
   /**
    * Runs a batch forward and backward without updating the parameters.
    *
-   * @param onGradient - takes each gradient, which it owns, as soon as it is complete, in the last
+   * @param onGradient - takes ownership of each gradient as soon as it is complete, in the last
    *   backward pass of its stage: for example `replica.onGradient` of `dataParallel`, which averages it
-   *   meanwhile. Of a model that is averaged with `reduction: 'token'`, it gets those of the sum, for
+   *   meanwhile. With `reduction: 'token'` the gradients are of the summed loss, for
    *   `replica.gradients(count)`. Default: the gradients are in the result.
    */
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
@@ -197,14 +199,18 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Evaluates a batch: runs it forward only, in at least 4 x ranks parts, or the parts of a whole model's
-   * step. The accuracy is NaN unless labels are those of classes, or the loss counts right answers.
+   * Evaluates a batch with forward passes only, in at least 4 x ranks parts; a whole model uses the
+   * parts of its steps. The accuracy is NaN unless the labels are classes or the loss counts right
+   * answers.
    */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return evaluationOf(await this.tally(batch))
   }
 
-  /** As `evaluate`, as sums that add up over batches and replicas; the same on all ranks. */
+  /**
+   * Evaluates like `evaluate`, but returns sums, which can be added over batches and replicas. They are
+   * the same on all ranks.
+   */
   async tally(batch: Batch): Promise<Tally> {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noTally))
@@ -223,10 +229,10 @@ export class Pipeline implements Replicated {
    * Runs inputs forward through all stages, for outputs that are not class scores, or without labels:
    * for example to generate text.
    *
-   * @param inputs - of one shape on all ranks; the first stage reads their values
-   * @param read - called on the rank of the last stage with the outputs, which are disposed after it
-   * @returns what `read` has returned, on all ranks: of several stages, anything that `broadcastObject`
-   *   sends
+   * @param inputs - the same shape on all ranks; the first stage reads their values
+   * @param read - called on the rank of the last stage with the outputs, which are disposed afterwards
+   * @returns the result of `read`, on all ranks; with several stages it has to be something that
+   *   `broadcastObject` can send
    */
   async infer<T>(inputs: Tensor, read: (outputs: Tensor) => T | Promise<T>): Promise<T> {
     return await this.#calls.alone('infer', async () => {
@@ -268,11 +274,11 @@ export class Pipeline implements Replicated {
     const isSummed = onGradient !== undefined && this.#averaging?.reduction === 'token'
     const scaleFor = async (count: number): Promise<number> =>
       this.isLast ? ((await byToken?.scaleFor(count)) ?? 1) : 1
-    // Before anything is sent: the next batch may be a good one.
+    // Check before anything is sent, so that the pipeline stays usable after a bad batch.
     if (!isEmptyBatch(batch)) checkBatch(batch, this)
     const communicate = await this.#calls.pass(() => this.#links.compare())
     const byUnit = this.whole !== undefined && averaging?.recordUnits !== undefined
-    // Replicas whose passes communicate make equally many.
+    // Replicas whose passes communicate have to run equally many passes.
     const fill = byUnit || (this.#averaging !== undefined && communicate)
     if (byToken !== undefined && isEmptyBatch(batch) && !fill) {
       return await this.#pass(async () => {
@@ -294,7 +300,7 @@ export class Pipeline implements Replicated {
     try {
       const { actions } = this.#plan.for(parts.rows.length)
       const run = async (): Promise<Trained> => {
-        // The last stage divides the loss, and so knows before the first pass what by.
+        // The last stage scales the loss, so it needs the scale before the first pass.
         const counted = this.isLast ? await this.#loss.count(parts) : 0
         const first = await scaleFor(counted)
         const scaled = isSummed ? first : counted === 0 ? 0 : 1 / counted
@@ -353,7 +359,7 @@ export class Pipeline implements Replicated {
     if (this.#isChecked || examples === 0) return
     if (this.#options.unused === 'error') {
       const missing = this.parameters.filter(({ name }) => !gradients.has(name))
-      // An averaging without totals has checked what this rank has used.
+      // An averaging without totals has already checked the parameters that this rank used.
       const own = averaged === undefined ? missing.map(({ name }) => name) : averaged.totals?.unused
       const all = new Set((await this.#links.gather([...(own ?? [])])).flat())
       if (all.size > 0) {
@@ -389,12 +395,12 @@ export class Pipeline implements Replicated {
 
 const alone = { ranks: [0], rank: 0 }
 
-/** In the order of their codes in messages. */
+/** The index is the code in messages. */
 const FOUND = [undefined, 'mean', 'sum'] as const
 
 interface Trained extends Pick<TrainedBatch, 'gradients' | 'peakInFlight'> {
   /** What this replica adds to the totals of the step. */
   readonly own: OwnTotals
-  /** With `reduction: 'token'`, what its gradients are multiplied by. */
+  /** With `reduction: 'token'`, the factor of its gradients. */
   readonly scale: number
 }

@@ -8,10 +8,10 @@ import {
   type ScheduleName,
 } from './schedule/schedule.ts'
 
-/** A name, or lists of actions, which a schedule has too. */
+/** A name, or an object with lists of actions, such as a `Schedule`. */
 export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: GivenLists }
 
-/** The schedules of one pipeline: one for each number of micro-batches of its batches. */
+/** The schedules of one pipeline, one for each number of micro-batches. */
 export class Plan {
   readonly #name: ScheduleName | undefined
   readonly #ranks: number
@@ -25,9 +25,10 @@ export class Plan {
 
   /**
    * @param choice - a name, or a schedule for as many ranks as the group has
-   * @param options - `microbatches`: default 8, or those of the schedule; `chunks`: the number of stages
-   *   per rank, for a schedule by name
-   * @throws ERR_TSR_ARGUMENT when it does not fit the group; ERR_TSR_SCHEDULE when it is impossible
+   * @param options - `microbatches`: default 8, or the number in the schedule; `chunks`: the number of
+   *   stages per rank, for a schedule by name
+   * @throws ERR_TSR_ARGUMENT when the schedule does not fit the group; ERR_TSR_SCHEDULE when its
+   *   actions are impossible
    */
   constructor(
     choice: ScheduleChoice,

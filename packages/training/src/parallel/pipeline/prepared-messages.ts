@@ -1,7 +1,7 @@
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { freeAfterRun } from '../group-buffers.ts'
 
-/** A message with its memory. */
+/** A message with its buffer. */
 export interface PreparedMessage {
   readonly buffer: Float32Array
   readonly operation: PersistentOperation
@@ -11,15 +11,15 @@ export interface PreparedMessage {
 interface PooledBuffer {
   readonly buffer: Float32Array
   readonly operations: Map<number, PersistentOperation>
-  /** The operation that has the buffer; undefined while it is free. */
+  /** The operation that uses the buffer; undefined while the buffer is free. */
   current: PersistentOperation | undefined
   /** Whether the buffer is free again as soon as the operation has ended. */
   isSending: boolean
 }
 
 /**
- * The messages of a pipeline, float32, in the arena of its group. Passes are alike, so that a message
- * gets the same buffer in each of them, and its operation is prepared once.
+ * The float32 messages of a pipeline, in the arena of its group. Every pass exchanges the same
+ * messages, so buffers and prepared operations are reused.
  */
 export class PreparedMessages {
   readonly #group: ProcessGroup
@@ -31,10 +31,10 @@ export class PreparedMessages {
   }
 
   /**
-   * A message with a buffer that is not in use, whose contents are undefined; then `send` or `receive`.
+   * Returns a message with a free buffer of undefined contents, for `send` or `receive`.
    *
-   * @param key - the same one for the same message of each pass
-   * @param prepare - makes its operation on a buffer, unless there is one
+   * @param key - identifies the message across passes
+   * @param prepare - makes its operation on a buffer that has none yet
    */
   take(
     key: number,
@@ -48,23 +48,23 @@ export class PreparedMessages {
     return { buffer: pooled.buffer, operation }
   }
 
-  /** Sends the buffer, which is in use until that has ended. */
+  /** Sends the buffer, which stays in use until the send completes. */
   send(message: PreparedMessage): void {
     message.operation.start()
     this.#pooledOf(message).isSending = true
   }
 
-  /** Receives into the buffer, which is in use until `release`. */
+  /** Receives into the buffer, which stays in use until `release`. */
   receive({ operation }: PreparedMessage): void {
     operation.start()
   }
 
-  /** Takes the buffer back. */
+  /** Returns the buffer to the pool. */
   release(message: PreparedMessage): void {
     this.#pooledOf(message).current = undefined
   }
 
-  /** Frees the buffers, as soon as no message is on its way through them. */
+  /** Frees each buffer as soon as no message uses it. */
   dispose(): void {
     for (const { buffer, operations, current } of [...this.#pool.values()].flat()) {
       const free = (): void => {

@@ -16,23 +16,26 @@ export interface StagePass {
   /** The output, which the pass owns. */
   readonly value: Tensor
   backward(dy: Tensor, onGradient: GradientListener): Maybe<Tensor | undefined>
-  /** The two halves of `backward`, if there are any. */
+  /** The two halves of `backward`, if the module has them. */
   backwardInput?(dy: Tensor): Tensor | undefined
   backwardParameters?(onGradient: GradientListener): void
-  /** Frees what `backward` can compute again. @returns whether there was anything */
+  /** Frees what `backward` can compute again. @returns whether anything was freed */
   release(): boolean
   dispose(): void
 }
 
 /** How a stage runs its module. */
 export interface Runner {
-  /** @param averaging - takes the gradients of each pass itself */
+  /** @param averaging - takes the gradients of each pass */
   record(x: Tensor, needsInputGradient: boolean, averaging?: Averaging): Maybe<StagePass>
-  /** The output without a backward pass to follow, which the caller disposes. */
+  /** Runs a forward pass without a backward pass; the caller disposes the output. */
   infer(x: Tensor): Maybe<Tensor>
 }
 
-/** A stage among others. With `recompute`, it keeps only its input until the backward pass. */
+/**
+ * A runner for one of several stages. With `recompute`, it keeps only its input until the backward
+ * pass.
+ */
 export function stageRunner(module: Module, recompute: boolean): Runner {
   return {
     record: (x, needsInputGradient) => repeatable(module, x, { needsInputGradient }, recompute),
@@ -48,8 +51,8 @@ interface WholeOptions {
 }
 
 /**
- * A stage that is the whole model. With `recompute`, it keeps the input of each layer: of one input
- * alone, the repeated pass would need as much memory as the first.
+ * A runner for a stage that is the whole model. With `recompute`, it keeps the input of each layer: if
+ * it kept only the first, the repeated pass would need as much memory as the original.
  */
 export function wholeRunner(module: Module, { recompute, tensor, recorder }: WholeOptions): Runner {
   const isShared = tensor !== undefined && tensor.size > 1
@@ -65,7 +68,7 @@ export function wholeRunner(module: Module, { recompute, tensor, recorder }: Who
     },
     infer: async (x) => {
       if (!isShared) return runForward(module, x)
-      // A recording, as its exchanges are awaited; but not a training pass.
+      // Record it, because a recording awaits its exchanges, but not as a training pass.
       const recording = await inPass({ training: false, step: 0, row: 0 }, () =>
         recordSegments(module, x, { needsInputGradient: false }),
       )
@@ -89,7 +92,7 @@ function repeatable(
       return pass.recording.value
     },
     backward: (dy, onGradient) => pass.recording.backward(dy, onGradient),
-    // A module with passes of its own may have no halves.
+    // A module that records its own passes may have no halves.
     ...(hasHalves && {
       backwardInput: (dy: Tensor) => pass.recording.backwardInput!(dy),
       backwardParameters: (onGradient: GradientListener) => {
@@ -106,7 +109,7 @@ function repeatable(
   }
 }
 
-/** A recording without halves: nothing of it can be freed before its backward pass. */
+/** A pass without halves, which can free nothing before its backward pass. */
 async function inOne(
   made: Promise<Pick<StagePass, 'value' | 'backward' | 'dispose'>>,
 ): Promise<StagePass> {

@@ -8,28 +8,31 @@ import type { Microbatches } from './microbatches.ts'
  */
 export interface Message {
   readonly direction: 'forward' | 'backward'
-  /** The stage that it goes to. */
+  /** The receiving stage. */
   readonly stage: number
   readonly microbatch: number
 }
 
-/** The tag of announcements, which are made once per stage and shape; activations have smaller tags. */
+/**
+ * The first tag of announcements, which are sent once per stage and shape; activations use smaller
+ * tags.
+ */
 const SHAPE_TAG = 2 ** 30
-/** The most dimensions of a tensor, and more. */
+/** More dimensions than a tensor can have. */
 const DIMENSIONS = 8
 
 interface Announcement {
   /** The shape of one example. */
   readonly shape: readonly number[]
-  /** Whether the gradient is wanted: false if no stage before has parameters. */
+  /** Whether the gradient is wanted: false if no earlier stage has parameters. */
   readonly needsGradient: boolean
 }
 
 /**
- * The shapes of one example between neighbouring stages, which activations and their gradients have.
+ * The shape of one example between neighbouring stages, the same for activations and their gradients.
  *
- * They follow from the shape of the inputs, which the first rank broadcasts while it computes. If this
- * is the shape of the pass before, all receives can be posted at once.
+ * The shapes depend on the shape of the inputs, which the first rank broadcasts while it computes. If
+ * it has not changed since the previous pass, all receives can be posted at once.
  */
 export class Shapes {
   readonly #group: ProcessGroup
@@ -37,7 +40,7 @@ export class Shapes {
   /** By the stage that receives the activation. */
   readonly #known = new Map<number, Announcement>()
   #announced: Work[] = []
-  /** The number of dimensions of an example of the inputs, and these dimensions. */
+  /** The number of dimensions of one input example, then the dimensions. */
   readonly #inputs: Int32Array
   #last = ''
 
@@ -47,7 +50,7 @@ export class Shapes {
     this.#inputs = group.alloc('int32', 1 + DIMENSIONS)
   }
 
-  /** Starts a pass: forgets all shapes if that of the inputs has changed. All ranks call it. */
+  /** Starts a pass; forgets all shapes if the shape of the inputs has changed. All ranks call it. */
   async begin(batch: Microbatches): Promise<void> {
     const root = this.#placement[0]!
     if (this.#group.rank === root) {
@@ -80,7 +83,7 @@ export class Shapes {
     this.#known.set(stage, announcement as Announcement)
   }
 
-  /** Announces an activation to the next stage, once per shape. @returns whether it has done so now */
+  /** Announces an activation to the next stage, once per shape. @returns whether it was announced now */
   announce({ stage }: Message, tensor: Tensor, needsGradient: boolean): boolean {
     if (this.#known.has(stage)) return false
     const announcement = { shape: tensor.shape.slice(1), needsGradient }

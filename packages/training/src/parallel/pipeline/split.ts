@@ -49,8 +49,8 @@ export type Split = readonly number[] | { readonly costs: readonly number[] }
 /**
  * `splitLayers` for the option `split` of a pipeline.
  *
- * @throws ERR_TSR_ARGUMENT when it is neither costs nor one number per stage, each at least 1 and all
- *   layers together
+ * @throws ERR_TSR_ARGUMENT when `split` is neither costs nor one number of layers per stage, each at
+ *   least 1, with the sum `layers`
  */
 export function splitAs(split: Split | undefined, layers: number, stages: number): LayerRange[] {
   if (split === undefined) return splitLayers(layers, stages)
@@ -98,12 +98,12 @@ function requireCosts(costs: readonly number[], layers: number): void {
 }
 
 /**
- * Divides `costs` into `parts` runs of at least one. Of all divisions whose largest sum is smallest, it
- * takes one whose sums are most even (least sum of squares), with longer runs first.
+ * Divides `costs` into `parts` non-empty runs so that the largest sum is smallest. Among such divisions
+ * it takes the most even one (least sum of squares), with longer runs first.
  *
  * Solves the linear partition problem by dynamic programming (Skiena, The Algorithm Design Manual,
- * 10.7) twice: first for the smallest largest sum, then for the most even runs below it, in
- * parts x costs^2 steps.
+ * 10.7) twice: first for the smallest largest sum, then for the most even runs below it, in parts x
+ * costs^2 steps.
  *
  * @returns the lengths of the runs
  */
@@ -131,7 +131,7 @@ function partition(
   parts: number,
   price: (from: number, to: number, rest: number) => number,
 ): { value: number; lengths: number[] } {
-  // the lowest price from item `from` on, in as many runs as there were rounds
+  // best[from]: the lowest price of the items from `from`, in as many runs as rounds so far
   let best = Array.from({ length: count + 1 }, (_, from) => (from === count ? 0 : Infinity))
   const ends: number[][] = []
   for (let runs = 1; runs <= parts; runs++) {

@@ -17,7 +17,7 @@ interface InFlight {
   readonly input: Tensor
   readonly labels: Tensor | undefined
   readonly pass: StagePass
-  /** Only takes part in the collectives of passes: its rows are no examples. */
+  /** True if its row is not an example: it only takes part in the collectives of passes. */
   readonly isEmpty: boolean
   /** On the last stage, unless it was freed to be recomputed. */
   loss: Recording | undefined
@@ -25,15 +25,18 @@ interface InFlight {
 
 /** What is done with the gradients of a batch. */
 export interface GradientPlan {
-  /** Which batch it is. */
+  /** The position of the batch in the training. */
   readonly place?: BatchPlace
   /** The ranks with other examples: see `Pass.replicas`. */
   readonly replicas?: readonly ProcessGroup[] | undefined
-  /** A factor of the summed loss whose gradients are computed. */
+  /** The factor of the summed loss. */
   readonly scale: number
   /** Takes the gradients of each pass. Only for a stage that is the whole model. */
   readonly averaging?: Averaging | undefined
-  /** Takes each sum over the micro-batches when it is complete; default: `takeGradients` returns it. */
+  /**
+   * Takes each gradient, summed over the micro-batches, when it is complete; default: `takeGradients`
+   * returns it.
+   */
   readonly onGradient?: GradientListener | undefined
   /** Whether other stages add to a parameter's gradient, which then stays for `takeGradients`. */
   readonly isShared?: (name: string) => boolean
@@ -42,11 +45,11 @@ export interface GradientPlan {
 export interface StageOptions {
   readonly loss: PartLoss
   readonly runner: Runner
-  /** Records what a runner does not. */
+  /** Records the loss and the freeing of memory, which the runner does not record. */
   readonly recorder?: SpanRecorder | undefined
 }
 
-/** A micro-batch on its way into a stage. */
+/** A micro-batch that enters a stage. */
 export interface Arrival {
   /** Owned by the stage from now on. */
   readonly input: Tensor
@@ -54,7 +57,7 @@ export interface Arrival {
   readonly labels: Tensor | undefined
   /** Whether any stage before this one has parameters. */
   readonly needsInputGradient: boolean
-  /** The place of its first row in the batch. */
+  /** The index of its first row in the batch. */
   readonly row: number
   readonly isEmpty: boolean
 }
@@ -84,7 +87,7 @@ export class PipelineStage {
     return this.#module.parameters
   }
 
-  /** Starts a batch, and frees what a failed one has left. */
+  /** Starts a batch, and frees what a failed batch left behind. */
   begin(plan: GradientPlan = { scale: 1 }): void {
     for (const microbatch of [...this.#inFlight.keys()]) this.free(microbatch)
     for (const gradient of this.#gradients.values()) gradient.dispose()
@@ -176,7 +179,7 @@ export class PipelineStage {
   /** The first half of `backward`. The activations stay for the second half. */
   async backwardInput(microbatch: number, outputGradient?: Tensor): Promise<Tensor | undefined> {
     return await this.#runBackward(microbatch, outputGradient, (flight, dy) =>
-      // a module with passes of its own may have no halves: then this does all of it
+      // a module that records its own passes may have no halves: then run the whole backward pass
       flight.pass.backwardInput === undefined
         ? flight.pass.backward(dy, this.#sink(flight, false))
         : flight.pass.backwardInput(dy),
@@ -192,14 +195,14 @@ export class PipelineStage {
     this.#end(microbatch, isLast)
   }
 
-  /** The gradients that no listener has got, by parameter name; the caller disposes them. */
+  /** Returns the gradients that no listener took, by parameter name; the caller disposes them. */
   takeGradients(): Map<string, Tensor> {
     const gradients = this.#gradients
     this.#gradients = new Map()
     return gradients
   }
 
-  /** The output without a backward pass to follow, which the caller disposes; disposes `input`. */
+  /** Runs a forward pass without a backward pass, and disposes `input`. The caller disposes the output. */
   async infer(input: Tensor): Promise<Tensor> {
     try {
       return await this.#options.runner.infer(input)
@@ -236,7 +239,7 @@ export class PipelineStage {
     }
   }
 
-  /** The loss is scaled here, once, for gradients of sums over micro-batches of any size. */
+  /** Scales the summed loss, so that gradients of micro-batches of any size can be added. */
   async #lossGradient(flight: InFlight): Promise<Tensor> {
     if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
     const loss = await this.#lossOf(flight)
@@ -253,7 +256,7 @@ export class PipelineStage {
     if (averaging !== undefined) return averaging.onGradient
     if (isEmpty) return drop
     const add = sumInto(this.#gradients)
-    // without a listener for the sums, passes may add to them themselves
+    // without a listener for the sums, passes may add to the sums directly
     if (!isLast || onGradient === undefined) return add
     return (parameter, gradient) => {
       add(parameter, gradient)
@@ -263,7 +266,7 @@ export class PipelineStage {
 
   #end(microbatch: number, isLast: boolean): void {
     this.free(microbatch)
-    // the sums to which the last micro-batch has added nothing
+    // hand over the sums to which the last micro-batch added nothing
     if (isLast) for (const parameter of this.parameters) this.#handOver(parameter)
   }
 
@@ -275,7 +278,7 @@ export class PipelineStage {
     onGradient(parameter, sum)
   }
 
-  /** Frees what is held of a micro-batch. */
+  /** Frees everything held for a micro-batch. */
   free(microbatch: number): void {
     const { pass, loss, labels, input } = this.#inFlight.get(microbatch)!
     this.#inFlight.delete(microbatch)

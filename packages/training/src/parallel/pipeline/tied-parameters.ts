@@ -13,12 +13,12 @@ interface Tie {
 }
 
 /**
- * Parameters that several stages share by name, such as those of an embedding and of the head that
- * multiplies with its table. Stages on one rank share the value. Between ranks the gradients are
- * summed, so that all make the same step.
+ * Parameters that several stages share by name, such as the table of an embedding that the head
+ * multiplies with. Stages on one rank share the value. Between ranks the gradients are summed, so that
+ * all ranks make the same update.
  */
 export class TiedParameters {
-  /** Of all modules, each name once. */
+  /** The parameters of all modules, each name once. */
   readonly parameters: readonly Parameter[]
   readonly #all: readonly Parameter[]
   readonly #group: ProcessGroup
@@ -42,12 +42,12 @@ export class TiedParameters {
   }
 
   /**
-   * On the first call: gives parameters that other ranks have too the values of the first of these
-   * ranks, which counts them in norms from now on. All ranks of the pipeline call it.
+   * On the first call, copies each shared parameter from the first rank that has it to the others. From
+   * then on, only the first rank counts it in norms. All ranks of the pipeline call it.
    *
    * @param ranks - the facts of all ranks
-   * @param isSharded - whether values live in shards, and so cannot be replaced
-   * @throws ERR_TSR_ARGUMENT on all ranks when they are sharded and differ
+   * @param isSharded - whether the values are sharded, and so cannot be replaced
+   * @throws ERR_TSR_ARGUMENT on all ranks when the values are sharded and differ
    */
   async prepare(
     ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[],
@@ -74,7 +74,7 @@ export class TiedParameters {
     const different: string[] = []
     for (const { parameter, group } of this.#ties) {
       const value = await exchange(parameter, parameter.value, group, 'broadcast')
-      // Most often it is the same, and then stays the tensor that ZeRO may have divided.
+      // Usually the values are equal: then keep the tensor, which ZeRO may have sharded.
       const isEqual = await areEqual(parameter.value, value)
       if (!isEqual) different.push(parameter.name)
       if (isEqual || isSharded) value.dispose()
@@ -100,7 +100,7 @@ export class TiedParameters {
     }
   }
 
-  /** @param different - the names of this rank that were sharded before they were the same */
+  /** @param different - the sharded parameters of this rank whose values differ */
   async #refuse(different: readonly string[]): Promise<void> {
     const [name] = (await this.#group.allGatherObject(different, { label: 'tied' })).flat()
     if (name === undefined) return
@@ -111,7 +111,6 @@ export class TiedParameters {
     })
   }
 
-  /** Destroys the groups. */
   dispose(): void {
     for (const group of this.#groups) group.destroy().catch(() => undefined)
     this.#groups = []

@@ -45,10 +45,13 @@ import type { GradientSink, ShardedRecording, Values } from './values.ts'
  * @param group - the ranks, or two axes of a mesh: ranks along `shard` share the state, and ranks along
  *   `replicate` have the same state, as in data parallel training
  *
- * @example const sharded = await fullyShard(model, group, { stage: 2 }) const outputs = await
- *   sharded.record(x) const loss = recordLoss(crossEntropy, outputs.value, labels) const dy =
- *   loss.backward(one, () => undefined)! await outputs.backward(dy) await sharded.step(optimizer, await
- *   sharded.gradients())
+ * @example
+ * const sharded = await fullyShard(model, group, { stage: 2 })
+ * const outputs = await sharded.record(x)
+ * const loss = recordLoss(crossEntropy, outputs.value, labels)
+ * const dy = loss.backward(one, () => undefined)!
+ * await outputs.backward(dy)
+ * await sharded.step(optimizer, await sharded.gradients())
  *
  * @throws ERR_TSR_REPLICA when the ranks have different parameters or options, ERR_TSR_ARGUMENT
  */

@@ -10,11 +10,11 @@ import { checkRecipe, type PipelineModel } from '../../recipe.ts'
 import { cutBatch, type Batch, type Microbatches } from '../microbatches.ts'
 
 export interface MeasureCostsOptions {
-  /** The number of micro-batches, as for the pipeline; costs are those of one. Default 8. */
+  /** The number of micro-batches, as for the pipeline; costs are per micro-batch. Default 8. */
   readonly microbatches?: number
   /** The number of measured passes of each layer, after one to warm up; default 5. */
   readonly repeats?: number
-  /** A part of the cost of the last layer; default `summedCrossEntropy`. */
+  /** Counted in the cost of the last layer; default `summedCrossEntropy`. */
   readonly loss?: Loss
   /**
    * The groups along the other axes of a mesh, for example `[mesh.dp, mesh.tp]`. A layer's cost is then
@@ -32,10 +32,11 @@ const readOptions = declareOptions({
 
 /**
  * Measures the cost of each layer of a model: the median time of a forward and a backward pass of one
- * micro-batch, in milliseconds. Rank 0 builds one layer after another and tells the other ranks of the
- * group the costs, so that all divide the model in the same way. All ranks call it.
+ * micro-batch, in milliseconds. Rank 0 builds one layer after another and broadcasts the costs to the
+ * group, so that all divide the model in the same way. All ranks call it.
  *
- * @param group - that of the pipeline: on a mesh its axis and not the world; the other axes are `peers`
+ * @param group - the group of the pipeline: on a mesh its axis, not the world; the other axes are
+ *   `peers`
  *
  * @example
  * const costs = await measureCosts(model, group, batch)
@@ -106,7 +107,10 @@ interface Run {
   readonly needsInputGradient: boolean
 }
 
-/** Milliseconds until a gradient was fetched: on some backends only that waits for the computation. */
+/**
+ * Returns the milliseconds until a gradient was fetched: some backends wait for the computation only
+ * then.
+ */
 async function timePass(run: Run, parts: Microbatches): Promise<number> {
   const { module, input, needsInputGradient } = run
   const labels = run.loss === undefined ? undefined : parts.labels(0)

@@ -28,9 +28,9 @@ export interface MeasuredSchedule extends PipelineReport {
 }
 
 /**
- * Runs forward and backward passes of a plain network of equal layers with each of the schedules in
- * turn, and reports each beside the prediction of the simulator. All ranks of `group` call it and get
- * the same result. A backend must be loaded.
+ * Runs forward and backward passes of a plain network of equal layers with each schedule in turn, and
+ * reports measurements and the simulator's predictions. All ranks of `group` call it and get the same
+ * result. A backend must be loaded.
  *
  * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_ARGUMENT
  */
@@ -81,7 +81,7 @@ function testBatch(size: number, width: number): Batch {
   }
 }
 
-/** Gives the first stage as much to do as the others: it computes the gradient of its input, too. */
+/** Makes the first stage compute the gradient of its input too, so that all stages cost the same. */
 function withInputGradient(module: Module): Module {
   return {
     parameters: module.parameters,
@@ -116,7 +116,7 @@ function halvesOf(recording: Recording): Pick<Recording, 'backwardInput' | 'back
   }
 }
 
-/** |y|^2 / 2: a loss that costs almost nothing, so that the last stage has no more to do. */
+/** |y|^2 / 2: a loss that costs almost nothing, so that all stages cost the same. */
 function halfSquares(outputs: Tensor): Tensor {
   return tf.mul(tf.sum(tf.square(outputs)), 0.5)
 }

@@ -6,7 +6,7 @@ import type { Span, SpanRecorder } from '@tsrun/distributed/record'
 export interface StepSample {
   /** From the start of the first action to the end of the last. */
   readonly length: number
-  /** For each micro-batch: all of one stage of the rank, then all of the next. */
+  /** Per micro-batch: all of the rank's first stage, then all of its next. */
   readonly forward: readonly number[]
   /** Whole backward passes, or their first halves. */
   readonly backward: readonly number[]
@@ -16,9 +16,9 @@ export interface StepSample {
   readonly forwardCpu: readonly number[]
   readonly backwardCpu: readonly number[]
   readonly weightsCpu: readonly number[]
-  /** The time until neighbours began to send. */
+  /** The time until neighbours started to send. */
   readonly waiting: number
-  /** The time in which messages arrived. */
+  /** The time from the start of the neighbours' sends until the messages arrived. */
   readonly transfer: number
   /** The whole step, including the optimizer, and the CPU time of the process in it. */
   readonly wall: number
@@ -26,7 +26,7 @@ export interface StepSample {
 }
 
 /**
- * Measures training steps by the spans that a pipeline records.
+ * Measures training steps from the spans that a pipeline records.
  *
  * @example
  * const meter = new StepMeter(pipe.recorder)
@@ -71,7 +71,7 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
     spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
   const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
   const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
-  // not the one for the end of all sends
+  // leave out the wait for the end of all sends, which has no micro-batch
   const waits = of('wait').filter(({ microbatch }) => microbatch !== undefined)
   const compute = [...forwards, ...backwards, ...weights]
   const waiting = sum(waits.map(({ waited }) => waited ?? 0))

@@ -16,10 +16,13 @@ export interface ReportOptions {
 
 /** Means over the measured steps of one rank; times in milliseconds. */
 export interface RankReport {
-  /** One forward pass and one backward pass of one micro-batch. */
+  /** The time of one forward pass, and below of one backward pass, of one micro-batch. */
   readonly forward: number
   readonly backward: number
-  /** The parts of a step on this rank; what remains of `idle` is overhead. */
+  /**
+   * The time of a step that this rank computes. The part of `idle` beyond `waiting` and `transfer` is
+   * overhead.
+   */
   readonly compute: number
   readonly waiting: number
   readonly transfer: number
@@ -30,7 +33,10 @@ export interface RankReport {
 
 export interface PipelineReport {
   readonly steps: number
-  /** The median length of a step, from its first forward to its last backward pass on any rank. */
+  /**
+   * The median over steps of the longest time, on any rank, from its first forward to its last backward
+   * pass.
+   */
   readonly stepTime: number
   /** The median idle fraction of all ranks in that time: 1 - compute / (ranks x step time). */
   readonly bubble: number
@@ -46,8 +52,8 @@ export interface PipelineReport {
  * Compares measured steps with the predictions of the simulator from the measured times of passes.
  *
  * If every rank has a core, times are used as measured. Ranks that share cores also wait for a core,
- * before or during an action. In this case CPU times are used instead, for the measurement and for the
- * prediction, and the simulated ranks wait for a free core too.
+ * before or during an action. In this case the measurement and the prediction use CPU times instead,
+ * and the simulated ranks wait for a free core too.
  *
  * @param samples - by rank, the same number for each: see `StepMeter.gather`
  */
@@ -91,7 +97,7 @@ export function pipelineReport(
  * The median time of a message in milliseconds, from its send (or from its receive, if that was later)
  * to its arrival.
  *
- * @param spans - those of all ranks of one machine in one step: see `StepMeter.lastSpans`
+ * @param spans - the spans of all ranks of one machine in one step: see `StepMeter.lastSpans`
  */
 export function messageTime(spans: readonly Span[]): number {
   const key = (from: number, to: number, { microbatch, stage }: Span): string =>

@@ -62,7 +62,7 @@ export function formatActions(actions: ActionLists): string {
  *
  * Blank lines, and anything after a `#`, are skipped.
  *
- * @throws ERR_TSR_SCHEDULE naming the rank, the position and the text of what is not an action
+ * @throws ERR_TSR_SCHEDULE naming the rank, the position and the text of the invalid action
  */
 export function parseActions(text: string): Action[][] {
   const lines = text

@@ -48,8 +48,8 @@ export function needsOf({ kind, stage, microbatch }: Action, stages: number): st
 }
 
 /**
- * Merges the actions of all ranks into one order in which each has what it needs. The order of each
- * rank's own actions is kept.
+ * Merges the actions of all ranks into one order in which each action follows those that it needs. The
+ * order within each rank is kept.
  *
  * @throws ERR_TSR_SCHEDULE naming the first action that can never run
  */

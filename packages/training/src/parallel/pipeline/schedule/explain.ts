@@ -7,8 +7,8 @@ import type { Simulation, TimedAction } from './simulate.ts'
  *
  * - `fill`: its first input has not been computed yet;
  * - `drain`: it has nothing left to do;
- * - `wait`: what its next action needs is still to be computed;
- * - `message`: that has been computed, and is on its way;
+ * - `wait`: the input of its next action has not been computed yet;
+ * - `message`: that input has been computed and is being sent;
  * - `core`: it could continue, but no core is free.
  */
 export type IdleReason = 'fill' | 'drain' | 'wait' | 'message' | 'core'
@@ -21,7 +21,7 @@ export interface IdleTime {
   readonly reason: IdleReason
   /** The action that comes next; none at the end. */
   readonly next?: TimedAction
-  /** The action whose result comes last of those that `next` needs. */
+  /** The last action to end among the actions that `next` needs. */
   readonly cause?: TimedAction
   /** One sentence. */
   readonly text: string
@@ -31,14 +31,14 @@ export interface Explanation {
   /** By rank, in the order of time. */
   readonly idle: readonly IdleTime[]
   /**
-   * The actions, from the first to the last. Each begins when the one before it has ended or its result has
-   * arrived: to make the step shorter, make one of these shorter.
+   * The actions, from first to last. Each starts when the previous one has ended or its result has
+   * arrived. To shorten the step, shorten one of these.
    */
   readonly criticalPath: readonly TimedAction[]
 }
 
 /**
- * Says why ranks are idle in a simulated step, and what its length consists of.
+ * Says why ranks are idle in a simulated step, and which actions determine its length.
  *
  * @example
  * explainSimulation(schedule('gpipe', { stages: 2, microbatches: 1 }).simulate()).idle[0].text
@@ -117,7 +117,8 @@ function pathTo(
     const before: TimedAction | undefined = lists[span.rank]![span.position - 1]
     const cause = causeOf(span)
     const { start, ready } = span
-    // what held it up: the action that had its core, the one before it on its rank, or what it needs
+    // step back to what delayed it: the action that used its core, the previous action of its rank, or
+    // its cause
     if (ready < start) span = spans.findLast(({ end }) => end === start)
     else span = before !== undefined && before.end >= start ? before : (cause ?? before)
   }

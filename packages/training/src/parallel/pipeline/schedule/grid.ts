@@ -7,7 +7,7 @@ export interface GridOptions {
   readonly forward?: number
   /** Time slots of a backward pass (or each half of one), at least 1; default 1. */
   readonly backward?: number
-  /** The characters of a line; default: those of the terminal. */
+  /** The characters per line; default: the width of the terminal. */
   readonly width?: number
 }
 
@@ -16,8 +16,8 @@ const slots = count({ from: 1 })
 /**
  * Draws a schedule with a row per rank and a column per time slot. `F3` is the forward pass of
  * micro-batch 3, `==` its later slots, and `.` idle time. If ranks have several stages, the stage comes
- * first. Where the slots do not fit on a line, they are folded into blocks, each with the ranks and with the
- * number of its first slot.
+ * first. If the slots do not fit on a line, they are folded into blocks. Each block names its ranks and
+ * its first slot.
  */
 export function drawGrid(
   actions: ActionLists,
@@ -41,7 +41,7 @@ export function drawGrid(
   const width = rows.flat().reduce((widest, cell) => Math.max(widest, cell.length), 0)
   const margin = `rank ${actions.length - 1}`.length
   const most = Math.max(1, Math.floor((room - margin) / (width + 1)))
-  // All blocks are about as long as the first.
+  // Make all blocks about equally long.
   const fitting = Math.ceil(makespan / Math.ceil(makespan / most))
   const blocks = Array.from({ length: Math.ceil(makespan / fitting) }, (_, block) => {
     const first = block * fitting

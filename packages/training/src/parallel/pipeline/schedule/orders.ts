@@ -2,13 +2,13 @@ import { act, type Action } from './actions.ts'
 import { dualPipeV, zeroBubbleV } from './v-orders.ts'
 
 /**
- * One rank's part of a schedule: its actions, in order. Stages are dealt out to the ranks in turn, so
- * that each gets `chunks` of them; where each rank has one, its number is the rank. In the orders whose
- * names end in `-v`, rank r has the stages r and 2 ranks - 1 - r.
+ * The actions of one rank in a schedule, in order. Stages are assigned to ranks round-robin, `chunks`
+ * to each rank; with one stage per rank, the stage number is the rank. In the orders whose names end in
+ * `-v`, rank r has the stages r and 2 ranks - 1 - r.
  */
 export type Order = (rank: number, ranks: number, microbatches: number, chunks: number) => Action[]
 
-/** One micro-batch in the pipeline at a time: what dividing a model by hand gives. */
+/** One micro-batch in the pipeline at a time, as in naive model parallelism. */
 const naive: Order = (stage, _stages, microbatches) =>
   range(0, microbatches).flatMap((m) => [act('F', stage, m), act('B', stage, m)])
 
@@ -20,8 +20,8 @@ const gpipe: Order = (stage, _stages, microbatches) => [
 
 /**
  * A warm-up of as many forwards as there are later stages, then one forward and one backward in turn,
- * then the remaining backwards (Narayanan et al., PipeDream-Flush, 2021). The bubble is GPipe's, but at
- * most `stages - stage` micro-batches are in flight.
+ * then the remaining backwards (Narayanan et al., PipeDream-Flush, 2021). The bubble is as large as
+ * GPipe's, but at most `stages - stage` micro-batches are in flight.
  */
 const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
   const warmup = Math.min(stages - stage - 1, microbatches)
@@ -35,13 +35,12 @@ const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
 
 /**
  * 1F1B with backward passes in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, H1): the
- * gradient of the input is sent at once, and those of the weights wait until there is nothing else to
- * do, for at most `stage` micro-batches. If F, I and W take equally long, the bubble is a third of
- * 1F1B's, with `stages` micro-batches in flight on every rank.
+ * gradient of the input is sent at once; the gradients of the weights are computed when the rank would
+ * be idle, at most `stage` micro-batches later. If F, I and W take equally long, the bubble is a third
+ * of 1F1B's, with `stages` micro-batches in flight on every rank.
  *
- * With several chunks per rank it is what PyTorch calls interleaved zero bubble: micro-batches go through
- * the chunks in rounds of M / floor(M / ranks). Where that is not a whole number, all of them are one
- * round.
+ * With several chunks per rank it is PyTorch's interleaved zero bubble: micro-batches go through the
+ * chunks in rounds of M / floor(M / ranks). If that is not a whole number, all of them are one round.
  */
 const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
   const rounds = Math.max(1, Math.floor(microbatches / ranks))
@@ -66,10 +65,10 @@ const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
 }
 
 /**
- * Interleaved 1F1B (Narayanan et al., Megatron-LM, 2021): rank r has the stages r, r + ranks,
- * r + 2 ranks and so on, its *chunks* of the model. Groups of as many micro-batches as there are ranks
- * go through one chunk, then through the next. After a warm-up one forward and one backward alternate.
- * With v chunks per rank the bubble is that of 1F1B divided by v, for v times as many messages.
+ * Interleaved 1F1B (Narayanan et al., Megatron-LM, 2021): rank r has the stages r, r + ranks, r + 2
+ * ranks and so on, its *chunks* of the model. Groups of as many micro-batches as there are ranks go
+ * through one chunk, then through the next. After a warm-up one forward and one backward alternate.
+ * With v chunks per rank the bubble is the 1F1B bubble divided by v, for v times as many messages.
  *
  * If the number of micro-batches is not a multiple of the number of ranks, all forwards come first.
  */
@@ -89,10 +88,10 @@ const interleaved: Order = (rank, ranks, microbatches, chunks) => {
 }
 
 /**
- * A looped, breadth-first order (Lamy-Poirier, 2022): stages are dealt out as for `interleaved`, and
- * all micro-batches go forward through one chunk, then through the next, as in GPipe; backward they go
- * in the reverse order of the chunks. The bubble is that of `interleaved`, also if the number of
- * micro-batches is not a multiple of the number of ranks. The price is memory: all micro-batches of all
+ * A looped, breadth-first order (Lamy-Poirier, 2022): stages are assigned as for `interleaved`, and all
+ * micro-batches go forward through one chunk, then through the next, as in GPipe; backward they go in
+ * the reverse order of the chunks. The bubble is the same as for `interleaved`, even if the number of
+ * micro-batches is not a multiple of the number of ranks. The cost is memory: all micro-batches of all
  * chunks are in flight.
  */
 const looped: Order = (rank, ranks, microbatches, chunks) => {
@@ -120,7 +119,7 @@ export const orders = {
 /** The orders in which ranks may have any number of stages. */
 const chunkedNames = ['interleaved', 'looped', 'interleaved-zb'] as const
 
-/** How many stages each rank has in the order `name`. */
+/** The number of stages per rank in the order `name`. */
 export function stagesPerRank(name: unknown): 1 | 2 | 'any' {
   if ((chunkedNames as readonly unknown[]).includes(name)) return 'any'
   return name === 'zb-v' || name === 'dualpipe-v' ? 2 : 1

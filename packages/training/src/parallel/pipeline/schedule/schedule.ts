@@ -17,15 +17,16 @@ export interface ScheduleOptions {
   /** The number of pipeline stages, at least 1. */
   readonly stages: number
   /**
-   * The number of ranks; default: one per stage, or with `zb-v` and `dualpipe-v`, where it can be nothing
-   * else, one per two stages. To `interleaved`, `looped` and `interleaved-zb` stages are dealt out in turn.
+   * The number of ranks; default: one per stage. `zb-v` and `dualpipe-v` require one per two stages,
+   * which is their default. With `interleaved`, `looped` and `interleaved-zb`, stages are assigned to
+   * ranks round-robin.
    */
   readonly ranks?: number
   /** The number of parts of a batch, at least 1; may be less than the number of stages. */
   readonly microbatches: number
 }
 
-/** Which rank runs which actions in which order, and what follows from that. */
+/** The actions of each rank, in order, and what can be derived from them. */
 export interface Schedule {
   readonly name: string
   readonly stages: number
@@ -42,7 +43,7 @@ export interface Schedule {
 }
 
 /**
- * Makes the schedule `name` for one stage per rank, or for several where the order has them.
+ * Makes the schedule `name`, with one or several stages per rank.
  *
  * @example
  * schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({ forward: 1, backward: 2 }).bubble
@@ -84,12 +85,12 @@ export function schedule(
 export type GivenLists = readonly (readonly (Action | string)[])[]
 
 /**
- * A schedule of your own: one list of actions per rank. A stage may be on any rank.
+ * Makes a schedule from your own lists of actions, one per rank. A stage may be on any rank.
  *
  * @example
  * customSchedule([['0F0', '0F1', '0B0', '0B1'], ['1F0', '1B0', '1F1', '1B1']])
  *
- * @throws ERR_TSR_SCHEDULE naming the rank, the position and the reason when it is impossible
+ * @throws ERR_TSR_SCHEDULE naming the rank, the position and the reason when the schedule is impossible
  */
 export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
   const read = actions.map((list, rank) =>
@@ -104,12 +105,13 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
 }
 
 /**
- * A schedule from the text of a file: CSV, spaces or JSON lines, see `parseActions`.
+ * Parses a schedule from the text of a file: CSV, spaces or JSON lines, see `parseActions`.
  *
  * @example
  * pipeline(model, group, { schedule: parseSchedule(readFileSync('schedule.csv', 'utf8')) })
  *
- * @throws ERR_TSR_SCHEDULE naming the rank, the position and the reason when it is none or impossible
+ * @throws ERR_TSR_SCHEDULE naming the rank, the position and the reason when the text is not a schedule
+ *   or the schedule is impossible
  */
 export function parseSchedule(text: string, name = 'custom'): Schedule {
   return customSchedule(parseActions(text), name)

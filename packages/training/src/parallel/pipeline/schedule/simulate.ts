@@ -5,7 +5,7 @@ import { executionOrder, extentOf, needsOf, productOf, type PlacedAction } from 
 /** One duration for all stages, or one per stage, or for a stage one per micro-batch. */
 export type Durations = number | readonly (number | readonly number[])[]
 
-/** How long actions take, in any unit, which is also that of the result. */
+/** How long actions take, in any unit; the result has the same unit. */
 export interface SimulationOptions {
   /** Forward of one micro-batch through one stage; default 1. */
   readonly forward?: Durations
@@ -24,14 +24,14 @@ export interface SimulationOptions {
 export interface SimulatedRank {
   /** Time spent in actions. */
   readonly busy: number
-  /** The rest of the makespan. */
+  /** The makespan minus `busy`. */
   readonly idle: number
-  /** The most micro-batches whose activations are held at one time: from F to B, or to W. */
+  /** The most micro-batches whose activations are held at one time: from F until B or W. */
   readonly peakInFlight: number
 }
 
 export interface TimedAction extends PlacedAction {
-  /** When its rank was free and what it needs was there; it starts later if no core is free. */
+  /** When its rank was free and its inputs had arrived; it starts later if no core is free. */
   readonly ready: number
   readonly start: number
   readonly end: number
@@ -47,7 +47,7 @@ export interface Simulation {
 }
 
 /**
- * Times a schedule: each rank runs its actions in order, each as soon as what it needs has arrived.
+ * Times a schedule: each rank runs its actions in order, each as soon as its inputs have arrived.
  *
  * @throws ERR_TSR_SCHEDULE when a rank waits for ever; ERR_TSR_ARGUMENT for impossible durations
  */
@@ -86,7 +86,7 @@ interface Costs {
   readonly work: (action: Action) => number
   /** Time from the end of a stage's action until another rank has its result. */
   readonly transfer: (stage: number, microbatch: number) => number
-  /** How many actions can run at once; the others wait for a core, first come, first served. */
+  /** The number of actions that can run at once; others wait for a core, first come, first served. */
   readonly cores: number
 }
 
@@ -103,7 +103,7 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
   const spans: TimedAction[] = []
   let time = 0
 
-  /** When `rank` can begin its next action; Infinity while something that it needs is missing. */
+  /** When `rank` can begin its next action; Infinity while an input is missing. */
   const readyAt = (rank: number): number => {
     const action = actions[rank]![next[rank]!]
     if (action === undefined || running[rank] !== undefined) return Infinity
@@ -136,7 +136,7 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
     free[rank] = time
   }
 
-  // What is known once stays: results arrive when they arrive, and a rank is free until it starts.
+  // A known time never changes: it depends only on results that are already computed.
   const ready = actions.map(() => Infinity)
   for (;;) {
     ready.forEach((known, rank) => {

@@ -15,7 +15,7 @@ const GAP = 4
 const MARGIN = 58
 const AXIS = 24
 
-/** In both colour schemes of a page that shows the drawing; text is black or white on them. */
+/** For the light and the dark colour scheme of the page that shows the drawing. */
 const style = `
 .slot-F{fill:#3b73b9}.slot-B{fill:#2f7d4f}.slot-I{fill:#1f7a85}.slot-W{fill:#a8541a}
 .slot text,.labels text{font:11px ui-monospace,monospace}.slot text{fill:#fff;text-anchor:middle}
@@ -23,9 +23,9 @@ const style = `
 @media (prefers-color-scheme:dark){.labels text{fill:#ccc}.critical{stroke:#ff7b89}}`
 
 /**
- * Draws a schedule as SVG: a row per rank, time to the right; a bar is as long as its action. Every bar and
- * every idle time has a `<title>`, which viewers show when they are pointed at: what it is, and why a
- * rank is idle. Bars have the classes `slot-F`, `slot-B`, `slot-I` and `slot-W`.
+ * Draws a schedule as SVG: a row per rank, time to the right, and a bar as long as each action. Every
+ * bar and every idle time has a `<title>`, which viewers show as a tooltip: what runs, or why the rank
+ * is idle. Bars have the classes `slot-F`, `slot-B`, `slot-I` and `slot-W`.
  */
 export function drawSvg(
   actions: ActionLists,
@@ -82,7 +82,7 @@ const kinds = {
   W: 'gradients of the weights',
 } as const
 
-/** Round times, some eight of them. */
+/** About eight round times. */
 function ticksOf(makespan: number): number[] {
   if (makespan === 0) return [0]
   const rough = makespan / 8

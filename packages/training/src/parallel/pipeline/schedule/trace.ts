@@ -15,8 +15,8 @@ interface TraceEvent {
 }
 
 /**
- * A simulated step as a Chrome trace: a thread per rank, with an event for each action and for each idle
- * time, which says its reason. A unit of the durations is a millisecond.
+ * Writes a simulated step as a Chrome trace: a thread per rank, with an event for each action and for
+ * each idle time, with its reason. Durations are in milliseconds.
  *
  * @returns JSON
  */

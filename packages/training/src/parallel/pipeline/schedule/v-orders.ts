@@ -1,15 +1,15 @@
 import { act, type Action } from './actions.ts'
 
 /**
- * The two stages of a rank in a V of 2 x `ranks` stages: going down (`first`: rank r has stage r) and back
- * up (`second`). The first and the last stage, with the loss, are both on rank 0, and the two stages of
- * the last rank follow each other.
+ * Builds the list of one rank in a V of 2 x `ranks` stages. Each rank has a stage on the way down
+ * (`first`, stage r on rank r) and one on the way back up (`second`). Rank 0 has the first and the last
+ * stage, with the loss; the two stages of the last rank are consecutive.
  */
 class VList {
   readonly actions: Action[] = []
   readonly #stages: { readonly first: number; readonly second: number }
   readonly #next = new Map<string, number>()
-  /** Backward passes whose second half is still to come. */
+  /** Second halves of backward passes that have not run yet. */
   readonly #open: Action[] = []
 
   constructor(rank: number, ranks: number) {
@@ -20,7 +20,7 @@ class VList {
     return this.#open.length > 0
   }
 
-  /** How many micro-batches have gone forward, or backward, through one of the stages. */
+  /** The number of micro-batches that have gone forward, or backward, through a stage. */
   count(pass: 'F' | 'B', chunk: Chunk): number {
     return this.#next.get(`${pass} ${chunk}`) ?? 0
   }
@@ -29,19 +29,18 @@ class VList {
     this.actions.push(act('F', this.#stages[chunk], this.#take('F', chunk)))
   }
 
-  /** A whole backward pass. */
   backward(chunk: Chunk): void {
     this.actions.push(act('B', this.#stages[chunk], this.#take('B', chunk)))
   }
 
-  /** The first half of a backward pass. */
+  /** Adds the first half of a backward pass. */
   input(chunk: Chunk): void {
     const half = act('I', this.#stages[chunk], this.#take('B', chunk))
     this.actions.push(half)
     this.#open.push({ ...half, kind: 'W' })
   }
 
-  /** The second half that has waited longest, of `chunk` if it is given; nothing where none waits. */
+  /** Adds the oldest pending second half, of `chunk` if given; nothing if none is pending. */
   weights(chunk?: Chunk): void {
     const stage = chunk === undefined ? undefined : this.#stages[chunk]
     const at = this.#open.findIndex((each) => stage === undefined || each.stage === stage)
@@ -58,10 +57,10 @@ class VList {
 type Chunk = 'first' | 'second'
 
 /**
- * Zero bubble in a V (Qi et al., Pipeline Parallelism with Controllable Memory, 2024, ZB-V; the same order
- * as PyTorch's): all backward passes are in halves. If F, I and W take equally long, the only bubble is
- * that of filling and draining between neighbours, with the activations of 1F1B's first rank on every
- * rank.
+ * Zero bubble in a V (Qi et al., Pipeline Parallelism with Controllable Memory, 2024, ZB-V; the same
+ * order as PyTorch's): all backward passes are in halves. If F, I and W take equally long, the only
+ * bubble is filling and draining between neighbours. Every rank holds as many activations as the first
+ * rank of 1F1B.
  */
 export function zeroBubbleV(rank: number, ranks: number, microbatches: number): Action[] {
   // Fewer would not fill the pipeline: those that are not there are left out at the end.
@@ -104,10 +103,10 @@ export function zeroBubbleV(rank: number, ranks: number, microbatches: number): 
 }
 
 /**
- * DualPipe, cut in half to a V (DeepSeek-AI, DualPipe and DualPipeV, 2025; the same order as PyTorch's). In
- * the steady state each rank has pairs of a forward pass through one of its stages and a backward pass
- * through the other, which hardware with two streams computes and sends at the same time. Here a rank has
- * one stream, and runs the two of a pair one after the other.
+ * DualPipe, cut in half into a V (DeepSeek-AI, DualPipe and DualPipeV, 2025; the same order as
+ * PyTorch's). In the steady state each rank pairs a forward pass through one of its stages with a
+ * backward pass through the other. Hardware with two streams overlaps the passes of a pair; here a rank
+ * has one stream and runs them one after the other.
  */
 export function dualPipeV(rank: number, ranks: number, microbatches: number): Action[] {
   // Fewer would not fill the pipeline: those that are not there are left out at the end.
@@ -137,7 +136,7 @@ export function dualPipeV(rank: number, ranks: number, microbatches: number): Ac
     list.forward('second')
     list.backward('first')
   })
-  // The second half of the remaining backward passes is cut, so that their halves fill the drain.
+  // Split the later half of the remaining backward passes into I and W, which fill the drain.
   const whole = rank + 1
   times(2 * (rank + 1), (index) => {
     const chunk = index % 2 === 0 ? 'second' : 'first'

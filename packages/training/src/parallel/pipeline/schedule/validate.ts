@@ -3,9 +3,9 @@ import { formatAction, type Action, type ActionLists } from './actions.ts'
 import { executionOrder, extentOf } from './dependencies.ts'
 
 /**
- * Checks that lists of actions train a model: every stage is on one rank; each runs the forward pass of
- * every micro-batch once, and later its backward pass once, whole (`B`) or in halves (`I`, then `W`);
- * and no rank waits for ever.
+ * Checks that lists of actions train a model: every stage is on one rank; each stage runs the forward
+ * pass of every micro-batch once, and later its backward pass once, whole (`B`) or in halves (`I`, then
+ * `W`); and no rank waits for ever.
  *
  * @throws ERR_TSR_SCHEDULE naming the first wrong action, in the order of the ranks
  */
