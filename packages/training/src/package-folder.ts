@@ -1,5 +1,5 @@
 /**
  * The folder of this package, for files that are not imported. It is one level above this module in the
- * sources, and also above each bundle in dist: this file must stay at the top of the sources.
+ * sources, and one level above each bundle in dist: keep this file at the top of the sources.
  */
 export const packageFolder = new URL('../', import.meta.url)

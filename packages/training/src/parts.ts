@@ -1,5 +1,5 @@
-// What packages that extend this one need beside its public names. It changes without notice: they
-// depend on the same version of it.
+// Internals for the packages that extend this one. They change without notice: those packages depend on
+// the same version.
 export { runForward } from './autograd/record.ts'
 export { isHostAccessible } from './backend/current.ts'
 export { scopedTensor } from './backend/host-memory.ts'

@@ -1,4 +1,4 @@
-// What is computed without a model: schedules, simulations, layouts. Nothing here loads TensorFlow.js, so that
-// `tsrun schedule`, `tsrun plan` and pages in a browser have it, too.
+// Computations that need no model: schedules, simulations, layouts. Nothing here loads TensorFlow.js, so
+// that `tsrun schedule`, `tsrun plan` and pages in a browser can use it.
 export * from './parallel/pipeline/schedule/index.ts'
 export * from './planning/index.ts'

@@ -9,13 +9,13 @@ import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './or
 export interface BatchesOptions {
   /** The number of examples in a batch, over all ranks. */
   readonly batch: number
-  /** The order depends only on it and on `epoch`; default 0. */
+  /** The seed of the order, which depends only on it and on `epoch`; default 0. */
   readonly seed?: number
   /** Each epoch has its own order; default 0. */
   readonly epoch?: number
   /** Whether to shuffle the examples; default true. */
   readonly shuffle?: boolean
-  /** Whether to leave out a last batch that is not full; default false. */
+  /** Whether to drop a last batch that is not full; default false. */
   readonly dropLast?: boolean
   /**
    * Part `index` of `count` equal parts of every batch: `run.share` of a trainer. Ranks that share
@@ -23,11 +23,11 @@ export interface BatchesOptions {
    * or be empty. Default [0, 1].
    */
   readonly share?: Share
-  /** The number of examples of the epoch that are consumed already, over all ranks; default 0. */
+  /** The number of examples of the epoch that are already consumed, over all ranks; default 0. */
   readonly start?: number
 }
 
-/** The rules of the options that a loader has, too. */
+/** Rules for the options that loaders accept too. */
 export const batchRules = {
   batch: count({ from: 1 }),
   seed: orderRules.seed,
@@ -42,21 +42,21 @@ const readOptions = declareOptions({
   start: count().default(0),
 } satisfies Rules<BatchesOptions>)
 
-/** Some examples. Inputs and labels are read only on the ranks that ask for them. */
+/** A batch of examples. Inputs and labels are read only on the ranks that ask for them. */
 export interface ExampleBatch {
   readonly size: number
-  /** The place of the first example in the batch of all ranks, if that is known. */
+  /** The index of the first example in the batch of all ranks, if known. */
   readonly row?: number
-  /** The part of that batch, if it is known. */
+  /** Which part of that batch it is, if known. */
   readonly share?: Share
   /** The indices of the examples in the data set. */
   readonly indices: Int32Array
   /**
-   * Creates a tensor [size, ...], which the caller disposes: of a `Dataset` float32 [size, features], of
-   * `examples` the field `inputs`.
+   * Creates a tensor [size, ...], which the caller disposes: for a `Dataset` float32 [size, features],
+   * for `examples` the field `inputs`.
    */
   readonly inputs: () => Tensor
-  /** The same for labels: of a `Dataset` int32 [size], of `examples` the field `labels`. */
+  /** The same for labels: for a `Dataset` int32 [size], for `examples` the field `labels`. */
   readonly labels: () => Tensor
   /**
    * The same for any field of `examples`.
@@ -102,7 +102,6 @@ export function batches(dataset: Dataset | Examples, options: BatchesOptions): B
   }
 }
 
-/** The examples `indices`, in this order. */
 export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): ExampleBatch {
   const size = indices.length
   if (isExamples(dataset)) {

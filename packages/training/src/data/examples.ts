@@ -23,7 +23,7 @@ import { tf } from '../tfjs/tfjs.ts'
 
 /** One tensor of every example, for example its image or its label. */
 export interface Field<D extends HostDType = HostDType> {
-  /** Of one example; [] for a number. */
+  /** The shape of one example; [] for a number. */
   readonly shape: readonly number[]
   readonly dtype: D
   /** Writes the values of the examples `indices` to `out` [indices.length, ...shape]. */
@@ -34,7 +34,7 @@ export interface Field<D extends HostDType = HostDType> {
 export interface Column {
   /** [examples, ...shape] */
   readonly values: ArrayLike<number>
-  /** Of one example; default [], a number. */
+  /** The shape of one example; default [], a number. */
   readonly shape?: readonly number[]
   /** Default: int32 for a typed array of integers without scale and shift, otherwise float32. */
   readonly dtype?: HostDType
@@ -48,15 +48,15 @@ export interface Column {
 export interface Examples {
   /** The number of examples. */
   readonly size: number
-  /** `inputs` and `labels` are what a batch has under these names. */
+  /** The fields `inputs` and `labels` become the inputs and labels of a batch. */
   readonly fields: Readonly<Record<string, Field>>
 }
 
 /**
- * Examples from arrays in memory, or from functions that read them.
+ * Makes examples from arrays in memory, or from functions that read them.
  *
- * @param columns - by name; `inputs` and `labels` are what `step` and `evaluate` take. An array is a
- *   column of numbers
+ * @param columns - by name; `step` and `evaluate` use `inputs` and `labels`. An array is a column of
+ *   numbers
  * @param size - the number of examples, required if all fields are functions
  *
  * @example
@@ -119,7 +119,7 @@ function isField(given: ArrayLike<number> | Column | Field): given is Field {
   return typeof (given as Partial<Field> | null)?.read === 'function'
 }
 
-/** Arrays have a method of that name. */
+/** Checks the type of `values`: arrays have a method of that name. */
 function isColumn(given: ArrayLike<number> | Column): given is Column {
   return typeof given === 'object' && typeof (given as Partial<Column> | null)?.values === 'object'
 }
@@ -148,7 +148,7 @@ function checkedColumn(name: string, given: ArrayLike<number> | Column) {
   }
 }
 
-/** Arrays whose values int32 holds, unless they are of 32 bits without a sign. */
+/** Integer arrays, whose values fit int32 except for large ones of a Uint32Array. */
 const INTEGERS = /\[object (Int(8|16|32)|Uint(8|8Clamped|16|32))Array\]/
 
 function fieldOf(
@@ -177,7 +177,8 @@ function fieldOf(
 }
 
 /**
- * @param mayBeInfinite - a typed array of floats may mean its infinities, for example as a mask
+ * @param mayBeInfinite - whether infinities are allowed: a typed array of floats may use them, for
+ *   example as a mask
  * @throws ERR_TSR_ARGUMENT that names the first value that is no number, or that `dtype` cannot hold
  */
 function checkValues(

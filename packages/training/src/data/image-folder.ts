@@ -21,9 +21,9 @@ export interface ImageFolderOptions {
   readonly size: readonly [height: number, width: number]
   /** 1 for gray, 3 for red, green and blue; default 3. */
   readonly channels?: 1 | 3
-  /** The mean of all channels or of each one, of values from 0 to 1; default 0. */
+  /** The mean of all channels or of each, on a scale from 0 to 1; default 0. */
   readonly mean?: number | readonly number[]
-  /** The standard deviation of all channels or of each one; default 1. */
+  /** The standard deviation of all channels or of each; default 1. */
   readonly deviation?: number | readonly number[]
 }
 
@@ -59,24 +59,24 @@ export interface ImageFolder extends Examples {
   readonly paths: readonly string[]
 }
 
-/** An image as decoded: `channels` bytes for each pixel. */
+/** A decoded image: `channels` values for each pixel. */
 interface Image {
   readonly width: number
   readonly height: number
   readonly channels: number
   readonly data: ArrayLike<number>
-  /** What white is. */
+  /** The value of white. */
   readonly white: number
 }
 
 /**
- * Images in one folder for each class (like torchvision's ImageFolder): PNG by the package `fast-png`,
- * JPEG by `jpeg-js`, which are installed beside the script. `inputs` is [height, width, channels]
- * float32, (value / 255 - mean) / deviation; `labels` is int32.
+ * Reads images from one folder per class (like torchvision's ImageFolder): PNG with the package
+ * `fast-png`, JPEG with `jpeg-js`, which the script's project must install. `inputs` is [height, width,
+ * channels] float32, (value / 255 - mean) / deviation; `labels` is int32.
  *
- * Images are decoded when they are first used, and are kept as bytes. So a rank decodes those of its
- * share only. Hidden files and folders, and `__MACOSX`, are left out. A file may have 64 MiB, an image
- * 64 megapixels.
+ * Images are decoded at first use, so that a rank decodes only its share, and are kept as bytes. Hidden
+ * files and folders, and `__MACOSX`, are skipped. A file may have at most 64 MiB, an image 64
+ * megapixels.
  *
  * @throws ERR_TSR_ARGUMENT; ERR_TSR_DATASET when the folder has no classes or images, or, when a batch is
  *   made, when a file cannot be decoded; ERR_TSR_PACKAGE_MISSING
@@ -115,7 +115,7 @@ export async function imageFolder(
 }
 
 /**
- * One image, as `imageFolder` makes it with the same options: to predict its class.
+ * Reads one image like `imageFolder` with the same options, for example to predict its class.
  *
  * @returns values [height x width x channels]
  *
@@ -156,7 +156,7 @@ function normalization(
   return (byte, place) => table[byte * channels + (place % channels)]!
 }
 
-/** Of a file, and of an image, so that a damaged one does not take all memory. */
+/** Limits for a file and an image, so that a damaged one does not exhaust memory. */
 const MOST_BYTES = 64 * 2 ** 20
 const MOST_PIXELS = 64e6
 
@@ -168,7 +168,7 @@ function kindOf(path: string): 'png' | 'jpeg' | undefined {
   return KINDS[extname(path).toLowerCase()]
 }
 
-/** Not what an archive of macOS adds (`__MACOSX`, `._a.png`), nor anything else that is hidden. */
+/** False for files that macOS adds to archives (`__MACOSX`, `._a.png`), and for other hidden files. */
 function isVisible(path: string): boolean {
   return path.split(sep).every((name) => !name.startsWith('.') && name !== '__MACOSX')
 }
@@ -268,7 +268,7 @@ function resize(image: Image, [height, width]: readonly [number, number], channe
 
 const mix = (a: number, b: number, share: number): number => a + (b - a) * share
 
-/** For each new position the two old ones around it, and the share of the second. */
+/** For each new position: the two old positions around it, and the weight of the second. */
 function positions(from: number, to: number) {
   return Array.from({ length: to }, (_, i) => {
     const at = Math.min(Math.max(((i + 0.5) * from) / to - 0.5, 0), from - 1)
@@ -277,7 +277,7 @@ function positions(from: number, to: number) {
   })
 }
 
-/** A channel of a pixel; gray is computed as in ITU-R BT.601. Transparency is ignored. */
+/** A channel of a pixel; gray follows ITU-R BT.601. Ignores transparency. */
 function sample(
   { data, width, channels: has }: Image,
   row: number,

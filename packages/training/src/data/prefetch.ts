@@ -1,8 +1,8 @@
 import { traceWait } from '@tsrun/distributed/record'
 
 /**
- * Asks for the next items while the last one is used: up to `depth` of them are read ahead, in their
- * order. An error is thrown where its item would come.
+ * Requests up to `depth` items ahead of the one in use, and yields them in order. An error is thrown in
+ * place of its item.
  *
  * @example
  * for await (const record of prefetch(jsonlRecords('train.jsonl'), 100)) ...
@@ -12,7 +12,7 @@ export async function* prefetch<T>(items: AsyncIterable<T>, depth: number): Asyn
   const pending: Promise<IteratorResult<T>>[] = []
   const ask = (): void => {
     const next = iterator.next()
-    // it is thrown when its turn comes
+    // Thrown when its turn comes.
     next.catch(() => undefined)
     pending.push(next)
   }

@@ -5,13 +5,13 @@ import { parse, type Info } from 'csv-parse'
 import { examplesFrom, type DataRecord, type FieldRules } from './records.ts'
 import type { Examples } from './examples.ts'
 
-/** The most characters of a line of JSONL, and of a row of CSV. */
+/** The largest number of characters in a line of JSONL or a row of CSV. */
 const LONGEST = 2 ** 24
 
 /**
- * The rows of a CSV file (RFC 4180), whose first row has the names of the columns. All values are texts.
+ * Reads the rows of a CSV file (RFC 4180), whose first row names the columns. All values are strings.
  *
- * @param separator - between values, for example `;`; default a comma
+ * @param separator - the separator of values, for example `;`; default a comma
  *
  * @example
  * const records: DataRecord[] = []
@@ -23,7 +23,7 @@ const LONGEST = 2 ** 24
  */
 export async function* csvRecords(path: string, separator = ','): AsyncGenerator<DataRecord> {
   filled().check('separator', separator)
-  // The parser stops the file, and the file's errors become those of the parser.
+  // The parser stops reading the file, and errors of the file become errors of the parser.
   const rows = pipeline(
     (await openRecords(path)).createReadStream(),
     parse({
@@ -61,7 +61,7 @@ export async function* csvRecords(path: string, separator = ','): AsyncGenerator
   }
 }
 
-/** The objects of a file with a JSON object in each line. @throws ERR_TSR_DATASET */
+/** Reads the objects of a file with one JSON object per line. @throws ERR_TSR_DATASET */
 export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
   let count = 0
   for await (const line of linesOf(path)) {
@@ -85,7 +85,7 @@ function objectIn(line: string, refused: (problem: string, cause?: unknown) => E
 }
 
 /**
- * The rows of a Parquet file, by the package `hyparquet`, one row group after the other.
+ * Reads the rows of a Parquet file with the package `hyparquet`, one row group after the other.
  *
  * @throws ERR_TSR_DATASET, ERR_TSR_PACKAGE_MISSING without the package
  */
@@ -95,7 +95,7 @@ export async function* parquetRecords(path: string): AsyncGenerator<DataRecord> 
     'hyparquet',
     () => import('hyparquet'),
   )
-  // The package opens it by its name.
+  // Only check access here: the package opens the file by name.
   await (await openRecords(path)).close()
   try {
     const file = await parquet.asyncBufferFromFile(path)
@@ -111,7 +111,7 @@ export async function* parquetRecords(path: string): AsyncGenerator<DataRecord> 
   }
 }
 
-/** The records of a file, by its ending: .csv, .tsv, .jsonl, .ndjson or .parquet. */
+/** Reads the records of a file, by its ending: .csv, .tsv, .jsonl, .ndjson or .parquet. */
 export function recordsIn(path: string): AsyncGenerator<DataRecord> {
   if (path.endsWith('.csv')) return csvRecords(path)
   if (path.endsWith('.tsv')) return csvRecords(path, '\t')
@@ -123,7 +123,7 @@ export function recordsIn(path: string): AsyncGenerator<DataRecord> {
 /**
  * Reads all records of a file into memory: CSV, TSV, JSONL or Parquet, by the ending of its name.
  *
- * @param rules - how fields are made of the columns
+ * @param rules - how to make fields from the columns
  * @throws ERR_TSR_DATASET, ERR_TSR_PACKAGE_MISSING without the package `hyparquet` for Parquet
  *
  * @example
@@ -136,7 +136,7 @@ export async function readExamples(path: string, rules: FieldRules): Promise<Exa
   return examplesFrom(records, rules, path)
 }
 
-/** The lines of a file, without a byte order mark. @throws ERR_TSR_DATASET also for a line that is too long */
+/** The lines of a file, without a byte order mark. @throws ERR_TSR_DATASET also for too long a line */
 async function* linesOf(path: string): AsyncGenerator<string> {
   /** The parts of a line that continues in the next chunk. */
   let parts: string[] = []
@@ -177,7 +177,7 @@ async function openRecords(path: string): Promise<FileHandle> {
   })
 }
 
-/** The error of a file. An error of tsrun stays as it is. */
+/** Makes the error for a file. Leaves an error of tsrun as it is. */
 function unusable(path: string, reason: unknown, cause?: unknown): Error {
   if (isTsrError(reason)) return reason
   const isError = reason instanceof Error

@@ -9,7 +9,7 @@ export type DataRecord = Readonly<Record<string, unknown>>
 export type FieldSource =
   string | readonly string[] | ((record: DataRecord) => number | ArrayLike<number>)
 
-/** How a field of `examples` is made of records. */
+/** How to make a field of `examples` from records. */
 export type FieldRule =
   | FieldSource
   | {
@@ -18,19 +18,19 @@ export type FieldRule =
       readonly dtype?: HostDType
       /** Names that become 0, 1, 2, ... in this order. */
       readonly classes?: readonly string[]
-      /** Of one example, for values in one list; default: that of the nested lists. */
+      /** The shape of one example, for values in a flat list; default: the shape of the nested lists. */
       readonly shape?: readonly number[]
     }
 
-/** By name of the field; a batch takes `inputs` and `labels`. */
+/** By field name; a batch uses `inputs` and `labels`. */
 export type FieldRules = Readonly<Record<string, FieldRule>>
 
 /**
- * Examples from records in memory.
+ * Makes examples from records in memory.
  *
- * @param where - the file that they come from, for errors
- * @throws ERR_TSR_DATASET when a record lacks a key, or has something else than numbers that its dtype can
- *   hold; ERR_TSR_ARGUMENT for a rule that does not exist
+ * @param where - the name of their source, for errors
+ * @throws ERR_TSR_DATASET when a record lacks a key, or has a value that is no number or that its dtype
+ *   cannot hold; ERR_TSR_ARGUMENT for an unknown rule
  *
  * @example
  * examplesFrom(rows, { inputs: ['rooms', 'area'], labels: ['price'] })
@@ -43,13 +43,13 @@ export function examplesFrom(
   return examplesAt(records, rules, (row) => ({ path: where, record: row + 1 }))
 }
 
-/** The place of a record, for errors: its file, and its number in it, from 1. */
+/** The source of a record, for errors: its file, and its number there, from 1. */
 export interface RecordPlace {
   readonly path: string
   readonly record: number
 }
 
-/** `examplesFrom` with the place of each record. */
+/** Like `examplesFrom`, with the source of each record. */
 export function examplesAt(
   records: readonly DataRecord[],
   rules: FieldRules,
@@ -91,7 +91,7 @@ function checkedRule(field: string, given: FieldRule): CheckedRule {
   return { from, dtype: dtypeRule.default(usual).check(`dtype of ${name}`, dtype), classes, shape }
 }
 
-/** More than a tensor has axes. */
+/** More than the number of axes of a tensor. */
 const DEEPEST = 16
 
 type Refuse = (problem: string) => never
@@ -148,7 +148,7 @@ function valueOf(record: DataRecord, key: string, refuse: Refuse): unknown {
   return refuse(`it has no ${key}, only ${names.join(', ')}${hint}`)
 }
 
-/** A function would take an empty text for the number 0. */
+/** Removes empty values, which a function would convert to 0. */
 function withoutEmpty(record: DataRecord): DataRecord {
   const values = Object.entries(record).filter(([, value]) => value !== '' && value !== null)
   return Object.fromEntries(values)
@@ -171,14 +171,13 @@ function readAll(
   return shapeOf(inner, true)
 }
 
-/** The shape of a list of parts with these shapes, or that of the only part. */
 function shapeOf(parts: readonly (readonly number[])[], isList: boolean): readonly number[] {
   if (!isList) return parts[0]!
   const isEven = parts.every((shape) => shape.join() === parts[0]!.join())
   return [parts.length, ...(isEven ? (parts[0] ?? []) : [NaN])]
 }
 
-/** As data files have numbers; `Number` would also take 0x10 and Infinity. */
+/** Numbers as in data files; `Number` would also accept 0x10 and Infinity. */
 const DECIMAL = /^\s*[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?\s*$/i
 
 function numberFrom(

@@ -10,11 +10,11 @@ export interface SamplerOptions {
   readonly ranks: number
   /** Whether to shuffle the examples; default true. */
   readonly shuffle?: boolean
-  /** The order depends only on it and on the epoch; default 0. */
+  /** The seed of the order, which depends only on it and on the epoch; default 0. */
   readonly seed?: number
   /**
-   * Whether to leave out the last few examples, so that all ranks have equally many; default false:
-   * the first ranks may have one more. Unlike with padding, no example occurs twice.
+   * Whether to drop the last few examples, so that all ranks have equally many; default false: the first
+   * ranks may have one more. Unlike with padding, no example occurs twice.
    */
   readonly dropLast?: boolean
 }
@@ -33,7 +33,7 @@ export interface Sampler extends Iterable<number> {
   /** The number of examples of this rank in an epoch. */
   readonly length: number
   readonly epoch: number
-  /** The examples of this rank in this epoch, in their order. */
+  /** The indices of this rank's examples in this epoch, in order. */
   readonly indices: Int32Array
   /** Each epoch has its own order. Initially the epoch is 0. */
   setEpoch(epoch: number): void
@@ -41,9 +41,9 @@ export interface Sampler extends Iterable<number> {
 
 /**
  * Distributes the examples of an epoch over ranks: each rank gets every `ranks`-th example, and each
- * example occurs once (torch's DistributedSampler repeats some if their number is not divisible by that
- * of the ranks). Batch i of all ranks together is batch i of a single process with batches that are
- * larger by a factor of `ranks`.
+ * example occurs once. (torch's DistributedSampler repeats some if `ranks` does not divide their
+ * number.) Batch i of all ranks together is batch i of a single process with batches `ranks` times as
+ * large.
  *
  * @throws ERR_TSR_ARGUMENT
  *

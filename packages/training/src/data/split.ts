@@ -5,7 +5,7 @@ import type { ImageFolder } from './image-folder.ts'
 import { orderRules, permutation } from './order.ts'
 
 /**
- * The examples of a data set with these indices, in this order. Nothing is copied.
+ * Returns the examples of a data set with these indices, in this order. Copies nothing.
  *
  * @example
  * const few = subset(mnist({ split: 'train' }), [0, 1, 2])
@@ -25,7 +25,7 @@ export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike
   }
 }
 
-/** The functions that read, with other places for the examples. */
+/** The reading functions, with indices mapped by `place`. */
 function readers(
   data: Dataset | Examples,
   place: (rows: Int32Array) => Int32Array,
@@ -33,7 +33,7 @@ function readers(
   if (!isExamples(data)) {
     const { features, classes } = data
     return {
-      // Those of an instance of a class may be getters, which `...data` leaves out.
+      // Copy them: getters of a class instance are not in `...data`.
       ...{ features, classes },
       readInputs: (rows, out) => {
         data.readInputs(place(rows), out)
@@ -60,10 +60,10 @@ export interface RandomSplitOptions {
 const readOptions = declareOptions({ seed: orderRules.seed } satisfies Rules<RandomSplitOptions>)
 
 /**
- * Divides the examples of a data set at random, for example into those to train on and those to evaluate
- * on. Nothing is copied, and every example is in one part at most.
+ * Splits the examples of a data set at random, for example into training and evaluation data. Copies
+ * nothing; every example is in at most one part.
  *
- * @param fractions - of the examples, in all at most 1
+ * @param fractions - the fraction of the examples in each part; their sum is at most 1
  *
  * @example
  * const [train, test] = randomSplit(await imageFolder('photos', { size: [64, 64] }), [0.8, 0.2])

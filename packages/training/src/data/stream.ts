@@ -7,24 +7,24 @@ import { recordsIn } from './record-files.ts'
 import { examplesAt, type DataRecord, type FieldRules, type RecordPlace } from './records.ts'
 
 export interface StreamOptions {
-  /** The parts of the data, for example files, in an order of your choice. */
+  /** The parts of the data, for example files, in any order. */
   readonly shards: readonly string[]
-  /** How fields are made of the records; see `examplesFrom`. */
+  /** How to make fields from the records; see `examplesFrom`. */
   readonly fields: FieldRules
   /** The number of examples in a batch, over all ranks. */
   readonly batch: number
   /** See `batches`; default [0, 1]. */
   readonly share?: Share
   /**
-   * The number of records that are shuffled at a time, and kept in memory; the order of the shards is
-   * shuffled, too. Default 0: nothing is shuffled.
+   * The number of records in memory that are shuffled together; the order of the shards is shuffled too.
+   * Default 0: nothing is shuffled.
    */
   readonly shuffle?: number
-  /** The order depends only on it and on the epoch; default 0. */
+  /** The seed of the order, which depends only on it and on the epoch; default 0. */
   readonly seed?: number
-  /** The batches that are read ahead; default 2. */
+  /** The number of batches to read ahead; default 2. */
   readonly prefetch?: number
-  /** The records of a shard; default: those of a .csv, .tsv, .jsonl, .ndjson or .parquet file. */
+  /** Reads the records of a shard; default: a .csv, .tsv, .jsonl, .ndjson or .parquet file. */
   readonly open?: (shard: string) => AsyncIterable<DataRecord>
 }
 
@@ -51,26 +51,29 @@ const readOptions = declareOptions({
 /** The position in a stream, to be saved in a checkpoint; the same on all ranks. */
 export interface StreamState {
   readonly epoch: number
-  /** Where the records begin that are shuffled together: in which shard of the epoch's order, ... */
+  /**
+   * The start of the current group of records that are shuffled together: its shard in the epoch's
+   * order.
+   */
   readonly shard: number
-  /** ... and at which of its records. */
+  /** The index of its first record in that shard. */
   readonly record: number
-  /** The most records of this group; 0 before the first batch. */
+  /** The largest number of records of this group; 0 before the first batch. */
   readonly length: number
-  /** The number of such groups before it. */
+  /** The number of earlier groups. */
   readonly window: number
-  /** The examples of this group that all ranks together have got. */
+  /** The examples of this group that all ranks together have consumed. */
   readonly consumed: number
   readonly seed: number
 }
 
-/** Batches of records that are read while they are used. */
+/** Batches of records that are read during use. */
 export interface StreamLoader extends AsyncIterable<ExampleBatch> {
-  /** The epoch that is under way or comes next. */
+  /** The current or next epoch. */
   readonly epoch: number
-  /** The position after the last batch that was returned; batches that were read ahead do not count. */
+  /** The position after the last returned batch; batches that were read ahead do not count. */
   state(): StreamState
-  /** Continues from a position exactly, on any number of ranks. The seed becomes that of the state. */
+  /** Continues exactly from a position, on any number of ranks. Adopts the seed of the state. */
   loadState(state: StreamState): void
 }
 
@@ -80,9 +83,8 @@ interface Positioned {
 }
 
 /**
- * Creates a source of batches from data that does not fit into memory. A `for await` loop runs to the end
- * of the epoch, from where the loop before or the job before has stopped, and reads ahead while the
- * loop's body runs.
+ * Creates a source of batches from data that does not fit into memory. A `for await` loop runs to the
+ * end of the epoch, from where the previous loop or job stopped, and reads ahead while its body runs.
  *
  * Every rank reads all records, and makes tensors of its share of each batch.
  *
@@ -177,10 +179,10 @@ interface PlacedRecord extends RecordPlace {
 }
 
 /**
- * Groups of records, each with the position at which it begins.
+ * Yields groups of records, each with the position of its first record.
  *
- * @param usual - the number of records of a group; the first has as many as when the state was saved,
- *   because their order depends on it
+ * @param usual - the number of records of a group. The first group has the size in the saved state,
+ *   because the order of its records depends on it
  */
 async function* windowsOf(
   shards: readonly string[],

@@ -27,14 +27,14 @@ export interface TextOptions {
    */
   readonly share?: Share
   /**
-   * The positions of each sequence that are needed, on context parallel ranks
-   * `zigzagPositions(block, run.layout.cp)`; default all.
+   * The positions of each sequence to read, on context parallel ranks `zigzagPositions(block,
+   * run.layout.cp)`; default all.
    */
   readonly positions?: Int32Array
 }
 
 interface RandomTextOptions extends TextOptions {
-  /** The sequences depend only on it and on the step; default 0. */
+  /** The seed of the sequences, which depend only on it and on the step; default 0. */
   readonly seed?: number
 }
 
@@ -43,7 +43,7 @@ const readOptions = declareOptions({
   block: count({ from: 1 }),
   share: shareRule.default([0, 1]),
   positions: anything<Int32Array>(),
-  // Only random batches use it, but evaluation may be given the same options.
+  // Used only for random batches, but evaluation may be given the same options.
   seed: orderRules.seed,
 } satisfies Rules<RandomTextOptions>)
 
@@ -54,7 +54,7 @@ const limitRule = where<number>((value) => Number(value) >= 0, 'a number of batc
 /** Sequences and, for each of their tokens, the next token. */
 export interface TextBatch {
   readonly size: number
-  /** The part of the batch of all ranks that it is. */
+  /** Which part of the batch of all ranks it is. */
   readonly share: Share
   /** The index in the text at which each sequence begins. */
   readonly starts: Int32Array
@@ -65,8 +65,8 @@ export interface TextBatch {
 }
 
 /**
- * A batch of random sequences of the text. They depend only on `seed` and `step`: all ranks draw the same
- * batch and take their share of it, and a job that is resumed only needs the number of the step.
+ * Returns a batch of random sequences of the text. They depend only on `seed` and `step`: all ranks draw
+ * the same batch and take their share of it, and a resumed job needs only the number of the step.
  *
  * @throws ERR_TSR_ARGUMENT
  *
@@ -87,8 +87,8 @@ export function textBatch(text: Text, step: number, options: RandomTextOptions):
 }
 
 /**
- * The whole text in batches of sequences, for evaluation. Each sequence occurs once; an incomplete one at
- * the end is left out. The parts of the last batch may differ by one sequence or be empty.
+ * Yields the whole text in batches of sequences, for evaluation. Each sequence occurs once; an
+ * incomplete last one is dropped. The parts of the last batch may differ by one sequence or be empty.
  *
  * @param limit - the largest number of batches; default all
  * @throws ERR_TSR_ARGUMENT

@@ -1,6 +1,6 @@
 import type { Passes } from './passes.ts'
 
-/** A page cannot follow what is awaited: it sees the pass of synchronous code alone. */
+/** A browser cannot follow what is awaited: only synchronous code sees the pass. */
 export function createPasses<T>(): Passes<T> {
   let current: T | undefined
   return {

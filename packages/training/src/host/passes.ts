@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-/** What everything that `run` calls or awaits sees. */
+/** A value that everything sees that `run` calls or awaits. */
 export interface Passes<T> {
   run<R>(value: T, run: () => R): R
   getStore(): T | undefined

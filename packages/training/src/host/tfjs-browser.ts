@@ -8,7 +8,7 @@ import type * as Host from './tfjs.ts'
 
 export const core: typeof Host.core = tfjs
 
-/** An import registers a backend at once; it is there only once a script has asked for it. */
+/** Importing a backend registers it at once; this defers the registration until a script asks for it. */
 function registrationOf(name: string, priority: number): () => void {
   const factory = core.findBackendFactory(name)
   core.removeBackend(name)

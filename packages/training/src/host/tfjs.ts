@@ -3,15 +3,15 @@ import { fileURLToPath } from 'node:url'
 import { packageFolder } from '../package-folder.ts'
 
 /**
- * TensorFlow.js is loaded with `require`, which takes Node 20 ms; an `import` of the umbrella package takes
- * 180 ms. A script that imports `@tensorflow/tfjs` itself gets this same engine.
+ * Loads TensorFlow.js with `require`, which takes Node 20 ms; an `import` of the umbrella package takes
+ * 180 ms. A script that imports `@tensorflow/tfjs` itself gets the same engine.
  */
 const require = createRequire(import.meta.url)
 export const core = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
 
 /**
- * Loads the gradient functions of TensorFlow.js and the methods of its tensors. They are a bundle of
- * ours: the umbrella package, which is the only other form that Node can load, takes ten times as long.
+ * Loads the gradient functions of TensorFlow.js and the methods of its tensors, from a bundle built with
+ * this package: the umbrella package, the only alternative in Node, takes ten times as long.
  */
 export function loadGradients(): void {
   load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
@@ -26,8 +26,7 @@ export function registerCpu(): void {
 }
 
 /**
- * Our TensorFlow.js modules, loaded, each with the name under which the package of its Node binding
- * requires it.
+ * Returns the loaded TensorFlow.js modules, each with the name under which the Node binding requires it.
  */
 export function loadedModules(): [name: string, module: NodeJS.Module][] {
   withLong(() => load('@tensorflow/tfjs'))
@@ -42,8 +41,8 @@ interface Resolver {
 }
 
 /**
- * The umbrella package requires `long`, which only its core names as a dependency: where packages see no
- * others than theirs (pnpm, Plug'n'Play), that of the core is taken.
+ * The umbrella package requires `long`, which only its core declares as a dependency. With strict
+ * package managers (pnpm, Plug'n'Play), resolve it from the core.
  */
 function withLong(run: () => void): void {
   const modules = Module as unknown as Resolver
@@ -59,8 +58,8 @@ function withLong(run: () => void): void {
 }
 
 /**
- * Loads a module without source maps, which `tsrun` enables for the ranks. Node would parse those of
- * TensorFlow.js, 10 MB, although the sources that they lead to are not installed.
+ * Loads a module without source maps, which `tsrun` enables on the ranks. Node would parse 10 MB of
+ * source maps of TensorFlow.js, although the sources they refer to are not installed.
  */
 function load(name: string): unknown {
   const { sourceMapsEnabled } = process
@@ -77,8 +76,8 @@ const events = ['uncaughtException', 'unhandledRejection'] as const
 /**
  * Runs `load` and removes the listeners for uncaught errors that it installs on the process.
  *
- * The generated code of the wasm backend installs two that throw the error again: the process would
- * end with another exit code, after pages of minified source, and its report would name a rejection.
+ * The generated code of the wasm backend installs two listeners that rethrow the error. They would
+ * change the exit code, print pages of minified source, and make the report name a rejection.
  */
 export async function withoutErrorListeners(load: () => Promise<void>): Promise<void> {
   const before = new Set(events.flatMap((event) => process.rawListeners(event)))

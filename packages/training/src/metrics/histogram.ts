@@ -1,4 +1,4 @@
-/** How finite values are distributed. */
+/** The distribution of finite values. */
 export interface Histogram {
   readonly count: number
   readonly min: number
@@ -13,7 +13,7 @@ export interface Histogram {
 
 const BUCKETS = 30
 
-/** Buckets of the same width from the least to the largest value; NaN and infinities are left out. */
+/** Sorts values into buckets of equal width from the least to the largest; skips NaN and infinities. */
 export function histogramOf(values: ArrayLike<number>): Histogram {
   const finite = Float64Array.from(values).filter((value) => Number.isFinite(value))
   const count = finite.length

@@ -4,16 +4,16 @@ import { promisify } from 'node:util'
 import { createLogger, makeFolders, openFile, tsrError, writeWhole } from '@tsrun/core'
 
 const { O_APPEND, O_CREAT, O_RDWR } = constants
-/** Read, too, for the last byte. */
+/** Reading is needed for the last byte. */
 const APPENDING = O_RDWR | O_APPEND | O_CREAT
 const append = promisify(appendFile)
 
-/** The most bytes that wait, and the milliseconds for which they do. */
+/** The largest number of bytes in the buffer, and the milliseconds until it is written. */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
 
 /**
- * A file that is appended to in the background. What still waits when the process exits is written
- * then.
+ * A file that is appended to in the background. When the process exits, the buffer is written
+ * synchronously.
  */
 export class LogFile {
   readonly #path: string
@@ -21,7 +21,7 @@ export class LogFile {
   #waiting: Uint8Array[] = []
   #bytes = 0
   #fd: number | undefined
-  /** The end of the writes so far; rejected after one that has failed. */
+  /** Settles when all writes so far are done; rejected after a failed write. */
   #writes = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
@@ -31,15 +31,15 @@ export class LogFile {
       this.#fd ??= this.#open()
       writeWhole(this.#fd, Buffer.concat(this.#waiting))
     } catch (error) {
-      // No caller is left to throw it to.
+      // The process is exiting: there is no caller to throw the error to.
       const facts = { path: this.#path, reason: (error as Error).message }
       createLogger('training').warn(facts, 'the last metrics could not be written')
     }
   }
 
   /**
-   * @param begin - what comes before the first write, for the size of a file that exists and its last
-   *   byte
+   * @param begin - returns the bytes before the first write, given the size and the last byte of an
+   *   existing file
    */
   constructor(path: string, begin: (size: number, last: number | undefined) => Uint8Array) {
     this.#path = path
@@ -86,7 +86,7 @@ export class LogFile {
     this.#waiting = []
     this.#bytes = 0
     this.#writes = this.#writes.then(() => this.#append(bytes))
-    // flush() and close() throw it
+    // flush() and close() throw the error.
     this.#writes.catch(() => undefined)
   }
 
@@ -113,7 +113,7 @@ export class LogFile {
 
 const NEWLINE = 10
 
-/** A file of lines; a line that a process that was killed has left unfinished is ended. */
+/** A file of lines. Ends a line that a killed process left unfinished. */
 export function lineFile(path: string, header = ''): LogFile {
   return new LogFile(path, (size, last) => {
     if (size === 0) return Buffer.from(header)

@@ -31,7 +31,6 @@ export function doublesField(field: number, values: readonly number[]): Uint8Arr
   return bytesField(field, doubles(values))
 }
 
-/** A message of these fields. */
 export function join(parts: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat(parts)
 }
@@ -43,7 +42,7 @@ function doubles(values: readonly number[]): Uint8Array {
   return bytes
 }
 
-/** Seven bits a byte, the lowest first; the others follow if the highest bit is set. */
+/** Seven bits per byte, lowest first; the highest bit is set in all bytes but the last. */
 function varint(value: number): Uint8Array {
   const bytes: number[] = []
   let rest = value

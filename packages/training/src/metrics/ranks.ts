@@ -2,9 +2,9 @@ import { choice, count, declareOptions, filled, tsrError, type Rules } from '@ts
 import type { MetricLog } from './metric-log.ts'
 
 export interface MetricLogOptions {
-  /** This process's rank; default: that of the job, the variable RANK, else 0. */
+  /** This process's rank; default: its rank in the job, the variable RANK, else 0. */
   readonly rank?: number
-  /** Which ranks write: rank 0 (`first`, default), or `all`, each to a place of its own. */
+  /** Which ranks write: rank 0 (`first`, default), or `all`, each to its own place. */
   readonly ranks?: 'first' | 'all'
 }
 
@@ -14,10 +14,10 @@ const readOptions = declareOptions({
 } satisfies Rules<MetricLogOptions>)
 
 /**
- * The log of this rank, at `place(path, rank)` where all ranks write; one that does nothing on ranks
- * that do not.
+ * Returns the log of this rank, at `place(path, rank)` if all ranks write. On ranks that do not write,
+ * it does nothing.
  *
- * @throws ERR_TSR_ARGUMENT for a path that is none, an invalid or unknown option; from the methods for a
+ * @throws ERR_TSR_ARGUMENT for an invalid path, an invalid or unknown option; from the methods for a
  *   step that is not a whole number from 0
  */
 export function logOfRank(
@@ -65,7 +65,7 @@ function checked(log: MetricLog): MetricLog {
   }
 }
 
-/** `metrics.csv` of rank 3 is `metrics.rank-3.csv`. */
+/** For example, rank 3 writes `metrics.rank-3.csv` for the path `metrics.csv`. */
 export function fileOfRank(path: string, rank: number): string {
   return path.replace(/(\.[^./\\]*)?$/, (ending) => `.rank-${rank}${ending}`)
 }

@@ -6,15 +6,14 @@ import type { MetricLog } from './metric-log.ts'
 import { bytesField, doubleField, doublesField, floatField, join, varintField } from './protobuf.ts'
 import { logOfRank, type MetricLogOptions } from './ranks.ts'
 
-/** The number of files that this process has begun, for their names. */
 let files = 0
 
 /**
- * Metrics for TensorBoard: an event file in a folder, which `tensorboard --logdir` shows. Each start
- * writes a file of its own, also after a restart; TensorBoard shows those of a folder as one run. Where
- * all ranks write, each has a folder `rank-N` in it.
+ * Writes metrics for TensorBoard: an event file in a folder, for `tensorboard --logdir`. Each start,
+ * also after a restart, writes its own file; TensorBoard shows the files of a folder as one run. If all
+ * ranks write, each has a subfolder `rank-N`.
  *
- * The files have the records of TFRecord, each with an `Event` of
+ * The files contain TFRecord records, each with an `Event` of
  * github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto/event.proto.
  *
  * @throws ERR_TSR_ARGUMENT
@@ -53,7 +52,7 @@ function event(step: number, content: Uint8Array): Uint8Array {
   return join([doubleField(1, Date.now() / 1000), varintField(2, step), content])
 }
 
-/** A TensorProto with one string, and the plugin that shows it. */
+/** A TensorProto with one string, and the name of the plugin that shows it. */
 function textValue(text: string): Uint8Array {
   const [STRING, TENSOR] = [7, 2]
   const shape = bytesField(2, varintField(1, 1))
@@ -71,7 +70,7 @@ function histogramProto(values: ArrayLike<number>): Uint8Array {
   ])
 }
 
-/** A record of TFRecord: length, its checksum, data, their checksum. */
+/** A TFRecord record: length, checksum of the length, data, checksum of the data. */
 function recordOf(data: Uint8Array): Uint8Array {
   const record = Buffer.alloc(16 + data.length)
   record.writeBigUInt64LE(BigInt(data.length), 0)
@@ -81,12 +80,12 @@ function recordOf(data: Uint8Array): Uint8Array {
   return record
 }
 
-/** Checksums of data that contains checksums would be weak: TFRecord rotates them and adds a constant. */
+/** TFRecord masks checksums, because a checksum of data that contains checksums would be weak. */
 function masked(checksum: number): number {
   return (((checksum >>> 15) | (checksum << 17)) + 0xa282ead8) >>> 0
 }
 
-/** Of each byte, with the polynomial of Castagnoli (1993), reflected. */
+/** CRC-32C of each byte: the polynomial of Castagnoli (1993), reflected. */
 const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   let value = byte
   for (let bit = 0; bit < 8; bit++) value = (value >>> 1) ^ (value & 1 ? 0x82f63b78 : 0)

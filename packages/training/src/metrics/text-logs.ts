@@ -4,9 +4,9 @@ import type { MetricLog } from './metric-log.ts'
 import { fileOfRank, logOfRank, type MetricLogOptions } from './ranks.ts'
 
 /**
- * Metrics as a file with a JSON object in each line: `{"time":..., "step":..., "name":..., ...}` with
- * `value`, `text` or `histogram`. `time` is in seconds since 1970; NaN and infinities are texts. A file
- * that exists is appended to, as after a restart: of several lines for a step, the last one counts.
+ * Writes metrics as a file with a JSON object in each line: `{"time":..., "step":..., "name":..., ...}`
+ * with `value`, `text` or `histogram`. `time` is in seconds since 1970; NaN and infinities are strings.
+ * An existing file is appended to, as after a restart: of several lines for a step, the last one counts.
  *
  * @throws ERR_TSR_ARGUMENT
  *
@@ -37,8 +37,8 @@ export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
 }
 
 /**
- * Metrics as a CSV file with the columns `step`, `name` and `value`, a row for each number; texts and
- * histograms are left out. A file that exists is appended to, as by `jsonl`.
+ * Writes metrics as a CSV file with the columns `step`, `name` and `value`, one row per number; skips
+ * texts and histograms. An existing file is appended to, as by `jsonl`.
  *
  * @throws ERR_TSR_ARGUMENT
  */

@@ -8,9 +8,10 @@ export interface Module {
   readonly parameters: readonly Parameter[]
 
   /**
-   * Values that forward passes change and no optimizer: running statistics, as in `BatchNorm`. They
-   * are float32 and belong to checkpoints as parameters do. Replicas take those of the first one after
-   * each step. Only the module's own: `buffersOf` adds those of its `children` and `layers`.
+   * Values that forward passes change and optimizers do not, such as the running statistics of
+   * `BatchNorm`. They are float32 and saved in checkpoints like parameters. After each step, replicas
+   * take the values of the first replica. Lists only the module's own buffers; `buffersOf` adds the
+   * buffers of `children` and `layers`.
    */
   readonly buffers?: readonly Parameter[]
 
@@ -37,24 +38,24 @@ export interface Module {
   segments?(): readonly Segment[]
 
   /**
-   * Whether `forward` reads the pass that it runs in, as `Dropout` does; see `inPass`. Not needed where
-   * `children` has a module that says so. Default false.
+   * Whether `forward` reads the current pass, like `Dropout`; see `inPass`. A module need not set it if
+   * one of its `children` does. Default false.
    */
   readonly usesPass?: boolean
 
   /**
-   * Whether its passes communicate with replicas, as those of `BatchNorm` do. A rank without examples
-   * then makes a pass for none, so that the others need not wait for it. Default false.
+   * Whether its passes communicate with replicas, like those of `BatchNorm`. A rank without examples
+   * then runs an empty pass, so that the other ranks need not wait for it. Default false.
    */
   readonly communicates?: boolean
 
   /**
    * Whether `forward` runs the same operations, with the same numbers, for each input of the shape of
-   * `x`, so that a backend may record them once and repeat them; default false. Called before each pass
-   * in place of the checks that `forward` makes of the values of `x`.
+   * `x`, so that a backend may record them once and repeat them; default false. Called before each pass,
+   * instead of `forward`'s checks of the values of `x`.
    *
-   * @param x - undefined for a module whose input is the output of another one
-   * @throws as `forward` for values that it refuses
+   * @param x - undefined for a module whose input is the output of another module
+   * @throws the errors of `forward` for invalid values
    */
   isRepeatable?(x?: Tensor): boolean
 
@@ -64,7 +65,7 @@ export interface Module {
 
 /** A module that can compute with other tensors in place of its parameters. */
 export interface Separable extends Module {
-  /** `forward` with these tensors in place of the values of the parameters. */
+  /** Runs `forward` with `values` in place of the values of the parameters. */
   forwardWith(values: readonly Tensor[], x: Tensor): Tensor
 }
 
@@ -73,7 +74,7 @@ export function parametersOf(children: Readonly<Record<string, Module>>): readon
   return [...new Set(Object.values(children).flatMap(({ parameters }) => parameters))]
 }
 
-/** What may have buffers: a module, a pipeline, ... */
+/** Anything that may have buffers, such as a module or a pipeline. */
 export interface Buffered {
   readonly buffers?: readonly Parameter[]
   readonly children?: Record<string, Module>
@@ -104,7 +105,10 @@ export function areRepeatable(modules: readonly Module[], x?: Tensor): boolean {
   return modules.every((module, i) => isRepeatable(module, i === 0 ? x : undefined))
 }
 
-/** What a class says of its own `forward` does not hold for the `forward` of a class derived from it. */
+/**
+ * Whether the module is repeatable. A subclass that overrides `forward` must override `isRepeatable`
+ * too.
+ */
 export function isRepeatable(module: Module, x?: Tensor): boolean {
   let part: object = module
   while (!Object.hasOwn(part, 'isRepeatable') && !Object.hasOwn(part, 'forward')) {
@@ -138,7 +142,6 @@ export interface NamedModule {
   /** The path to the module, with dots: `h.0.attn.c_attn`. */
   readonly name: string
   readonly module: Module
-  /** Replaces the module by another one. */
   readonly replace: (next: Module) => void
 }
 

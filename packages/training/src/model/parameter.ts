@@ -19,16 +19,16 @@ export interface Shard {
 export interface Parameter {
   readonly name: string
   readonly shape: readonly number[]
-  /** Present if the tensor is sharded over ranks: `shape` and `value` are those of the part of this rank. */
+  /** Present if the tensor is sharded over ranks: `shape` and `value` then describe this rank's part. */
   readonly shard?: Shard
   /**
-   * Whether another rank counts the values of this parameter in a norm. If several pipeline stages have
-   * a parameter, one of them counts it. Default false.
+   * True if another rank counts this parameter in norms. If several pipeline stages share a parameter,
+   * only one of them counts it. Default false.
    */
   countedElsewhere?: boolean
   /**
-   * True while `dataParallel` or `fullyShard` average its gradients: a parameter in its place would get
-   * none.
+   * True while `dataParallel` or `fullyShard` averages its gradients: a parameter that replaced it would
+   * get none.
    */
   isReplicated?: boolean
   value: Tensor

@@ -19,7 +19,7 @@ export interface Recording {
   readonly value: Tensor
 
   /**
-   * Runs the backward pass from `dy`, the gradient of the output. To be called at most once.
+   * Runs the backward pass from `dy`, the gradient of the output. May be called at most once.
    *
    * @param dy - of the shape of `value`; the caller still owns it
    * @param onGradient - called once for each parameter on which the output depends, as soon as its
@@ -31,15 +31,15 @@ export interface Recording {
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
 
   /**
-   * The first half of `backward`: the gradient of the input, for which the previous stage waits. The
-   * second half, `backwardParameters`, may be called at any later time. Both halves together give the
-   * same bits as `backward`. Recordings without parameters have no halves.
+   * Computes only the gradient of the input, for which the previous stage waits. Call
+   * `backwardParameters` at any later time for the gradients of the parameters. Both together give the
+   * same bits as `backward`. Recordings without parameters do not have these methods.
    *
    * @throws the errors of `backward`
    */
   backwardInput?(dy: Tensor): Tensor | undefined
 
-  /** The second half. To be called at most once, after `backwardInput`. @throws ERR_TSR_BACKWARD_TWICE */
+  /** Call it at most once, after `backwardInput`. @throws ERR_TSR_BACKWARD_TWICE */
   backwardParameters?(onGradient: GradientListener): void
 
   /** Frees `value` and everything saved for the backward pass. */
@@ -50,8 +50,8 @@ export interface GradientListener {
   (parameter: Parameter, gradient: Tensor): void
 
   /**
-   * The gradients of earlier passes by parameter name. Instead of calling the listener, a pass may add to
-   * one of them in place, if no other tensor shares its memory.
+   * The gradients of earlier passes by parameter name. Instead of calling the listener, a pass may add
+   * to such a gradient in place, if no other tensor shares its memory.
    */
   readonly sums?: ReadonlyMap<string, Tensor>
 
@@ -64,14 +64,14 @@ export interface GradientMemory {
   /** The place of a parameter's gradient; undefined if the listener has to be called. */
   placeOf(parameter: Parameter): GradientPlace | undefined
 
-  /** To be called when the gradient is in its place, instead of the listener. */
+  /** Called instead of the listener once the gradient is in its place. */
   written(parameter: Parameter): void
 }
 
 export interface GradientPlace {
   /** The values in row-major order. */
   readonly values: Float32Array
-  /** Whether an earlier gradient is there, to which the next one has to be added. */
+  /** Whether to add to the earlier gradient there, instead of overwriting it. */
   readonly adds: boolean
 }
 
@@ -81,7 +81,7 @@ export interface GradientPlaces {
   readonly adds: boolean
 }
 
-/** The places of these gradients, if each has its own and all are either written or added to. */
+/** The places of the gradients, if each has its own and all are overwritten or all are added to. */
 export function placesOf(
   { memory }: GradientListener,
   parameters: readonly Parameter[],
@@ -108,7 +108,7 @@ export function checkAlive(name: string, tensor: Tensor): void {
 }
 
 /**
- * @param parameter - one of the module that gets the input
+ * @param parameter - a parameter of the module that gets the input, to name it in the error
  * @param shape - the sizes of the input, or names of axes of any size; `...` stands for any number of
  *   axes before the others
  * @throws ERR_TSR_ARGUMENT for a disposed tensor, and for one of another shape

@@ -1,7 +1,9 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
 
-/** A part of a model without collectives, which can be recorded. Every such module is one. */
+/**
+ * A part of a model without collectives, which can be recorded. Any module without collectives is one.
+ */
 export interface LocalSegment {
   readonly parameters: readonly Parameter[]
   /** Consists of operations that the tape can differentiate. */
@@ -15,7 +17,7 @@ export interface Exchange {
    * @returns the output, which the caller disposes
    */
   forward(x: Tensor): Promise<Tensor>
-  /** The gradient of the input, from that of the output. Called only if it is needed. */
+  /** Returns the gradient of the input. Called only if it is needed. */
   backward(dy: Tensor): Promise<Tensor>
 }
 

@@ -24,7 +24,7 @@ export interface AttentionOptions {
   readonly deviation?: number
   /** Standard deviation of the weights that lead back to the residual stream; default `deviation`. */
   readonly outputDeviation?: number
-  /** The rate of the dropout of the probabilities, in training; default 0. */
+  /** The dropout rate of the attention probabilities, in training; default 0. */
   readonly attentionDropout?: number
 }
 
@@ -35,7 +35,7 @@ export interface AttentionOptions {
 export class CausalSelfAttention implements Module {
   readonly kind = 'attention'
   readonly children: Record<'c_attn' | 'c_proj', Module>
-  /** Context parallelism replaces it where ranks share a sequence. */
+  /** Context parallelism replaces it if ranks share a sequence. */
   core: AttentionCore = causalAttention
   readonly usesPass: boolean
   readonly #headSize: number

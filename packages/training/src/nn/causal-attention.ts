@@ -18,7 +18,7 @@ export interface AttentionCore {
   readonly dividesSequences?: boolean
 
   /**
-   * @param mask - what is kept of the probabilities; all without it
+   * @param mask - factors of the probabilities for dropout; without it, all are kept
    * @returns the output, of the same shape, and what `backward` needs
    */
   forward(
@@ -58,7 +58,7 @@ export const causalAttention: AttentionCore = {
   },
 }
 
-/** What is left of probabilities, or of their gradients, under a mask. */
+/** Applies a dropout mask to probabilities or to their gradients. */
 export function times(x: Tensor, kept: Tensor | undefined): Tensor {
   return kept === undefined ? x : tf.mul(x, kept)
 }
@@ -86,7 +86,7 @@ export function attend(q: Tensor, k: Tensor, mask: Mask): Softmax {
   return isHostAccessible() ? softmaxOnHost(scores, scale, mask) : softmax(scores, scale, mask)
 }
 
-/** Computes the probabilities again from the log sums of their rows. */
+/** Recomputes the probabilities from the log sums of their rows. */
 export function attendAgain(q: Tensor, k: Tensor, mask: Mask, logSums: Tensor): Tensor {
   const scores = tf.matMul(q, k, false, true)
   const scale = 1 / Math.sqrt(q.shape[3]!)

@@ -28,7 +28,10 @@ export interface Conv2dOptions {
   readonly bias?: boolean
   /** Applied to the output; default `linear`, which changes nothing. */
   readonly activation?: Activation
-  /** Initial values depend only on it and on the names of the parameters; default 0. */
+  /**
+   * The seed of the initial values, which depend only on it and on the names of the parameters; default
+   * 0.
+   */
   readonly seed?: number
 }
 
@@ -108,7 +111,7 @@ export function pairOf(size: number | Pair): Pair {
   return typeof size === 'number' ? [size, size] : size
 }
 
-/** Explicit padding: with a number, TensorFlow.js mistakes the size of outputs of some kernels. */
+/** Pads explicitly: given a number, TensorFlow.js computes wrong output sizes for some kernels. */
 function around(padding: number): [Ends, Ends, Ends, Ends] {
   return [
     [0, 0],

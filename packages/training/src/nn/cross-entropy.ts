@@ -13,18 +13,18 @@ import { tf } from '../tfjs/tfjs.ts'
 export type Reduction = 'mean' | 'sum'
 
 /**
- * The cross-entropy between the softmax of `logits` and the right classes: -log p(label).
+ * The cross-entropy between the softmax of `logits` and the labels: -log p(label).
  *
  * Differentiable in `logits`. The gradient, softmax - one-hot, is computed together with the loss.
  * Exponents are relative to the largest logit, so that nothing overflows.
  *
  * @param logits - [batch, classes] float32; or [..., classes], for example for each token of a text
  * @param labels - [batch] int32, or [...], each in [0, classes)
- * @param reduction - `mean` over the batch (default), or `sum`: the sums over micro-batches of any
- *   sizes, added up and divided by the size of the batch, are the mean over the batch
+ * @param reduction - `mean` over the batch (default), or `sum`. Sums over micro-batches of any sizes,
+ *   added up and divided by the size of the batch, are the mean over the batch
  * @returns a scalar
- * @throws ERR_TSR_ARGUMENT when the shapes do not match, when a label is out of range, and when the
- *   scores are those of this rank's part of the classes only: see `vocabParallelCrossEntropy`
+ * @throws ERR_TSR_ARGUMENT when the shapes do not match, when a label is out of range, or when the
+ *   scores cover only this rank's part of the classes: see `vocabParallelCrossEntropy`
  *
  * @example
  * const loss = crossEntropy(model.forward(x), labels)
@@ -37,7 +37,7 @@ export function crossEntropy(
   return differentiable((input) => evaluate(input, labels, reduction), logits)
 }
 
-/** The value as an operation on the tape, whose gradient is computed with it. */
+/** Makes the loss an operation on the tape, whose gradient is computed together with its value. */
 export function differentiable(
   evaluateLoss: (outputs: Tensor) => EvaluatedLoss,
   outputs: Tensor,
@@ -135,7 +135,7 @@ function evaluateOnDevice(
   return { value, gradient }
 }
 
-/** target x, and 0 where the target is 0, although x may be -Infinity there. */
+/** Returns target x, and 0 wherever the target is 0, even if x is -Infinity there. */
 export function productOf(target: Tensor, x: Tensor): Tensor {
   return tf.where(tf.greater(target, 0), tf.mul(target, x), tf.zerosLike(x))
 }
@@ -149,7 +149,7 @@ function lossAndGradient(
   weight: number,
 ): number {
   let loss = 0
-  // in double precision to the end: a difference of rounded values would be biased
+  // Use double precision to the end: a difference of rounded values would be biased.
   const exponentials = new Float64Array(classes)
   labels.forEach((label, row) => {
     const start = row * classes
@@ -195,12 +195,12 @@ export function checkShapes(logits: Tensor, labels: Tensor): [rows: number, clas
 }
 
 /**
- * The scores that are those of some classes only, by data id: this is all that the output of a layer
- * has in common with its clones and reshaped forms, through which a script passes it here.
+ * Data ids of scores that cover only some classes. Clones and reshaped tensors, which a script may pass
+ * here, keep the data id of the layer's output.
  */
 const partialScores = new WeakSet<object>()
 
-/** Marks the output of a layer whose last axis continues on other ranks. */
+/** Marks the output of a layer whose last axis is split over ranks. */
 export function markPartial(scores: Tensor): Tensor {
   partialScores.add(scores.dataId)
   return scores

@@ -14,7 +14,7 @@ export interface DropoutOptions {
   readonly name: string
   /** The probability that a value is dropped, at least 0 and less than 1; default 0.5. */
   readonly rate?: number
-  /** What is dropped depends only on it, the name, the step, and the place in the batch; default 0. */
+  /** Dropped values depend only on it, the name, the step, and the place in the batch; default 0. */
   readonly seed?: number
 }
 
@@ -32,17 +32,17 @@ const readOptions = declareOptions({
 
 /**
  * In training, sets values to zero at random, and divides the others by 1 - rate (Srivastava et al.,
- * 2014). Otherwise it changes nothing.
+ * 2014). In evaluation, changes nothing.
  *
- * The values that it drops are the same in every layout, and when a pass is recomputed: they depend on
- * the name, the step and the place in the batch, which it learns from the pass; see `inPass`. Ranks that
- * share layers by tensor parallelism must see all values of a row, or of their part of its positions.
+ * Every layout drops the same values, and so does a recomputed pass: they depend on the name, the step
+ * and the place in the batch, which the pass provides; see `inPass`. Ranks that share layers by tensor
+ * parallelism must see all values of a row, or of their part of its positions.
  */
 export class Dropout implements Module {
   readonly kind = 'dropout'
   readonly parameters: readonly Parameter[] = []
   readonly usesPass = true
-  /** Set where a rank has only a part of each sequence, the second axis of the input. */
+  /** Set if a rank has only a part of each sequence, the second axis of the input. */
   positions: Positions | undefined
   readonly #options: Required<DropoutOptions>
 
@@ -52,7 +52,7 @@ export class Dropout implements Module {
 
   /**
    * @param x - [batch, ...]
-   * @throws ERR_TSR_ARGUMENT in a recorded pass whose step is unknown
+   * @throws ERR_TSR_ARGUMENT when a recorded pass does not know its step
    */
   forward(x: Tensor): Tensor {
     const pass = droppingPass(this.#options)
@@ -89,19 +89,19 @@ export interface Probabilities {
   /** The positions of the queries and of the keys. A query sees the keys up to its own. */
   readonly queries: Int32Array
   readonly keys: Int32Array
-  /** Of the whole sequence. */
+  /** The length of the whole sequence. */
   readonly length: number
 }
 
-/** What a pass keeps of probabilities: 0 for those that it drops, else 1 / (1 - rate). */
+/** Returns a factor for each probability: 0 to drop it, else 1 / (1 - rate). */
 export type ProbabilityMask = (of: Probabilities) => Tensor
 
 /**
- * The mask of a dropout of the probabilities of attention in the pass that is under way; undefined if
- * the pass drops nothing. Every layout drops the same ones.
+ * Returns the dropout mask for attention probabilities in the current pass; undefined if the pass drops
+ * nothing. Every layout drops the same probabilities.
  *
  * @param firstHead - the index of the rank's first head
- * @throws ERR_TSR_ARGUMENT in a recorded pass whose step is unknown
+ * @throws ERR_TSR_ARGUMENT when a recorded pass does not know its step
  */
 export function probabilityMask(
   options: Required<DropoutOptions>,
@@ -126,7 +126,6 @@ export function probabilityMask(
   }
 }
 
-/** The pass that is under way, if it drops values. */
 function droppingPass({ name, rate }: Required<DropoutOptions>): Pass | undefined {
   if (rate === 0) return undefined
   const pass = currentPass()
@@ -134,7 +133,7 @@ function droppingPass({ name, rate }: Required<DropoutOptions>): Pass | undefine
   return pass?.training === true ? pass : undefined
 }
 
-/** What is drawn for the values of a row of the input: 0, or 1 / (1 - rate). */
+/** Draws the factors for the values of a row of the input: 0, or 1 / (1 - rate). */
 function drawsOf(
   { name, rate, seed }: Required<DropoutOptions>,
   { step, row: firstRow = 0 }: Pass,

@@ -14,7 +14,7 @@ export interface EmbeddingOptions {
   readonly count: number
   /** The number of values for each id. */
   readonly width: number
-  /** Initial values depend only on it and on the name of the parameter; default 0. */
+  /** The seed of the initial values, which also depend on the name of the parameter; default 0. */
   readonly seed?: number
   /** The standard deviation of the initial values; default 0.02. */
   readonly deviation?: number
@@ -33,7 +33,7 @@ export class Embedding implements Module {
     return [this.weight]
   }
 
-  /** Ids that another module computes would have to be read. */
+  /** Not repeatable for ids that another module computes: checking them would require reading them. */
   isRepeatable(ids?: Tensor): boolean {
     if (ids !== undefined) checkIds(ids, this.weight)
     return ids !== undefined
@@ -50,7 +50,7 @@ export class Embedding implements Module {
   }
 }
 
-/** The rows of a table for ids of any shape. Differentiable in the table. */
+/** Returns the rows of a table for ids of any shape. Differentiable in the table. */
 export function lookUp(table: Tensor, ids: Tensor): Tensor {
   const rows = tf.gather(table, tf.reshape(ids, [-1]))
   return tf.reshape(rows, [...ids.shape, table.shape[1]!])
@@ -80,16 +80,15 @@ export function tableParameter(
   return createParameter(name, shape, values)
 }
 
-/** The positions in the text of the rows of a sequence of `length`. */
+/** Returns the positions in the text of the `length` rows that this rank has of a sequence. */
 export type Positions = (length: number) => Int32Array
 
-/** All positions of a whole sequence. */
 export const inOrder: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
 
 /** Adds a learned vector for each position to a sequence. */
 export class PositionEmbedding extends Embedding implements Separable {
   override readonly kind = 'positions'
-  /** Replaced where a rank has only a part of each sequence. */
+  /** Replaced if a rank has only a part of each sequence. */
   positions: Positions = inOrder
 
   override isRepeatable(): boolean {
@@ -122,7 +121,7 @@ export function hasPositions(module: Module): module is PositionEmbedding {
   return module.kind === 'positions'
 }
 
-/** x W' with W [count, width], the table of an embedding, which may share it. */
+/** x W' with W [count, width], which may be the table of an embedding. */
 export class Head implements Module {
   readonly kind = 'head'
   readonly weight: Parameter

@@ -1,8 +1,8 @@
 import { finite } from '@tsrun/core'
 import { generator, uniform as nextUniform, type Generator } from '../random/generator.ts'
 
-// Initial values of parameters, exported as the namespace `init`. All but constants are drawn from a
-// generator that is seeded by the name of the parameter, so that every layout starts with the same ones.
+// Initial values of parameters, exported as the namespace `init`. Random values come from a generator
+// seeded by the name of the parameter, so that every layout starts with the same ones.
 
 /** Makes the initial values of a parameter; see `createParameter`. */
 export type Initializer = (parameter: InitializedParameter) => Float32Array
@@ -70,7 +70,7 @@ function drawn(draw: (next: Generator) => number): Initializer {
   }
 }
 
-/** From how many values an output is computed, and how many outputs an input is a part of. */
+/** The number of inputs of one output, and of outputs that one input affects. */
 function fans(shape: readonly number[]): { inputs: number; outputs: number } {
   const window = sizeOf(shape.slice(0, -2))
   const [inputs, outputs] = [shape.at(-2) ?? 1, shape.at(-1) ?? 1]

@@ -5,13 +5,13 @@ import { generator, uniform } from '../random/generator.ts'
 import type { Initializer } from './init.ts'
 
 /**
- * A parameter that is not sharded.
+ * Creates a parameter that is not sharded.
  *
- * @param name - its global name, such as `head.weight`: by it, checkpoints and replicas know it
- * @param values - float32 values, or a function that makes them, such as those of `init`
- * @param seed - initial values that are random depend only on it and on the name; default 0
- * @throws ERR_TSR_ARGUMENT for an empty name, an invalid shape, NaN, or values that do not fit it;
- *   ERR_TSR_BACKEND before a backend is loaded
+ * @param name - its global name, such as `head.weight`, which identifies it in checkpoints and replicas
+ * @param values - float32 values, or a function that makes them, such as an initializer of `init`
+ * @param seed - random initial values depend only on it and on the name; default 0
+ * @throws ERR_TSR_ARGUMENT for an empty name, an invalid shape, NaN, or values that do not fit the
+ *   shape; ERR_TSR_BACKEND before a backend is loaded
  *
  * @example
  * const scale = createParameter('scale', [3], init.ones)
@@ -47,8 +47,7 @@ const shapeRule = where<readonly number[]>(
  * Weights for a layer of `fanIn` inputs that is followed by a ReLU, uniform in +-sqrt(6 / fanIn) (He et
  * al., 2015): their variance, 2 / fanIn, keeps the scale of the activations in a deep network.
  *
- * The distribution is uniform and not normal, because that would need a logarithm and a cosine, whose
- * last bits differ between JavaScript engines.
+ * Normal values would need a logarithm and a cosine, whose last bits differ between JavaScript engines.
  *
  * @param name - the name of the parameter; the values depend only on it and on `seed`
  * @param length - the number of values
@@ -67,7 +66,7 @@ export function uniformValues(
   length: number,
   limit: number,
 ): Float32Array {
-  // for values that are replaced at once: those of a large model take seconds
+  // Skip the generator for values that will be replaced: drawing them takes seconds for a large model.
   if (limit === 0) return new Float32Array(length)
   const next = generator(name, seed)
   return Float32Array.from({ length }, () => (2 * uniform(next) - 1) * limit)
@@ -75,7 +74,7 @@ export function uniformValues(
 
 /**
  * @returns the range of the layers to build; default all
- * @throws ERR_TSR_ARGUMENT unless it is a part of the layers that is not empty
+ * @throws ERR_TSR_ARGUMENT unless it is a non-empty range of the layers
  */
 export function checkRange(
   range: readonly [from: number, to: number] | undefined,

@@ -12,7 +12,7 @@ import type { LinearLayer, LinearPasses } from '../tfjs/backend.ts'
 import { runKernel, tf } from '../tfjs/tfjs.ts'
 
 /**
- * Records linear layers in a row without the tape: the same gradients without its bookkeeping, and on
+ * Records a stack of linear layers without the tape: the same gradients without its bookkeeping, and on
  * wasm and tensorflow without a tensor for each small operation.
  *
  * The parameters must keep their values until the backward pass is done.
@@ -74,7 +74,7 @@ function checkInput({ shape, dtype }: Tensor, { weight }: LinearLayer): void {
   })
 }
 
-/** The passes by kernels of TensorFlow.js, for backends that have no faster ones. */
+/** Computes the passes with kernels of TensorFlow.js, for backends without faster passes. */
 function kernelPasses(
   layers: readonly LinearLayer[],
   x: Tensor,
@@ -82,7 +82,7 @@ function kernelPasses(
 ): LinearPasses {
   const activations = [tf.keep(tf.clone(x))]
   for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
-  /** Between the halves of a backward pass: the gradient of each layer before its activation. */
+  /** Kept between the halves of a backward pass: the gradient of each layer before its activation. */
   const saved: Tensor[] = []
   return {
     output: activations.at(-1)!,
@@ -150,7 +150,7 @@ function forwardLayer(x: Tensor, { weight, bias, activation }: LinearLayer): Ten
   return value
 }
 
-/** The gradient before the activation. By kernels: a branch per value is mispredicted half the time. */
+/** The gradient before the activation. Uses kernels: a branch per value mispredicts half the time. */
 function activationGradient({ activation }: LinearLayer, y: Tensor, dy: Tensor): Tensor {
   if (activation === 'linear') return dy
   const positive = runKernel('Step', { x: y }, { alpha: 0 })

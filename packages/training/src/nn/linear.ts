@@ -20,7 +20,7 @@ export interface LinearOptions {
   readonly activation?: Activation
   /** Whether a bias is added; default true. */
   readonly bias?: boolean
-  /** Initial values depend only on it and on the names of the parameters; default 0. */
+  /** The seed of the initial values, which also depend on the names of the parameters; default 0. */
   readonly seed?: number
   /** The standard deviation of the initial weights; default sqrt(2 / inputs) (He et al., 2015). */
   readonly deviation?: number
@@ -87,7 +87,7 @@ export class Linear implements Module {
   }
 }
 
-/** Whether the module is a `Linear`, which tensor parallelism has not replaced. */
+/** True for a `Linear` that tensor parallelism has not replaced. */
 export function isLinear(module: Module): module is Linear {
   return module.kind === 'linear'
 }
@@ -120,9 +120,9 @@ export interface JointLinearOptions {
 }
 
 /**
- * Several linear layers with the same input, computed by one product, for example those of queries, keys
- * and values: W [inputs, parts, outputs] and b [parts, outputs]. In memory W is the matrix [inputs,
- * parts x outputs]; the separate axis makes it possible to split all parts in the same way.
+ * Several linear layers with the same input, computed by one product, for example queries, keys and
+ * values: W [inputs, parts, outputs] and b [parts, outputs]. In memory W is the matrix [inputs, parts x
+ * outputs]; the separate axis allows splitting all parts in the same way.
  */
 export class JointLinear implements Module {
   readonly kind = 'joint-linear'

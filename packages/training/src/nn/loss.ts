@@ -7,15 +7,15 @@ import { tf } from '../tfjs/tfjs.ts'
 
 type Maybe<T> = T | Promise<T>
 
-/** How many answers of how many are right. */
+/** The number of correct answers, and of all answers. */
 export interface Answers {
   readonly correct: number
   readonly of: number
 }
 
 /**
- * A differentiable function of the outputs of a model and the labels; its result is a scalar. What it
- * says about itself:
+ * A differentiable function of the outputs of a model and the labels that returns a scalar. Optional
+ * properties describe it:
  */
 export interface Loss {
   (outputs: Tensor, labels: Tensor): Tensor
@@ -24,14 +24,15 @@ export interface Loss {
   readonly record?: (outputs: Tensor, labels: Tensor) => Recording
 
   /**
-   * Whether the loss is a mean or a sum. One that does not say is tried on the first examples whose loss
+   * Whether the loss is a mean or a sum. If undefined, it is determined on the first examples whose loss
    * is not 0.
    */
   readonly reduction?: 'mean' | 'sum'
 
   /**
-   * The denominator of the mean: a function of the labels alone, for a loss in which not every example
-   * counts once (padding, masks, weights). It may be a fraction, or 0. Default: the number of examples.
+   * Returns the denominator of the mean, for losses in which not every example counts once (padding,
+   * masks, weights). Depends only on the labels; may be a fraction, or 0. Default: the number of
+   * examples.
    */
   readonly count?: (labels: Tensor) => Maybe<number>
 
@@ -39,18 +40,18 @@ export interface Loss {
   readonly summed?: Loss
 
   /**
-   * Counts the right answers, if the outputs are not the scores of all classes. A number is of all
-   * labels.
+   * Counts the correct answers, for outputs that are not the scores of all classes. A plain number
+   * refers to all labels.
    */
   readonly countCorrect?: (outputs: Tensor, labels: Tensor) => Maybe<number | Answers>
 }
 
 /**
- * A loss of one's own with a denominator of its own. All parts of a batch, on all ranks, are summed
- * before the sum is divided, so that micro-batches, accumulation and replicas do not change it.
+ * Makes a custom loss with its own denominator. Losses are summed over all parts of a batch, on all
+ * ranks, before the division, so that micro-batches, accumulation and replicas do not change the result.
  *
  * @param sum - the sum of the losses that count
- * @param tags - `count`: what the sum is divided by; `countCorrect`: for the accuracy
+ * @param tags - `count` returns the denominator; `countCorrect` counts for the accuracy
  *
  * @example
  * // labels [batch, 2]: targets and weights
@@ -90,7 +91,7 @@ export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recordi
 }
 
 /**
- * Counts the rows whose largest logit is that of the label. Of equal logits the first one counts.
+ * Counts the rows whose largest logit is the label's. Of equal logits, the first counts as the largest.
  *
  * @param logits - [..., classes] float32
  * @param labels - [...] int32
@@ -99,10 +100,7 @@ export function countCorrect(logits: Tensor, labels: Tensor): number {
   return answersAtHand(logits, labels, undefined).correct
 }
 
-/**
- * As `countCorrect`, on every backend, of the labels that count: those of a class, which is not
- * `ignored`.
- */
+/** Like `countCorrect`, on every backend. Skips labels that are not a class or are `ignored`. */
 export function answersOf(logits: Tensor, labels: Tensor, ignored?: number): Maybe<Answers> {
   return isHostAccessible()
     ? answersAtHand(logits, labels, ignored)

@@ -9,19 +9,18 @@ import { answersOf, recordLoss, type Answers, type Loss } from './loss.ts'
 
 type Maybe<T> = T | Promise<T>
 
-/** What an evaluation of a part of the data has found. All of it adds up over parts and ranks. */
+/** The results of an evaluation on a part of the data. They add up over parts and ranks. */
 export interface Tally {
   /** The sum of the losses. */
   readonly loss: number
-  /** What the sum is divided by. */
+  /** The denominator of the sum. */
   readonly count: number
   readonly examples: number
-  /** The right answers, NaN if there are none to count, and all that count. */
+  /** The number of correct answers (NaN if not countable), and of all that count. */
   readonly correct: number
   readonly of: number
 }
 
-/** Of nothing. */
 export const noTally: Tally = { loss: 0, count: 0, examples: 0, correct: 0, of: 0 }
 
 export function addTallies(a: Tally, b: Tally): Tally {
@@ -29,7 +28,7 @@ export function addTallies(a: Tally, b: Tally): Tally {
   return tallyOf(figuresOf(a).map((figure, i) => figure + more[i]!))
 }
 
-/** A tally as a message. */
+/** The numbers of a tally, to send it as a message. */
 export function figuresOf({ loss, count, examples, correct, of }: Tally): readonly number[] {
   return [loss, count, examples, correct, of]
 }
@@ -39,27 +38,27 @@ export function tallyOf(figures: readonly number[]): Tally {
   return { loss, count, examples, correct, of }
 }
 
-/** The mean: NaN without examples, and 0 if no label of them counts. */
+/** Returns the mean: NaN without examples, and 0 if none of their labels counts. */
 export function meanOf({ loss, count, examples }: Omit<Tally, 'correct' | 'of'>): number {
   if (examples === 0) return NaN
   return count === 0 ? 0 : loss / count
 }
 
 /**
- * A loss as sums over parts of the data, and what they are divided by in the end. It is tried out
- * whether a loss that does not say so is a mean or a sum: with all examples twice, a mean and its
- * gradient for each example are the same and half as large, and a sum and its gradient twice as large and
- * the same. While both are 0 this is left open.
+ * A loss as a sum over parts of the data, with the final denominator. If a loss does not say whether it
+ * is a mean or a sum, it is called with all examples twice. A mean stays the same, and its gradient per
+ * example halves; a sum doubles, and its gradient stays the same. While both are 0, the question stays
+ * open.
  */
 export class PartLoss {
   readonly #loss: Loss
   readonly #count: Loss['count']
   readonly #countCorrect: Loss['countCorrect']
   #reduction: 'mean' | 'sum' | undefined
-  /** Whether that was tried out. */
+  /** Whether `#reduction` was determined by trying. */
   #isTried = false
 
-  /** @throws ERR_TSR_ARGUMENT unless it is a function that says valid things about itself */
+  /** @throws ERR_TSR_ARGUMENT unless it is a function with valid properties */
   constructor(given: Loss) {
     if (typeof given !== 'function') {
       throw tsrError('ERR_TSR_ARGUMENT', {
@@ -79,17 +78,17 @@ export class PartLoss {
     functionRule.check('loss.countCorrect', this.#countCorrect)
   }
 
-  /** Whether the loss says what it is divided by. */
+  /** Whether the loss provides its own denominator. */
   get countsLabels(): boolean {
     return this.#count !== undefined
   }
 
-  /** What was found out, for the ranks that have not. */
+  /** The reduction that this rank determined by trying, for ranks that did not. */
   get found(): 'mean' | 'sum' | undefined {
     return this.#isTried ? this.#reduction : undefined
   }
 
-  /** Takes over what another rank has found out. */
+  /** Adopts the reduction that another rank determined. */
   adopt(found: 'mean' | 'sum' | undefined): void {
     if (this.#reduction !== undefined || found === undefined) return
     this.#reduction = found
@@ -97,9 +96,9 @@ export class PartLoss {
   }
 
   /**
-   * What the sum over a batch is divided by. Only a loss that says so reads the labels.
+   * Returns the denominator of the sum over a batch. Reads the labels only if the loss has a `count`.
    *
-   * @throws ERR_TSR_ARGUMENT when the loss counts something else than a number from 0
+   * @throws ERR_TSR_ARGUMENT when `count` returns anything but a number from 0
    */
   count({ size, allLabels }: { readonly size: number; allLabels: () => Tensor }): Maybe<number> {
     const count = this.#count
@@ -122,7 +121,7 @@ export class PartLoss {
       : tried.then(() => this.#record(outputs, labels))
   }
 
-  /** Computes the sum, and counts the right answers. Both tensors stay the caller's. */
+  /** Computes the sum, and counts the correct answers. The caller keeps both tensors. */
   async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
     await this.#try(outputs, labels)
     const count = await this.#countOf(labels)
@@ -212,9 +211,9 @@ function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording
 const TINY = 1e-6
 
 /**
- * @param a - the loss of examples, and `b` that of all of them twice
- * @param slope - its largest slope, and `other` that of all of them twice
- * @returns undefined if nothing can be said, where nothing depends on it
+ * @param a - the loss of the examples; `b` is their loss when each occurs twice
+ * @param slope - the largest slope of the first; `other` is the largest slope of the second
+ * @returns undefined if it cannot be determined, and does not matter yet
  */
 function reductionOf(
   a: number,
@@ -222,7 +221,7 @@ function reductionOf(
   slope: number,
   other: number,
 ): 'mean' | 'sum' | undefined {
-  // Of a loss that is not a number, a step says so.
+  // A step reports a loss that is not finite.
   if (![a, b, slope, other].every(Number.isFinite)) return undefined
   const isZero = Math.abs(a) < TINY
   if (isZero && slope === 0) return undefined
@@ -262,12 +261,11 @@ const scalarRule = where<Tensor>(
   describeResult,
 )
 
-/** @param value - what a loss of the user has returned */
 function checkScalar(value: Tensor): Tensor {
   return scalarRule.check('the result of the loss', value)
 }
 
-/** As tf.tidy, also of functions that return promises: frees what they make before they wait. */
+/** Like tf.tidy, but accepts functions that return promises: frees what they create before they wait. */
 function tidied<T>(compute: () => T): T {
   let result: T | undefined
   tf.tidy(() => {

@@ -50,17 +50,17 @@ abstract class Pool2d implements Module {
   }
 }
 
-/** The largest value of each window, channel by channel. Windows lie inside of the image. */
+/** The largest value of each window, channel by channel. Windows do not extend past the image. */
 export class MaxPool2d extends Pool2d {
   protected readonly pool: Pool = (...args) => tf.maxPool(...args)
 }
 
-/** The mean of each window, channel by channel. Windows lie inside of the image. */
+/** The mean of each window, channel by channel. Windows do not extend past the image. */
 export class AvgPool2d extends Pool2d {
   protected readonly pool: Pool = (...args) => tf.avgPool(...args)
 }
 
-/** Makes each row of a batch a vector: [batch, ...] to [batch, size]. */
+/** Flattens each example to a vector: [batch, ...] to [batch, size]. */
 export class Flatten implements Module {
   readonly parameters: readonly Parameter[] = []
 

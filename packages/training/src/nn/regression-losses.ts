@@ -5,7 +5,7 @@ import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { differentiable, recordEvaluated, type Reduction } from './cross-entropy.ts'
 
-/** Losses of outputs and targets of one shape. */
+/** A loss of outputs and targets of equal shapes, value by value. */
 interface Terms {
   readonly name: string
   /** The loss of each value, and its derivative. */
@@ -91,7 +91,7 @@ summedBinaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
   recordEvaluated(evaluate(binaryEntropies, logits, targets, 'sum'))
 summedBinaryCrossEntropy.countCorrect = countAnswers
 
-/** Counts the logits on the side of their targets. */
+/** Counts the logits that are on the same side as their targets. */
 function countAnswers(logits: Tensor, targets: Tensor): number | Promise<number> {
   return takeScalar(
     tf.tidy(() => {
@@ -116,7 +116,7 @@ function evaluate(
   return { value, gradient }
 }
 
-/** TensorFlow.js would broadcast [batch] and [batch, 1] to [batch, batch], and train wrongly. */
+/** Without this check, TensorFlow.js would broadcast [batch] and [batch, 1] to [batch, batch]. */
 function checkShapes(name: string, outputs: Tensor, targets: Tensor): void {
   if (outputs.shape.join() === targets.shape.join() && outputs.size > 0) return
   throw tsrError('ERR_TSR_ARGUMENT', {

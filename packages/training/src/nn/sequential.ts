@@ -13,9 +13,8 @@ import { isLinear, isStackable } from './linear.ts'
 /**
  * Modules that are applied one after the other.
  *
- * @param children - the modules by name, in their order; `parallelize` and checkpoints of layers use the
- *   names
- * @throws ERR_TSR_ARGUMENT for anything but modules, and for two parameters of the same name
+ * @param children - the modules by name, in order; `parallelize` and checkpoints of layers use the names
+ * @throws ERR_TSR_ARGUMENT for anything but modules, and for two parameters with the same name
  *
  * @example
  * const model = new Sequential({
@@ -48,7 +47,7 @@ export class Sequential implements Module {
     return tf.tidy(() => this.layers.reduce((h, layer) => layer.forward(h), x))
   }
 
-  /** Without the tape if all modules are linear layers of the simplest form. */
+  /** Skips the tape if all modules are linear layers that `recordLinearStack` supports. */
   record(x: Tensor, options: RecordOptions): Recording {
     const layers = this.layers.flatMap((layer) =>
       isLinear(layer) && isStackable(layer) ? [layer] : [],
@@ -102,7 +101,7 @@ function checkModule(name: string, child: Partial<Module> | null | undefined): v
   })
 }
 
-/** Parameters are known by their names, to replicas and in checkpoints. */
+/** Replicas and checkpoints identify parameters by name. */
 function checkNames(parameters: readonly Parameter[]): void {
   const names = new Set<string>()
   for (const { name } of parameters) {
@@ -117,8 +116,8 @@ function checkNames(parameters: readonly Parameter[]): void {
 /**
  * A module from parameters and a plain function of the input and their values.
  *
- * @param parameters - by the names under which `forward` gets their values
- * @throws ERR_TSR_ARGUMENT for anything but parameters, and for two of the same name
+ * @param parameters - by the names under which `forward` receives their values
+ * @throws ERR_TSR_ARGUMENT for anything but parameters, and for two with the same name
  *
  * @example
  * const model = moduleOf(

@@ -17,7 +17,7 @@ export interface ShardedMLPOptions {
   readonly hidden?: number
   /** The number of classes; default 10. */
   readonly outputs?: number
-  /** Initial values depend only on it and on the names of the parameters; default 0. */
+  /** The seed of the initial values, which also depend on the names of the parameters; default 0. */
   readonly seed?: number
   /** Builds only the layers [from, to); default all. */
   readonly range?: readonly [from: number, to: number]
@@ -36,7 +36,7 @@ const readOptions = declareOptions({
  * A multi-layer perceptron that can be built in parts: linear layers with a ReLU between any two.
  *
  * The part [from, to) has parameters (`layers.<index>.weight`, `layers.<index>.bias`) with the same
- * names and bitwise the same values as the whole model has, and allocates nothing else.
+ * names and bitwise the same values as in the whole model, and allocates nothing else.
  *
  * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */

@@ -16,9 +16,9 @@ import {
 import { answersOf, type Loss } from './loss.ts'
 
 export interface CrossEntropyOptions {
-  /** A label that does not count, for example of padding: it adds nothing to the loss. */
+  /** A label to skip, for example for padding: it adds nothing to the loss. */
   readonly ignoreIndex?: number
-  /** How much of each label is spread evenly over all classes, from 0 (default) to 1. */
+  /** The fraction of each label that is spread evenly over all classes, from 0 (default) to 1. */
   readonly labelSmoothing?: number
   /** The `mean` (default) or the `sum` over the labels that count. The mean of none is 0. */
   readonly reduction?: Reduction
@@ -36,11 +36,11 @@ export const readCrossEntropyOptions = declareOptions({
 type Complete = ReturnType<typeof readCrossEntropyOptions>
 
 /**
- * A cross-entropy that leaves out some labels, or smooths them (Szegedy et al., 2015): each class k has
- * the target (1 - s) [k = label] + s / classes, and the loss is -sum target log p.
+ * A cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015): each class k has the
+ * target (1 - s) [k = label] + s / classes, and the loss is -sum target log p.
  *
- * Its arguments are those of `crossEntropy`. Trained in parts, on any number of ranks, it is the mean over
- * the labels of the whole batch that count. The accuracy leaves out the others.
+ * Its arguments are those of `crossEntropy`. In training by parts, on any number of ranks, it is the
+ * mean over the labels of the whole batch that count. The accuracy skips the same labels.
  *
  * @throws ERR_TSR_ARGUMENT for invalid or unknown options
  *
@@ -116,7 +116,7 @@ function onHost(
       }
       out[start + label]! -= (1 - labelSmoothing) * weight
       const own = scores[start + label]! - largest
-      // A score of -Infinity must not be multiplied by 0.
+      // Do not multiply a score of -Infinity by 0.
       if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * own
       if (shared > 0) loss -= shared * sum
       loss += Math.log(total)
@@ -147,14 +147,14 @@ function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
   return { value, gradient }
 }
 
-/** e to the power of the mean cross-entropy of tokens: among how many equally likely ones it chooses. */
+/** exp of the mean cross-entropy per token: the number of equally likely tokens it amounts to. */
 export function perplexity(loss: number): number {
   return Math.exp(loss)
 }
 
 /**
- * Counts the rows in which the label is among the `k` largest scores; those that equal the label's do
- * not count as larger. Values must be readable at once, so not on webgpu.
+ * Counts the rows whose label is among the `k` largest scores; scores equal to the label's do not count
+ * as larger. Reads values synchronously, so it does not work on webgpu.
  *
  * @param logits - [..., classes] float32
  * @param labels - [...] int32

@@ -13,7 +13,7 @@ export interface BlockOptions extends AttentionOptions {
   readonly hidden?: number
   /** Added to the variance in each LayerNorm; default 1e-5. */
   readonly epsilon?: number
-  /** The rate of the dropout of what is added to the input, in training; default 0. */
+  /** The dropout rate of the two values added to the input, in training; default 0. */
   readonly residualDropout?: number
 }
 

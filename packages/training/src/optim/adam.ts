@@ -46,7 +46,7 @@ const readOptions = declareOptions({
 interface Factors extends Pick<AdamStep, 'rate' | 'scale' | 'keep'> {
   /** The number of the step; the first is 1. */
   readonly step: number
-  /** The multiple of the value that is added to the gradient. */
+  /** L2 penalty: the multiple of the value that is added to the gradient. */
   readonly added: number
 }
 
@@ -61,8 +61,8 @@ abstract class AdamOptimizer implements Optimizer {
   readonly #state = new ParameterStates(['mean', 'square'])
 
   /**
-   * @param decays - what the weight decay changes: the gradient, or the value, in proportion to the
-   *   learning rate and without an effect on the moments
+   * @param decays - what the weight decay changes: the gradient, or directly the value, in proportion to
+   *   the learning rate and without an effect on the moments
    * @param weightDecay - the default of this option
    */
   constructor(options: AdamOptions, decays: 'gradient' | 'value', weightDecay: number) {

@@ -10,11 +10,15 @@ import { gradientNorm, normRule, type NormPart } from './gradient-norm.ts'
 
 /** The groups whose ranks hold different parts of a model. */
 export interface ClipGroups {
-  /** Tensor parallel ranks: they hold parts of parameters with a `shard`, and replicate the others. */
+  /**
+   * Tensor parallel ranks: each holds its part of parameters with a `shard`, and a copy of the others.
+   */
   readonly tensor?: ProcessGroup
-  /** Ranks that each hold a part of every gradient: the group of `fullyShard`, with its `shards`. */
+  /**
+   * Ranks that each hold a part of every gradient: the group passed to `fullyShard`, with its `shards`.
+   */
   readonly shard?: ProcessGroup
-  /** The stages of a pipeline. A parameter that several of them have counts once. */
+  /** The stages of a pipeline. A parameter that several stages share counts once. */
   readonly pipeline?: ProcessGroup
 }
 
@@ -38,7 +42,7 @@ export interface ClipOptions extends ClipGroups {
   readonly norm?: number
 }
 
-/** The rules of the options that a pipeline has, too. */
+/** Rules for the options that pipelines accept too. */
 export const clipRules = {
   maxNorm: positive('a number above 0'),
   norm: normRule,
@@ -55,16 +59,16 @@ const readOptions = declareOptions({
 export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32Array>
 
 /**
- * Scales gradients down to the norm `maxNorm` if theirs is larger, as torch's clip_grad_norm_ does: all by
- * the same factor, maxNorm / (norm + 1e-6). Call it on averaged gradients: data parallel ranks then
- * have equal gradients and need no group here. All ranks of the given groups have to call it. If the
- * norm is infinite or not a number, it is returned and the gradients are not changed.
+ * Scales gradients down so that their norm is at most `maxNorm`, like torch's clip_grad_norm_: all by
+ * the same factor, maxNorm / (norm + 1e-6). Call it on averaged gradients: data parallel ranks then have
+ * equal gradients and need no group here. All ranks of the given groups must call it. If the norm is
+ * infinite or NaN, it is returned and the gradients are not changed.
  *
  * @param gradients - arrays are scaled in place, tensors are scaled in place or replaced; gradients of
  *   other parameters are not changed, and parameters without a gradient are ignored
  * @returns the norm before clipping, the same on all ranks; see {@link gradientNorm}
- * @throws ERR_TSR_ARGUMENT when an option is out of range or unknown, or when a parameter is a shard
- *   and neither `tensor` nor `shard` names the group that has the rest
+ * @throws ERR_TSR_ARGUMENT when an option is out of range or unknown, or when a parameter is a shard and
+ *   neither `tensor` nor `shard` names the group that holds its other parts
  *
  * @example
  * const gradients = await replica.gradients()
@@ -94,7 +98,7 @@ export async function clipGradients(
   }
   const axes = [flat, tensor, pipeline].filter((group) => group !== undefined)
   const total = await gradientNorm(parts, { norm, axes })
-  // In the precision of devices, so that arrays and tensors are scaled to the same bits.
+  // Round to float32, so that arrays and tensors are scaled to the same bits.
   const factor = Math.fround(maxNorm / (total + 1e-6))
   if (factor < 1 && Number.isFinite(total)) scale(gradients, names, factor)
   return total

@@ -7,7 +7,7 @@ import type { Parameter } from '../model/parameter.ts'
 import type { GradientListener } from '../model/recording.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 
-/** The place of the values of one parameter in a flat buffer. */
+/** The place of one parameter's values in a flat buffer. */
 export interface FlatSlot {
   readonly shape: readonly number[]
   /** The index of its first value. */
@@ -76,20 +76,20 @@ export interface GatheredGradients {
   /** The parts of the buffer by parameter name, as an optimizer accepts them. */
   readonly parts: ReadonlyMap<string, Float32Array>
 
-  /** Starts a step: the first gradient of a parameter replaces the one of the last step. */
+  /** Starts a step: the first gradient of a parameter replaces the gradient of the last step. */
   begin(): void
 
   /** Sums the gradients of backward passes, whose tensors it disposes. */
   readonly listener: GradientListener
 
   /**
-   * Ends a step. The gradients of parameters that got none are set to zero.
+   * Ends a step. Sets the gradients of parameters that got none to zero.
    *
    * @returns a promise if gradients have to be fetched; nothing if the buffer is complete
    */
   finish(): void | Promise<void>
 
-  /** Frees the gradients of a step that will not be finished. */
+  /** Frees the gradients of an unfinished step. */
   dispose(): void
 }
 
@@ -97,8 +97,8 @@ export interface GatheredGradients {
  * Collects the gradients of micro-batches in a flat buffer, for example in the arena of a group.
  *
  * If the host can access the memory of tensors (wasm, cpu), each gradient is added to its part
- * immediately, which is the only copy, and its tensor is disposed. Otherwise tensors are summed on the
- * device and fetched in `finish`.
+ * immediately and its tensor is disposed: the only copy. Otherwise tensors are summed on the device and
+ * fetched in `finish`.
  *
  * @param buffer - with `layout.length` values
  * @throws ERR_TSR_ARGUMENT when the buffer has another length. The listener throws it for a parameter

@@ -21,7 +21,7 @@ export interface GradientNormOptions {
   readonly norm?: number
   /**
    * The groups over which parts are combined, one after the other, with one collective each. All ranks
-   * of each group have to call this. Default: none.
+   * of each group must call this function. Default: none.
    */
   readonly axes?: readonly ProcessGroup[]
 }
@@ -29,13 +29,13 @@ export interface GradientNormOptions {
 export const normRule = choice(2, Infinity).default(2)
 
 /**
- * The norm of all gradients together, the same on all ranks. Each value counts once, whichever ranks
- * hold it.
+ * Returns the norm of all gradients together, the same on all ranks. Each value counts once, even if
+ * several ranks hold it.
  *
  * Sums are computed in float64; on webgpu, in float32 for each tensor. Each axis takes one all-reduce of
- * one number. Along the axis of tensor parallel ranks, sharded parameters are spread and replicated
- * ones are not; along that of pipeline stages, all are spread. Data parallel ranks have the same
- * gradients and need no axis, unless each rank holds a part (ZeRO).
+ * one number. Along the tensor parallel axis, sharded parameters are spread and replicated ones are not;
+ * along the pipeline axis, all are spread. Data parallel ranks have the same gradients and need no axis,
+ * unless each rank holds a part (ZeRO).
  *
  * @throws ERR_TSR_ARGUMENT for another norm
  *
@@ -52,7 +52,7 @@ export async function gradientNorm(
 ): Promise<number> {
   const norm = normRule.check('norm', options.norm)
   const { axes = [] } = options
-  // Values that all ranks of an axis have are those of the first rank.
+  // Count values that all ranks of an axis hold on its first rank only.
   const counted = Array.from(parts).filter(({ spread }) =>
     axes.every((group) => group.rank === 0 || spread.includes(group)),
   )
@@ -69,7 +69,7 @@ interface Measure {
   readonly onDevice: (gradient: Tensor) => Tensor
 }
 
-// Four independent sums, which the CPU computes at the same time: ten times as fast as one sum.
+// Four independent sums run in parallel on the CPU: ten times as fast as one sum.
 
 const sumOfSquares: Measure = {
   name: 'sum of squares',
@@ -91,7 +91,7 @@ const sumOfSquares: Measure = {
 const largest: Measure = {
   name: 'largest',
   onHost(values) {
-    // Unlike a comparison, Math.max propagates NaN.
+    // Math.max propagates NaN; a comparison would not.
     const sums: [number, number, number, number] = [0, 0, 0, 0]
     const whole = values.length - (values.length % 4)
     for (let i = 0; i < whole; i += 4) {
@@ -106,7 +106,7 @@ const largest: Measure = {
   onDevice: (gradient) => tf.max(tf.abs(gradient)),
 }
 
-/** One number for each gradient. Those on a device are fetched together. */
+/** One number for each gradient. Numbers on a device are fetched together. */
 async function measure(
   gradients: readonly (Tensor | Float32Array)[],
   { name, onHost, onDevice }: Measure,

@@ -10,18 +10,18 @@ export interface Optimizer {
   /** The step size; may be changed between steps. */
   learningRate: number
 
-  /** The options that it was made with, besides the learning rate. Replicas must have the same ones. */
+  /** The options except the learning rate. They must be equal on all replicas. */
   readonly options?: Readonly<Record<string, unknown>>
 
   /**
-   * Updates each parameter that has a gradient; the others keep their values. A parameter that is in
-   * the list twice, as a tied one may be, is updated once.
+   * Updates each parameter that has a gradient; the others keep their values. A parameter that is in the
+   * list twice, such as a tied one, is updated once.
    *
    * @param gradients - by parameter name; tensors that are used are disposed, arrays are not changed
    * @throws ERR_TSR_ARGUMENT when the learning rate is not a number from 0, when a gradient and its
-   *   parameter have different shapes, when there are
-   *   gradients of other parameters only, or when the state of a parameter has another size, because it
-   *   is that of another model. Nothing is changed in these cases, and the caller still owns the tensors.
+   *   parameter have different shapes, when there are gradients but none of these parameters, or when
+   *   the state of a parameter has another size, because it belongs to another model. Then nothing is
+   *   changed, and the caller still owns the tensors.
    */
   step(parameters: readonly Parameter[], gradients: Gradients): void
 
@@ -29,20 +29,20 @@ export interface Optimizer {
   state(): Promise<OptimizerState>
 
   /**
-   * Replaces the state by a copy of `state`. If the options are the same, the next step is the one that
-   * the optimizer with that state would make.
+   * Replaces the state by a copy of `state`. With the same options, the next step equals the next step
+   * of the optimizer that had this state.
    *
-   * @throws ERR_TSR_ARGUMENT when it is the state of another kind of optimizer. If the state of a
+   * @throws ERR_TSR_ARGUMENT when the state belongs to another kind of optimizer. If the state of a
    *   parameter has another size, `step` throws.
    */
   loadState(state: OptimizerState): void
 
-  /** Frees the state: the next step is a first one. */
+  /** Frees the state: the next step is a first step again. */
   dispose(): void
 }
 
 /**
- * The parameters that have gradients, each once, with their gradients.
+ * Returns the parameters that have gradients, each once, with their gradients.
  *
  * @throws ERR_TSR_ARGUMENT when a gradient does not fit its parameter, or when there are gradients but
  *   none of these parameters
@@ -62,8 +62,8 @@ export function withGradients(
 }
 
 /**
- * @throws ERR_TSR_ARGUMENT unless the arguments are a list and a map, which JavaScript does not check, and
- *   the learning rate is a number
+ * @throws ERR_TSR_ARGUMENT unless the arguments are a list and a map, which untyped callers may confuse,
+ *   and the learning rate is a number
  */
 export function checkStep(
   { learningRate }: Pick<Optimizer, 'learningRate'>,
@@ -97,7 +97,7 @@ function checkNames(parameters: readonly Parameter[], gradients: Gradients): voi
 /** @throws ERR_TSR_ARGUMENT unless a tensor has the shape of the parameter, or an array its size */
 function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
   const isArray = ArrayBuffer.isView(gradient)
-  // Not the size of the value: reading that creates the tensor of a shard.
+  // Use `shape`: reading the size of the value would create the tensor of a shard.
   if (isArray ? gradient.length === sizeOf(shape) : gradient.shape.join() === shape.join()) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the gradient of ${name}`,

@@ -1,8 +1,8 @@
 import { choice, count, declareOptions, finite, tsrError, type Rules } from '@tsrun/core'
 
 /**
- * The learning rate of a step. Steps are those of the optimizer, not of micro-batches, and start at 0. A
- * job that is resumed continues with the step that it had reached.
+ * Returns the learning rate of a step. Steps are steps of the optimizer, not micro-batches, and start at
+ * 0. A resumed job continues with the step that it had reached.
  */
 export type LearningRateSchedule = (step: number) => number
 
@@ -93,8 +93,8 @@ export function warmupCosine(options: WarmupCosineOptions): LearningRateSchedule
 }
 
 /**
- * A linear warm-up, a long time at `peak`, and a short decay to `minimum` (WSD; Hu et al., "MiniCPM",
- * 2024). Training can be continued from a step before the decay with a larger `total`.
+ * A linear warm-up, a long phase at `peak`, and a short decay to `minimum` (WSD; Hu et al., "MiniCPM",
+ * 2024). To train longer, continue from a step before the decay with a larger `total`.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option or one that is out of range
  *

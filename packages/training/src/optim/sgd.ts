@@ -64,7 +64,7 @@ export class SGD implements Optimizer {
     checkStep(this, parameters, gradients)
     this.#state.checkSizes(parameters, gradients)
     if (!isHostAccessible()) {
-      // The updates in place do not support Nesterov momentum.
+      // The backend's in-place updates do not support Nesterov momentum.
       const updates = this.#nesterov ? undefined : currentBackend().updatesInPlace?.()
       if (updates === undefined) this.#stepOnDevice(parameters, gradients)
       else this.#stepInPlace(parameters, gradients, updates)

@@ -37,7 +37,7 @@ export class ParameterStates {
   }
 
   /**
-   * To be called before a step changes anything, since the state may be that of another model.
+   * Call it before a step changes anything: the state may belong to another model.
    *
    * @throws ERR_TSR_ARGUMENT when a parameter with a gradient has another size than its state
    */
@@ -60,7 +60,7 @@ export class ParameterStates {
     return step
   }
 
-  /** A vector of a parameter in memory that the host can access; if there is none yet, zeros and `isNew`. */
+  /** Returns a vector of a parameter in host memory; a missing one is created as zeros (`isNew`). */
   onHost(parameter: string, name: string, length: number): { vector: HostVector; isNew: boolean } {
     const key = keyOf(parameter, name)
     const former = this.#vectors.get(key)
@@ -94,7 +94,7 @@ export class ParameterStates {
     }
   }
 
-  /** A tensor of numbers of the step, which stays as long as they do. */
+  /** Returns a tensor of `values`, which is reused until they change. */
   numbers(group: string, values: readonly number[]): Tensor {
     const kept = this.#numbers.get(group)
     if (kept?.values.join() === values.join()) return kept.tensor
@@ -131,8 +131,8 @@ export class ParameterStates {
   /**
    * Replaces the whole state by a copy of `state`.
    *
-   * @throws ERR_TSR_ARGUMENT when it is that of another kind of optimizer, or when the vectors of a
-   *   parameter differ in size
+   * @throws ERR_TSR_ARGUMENT when the state belongs to another kind of optimizer, or when the vectors of
+   *   a parameter differ in size
    */
   load(state: OptimizerState): void {
     for (const [parameter, { steps, values }] of state) this.#check(parameter, steps, values)
@@ -145,7 +145,6 @@ export class ParameterStates {
     }
   }
 
-  /** Frees the whole state. */
   dispose(): void {
     for (const vector of this.#vectors.values()) if ('dispose' in vector) vector.dispose()
     for (const { tensor } of this.#numbers.values()) tensor.dispose()
@@ -155,7 +154,6 @@ export class ParameterStates {
     this.#steps.clear()
   }
 
-  /** The size of the vectors of a parameter; undefined if it has no state. */
   #sizeOf(parameter: string): number | undefined {
     const [name] = this.#names
     if (name === undefined) return undefined

@@ -9,9 +9,9 @@ import { withGradients } from './optimizer.ts'
 import type { Gradients, ParameterStates } from './state.ts'
 
 /**
- * Prepares the update of a parameter. The function that it returns writes the next values. That must not
- * allocate tensors, because the arrays may be the memory of tensors, and an allocation could detach
- * them. `next` and `gradient` may be the same array.
+ * Prepares the update of a parameter. The returned function writes the next values. It must not allocate
+ * tensors: the arrays may be views of memory of tensors that an allocation detaches. `next` and
+ * `gradient` may be the same array.
  */
 export type HostUpdate = (
   parameter: Parameter,
@@ -37,7 +37,7 @@ export function updateOnHost(
   }
 }
 
-/** An optimizer step by operations of TensorFlow.js, which differ only in updates of other names. */
+/** An optimizer step in operations of TensorFlow.js. Steps of one name have the same operations. */
 export interface DeviceUpdate {
   readonly name: string
   /** Numbers that may change from step to step. */
@@ -51,10 +51,10 @@ export interface DeviceUpdate {
   ) => readonly Tensor[]
 }
 
-/** From this size on a parameter is updated by itself: to copy it would take longer than more calls. */
+/** Parameters of at least this size are updated separately: copying them costs more than extra calls. */
 const LARGE = 2 ** 22
 
-/** The place of the state among the tensors of a row. */
+/** The index of the first tensor of the state in a row. */
 const FORMER = 2
 
 interface Row {
@@ -64,8 +64,8 @@ interface Row {
 }
 
 /**
- * As `updateOnHost`, for backends whose tensors the host cannot access: nothing is fetched. Where a backend
- * repeats computations in fewer calls, the parameters of equal factors are updated as one vector.
+ * Like `updateOnHost`, for backends whose tensors the host cannot access: fetches nothing. If the
+ * backend can repeat recorded computations, parameters with equal factors are updated as one vector.
  */
 export function updateOnDevice(
   parameters: readonly Parameter[],
@@ -137,7 +137,7 @@ function together(
   return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
 }
 
-/** gradient + decay value, a new tensor; the gradient itself if the decay is 0. */
+/** Returns gradient + decay value as a new tensor; `gradient` itself if the decay is 0. */
 export function addDecay(gradient: Tensor, decay: number | Tensor, value: Tensor): Tensor {
   return decay === 0 ? gradient : tf.tidy(() => tf.add(gradient, tf.mul(value, decay)))
 }
@@ -150,7 +150,7 @@ export type UpdateInPlace = (
 ) => void
 
 /**
- * As `updateOnDevice`, with the optimizer steps in place that a backend has.
+ * Like `updateOnDevice`, with the in-place optimizer steps of the backend.
  *
  * @param decayOf - the multiple of the value that is added to the gradient
  */

@@ -10,30 +10,30 @@ import {
 import { exchangeTime, pipelineTime, type PipelineTime, type StepTime } from './step-time.ts'
 
 export interface PlanOptions {
-  /** The number of values that are trained. */
+  /** The number of trained values. */
   readonly parameters: number
-  /** Bytes of one rank. */
+  /** The memory of one rank, in bytes. */
   readonly memory: number
   readonly ranks: number
   /** Default: parameters / (12 width^2). */
   readonly layers?: number
-  /** Default: with `layers`, what parameters = 12 layers width^2 gives; otherwise some 128 per layer. */
+  /** Default: from parameters = 12 layers width^2 if `layers` is given; otherwise about 128 per layer. */
   readonly width?: number
-  /** Default: one per 128 numbers of the width. */
+  /** Default: width / 128. */
   readonly heads?: number
   /** The tokens of an example; default 2048. */
   readonly sequence?: number
-  /** The examples of a step, over all replicas; default: four per rank. */
+  /** The examples of a step, over all replicas; default: 4 per rank. */
   readonly batch?: number
-  /** Default float32, in which tsrun trains; the others are arithmetic only. */
+  /** Default float32, in which tsrun trains; the others are for planning only. */
   readonly dtype?: PlanDtype
   /** Default adam. */
   readonly optimizer?: PlanOptimizer
-  /** Floating-point operations of a rank in a second, as training reaches them; default 10^13. */
+  /** Floating-point operations per second that a rank reaches in training; default 10^13. */
   readonly flops?: number
-  /** Bytes that a rank sends in a second; default 10^10. */
+  /** Bytes per second that a rank sends; default 10^10. */
   readonly link?: number
-  /** Seconds of a message beside its bytes; default 10^-5. */
+  /** Latency of a message in seconds; default 10^-5. */
   readonly latency?: number
 }
 
@@ -46,13 +46,13 @@ export interface LayoutPlan {
   readonly model: ModelShape
   /** The examples of a step. */
   readonly batch: number
-  /** All layouts: first those that fit, the fastest first; then the others, the smallest first. */
+  /** All layouts: first those that fit, fastest first; then the others, smallest first. */
   readonly layouts: readonly PlannedLayout[]
-  /** The fastest that fits; undefined if none does. */
+  /** The fastest layout that fits; undefined if none does. */
   readonly best: PlannedLayout | undefined
 }
 
-/** The most stages of a pipeline that are considered. */
+/** The largest number of pipeline stages that is considered. */
 const MOST_STAGES = 32
 
 const whole = count({ from: 1 })
@@ -74,12 +74,11 @@ const readOptions = declareOptions({
 })
 
 /**
- * The memory wall as arithmetic: what a rank holds in every layout dp x tp x pp of a transformer over the
- * ranks, with each stage of ZeRO and with or without recomputation; which layouts fit; and how long a
- * step takes in each, from the simulator of schedules.
+ * Computes the memory and the time of every layout dp x tp x pp of a transformer over the ranks, with
+ * each stage of ZeRO, with and without recomputation. Times come from the simulator of schedules.
  *
- * Not counted are what the framework itself needs, the buffers of collectives, embeddings and logits, and
- * the overlap of communication with computation.
+ * Not counted are the framework's own memory, the buffers of collectives, embeddings and logits, and the
+ * overlap of communication with computation.
  *
  * @example
  * const { best } = planLayouts({ parameters: 10e9, memory: 24e9, ranks: 16 })
@@ -118,7 +117,7 @@ function shapeOf(given: {
   readonly sequence: number
 }): ModelShape {
   const { parameters, sequence } = given
-  // 12 layers width^2 parameters, and a width of 128 layers unless something else is given
+  // 12 layers width^2 parameters, and width = 128 layers if neither is given.
   const rough =
     given.layers === undefined
       ? Math.cbrt((parameters * 128) / 12)
@@ -134,13 +133,13 @@ function shapeOf(given: {
   })
 }
 
-/** To a number that many ranks can share. */
+/** Rounds to a number that many ranks can divide. */
 function roundWidth(width: number): number {
   const unit = width >= 4096 ? 1024 : width >= 1024 ? 256 : width >= 128 ? 64 : 1
   return Math.max(1, unit * Math.round(width / unit))
 }
 
-/** All layouts in which heads, layers and batch can be divided. */
+/** All layouts that divide the heads, the layers and the batch. */
 function layoutsOf(ranks: number, { layers, heads }: ModelShape, batch: number): RankLayout[] {
   return divisors(ranks).flatMap((dp) =>
     divisors(ranks / dp).flatMap((tp) => {
@@ -149,7 +148,8 @@ function layoutsOf(ranks: number, { layers, heads }: ModelShape, batch: number):
       const stages =
         dp === 1 ? ([0] as const) : pp === 1 ? ([0, 1, 2, 3] as const) : ([0, 1, 2] as const)
       return stages.flatMap((zero) =>
-        // with one stage the backward pass follows at once, and nothing is recomputed
+        // With one stage, each backward pass follows its forward pass at once: there is nothing to
+        // recompute.
         (pp === 1 ? [false] : [false, true]).map((recompute): RankLayout => ({
           dp,
           tp,

@@ -11,13 +11,13 @@ export interface RankLayout {
   readonly tp: number
   /** Stages of a pipeline. */
   readonly pp: number
-  /** What the replicas share: 0 nothing, 1 optimizer state, 2 gradients too, 3 parameters too. */
+  /** What the replicas shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 also parameters. */
   readonly zero: 0 | 1 | 2 | 3
-  /** Whether a stage keeps only its inputs, and runs the forward pass again before the backward pass. */
+  /** Whether a stage keeps only its inputs, and repeats the forward pass before the backward pass. */
   readonly recompute: boolean
 }
 
-/** A transformer, in numbers. */
+/** The dimensions of a transformer. */
 export interface ModelShape {
   readonly parameters: number
   readonly layers: number
@@ -28,7 +28,7 @@ export interface ModelShape {
   readonly sequence: number
 }
 
-/** Bytes that one rank holds, the one that holds most. */
+/** Bytes that one rank holds: the rank that holds most. */
 export interface LayoutMemory {
   readonly weights: number
   readonly gradients: number
@@ -60,10 +60,12 @@ function layerActivations(
 }
 
 /**
- * Weights, gradients, optimizer state and activations of a rank. With 16-bit numbers the optimizer has a
- * float32 copy of the weights. ZeRO stage 3 also holds the weights of one layer.
+ * Returns the bytes of weights, gradients, optimizer state and activations of a rank. With 16-bit
+ * numbers the optimizer keeps a float32 copy of the weights. ZeRO stage 3 also holds the gathered
+ * weights of one layer.
  *
- * @param inFlight - the most micro-batches, of one example each, whose activations a rank holds
+ * @param inFlight - the largest number of micro-batches, of one example each, whose activations a rank
+ *   holds
  */
 export function layoutMemory(
   model: ModelShape,
@@ -75,7 +77,7 @@ export function layoutMemory(
   const own = model.parameters / (tp * pp)
   const layers = Math.ceil(model.layers / pp)
   const gathered = zero === 3 && dp > 1 ? model.parameters / (tp * model.layers) : 0
-  // `stateBytes` is the sum of these for float32.
+  // `stateBytes` is the sum of the following for float32.
   const held = (stage: 1 | 2 | 3): number => (zero >= stage ? own / dp : own)
   const master = dtype === 'float32' ? 0 : 4
   const weights = (held(3) + gathered) * bytes

@@ -2,31 +2,31 @@ import { schedule } from '../parallel/pipeline/schedule/schedule.ts'
 import type { Simulation } from '../parallel/pipeline/schedule/simulate.ts'
 import { bytesOf, type RankLayout, type ModelShape, type PlanDtype } from './memory.ts'
 
-/** What computes and sends. */
+/** The speed of ranks and of their links. */
 export interface Hardware {
-  /** Floating-point operations of a rank in a second, as training reaches them. */
+  /** Floating-point operations per second that a rank reaches in training. */
   readonly flops: number
-  /** Bytes that a rank sends in a second. */
+  /** Bytes per second that a rank sends. */
   readonly link: number
-  /** Seconds of a message beside its bytes. */
+  /** Latency of a message in seconds. */
   readonly latency: number
 }
 
 export interface StepTime {
   /** Seconds of a step. */
   readonly step: number
-  /** The share of all ranks' time in which they wait in the pipeline. */
+  /** The fraction of all ranks' time spent waiting in the pipeline. */
   readonly bubble: number
-  /** Seconds in which gradients and sharded parameters travel, as if nothing overlapped them. */
+  /** Seconds of exchanging gradients and sharded parameters, as if nothing overlapped with it. */
   readonly exchange: number
-  /** The most micro-batches in flight on a rank. */
+  /** The largest number of micro-batches in flight on a rank. */
   readonly inFlight: number
 }
 
-/** Micro-batches are simulated until the pipeline repeats itself: so many times the stages. */
+/** Simulate this many micro-batches per stage; from then on the pipeline repeats itself. */
 const ROUNDS = 3
 
-/** One micro-batch after the other through the pipeline, before gradients are averaged. */
+/** The time of all micro-batches of a step in the pipeline, before gradients are averaged. */
 export interface PipelineTime {
   readonly makespan: number
   readonly bubble: number
@@ -34,12 +34,12 @@ export interface PipelineTime {
 }
 
 /**
- * The time of all micro-batches from the simulator. A forward pass takes 2 operations per parameter and
- * token, and 4 L h s^2 for the two products of attention; a backward pass takes twice that, and with
- * recomputation a forward pass more. The outputs of layers that ranks share are summed twice in each
- * pass, in rings of 2 (t - 1) messages. Micro-batches have one example, and the order is 1F1B.
+ * Simulates all micro-batches. A forward pass takes 2 operations per parameter and token, and 4 L h s^2
+ * for the two products of attention. A backward pass takes twice as many, and with recomputation one
+ * forward pass more. The outputs of tensor parallel layers are summed twice in each pass, in rings of 2
+ * (t - 1) messages. Micro-batches have one example, and the order is 1F1B.
  *
- * @param examples - those of a replica
+ * @param examples - the number of examples of a replica
  */
 export function pipelineTime(
   model: ModelShape,
@@ -60,7 +60,7 @@ export function pipelineTime(
   const simulated = Math.min(examples, ROUNDS * pp)
   const { makespan: first, ranks } = simulate(simulated)
   const more = examples - simulated
-  // with slow messages micro-batches leave in groups of as many as there are stages
+  // With slow messages, micro-batches leave in groups of `pp`.
   const each = more === 0 ? 0 : (first - simulate(simulated - pp).makespan) / pp
   const makespan = first + more * each
   const bubble = Math.max(0, 1 - (examples * (forward + backward)) / makespan)
@@ -68,8 +68,8 @@ export function pipelineTime(
 }
 
 /**
- * The time in which gradients are averaged over the replicas. ZeRO stage 3 also gathers the parameters
- * for the forward and for the backward pass of each micro-batch.
+ * Returns the time to average gradients over the replicas. ZeRO stage 3 also gathers the parameters for
+ * the forward and the backward pass of each micro-batch.
  */
 export function exchangeTime(
   { parameters }: ModelShape,
@@ -82,7 +82,7 @@ export function exchangeTime(
   return zero === 3 ? shared / 2 + examples * shared : shared
 }
 
-/** An all-reduce in a ring. */
+/** The time of a ring all-reduce. */
 function ringTime(
   ranks: number,
   bytes: number,

@@ -1,9 +1,10 @@
 import type { LayoutPlan, PlannedLayout } from './layouts.ts'
 
 /**
- * The layouts of a plan as rows for a table: first the headings. Sizes are decimal gigabytes.
+ * Returns the layouts of a plan as rows for a table, after a row of headings. Sizes are decimal
+ * gigabytes.
  *
- * @param most - the rows beside the headings
+ * @param most - the largest number of rows besides the headings
  */
 export function planTable({ layouts, best }: LayoutPlan, most = layouts.length): string[][] {
   const rows = layouts.slice(0, most).map((each) => rowOf(each, each === best))
@@ -29,7 +30,6 @@ function rowOf(layout: PlannedLayout, isBest: boolean): string[] {
   ]
 }
 
-/** Three digits. */
 function short(value: number): string {
   return value >= 99.5 ? value.toFixed(0) : value >= 9.95 ? value.toFixed(1) : value.toFixed(2)
 }

@@ -2,8 +2,8 @@
 export type Generator = () => number
 
 /**
- * A generator whose stream depends on `name` and `seed` alone, so that every rank and every layout
- * draws the same numbers for the same thing: the hash of both starts an xoshiro128**.
+ * Returns a generator whose stream depends only on `name` and `seed`, so that every rank and every
+ * layout draws the same numbers for the same thing. A hash of both seeds an xoshiro128**.
  */
 export function generator(name: string, seed: number): Generator {
   return xoshiro128(hash128(`${String(seed)}:${name}`))
@@ -33,8 +33,8 @@ export function uniform(next: Generator): number {
 }
 
 /**
- * A random function of a counter: 32-bit integers that can be drawn in any order. It depends on `name`
- * and `seed` alone (the finalizer of Murmur3, twice, over a keyed counter).
+ * A random function of a counter: draws 32-bit integers in any order. It depends only on `name` and
+ * `seed` (Murmur3's finalizer, twice, over a keyed counter).
  */
 export function counterHash(name: string, seed: number): (counter: number) => number {
   const [a, b] = hash128(`${String(seed)}:${name}`)

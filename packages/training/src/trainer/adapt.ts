@@ -3,7 +3,7 @@ import { describe } from '../model/describe.ts'
 import type { Module } from '../model/module.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
 
-/** What `trainer` takes: a module, a recipe that builds parts of a model, or a model of tf.layers. */
+/** The models that `trainer` accepts: a module, a recipe for parts of a model, or a tf.layers model. */
 export type TrainableModel = Module | PipelineModel | LayersModel
 
 /** A `tf.LayersModel`, which `@tsrun/layers` adapts. */
@@ -12,7 +12,9 @@ export interface LayersModel {
   getClassName(): string
 }
 
-/** What `@tsrun/layers` exports for this. It depends on this package, which so knows it by name only. */
+/**
+ * The exports of `@tsrun/layers` used here. It depends on this package, so it is imported by name only.
+ */
 interface LayersPackage {
   adaptLayers(model: LayersModel): {
     readonly endsInSoftmax: boolean
@@ -20,11 +22,11 @@ interface LayersPackage {
   }
 }
 
-/** A model as the layers of a pipeline, and as a whole. */
+/** A model as layers for a pipeline, and as a whole. */
 export interface AdaptedModel {
   /** Undefined if the model cannot be cut into stages. */
   readonly recipe: PipelineModel | undefined
-  /** Whether its outputs are probabilities, which cross-entropy would put through softmax once more. */
+  /** Whether its outputs are probabilities, to which cross-entropy would apply softmax again. */
   readonly endsInSoftmax?: boolean
   /** `restore` is called before the parameters are disposed. */
   build(): Module & { restore?(): void }
@@ -55,7 +57,6 @@ export async function adaptModel(model: TrainableModel): Promise<AdaptedModel> {
   })
 }
 
-/** Nothing of a model without parameters would be trained. */
 function withParameters<M extends Module>(model: M): M {
   if (model.parameters.length > 0) return model
   throw tsrError('ERR_TSR_ARGUMENT', {

@@ -10,12 +10,12 @@ import type { Layout } from './layout.ts'
 import { clipOf, type CheckedOptions } from './options.ts'
 import type { Trainer } from './trainer.ts'
 
-/** The steps whose rates are compared. */
+/** The steps at which learning rates are compared. */
 const SAMPLES = [0, 1, 10, 100, 1000]
 
 /**
- * Checks that all ranks were given the same options: replicas with another learning rate, optimizer or
- * loss would become different models without a word. All ranks call it.
+ * Checks that all ranks were given the same options: with another learning rate, optimizer or loss,
+ * replicas would diverge silently. All ranks call it.
  *
  * @throws ERR_TSR_REPLICA on all ranks
  */
@@ -46,7 +46,7 @@ function describeOptimizer(optimizer: Optimizer | undefined): string {
   return `${optimizer.constructor.name} with ${shown.join(', ')}`
 }
 
-/** Numbers, strings and lists of them as they are; what else there may be need not be comparable. */
+/** Shows numbers, strings and lists of them; other values may not be comparable. */
 function describeSetting(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(describeSetting).join(', ')}]`
   if (typeof value === 'function') return 'a function'
@@ -54,8 +54,8 @@ function describeSetting(value: unknown): string {
 }
 
 /**
- * Checks that all ranks call `fit` with the same options and as many examples or batches. Otherwise they would
- * evaluate and save at different steps, or train on other parts of the data than they should. All ranks
+ * Checks that all ranks call `fit` with the same options and equally many examples or batches. Otherwise
+ * they would evaluate and save at different steps, or train on the wrong parts of the data. All ranks
  * call it.
  *
  * @throws ERR_TSR_REPLICA on all ranks
@@ -77,17 +77,17 @@ export async function compareFit(
   compareReplicas(await world.allGatherObject(own, { label: 'options of fit' }), world, 'options')
 }
 
-/** A batch as the functions of `data/` make it: with the places of its examples in the data. */
+/** A batch from `data/`: with the indices of its examples in the data. */
 interface Placed extends AnyBatch {
   readonly indices?: Int32Array
   readonly starts?: Int32Array
 }
 
 /**
- * Checks that the ranks that hold one replica together were given the same batch. Otherwise the inputs
- * of one rank would meet the labels of another. All ranks call it, in the first step.
+ * Checks that the ranks that share a replica were given the same batch. Otherwise the inputs of one rank
+ * would meet the labels of another. All ranks call it, in the first step.
  *
- * @param reader - what this rank reads of it
+ * @param reader - which parts of the batch this rank reads
  * @throws ERR_TSR_ARGUMENT on all ranks
  */
 export async function compareBatches(
@@ -98,8 +98,9 @@ export async function compareBatches(
 ): Promise<void> {
   if (world.size === share[1]) return
   const { indices, starts, inputs, labels }: Placed = batch
-  // Ranks with other parts of the sequences have other tokens of the same examples, and those of other
-  // stages may have tensors that are never read.
+  // Context parallel ranks have different tokens of the same examples, and other pipeline stages may
+  // have
+  // tensors that are never read.
   const isWhole = cp.size === 1
   const facts = {
     size: `${examples} examples`,
@@ -135,7 +136,7 @@ interface BatchFacts {
   readonly facts: Readonly<Record<string, string>>
 }
 
-/** The values of an array or a tensor; a function is not called. */
+/** Returns the values of an array or a tensor; does not call functions. */
 async function valuesOfPart(part: BatchPart): Promise<ArrayLike<number> | undefined> {
   if (isTensor(part)) return await part.data()
   return ArrayBuffer.isView(part) ? part : undefined
@@ -143,12 +144,12 @@ async function valuesOfPart(part: BatchPart): Promise<ArrayLike<number> | undefi
 
 const SHOWN = 4
 
-/** The first values, and a sum that tells the others apart. */
+/** Shows the first values, and a hash of all. */
 function describeValues(values: ArrayLike<number> | undefined): string {
   if (values === undefined) return 'unknown'
   let hash = 0
   for (const value of Array.from(values)) {
-    // Each operand as an integer of 32 bits: a large one would leave nothing of the sum.
+    // Convert each operand to a 32-bit integer: a large one would absorb the sum.
     hash = (Math.imul(hash, 31) + (Math.round(value * 1e6) | 0)) | 0
   }
   const first = Array.from({ length: Math.min(SHOWN, values.length) }, (_, i) => values[i])

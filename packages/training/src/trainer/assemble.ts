@@ -26,16 +26,16 @@ import {
   type TrainerOptions,
 } from './options.ts'
 
-/** A model in its layout, as the verbs that can be used alone have put it together. */
+/** A model in its layout, built from `pipeline`, `dataParallel`, `fullyShard` and the like. */
 export interface Assembly {
   readonly core: Pipeline
-  /** If there are several replicas, or state that is sharded. */
+  /** Present if there are several replicas, or sharded state. */
   readonly replica: DataParallel | FullyShard | undefined
   readonly layout: Layout
   readonly options: CheckedOptions
 }
 
-/** Carries out `trainer()`, which says what it throws. */
+/** Implements `trainer()`, which documents the errors. */
 export async function assemble(model: TrainableModel, options: TrainerOptions): Promise<Assembly> {
   const checked = readTrainerOptions(options)
   const clip = clipOf(checked)
@@ -76,8 +76,8 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
 }
 
 /**
- * Frees a model that was put into a layout. One of tf.layers gets its weights back, first of all: with
- * `zero: 3` they may have to be gathered.
+ * Frees a model that was put into a layout. A tf.layers model gets its weights back first: with `zero:
+ * 3` they may have to be gathered.
  */
 export function disposeModelOf({ core, replica }: Pick<Assembly, 'core' | 'replica'>): void {
   const module: ReturnType<AdaptedModel['build']> = core.module
@@ -104,7 +104,6 @@ function refuseAccumulate({ accumulate }: CheckedOptions): void {
   })
 }
 
-/** Whether the script, or an earlier trainer, has loaded a backend. */
 function isBackendLoaded(): boolean {
   return Boolean(tf.engine().backendName)
 }
@@ -131,7 +130,7 @@ function divide(
   { plan }: CheckedOptions,
   { cp, tp }: Layout,
 ): Module | PipelineModel {
-  // Both functions take either, and return what they have got.
+  // Both functions accept either type, and return the type they were given.
   const divided = cp.size > 1 ? contextParallel(model as Module, cp) : (model as Module)
   if (tp.size === 1) return divided
   if (plan === undefined) {
@@ -145,9 +144,10 @@ function divide(
 }
 
 /**
- * Which parameters of this rank are frozen. A pattern may select parameters of another stage only.
+ * Returns which parameters of this rank are frozen. A pattern may select only parameters of another
+ * stage.
  *
- * @throws ERR_TSR_ARGUMENT on all ranks when it selects none of any stage, or all are frozen
+ * @throws ERR_TSR_ARGUMENT on all ranks when it selects no parameter of any stage, or all are frozen
  */
 async function frozenIn(
   { parameters }: Pick<Pipeline, 'parameters'>,
@@ -172,7 +172,8 @@ async function replicate(
   const stage = zero === 0 && shard.size > 1 ? 3 : zero
   const options = {
     ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),
-    // Right for any number of examples, none included. The first step says what no rank has used.
+    // Correct for any number of examples, including none. The first step reports parameters unused on
+    // all ranks.
     ...({ reduction: 'token', unused: 'zeros' } as const),
   }
   if (stage !== 0) {

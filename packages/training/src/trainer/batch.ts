@@ -4,7 +4,7 @@ import type { Share } from '../data/order.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
 import { isTensor, type Tensor } from '../tfjs/tfjs.ts'
 
-/** Values of a batch in host memory: arrays of floats become float32, those of integers int32. */
+/** Values of a batch in host memory: float arrays become float32, integer arrays int32. */
 export type BatchArray =
   | Float32Array
   | Float64Array
@@ -20,18 +20,18 @@ export type BatchArray =
 export type BatchPart = Tensor | (() => Tensor) | BatchArray
 
 /**
- * A batch whose parts are tensors, functions that make tensors, or typed arrays. Of an array with `size`
- * examples, each has `shape`, by default one value or one axis.
+ * A batch whose parts are tensors, functions that make tensors, or typed arrays. In an array, each of
+ * the `size` examples has `shape`, by default one value or one axis.
  */
 export interface AnyBatch {
   /** The number of examples; may be left out if a part is a tensor. */
   readonly size?: number
   /**
-   * The place of the first example in the batch of all replicas, on which random masks depend; default:
-   * as if all replicas had as many examples.
+   * The index of the first example in the batch of all replicas, on which random masks depend; default:
+   * as if all replicas had equally many examples.
    */
   readonly row?: number
-  /** Which part of the batch of all replicas it is, if that is known. */
+  /** Which part of the batch of all replicas it is, if known. */
   readonly share?: Share
   /** [size, ...] */
   readonly inputs: BatchPart
@@ -41,13 +41,13 @@ export interface AnyBatch {
   readonly shape?: readonly number[]
 }
 
-/** Whether it is one batch, and not an iterable of batches. */
+/** Whether the value is one batch, not an iterable of batches. */
 export function isBatch(value: unknown): value is AnyBatch {
   return typeof value === 'object' && value !== null && 'inputs' in value && 'labels' in value
 }
 
 /**
- * Refuses a batch with the examples of other replicas, which would count several times.
+ * Rejects a batch that belongs to another replica, whose examples would count several times.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -61,9 +61,9 @@ export function checkShare({ share }: AnyBatch, [index, replicas]: Share): void 
 }
 
 /**
- * The batch with functions in place of arrays.
+ * Returns the batch with functions in place of arrays.
  *
- * @throws ERR_TSR_ARGUMENT when an array cannot be divided by the number of examples
+ * @throws ERR_TSR_ARGUMENT when the length of an array is not a multiple of the number of examples
  */
 export function batchOf(batch: AnyBatch): Batch {
   const { inputs, labels, size, shape } = batch
@@ -111,7 +111,7 @@ function partOf(
   if (!ArrayBuffer.isView(part)) return part
   const length = size === 0 ? 0 : part.length / size
   const wanted = each?.reduce((product, axis) => product * axis, 1) ?? length
-  // Of no examples, the shape is all that there may be.
+  // Without examples, there is only a shape to check.
   if (size > 0 && (!Number.isInteger(length) || length !== wanted)) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: `batch.${name}`,

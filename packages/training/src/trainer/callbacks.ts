@@ -4,15 +4,15 @@ import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import type { Trainer, TrainerStep } from './trainer.ts'
 
-/** What a callback is told after a step. */
+/** The argument of `onStep`. */
 export interface StepInfo extends TrainerStep {
-  /** The number of steps that have been made, from 1. */
+  /** The number of completed steps, from 1. */
   readonly step: number
   readonly epoch: number
   readonly learningRate: number | undefined
 }
 
-/** What a callback is told after an evaluation. */
+/** The argument of `onEvaluate`. */
 export interface EvaluationInfo extends Evaluation {
   readonly step: number
   /** Whether its loss is the smallest so far. */
@@ -20,11 +20,12 @@ export interface EvaluationInfo extends Evaluation {
 }
 
 /**
- * Called by `fit`, on all ranks with the same figures. A method that returns `'stop'` on any rank ends
- * the training of all. A callback's own state is not saved: after a resume it starts afresh.
+ * Called by `fit`, on all ranks with the same figures. If a method returns `'stop'` on any rank,
+ * training ends on all ranks. The state of a callback is not saved: after a resume it starts from
+ * scratch.
  */
 export interface FitCallback {
-  /** Whether it can do nothing without evaluations: `fit` then refuses to go without. Default false. */
+  /** Whether it needs evaluations: `fit` then throws if there are none. Default false. */
   readonly needsEvaluations?: boolean
   onStep?(info: StepInfo, run: Trainer): unknown
   onEvaluate?(info: EvaluationInfo, run: Trainer): unknown
@@ -54,12 +55,12 @@ export interface EarlyStoppingOptions {
   readonly patience?: number
   /** The smallest change that is an improvement; default 0. */
   readonly minDelta?: number
-  /** Of the evaluation; default `loss`. */
+  /** The metric of the evaluation; default `loss`. */
   readonly metric?: 'loss' | 'accuracy'
 }
 
 /**
- * Ends the training when an evaluation has not improved for some time.
+ * Ends the training when evaluations have not improved for `patience` evaluations.
  *
  * @throws ERR_TSR_ARGUMENT; also from the first evaluation when its accuracy is not a number
  */
@@ -93,7 +94,7 @@ const readAverage = declareOptions({ decay: finite({ from: 0, to: 1 }).default(0
 
 export interface MovingAverage extends FitCallback {
   /**
-   * Runs `part` with the averages in place of the parameters, which come back afterwards.
+   * Runs `part` with the averages in place of the parameters, and restores the parameters afterwards.
    *
    * @throws ERR_TSR_ARGUMENT before the first step
    */
@@ -101,15 +102,15 @@ export interface MovingAverage extends FitCallback {
 }
 
 /**
- * Keeps an exponential moving average of the parameters (EMA): after each step
- * `average = decay * average + (1 - decay) * value`, beginning with the values after the first step.
+ * Keeps an exponential moving average of the parameters (EMA): after each step `average = decay *
+ * average + (1 - decay) * value`, starting with the values after the first step.
  *
  * @example
  * const average = movingAverage({ decay: 0.99 })
  * await run.fit(data, { epochs: 3, callbacks: [average] })
  * const { accuracy } = await average.during(run, () => run.evaluate(test))
  *
- * @throws ERR_TSR_ARGUMENT; also from the first step with `zero: 3`, whose parameters no rank has whole
+ * @throws ERR_TSR_ARGUMENT; also from the first step with `zero: 3`, where no rank has whole parameters
  */
 export function movingAverage(options: { readonly decay?: number } = {}): MovingAverage {
   const { decay } = readAverage(options)
@@ -152,7 +153,6 @@ export function movingAverage(options: { readonly decay?: number } = {}): Moving
   }
 }
 
-/** Copies of the values, by name. */
 export async function valuesOf(
   parameters: readonly Parameter[],
 ): Promise<Map<string, Float32Array>> {
@@ -186,20 +186,20 @@ export interface FindRateOptions {
   readonly from?: number
   /** The last rate; default 1. */
   readonly to?: number
-  /** The number of steps, in which the rate grows by the same factor each; default 100. */
+  /** The number of steps; each raises the rate by the same factor. Default 100. */
   readonly steps?: number
 }
 
 export interface FoundRate {
-  /** The rate at which the loss falls fastest, divided by 10, but not below `from`: one to begin with. */
+  /** A rate to start with: where the loss falls fastest, divided by 10, but not below `from`. */
   readonly suggestion: number
-  /** The smoothed loss at each rate that was tried. It ends where the loss is four times the smallest. */
+  /** The smoothed loss at each rate tried. It ends where the loss reaches four times the smallest. */
   readonly curve: readonly { readonly rate: number; readonly loss: number }[]
 }
 
 /**
- * Tries learning rates from small to large, a step with each (Smith, "Cyclical Learning Rates", 2017).
- * Afterwards the parameters, the optimizer and the number of steps are what they were.
+ * Tries learning rates from small to large, one step with each (Smith, "Cyclical Learning Rates", 2017).
+ * Restores the parameters, the optimizer and the number of steps afterwards.
  *
  * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
  */
@@ -217,7 +217,7 @@ export async function findRate(
       optimizer.learningRate = rate
       const { loss } = await run.step(batchAt(step))
       smooth = 0.9 * smooth + 0.1 * loss
-      // Without the bias of the average's first steps.
+      // Correct the bias of the first steps of the average.
       const value = smooth / (1 - 0.9 ** (step + 1))
       if (!Number.isFinite(value) || value > 4 * smallest) break
       smallest = Math.min(smallest, value)

@@ -9,22 +9,23 @@ import type { Trainer } from './trainer.ts'
 /** Any number of batches of this replica. */
 export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
 
-/** What `fit` trains on. */
+/** The training data of `fit`. */
 export type FitData =
   Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
 
 /**
- * What `fit` evaluates: batches of this replica, as a function that makes them each time; or a data set.
+ * The evaluation data of `fit`: a data set, or batches of this replica, as a function that makes them
+ * each time.
  */
 export type EvaluationData = Dataset | Examples | Iterable<AnyBatch> | (() => Batches)
 
-/** Where batches come from, with a position that a checkpoint keeps. */
+/** A source of batches, with a position that checkpoints save. */
 export interface Source {
-  /** The number of epochs that are complete. */
+  /** The number of completed epochs. */
   readonly epoch: number
-  /** The number of batches that are left in so many epochs, if that is known. */
+  /** The number of batches left until `epochs` epochs are complete, if known. */
   left?(epochs: number): number
-  /** The batches that are left of this epoch. The epoch is complete when they are used up. */
+  /** The remaining batches of this epoch. The epoch is complete once they are used up. */
   batches(): Batches
   state(): unknown
   loadState(state: unknown): void | Promise<void>
@@ -81,9 +82,9 @@ function loaderSource(run: Trainer, loader: Loader): Source {
   }
 }
 
-/** The batches of an epoch. If their number is not known, the ranks agree on each: see `checkNext`. */
+/** The batches of an epoch. If their number is unknown, the ranks agree on each: see `checkNext`. */
 function together(run: Trainer, data: Loader | Batches): Batches {
-  // Ranks have compared lengths that are known.
+  // The ranks have already compared lengths that are known.
   return lengthOf(data) === undefined ? checked(run, data) : data
 }
 
@@ -96,7 +97,7 @@ async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch
   await checkNext(run, false, before)
 }
 
-/** The step tells everything, so there are no epochs. */
+/** Batches depend only on the step number; there are no epochs. */
 function functionSource(
   run: Trainer,
   batchAt: (step: number) => AnyBatch | Promise<AnyBatch>,
@@ -112,7 +113,8 @@ function functionSource(
 }
 
 /**
- * The number of examples of a data set, or of batches that are left, if it is known before they are read.
+ * Returns the number of examples of a data set, or of batches that are left, if known before reading
+ * them.
  */
 export function lengthOf(data: FitData): number | undefined {
   if (typeof data === 'function') return undefined
@@ -124,7 +126,7 @@ export function lengthOf(data: FitData): number | undefined {
   return [size, remaining, length].find((each) => typeof each === 'number')
 }
 
-/** An iterable is iterated once in each epoch; to resume, the batches that were used are left out. */
+/** Iterates over an iterable once per epoch; a resume skips the batches that were used. */
 function iterableSource(run: Trainer, data: Batches): Source {
   let [epoch, used] = [0, 0]
   return {
@@ -153,10 +155,10 @@ function iterableSource(run: Trainer, data: Batches): Source {
 }
 
 /**
- * Checks that either all ranks have another batch or none: each reads an iterable of its own, and a rank
- * that has more would wait for the others in its next step.
+ * Checks that either all ranks have another batch or none: each reads its own iterable, and a rank with
+ * more batches would wait for the others in its next step.
  *
- * @param before - the number of batches of this epoch before it
+ * @param before - the number of earlier batches in this epoch
  * @throws ERR_TSR_ARGUMENT on all ranks
  */
 async function checkNext({ layout }: Trainer, has: boolean, before: number): Promise<void> {
@@ -177,7 +179,7 @@ async function checkNext({ layout }: Trainer, has: boolean, before: number): Pro
 }
 
 /**
- * @param name - what errors call the data
+ * @param name - the name of the data in errors
  * @throws ERR_TSR_ARGUMENT unless it can be evaluated
  */
 export function evaluationData(
@@ -197,7 +199,6 @@ function notData(name: string, data: unknown): Error {
   return tsrError('ERR_TSR_ARGUMENT', { name, value: shown(data), expected })
 }
 
-/** The error of a checkpoint from a training on another kind of data. */
 function otherPosition(state: unknown, expected: string): Error {
   return tsrError('ERR_TSR_ARGUMENT', {
     name: 'the position in the data of the checkpoint',
@@ -206,7 +207,6 @@ function otherPosition(state: unknown, expected: string): Error {
   })
 }
 
-/** The error of an epoch without a batch. */
 export function noBatches(): Error {
   return tsrError('ERR_TSR_ARGUMENT', {
     name: 'data',
@@ -215,7 +215,7 @@ export function noBatches(): Error {
   })
 }
 
-/** Puts the time for which a loop waits for each value into the trace of the job, if there is one. */
+/** Records the time that a loop waits for each value in the trace of the job, if there is one. */
 export function traceInput<T>(
   values: AsyncIterable<T> | Iterable<T>,
 ): AsyncIterable<T> | Iterable<T> {

@@ -7,40 +7,40 @@ import { isIterable, type Batches, type EvaluationData, type FitData } from './f
 
 export interface FitOptions {
   /**
-   * The number of times that this call uses all data; default 1, or any number of times with `steps`. An
-   * epoch that a loader is in the middle of counts as one. A call that resumes continues the one that has
-   * saved, and counts from its beginning.
+   * The number of passes over all data in this call; default 1, or unlimited with `steps`. A partly
+   * consumed epoch of a loader counts as one. A call that resumes counts from the beginning of the call
+   * that saved.
    */
   readonly epochs?: number
   /** The number of steps of this call, counted like `epochs`. */
   readonly steps?: number
   /** For a data set: the number of examples in a batch, over all replicas. */
   readonly batch?: number
-  /** For a data set: the order of the examples; default 0. */
+  /** For a data set: the seed of the order of the examples; default 0. */
   readonly seed?: number
   readonly evaluate?: EvaluateOptions
   readonly save?: SavingOptions
   /**
-   * `auto`: resumes from the newest checkpoint in `save.directory`, if there is one. `false`: starts from
-   * the beginning, beside existing checkpoints, which `keep` may remove. Default: starts from the
-   * beginning, unless there are checkpoints of later steps.
+   * `auto`: resumes from the newest checkpoint in `save.directory`, if there is one. `false`: starts
+   * from the beginning, next to existing checkpoints, which `keep` may remove. Default: starts from the
+   * beginning, and throws if there are checkpoints of later steps.
    */
   readonly resume?: 'auto' | false
-  /** Where metrics go: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. Rank 0 writes. */
+  /** The destinations of metrics: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. Rank 0 writes. */
   readonly log?: readonly MetricLog[]
   readonly callbacks?: readonly FitCallback[]
   /** Whether rank 0 prints the progress; default true. */
   readonly progress?: boolean
-  /** Names the unit of speed and its number in an example, for texts: `{ tokens: 64 }`. */
+  /** For texts: the unit of the displayed speed and its number per example, as in `{ tokens: 64 }`. */
   readonly unit?: { readonly tokens: number }
-  /** Floating-point operations for an example, forward and backward; the progress then shows GFLOP/s. */
+  /** Floating-point operations per example, forward and backward; the progress then shows GFLOP/s. */
   readonly flops?: number
 }
 
 export interface EvaluateOptions {
   /** The batches of this replica, as a function that makes them for each evaluation; or a data set. */
   readonly data: EvaluationData
-  /** The number of steps between two evaluations; default: an epoch. There is one at the end, too. */
+  /** The number of steps between evaluations; default: an epoch. The end of training evaluates too. */
   readonly every?: number
   /** For a data set: the number of examples in a batch, over all replicas; default 1,000. */
   readonly batch?: number
@@ -56,7 +56,7 @@ export interface SavingOptions {
    * Also saves to `<directory>/best` when an evaluation has the smallest loss so far; default false.
    */
   readonly best?: boolean
-  /** Whether values that are NaN or infinite end the training; see `SaveOptions`. Default true. */
+  /** Whether NaN or infinite values end the training; see `SaveOptions`. Default true. */
   readonly finite?: boolean
 }
 
@@ -65,7 +65,7 @@ export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1' | 'SIGINT'
 
 /** The result of `fit`, the same on all ranks. */
 export interface FitResult {
-  /** The number of steps that have been made, also before a resume. */
+  /** The number of completed steps, including those before a resume. */
   readonly steps: number
   /** The loss of each step of this call. */
   readonly losses: readonly number[]
@@ -79,7 +79,6 @@ export interface FitResult {
 }
 
 const every = count({ from: 1 })
-/** `batch` of an evaluation. */
 export const batchRule = every.default(1000)
 
 const readOptions = declareOptions({
@@ -149,7 +148,7 @@ function endless(data: FitData): Error {
   return tsrError('ERR_TSR_ARGUMENT', { name, value: 'undefined', expected })
 }
 
-/** @throws ERR_TSR_ARGUMENT when something waits for evaluations that are never made, or only once */
+/** @throws ERR_TSR_ARGUMENT for options that need evaluations or repeated ones, if there are none */
 function checkEvaluation(
   { callbacks }: Pick<FitOptions, 'callbacks'>,
   evaluating: { readonly data: EvaluateOptions['data'] } | undefined,
@@ -171,7 +170,6 @@ function checkEvaluation(
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate', value: 'undefined', expected })
 }
 
-/** Whether it can be iterated only once. */
 function isIterator(data: Batches): boolean {
   return typeof (data as Partial<Iterator<AnyBatch>>).next === 'function'
 }

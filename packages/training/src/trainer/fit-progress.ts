@@ -6,20 +6,20 @@ import type { StepInfo } from './callbacks.ts'
 interface ProgressFacts {
   /** The number of steps after which training ends, or Infinity. */
   readonly steps: number
-  /** The number of steps that were made before. */
+  /** The number of earlier steps. */
   readonly first: number
   readonly unit: { readonly tokens: number } | undefined
   readonly flops: number | undefined
 }
 
-/** Shows step, loss, learning rate, speed and the time that is left. */
+/** Shows step, loss, learning rate, speed and the remaining time. */
 export class FitProgress {
   readonly #isOn: boolean
   readonly #facts: ProgressFacts
   readonly #output = new ProgressLine()
-  /** When the first step, which also compiles, was made. */
+  /** The time after the first step, which includes compilation. */
   #begin: number | undefined
-  /** When the last step was made. */
+  /** The time of the last step. */
   #at = 0
   #examples = 0
   #counted = 0
@@ -30,7 +30,7 @@ export class FitProgress {
     this.#facts = facts
   }
 
-  /** @param checkpoint - the one that the training resumes from */
+  /** @param checkpoint - the checkpoint that training resumes from */
   resumed({ path, skipped }: LatestCheckpoint): void {
     if (!this.#isOn) return
     const { first, steps } = this.#facts
@@ -60,7 +60,7 @@ export class FitProgress {
 
   evaluated({ loss, accuracy }: Evaluation): void {
     if (!this.#isOn) return
-    // The time of an evaluation is not that of steps.
+    // Do not count the time of an evaluation as time of steps.
     const now = performance.now()
     if (this.#begin !== undefined) this.#begin += now - this.#at
     this.#at = now

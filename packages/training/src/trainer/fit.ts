@@ -20,7 +20,7 @@ import { FitProgress } from './fit-progress.ts'
 import { Interruption } from './interruption.ts'
 import type { Trainer } from './trainer.ts'
 
-/** Carries out `Trainer.fit`. All ranks call it with the same options. */
+/** Implements `Trainer.fit`. All ranks call it with the same options. */
 export async function fit(run: Trainer, data: FitData, given: FitOptions): Promise<FitResult> {
   const options = readFitOptions(given, data)
   const { evaluating, saving, callbacks } = options
@@ -28,7 +28,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   await compareFit(options, data, run)
   const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
   if (options.resume === undefined) await refuseFarther(run, saving)
-  /** Where this training has begun, which may have been before a resume. */
+  /** The start of this training, before any resume. */
   const first = resumed?.first ?? { step: run.steps, epoch: source.epoch }
   const epochs = first.epoch + options.epochs
   const limit = first.step + options.steps
@@ -44,18 +44,17 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const logs = isFirst ? options.log : []
   const interruption = new Interruption()
   let end: FitEnd | undefined
-  /** Whether a callback has returned `stop` on this rank. */
+  /** Whether a callback on this rank returned `stop`. */
   let asksToStop = false
-  /** The smallest loss of an evaluation, also before a resume. */
+  /** The smallest evaluation loss, including those before a resume. */
   let smallest = resumed?.smallest ?? Infinity
   let saved: number | undefined
-  /** The save that is under way. */
   let pending: { readonly step: number; readonly checkpoint: SavedCheckpoint } | undefined
 
   const call = async (ask: (callback: FitCallback) => unknown): Promise<void> => {
     for (const callback of callbacks) if ((await ask(callback)) === 'stop') asksToStop = true
   }
-  /** Waits for the pending save. Callbacks learn of it once it is complete. */
+  /** Waits for the pending save, then notifies callbacks. */
   const settle = async (): Promise<void> => {
     if (pending === undefined) return
     const { step, checkpoint } = pending
@@ -138,7 +137,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
       const isThrough = source.epoch > epoch
       if (isThrough && evaluating?.every === undefined && end === undefined) {
         await evaluate()
-        // Early stopping, or a signal during the evaluation.
+        // For early stopping, or a signal during the evaluation.
         end = await interruption.agree(run, asksToStop)
       }
     }
@@ -155,7 +154,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     interruption.setExitCode(end)
     return { steps: run.steps, losses, evaluations, end }
   } finally {
-    // What is under way is saved also when the training fails.
+    // Complete the pending save even if the training fails.
     await Promise.allSettled([pending?.checkpoint.done])
     interruption.dispose()
     progress.end()
@@ -167,11 +166,11 @@ function isMultiple(step: number, every: number | undefined): boolean {
   return every !== undefined && step % every === 0
 }
 
-/** What `fit` keeps in a checkpoint beside the trainer's state. */
+/** The data that `fit` adds to a checkpoint. */
 interface SavedPosition {
   readonly position: unknown
   readonly smallest: number | null
-  /** Where the training has begun: `epochs` and `steps` count from there. */
+  /** The start of the training, from which `epochs` and `steps` count. */
   readonly first: { readonly step: number; readonly epoch: number }
 }
 
@@ -181,8 +180,8 @@ interface Resumed extends Pick<SavedPosition, 'first'> {
 }
 
 /**
- * Checks the model at the end without a save, which checks it as well: the loss is finite also in a step
- * whose gradients are not.
+ * Checks the model at the end if no save checks it: a step with non-finite gradients may have a finite
+ * loss.
  *
  * @throws ERR_TSR_NOT_FINITE on all ranks
  */
@@ -192,7 +191,7 @@ async function checkValues({ state, layout }: Trainer): Promise<void> {
   })
 }
 
-/** @returns what the training resumes from, if there is a checkpoint */
+/** @returns the checkpoint to resume from, if there is one */
 async function resume(
   run: Trainer,
   source: Source,
@@ -206,7 +205,7 @@ async function resume(
   const checkpoint = await latestCheckpoint(directory, run.layout.world)
   if (checkpoint === undefined) return undefined
   const { data } = await run.load(checkpoint.path)
-  // A checkpoint that the script has saved has any data.
+  // In a checkpoint that the script has saved, `data` may be anything.
   const saved = data as Partial<SavedPosition> | null | undefined
   await source.loadState(saved?.position === undefined ? data : saved.position)
   const first = saved?.first ?? { step: 0, epoch: 0 }
@@ -214,7 +213,8 @@ async function resume(
 }
 
 /**
- * The checkpoints of an earlier training would be replaced by those of this one, or mixed with them.
+ * Rejects a directory with checkpoints of later steps: this training would replace them, or mix with
+ * them.
  *
  * @throws ERR_TSR_ARGUMENT
  */

@@ -21,7 +21,7 @@ import type { ParallelPlan } from '../parallel/tensor/styles.ts'
 import type { ZeroStage } from '../parallel/zero/options.ts'
 import type { AnyMesh, MeshShape } from './layout.ts'
 
-/** How gradients travel between replicas. */
+/** How replicas exchange gradients. */
 type GradientOptions = Pick<
   DataParallelOptions,
   'bucketBytes' | 'firstBucketBytes' | 'wire' | 'deterministic'
@@ -35,23 +35,23 @@ type StageOptions = Pick<
 
 export interface TrainerOptions extends GradientOptions, StageOptions {
   /**
-   * How the ranks divide the training: the size of each axis (one may be -1: all other ranks), or a mesh,
-   * or a group whose ranks are replicas. Default `{ dp: -1 }` over the default group, which is joined if
-   * necessary.
+   * How the ranks divide the training: the size of each axis (one may be -1: all remaining ranks), or a
+   * mesh, or a group whose ranks are replicas. Default `{ dp: -1 }` over the default group, which is
+   * joined if necessary.
    */
   readonly mesh?: MeshShape | AnyMesh | ProcessGroup
   /** Updates the parameters in `step`. */
   readonly optimizer?: Optimizer
-  /** Sets the learning rate of the optimizer before each step; default: it stays as it is. */
+  /** Sets the learning rate of the optimizer before each step; default: leaves it unchanged. */
   readonly learningRate?: LearningRateSchedule
   /**
-   * The mean or the sum of the losses of the examples. Default: cross-entropy, with tensor parallelism
-   * that of the scores which `plan` divides.
+   * A mean or a sum over the examples. Default: cross-entropy; if `plan` divides the scores over tensor
+   * parallel ranks, its vocabulary parallel form.
    */
   readonly loss?: Loss
-  /** Scales the gradients of the whole model down to this norm if theirs is larger. */
+  /** Scales the gradients of the whole model down so that their norm is at most this. */
   readonly clip?: number | Pick<ClipOptions, 'maxNorm' | 'norm'>
-  /** Shards the state of training (ZeRO): 1 the optimizer's, 2 also gradients, 3 also parameters. */
+  /** Shards training state (ZeRO): 1 optimizer state, 2 also gradients, 3 also parameters. */
   readonly zero?: 0 | ZeroStage
   /** The styles of the layers that the ranks of `tp` share, for example `gptPlan()`. */
   readonly plan?: ParallelPlan
@@ -60,14 +60,14 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
    * accumulation). For a pipeline: `microbatches`. Default 1.
    */
   readonly accumulate?: number
-  /** Computes activations again in the backward pass instead of keeping them; default false. */
+  /** Recomputes activations in the backward pass instead of keeping them; default false. */
   readonly recompute?: boolean
   /** Parameters that are not trained: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
   /**
-   * Records what this rank does in a step as spans: passes, copies into and out of buffers, operations
-   * of all groups (`group.recordSpans`), waiting and the optimizer. Default: the recorder of the
-   * groups, if they have one.
+   * Records the activity of this rank in a step as spans: passes, copies into and out of buffers,
+   * operations of all groups (`group.recordSpans`), waiting and the optimizer. Default: the recorder of
+   * the groups, if they have one.
    */
   readonly recorder?: SpanRecorder
 }
@@ -114,7 +114,7 @@ export function clipOf({ clip }: CheckedOptions): { maxNorm: number; norm: numbe
   return checkClip(typeof clip === 'object' ? clip : { maxNorm: clip })
 }
 
-/** Those of the options that have a value, for functions with defaults of their own. */
+/** Returns the options that are defined, for functions with their own defaults. */
 export function given<T extends object>(options: T): { [K in keyof T]: NonNullable<T[K]> } {
   const entries = Object.entries(options).filter(([, value]) => value !== undefined)
   return Object.fromEntries(entries) as { [K in keyof T]: NonNullable<T[K]> }

@@ -4,13 +4,13 @@ import { tensorFrom } from '../backend/host-memory.ts'
 import { fits } from '../tfjs/host-arrays.ts'
 import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
 
-/** The most axes of a tensor, and so of nested lists. */
+/** The largest number of axes of a tensor, and so of nested lists. */
 const MOST_AXES = 6
 
 /**
- * The inputs of a prediction as a tensor [rows, ...], which the caller disposes. Of nested lists,
- * TensorFlow.js would check the first row only, and cut or misread others, which often come from outside
- * as JSON. Rows of integer arrays are int32, and others float32.
+ * Returns the inputs of a prediction as a tensor [rows, ...], which the caller disposes. Checks every
+ * row of nested lists, which often come from outside as JSON: TensorFlow.js checks the first row only,
+ * and cuts or misreads others. Rows of integer arrays become int32, others float32.
  *
  * @throws ERR_TSR_ARGUMENT that names the row
  */
@@ -45,7 +45,7 @@ export function rowsOf(inputs: Tensor | TensorLike): Tensor {
   return tf.keep(tensorFrom(Float32Array.from(values), wanted))
 }
 
-/** The shape of the first row, and whether its values are in an array of integers. */
+/** The shape of the first row, and whether its values are in an integer array. */
 function formOf(first: unknown): { shape: readonly number[]; isWhole: boolean } {
   const shape: number[] = []
   let [value, isWhole] = [first, false]

@@ -26,13 +26,13 @@ import { rowsOf } from './rows.ts'
 import type { Layout } from './layout.ts'
 import type { CheckedOptions, TrainerOptions } from './options.ts'
 
-/** What a step of a `Trainer` gives. All figures but `waited` are the same on all ranks. */
+/** The result of a step of a `Trainer`. All figures but `waited` are the same on all ranks. */
 export interface TrainerStep {
-  /** The mean over the examples, or the labels that count, of all replicas; 0 if none counts. */
+  /** The mean over the examples, or over the labels that count, of all replicas; 0 if none counts. */
   readonly loss: number
   /** The number of examples of all replicas. */
   readonly examples: number
-  /** The norm of all gradients before they were scaled, with the option `clip`. */
+  /** The norm of all gradients before clipping, with the option `clip`. */
   readonly norm?: number
   /** Milliseconds that this rank waited for averaged gradients after its backward passes. */
   readonly waited: number
@@ -42,11 +42,11 @@ const readEvaluation = declareOptions({ batch: batchRule })
 
 /**
  * Puts a model into the layout that a mesh of ranks describes, and trains it there: replicas, sharded
- * state, stages of a pipeline, layers and sequences that ranks share, and any product of these. An axis
- * of size 1 costs nothing. Each step equals that of a single process on the batches of all replicas
- * together, also if these have different numbers of examples.
+ * state, pipeline stages, layers and sequences that ranks share, and any product of these. An axis of
+ * size 1 costs nothing. Each step equals a step of a single process on the batches of all replicas
+ * together, even if their numbers of examples differ.
  *
- * All ranks call it, and later make the same calls. It loads the default backend unless one is loaded.
+ * All ranks call it, and later make the same calls. Loads the default backend unless one is loaded.
  *
  * @param model - a module, a recipe such as `gpt(...)`, which a pipeline needs, or a model of tf.layers
  *
@@ -72,7 +72,7 @@ export class Trainer {
   /** The groups of this rank along the axes of the mesh. */
   readonly layout: Layout
   /**
-   * Which part of every batch this rank reads: the number of its replica, and the number of replicas.
+   * The part of every batch that this rank reads: the index of its replica, and the number of replicas.
    * Pass it to `batches`, `dataLoader` or `textBatch`.
    */
   readonly share: readonly [index: number, count: number]
@@ -82,7 +82,6 @@ export class Trainer {
   readonly #options: CheckedOptions
   readonly #totals: Float64Array
   #steps = 0
-  /** Whether ranks with the same replica have compared their batches. */
   #isCompared = false
 
   constructor({ core, replica, layout, options }: Assembly) {
@@ -105,12 +104,12 @@ export class Trainer {
     return this.#core.parameters
   }
 
-  /** The running statistics and the like on this rank: see `Module.buffers`. */
+  /** The running statistics and other buffers on this rank: see `Module.buffers`. */
   get buffers(): readonly Parameter[] {
     return this.#core.buffers
   }
 
-  /** What the optimizer updates: the parameters, or with `zero` this rank's parts of them. */
+  /** What the optimizer updates: the parameters, or with `zero` this rank's shards of them. */
   get updated(): readonly Parameter[] {
     const shards = (this.#replica as Partial<FullyShard> | undefined)?.shards
     return shards ?? this.parameters
@@ -121,7 +120,7 @@ export class Trainer {
     return (this.#replica as Partial<FullyShard> | undefined)?.stage === 3
   }
 
-  /** What a step sends to average gradients, if there are several replicas. */
+  /** The bytes and messages that a step sends to average gradients, if there are several replicas. */
   get traffic(): Traffic | undefined {
     return this.#replica?.traffic
   }
@@ -131,7 +130,7 @@ export class Trainer {
     return (this.#replica as Partial<FullyShard> | undefined)?.memory
   }
 
-  /** The number of steps so far, also those before a checkpoint that was loaded. */
+  /** The number of steps so far, including those before a loaded checkpoint. */
   get steps(): number {
     return this.#steps
   }
@@ -142,12 +141,11 @@ export class Trainer {
   }
 
   /**
-   * Trains on a batch: this replica's part, which may have another size than those of other replicas,
-   * or none. Tensors in it stay the caller's; everything else is freed.
+   * Trains on this replica's part of a batch. Replicas may have different numbers of examples, or none.
+   * The caller keeps the tensors of the batch; everything else is freed.
    *
-   * @throws ERR_TSR_ARGUMENT, also when `learningRate` gives no number from 0; ERR_TSR_UNUSED_PARAMETERS in
-   *   the first step when a parameter that is
-   *   trained got no gradient on any rank
+   * @throws ERR_TSR_ARGUMENT, also when `learningRate` returns no number from 0;
+   *   ERR_TSR_UNUSED_PARAMETERS in the first step when a trained parameter got no gradient on any rank
    */
   async step(batch: AnyBatch): Promise<TrainerStep> {
     const { learningRate, optimizer } = this.#options
@@ -162,7 +160,7 @@ export class Trainer {
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const place = { step: this.#steps, row }
-    // If nothing is averaged, there are no other replicas: a group given by hand may span stages.
+    // If nothing is averaged, there are no other replicas: a group passed by the user may span stages.
     const pass = { training: true, ...place, replicas: [] }
     const result = await inPass(pass, () => this.#core.step(own, place))
     const totals = result.totals!
@@ -179,13 +177,13 @@ export class Trainer {
   }
 
   /**
-   * Evaluates data: runs them forward only.
+   * Evaluates the model on data, with forward passes only.
    *
-   * @param data - a data set, a batch of this replica, any number of them, or a function that makes them
+   * @param data - a data set, a batch of this replica, several of them, or a function that makes them
    * @param options - `batch`: for a data set, the number of examples in a batch, over all replicas;
    *   default 1,000
-   * @returns figures over all examples of all replicas; the accuracy is NaN unless labels are classes, or
-   *   the loss counts right answers (`countCorrect`)
+   * @returns figures over all examples of all replicas; the accuracy is NaN unless labels are classes,
+   *   or the loss counts correct answers (`countCorrect`)
    */
   async evaluate(
     data: AnyBatch | Batches | EvaluationData,
@@ -204,20 +202,20 @@ export class Trainer {
 
   /**
    * Computes the model's outputs for inputs without labels, as in an evaluation. All ranks call it;
-   * those of one replica pass the same inputs.
+   * ranks that share a replica pass the same inputs.
    *
-   * @param inputs - [rows, ...]: a tensor, which stays the caller's, or a list of rows: nested arrays of
-   *   numbers, all of the same shape. Rows that are single numbers are passed as a tensor
-   * @returns the outputs [rows, ...] on each rank, which the caller disposes. With layers that ranks share
-   *   (`tp`), they are what the last layer gives this rank; with sequences that ranks share (`cp`), inputs
-   *   and outputs are this rank's part of them
+   * @param inputs - [rows, ...]: a tensor, which the caller keeps, or a list of rows: nested arrays of
+   *   numbers, all of the same shape. Pass rows that are single numbers as a tensor
+   * @returns the outputs [rows, ...] on each rank, which the caller disposes. With tensor parallelism
+   *   (`tp`), they are the last layer's outputs on this rank; with context parallelism (`cp`), inputs
+   *   and outputs are this rank's part of the sequences
    *
    * @example
    * const scores = await run.predict([pixels])
    * const digit = scores.argMax(-1).dataSync()[0]
    *
-   * @throws ERR_TSR_ARGUMENT that names the row whose shape differs from that of the first one, or that has
-   *   something else than finite numbers
+   * @throws ERR_TSR_ARGUMENT that names the row whose shape differs from the first row's, or that has
+   *   anything but finite numbers
    */
   async predict(inputs: Tensor | TensorLike): Promise<Tensor> {
     const x = rowsOf(inputs)
@@ -233,8 +231,8 @@ export class Trainer {
   }
 
   /**
-   * Trains on many batches, evaluates and saves now and then, and resumes from the newest checkpoint: see
-   * `FitOptions`.
+   * Trains on many batches, evaluates and saves at intervals, and resumes from the newest checkpoint:
+   * see `FitOptions`.
    *
    * @param data - a data set (with `batch`), a loader, any iterable of batches of this replica, or a
    *   function of the step
@@ -268,7 +266,7 @@ export class Trainer {
     await compareBatches(batch, examples, this.layout, this.#core)
   }
 
-  /** Sums numbers over the replicas, for metrics of one's own. All ranks call it. */
+  /** Sums numbers over the replicas, for custom metrics. All ranks call it. */
   async sum<const T extends readonly number[]>(...values: T): Promise<{ [K in keyof T]: number }> {
     const { averaged, shard } = this.layout
     if (averaged.size === 1 && shard.size === 1) return values as { [K in keyof T]: number }
@@ -281,7 +279,7 @@ export class Trainer {
     return [...totals] as { [K in keyof T]: number }
   }
 
-  /** The largest of the numbers that all ranks pass. All ranks call it. */
+  /** Returns the largest of the numbers that the ranks pass. All ranks call it. */
   async largest(value: number): Promise<number> {
     const { world } = this.layout
     if (world.size === 1) return value
@@ -292,8 +290,7 @@ export class Trainer {
   }
 
   /**
-   * Runs a part and rolls back its steps afterwards: parameters, buffers, optimizer and number of steps
-   * become what they were.
+   * Runs a part and then restores the parameters, buffers, optimizer and number of steps.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
    */
@@ -324,8 +321,8 @@ export class Trainer {
   }
 
   /**
-   * Runs a part in which this rank has its parameters whole, also with `zero: 3`, to read them. All ranks
-   * call it.
+   * Runs a part in which this rank can read its whole parameters, also with `zero: 3`. All ranks call
+   * it.
    */
   async gathered<T>(part: () => T | Promise<T>): Promise<T> {
     const sharded = this.#replica as Partial<FullyShard> | undefined
@@ -349,7 +346,7 @@ export class Trainer {
     world.free(this.#totals)
   }
 
-  /** What a checkpoint takes: this rank's part of the model, and of the optimizer's state. */
+  /** The state for a checkpoint: this rank's part of the model, and of the optimizer's state. */
   get state(): CheckpointState {
     const { optimizer } = this
     const replica = this.#replica
