@@ -1,11 +1,11 @@
 /** Element types of buffers. */
 export type DType = keyof TypedArrayOf
 
-/** The array type of each dtype; those of `group.alloc`. */
+/** The array type of each dtype, as `group.alloc` returns it. */
 export interface TypedArrayOf {
   float32: Float32Array
   float64: Float64Array
-  /** The bits of IEEE 754 binary16; a Float16Array, where Node has it, is taken as well. */
+  /** The bits of IEEE 754 binary16. A Float16Array is accepted too, if Node has it. */
   float16: Uint16Array
   /** The upper half of the bits of float32. */
   bfloat16: Uint16Array
@@ -15,11 +15,11 @@ export interface TypedArrayOf {
   uint32: Uint32Array
   int64: BigInt64Array
   uint64: BigUint64Array
-  /** A byte each: 0 is false, all others are true. */
+  /** One byte each: 0 is false, all others are true. */
   bool: Uint8Array
 }
 
-/** A Float16Array, as far as it matters here: the types of Node 20 do not have it. */
+/** The part of Float16Array that is used here; the types of Node 20 lack it. */
 interface Float16ArrayLike extends ArrayBufferView {
   readonly [Symbol.toStringTag]: 'Float16Array'
   readonly length: number
@@ -40,7 +40,7 @@ interface DTypeFacts<D extends DType> {
   ) => TypedArrayOf[D]
 }
 
-/** Wire code, size and array type of each dtype. Codes never change: they are in frames. */
+/** Wire code, size and array type of each dtype. Frames contain the codes, so they never change. */
 export const dtypes: { readonly [D in DType]: DTypeFacts<D> } = {
   float32: { code: 1, bytes: 4, kind: 'float', array: Float32Array },
   float64: { code: 2, bytes: 8, kind: 'float', array: Float64Array },
@@ -57,7 +57,7 @@ export const dtypes: { readonly [D in DType]: DTypeFacts<D> } = {
 
 export const dtypeNames = Object.keys(dtypes) as DType[]
 
-/** By the tag of a typed array: the dtypes that it may hold, the usual one first. */
+/** The dtypes of each `Symbol.toStringTag`, the default first. */
 const dtypesByTag = new Map<unknown, readonly DType[]>([
   ...dtypeNames.map((name): [string, DType[]] => {
     const { array } = dtypes[name]
@@ -66,7 +66,7 @@ const dtypesByTag = new Map<unknown, readonly DType[]>([
   ['Float16Array', ['float16']],
 ])
 
-/** The dtypes that a typed array of any realm may hold, the usual one first. */
+/** Returns the dtypes that a typed array of any realm may hold, the default first. */
 export function dtypesOf(value: unknown): readonly DType[] {
   if (!ArrayBuffer.isView(value)) return []
   const tag: unknown = (value as unknown as Record<symbol, unknown>)[Symbol.toStringTag]
@@ -77,19 +77,19 @@ export function dtypeByCode(code: number): DType | undefined {
   return dtypeNames.find((name) => dtypes[name].code === code)
 }
 
-/** A block of a memory that was allocated for a dtype that its array type does not tell. */
+/** An allocated block of memory whose array type does not determine its dtype. */
 interface Block {
   readonly end: number
   readonly dtype: DType
 }
 
 /**
- * The blocks of each memory, by their start. They belong to the memory and not to a world: an array
- * keeps its dtype wherever it is used. (WebAssembly's memories take no properties.)
+ * The blocks of each memory, by start. They are kept per memory, not per world, so that an array
+ * keeps its dtype in every world. (A WebAssembly memory cannot have extra properties.)
  */
 const blocksOf = new WeakMap<ArrayBufferLike, Map<number, Block>>()
 
-/** Records the dtype of an array that has been allocated, for the array and all parts of it. */
+/** Records the dtype of an allocated array and all its parts. */
 export function recordDType(view: ArrayBufferView, dtype: DType): void {
   if (dtypesOf(view).length < 2) return
   const { buffer, byteOffset, byteLength } = view
@@ -98,14 +98,15 @@ export function recordDType(view: ArrayBufferView, dtype: DType): void {
   blocks.set(byteOffset, { end: byteOffset + byteLength, dtype })
 }
 
-/** To be called before the memory of an allocated array is used for something else. */
+/** Must be called before the memory of an allocated array is reused. */
 export function forgetDType({ buffer, byteOffset }: ArrayBufferView): void {
   blocksOf.get(buffer)?.delete(byteOffset)
 }
 
 /**
- * The dtype that an array, or the array that it is a part of, was allocated for; else the usual one
- * of its type. Undefined for an array of 16-bit words of unknown origin, which may be one of two.
+ * Returns the dtype for which an array, or the array that contains it, was allocated; otherwise the
+ * default of its type. Returns undefined for 16-bit words of unknown origin, which may be float16
+ * or bfloat16.
  */
 export function dtypeOf(value: unknown): DType | undefined {
   const candidates = dtypesOf(value)

@@ -7,8 +7,8 @@ import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
 import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group.ts'
 
 /*
- * torch.distributed's functions for joining and leaving, and the default group: the one that
- * `initProcessGroup` made. It is the only state of this package that is not passed around.
+ * torch.distributed's functions for joining and leaving, and the default group, which
+ * `initProcessGroup` makes. The default group is the only global state of this package.
  */
 
 let current: EngineProcessGroup | undefined
@@ -24,9 +24,9 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
 
 /**
  * Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, set by
- * `tsrun`) and makes the group of all its ranks the default group. In a process that srun, mpirun or
- * mpiexec has started without `tsrun`, it sets these variables from those of that launcher. Without
- * any of them it makes a world of one. After all ranks have left they may join again.
+ * `tsrun`) and makes the group of all its ranks the default group. If srun, mpirun or mpiexec
+ * started the process without `tsrun`, it sets these variables from the launcher's. Without a
+ * launcher, it makes a world of one rank. After all ranks have left, they may join again.
  *
  * @example
  * const group = await initProcessGroup()
@@ -48,7 +48,7 @@ export async function initProcessGroup(options: InitOptions = {}): Promise<Proce
   }
 }
 
-/** Leaves the job in order: what was sent still arrives. */
+/** Leaves the job. Messages already sent still arrive. */
 export async function destroyProcessGroup(): Promise<void> {
   const leaving = defaultGroup('destroyProcessGroup')
   current = undefined
@@ -68,8 +68,8 @@ export function getWorldSize(): number {
 }
 
 /**
- * Makes a group of some ranks of the world. Only the members call it, all with the same list, whose
- * order is the order of ranks in the group. Different groups may be made in different orders.
+ * Makes a group of some ranks of the world. Only the members call it, all with the same list; its
+ * order is the rank order of the group. Different groups may be made in any order.
  *
  * @throws ERR_TSR_GROUP_MEMBERS, ERR_TSR_TIMEOUT when the lowest rank does not call it,
  * ERR_TSR_ABORTED, ERR_TSR_TOO_MANY_GROUPS
@@ -82,7 +82,7 @@ export async function newGroup(
 }
 
 /**
- * Divides a group by colour; see `ProcessGroup.split`.
+ * Splits a group by colour; see `ProcessGroup.split`.
  *
  * @example
  * const half = await splitGroup(getRank() % 2) // even and odd ranks
@@ -95,14 +95,14 @@ export async function splitGroup(
   return await (parent ?? defaultGroup('splitGroup')).split(color, key, options)
 }
 
-/** After a loss: a group of the ranks that are still there; see `ProcessGroup.shrink`. */
+/** After a loss, makes a group of the remaining ranks; see `ProcessGroup.shrink`. */
 export async function shrink(options?: NewGroupOptions): Promise<ProcessGroup> {
   return await defaultGroup('shrink').shrink(options)
 }
 
 /**
- * After a loss: rebuilds the whole world with the restarted processes. The new world is the default group
- * from then on. See `ProcessGroup.reconfigure`.
+ * After a loss, rebuilds the whole world with the restarted processes. The new world becomes the
+ * default group. See `ProcessGroup.reconfigure`.
  */
 export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> {
   return await defaultGroup('reconfigure').reconfigure(options)

@@ -1,12 +1,8 @@
 import { defaultGroup } from './functions.ts'
 import type { ProcessGroup } from './process-group.ts'
 
-/*
- * The calls of `ProcessGroup` on the default group, in both forms. Their signatures, and what they
- * do, are in `GroupCalls`.
- */
+/* The calls of `ProcessGroup` on the default group, in both forms. `GroupCalls` documents them. */
 
-/** A function that makes this call on the default group of the moment. */
 function on<Name extends keyof ProcessGroup>(name: Name): ProcessGroup[Name] {
   const call = (...args: unknown[]): unknown => {
     const group: object = defaultGroup(name)

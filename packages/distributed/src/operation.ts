@@ -1,7 +1,7 @@
 import { dtypeByCode, type DType } from './dtype.ts'
 import { reductionCodes, type Reduction } from './reduction.ts'
 
-/** Wire codes of the operations. They never change: they are in frames. */
+/** Wire codes of the operations. Frames contain them, so they never change. */
 export const operationCodes = {
   send: 1,
   recv: 2,
@@ -39,20 +39,20 @@ export const algorithmNames = [
   'linear',
   'ordered',
   'hierarchical',
-  /** Not ours: libmpi's. */
+  /** Any algorithm of libmpi. */
   'mpi',
   'flat',
   'window',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 
-/** The count of a receive that throws its message away. */
+/** The count of a receive that discards its message. */
 export const SKIPPED = -1
 
-/** The count of an uneven collective: each of its messages has its own. */
+/** The count of an uneven collective, whose messages have individual counts. */
 const EACH_ITS_OWN = Number.MAX_SAFE_INTEGER
 
-/** The peer of a receive that takes a message of any other rank. */
+/** The peer of a receive from any other rank. */
 export const ANY_SOURCE = -1
 
 export const rooted: ReadonlySet<string> = new Set<OperationName>([
@@ -69,7 +69,7 @@ export const reducing: ReadonlySet<string> = new Set<OperationName>([
   'reduceScatter',
   'allReduceCoalesced',
 ])
-/** Those whose `count` is one rank's slice. */
+/** Operations whose `count` is the size of one rank's slice. */
 export const sliced: ReadonlySet<OperationName> = new Set<OperationName>([
   'reduceScatter',
   'allGather',
@@ -77,7 +77,7 @@ export const sliced: ReadonlySet<OperationName> = new Set<OperationName>([
   'scatter',
   'allToAll',
 ])
-/** Those that end on no rank before all ranks have begun them. */
+/** Operations that complete on a rank only after all ranks have started them. */
 export const joint: ReadonlySet<OperationName> = new Set<OperationName>([
   'allReduce',
   'allReduceCoalesced',
@@ -97,10 +97,10 @@ const uneven: ReadonlySet<string> = new Set<OperationName>([
 ])
 const empty: ReadonlySet<string> = new Set<OperationName>(['barrier', 'monitoredBarrier'])
 
-/** Groups are numbered up to here. */
+/** The largest group id. */
 export const LARGEST_GROUP = 2 ** 18 - 1
 
-/** One call of a collective or a message, as the engine takes it. Offsets are bytes in the heap. */
+/** One call of a collective or a message, for the engine. Offsets are bytes in the heap. */
 export interface Operation {
   readonly name: OperationName
   /** Group id; see `EngineGroup`. */
@@ -109,54 +109,60 @@ export interface Operation {
   readonly sequence: number
   readonly dtype: DType
   readonly reduction: Reduction
-  /** What `premulSum` multiplies the input by. */
+  /** The factor of `premulSum`. */
   readonly factor: number
-  /** The elements of the ranks must be combined in the order of the ranks. */
+  /** Whether to combine the elements in rank order. */
   readonly deterministic: boolean
   readonly algorithm: AlgorithmName
   /** In-place buffer, or the input. */
   readonly input: number
-  /** Output where it is another buffer, else the same as `input`. */
+  /** The output; equal to `input` if the operation is in place. */
   readonly output: number
   /**
-   * Elements of the fingerprint: of the whole buffer, of one rank's slice where the buffers have
-   * slices, 0 where these are uneven. A receive of SKIPPED throws its message away, whatever it is.
+   * Elements that all ranks must agree on: of the whole buffer, of one rank's slice if the buffers
+   * have slices, or 0 if these are uneven. SKIPPED if a receive discards its message, whatever its
+   * size.
    */
   readonly count: number
   /**
-   * Root, or the peer of a message (group rank, or ANY_SOURCE); for allReduceCoalesced a digest of
-   * the lengths, for monitoredBarrier 1 when it waits for all ranks; else 0.
+   * The root, or the peer of a message (group rank or ANY_SOURCE). For allReduceCoalesced, a digest
+   * of the lengths; for monitoredBarrier, 1 if it waits for all ranks; otherwise 0.
    */
   readonly peer: number
   /**
-   * Offset in the heap of a table of doubles, 0 where there is none. Elements of each rank's slice
-   * for allGatherV, gatherV and scatterV (only its own is known to a rank that is not the root), of
-   * each slice that is sent and then of each that comes for allToAllV. A receive writes the rank of
-   * its source there.
+   * Offset in the heap of a table of doubles, or 0. For allGatherV, gatherV and scatterV, it holds
+   * the elements of each rank's slice; a rank other than the root knows only its own. For
+   * allToAllV, it holds the elements of each sent slice, then of each received one. A receive
+   * stores the rank of its source there.
    */
   readonly table: number
   readonly tag: number
   /** Milliseconds. */
   readonly timeout: number
-  /** Its signal was aborted before it began. */
+  /** Whether its signal was aborted before the start. */
   readonly aborted: boolean
-  /** Its position was reserved: ranks may start it before or after collectives that follow. */
+  /**
+   * Whether its position was reserved, so that ranks may start it in any order relative to later
+   * collectives.
+   */
   readonly isReserved: boolean
   /** Position among all operations of this rank, from 1; see `Journal`. */
   readonly flight: number
   /**
-   * How far the caller's thread has come with it, for what runs in an epoch: 0 when it has not begun,
-   * 1 when its buffer is published, and 1 more for each time that its steps were continued.
+   * Progress of the calling thread in an operation of an epoch: 0 before it starts, 1 once its
+   * buffer is published, plus 1 each time its steps were resumed.
    */
   readonly begun: number
 }
 
-/** Whether a library behind the transport runs it: it cannot be cancelled, nor asked whom it waits for. */
+/**
+ * Whether libmpi runs it. It can then not be cancelled, and it is unknown which peers it waits for.
+ */
 export function isNative({ algorithm }: Operation): boolean {
   return algorithm === 'mpi'
 }
 
-/** Whether it exchanges no messages of the engine's. */
+/** Whether it needs no messages of the engine. */
 export function isWithoutMessages({ algorithm }: Operation): boolean {
   return algorithm === 'mpi' || algorithm === 'flat' || algorithm === 'window'
 }
@@ -165,20 +171,20 @@ export function isCollective({ name }: Operation): boolean {
   return name !== 'send' && name !== 'recv'
 }
 
-/** What both sides of a message must agree on, as three words of the frame header. */
+/** The facts that both sides of a message must agree on, as three words of the frame header. */
 export interface Fingerprint {
   /** operation | dtype << 8 | reduction << 16 | algorithm << 24. */
   readonly kind: number
   /**
-   * Root rank; for allReduceCoalesced a digest of the lengths; for other sums by `premulSum` the
-   * factor as bits of float32; else 0.
+   * The root rank. For allReduceCoalesced, a digest of the lengths; for other sums by `premulSum`,
+   * the bits of the factor as float32; otherwise 0.
    */
   readonly root: number
-  /** Elements; in messages of uneven collectives, those of the slice that is on its way. */
+  /** Elements. In messages of uneven collectives, the elements of the slice being sent. */
   readonly count: number
 }
 
-/** Messages look alike from both ends: a receive has the fingerprint of its send. */
+/** A receive has the same fingerprint as its send. */
 export function fingerprintOf(operation: Operation, dtypeCode: number): Fingerprint {
   const { name, reduction, algorithm, peer, count } = operation
   const isMessage = !isCollective(operation)
@@ -191,7 +197,9 @@ export function fingerprintOf(operation: Operation, dtypeCode: number): Fingerpr
   return { kind, root, count: uneven.has(name) ? EACH_ITS_OWN : count }
 }
 
-/** A message of a collective and the call of it: uneven ones have another count in each message. */
+/**
+ * Whether a message belongs to a call. The messages of uneven collectives have individual counts.
+ */
 export function belongsTo(message: Fingerprint, call: Fingerprint): boolean {
   const { kind, root, count } = message
   const isUneven = uneven.has(keyOf(operationCodes, kind & 255) ?? '')
@@ -202,7 +210,7 @@ export function sameFingerprint(a: Fingerprint, b: Fingerprint): boolean {
   return a.kind === b.kind && a.root === b.root && a.count === b.count
 }
 
-/** The lengths of coalesced buffers as one word: their number and a hash (FNV-1a). */
+/** Digests the lengths of coalesced buffers into one word: their number and a hash (FNV-1a). */
 export function digestOf(lengths: readonly number[]): number {
   let hash = 2166136261
   for (const length of lengths) {
@@ -214,7 +222,7 @@ export function digestOf(lengths: readonly number[]): number {
   return ((Math.min(lengths.length, 4095) << 20) | ((hash ^ (hash >>> 12)) & 0xfffff)) >>> 0
 }
 
-/** The operation's name; that of both ends of a message is `send`. */
+/** Returns the operation's name, which is `send` for both ends of a message. */
 export function nameOfFingerprint({ kind }: Fingerprint): string {
   return keyOf(operationCodes, kind & 255) ?? `operation ${kind & 255}`
 }
@@ -249,7 +257,7 @@ export function describeFingerprint(fingerprint: Fingerprint): string {
 const float = new Float32Array(1)
 const word = new Uint32Array(float.buffer)
 
-/** The word for roots and digests is free in these. */
+/** These operations have no root or digest, so the word can hold the factor. */
 function hasFactorWord(name: string): boolean {
   return name === 'allReduce' || name === 'reduceScatter'
 }

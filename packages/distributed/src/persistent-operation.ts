@@ -1,10 +1,10 @@
 import type { WorkTiming } from './ticket.ts'
 
 /**
- * An operation that is made once and run many times, as the persistent requests of MPI are: its
- * arguments are checked, its buffers placed and its algorithm chosen when it is made. A run takes the
- * next position of its group, as a call would, so all ranks start their collectives in the same order,
- * whether prepared or called. A prepared collective and a call of the same collective fit together.
+ * An operation that is prepared once and run many times, like the persistent requests of MPI.
+ * Preparing it checks the arguments, places the buffers and chooses the algorithm. Each run takes
+ * the next position of its group, like a call. So all ranks must start prepared and normal
+ * collectives in the same order. Some ranks may prepare a collective that others call.
  *
  * @example
  * const sum = group.allReduceInit(buffer, { op: 'avg' })
@@ -17,7 +17,7 @@ import type { WorkTiming } from './ticket.ts'
  */
 export interface PersistentOperation {
   /**
-   * Starts a run on what the buffers hold now.
+   * Starts a run on the current contents of the buffers.
    *
    * @throws ERR_TSR_ARGUMENT while a run is under way, and after `free`; ERR_TSR_GROUP_DESTROYED; the error
    *   of the previous run, if it was never awaited
@@ -32,24 +32,24 @@ export interface PersistentOperation {
   /** Resolves when the run is done, or at once if none is under way. Rejects with its error. */
   done(): Promise<void>
   /**
-   * As `start` and `done`, for a program that has nothing else to do meanwhile: the calling thread takes
-   * part itself if all ranks share memory and come within a moment, which saves handing over to the
-   * thread of the engine, and waking up. Until then it blocks.
+   * Like `start` and `done`, for a program that has nothing else to do meanwhile. If all ranks
+   * share memory and arrive within a moment, the calling thread moves the data itself. That saves
+   * the hand-over to the engine's thread and the wake-up, but it blocks until then.
    *
    * @throws as `start`. Rejects with the error of the run
    */
   run(): Promise<void>
   /**
-   * Whether `run` is faster than `start`, even beside a computation: the ranks share memory and there is no
-   * spare core to move data.
+   * Whether `run` is faster than `start`, even if the program could compute meanwhile: the ranks
+   * share memory, and no spare core is available to move data.
    */
   readonly prefersRun: boolean
   /** Whether no run is under way. */
   isCompleted(): boolean
   /**
-   * When the phases of the last completed run began; undefined before the first, and if it is not known.
+   * When the phases of the last completed run began; undefined before the first run or if unknown.
    */
   readonly timing: WorkTiming | undefined
-  /** Lets go of what it holds. @throws ERR_TSR_ARGUMENT while a run is under way */
+  /** Frees the buffers that it holds. @throws ERR_TSR_ARGUMENT while a run is under way */
   free(): void
 }

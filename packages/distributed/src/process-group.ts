@@ -61,18 +61,18 @@ export interface Work<T = void> extends PromiseLike<T> {
  */
 export type CallForm = 'async' | 'sync'
 
-/** What a call of one form returns for a result of type `T`. */
+/** The return type of a call with a result of type `T`. */
 export type Returned<Form extends CallForm, T = void> = Form extends 'async' ? Work<T> : T
 
 /**
- * Messages and collectives, in one of their forms. Each is declared here once: the methods of
- * `ProcessGroup` and the functions on the default group, in both forms, have these types.
+ * The messages and collectives, in one form. The methods of `ProcessGroup` and the functions on the
+ * default group take their types from here.
  */
 export interface GroupCalls<Form extends CallForm> {
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Returned<Form>
   /**
-   * The result is the rank that the message came from. A receive from any source takes the first
-   * message with its tag, from any other rank, that no earlier receive has taken.
+   * Resolves to the rank of the sender. A receive from any source takes the first message of any
+   * other rank that has its tag and that no earlier receive has taken.
    */
   recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Returned<Form, number>
   broadcast(buffer: AnyTypedArray, root: number, options?: CollectiveOptions): Returned<Form>
@@ -81,11 +81,11 @@ export interface GroupCalls<Form extends CallForm> {
   /** Reduces `buffer` over all ranks and leaves the same result on each of them. */
   allReduce(buffer: AnyTypedArray, options?: ReduceOptions): Returned<Form>
   /**
-   * One all-reduce of several buffers of one dtype. Many small buffers are packed, so that there is
-   * one operation. The lengths and their order are the same on all ranks.
+   * Reduces several buffers of one dtype in one operation; small buffers are packed together. All
+   * ranks pass the same lengths in the same order.
    */
   allReduceCoalesced(buffers: readonly AnyTypedArray[], options?: ReduceOptions): Returned<Form>
-  /** `input` [size * n] is reduced; rank r gets slice r in `output` [n]. `input` is kept. */
+  /** Reduces `input` [size * n]; rank r gets slice r in `output` [n]. `input` is unchanged. */
   reduceScatter(
     output: AnyTypedArray,
     input: AnyTypedArray,
@@ -98,8 +98,8 @@ export interface GroupCalls<Form extends CallForm> {
     options?: CollectiveOptions,
   ): Returned<Form>
   /**
-   * Concatenates inputs of different lengths: `counts[r]` elements from rank r, the same list on all
-   * ranks. `output` has as many elements as their sum.
+   * Concatenates inputs of different lengths: `counts[r]` elements from rank r. All ranks pass the
+   * same `counts`, and `output` holds their sum.
    */
   allGatherV(
     output: AnyTypedArray,
@@ -107,14 +107,17 @@ export interface GroupCalls<Form extends CallForm> {
     counts: readonly number[],
     options?: CollectiveOptions,
   ): Returned<Form>
-  /** Concatenates every rank's `input` [n] into `output` [size * n] of `root`; null elsewhere. */
+  /**
+   * Concatenates every rank's `input` [n] into `output` [size * n] on `root`. Other ranks pass
+   * null.
+   */
   gather(
     output: AnyTypedArray | null,
     input: AnyTypedArray,
     root: number,
     options?: CollectiveOptions,
   ): Returned<Form>
-  /** Gathers inputs of different lengths; `output` and `counts` on `root`, null elsewhere. */
+  /** Gathers inputs of different lengths. Only `root` passes `output` and `counts`, others null. */
   gatherV(
     output: AnyTypedArray | null,
     input: AnyTypedArray,
@@ -122,14 +125,17 @@ export interface GroupCalls<Form extends CallForm> {
     root: number,
     options?: CollectiveOptions,
   ): Returned<Form>
-  /** Slice r of `input` [size * n] of `root` goes to `output` [n] of rank r; null elsewhere. */
+  /**
+   * Sends slice r of `root`'s `input` [size * n] to `output` [n] of rank r. Other ranks pass null
+   * as `input`.
+   */
   scatter(
     output: AnyTypedArray,
     input: AnyTypedArray | null,
     root: number,
     options?: CollectiveOptions,
   ): Returned<Form>
-  /** Scatters slices of different lengths; `input` and `counts` on `root`, null elsewhere. */
+  /** Scatters slices of different lengths. Only `root` passes `input` and `counts`, others null. */
   scatterV(
     output: AnyTypedArray,
     input: AnyTypedArray | null,
@@ -137,10 +143,10 @@ export interface GroupCalls<Form extends CallForm> {
     root: number,
     options?: CollectiveOptions,
   ): Returned<Form>
-  /** Slice j of rank i's `input` [size * n] becomes slice i of rank j's `output` [size * n]. */
+  /** Copies slice j of rank i's `input` [size * n] to slice i of rank j's `output` [size * n]. */
   allToAll(output: AnyTypedArray, input: AnyTypedArray, options?: CollectiveOptions): Returned<Form>
   /**
-   * All-to-all with slices of different lengths: `inputCounts[j]` elements of `input` go to rank j,
+   * Exchanges slices of different lengths: `inputCounts[j]` elements of `input` go to rank j, and
    * `outputCounts[i]` elements of `output` come from rank i.
    */
   allToAllV(
@@ -150,34 +156,35 @@ export interface GroupCalls<Form extends CallForm> {
     inputCounts: readonly number[],
     options?: CollectiveOptions,
   ): Returned<Form>
-  /** Done when all ranks have called it. */
+  /** Completes when all ranks have called it. */
   barrier(options?: CollectiveOptions): Returned<Form>
   /**
-   * A barrier that names the ranks that are missing when the time-out ends. Rank 0 waits for all
-   * ranks, fails with ERR_TSR_BARRIER_MISSING, and tells the others, which wait up to twice as long.
+   * A barrier whose error names the missing ranks. Rank 0 waits for all ranks until the time-out,
+   * then fails with ERR_TSR_BARRIER_MISSING and notifies the others, which wait up to twice as
+   * long.
    */
   monitoredBarrier(options?: MonitoredBarrierOptions): Returned<Form>
 
-  /** Sends any value that MessagePack can carry; for control data, not for tensors. */
+  /** Sends any value that MessagePack can encode. Meant for control data, not for tensors. */
   sendObject(value: unknown, to: number, options?: MessageOptions): Returned<Form>
-  /** The result is the value; from any source, a `ReceivedObject`. */
+  /** Resolves to the value, or to a `ReceivedObject` if `from` is any source. */
   recvObject<From extends Source>(
     from: From,
     options?: MessageOptions,
   ): Returned<Form, From extends number ? unknown : ReceivedObject>
-  /** `value` of `root`, on every rank. */
+  /** Resolves to the `value` of `root` on every rank. */
   broadcastObject<T>(value: T, root: number, options?: CallOptions): Returned<Form, T>
-  /** Every rank's `value`, in rank order. */
+  /** Resolves to every rank's `value`, in rank order. */
   allGatherObject<T>(value: T, options?: CallOptions): Returned<Form, T[]>
-  /** Every rank's `value`, in rank order, on `root`; undefined elsewhere. */
+  /** Resolves to every rank's `value` in rank order on `root`, and to undefined elsewhere. */
   gatherObject<T>(value: T, root: number, options?: CallOptions): Returned<Form, T[] | undefined>
-  /** `values[r]` of `root` on rank r; null elsewhere. */
+  /** Resolves to `root`'s `values[r]` on rank r. Other ranks pass null. */
   scatterObject<T>(
     values: readonly T[] | null,
     root: number,
     options?: CallOptions,
   ): Returned<Form, T>
-  /** `values[j]` goes to rank j; the result holds what came from each rank. */
+  /** Sends `values[j]` to rank j. Resolves to the values received, in rank order. */
   allToAllObject<T>(values: readonly T[], options?: CallOptions): Returned<Form, T[]>
 }
 
@@ -185,16 +192,16 @@ type SyncForms = {
   [Name in keyof GroupCalls<'sync'> as `${Name}Sync`]: GroupCalls<'sync'>[Name]
 }
 
-/** The calls of `ProcessGroup` that return when the operation is done. */
+/** The synchronous calls of `ProcessGroup`. */
 export interface BlockingCalls extends SyncForms {
-  /** Waits for all messages. The source of each receive, undefined for a send. */
+  /** Waits for all messages. Returns the source of each receive, and undefined for each send. */
   batchIsendIrecvSync(
     messages: readonly BatchedMessage[],
     options?: CallOptions,
   ): (number | undefined)[]
 }
 
-/** The operations that can be prepared. Arguments are those of the calls. */
+/** Prepared operations. Their arguments are as in `GroupCalls`. */
 export interface PersistentCalls {
   sendInit(buffer: AnyTypedArray, to: number, options?: MessageOptions): PersistentOperation
   recvInit(buffer: AnyTypedArray, from: number, options?: MessageOptions): PersistentOperation
@@ -217,16 +224,16 @@ export interface PersistentCalls {
   barrierInit(options?: CollectiveOptions): PersistentOperation
 }
 
-/** Options of the calls that make groups, and that wait for other ranks to do the same. */
+/** Options of the calls that make groups and therefore wait for other ranks. */
 export interface JoinOptions {
-  /** Milliseconds until the wait is given up. Default: the time-out of the group. */
+  /** Milliseconds until the wait fails. Default: the time-out of the group. */
   readonly timeout?: number
-  /** Ends the wait. What the ranks have agreed on before remains valid. */
+  /** Ends the wait. Decisions that the ranks have already made stay valid. */
   readonly signal?: AbortSignal
 }
 
 export interface NewGroupOptions extends JoinOptions {
-  /** For errors and logs, the same on all members. Default: the ranks. */
+  /** Shown in errors and logs; the same on all members. Default: the ranks. */
   readonly name?: string
   /** Default time-out of the group's operations, and of making it, in milliseconds. */
   readonly timeout?: number
@@ -235,19 +242,19 @@ export interface NewGroupOptions extends JoinOptions {
 /** How a group relates to the world and to other groups. */
 export interface GroupRelations {
   /**
-   * How often `reconfigure` has rebuilt the world, 0 at first. A process that replaces a lost rank finds a
-   * generation above 0.
+   * How often `reconfigure` has rebuilt the world, initially 0. In a process that replaces a lost
+   * rank, it is above 0.
    */
   readonly generation: number
-  /** The rank in the world of a rank of this group. @throws ERR_TSR_RANK_RANGE */
+  /** Converts a rank of this group to a rank of the world. @throws ERR_TSR_RANK_RANGE */
   globalRank(rank: number): number
-  /** The rank in this group of a rank of the world. @throws ERR_TSR_RANK_RANGE */
+  /** Converts a rank of the world to a rank of this group. @throws ERR_TSR_RANK_RANGE */
   groupRank(worldRank: number): number
   /**
-   * Divides the group as MPI_Comm_split does: the ranks that give the same colour form a group,
-   * ordered by key and then by rank. All ranks of the group call it.
+   * Splits the group like MPI_Comm_split: ranks with the same colour form a group, ordered by key
+   * and then by rank. All ranks of the group call it.
    *
-   * @param color - an integer, or null for a rank that is in none of the groups
+   * @param color - an integer, or null to join no group
    * @param key - default: the rank in this group
    * @returns undefined for colour null
    */
@@ -257,32 +264,31 @@ export interface GroupRelations {
     options?: NewGroupOptions,
   ): Promise<ProcessGroup | undefined>
   /**
-   * After a loss: makes a group of the ranks that are still there, in the order of this one, as
-   * MPIX_Comm_shrink does. This group ends, and its operations fail on every rank, so that ranks
-   * that have not noticed the loss call `shrink` too. The ranks agree through the store, even when
-   * they have seen different losses, and when more ranks are lost meanwhile. Of two ranks that have
-   * lost the connection to each other only one can stay. A rank that has not called it when the
-   * time-out ends counts as lost.
+   * After a loss, makes a group of the remaining ranks in their present order, like
+   * MPIX_Comm_shrink. All pending operations of this group fail, so that ranks that did not notice
+   * the loss also call `shrink`. The ranks agree through the store, even if they saw different
+   * losses or lose more ranks meanwhile. If two ranks have lost the connection to each other, only
+   * one of them stays. A rank that has not called `shrink` before the time-out counts as lost.
    *
    * @throws ERR_TSR_EXCLUDED on a rank that the others count as lost; ERR_TSR_STORE_* when the store
    *   is gone
    */
   shrink(options?: NewGroupOptions): Promise<ProcessGroup>
   /**
-   * After a loss: rebuilds the whole world once the processes of the lost ranks were restarted. Those call
-   * `initProcessGroup` as always; all survivors call this, on any group of the world. Every group of the
-   * old world ends, and nothing that was sent there arrives in the new one.
+   * After a loss, rebuilds the whole world once the lost ranks were restarted. The restarted
+   * processes call `initProcessGroup`; all survivors call this, on any group of the world. Every
+   * group of the old world ends, and its undelivered messages are dropped.
    *
    * @returns the group of all ranks, which replaces the old world as the default group
-   * @throws ERR_TSR_TIMEOUT naming the ranks that did not come; it may be called again then
+   * @throws ERR_TSR_TIMEOUT naming the missing ranks; it may be called again
    */
   reconfigure(options?: JoinOptions): Promise<ProcessGroup>
 }
 
 /**
- * A set of ranks that exchange messages. Buffers are typed arrays: those of `alloc` live in the
- * arena and travel without a copy, all others are staged. A buffer must not be touched while an
- * operation on it is under way. All ranks call the same collectives in the same order.
+ * A set of ranks that exchange messages. Buffers are typed arrays. Arrays of `alloc` are in the
+ * arena and are sent without a copy; all others are copied through it. Do not touch a buffer while
+ * an operation uses it. All ranks call the same collectives in the same order.
  *
  * Ranks in arguments and results are ranks *of the group*; `ranks` maps them to ranks of the world.
  */
@@ -298,22 +304,31 @@ export interface ProcessGroup
   /** Default time-out of the group's operations, in milliseconds. */
   readonly timeout: number
   /**
-   * The rank after this one. After the last comes the first, as in a ring: `rank === size - 1` tells a
-   * pipeline that it ends here. Along an axis of a mesh it is the neighbour on that axis.
+   * The rank after this one, wrapping around as in a ring. In a mesh, it is the neighbour along the
+   * axis. A pipeline detects its last stage by `rank === size - 1`.
    */
   readonly next: number
-  /** The rank before this one. Before the first comes the last, as in a ring. */
+  /** The rank before this one, wrapping around as in a ring. */
   readonly previous: number
 
-  /** A zero-filled array in the arena; free it with `free`. @throws ERR_TSR_ARENA_EXHAUSTED */
+  /**
+   * Allocates a zero-filled array in the arena; free it with `free`.
+   *
+   * @throws ERR_TSR_ARENA_EXHAUSTED
+   */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
-  /** As `alloc`, with arbitrary contents: for what is overwritten anyway. @throws as `alloc` */
+  /**
+   * Like `alloc`, but with arbitrary contents, for buffers that are overwritten anyway.
+   *
+   * @throws as `alloc`
+   */
   allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   free(buffer: AnyTypedArray): void
   /**
-   * Converts floating-point numbers with SIMD instructions: float32 times `factor` (default 1) to
-   * float16 or bfloat16, rounded to the nearest with ties to even, or to float32, also in place; or
-   * float16 or bfloat16 to float32. Both are arrays of `alloc`, or parts of such arrays.
+   * Converts floating-point numbers with SIMD instructions. It multiplies float32 by `factor`
+   * (default 1) and rounds to float16 or bfloat16 (nearest, ties to even), or stores float32, also
+   * in place. It also converts float16 or bfloat16 to float32. Both arguments are arrays of `alloc`
+   * or parts of them.
    *
    * @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT when lengths or dtypes do not fit
    */
@@ -323,33 +338,35 @@ export interface ProcessGroup
   isend: ProcessGroup['send']
   /** Same as `recv`, under torch's name. */
   irecv: ProcessGroup['recv']
-  /** Starts all messages in order and returns a work for each. When one is refused, none starts. */
+  /** Starts all messages in order and returns a `Work` for each. If one is refused, none starts. */
   batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[]
 
   /**
-   * The traffic over the links to the other ranks of this group, of all groups together, up to the
-   * last operation that has ended.
+   * Returns the traffic to each other rank of this group, up to the last completed operation. Each
+   * link counts the traffic of all groups.
    */
   linkStatistics(): LinkStatistics[]
 
-  /** Puts the step, and the loss, on the status page for `tsrun ps`; costs two stores. */
+  /** Publishes the step and the loss for `tsrun ps`; costs two stores. */
   reportProgress(progress: { readonly step: number; readonly loss?: number }): void
 
   /**
-   * Records what this rank does, in any group, as spans of `recorder`. Every operation gives one once
-   * its end is noticed: `collective`, `send` or `recv`, from the moment the engine took it up. For
-   * `waited` milliseconds its peers were not there yet; the rest is transfer. Starting it is a `call`,
-   * and blocking until it has ended a `wait`. Training over these groups adds the copies of values into
-   * and out of buffers. Undefined ends the recording.
+   * Records this rank's work in all groups as spans of `recorder`; undefined stops recording.
+   *
+   * - An operation gives one span `collective`, `send` or `recv` when its completion is noticed.
+   *   The span starts when the engine accepts the operation; its first `waited` milliseconds are
+   *   waiting for peers, and the remainder is transfer.
+   * - Starting an operation is a `call`, and blocking on it a `wait`.
+   * - Training over these groups adds the copies of values into and out of buffers.
    */
   recordSpans(recorder: SpanRecorder | undefined): void
 
-  /** The recorder of `recordSpans`, for whatever else this rank does. */
+  /** The recorder of `recordSpans`, to which callers can add spans of their own. */
   readonly spans: SpanRecorder | undefined
 
   /**
-   * Writes this rank's flight recorder, the last operations of all its groups, to
-   * `<directory>/rank-<rank>.jsonl`; `tsrun flight <directory>` compares those of all ranks.
+   * Writes the last operations of all groups of this rank (its flight recorder) to
+   * `<directory>/rank-<rank>.jsonl`. `tsrun flight <directory>` compares the files of all ranks.
    *
    * @param directory - default: TSRUN_FLIGHT_DIR, which `tsrun` sets
    * @returns the path of the file
@@ -357,6 +374,6 @@ export interface ProcessGroup
    */
   dumpFlight(directory?: string): string
 
-  /** Leaves the group. Waits for the operations under way; later calls are refused. */
+  /** Waits for pending operations and leaves the group. Later calls throw. */
   destroy(): Promise<void>
 }

@@ -1,36 +1,37 @@
 import { finite } from '@tsrun/core'
 import { dtypes, type DType } from './dtype.ts'
 
-/** Reductions that a word names. */
+/** Reductions without parameters. */
 export type ReductionName = 'sum' | 'avg' | 'product' | 'min' | 'max' | 'band' | 'bor' | 'bxor'
 
-/** A sum of inputs that were multiplied before; see `premulSum`. */
+/** A sum of scaled inputs; see `premulSum`. */
 export interface PremulSum {
   readonly premulSum: number
 }
 
 /**
- * What a reduction does to the elements of two ranks.
+ * How to combine the elements of two ranks.
  *
  * - `sum`, `product`: integers wrap around; for bool they are `or` and `and`.
- * - `avg`: the sum divided by the number of ranks. Floats only: the sum of integers may wrap around.
- * - `min`, `max`: NaN when either element is NaN, and -0 is below +0; for bool `and` and `or`.
- * - `band`, `bor`, `bxor`: of the bits; integers and bool only.
+ * - `avg`: the sum divided by the number of ranks. Floats only, because an integer sum may wrap
+ *   around.
+ * - `min`, `max`: NaN if either element is NaN, and -0 is below +0; for bool `and` and `or`.
+ * - `band`, `bor`, `bxor`: bitwise; integers and bool only.
  * - `premulSum(factor)`: floats only.
  *
- * float16 and bfloat16 are computed in float32 and rounded to nearest, ties to even, at each
- * combination of two elements: a sum or product of two is the exact one rounded once (in bfloat16,
- * results below 2^-126 are rounded to float32 first). Their NaN results are 0x7e00 and 0x7fc0. The
- * bytes of a bool result are 0 or 1 in groups of several ranks.
+ * float16 and bfloat16 are computed in float32 and rounded to nearest, ties to even, each time two
+ * elements are combined. So a sum or product of two elements is the exact result rounded once (in
+ * bfloat16, results below 2^-126 are rounded to float32 first). NaN results are 0x7e00 and 0x7fc0.
+ * If the group has several ranks, the bytes of a bool result are 0 or 1.
  */
 export type ReduceOp = ReductionName | PremulSum
 
 const factorRule = finite()
 
 /**
- * A sum to which each rank contributes `factor` times its input, for float dtypes. The factor, which
- * is the same on all ranks, is rounded to float32 for all dtypes but float64. As
- * `_make_nccl_premul_sum` of PyTorch.
+ * A sum to which each rank contributes `factor` times its input; for float dtypes. All ranks pass
+ * the same factor. It is rounded to float32 for all dtypes except float64. Like PyTorch's
+ * `_make_nccl_premul_sum`.
  *
  * @throws ERR_TSR_ARGUMENT when the factor is not a finite number
  */
@@ -38,7 +39,9 @@ export function premulSum(factor: number): PremulSum {
   return { premulSum: factorRule.check('factor of premulSum', factor) }
 }
 
-/** Wire codes of the reductions, known to the kernels too. They never change: they are in frames. */
+/**
+ * Wire codes of the reductions, shared with the kernels. Frames contain them, so they never change.
+ */
 export const reductionCodes = {
   sum: 1,
   avg: 2,
@@ -51,7 +54,7 @@ export const reductionCodes = {
   premulSum: 9,
 } as const satisfies Record<ReductionName | 'premulSum', number>
 
-/** A reduction as the engine knows it. */
+/** The reductions of the engine. */
 export type Reduction = keyof typeof reductionCodes
 
 const ofKind: Readonly<Record<'float' | 'integer' | 'bool', readonly Reduction[]>> = {
@@ -60,7 +63,7 @@ const ofKind: Readonly<Record<'float' | 'integer' | 'bool', readonly Reduction[]
   bool: ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor'],
 }
 
-/** The reductions that make sense for a dtype. */
+/** Returns the reductions that a dtype supports. */
 export function reductionsOf(dtype: DType): readonly Reduction[] {
   return ofKind[dtypes[dtype].kind]
 }

@@ -15,11 +15,11 @@ export interface WorldOptions {
   /** Bytes of each rank's arena and engine memory; default 64 MiB. */
   readonly memory?: number
   /**
-   * By rank: which host it is on; between ranks of one host large messages are copied straight from
-   * heap to heap. Default: each on a host of its own.
+   * The host of each rank. Ranks of one host copy large messages directly from heap to heap.
+   * Default: one host for each rank.
    */
   readonly hosts?: readonly number[]
-  /** Faults on purpose, to see what a program makes of them. Default: none. */
+  /** Faults to inject. Default: none. */
   readonly faults?: readonly WorldFault[]
 }
 
@@ -34,8 +34,8 @@ const readOptions = declareOptions({
 
 /**
  * Runs `program` as every rank of a world within this thread, over in-memory transports with a
- * seeded scheduler; resolves to the ranks' results. For tests, and to try a parallel program without
- * processes. Only the asynchronous calls work.
+ * seeded scheduler. Resolves to the results of the ranks. Meant for tests, and to try a parallel
+ * program without processes. Only asynchronous calls work.
  *
  * @example
  * const sums = await runWorld({ size: 4, seed: 1 }, async (group) => {
@@ -44,7 +44,7 @@ const readOptions = declareOptions({
  *   return buffer[0] // 6 on every rank
  * })
  *
- * @throws what the first failing program throws; ERR_TSR_DEADLOCK when all ranks wait for good;
+ * @throws the error of the first failing program; ERR_TSR_DEADLOCK if all ranks wait forever;
  *   ERR_TSR_ARGUMENT
  */
 export async function runWorld<T>(

@@ -4,50 +4,51 @@ import type { Operation } from './operation.ts'
 
 /** When the phases of an operation began, in milliseconds of core's `monotonicNow()`. */
 export interface WorkTiming {
-  /** The engine took it up. */
+  /** When the engine accepted the operation. */
   readonly posted: number
-  /** The peer was there: first byte moved. Before it the operation waited, after it it transferred. */
+  /** When the first byte moved. Waiting for the peer ends here, and the transfer begins. */
   readonly started: number
   readonly completed: number
 }
 
 /**
- * Runs operations: the engine's thread, the engine on this thread, or this thread itself. A run has one
- * driver at a time, which only the calling thread calls.
+ * Runs operations: on the engine's thread, on an engine in this thread, or directly on this thread.
+ * A run has one driver at a time. Only the calling thread calls its methods.
  */
 export interface TicketDriver {
   /**
-   * Begins a run of a new ticket, or of one that has settled. A driver that refuses it has not changed the
-   * ticket.
+   * Starts a run of a new or settled ticket. If it throws, the ticket is unchanged.
    *
    * @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_TOO_MANY_OPERATIONS
    */
   start(ticket: Ticket, operation: Operation): void
-  /** Settles the ticket if its run has ended; moves nothing. */
+  /** Settles the ticket if its run has ended. Moves no data. */
   collect(ticket: Ticket): void
-  /** Moves what the calling thread can move now, then collects. */
+  /** Moves the data that the calling thread can move now, then collects. */
   poll(ticket: Ticket): void
-  /** As `poll`, for as long as the peers come within a moment. */
+  /** Like `poll`, but polls repeatedly for a short time while peers arrive. */
   spinBriefly(ticket: Ticket): void
   /** Blocks the calling thread until the run has ended. @throws ERR_TSR_SYNC_UNSUPPORTED */
   block(ticket: Ticket, operation: string): void
-  /** Calls back once when the run has ended; `isAwaited`: the process must not end before. */
+  /**
+   * Calls back once when the run has ended. If `isAwaited`, it keeps the process alive until then.
+   */
   notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void
   abort(ticket: Ticket): void
 }
 
-/** An operation that was handed to a driver, as the calling thread sees it. */
+/** An operation that a driver runs, as the calling thread sees it. */
 export class Ticket {
   driver: TicketDriver
   operation: Operation
-  /** Why the run failed; undefined while it runs and when it succeeded. */
+  /** Undefined while the run is pending or if it succeeded. */
   error: TsrError | undefined = undefined
   posted = 0
-  /** In the memory that the engine's thread shares with this one. */
+  /** Index in the memory shared with the engine's thread. */
   slot = -1
-  /** Of an engine on this thread. */
+  /** Set if the engine runs on this thread. */
   task: Task | undefined = undefined
-  /** Called when that task ends. */
+  /** Called when `task` ends. */
   callbacks: (() => void)[] | undefined = undefined
   #isRunning = true
   #started = 0
@@ -68,7 +69,7 @@ export class Ticket {
     return { posted: this.posted, started: this.#started, completed: this.#completed }
   }
 
-  /** Moves what can move now, where the calling thread does that; returns whether it is settled. */
+  /** Moves data if the calling thread does that, and returns whether the ticket is settled. */
   poll(): boolean {
     if (this.#isRunning) this.driver.poll(this)
     return !this.#isRunning
@@ -85,7 +86,9 @@ export class Ticket {
     if (this.#isRunning) this.driver.collect(this)
   }
 
-  /** Calls back once when it is settled, never before this returns; see `TicketDriver.notify`. */
+  /**
+   * Calls back once when the ticket is settled, always asynchronously. See `TicketDriver.notify`.
+   */
   onSettled(callback: () => void, isAwaited: boolean): void {
     if (this.isSettled) queueMicrotask(callback)
     else this.driver.notify(this, callback, isAwaited)
@@ -95,7 +98,7 @@ export class Ticket {
     if (!this.isSettled) this.driver.abort(this)
   }
 
-  /** Called by a driver that takes over the run. */
+  /** Called by the driver that takes over the run. */
   begin(driver: TicketDriver, operation: Operation): void {
     this.driver = driver
     this.operation = operation

@@ -6,9 +6,7 @@ interface Block {
   readonly length: number
 }
 
-/**
- * First-fit allocator of byte ranges of the heap, with coalescing of free neighbours.
- */
+/** First-fit allocator of byte ranges of the heap. It merges free neighbours. */
 export class Allocator {
   readonly #start: number
   readonly #end: number
@@ -31,7 +29,7 @@ export class Allocator {
     return this.#end - this.#start
   }
 
-  /** Offset of a block of at least `bytes` bytes, or -1 when there is no room. */
+  /** Returns the offset of a block of at least `bytes` bytes, or -1 if there is no space. */
   allocate(bytes: number): number {
     const length = align(Math.max(bytes, 1))
     const i = this.#free.findIndex((block) => block.length >= length)
@@ -44,7 +42,7 @@ export class Allocator {
     return block.at
   }
 
-  /** Gives a block back; false when no block starts there. */
+  /** Frees a block. Returns false if no block starts there. */
   release(at: number): boolean {
     const length = this.#lengths.get(at)
     if (length === undefined) return false
@@ -66,7 +64,6 @@ export class Allocator {
     return true
   }
 
-  /** Whether the range lies in the allocator's part of the heap. */
   contains(at: number, bytes: number): boolean {
     return at >= this.#start && at + bytes <= this.#end
   }

@@ -16,7 +16,7 @@ import type { Heap } from './heap.ts'
 const dtypeRule = choice(...dtypeNames)
 const lengthRule = count()
 
-/** The user's part of a rank's heap: typed arrays that travel without a copy. */
+/** The user's part of a rank's heap: typed arrays that are sent without a copy. */
 export class Arena {
   readonly heap: Heap
   readonly #rank: number
@@ -33,14 +33,18 @@ export class Arena {
     return this.#allocator.used
   }
 
-  /** A zero-filled array of `length` elements. @throws ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_ARGUMENT */
+  /**
+   * Allocates a zero-filled array of `length` elements.
+   *
+   * @throws ERR_TSR_ARENA_EXHAUSTED, ERR_TSR_ARGUMENT
+   */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
     const view = this.allocUnsafe(dtype, length)
     this.heap.bytes.fill(0, view.byteOffset, view.byteOffset + view.byteLength)
     return view
   }
 
-  /** As `alloc`, not cleared. */
+  /** Like `alloc`, but not cleared. */
   allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
     dtypeRule.check('dtype', dtype)
     lengthRule.check('length', length)
@@ -51,7 +55,7 @@ export class Arena {
     return view
   }
 
-  /** Offset of a block that is not cleared. @throws ERR_TSR_ARENA_EXHAUSTED */
+  /** Returns the offset of a block that is not cleared. @throws ERR_TSR_ARENA_EXHAUSTED */
   allocBytes(bytes: number): number {
     const at = this.#allocator.allocate(bytes)
     if (at < 0) {
@@ -65,7 +69,7 @@ export class Arena {
     return at
   }
 
-  /** @throws ERR_TSR_BUFFER when `view` did not come from `alloc` or was freed already */
+  /** @throws ERR_TSR_BUFFER if `view` is not from `alloc` or was already freed */
   free(view: AnyTypedArray): void {
     if (!this.contains(view) || !this.#allocator.release(view.byteOffset)) {
       const problem = 'the buffer did not come from alloc(), or was freed already'
@@ -88,13 +92,13 @@ export class Arena {
     this.#allocator.release(at)
   }
 
-  /** Whether `view` lies in the arena, so that it needs no staging. */
+  /** Whether `view` is in the arena, so that it needs no staging. */
   contains(view: ArrayBufferView): boolean {
     return ArrayBuffer.isView(view) && view.buffer === this.heap.bytes.buffer
   }
 }
 
-/** Writes numbers of float32 as 16-bit floats, the other way, or times a factor; all in the arena. */
+/** Converts float32 to 16-bit floats or back, or scales float32. Both arrays are in the arena. */
 function convert(kernels: Kernels, to: AnyTypedArray, from: AnyTypedArray, factor: number): void {
   const [target, source] = [dtypeOf(to), dtypeOf(from)]
   if (to.length === from.length) {

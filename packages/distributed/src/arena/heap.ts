@@ -1,28 +1,31 @@
-/** The shared memory of one rank with the views that the engine reads and writes it through. */
+/** The shared memory of one rank, and the views through which the engine accesses it. */
 export interface Heap {
   readonly memory: WebAssembly.Memory
   readonly bytes: Uint8Array
   readonly unsigned: Uint32Array
   readonly doubles: Float64Array
-  /** Bytes at the low end that belong to the engine: frames, unexpected messages, scratch. */
+  /** Size of the engine's part, at the low end: frames, unexpected messages, scratch. */
   readonly engineBytes: number
 }
 
 const PAGE = 65536
 
 /**
- * Reserves `capacity` bytes. The pages are zero and cost nothing until they are touched; the
- * memory never grows, so that addresses and views stay valid and files may be mapped over it.
+ * Reserves `capacity` bytes. The pages are zero and take no memory until touched. The memory never
+ * grows, so addresses and views stay valid, and files may be mapped over it.
  */
 export function createMemory(capacity: number): WebAssembly.Memory {
   const pages = Math.ceil(capacity / PAGE)
   return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
 }
 
-/** The class has no name in a page that is not isolated from others; memory is of it all the same. */
+/**
+ * A page that is not cross-origin isolated has no global SharedArrayBuffer, but its memories use
+ * the class.
+ */
 const Shared = createMemory(0).buffer.constructor as SharedArrayBufferConstructor
 
-/** Zeros that threads share. */
+/** Allocates zero-filled memory that threads share. */
 export function sharedBuffer(bytes: number): SharedArrayBuffer {
   return new Shared(bytes)
 }

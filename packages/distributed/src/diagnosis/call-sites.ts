@@ -1,16 +1,18 @@
 import { createLogger, host } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
-/** This package, compiled or not. */
+/** The folder of this package, whether compiled or not. */
 const own = host.pathOf(packageFolder)
-/** Frames of this package that may lie above a call of a group. */
+/** Number of stack frames to search for the caller of this package. */
 const DEEPEST = 30
-/** Collectives whose sites are kept. */
+/** Number of collectives whose call sites are kept. */
 const KEPT = 4096
-/** Differences that are logged. */
+/** Largest number of differences to log. */
 const REPORTED = 20
 
-/** Where this package was called from: `train.ts:12:3`, relative to the current directory. */
+/**
+ * Returns the line that called this package, as `train.ts:12:3` relative to the current directory.
+ */
 export function callSite(): string | undefined {
   const before = Error.stackTraceLimit
   Error.stackTraceLimit = DEEPEST
@@ -28,7 +30,7 @@ export function callSite(): string | undefined {
   return undefined
 }
 
-/** Where the ranks called each of the last collectives; recorded under TSRUN_DEBUG=detail. */
+/** The lines where each rank called the last collectives, recorded under TSRUN_DEBUG=detail. */
 export class CallSites {
   /** By `group/sequence`, then by world rank. */
   readonly #sites = new Map<string, Map<number, string>>()
@@ -43,7 +45,7 @@ export class CallSites {
     return this.#sites.get(`${group}/${sequence}`)?.get(rank)
   }
 
-  /** Records a site, and compares it with this rank's own. */
+  /** Records a call site and compares it with this rank's own. */
   set(group: number, sequence: number, rank: number, site: string): void {
     const key = `${group}/${sequence}`
     const sites = this.#sites.get(key) ?? new Map<number, string>()
@@ -57,7 +59,7 @@ export class CallSites {
     }
   }
 
-  /** A difference may be intended, so it is only logged, and only by the lower of the two ranks. */
+  /** Logs a difference, which may be intended. Only the lower of the two ranks logs it. */
   #report(own: string, peer: number, theirs: string, sequence: number): void {
     const pair = `${own} ${theirs}`
     if (peer < this.#rank || this.#reported.has(pair) || this.#reported.size >= REPORTED) return

@@ -18,12 +18,12 @@ import { StatusPublisher } from './status-publisher.ts'
 
 /** Milliseconds between two polls of the running operations. */
 const PERIOD = 100
-/** Milliseconds between two dumps: many operations may fail at once. */
+/** Milliseconds between two dumps, because many operations may fail at once. */
 const DUMP_PERIOD = 1000
-/** Bytes of the list of ranks that an operation waits for. */
+/** Size in bytes of the text that lists the awaited ranks. */
 const PEERS_BYTES = 64
 
-/** Observes an engine for the flight recorder, the status page and the warnings about stalls. */
+/** Observes an engine for the flight recorder, the status page and the stall warnings. */
 export class Diagnosis implements EngineObserver {
   readonly #journal: Journal
   readonly #groups: ReadonlyMap<number, EngineGroup>
@@ -54,7 +54,7 @@ export class Diagnosis implements EngineObserver {
   onStart(task: Task): void {
     const { operation, group, fingerprint, posted } = task
     const isMessage = !isCollective(operation)
-    // one that the caller's thread has begun was called before this rank knew of the failure
+    // If the calling thread started it, that happened before this rank learned of the failure.
     const isRefused = refuses(group, operation) && operation.begun === 0
     const departure = {
       operation,
@@ -118,8 +118,8 @@ export class Diagnosis implements EngineObserver {
   }
 
   /**
-   * Tells all members where this rank called a collective. The notice goes before the first message
-   * on the same links, so that it is there when a message does not match.
+   * Tells all members where this rank called a collective. The notice precedes the first message on
+   * each link, so it has arrived when a message does not match.
    */
   #tellSite({ operation, group }: Task, sites: CallSites): void {
     const site = this.#journal.recorder.textOf(operation.flight, 'site')
@@ -139,7 +139,7 @@ export class Diagnosis implements EngineObserver {
     this.#pendingDump = undefined
   }
 
-  /** Human-readable: what this rank runs now, or ran last. */
+  /** Describes what this rank runs now or ran last. */
   #describePlace(): string {
     const names = [...this.#running]
       .slice(0, 3)

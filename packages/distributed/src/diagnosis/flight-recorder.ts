@@ -8,11 +8,11 @@ import {
   type Operation,
 } from '../operation.ts'
 
-/** Instead of the other end of a message: for collectives, and for `recv` from any source. */
+/** Values of `peer` without a rank: for collectives, and for `recv` from any source. */
 export const NO_PEER = -1
 export const ANY_PEER = -2
 
-/** Numbers of an entry; times are `monotonicNow()`. */
+/** Index of each number in an entry; times are `monotonicNow()`. */
 const field = {
   number: 0,
   group: 1,
@@ -34,7 +34,7 @@ const field = {
 } as const
 const FIELDS = 15
 
-/** Bytes of an entry's texts, each after the number it belongs to and its length. */
+/** Bytes of each text of an entry. */
 const textBytes = { label: 128, site: 192, peers: 64 } as const
 type TextName = keyof typeof textBytes
 const textNames = Object.keys(textBytes) as TextName[]
@@ -46,7 +46,7 @@ const codes = Object.keys(errorTable) as TsrErrorCode[]
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
-/** What is known when the engine takes an operation. */
+/** The facts of an operation when the engine accepts it. */
 export interface Departure {
   readonly operation: Operation
   readonly fingerprint: Fingerprint
@@ -57,9 +57,9 @@ export interface Departure {
 }
 
 /**
- * The last operations of a rank, in memory that the caller's thread and the engine's share: the
- * caller numbers them and writes their labels, the thread that runs them writes the rest. Recording
- * allocates nothing.
+ * The last operations of a rank, in memory shared by the calling thread and the engine's thread.
+ * The calling thread numbers the operations and writes their labels; the thread that runs them
+ * writes everything else. Recording allocates nothing.
  */
 export class FlightRecorder {
   readonly capacity: number
@@ -82,26 +82,30 @@ export class FlightRecorder {
     this.#reason = new Uint8Array(buffer, textsAt + capacity * TEXTS, REASON_BYTES)
   }
 
-  /** Whether a dump was tried, from either thread. */
+  /** Whether either thread has tried to dump. */
   get hasReason(): boolean {
     return this.#reason[0] !== 0
   }
 
-  /** Why the first dump was written; later dumps repeat it. */
+  /** Returns the reason of the first dump, which later dumps repeat. */
   firstReason(reason: string): string {
     if (!this.hasReason) this.#encodeInto(reason, this.#reason)
     const end = this.#reason.indexOf(0)
     return decoder.decode(this.#reason.slice(0, end < 0 ? REASON_BYTES : end))
   }
 
-  /** Browsers do not encode into shared memory. @returns the bytes that it has written */
+  /**
+   * Encodes through a copy, because browsers do not encode into shared memory.
+   *
+   * @returns the number of bytes written
+   */
   #encodeInto(text: string, room: Uint8Array): number {
     const { written } = encoder.encodeInto(text, this.#scratch.subarray(0, room.length))
     room.set(this.#scratch.subarray(0, written))
     return written
   }
 
-  /** The engine has taken an operation. */
+  /** Records that the engine accepted an operation. */
   start({ operation, fingerprint, peer, bytes, posted }: Departure, state: FlightState): void {
     const { flight } = operation
     const numbers = this.#numbers
@@ -123,17 +127,17 @@ export class FlightRecorder {
     numbers[at + field.number] = flight
   }
 
-  /** When the first message moved. */
+  /** Records when the first message moved. */
   begin(flight: number, started: number): void {
     const at = this.#slot(flight) * FIELDS
     if (this.#numbers[at] === flight) this.#numbers[at + field.started] = started
   }
 
-  /** An operation has ended. One that was refused stays refused. */
+  /** Records the end of an operation. The state `refused` stays. */
   end(flight: number, started: number, completed: number, error: TsrErrorCode | undefined): void {
     const numbers = this.#numbers
     const at = this.#slot(flight) * FIELDS
-    // A long operation may have been overwritten by newer ones.
+    // Newer operations may have overwritten a long one.
     if (numbers[at] !== flight) return
     numbers[at + field.started] = started
     numbers[at + field.completed] = completed
@@ -143,7 +147,7 @@ export class FlightRecorder {
     }
   }
 
-  /** Writes a text of an operation, cut to the room that there is. */
+  /** Writes a text of an operation, truncated to its space. */
   write(flight: number, name: TextName, text: string): void {
     const mark = this.#mark(flight, name)
     const at = this.#textAt(flight, name)
@@ -152,7 +156,7 @@ export class FlightRecorder {
     this.#marks[mark] = flight
   }
 
-  /** The entries that are kept, in the order of the calls. */
+  /** Returns the kept entries in call order. */
   entries(): FlightEntry[] {
     const entries: FlightEntry[] = []
     for (let slot = 0; slot < this.capacity; slot++) {
@@ -161,7 +165,7 @@ export class FlightRecorder {
     return entries.sort((a, b) => a.number - b.number)
   }
 
-  /** Of the operations that are kept and have ended, the one that ended last. */
+  /** Returns the kept operation that completed last. */
   lastEnded(): FlightEntry | undefined {
     const ended = this.entries().filter(({ completed }) => completed > 0)
     return ended.sort((a, b) => a.completed - b.completed).at(-1)
@@ -198,13 +202,13 @@ export class FlightRecorder {
     }
   }
 
-  /** A text of an operation that is still recorded. */
+  /** Returns a text of an operation, if it is still recorded. */
   textOf(flight: number, name: TextName): string | undefined {
     const mark = this.#mark(flight, name)
     const length = this.#marks[mark + 1]!
     if (this.#marks[mark] !== flight || length === 0) return undefined
     const at = this.#textAt(flight, name)
-    // Decoders refuse shared memory.
+    // Copy the text, because decoders reject shared memory.
     return decoder.decode(this.#texts.slice(at, at + length))
   }
 

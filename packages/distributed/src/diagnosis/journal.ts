@@ -16,25 +16,25 @@ import { LinkCounters } from './link-counters.ts'
 import type { DiagnosisSettings } from './settings.ts'
 import type { StatusPlace } from './status-publisher.ts'
 
-/** The rank whose records these are. */
+/** The rank that a journal belongs to. */
 export interface JournalOwner {
   readonly rank: number
   readonly worldSize: number
   readonly settings: DiagnosisSettings
 }
 
-/** What the engine's thread needs to write to the same journal. */
+/** The parts of a journal that the engine's thread needs to write to it. */
 export interface SharedJournal extends JournalOwner {
   readonly buffer: SharedArrayBuffer
   readonly counters: Float64Array<SharedArrayBuffer>
-  /** The status page, and the slot of this rank. */
+  /** The status page and this rank's slot. */
   readonly page: StatusPlace | undefined
 }
 
 /**
- * The records of a rank: its last operations, which are always recorded and written to a file when
- * something fails, and the counters of its links. One object in the caller's thread and one in the
- * engine's share their memory.
+ * The records of a rank: its last operations and the counters of its links. Operations are always
+ * recorded and are written to a file on failure. The calling thread and the engine's thread have
+ * one object each, which share memory.
  */
 export class Journal {
   readonly owner: JournalOwner
@@ -44,15 +44,14 @@ export class Journal {
   status: StatusSlot | undefined
   #place: StatusPlace | undefined
   #spans: SpanRecorder | undefined
-  /** Where a job that is traced records its spans. */
+  /** The recorder of a traced job. */
   #traced: SpanRecorder | undefined
-  /** The groups of this rank by id. */
   readonly groups = new Map<number, FlightGroup>()
   #next = 1
-  /** Of the world. */
+  /** The generation of the world. */
   readonly generation: number
 
-  /** @param shared - the memory of the caller's journal, for the one of the engine's thread */
+  /** @param shared - the memory of the calling thread's journal, on the engine's thread */
   constructor(
     owner: JournalOwner,
     shared?: Pick<SharedJournal, 'buffer' | 'counters'>,
@@ -64,7 +63,7 @@ export class Journal {
     this.#counters = new LinkCounters(owner.worldSize, shared?.counters)
   }
 
-  /** Takes this rank's place on the status page, where the counters of its links are then, too. */
+  /** Publishes on this rank's slot of the status page, which then also holds the link counters. */
   publishAt(place: StatusPlace | undefined): void {
     this.#place = place
     if (place === undefined) return
@@ -77,7 +76,7 @@ export class Journal {
     return this.#counters
   }
 
-  /** Where operations that have ended are recorded as spans. */
+  /** The recorder of the spans of completed operations. */
   get spans(): SpanRecorder | undefined {
     return this.#spans ?? this.#traced
   }
@@ -86,7 +85,7 @@ export class Journal {
     this.#spans = recorder
   }
 
-  /** Records spans even while no recorder is set. */
+  /** Sets the recorder to use while `spans` is not set. */
   trace(recorder: SpanRecorder): void {
     this.#traced = recorder
   }
@@ -100,7 +99,7 @@ export class Journal {
     }
   }
 
-  /** Numbers the next operation. */
+  /** Numbers the next operation, and records its label and call site. */
   number(label: string | undefined): number {
     const flight = this.#next++
     if (label !== undefined) this.recorder.write(flight, 'label', label)
@@ -111,7 +110,7 @@ export class Journal {
     return flight
   }
 
-  /** Writes a dump to the folder for failures, if there is one. The first reason stays. */
+  /** Writes a dump to the folder for failures, if there is one. It keeps the first reason. */
   dumpFailure(reason: string, groups: ReadonlyMap<number, FlightGroup> = this.groups): void {
     const { flightDirectory } = this.owner.settings
     if (flightDirectory === undefined) return
@@ -126,10 +125,10 @@ export class Journal {
   }
 
   /**
-   * Writes the dump now.
+   * Writes a dump.
    *
    * @returns the path of the file
-   * @throws ERR_TSR_ARGUMENT when no folder is known, ERR_TSR_FLIGHT_DIRECTORY
+   * @throws ERR_TSR_ARGUMENT if no folder is known, ERR_TSR_FLIGHT_DIRECTORY
    */
   dump(directory = this.owner.settings.flightDirectory): string {
     if (directory === undefined) {
@@ -162,9 +161,10 @@ export class Journal {
 }
 
 /**
- * Records an operation whose end is noticed now as a span. It waited until its first message moved.
+ * Records a span of an operation whose completion was just noticed. `waited` is the time until its
+ * first message moved.
  *
- * @param label - that of the call
+ * @param label - the label of the call
  */
 export function recordSpan(
   recorder: SpanRecorder | undefined,
@@ -181,7 +181,7 @@ export function recordSpan(
   const kind = name === 'send' || name === 'recv' ? name : 'collective'
   const { posted, started, completed } = timing
   const isMessage = kind !== 'collective'
-  // Each generation of the world numbers its groups from the start.
+  // Each generation of the world numbers its groups from 0.
   const { generation } = owner.runner.journal
   recorder.record(kind, posted, completed, {
     name: label ?? name,
@@ -196,7 +196,7 @@ export function recordSpan(
   })
 }
 
-/** Blocks until an operation has ended, and records that as a span. */
+/** Blocks until an operation has completed, and records that as a span. */
 export function blockUntilSettled(
   recorder: SpanRecorder | undefined,
   ticket: Ticket,

@@ -2,24 +2,27 @@ import { LINK_NUMBERS, linkNumber } from '../record/status-slot.ts'
 import { sharedBuffer } from '../arena/heap.ts'
 import type { Link } from '../engine/messages/link.ts'
 
-/** What has gone over the link to one peer so far. */
+/** The traffic of the link to one peer. */
 export interface LinkStatistics {
   /** Rank of the group. */
   readonly peer: number
   /** Rank of the world. */
   readonly worldRank: number
   readonly transport: string
-  /** Payloads and headers of frames, and what the peer copied out of shared memory. */
+  /**
+   * Bytes of payloads and frame headers, including payloads that the peer copied from shared
+   * memory.
+   */
   readonly bytesSent: number
   readonly bytesReceived: number
   readonly framesSent: number
 }
 
-/** The counters of all links, in memory that the caller's thread and the engine's share. */
+/** The counters of all links, in memory shared by the calling thread and the engine's thread. */
 export class LinkCounters {
   readonly memory: Float64Array<SharedArrayBuffer>
 
-  /** @param memory - default: its own; or that of the status page */
+  /** @param memory - default: new memory */
   constructor(
     worldSize: number,
     memory = new Float64Array(sharedBuffer(worldSize * LINK_NUMBERS * 8)),
@@ -27,7 +30,7 @@ export class LinkCounters {
     this.memory = memory
   }
 
-  /** Called on the engine's thread, where the links are. */
+  /** Called on the engine's thread, which owns the links. */
   publish(links: readonly (Link | undefined)[]): void {
     for (let peer = 0; peer < links.length; peer++) {
       const link = links[peer]
@@ -41,7 +44,7 @@ export class LinkCounters {
     }
   }
 
-  /** @param transport - of links that share no memory */
+  /** @param transport - the transport of links that share no memory */
   read(worldRank: number, peer: number, transport: string): LinkStatistics {
     const of = (name: keyof typeof linkNumber): number =>
       this.memory[worldRank * LINK_NUMBERS + linkNumber[name]]!

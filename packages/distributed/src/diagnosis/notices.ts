@@ -1,12 +1,12 @@
 import { decode, encode, isObject } from '@tsrun/core'
 import { EAGER_LIMIT } from '../engine/messages/frame.ts'
 
-/** What the ranks' observers tell each other. Nothing of it changes what the engines do. */
+/** Messages between the observers of ranks. They do not affect the engines. */
 export type Notice =
-  /** Asks what the rank runs. */
+  /** Asks what the peer runs. */
   | { readonly kind: 'question' }
   | { readonly kind: 'answer'; readonly text: string }
-  /** Where the rank called the collective that the frame names. */
+  /** The line where the sender called the frame's collective. */
   | { readonly kind: 'site'; readonly site: string }
 
 const LONGEST = 2048
@@ -15,7 +15,7 @@ export function encodeNotice(notice: Notice): Uint8Array {
   return encode(notice, EAGER_LIMIT)
 }
 
-/** Returns undefined for anything else: a peer may be of another version. */
+/** Returns undefined for anything else, because a peer may have another version. */
 export function decodeNotice(payload: Uint8Array): Notice | undefined {
   let value: unknown
   try {

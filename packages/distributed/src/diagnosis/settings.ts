@@ -1,20 +1,23 @@
 import { choice, count, number, positive, readVariable } from '@tsrun/core'
 
-/** How much of what happens is recorded and reported. */
+/** What to record and report. */
 export interface DiagnosisSettings {
-  /** Folder for dumps of the flight recorder; undefined: they are only written on request. */
+  /**
+   * Folder for dumps of the flight recorder on failure; undefined: dumps are written only on
+   * request.
+   */
   readonly flightDirectory: string | undefined
   /** Operations that the flight recorder keeps. */
   readonly flightEntries: number
-  /** Milliseconds after which a waiting operation is warned about; Infinity: never. */
+  /** Milliseconds of waiting after which to warn; Infinity: never. */
   readonly stallWarning: number
-  /** Records and compares where operations are called. */
+  /** Whether to record and compare the call sites of operations. */
   readonly detail: boolean
   readonly runId: string
   readonly restartCount: number
 }
 
-/** For worlds within one thread, and for tests: nothing is written. */
+/** Writes nothing. For worlds within one thread, and for tests. */
 export const quietDiagnosis: DiagnosisSettings = {
   flightDirectory: undefined,
   flightEntries: 64,
@@ -26,13 +29,13 @@ export const quietDiagnosis: DiagnosisSettings = {
 
 export interface DiagnosisOptions {
   /**
-   * Milliseconds after which a waiting operation is warned about, Infinity: never; default:
+   * Milliseconds that an operation waits before a warning; Infinity: never. Default:
    * TSRUN_STALL_WARNING (in seconds, 0: never), or 30 seconds.
    */
   readonly stallWarning?: number
   /**
-   * `detail` records and compares where operations are called, which costs their stacks and a
-   * message to each rank; default: TSRUN_DEBUG, or `off`.
+   * `detail` records and compares the call sites of operations, which costs a stack trace and a
+   * message to each rank. Default: TSRUN_DEBUG, or `off`.
    */
   readonly debug?: 'off' | 'detail'
 }

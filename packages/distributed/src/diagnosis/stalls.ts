@@ -5,32 +5,31 @@ import type { Task } from '../engine/task.ts'
 import { isCollective } from '../operation.ts'
 import { encodeNotice } from './notices.ts'
 
-/** Milliseconds that the other ranks have to say what they run. */
+/** Milliseconds that other ranks have to answer what they run. */
 const ANSWER_TIME = 1000
 
 interface Stall {
-  /** Milliseconds of waiting at which this rank asks, and warns. */
+  /** Milliseconds of waiting until the next question and warning. */
   due: number
-  /** When the other ranks were asked; undefined: no question is open. */
+  /** When the other ranks were asked; undefined while no question is open. */
   asked: number | undefined
 }
 
 export interface StallsOptions {
-  /** Milliseconds; Infinity: never. */
+  /** Milliseconds of waiting before the first warning; Infinity: never. */
   readonly patience: number
   readonly links: readonly (Link | undefined)[]
-  /** The label that the caller gave a task. */
   readonly labelOf: (task: Task) => string | undefined
 }
 
 /**
- * Warns of operations that wait for long: asks the ranks they wait for what these run, and logs the
- * answers. It does so after `patience`, and again whenever the time has doubled.
+ * Warns about operations that wait for a long time. It asks the awaited ranks what they run, and
+ * logs the answers. It does so after `patience`, and again each time the waiting time has doubled.
  */
 export class Stalls {
   readonly #options: StallsOptions
   readonly #stalls = new WeakMap<Task, Stall>()
-  /** What other ranks said last, by rank. */
+  /** The last answer of each rank. */
   readonly #answers = new Map<number, { readonly at: number; readonly text: string }>()
 
   constructor(options: StallsOptions) {

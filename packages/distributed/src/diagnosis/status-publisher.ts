@@ -3,18 +3,18 @@ import { dtypes } from '../dtype.ts'
 import type { Task } from '../engine/task.ts'
 import { describeFingerprint, sameFingerprint, type Fingerprint } from '../operation.ts'
 
-/** This rank's place on the status page that its launcher made. */
+/** This rank's slot on the status page of its launcher. */
 export interface StatusPlace {
   /** The mapped page, or a copy of it. */
   readonly buffer: SharedArrayBuffer
   readonly index: number
-  /** Where the engine's thread copies the slot to; undefined: the page is mapped. */
+  /** The path to which the engine's thread copies the slot; undefined if the page is mapped. */
   readonly copyTo: string | undefined
 }
 
 const encoder = new TextEncoder()
 const RUNNING = rankStates.indexOf('running')
-/** Counts of one kind of operation whose texts are kept. */
+/** Number of texts kept for each kind of operation. */
 const KEPT = 256
 
 interface Known {
@@ -22,23 +22,25 @@ interface Known {
   readonly text: Uint8Array
 }
 
-/** What is published of an operation. */
+/** The published facts of an operation. */
 interface Started extends Pick<Task, 'operation' | 'fingerprint' | 'posted'> {
   readonly group: { readonly name: string }
 }
 
-/** What is published of the end of an operation. */
+/** The published facts of a completed operation. */
 interface Settled extends Pick<Task, 'operation' | 'posted' | 'completed'> {
-  /** When its first message moved; 0: none did; undefined: it used none. */
+  /** When its first message moved; 0 if none did; undefined if it needs no messages. */
   readonly started: number | undefined
 }
 
-/** Publishes what a thread of this rank runs on the status page: plain stores, no system calls. */
+/**
+ * Publishes on the status page what a thread of this rank runs. Uses plain stores, no system calls.
+ */
 export class StatusPublisher {
   readonly #slot: StatusSlot
-  /** The number of the thread, which has written the texts if the slot says so. */
+  /** The number of this thread, for the slot's `writer` of the texts. */
   readonly #writer: number
-  /** Texts by kind and count: programs repeat their calls. */
+  /** Texts by kind and count, because programs repeat their calls. */
   readonly #texts = new Map<number, Map<number, Known>>()
   #operation: Uint8Array | undefined
   #group = ''
@@ -52,7 +54,7 @@ export class StatusPublisher {
     return this.#slot.abortedBy
   }
 
-  /** @param running - operations of the engine; default: as many as before */
+  /** @param running - number of running operations of the engine; default: unchanged */
   onStart({ operation, fingerprint, group, posted }: Started, running?: number): void {
     const slot = this.#slot
     const isMine = slot.get('writer') === this.#writer
@@ -73,10 +75,10 @@ export class StatusPublisher {
   onSettled({ operation, posted, started, completed }: Settled, running?: number): void {
     const slot = this.#slot
     const isEngine = this.#writer === 1
-    // each thread has its own sum, so that none is lost
+    // Each thread has a sum of its own, so that no update is lost.
     slot.add(isEngine ? 'engineTime' : 'callerTime', completed - posted)
     slot.add(isEngine ? 'engineBytes' : 'callerBytes', bytesOf(operation))
-    // an operation that has failed may have moved no message
+    // A failed operation may have moved no message.
     if (started !== undefined) {
       slot.add('waitTime', (started === 0 ? completed : started) - posted)
     }
@@ -104,7 +106,7 @@ export class StatusPublisher {
   }
 }
 
-/** Of its buffer, where its size is known before it ends. */
+/** Returns the size of its buffer, or 0 if unknown before it ends. */
 function bytesOf({ count, dtype }: Task['operation']): number {
   return Math.max(0, count) * dtypes[dtype].bytes
 }

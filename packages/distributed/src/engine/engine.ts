@@ -27,19 +27,18 @@ export interface EngineOptions {
   readonly worldSize: number
   /** Undefined for a world of one. */
   readonly transport: Transport | undefined
-  /** Makes the observer of this engine. */
   readonly observe: (engine: ObservedEngine) => EngineObserver
-  /** Chooses algorithms; the same on all ranks. Default: the built-in thresholds. */
+  /** The table for choosing algorithms; the same on all ranks. Default: the built-in thresholds. */
   readonly tuning?: TuningTable | undefined
-  /** By world rank: 0 while it is there; written by the engine, read by any thread that has it. */
+  /** 0 for each world rank that is present. Written by the engine, and read by any thread. */
   readonly gone?: Int32Array
-  /** Memory for the epochs of groups, where another thread begins some of them; see `createEpochs`. */
+  /** Memory for the epochs of groups, if another thread enters some of them; see `createEpochs`. */
   readonly epochs?: Int32Array | undefined
 }
 
 /**
- * The scheduler of one rank: runs operations as generators, resumes those whose messages moved,
- * and never blocks. Its runner calls `progress` and sleeps when nothing moves.
+ * The scheduler of one rank. It runs operations as generators, resumes them when their messages
+ * have moved, and never blocks. Its runner calls `progress` and sleeps when nothing moves.
  */
 export class Engine implements TaskContext {
   readonly rank: number
@@ -48,7 +47,7 @@ export class Engine implements TaskContext {
   readonly kernels: Kernels
   readonly tuning: TuningTable
   readonly gone: Int32Array
-  /** See `EngineOptions`; undefined where ranks share no slots. */
+  /** See `EngineOptions`; undefined if ranks share no slots. */
   readonly epochs: Int32Array | undefined
   /** By world rank; undefined for this rank. */
   readonly links: readonly (Link | undefined)[]
@@ -115,13 +114,12 @@ export class Engine implements TaskContext {
     return this.#running.size > 0
   }
 
-  /** Whether frames wait for the transport. */
   get hasOutgoing(): boolean {
     for (const link of this.#peers) if (link.hasOutgoing && link.closed !== 'lost') return true
     return false
   }
 
-  /** Whether there are ranks that neither left nor were lost. */
+  /** Whether any peer is still connected. */
   get hasPeers(): boolean {
     return this.#peers.some((link) => link.closed === undefined)
   }
@@ -141,12 +139,12 @@ export class Engine implements TaskContext {
     this.#collectives?.removeGroup?.(id)
   }
 
-  /** Ends what runs on a group, on all of its ranks, and refuses what is called later. */
+  /** Fails the operations of a group on all of its ranks, and refuses later ones. */
   failGroup(id: number, reason: string): void {
     this.#failures.failGroup(id, reason)
   }
 
-  /** Starts an operation; `onSettled` is called once, perhaps before this returns. */
+  /** Starts an operation. Calls `onSettled` once, perhaps before returning. */
   start(requested: Operation, onSettled: (task: Task) => void): Task {
     const group = this.#groups.get(requested.group)
     if (group === undefined) {
@@ -161,16 +159,16 @@ export class Engine implements TaskContext {
     return task
   }
 
-  /** Starts an operation that has ended once more, at the position that `operation` has now. */
+  /** Runs a completed operation again, at the position in `operation`. */
   restart(task: Task, operation: Operation): void {
     task.restart(operation)
     this.#begin(task)
   }
 
   /**
-   * Moves frames and resumes operations. Returns whether anything happened.
+   * Moves frames and resumes operations. Returns whether anything moved.
    *
-   * @param everywhere - false: only on links from which something is expected
+   * @param everywhere - false: polls only links that expect something
    */
   progress(everywhere = true): boolean {
     let moved = this.#collectives?.progress() === true
@@ -181,8 +179,8 @@ export class Engine implements TaskContext {
   }
 
   /**
-   * Fails what is past its deadline, and returns the earliest deadline of the rest. Collectives that
-   * are older than `patience` milliseconds ask the ranks they wait for what these run.
+   * Fails operations past their deadline and returns the earliest deadline of the others. A
+   * collective older than `patience` milliseconds asks the awaited ranks what they run.
    */
   checkDeadlines(patience = 200): number {
     const now = monotonicNow()
@@ -194,12 +192,12 @@ export class Engine implements TaskContext {
     this.#failures.fail(task, abortError(task, this.rank))
   }
 
-  /** Tells all peers that this rank leaves in order. */
+  /** Sends a close frame to all peers: this rank leaves normally. */
   sayGoodbye(): void {
     for (const link of this.#peers) link.sayGoodbye()
   }
 
-  /** Human-readable: what runs, and which ranks it waits for. */
+  /** Describes the running operations and the ranks that they wait for. */
   describeWaiting(): string {
     const tasks = Array.from(
       this.#running,
@@ -208,22 +206,19 @@ export class Engine implements TaskContext {
     return `rank ${this.rank}: ${tasks.join(', ')}`
   }
 
-  /** Fails everything that runs. */
+  /** Fails all running operations. */
   failAll(error: TsrError): void {
     for (const task of [...this.#running]) this.#failures.fail(task, error)
   }
 
-  /** See `TaskContext`. */
   onReady(task: Task): void {
     this.#ready.push(task)
   }
 
-  /** See `TaskContext`. */
   onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void {
     this.#failures.onMismatch(stream, theirs, transfer)
   }
 
-  /** See `TaskContext`. */
   onWithdrawn(receive: TaskTransfer): void {
     this.#failures.onWithdrawn(receive)
   }
@@ -244,7 +239,7 @@ export class Engine implements TaskContext {
       hasLeft: (group) => this.#destroyed.has(group),
       onClosed: (link) => {
         Atomics.store(this.gone, link.peer, 1)
-        // What has come already may complete an operation.
+        // Messages that have already arrived may complete an operation.
         this.#runReady()
         this.#failures.onClosed(link)
         this.matching.onClosed(link)

@@ -15,7 +15,7 @@ import type { EngineObserver } from './observer.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
 import type { Task, TaskTransfer } from './task.ts'
 
-/** What the engine lends; it owns all of it. */
+/** The engine's state, which the engine owns. */
 export interface EngineState {
   readonly rank: number
   readonly links: readonly (Link | undefined)[]
@@ -24,36 +24,37 @@ export interface EngineState {
   readonly destroyed: ReadonlySet<number>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
-  /** The group refuses operations from now on. */
+  /** Called when a group starts to refuse operations. */
   readonly onGroupFailed: (group: number) => void
   readonly observer: EngineObserver
 }
 
-/** The error of each operation; undefined: that of operations which are called later. */
+/** Returns the error of an operation, or undefined if it gets the error of later operations. */
 type ErrorOf = (task: Task) => TsrError | undefined
 
-/** Groups that this rank has not made yet, and whose faults are kept. */
+/** Largest number of groups whose faults are kept before this rank makes them. */
 const EARLY_GROUPS = 64
 
 /**
- * Ends operations that cannot finish, and tells the other ranks.
+ * Ends operations that cannot finish, and notifies the other ranks.
  *
- * A message that times out, is aborted or is withdrawn fails alone. A collective that fails, and a
- * mismatch, leave the ranks of a group in different places: then the group fails on every rank,
- * with everything that runs on it from there on, and refuses what is called later.
+ * A message that times out, is aborted or is withdrawn fails without consequences for others. A
+ * failed collective or a mismatch leaves the ranks of a group in different states. So the group
+ * fails on every rank, from that collective on: its running operations fail and later ones are
+ * refused.
  */
 export class Failures {
   readonly #engine: EngineState
-  /** Faults of groups that this rank has not made yet. */
+  /** Faults that arrived before this rank made the group. */
   readonly #early = new Map<number, (() => void)[]>()
-  /** What the failure of a group means for its operations. */
+  /** The errors that a group's failure causes for its operations. */
   readonly #causes = new WeakMap<EngineGroup, ErrorOf>()
 
   constructor(engine: EngineState) {
     this.#engine = engine
   }
 
-  /** Ends an operation with an error. With a collective, its group fails from there on. */
+  /** Ends an operation with an error. If it is a collective, its group fails from there on. */
   fail(task: Task, error: TsrError): void {
     if (task.state !== 'running') return
     const { group, operation } = task
@@ -68,7 +69,7 @@ export class Failures {
 
   /** Ends an operation of a group that has failed with `error`. */
   refuse(task: Task, error: TsrError): void {
-    // If the calling thread had begun it, the failure met it under way.
+    // If the calling thread had started it, it was running when the group failed.
     const cause = task.operation.begun > 0 ? this.#causes.get(task.group)?.(task) : undefined
     this.fail(task, cause ?? refusalError(task, error, this.#engine.rank))
   }
@@ -86,7 +87,7 @@ export class Failures {
     return earliest
   }
 
-  /** @throws when a task waits for a rank that has departed, so that it would wait for good */
+  /** @throws if a task waits for a departed rank and would therefore wait forever */
   requirePresent(task: Task, awaited: readonly number[]): void {
     const { links, rank } = this.#engine
     for (const peer of awaited) {
@@ -95,7 +96,7 @@ export class Failures {
     }
   }
 
-  /** Compares messages that came before this collective was called with it. */
+  /** Checks the messages that arrived before this collective was called. */
   checkEarlyMessages(task: Task): boolean {
     const { group, operation, fingerprint } = task
     if (isNative(operation)) this.#askPeers(task, neighboursOf(task))
@@ -113,7 +114,7 @@ export class Failures {
     return true
   }
 
-  /** A message came for which nothing waits: compares it with what runs, or ran, there. */
+  /** Compares an unexpected message with the collective that runs, or ran, at its position. */
   onUnexpected(stream: Stream, theirs: Fingerprint): void {
     const group = this.#engine.groups.get(stream.group)
     if (stream.space !== spaces.collective || group === undefined) return
@@ -123,7 +124,7 @@ export class Failures {
     if (!belongsTo(theirs, mine)) this.onMismatch(stream, theirs)
   }
 
-  /** Another rank runs something else at this position of the group. */
+  /** Handles a peer that runs another operation at this position of the group. */
   onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void {
     const { link, space, sequence } = stream
     const group = this.#engine.groups.get(stream.group)
@@ -149,7 +150,7 @@ export class Failures {
     })
   }
 
-  /** Another rank says that an operation cannot finish. */
+  /** Handles a peer's report that an operation cannot finish. */
   onFault(link: Link, header: FrameHeader, payload: Uint8Array): void {
     const group = this.#engine.groups.get(header.group)
     if (group === undefined) {
@@ -178,14 +179,14 @@ export class Failures {
     this.#failGroup(group, sequence, error, errorOfTask, fault)
   }
 
-  /** Acts on faults that came before the group was made. */
+  /** Handles faults that arrived before the group was made. */
   onGroupAdded(id: number): void {
     const faults = this.#early.get(id) ?? []
     this.#early.delete(id)
     for (const fault of faults) fault()
   }
 
-  /** This rank gives up the group, and says why. */
+  /** Fails a group on all its ranks on behalf of this rank. */
   failGroup(id: number, reason: string): void {
     const group = this.#engine.groups.get(id)
     if (group === undefined) return
@@ -204,7 +205,10 @@ export class Failures {
     this.fail(task, withdrawnError(task, stream.link, this.#engine.rank))
   }
 
-  /** A peer is gone. One that has left fails what needs it; one that is lost, all its groups. */
+  /**
+   * Handles a closed link. If the peer left, operations that need it fail. If it was lost, all its
+   * groups fail.
+   */
   onClosed(link: Link): void {
     const { running, rank, groups } = this.#engine
     if (link.closed === 'left') {
@@ -212,7 +216,7 @@ export class Failures {
       return
     }
     for (const group of groups.values()) {
-      // A group that has failed as a whole has a cause, and may be about to tell it.
+      // A group that failed as a whole has a cause, which may still be on its way to other ranks.
       if (!group.ranks.includes(link.peer) || group.failure?.from === 0) continue
       const first = [...running].find((task) => task.group === group)
       const error = peerError(first, link, rank, group.name)
@@ -221,14 +225,18 @@ export class Failures {
     }
   }
 
-  /** Tells the members that this rank has destroyed the group. For the world, a close frame does. */
+  /**
+   * Tells the members that this rank has destroyed the group. For the world, the close frame tells
+   * them.
+   */
   onDestroyed(group: EngineGroup): void {
     if (group.id !== 0) this.#tellGroup(group, 0, { reason: '', all: false, destroyed: true })
   }
 
   /**
-   * Ranks that wait for each other in different collectives may exchange nothing, because each takes
-   * the other for the root. So a rank that has waited for a while says what it runs.
+   * Tells the awaited ranks what this rank runs after it has waited for a while. Ranks that wait
+   * for each other in different collectives may send nothing, because each takes the other for the
+   * root.
    */
   #inquire(task: Task): void {
     task.hasInquired = true
@@ -237,13 +245,13 @@ export class Failures {
     this.#askPeers(task, task.waitingFor?.missing?.() ?? [])
   }
 
-  /** Tells these ranks of the world what this one runs: they find whether they run something else. */
+  /** Tells these world ranks what this rank runs, so that they can detect a mismatch. */
   #askPeers({ group, operation, fingerprint }: Task, peers: Iterable<number>): void {
     const address = { space: spaces.collective, group: group.id, sequence: operation.sequence }
     for (const peer of peers) this.#engine.links[peer]?.inquire(address, fingerprint)
   }
 
-  /** A peer sends nothing more that these operations could wait for; all that it sent has come. */
+  /** Fails the operations that still need a peer that will send nothing more. */
   #onDeparted(link: Link, isConcerned: (task: Task) => boolean): void {
     const { running, rank } = this.#engine
     for (const task of [...running]) {
@@ -253,7 +261,7 @@ export class Failures {
     }
   }
 
-  /** The launcher says that the job ends because of this rank. */
+  /** Handles the launcher's report that the job ends because of this rank. */
   #onAborted(peer: number): void {
     const { running, rank, groups } = this.#engine
     if (running.size === 0) return
@@ -269,9 +277,9 @@ export class Failures {
   }
 
   /**
-   * The group fails, as a whole or from one of its collectives on. Every rank that learns of it tells
-   * all others: whatever a rank then does because of the failure, such as leaving, reaches them after
-   * the news, and they do not take it for the cause.
+   * Fails a group, as a whole or from one of its collectives on. Every rank that learns of the
+   * failure tells all others before it does anything else. So the others do not mistake a
+   * consequence, such as a rank that leaves, for the cause.
    */
   #failGroup(
     group: EngineGroup,
@@ -325,8 +333,8 @@ function onlyOf(task: Task | undefined, error: TsrError): ErrorOf {
 }
 
 /**
- * A library does not compare what the ranks run. So each rank tells its neighbours in the group, and
- * of two ranks the later one finds what the other runs.
+ * Returns the neighbours in the group. libmpi does not compare what the ranks run. So each rank
+ * tells its neighbours, and the later of two ranks detects a mismatch.
  */
 function neighboursOf({ group: { rank, ranks } }: Task): Iterable<number> {
   return new Set([ranks.at(rank - 1)!, ranks[(rank + 1) % ranks.length]!])

@@ -19,28 +19,28 @@ const disagreement = object({
   mine: fingerprint,
   peer: integer,
   theirs: fingerprint,
-  /** Where they were called, where that is known. */
+  /** The call sites, if known. */
   mySite: text.optional(),
   theirSite: text.optional(),
 })
 
-/** Two ranks of the world that run different operations. */
+/** Two world ranks that run different operations. */
 export type Disagreement = Of<typeof disagreement>
 
-/** Human-readable: `allReduce(sum) float32[4096] (called at train.ts:12:3)`. */
+/** Describes a call, as in `allReduce(sum) float32[4096] (called at train.ts:12:3)`. */
 export function describeCall(call: Fingerprint, site: string | undefined): string {
   return site === undefined
     ? describeFingerprint(call)
     : `${describeFingerprint(call)} (called at ${site})`
 }
 
-/** Why a group fails, as one rank tells another, which passes it on. */
+/** The failure of a group, as ranks report it to each other. */
 export interface Fault {
   readonly reason: string
-  /** The whole group fails, and not only from one operation on. */
+  /** Whether the whole group fails, not only from one operation on. */
   readonly all: boolean
   readonly mismatch?: Disagreement
-  /** Not a failure: the sender has destroyed the group, and had finished all that it called. */
+  /** Not a failure: the sender has destroyed the group after all its operations completed. */
   readonly destroyed?: boolean
 }
 
@@ -50,7 +50,7 @@ export function encodeFault(fault: Fault): Uint8Array {
   return encode({ ...fault, reason: fault.reason.slice(0, LONGEST_REASON) }, EAGER_LIMIT)
 }
 
-/** Peers have proven that they know the job's token, but the shape is checked all the same. */
+/** Peers are authenticated by the job's token, but the shape is still checked. */
 export function decodeFault(payload: Uint8Array): Fault {
   const fault = decode(payload, EAGER_LIMIT)
   const { reason, all, mismatch, destroyed } = isObject(fault) ? fault : {}
@@ -70,7 +70,9 @@ export interface FaultContext {
   readonly operation: string
 }
 
-/** The error on the rank that is told. A rank that is part of a mismatch sees it from its side. */
+/**
+ * Returns the error on the receiving rank. A rank that is part of a mismatch sees it from its side.
+ */
 export function faultError({ reason, mismatch }: Fault, context: FaultContext): TsrError {
   const { group, sequence, rank, peer, operation } = context
   if (mismatch?.peer !== rank) {

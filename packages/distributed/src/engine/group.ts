@@ -5,19 +5,19 @@ import type { GroupFacts } from '../transports/transport-collectives.ts'
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
-/** Collectives that a group remembers after their end, to name them in a mismatch. */
+/** Number of completed collectives that a group remembers, to name them in a mismatch. */
 const HISTORY = 256
 
 /** A process group as the engine sees it. */
 export interface EngineGroup extends GroupFacts {
   readonly name: string
-  /** By member: which host; the members on one share memory. */
+  /** The host of each member. Members on one host share memory. */
   readonly hosts: readonly number[]
   /** Running collectives by sequence. */
   readonly active: Map<number, Task>
-  /** Fingerprints of the last collectives, by sequence modulo its length. */
+  /** Fingerprints of the last collectives, at index sequence modulo HISTORY. */
   readonly history: { sequence: number; fingerprint: Fingerprint }[]
-  /** World ranks that have destroyed it. */
+  /** World ranks that have destroyed the group. */
   readonly departed: Set<number>
   /** Collectives from this sequence on are refused with this error. */
   failure: { readonly from: number; readonly error: TsrError } | undefined
@@ -46,19 +46,19 @@ export function createGroup(
   }
 }
 
-/** @param hosts - of each member */
+/** @param hosts - the host of each member */
 export function layoutOf(hosts: readonly number[]): Layout {
   const count = new Set(hosts).size
   if (count === hosts.length) return 'apart'
   return count === 1 ? 'together' : 'mixed'
 }
 
-/** Whether a peer exchanges nothing more on this group: it has destroyed it, has left or was lost. */
+/** Whether a peer has destroyed this group, has left, or was lost. */
 export function hasDeparted({ departed }: EngineGroup, { closed, peer }: Link): boolean {
   return closed !== undefined || departed.has(peer)
 }
 
-/** Whether the group has failed, as a whole or before this operation. */
+/** Whether the group refuses this operation because of an earlier failure. */
 export function refuses({ failure }: EngineGroup, operation: Operation): boolean {
   if (failure === undefined) return false
   return !isCollective(operation) || operation.sequence >= failure.from

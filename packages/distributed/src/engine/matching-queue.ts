@@ -6,7 +6,7 @@ import type { Link } from './messages/link.ts'
 import { streamKey, type Stream, type Transfer } from './messages/stream.ts'
 import type { Task } from './task.ts'
 
-/** A receive in the order of those of its tag. Done when it has a source. */
+/** A receive in the queue of its tag. It is done when it has a source. */
 interface PostedReceive extends MatchedReceive {
   readonly task: Task
   /** Group rank, or ANY_SOURCE. */
@@ -19,20 +19,19 @@ interface PostedReceive extends MatchedReceive {
 
 export interface MatchingEvents {
   onFailed(task: Task, cause: unknown): void
-  /** All ranks that the message could come from have departed; `link` led to the last. */
+  /** All possible sources have departed; `link` led to the last. */
   onDeparted(task: Task, link: Link): void
 }
 
 /**
- * Receives from any source, matched above the links: such a receive takes the first message of its
- * tag that has come, or was announced by a request to send, and that no receive has claimed. Receives
- * that are called after it on the same tag wait behind it, so that messages go to receives in the
- * order of the calls.
+ * Matches receives from any source, across links. Such a receive takes the first unclaimed message
+ * of its tag that has arrived, or was announced by a request to send. Later receives on the same
+ * tag wait behind it, so that messages match receives in call order.
  */
 export class MatchingQueues {
   readonly #links: readonly (Link | undefined)[]
   readonly #events: MatchingEvents
-  /** Receives without a source, by group and tag. A queue begins with one of any source. */
+  /** Receives without a source, by group and tag. The first of each queue is from any source. */
   readonly #queues = new Map<number, PostedReceive[]>()
 
   constructor(links: readonly (Link | undefined)[], events: MatchingEvents) {
@@ -40,7 +39,7 @@ export class MatchingQueues {
     this.#events = events
   }
 
-  /** @param begin - starts the receive, at once or when it is matched */
+  /** @param begin - starts the receive, at once or when matched */
   post(task: Task, from: number, begin: (source: number) => Transfer): MatchedReceive {
     const key = keyOf(task)
     const posted: PostedReceive = {
@@ -64,7 +63,7 @@ export class MatchingQueues {
     return posted
   }
 
-  /** A message came, or was announced, that no receive has claimed. */
+  /** Handles an unclaimed message that arrived or was announced. */
   onArrival({ space, key }: Stream): void {
     if (space === spaces.message && this.#queues.has(key)) this.#match(key)
   }
@@ -77,7 +76,7 @@ export class MatchingQueues {
     }
   }
 
-  /** The operation has ended. */
+  /** Removes a completed operation. */
   remove(task: Task): void {
     if (this.#queues.size === 0) return
     const key = keyOf(task)
@@ -88,7 +87,7 @@ export class MatchingQueues {
     this.#match(key)
   }
 
-  /** Gives sources to the receives that can have one, in the order of their calls. */
+  /** Assigns sources to receives in call order. */
   #match(key: number): void {
     const queue = this.#queues.get(key)
     if (queue === undefined) return
@@ -120,7 +119,10 @@ export class MatchingQueues {
     }
   }
 
-  /** A rank whose next message waits. The search starts after this rank, so that none is favoured. */
+  /**
+   * Finds a rank whose next message has arrived. Starts after this rank, so that no rank is
+   * favoured.
+   */
   #findSource({ task }: PostedReceive, key: number): number | undefined {
     const { rank, ranks } = task.group
     for (let distance = 1; distance < ranks.length; distance++) {

@@ -4,7 +4,7 @@ import type { StreamAddress } from './messages/frame.ts'
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
-/** What an engine shows its observer. The engine owns all of it. */
+/** The engine's state for its observer. The engine owns all of it. */
 export interface ObservedEngine {
   readonly groups: ReadonlyMap<number, EngineGroup>
   readonly running: ReadonlySet<Task>
@@ -12,20 +12,20 @@ export interface ObservedEngine {
   readonly links: readonly (Link | undefined)[]
 }
 
-/** Records what an engine does. The engine works the same without it. */
+/** Records the work of an engine. The engine does not depend on it. */
 export interface EngineObserver {
-  /** The engine has taken an operation. */
+  /** Called when the engine accepts an operation. */
   onStart(task: Task): void
-  /** An operation has ended. Its transfers are not cancelled yet. */
+  /** Called when an operation has ended, before its transfers are cancelled. */
   onSettled(task: Task): void
-  /** An operation or a group has failed, and everything that fails with it. */
+  /** Called when an operation or a group has failed, after all dependent failures. */
   onFailure(error: TsrError): void
-  /** The observer of another rank says something: see `Link.sendNotice`. */
+  /** Called for a notice of another rank; see `Link.sendNotice`. */
   onNotice(link: Link, address: StreamAddress, payload: Uint8Array): void
   /** Called periodically while operations run. */
   look(now: number): void
-  /** Where a rank called a collective, if that is known. */
+  /** Returns where a rank called a collective, if known. */
   siteOf(group: number, sequence: number, rank: number): string | undefined
-  /** The rank whose end ends the job, as the launcher says. */
+  /** The rank because of which the job ends, as the launcher reports. */
   readonly abortedBy: number | undefined
 }

@@ -2,14 +2,16 @@ import { isTsrError, reviveTsrError, tsrError, type TsrError } from '@tsrun/core
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
-/** The error of an operation, or of a group where nothing ran, that needs a peer that has departed. */
+/**
+ * Returns the error of an operation, or of a group without operations, that needs a departed peer.
+ */
 export function peerError(
   task: Task | undefined,
   link: Link,
   rank: number,
   group = task?.group.name ?? '',
 ): TsrError {
-  // Each operation gets an error of its own.
+  // Each operation gets its own error object.
   if (link.failure !== undefined) return reviveTsrError(thrownError(link.failure).toJSON())
   const operation = task === undefined ? 'no operation' : task.describe()
   const facts = { peer: link.peer, rank, operation, group }
@@ -18,9 +20,9 @@ export function peerError(
   return tsrError('ERR_TSR_PEER_LOST', { ...facts, reason: link.closeReason })
 }
 
-/** The error of an operation of a group that has failed before. */
+/** Returns the error of an operation on a group that has already failed. */
 export function refusalError(task: Task, error: TsrError, rank: number): TsrError {
-  // Each operation gets an error of its own.
+  // Each operation gets its own error object.
   if (error.code === 'ERR_TSR_MISMATCH') return reviveTsrError(error.toJSON())
   const facts = {
     rank,
@@ -31,7 +33,7 @@ export function refusalError(task: Task, error: TsrError, rank: number): TsrErro
   return tsrError('ERR_TSR_GROUP_FAILED', facts, { cause: error })
 }
 
-/** The error of a receive whose sender has timed out, or was aborted. */
+/** Returns the error of a receive whose sender timed out or was aborted. */
 export function withdrawnError(task: Task, link: Link, rank: number): TsrError {
   return tsrError('ERR_TSR_PEER_FAILED', {
     rank,
@@ -57,13 +59,13 @@ export function abortError(task: Task, rank: number): TsrError {
   return tsrError('ERR_TSR_OPERATION_ABORTED', facts)
 }
 
-/** What happened, without the advice: for a message that has advice of its own. */
+/** Returns the message without its advice, for use inside another message. */
 export function sentenceOf({ message, advice, code }: TsrError): string {
   const end = message.indexOf(`. ${advice}`)
   return end < 0 ? message : `${message.slice(0, end)} (${code})`
 }
 
-/** What an algorithm or a link threw, as an error of the table. */
+/** Converts anything thrown by an algorithm or a link to a TsrError. */
 export function thrownError(cause: unknown): TsrError {
   if (isTsrError(cause)) return cause
   const what = cause instanceof Error ? cause.message : String(cause)

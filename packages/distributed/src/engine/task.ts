@@ -22,7 +22,7 @@ import type { EngineMemory } from './messages/memory.ts'
 import type { Stream, Transfer } from './messages/stream.ts'
 import { peerError } from './task-errors.ts'
 
-/** What tasks use of their engine. */
+/** The parts of the engine that tasks use. */
 export interface TaskContext {
   /** Rank in the world. */
   readonly rank: number
@@ -32,18 +32,17 @@ export interface TaskContext {
   readonly memory: EngineMemory
   readonly kernels: Kernels
   readonly tuning: TuningTable
-  /** The receives that may have to wait for a source. */
   readonly matching: MatchingQueues
-  /** A task can continue. */
+  /** Called when a task can resume. */
   onReady(task: Task): void
-  /** A message of another call arrived, for `transfer` or without a receive. */
+  /** Called when a message of another call arrived, for `transfer` or without a receive. */
   onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void
   onWithdrawn(receive: TaskTransfer): void
 }
 
 /**
- * An operation that the engine runs, and the channel through which its algorithm exchanges
- * messages: they go through the links, in the stream of the operation. Times are `monotonicNow()`.
+ * An operation that the engine runs. Its algorithm exchanges messages through it, in the
+ * operation's stream of each link. Times are `monotonicNow()`.
  */
 export class Task implements RunningOperation {
   readonly operation: Operation
@@ -51,24 +50,23 @@ export class Task implements RunningOperation {
   readonly fingerprint: Fingerprint
   readonly engine: TaskContext
   steps: Resumable | undefined
-  /** The body of the run before, if it can run again. */
+  /** The steps of the previous run, if they can run again. */
   former: Resumable | undefined
   posted = monotonicNow()
-  /** When the first message moved; 0 before. */
+  /** When the first message moved; 0 if none has. */
   started = 0
   completed = 0
   deadline: number
-  /** Whether it has asked the ranks it waits for what they run. */
+  /** Whether it has asked the awaited ranks what they run. */
   hasInquired = false
   state: 'running' | 'done' | 'failed' = 'running'
   error: TsrError | undefined
   waitingFor: Waited | undefined
-  /** Transfers that are not done. */
+  /** Pending transfers. */
   readonly open = new Set<TaskTransfer>()
   readonly onSettled: (task: Task) => void
-  /** Streams of a collective, by group rank; they end with it. */
+  /** Streams of a collective, by group rank; closed when it ends. */
   readonly #streams: (Stream | undefined)[] = []
-  /** Blocks of engine memory to release at the end. */
   readonly #scratch: number[] = []
 
   constructor(
@@ -85,7 +83,7 @@ export class Task implements RunningOperation {
     this.onSettled = onSettled
   }
 
-  /** Runs once more after its end, at another position. */
+  /** Prepares another run at another position. */
   restart({ sequence, flight, aborted, begun }: Operation): void {
     const operation = this.operation as { -readonly [Name in keyof Operation]: Operation[Name] }
     operation.sequence = sequence
@@ -98,7 +96,7 @@ export class Task implements RunningOperation {
     this.hasInquired = false
     this.state = 'running'
     this.error = this.waitingFor = undefined
-    // setting a length costs more than looking at it
+    // Reading `length` is cheaper than assigning it.
     if (this.#streams.length > 0) this.#streams.length = 0
     if (this.#scratch.length > 0) this.#scratch.length = 0
   }
@@ -167,20 +165,20 @@ export class Task implements RunningOperation {
     this.engine.onReady(this)
   }
 
-  /** It has ended: lets go of its messages, its scratch and its place in a queue. */
+  /** Releases its messages, its scratch and its place in a queue. */
   release(): void {
     for (const transfer of this.open) {
       transfer.end()
       transfer.stream.link.cancel(transfer)
     }
-    // What a library still uses after a failure is its own for good.
+    // After a failure libmpi may still use the scratch, so never free it.
     if (this.state === 'done' || !isNative(this.operation)) {
       for (const at of this.#scratch) this.engine.memory.release(at)
     }
     if (this.operation.name === 'recv') this.engine.matching.remove(this)
   }
 
-  /** Closes the streams of a collective; messages that nobody received belong to another call. */
+  /** Closes the streams of a collective. Messages without a receive belong to another call. */
   closeStreams(): void {
     for (const stream of this.#streams) {
       const leftover = stream?.link.closeStream(stream)
@@ -188,13 +186,13 @@ export class Task implements RunningOperation {
     }
   }
 
-  /** Whether it keeps waiting when ranks depart, to name all that are missing at its end. */
+  /** Whether it keeps waiting when ranks depart, to name all missing ranks at its end. */
   get outlastsDepartures(): boolean {
     const { name, peer } = this.operation
     return name === 'monitoredBarrier' && peer === 1 && this.group.rank === 0
   }
 
-  /** The ranks of the world whose messages it waits for, or that have not taken its own. */
+  /** Returns the world ranks with which it has pending messages. */
   peers(): number[] {
     const { name, peer } = this.operation
     const peers = new Set([...this.open].map(({ stream }) => stream.link.peer))
@@ -208,13 +206,13 @@ export class Task implements RunningOperation {
     return [...peers].sort((a, b) => a - b)
   }
 
-  /** Whether it cannot end without the peer (world rank). */
+  /** Whether it needs the peer (world rank) to complete. */
   needs(peer: number): boolean {
     if (this.waitingFor?.missing?.().includes(peer) === true) return true
     return [...this.open].some(({ stream }) => stream.link.peer === peer)
   }
 
-  /** Human-readable: `allReduce(sum) float32[4096] by ring, #12`. */
+  /** Describes the operation, as in `allReduce(sum) float32[4096] by ring #12`. */
   describe(): string {
     const { operation, fingerprint } = this
     if (isCollective(operation)) {
@@ -226,7 +224,7 @@ export class Task implements RunningOperation {
     return `${name} ${dtype}[${count}] ${direction} ${other}, tag ${tag}`
   }
 
-  /** Human-readable, with the ranks that it waits for. */
+  /** Describes the operation and the ranks that it waits for. */
   describeWaiting(): string {
     const peers = this.peers()
     return `${this.describe()}${peers.length === 0 ? '' : ` (waiting for rank ${peers.join(', ')})`}`
@@ -256,7 +254,7 @@ export class Task implements RunningOperation {
     return transfer
   }
 
-  /** @throws when the peer at the other end of a link exchanges nothing more on this group */
+  /** @throws if the peer has departed from this group */
   #requirePresent(link: Link): void {
     if (hasDeparted(this.group, link)) throw peerError(this, link, this.engine.rank)
   }
@@ -289,7 +287,7 @@ export class TaskTransfer implements Transfer {
     this.fingerprint = fingerprint
   }
 
-  /** Nothing waits for it any more. */
+  /** Marks it as no longer awaited. */
   end(): void {
     if (this.task.open.delete(this)) this.stream.link.transfers--
   }

@@ -27,11 +27,13 @@ import { ObjectMessages } from './objects/messages.ts'
 /** Id of the group of all ranks. */
 const WORLD_ID = 0
 
-/** The process group on an engine. Collectives and synchronous forms are in its base classes. */
+/**
+ * A process group backed by an engine. Base classes implement collectives and synchronous forms.
+ */
 export class EngineProcessGroup extends Collectives implements ProcessGroup {
   readonly ranks: readonly number[]
   readonly timeout: number
-  /** Of the group in the world. */
+  /** Id of the group in the world. */
   readonly id: number
   readonly #world: World
   readonly #operations: Operations
@@ -177,7 +179,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     const { identity, problem } = await agreeOnGroup(this.#world, this, ranks, options)
     const group = new EngineProcessGroup(this.#world, identity)
     if (problem === undefined) return group
-    // other members may have the group already: they must not wait for this rank
+    // Other members may already have made the group. Fail it there, so that they do not wait.
     this.#world.runner.failGroup(identity.id, problem)
     await group.destroy()
     throw tsrError('ERR_TSR_GROUP_MEMBERS', { problem })
@@ -248,7 +250,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
   }
 }
 
-/** Makes the group of all ranks of a world that this rank has joined. */
+/** Makes the group of all ranks of a joined world. */
 export function createWorldGroup(facts: WorldFacts): EngineProcessGroup {
   const { rank, worldSize, timeout } = facts
   const ranks = Array.from({ length: worldSize }, (_, i) => i)
@@ -265,7 +267,10 @@ export async function newGroupOf(
   return await EngineProcessGroup.of(parent).newGroup(ranks, options)
 }
 
-/** The group of all ranks of the newest world that `reconfigure` has made of this group's world. */
+/**
+ * Returns the group of all ranks of the newest world that `reconfigure` made from this group's
+ * world.
+ */
 export function newestOf(group: EngineProcessGroup): EngineProcessGroup {
   const { newest } = group.world.lineage
   return newest === undefined ? group : EngineProcessGroup.of(newest)

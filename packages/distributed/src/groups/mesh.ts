@@ -2,10 +2,9 @@ import { tsrError } from '@tsrun/core'
 import type { JoinOptions, ProcessGroup } from '../process-group.ts'
 import { newGroupOf } from './group.ts'
 
-/** A number for each axis. */
 type Coordinate<Axis extends string> = Readonly<Record<Axis, number>>
 
-/** What a mesh has beside its axes. */
+/** The properties of a mesh besides its axes. */
 export interface MeshFacts<Axis extends string> {
   /** Names of the axes. The last axis varies fastest from one rank to the next. */
   readonly axes: readonly Axis[]
@@ -17,13 +16,14 @@ export interface MeshFacts<Axis extends string> {
   readonly coordinate: Coordinate<Axis>
   /** The group of all ranks of the mesh. */
   readonly world: ProcessGroup
-  /** The rank in `world` at a coordinate; along axes that are not named it is this rank's own. */
+  /** Returns the rank in `world` at a coordinate. Omitted axes take this rank's position. */
   rankAt(coordinate: Partial<Coordinate<Axis>>): number
-  /** The coordinate of a rank of `world`. */
+  /** Returns the coordinate of a rank of `world`. @throws ERR_TSR_RANK_RANGE */
   coordinateOf(rank: number): Coordinate<Axis>
   /**
-   * The part of the mesh along these axes, in this order, that this rank is in. Its `world` is these
-   * axes flattened into one group. All ranks of that part call it; a second call returns the same.
+   * Returns the sub-mesh along these axes, in this order, that contains this rank. Its `world` is
+   * one group over all these axes. All ranks of the sub-mesh call it. A second call returns the
+   * same sub-mesh.
    *
    * @example
    * const shards = await mesh.get('dp', 'tp')
@@ -32,18 +32,20 @@ export interface MeshFacts<Axis extends string> {
   get<Part extends Axis>(...axes: readonly Part[]): Promise<DeviceMesh<Part>>
 }
 
-/** The ranks of a group in a grid with named axes; each axis is this rank's group along it. */
+/**
+ * The ranks of a group in a grid with named axes. Each axis property is this rank's group along it.
+ */
 export type DeviceMesh<Axis extends string> = MeshFacts<Axis> & Readonly<Record<Axis, ProcessGroup>>
 
-/** Names that an axis must not have; `then` would make a promise of the mesh. */
+/** Names that an axis must not have. `then` would make a mesh a thenable. */
 const reserved: ReadonlySet<string> = new Set<keyof MeshFacts<string> | 'then'>([
   ...(['axes', 'shape', 'size', 'coordinate', 'world'] as const),
   ...(['rankAt', 'coordinateOf', 'get', 'then'] as const),
 ])
 
 /**
- * Arranges the ranks of `world` in a grid and makes this rank's group along each axis. All ranks call
- * it with the same shape. An axis of size 1 is a group of one.
+ * Arranges the ranks of `world` in a grid and makes this rank's group along each axis. All ranks
+ * call it with the same shape. An axis of size 1 gives a group of one.
  *
  * @throws ERR_TSR_MESH_SHAPE when the sizes do not multiply to the number of ranks
  */
@@ -97,7 +99,7 @@ function meshOf<Axis extends string>(
       const key = wanted.join()
       const part = parts.get(key) ?? partOf(facts, groups, wanted, options)
       parts.set(key, part)
-      // after a failure it may be asked for again
+      // Allow another attempt after a failure.
       part.catch(() => parts.delete(key))
       return (await part) as DeviceMesh<Part>
     },
@@ -131,7 +133,7 @@ function checkShape<Axis extends string>(world: ProcessGroup, shape: Coordinate<
   const axes = axesOf(shape)
   const text = JSON.stringify(shape)
   for (const axis of axes) {
-    // an object puts keys that are whole numbers first, whatever their order was
+    // Objects order integer keys first, which would reorder the axes.
     if (
       !Number.isInteger(shape[axis]) ||
       shape[axis] < 1 ||
@@ -160,7 +162,6 @@ function axesOf<Axis extends string>(shape: Coordinate<Axis>): Axis[] {
   return Object.keys(shape) as Axis[]
 }
 
-/** The coordinate of a rank. */
 function coordinateIn<Axis extends string>(
   shape: Coordinate<Axis>,
   rank: number,
@@ -174,7 +175,7 @@ function coordinateIn<Axis extends string>(
   return coordinate
 }
 
-/** @throws ERR_TSR_ARGUMENT for a coordinate outside the mesh, or an axis that does not exist */
+/** @throws ERR_TSR_ARGUMENT for a coordinate outside the mesh or an unknown axis */
 function rankOf<Axis extends string>(
   shape: Coordinate<Axis>,
   coordinate: Coordinate<Axis>,
@@ -191,7 +192,10 @@ function rankOf<Axis extends string>(
   return axes.reduce((rank, axis) => rank * shape[axis] + coordinate[axis], 0)
 }
 
-/** The ranks along some axes that have this coordinate along all others; the last axis is fastest. */
+/**
+ * Returns the ranks along `axes` with this coordinate on all other axes; the last axis varies
+ * fastest.
+ */
 function ranksAlong<Axis extends string>(
   shape: Coordinate<Axis>,
   coordinate: Coordinate<Axis>,

@@ -1,6 +1,6 @@
 import { BAND, BOR, BXOR, MIN, PRODUCT } from './vectors.as'
 
-// A byte each. Whatever is not 0 is true; results are 0 or 1.
+// One byte each. Any value except 0 is true; results are 0 or 1.
 
 // @ts-ignore: decorator
 @inline

@@ -1,7 +1,7 @@
 import { combineVectors, MAX, MIN, PRODUCT, SUM } from './vectors.as'
 
-// Four 16-bit floats, each in the low half of a 32-bit lane, to float32 and back. `format` is a
-// constant at every call: 0 for float16 (5 bits of exponent, 10 of mantissa), 1 for bfloat16
+// Convert four 16-bit floats, each in the low half of a 32-bit lane, to float32 and back. `format`
+// is a constant at every call: 0 for float16 (5 bits of exponent, 10 of mantissa), 1 for bfloat16
 // (8 and 7, the upper half of a float32).
 
 // @ts-ignore: decorator
@@ -11,10 +11,10 @@ function widen(format: i32, bits: v128): v128 {
   const magnitude = v128.and(bits, i32x4.splat(0x7fff))
   const sign = i32x4.shl(v128.xor(bits, magnitude), 16)
   const shifted = i32x4.shl(magnitude, 13)
-  // The exponents of the two formats begin 127 - 15 apart.
+  // The exponent biases of the two formats differ by 127 - 15.
   const normal = i32x4.add(shifted, i32x4.splat((127 - 15) << 23))
-  // Subnormal: with the next exponent it is 2^-14 too much. Numbers that are subnormal in float32
-  // too would be right after one multiplication, but a hundred times slower.
+  // Subnormal: with the next exponent, the value is 2^-14 too large, so subtract that. Multiplying
+  // a float32 subnormal would also be correct, but a hundred times slower.
   const isSubnormal = i32x4.lt_s(magnitude, i32x4.splat(0x0400))
   const above = i32x4.add(shifted, i32x4.splat((127 - 14) << 23))
   const subnormal = f32x4.sub(above, i32x4.splat((127 - 14) << 23))
@@ -24,7 +24,7 @@ function widen(format: i32, bits: v128): v128 {
   return v128.or(v128.or(finite, sign), v128.and(isSpecial, i32x4.splat(0x7f800000)))
 }
 
-/** Rounds to nearest, ties to even; NaN of any kind becomes one quiet NaN. */
+/** Rounds to nearest, ties to even. Every NaN becomes the same quiet NaN. */
 // @ts-ignore: decorator
 @inline
 function narrow(format: i32, value: v128): v128 {
@@ -36,7 +36,7 @@ function narrow(format: i32, value: v128): v128 {
   }
   const magnitude = v128.and(value, i32x4.splat(0x7fffffff))
   const sign = i32x4.shr_u(v128.xor(value, magnitude), 16)
-  // Normal: the bits that are cut off round the others up, with a carry into the exponent.
+  // Normal: round by the dropped bits, with a carry into the exponent.
   const isOdd = v128.and(i32x4.shr_u(magnitude, 13), i32x4.splat(1))
   const rebased = i32x4.add(magnitude, i32x4.splat((15 - 127) * (1 << 23) + 0xfff))
   const normal = i32x4.shr_u(i32x4.add(rebased, isOdd), 13)
@@ -49,7 +49,7 @@ function narrow(format: i32, value: v128): v128 {
   return v128.bitselect(i32x4.splat(0x7e00), v128.or(result, sign), isNaN)
 }
 
-// 16-bit floats: eight at a time are widened to two vectors of float32, combined, and rounded once.
+// Widen eight 16-bit floats to two vectors of float32, combine these, and round once.
 
 // @ts-ignore: decorator
 @inline
@@ -137,7 +137,7 @@ export function bfloat16_scale(at: usize, count: usize, factor: f64): void {
   scale(BFLOAT16, at, count, factor)
 }
 
-/** Numbers of float32 times a factor, rounded to 16 bits. */
+/** Multiplies float32 by a factor and rounds to 16 bits. */
 // @ts-ignore: decorator
 @inline
 function narrowAll(format: i32, out: usize, from: usize, count: usize, factor: f64): void {

@@ -4,41 +4,46 @@ import type { DType } from '../dtype.ts'
 import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /**
- * Arithmetic on buffers of a rank's arena, in SIMD. All addresses are byte offsets into its memory;
- * they need no alignment.
+ * SIMD arithmetic on buffers of a rank's arena. All addresses are byte offsets into its memory, of
+ * any alignment.
  */
 export interface Kernels {
   /**
-   * out[i] = a[i] op b[i]; `out` may be `a` or `b`. See `ReduceOp` for what each does. `avg` and
-   * `premulSum` are sums here: multiply with `scale`, at the end or before.
+   * Computes out[i] = a[i] op b[i]; `out` may be `a` or `b`. See `ReduceOp`. `avg` and `premulSum`
+   * are computed as sums: call `scale` after or before.
    */
   combine(op: Reduction, dtype: DType, out: number, a: number, b: number, count: number): void
 
-  /** x[i] *= factor in place, for floats; in float32 for 16-bit ones, rounded once. */
+  /**
+   * Computes x[i] *= factor in place, for floats. 16-bit floats are multiplied in float32 and
+   * rounded once.
+   */
   scale(dtype: DType, at: number, count: number, factor: number): void
 
-  /** out[i] = a[i] * factor, which is float32, as a 16-bit float: to the nearest, ties to even. */
+  /**
+   * Computes out[i] = a[i] * factor in float32, rounded to a 16-bit float: nearest, ties to even.
+   */
   narrow(dtype: HalfDType, out: number, a: number, count: number, factor: number): void
 
-  /** out[i] = a[i], a 16-bit float, as float32. */
+  /** Converts 16-bit floats to float32. */
   widen(dtype: HalfDType, out: number, a: number, count: number): void
 
   /**
-   * Copies bytes; the ranges may overlap. Prefer it to `copyWithin` and `set` on shared memory:
-   * those are twice as slow, and ten times where the two addresses differ modulo 8.
+   * Copies bytes; the ranges may overlap. On shared memory, `copyWithin` and `set` are two times
+   * slower, and ten times if the addresses differ modulo 8.
    */
   copy(to: number, from: number, bytes: number): void
 
   /**
-   * Spins until a word that counts modulo 2^32 has reached `count`, `looks` rounds at most; returns whether
-   * it has. `word` is its offset.
+   * Spins until the word at offset `word`, a counter modulo 2^32, reaches `count`. Polls at most
+   * `looks` times; returns whether it did.
    */
   awaitCount(word: number, count: number, looks: number): boolean
 
   /**
-   * Spins on words that other threads write until one has changed since the last call, `rounds` times at
-   * most; returns whether one has. `table` is the offset of two words for each: its offset, and the value
-   * seen last.
+   * Spins until one of several words changes since the last call. Polls at most `rounds` times;
+   * returns whether one did. `table` is the offset of two words for each: its offset, and the last
+   * value seen.
    */
   awaitChange(table: number, count: number, rounds: number): boolean
 }
@@ -62,7 +67,7 @@ type Exports = Readonly<
 
 let compiled: WebAssembly.Module | undefined
 
-/** Binds the kernels to `memory`, which must be shared. Compiles them at the first call. */
+/** Binds the kernels to `memory`, which must be shared. Compiles them on the first call. */
 export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
   compiled ??= new WebAssembly.Module(kernelBytes())
   const kernels = new WebAssembly.Instance(compiled, { env: { memory } })

@@ -1,9 +1,10 @@
 import { BAND, BOR, BXOR, combineVectors, MAX, MIN, PRODUCT, SUM } from './vectors.as'
 
-// Element by element over linear memory, in 64-byte strides of four independent vectors: enough
-// in flight to keep memory busy. WebAssembly loads need no alignment; elements of the tail run
-// through the same instructions, one in each vector.
-// Loops count elements instead of comparing addresses: a buffer may end at 4 GiB, where they wrap.
+// Elementwise over linear memory, in 64-byte strides of four independent vectors, which is enough
+// parallelism to saturate memory. WebAssembly loads need no alignment. Tail elements use the same
+// instructions, one per vector.
+// Loops count elements instead of comparing addresses, because addresses wrap if a buffer ends at 4
+// GiB.
 
 /** out[i] = a[i] op b[i]; `out` may be `a` or `b`. */
 // @ts-ignore: decorator

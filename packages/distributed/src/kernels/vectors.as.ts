@@ -1,6 +1,6 @@
-// One vector of 16 bytes at a time: out = a op b for each reduction and element type. `op` is a
-// constant at every call, so that after inlining the comparisons are gone; conditions on T are
-// decided when the function is compiled for a T, and skip instructions that T has not.
+// Combine one 16-byte vector: out = a op b for each reduction and element type. `op` is a constant
+// at every call, so inlining removes the comparisons. Conditions on T are decided when a function
+// is compiled for T, so they skip instructions that T lacks.
 
 /** The codes of ../reduction.ts. `avg` and `premulSum` combine as sums. */
 export const SUM: i32 = 1
@@ -27,7 +27,7 @@ export function combineVectors<T>(op: i32, a: v128, b: v128): v128 {
 @inline
 function multiply<T>(a: v128, b: v128): v128 {
   if (sizeof<T>() == 1) {
-    // WebAssembly has no product of bytes: as 16-bit words, of which the low byte counts
+    // WebAssembly cannot multiply bytes. Multiply as 16-bit words and keep the low bytes.
     const low = v128.and(i16x8.extmul_low_i8x16_u(a, b), i16x8.splat(0xff))
     const high = v128.and(i16x8.extmul_high_i8x16_u(a, b), i16x8.splat(0xff))
     return i8x16.narrow_i16x8_u(low, high)
@@ -58,7 +58,9 @@ function maximum<T>(a: v128, b: v128): v128 {
   }
 }
 
-/** Of 64-bit integers; unsigned ones compare as signed ones do with the highest bit flipped. */
+/**
+ * Compares 64-bit integers. Unsigned ones compare like signed ones with the highest bit flipped.
+ */
 // @ts-ignore: decorator
 @inline
 function isGreater<T>(a: v128, b: v128): v128 {

@@ -1,4 +1,4 @@
-/** Looks until a word that counts modulo 2^32 has come to `count`, `looks` times at most. */
+/** Polls at most `looks` times until a word that counts modulo 2^32 reaches `count`. */
 export function awaitCount(word: usize, count: i32, looks: i32): bool {
   for (; looks > 0; looks--) {
     if (atomic.load<i32>(word) - count >= 0) return true
@@ -7,9 +7,9 @@ export function awaitCount(word: usize, count: i32, looks: i32): bool {
 }
 
 /**
- * Looks at words that other threads or processes write, until one has changed since this was last
- * called, `rounds` times at most. The table has two words for each of them: its address, and the value
- * that was seen last, which is kept up to date here.
+ * Polls, at most `rounds` times, words that other threads or processes write, until one has changed
+ * since the last call. The table has two words for each: its address, and the last value seen,
+ * which is updated here.
  */
 export function awaitChange(table: usize, count: i32, rounds: i32): bool {
   for (; rounds > 0; rounds--) {

@@ -1,5 +1,6 @@
-// The part of WebAssembly that is used here: @types/node 20 leaves it to the DOM library, which
-// would bring a browser's globals along. Written as the DOM library does, so that both may be there.
+// The part of WebAssembly that is used here. @types/node 20 leaves it to the DOM library, which
+// would add a browser's globals. The declarations match the DOM library's, so that both can be
+// loaded.
 declare namespace WebAssembly {
   interface Memory {
     readonly buffer: ArrayBuffer
@@ -19,7 +20,7 @@ declare namespace WebAssembly {
   }
 }
 
-/** As bundlers load it. */
+/** A module as bundlers load it. */
 declare module '*.wasm' {
   const bytes: Uint8Array<ArrayBuffer>
   export default bytes

@@ -1,8 +1,8 @@
 import type { RankStatus } from './status-page.ts'
 
 /**
- * What a rank does, in the words of the dashboard and of all commands. In no operation, `computing` and
- * `idle` are measured; a rank between them, or without a measurement, is `running`.
+ * The activity of a rank, as the dashboard and all commands show it. Outside of operations,
+ * `computing` and `idle` are measured. A rank between them, or without a measurement, is `running`.
  */
 export type RankActivity =
   | 'starting'
@@ -18,7 +18,7 @@ export type RankActivity =
 /**
  * What a rank does.
  *
- * @param computing - the part of its time outside of operations in which it computed, 0 to 1, if known
+ * @param computing - the fraction of its time outside of operations in which it computed, if known
  */
 export function activityOf(
   { state, end, waitsFor }: Pick<RankStatus, 'state' | 'end' | 'waitsFor'>,

@@ -1,11 +1,14 @@
 import { monotonicNow } from '@tsrun/core'
 import type { SpanFacts, SpanRecorder } from './spans.ts'
 
-/** The trace of this rank, for those who add to it. */
+/** The trace of this rank, for callers that add spans to it. */
 export interface CurrentTrace {
-  /** For whatever has no recorder of its own. */
+  /** The recorder of callers that have no other. */
   readonly recorder: SpanRecorder
-  /** A step has ended, with the number and the loss that its program reports; the next one begins. */
+  /**
+   * Ends the current step, with the number and the loss that the program reports, and starts the
+   * next.
+   */
   endStep(step: number, loss?: number): void
 }
 
@@ -15,12 +18,11 @@ export function setCurrentTrace(trace: CurrentTrace | undefined): void {
   current = trace
 }
 
-/** The trace of this rank, if there is one. */
 export function currentTrace(): CurrentTrace | undefined {
   return current
 }
 
-/** Awaits `run`, and puts that into the trace of this rank, if there is one. */
+/** Awaits `run` and records the wait in this rank's trace, if there is one. */
 export async function traceWait<T>(
   kind: 'input' | 'checkpoint',
   facts: SpanFacts,

@@ -6,11 +6,11 @@ import { parseFlightDump, type FlightDump } from './flight-records.ts'
 export interface FlightFolder {
   /** In the order of ranks. */
   readonly dumps: readonly FlightDump[]
-  /** The files that cannot be used, and why: a sentence for each. */
+  /** A sentence for each unusable file that says why. */
   readonly problems: readonly string[]
 }
 
-/** Reads the dumps of all ranks in a folder. It lists files that cannot be used, instead of throwing. */
+/** Reads the dumps of all ranks in a folder. Lists unusable files instead of throwing. */
 export function readFlightFolder(directory: string): FlightFolder {
   const dumps: FlightDump[] = []
   const problems: string[] = []

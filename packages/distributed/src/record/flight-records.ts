@@ -14,18 +14,18 @@ import {
   type Of,
 } from '@tsrun/core'
 
-/** The first word in the header of a dump, and the version of the format. */
+/** Format and version in the header of a dump. */
 export const FLIGHT_FORMAT = 'tsrun-flight'
 export const FLIGHT_VERSION = 1
 
 /**
- * The state when it was dumped. `refused`: its group had failed before, so the other ranks did not take
- * part in it.
+ * The state at the time of the dump. `refused`: its group had already failed, so the other ranks
+ * did not take part.
  */
 export const flightStates = ['running', 'done', 'failed', 'refused'] as const
 export type FlightState = (typeof flightStates)[number]
 
-/** Ranks and groups beyond which a dump is damaged. */
+/** Largest plausible number of ranks and groups; a larger one means a damaged dump. */
 const MOST = 1 << 20
 
 const flightGroup = object({
@@ -59,22 +59,27 @@ const flightEntry = object({
   number,
   /** The id of the group. */
   group: integer,
-  /** The position among the collectives of the group; for a message, among the rank's messages in the group. */
+  /**
+   * Position among the collectives of the group; for a message, among the rank's messages in the
+   * group.
+   */
   sequence: number,
   /** `allReduce`, `send`, ... */
   name: text,
-  /** The operation with all that the ranks must agree on: `allReduce(sum) float32[4096] by ring`. */
+  /**
+   * The operation with everything that ranks must agree on: `allReduce(sum) float32[4096] by ring`.
+   */
   operation: text,
-  /** The name that the caller has given it. */
+  /** The label of the call. */
   label: text.optional(),
-  /** Where it was called; recorded under TSRUN_DEBUG=detail. */
+  /** The line that called it; recorded under TSRUN_DEBUG=detail. */
   site: text.optional(),
   /** The world rank of the other end of a message; absent for a receive from any rank. */
   peer: count().optional(),
   /** The tag of a message. */
   tag: number.optional(),
   bytes: number,
-  /** Milliseconds of the host's monotonic clock; 0: it has not happened yet. */
+  /** Milliseconds of the host's monotonic clock; 0 if it has not happened yet. */
   posted: number,
   started: number,
   completed: number,
@@ -94,8 +99,8 @@ export type FlightEntry = Of<typeof flightEntry>
 export type FlightDump = Of<typeof flightDump>
 
 /**
- * Writes `<directory>/rank-<rank>.jsonl`: the header, then a line for each operation. It replaces an earlier
- * dump of this rank; readers see either the whole old one or the whole new one.
+ * Writes `<directory>/rank-<rank>.jsonl`: the header, then a line for each operation. It replaces
+ * an earlier dump of this rank atomically.
  *
  * @returns the path of the file
  */
@@ -104,7 +109,7 @@ export function writeFlightDump(directory: string, { header, entries }: FlightDu
   return host.writeOwnFile(directory, `rank-${header.rank}.jsonl`, lines.join(''))
 }
 
-/** @throws Error when it is not a dump, or one of another version */
+/** @throws Error if it is not a dump, or has another version */
 export function parseFlightDump(lines: string): FlightDump {
   const [first = '', ...rest] = lines.split('\n').filter((line) => line !== '')
   const header = parseJson(first, record(anything()))

@@ -21,10 +21,10 @@ export interface StepRange {
   readonly last: number
 }
 
-/** What `parseStepRange` reads. */
+/** Describes the format of `parseStepRange`. */
 export const STEP_RANGE = 'steps from 1, as in 10:20, 10: or 15'
 
-/** Reads `10:20`, both included, `10:`, `:20` or `15`; undefined for anything else. */
+/** Parses `10:20` (inclusive), `10:`, `:20` or `15`; returns undefined for anything else. */
 export function parseStepRange(text: string): StepRange | undefined {
   const match = /^(\d{0,15})(:?)(\d{0,15})$/.exec(text.trim())
   if (match === null || text.trim() === '') return undefined
@@ -34,17 +34,17 @@ export function parseStepRange(text: string): StepRange | undefined {
   return first >= 1 && last >= first ? { first, last } : undefined
 }
 
-/** Milliseconds after which spans that are not in the file yet are written to it. */
+/** Milliseconds between two flushes of the file. */
 const PERIOD = 250
 
-/** Kinds of spans with which the first step begins. */
+/** Kinds of spans that start the first step. */
 const FIRST = new Set((['input', 'batch', 'F'] as const).map((kind) => spanKinds.indexOf(kind)))
 
 interface CollectorEntry extends PerformanceEntry {
   readonly detail?: { readonly kind?: number }
 }
 
-/** By the kind of the detail. */
+/** Names of the garbage collections, by the `kind` of the entry's detail. */
 const collections = new Map([
   [1, 'minor'],
   [4, 'major'],
@@ -54,14 +54,14 @@ const collections = new Map([
 
 type Owner = Pick<SpanFileOwner, 'runId' | 'restartCount' | 'rank' | 'worldSize' | 'node'>
 
-/** What a trace keeps. */
+/** The limits of a trace. */
 interface Extent {
   readonly steps: StepRange
-  /** A file of about so many bytes is replaced by a new one. */
+  /** Size in bytes at which a new file replaces the current one. */
   readonly bytes: number
 }
 
-/** Writes what this process does to a file of the trace of its job. */
+/** Writes the spans of this process to a file of the job's trace. */
 export class RankTrace implements SpanSink, CurrentTrace {
   readonly rank: number
   readonly recorder: SpanRecorder
@@ -73,19 +73,19 @@ export class RankTrace implements SpanSink, CurrentTrace {
   readonly #onExit = (): void => {
     this.#file.flush()
   }
-  /** The number of the file, of those that took each other's place. */
+  /** Number of the current file; each file replaces the one before. */
   #part = 0
   #file: SpanFile
-  /** When so many bytes are in the file, a new one takes its place. */
+  /** Size in bytes at which the next file replaces this one. */
   #limit: number
-  /** The step under way. */
+  /** The current step. */
   #step = 1
   #isKept: boolean
-  /** When the step under way has begun. */
+  /** When the current step started. */
   #begun: number | undefined
   #reported: number | undefined
 
-  /** @throws the error of the file system when the file cannot be made */
+  /** @throws the error of the file system if the file cannot be made */
   constructor(directory: string, extent: Extent, owner: Owner) {
     this.rank = owner.rank
     this.recorder = new SpanRecorder({ rank: owner.rank })
@@ -123,8 +123,8 @@ export class RankTrace implements SpanSink, CurrentTrace {
     if (step === this.#reported) return
     const now = monotonicNow()
     const { first, last } = this.#extent.steps
-    // The first step of a program that resumes from a checkpoint has another number than was assumed, so
-    // the spans of it that were not kept are missing.
+    // A program that resumes from a checkpoint starts at another step than assumed. If the spans of
+    // that step were not kept, the step is incomplete, so do not keep it.
     this.#isKept &&= step >= first && step <= last
     this.recorder.record('step', this.#begun ?? now, now, { step, loss })
     this.#reported = step
@@ -166,7 +166,7 @@ export class RankTrace implements SpanSink, CurrentTrace {
     try {
       this.#file = this.#open()
     } catch {
-      // As with a full disk: what there is stays, and is not tried again for every span.
+      // The disk may be full: keep the current file, and do not retry for every span.
       this.#part -= 1
       this.#limit += this.#extent.bytes
       return
@@ -193,9 +193,9 @@ export class RankTrace implements SpanSink, CurrentTrace {
   }
 }
 
-/** What has to be added to times of `performance` for those of `monotonicNow()`. */
+/** Returns the offset from `performance.now()` to `monotonicNow()`. */
 function offsetOfPerformance(): number {
-  // the first calls are slow
+  // Measure several times, because the first calls are slow.
   const samples = Array.from({ length: 10 }, () => {
     const before = monotonicNow()
     const time = performance.now()
@@ -213,9 +213,9 @@ const bytesRule = count({ from: 1 })
 let current: RankTrace | undefined
 
 /**
- * Begins the trace of this rank if its launcher wants one (TSRUN_TRACE_DIR). A process that joins again
- * appends to its file, unless it has become another rank. If the file cannot be made, the job runs without
- * it.
+ * Starts the trace of this rank if its launcher asks for one (TSRUN_TRACE_DIR). A process that
+ * joins again appends to its file, unless its rank has changed. If the file cannot be made, the job
+ * runs without a trace.
  *
  * @throws ERR_TSR_ENVIRONMENT
  */

@@ -13,27 +13,27 @@ import {
 import { factNames, spanKinds, type SpanSink } from './spans.ts'
 
 /*
- * The spans of one rank in a file: a line of JSON that says whose they are, then records. A record
+ * The spans of one rank in a file: a JSON header line, then records. A record
  * begins with a byte: the number of its kind, or NAME. All numbers are little-endian.
  *
  *   a name   NAME, its number (2 bytes), its length (2), its bytes in UTF-8
- *   a span   kind, a bit for each fact that it has (2), number of the name or 0 (2), start (8), end (8),
+ *   a span   kind, a bit for each present fact (2), number of the name or 0 (2), start (8), end (8),
  *            the facts (8 each)
  */
 
 const SPANS_FORMAT = 'tsrun-spans'
 const SPANS_VERSION = 1
-/** The first byte of a name, and the bytes of a record before its variable part. */
+/** The first byte of a name record, and the sizes in bytes of the fixed parts of both records. */
 export const NAME = 255
 export const NAME_HEAD = 5
 export const SPAN_HEAD = 21
 const LONGEST_NAME = 200
 const MOST_NAMES = 65_535
 
-/** Larger ranks mean a damaged header. */
+/** A larger rank means a damaged header. */
 const rank = count({ to: (1 << 20) - 1 })
 
-/** Whose spans a file has. */
+/** The header of a span file. */
 export const spanFileHeader = object({
   format: choice(SPANS_FORMAT),
   version: choice(SPANS_VERSION),
@@ -48,22 +48,22 @@ export const spanFileHeader = object({
   /** One moment on both clocks: milliseconds of `monotonicNow()`, and since 1970. */
   monotonic: number,
   time: number,
-  /** What the numbers in the records stand for. */
+  /** The names of the kinds and facts in the records. */
   kinds: list(text, NAME),
   facts: list(text, 16),
 })
 
 export type SpanFileHeader = Of<typeof spanFileHeader>
 
-/** What the writer of a file knows of its rank. */
+/** The header fields that the writer provides. */
 export type SpanFileOwner = Omit<SpanFileHeader, 'format' | 'version' | 'kinds' | 'facts'>
 
 const BUFFER = 64 * 1024
 const LARGEST = SPAN_HEAD + 8 * factNames.length + NAME_HEAD + LONGEST_NAME
 
 /**
- * Appends spans to a file. They reach the operating system when a buffer is full, and with `flush`. An
- * error of the file ends the writing, not the training.
+ * Appends spans to a file. Writes to the operating system when the buffer is full, and on `flush`.
+ * A file error stops the writing, not the training.
  */
 export class SpanFile implements SpanSink {
   readonly #buffer = Buffer.alloc(BUFFER)
@@ -74,7 +74,7 @@ export class SpanFile implements SpanSink {
   #used = 0
   #written = 0
 
-  /** @throws the error of the file system when the file cannot be made */
+  /** @throws the error of the file system if the file cannot be made */
   constructor(path: string, owner: SpanFileOwner, onError: (error: Error) => void) {
     this.#onError = onError
     this.#fd = openOwnFile(path)
@@ -88,7 +88,7 @@ export class SpanFile implements SpanSink {
     writeWhole(this.#fd, Buffer.from(`${JSON.stringify(header)}\n`))
   }
 
-  /** The bytes of records that the operating system has got. */
+  /** Bytes of records written to the operating system. */
   get written(): number {
     return this.#written
   }
@@ -123,7 +123,7 @@ export class SpanFile implements SpanSink {
     this.#used = next
   }
 
-  /** Hands what there is to the operating system, which keeps it when this process is killed. */
+  /** Writes the buffer to the operating system, which keeps it if this process is killed. */
   flush(): void {
     if (this.#fd === undefined) {
       this.#used = 0
@@ -145,7 +145,7 @@ export class SpanFile implements SpanSink {
     this.#fd = undefined
   }
 
-  /** 0 stands for no name. */
+  /** Returns the number of a name, or 0 for no name. */
   #numberOf(name: string): number {
     const known = this.#names.get(name)
     if (known !== undefined) return known

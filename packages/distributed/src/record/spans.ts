@@ -1,13 +1,17 @@
 import { count, declareOptions, monotonicNow } from '@tsrun/core'
 
 /**
- * What a rank did. Its main thread takes a batch apart (`batch`), computes (`F` forward, `B` backward, its
- * halves `I` and `W`, `optimizer`), copies values of tensors into the buffers of operations (`pack`) and
- * back (`unpack`), computes on such buffers (`reduce`: scales, adds or converts), allocates and frees them
- * (`alloc`), starts an operation or polls it (`call`), waits until one has ended (`wait`) or until there
- * is something to train on (`input`), saves or loads a `checkpoint`, or collects garbage (`gc`). Spans of
- * these kinds may be nested, also in those of whole steps (`step`). Operations (`send`, `recv`,
- * `collective`) run beside them, in the engine.
+ * The kinds of spans of a rank.
+ *
+ * - Training: a whole `step`; `input` waits for data, `batch` splits a batch, `F` is forward, `B`
+ *   is backward, `I` and `W` are its halves, then `optimizer`.
+ * - Buffers: `pack` copies tensors into the buffers of operations, `unpack` copies them back.
+ *   `reduce` scales, adds or converts buffers. `alloc` allocates or frees them.
+ * - Calls: `call` starts or polls an operation, and `wait` waits until one has completed.
+ * - Other: `checkpoint` saves or loads one, and `gc` collects garbage.
+ *
+ * These kinds run on the main thread and may be nested. The operations `send`, `recv` and
+ * `collective` run in the engine at the same time.
  */
 export const spanKinds = [
   'batch',
@@ -33,39 +37,39 @@ export const spanKinds = [
 
 export type SpanKind = (typeof spanKinds)[number]
 
-/** Whether it runs beside the main thread, in the engine. */
+/** Whether it runs in the engine, concurrently with the main thread. */
 export function isOperationKind(kind: SpanKind): kind is 'send' | 'recv' | 'collective' {
   return kind === 'send' || kind === 'recv' || kind === 'collective'
 }
 
-/** What a schedule of a pipeline consists of. */
+/** The actions of a pipeline schedule. */
 export const actionKinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
 export interface SpanFacts {
-  /** Human-readable: the label of an operation, for example, or its name. */
+  /** Readable name, for example the label of an operation. */
   readonly name?: string | undefined
-  /** The pipeline stage, where there is one. */
+  /** The pipeline stage. */
   readonly stage?: number | undefined
-  /** The micro-batch, where there is one. */
+  /** The micro-batch. */
   readonly microbatch?: number | undefined
-  /** The size of the message, or of what was copied. */
+  /** The size of the message or of the copied data, in bytes. */
   readonly bytes?: number | undefined
   /** The rank at the other end of the message. */
   readonly peer?: number | undefined
   /** The tag of the message. */
   readonly tag?: number | undefined
-  /** The milliseconds until the peer was ready; the rest of the span is the transfer. */
+  /** Milliseconds until the peer was ready; the remainder of the span is the transfer. */
   readonly waited?: number | undefined
-  /** The milliseconds from the end of an operation until this rank noticed it. */
+  /** Milliseconds from the completion of an operation until this rank noticed it. */
   readonly noticed?: number | undefined
-  /** The group of an operation: a number that is the same on all its ranks. */
+  /** The group of an operation, as a number that is the same on all its ranks. */
   readonly group?: number | undefined
   /**
-   * The position of a collective among those of its group, the same on all ranks; of a message, among
-   * those of its group from the same rank to the same rank with the same tag.
+   * The position of a collective in its group, the same on all ranks. For a message, the position
+   * among the group's messages with the same sender, receiver and tag.
    */
   readonly sequence?: number | undefined
-  /** 1 for a collective that ends on no rank before all ranks have begun it. */
+  /** 1 for a collective that completes on a rank only after all ranks have started it. */
   readonly joint?: number | undefined
   /** The CPU time of all threads of the process, in milliseconds. */
   readonly cpu?: number | undefined
@@ -75,10 +79,10 @@ export interface SpanFacts {
   readonly loss?: number | undefined
 }
 
-/** Gets every span that a recorder of this process records. */
+/** Receives every span that a recorder of this process records. */
 export interface SpanSink {
   /**
-   * @param kind - its place in `spanKinds`
+   * @param kind - its index in `spanKinds`
    * @param facts - those that are numbers, from `at` on in the order of `factNames`; NaN for each
    *   that there is not
    */
@@ -94,12 +98,15 @@ export interface SpanSink {
 
 let sink: SpanSink | undefined
 
-/** Where all spans of this process go from now on, beside their recorders; undefined: nowhere. */
+/** Sets the sink of all spans of this process, in addition to their recorders; undefined: none. */
 export function sendSpansTo(next: SpanSink | undefined): void {
   sink = next
 }
 
-/** One thing that a rank did. Times are milliseconds of `monotonicNow()`, which all processes of a host share. */
+/**
+ * One span of a rank. Times are milliseconds of `monotonicNow()`, which all processes of a host
+ * share.
+ */
 export interface Span extends SpanFacts {
   readonly rank: number
   readonly kind: SpanKind
@@ -116,7 +123,7 @@ export interface SpanRecorderOptions {
 
 const readOptions = declareOptions({ rank: count(), capacity: count({ from: 1 }).default(4096) })
 
-/** Stands for a fact that was not given. */
+/** An absent fact. */
 const NONE = Number.NaN
 
 /** The facts that are numbers. */
@@ -152,7 +159,7 @@ const NO_FACTS: SpanFacts = {}
 export class SpanRecorder {
   readonly rank: number
   readonly capacity: number
-  /** Whether computations of a pipeline are to be recorded with their CPU time, which costs system calls. */
+  /** Whether to record the CPU time of pipeline computations, which costs system calls. */
   wantsCpu = false
   readonly #kinds: Uint8Array
   readonly #times: Float64Array
@@ -160,7 +167,7 @@ export class SpanRecorder {
   readonly #names: (string | undefined)[]
   #recorded = 0
 
-  /** @throws ERR_TSR_ARGUMENT when the capacity is not a whole number from 1 */
+  /** @throws ERR_TSR_ARGUMENT if the capacity is not an integer of at least 1 */
   constructor(options: SpanRecorderOptions) {
     const { rank, capacity } = readOptions(options)
     this.rank = rank
@@ -171,7 +178,7 @@ export class SpanRecorder {
     this.#names = new Array<string | undefined>(capacity).fill(undefined)
   }
 
-  /** The number of spans recorded so far, including those that have left the buffer. */
+  /** The number of spans recorded so far, including overwritten ones. */
   get recorded(): number {
     return this.#recorded
   }
@@ -187,7 +194,7 @@ export class SpanRecorder {
     this.#names[slot] = facts.name
     const at = FACTS * slot
     const values = this.#facts
-    // in the order of `factNames`; a loop over the names takes several times as long
+    // In the order of `factNames`. A loop over the names takes several times as long.
     values[at] = facts.stage ?? NONE
     values[at + 1] = facts.microbatch ?? NONE
     values[at + 2] = facts.bytes ?? NONE
@@ -204,7 +211,7 @@ export class SpanRecorder {
     sink?.add(code, start, end, facts.name, values, at)
   }
 
-  /** The spans that are still kept, from the `since`-th recorded one on, in the order of recording. */
+  /** Returns the kept spans from the `since`-th recorded one on, in recording order. */
   spans(since = 0): Span[] {
     const first = Math.max(since, this.#recorded - this.capacity, 0)
     const spans: Span[] = []
@@ -235,7 +242,7 @@ export class SpanRecorder {
 }
 
 /**
- * Runs `run`, which must not be asynchronous, and records it as a span if there is a recorder.
+ * Runs `run`, which must be synchronous, and records it as a span if there is a recorder.
  *
  * @example
  * const output = timeSpan(recorder, 'F', { microbatch: 3 }, () => forward(input))
@@ -253,7 +260,7 @@ export function timeSpan<T>(
   return result
 }
 
-/** As `timeSpan`, for what this rank waits for: records it as a span of kind `wait`. */
+/** Awaits `run` and records it as a span of kind `wait` if there is a recorder. */
 export async function timeWait<T>(
   recorder: SpanRecorder | undefined,
   facts: SpanFacts,

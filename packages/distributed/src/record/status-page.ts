@@ -37,7 +37,10 @@ export interface StatusIdentity {
   readonly restartCount: number
   /** The number of ranks of this host. */
   readonly slots: number
-  /** Where the launcher answers questions, if it does: the name of an abstract Unix socket, and a secret. */
+  /**
+   * The name of the launcher's abstract Unix socket for queries, and a secret; undefined if it has
+   * none.
+   */
   readonly socket: string | undefined
 }
 
@@ -46,9 +49,9 @@ export interface RankStatus {
   readonly rank: number
   readonly pid: number
   readonly state: RankState
-  /** How the process has ended; undefined: it has not. */
+  /** How the process has ended; undefined while it runs. */
   readonly end: RankFate | undefined
-  /** The current operation, or the last one; undefined: none so far. */
+  /** The current or last operation; undefined if there was none. */
   readonly operation: string | undefined
   readonly group: string | undefined
   readonly sequence: number
@@ -57,27 +60,27 @@ export interface RankStatus {
   readonly since: number
   readonly running: number
   readonly ended: number
-  /** Ranks of the world for whose messages it waits. */
+  /** World ranks that it waits for. */
   readonly waitsFor: readonly number[]
   readonly step: number | undefined
   readonly loss: number | undefined
   /** The number of steps that it has reported. */
   readonly steps: number
-  /** The time of all operations that have ended, from call to end, in milliseconds. */
+  /** The total time of completed operations, from call to end, in milliseconds. */
   readonly operationTime: number
-  /** The part of it until the first message of an operation moved. */
+  /** The part of `operationTime` before the first message moved. */
   readonly waitTime: number
-  /** The time in no operation so far, in milliseconds. */
+  /** The time outside of operations, in milliseconds. */
   readonly ownTime: number
-  /** The bytes of the buffers of these operations. */
+  /** The total size of the buffers of completed operations, in bytes. */
   readonly operationBytes: number
-  /** What has gone over the links to the ranks of the world, by rank. */
+  /** The traffic with each world rank. */
   readonly links: readonly LinkBytes[]
 }
 
 /**
- * Bytes of payloads and headers, and of what was copied out of shared memory. Collectives of ranks that
- * share memory may need no messages.
+ * Bytes of payloads and headers, including payloads copied from shared memory. Collectives of ranks
+ * that share memory may need no messages.
  */
 export interface LinkBytes {
   readonly sent: number
@@ -93,15 +96,15 @@ export interface StatusSnapshot extends StatusIdentity {
 }
 
 /**
- * The status page of this host, for its launcher. It is a file without a name, so nothing is left behind,
- * however the processes end.
+ * The status page of this host, as its launcher sees it. The file has no name, so nothing is left
+ * behind, however the processes end.
  */
 export class StatusPage {
-  /** The path for ranks and `tsrun ps`. It exists as long as this process. */
+  /** The path for ranks and `tsrun ps`, valid as long as this process runs. */
   readonly path: string
   readonly #fd: number
 
-  /** @throws Error where no page can be made */
+  /** @throws Error if no page can be made */
   constructor(identity: StatusIdentity) {
     if (process.platform !== 'linux') throw new Error(`there is no /proc on ${process.platform}`)
     const bytes = statusBytes(identity)
@@ -123,14 +126,14 @@ export class StatusPage {
     writeSync(this.#fd, header, 0, header.length, 0)
   }
 
-  /** Tells the engines of all ranks of the host that the end of this rank stops the job. */
+  /** Tells the engines of all ranks of the host that the job stops because this rank ended. */
   abort(rank: number): void {
     const word = Buffer.alloc(4)
     word.writeInt32LE(rank + 1)
     writeSync(this.#fd, word, 0, 4, headerWord.abort * 4)
   }
 
-  /** Marks the rank of a slot as ended, also one that has never joined. */
+  /** Marks the rank of a slot as ended, even if it never joined. */
   end(index: number, { rank, pid }: Pick<RankStatus, 'rank' | 'pid'>, end: RankFate): void {
     const word = Buffer.alloc(8)
     const placeOf = (name: keyof typeof slotNumber): number =>
@@ -227,7 +230,7 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     operationBytes: of('engineBytes') + of('callerBytes'),
     waitTime: of('waitTime'),
     ownTime: of('ownTime') + (state === 'running' ? monotonicNow() - since : 0),
-    // Read when it is asked for: there are many, and few readers want them.
+    // Read lazily, because there are many links and few readers want them.
     get links() {
       return readLinks(links)
     },
@@ -244,7 +247,7 @@ function readLinks(numbers: Buffer): LinkBytes[] {
   }))
 }
 
-/** A length out of range means that a rank is just writing the text. */
+/** Returns undefined for a length out of range: a rank is writing the text at this moment. */
 function readText(
   bytes: Buffer,
   { at, bytes: room }: { readonly at: number; readonly bytes: number },
@@ -254,7 +257,7 @@ function readText(
   return bytes.toString('utf8', at + 4, at + 4 + length)
 }
 
-/** Without koffi: a file whose name is removed at once. */
+/** Makes a file and removes its name at once, for hosts without koffi. */
 function nameless(bytes: number): number {
   const path = join(tmpdir(), `${STATUS_NAME}-${process.pid}-${Date.now()}`)
   const fd = openSync(path, 'wx+', 0o600)

@@ -1,8 +1,8 @@
 /*
- * The status page is a file that the launcher of a host creates and all its ranks map. It is little-endian
- * and has a header, then a slot for each rank of the host, then for each of them the counters of its links to
- * the ranks of the world. Ranks write plain words without locks, so the page can be read while a rank is
- * blocked, and after it has ended.
+ * The status page is a file that the launcher of a host creates and all its ranks map. It is
+ * little-endian. It consists of a header, a slot for each rank of the host, and the link counters
+ * of each of these ranks, one per world rank. Ranks write plain words without locks, so the page
+ * can be read while a rank is blocked and after it has ended.
  */
 
 /** The name by which `tsrun ps` finds the file among the open files of a launcher. */
@@ -15,7 +15,7 @@ export const STATUS_SLOT_BYTES = 1024
 /** The page size of a WebAssembly.Memory, over which ranks map the file. */
 const PAGE_BYTES = 65536
 
-/** The doubles about each link of a rank. */
+/** The doubles for each link of a rank. */
 export const linkNumber = {
   bytesSent: 0,
   bytesReceived: 1,
@@ -24,19 +24,19 @@ export const linkNumber = {
 } as const
 export const LINK_NUMBERS = 4
 
-/** What a page has room for: the ranks of its host, and their links to those of the world. */
+/** The dimensions of a page: ranks of the host, and ranks of the world for the links. */
 export interface StatusSize {
   readonly slots: number
   readonly worldSize: number
 }
 
-/** The size in bytes of a page. */
+/** Returns the size of a page in bytes. */
 export function statusBytes({ slots, worldSize }: StatusSize): number {
   const bytes = linksAt({ slots, worldSize }, slots)
   return Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES
 }
 
-/** Where the counters of the links of a rank begin, in bytes. */
+/** Returns the offset in bytes of a rank's link counters. */
 export function linksAt({ slots, worldSize }: StatusSize, index: number): number {
   return STATUS_HEADER_BYTES + slots * STATUS_SLOT_BYTES + index * worldSize * LINK_NUMBERS * 8
 }
@@ -48,7 +48,7 @@ export const headerWord = {
   launcherPid: 2,
   worldSize: 3,
   restartCount: 4,
-  /** The abort word: 1 + the rank whose end stops the job; 0 while the job runs. */
+  /** The abort word: 1 + the rank because of which the job stops; 0 while the job runs. */
   abort: 5,
 } as const
 
@@ -65,7 +65,7 @@ export const slotNumber = {
   rank: 1,
   /** An index of `rankStates`. */
   state: 2,
-  /** The sequence number of the current operation, or of the last one. */
+  /** The sequence number of the current or last operation. */
   sequence: 3,
   bytes: 4,
   /** `monotonicNow()` when the state began. */
@@ -76,22 +76,22 @@ export const slotNumber = {
   ended: 7,
   step: 8,
   loss: 9,
-  /** The thread that has written the texts of the operation; 0: none. */
+  /** The thread that wrote the texts of the operation; 0: none. */
   writer: 10,
   /** The number of steps that were reported. */
   steps: 11,
-  /** The milliseconds of all operations from call to end that the engine has run, and the caller's thread. */
+  /** Total milliseconds of completed operations, from call to end, by thread. */
   engineTime: 12,
   callerTime: 13,
-  /** The milliseconds of the engine's operations until their first message moved. */
+  /** Total milliseconds until the first message of an operation moved. */
   waitTime: 14,
-  /** The bytes of their buffers. */
+  /** Total buffer bytes of the engine's operations. */
   engineBytes: 15,
-  /** Behind the texts. */
+  /** Total buffer bytes of the calling thread's operations; placed after the texts. */
   callerBytes: 96,
-  /** The index in `rankEnds` of how the process has ended, as the launcher says; 0: it has not. */
+  /** The index in `rankEnds`, as the launcher reports; 0 while the process runs. */
   end: 97,
-  /** The milliseconds in no operation, up to the last one that began. */
+  /** Milliseconds outside of operations, up to the start of the last one. */
   ownTime: 98,
 } as const
 
@@ -102,16 +102,16 @@ export const slotText = {
   waitsFor: { at: 512, bytes: 256 },
 } as const
 
-/** `running`: in no operation. The rank computes, waits for data, or sleeps. */
+/** `running` means outside of operations: the rank computes, waits for data, or sleeps. */
 export const rankStates = ['starting', 'running', 'operation', 'left'] as const
 export type RankState = (typeof rankStates)[number]
-/** `died`: it failed by itself, not as a consequence of the failure of another rank. */
+/** `died`: it failed on its own, not because another rank failed. */
 export const rankEnds = [undefined, 'ended', 'died'] as const
 export type RankFate = NonNullable<(typeof rankEnds)[number]>
 
 const encoder = new TextEncoder()
 
-/** The slot of one rank, to which the threads of that rank write without locks. */
+/** The slot of one rank. The threads of that rank write to it without locks. */
 export class StatusSlot {
   readonly buffer: SharedArrayBuffer
   readonly index: number
@@ -126,7 +126,7 @@ export class StatusSlot {
     this.#numbers = new Float64Array(buffer, at, STATUS_SLOT_BYTES / 8)
   }
 
-  /** The rank whose end stops the job, as the launcher says; undefined while the job runs. */
+  /** The rank because of which the job stops, as the launcher reports; undefined while it runs. */
   get abortedBy(): number | undefined {
     const word = this.#words[headerWord.abort]!
     return word === 0 ? undefined : word - 1
@@ -153,7 +153,7 @@ export class StatusSlot {
     this.setBytes(name, encoder.encode(text))
   }
 
-  /** The counters of the links to `worldSize` ranks; undefined where the page has no room for so many. */
+  /** Returns the counters of the links to `worldSize` ranks; undefined if the page is too small. */
   links(worldSize: number): Float64Array<SharedArrayBuffer> | undefined {
     const size = {
       slots: this.#words[headerWord.slots]!,
@@ -163,7 +163,7 @@ export class StatusSlot {
     return new Float64Array(this.buffer, linksAt(size, this.index), worldSize * LINK_NUMBERS)
   }
 
-  /** Writes an encoded text, cut to the size of its field. */
+  /** Writes an encoded text, truncated to the size of its field. */
   setBytes(name: keyof typeof slotText, text: Uint8Array): void {
     const { at, bytes } = slotText[name]
     const start = STATUS_HEADER_BYTES + this.index * STATUS_SLOT_BYTES + at

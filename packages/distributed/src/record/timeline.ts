@@ -2,11 +2,11 @@ import { textWidth } from '@tsrun/core'
 import type { Span, SpanKind } from './spans.ts'
 
 export interface TimelineOptions {
-  /** The characters of a line, with the labels of the ranks; default: those of the terminal. */
+  /** Characters per line, including the labels of the ranks. Default: the width of the terminal. */
   readonly width?: number
 }
 
-/** The signs of a kind: what fills a span, and what the legend says. Other kinds are not drawn. */
+/** The fill character and the legend of each kind. Other kinds are not drawn. */
 const signs: Partial<Record<SpanKind, { readonly fill: string; readonly meaning: string }>> = {
   F: { fill: '-', meaning: 'F3-- forward of micro-batch 3' },
   B: { fill: '=', meaning: 'B3== backward' },
@@ -18,13 +18,13 @@ const signs: Partial<Record<SpanKind, { readonly fill: string; readonly meaning:
 }
 
 const labelled: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
-/** However short its spans are, a drawing has no more blocks. */
+/** Largest number of blocks in a drawing. */
 const MOST_BLOCKS = 4
 
 /**
- * Draws the spans of all ranks on one time axis, with a row for each rank, and a legend of the signs in
- * it. A span has at least one character. Where lines are too short for the labels of most spans, the axis
- * is folded into up to four blocks, each with the ranks and its own times.
+ * Draws the spans of all ranks on one time axis, with a row for each rank and a legend. A span has
+ * at least one character. If lines are too short for the labels of most spans, the axis is folded
+ * into up to four blocks, each with all ranks and its own times.
  */
 export function drawTimeline(
   spans: readonly Span[],
@@ -57,7 +57,10 @@ export function drawTimeline(
   return [...lines.flat(), ...legend(spans, width)].join('\n')
 }
 
-/** The characters with which three of four labelled spans have room for their label and one more. */
+/**
+ * Returns the width at which three of four labelled spans have space for their label and one more
+ * character.
+ */
 function wanted(spans: readonly Span[], duration: number): number {
   const needs = spans
     .filter(({ kind, start, end }) => labelled.has(kind) && end > start)
@@ -73,7 +76,7 @@ function labelOf({ kind, microbatch }: Span): string {
 function drawRow(spans: readonly Span[], length: number, from: number, scale: number): string {
   const row = Array<string>(length).fill(' ')
   const waits = spans.filter(({ kind }) => kind === 'wait')
-  // What happens while a rank waits is drawn over it.
+  // Draw other spans over waits.
   for (const span of [...waits, ...spans.filter(({ kind }) => kind !== 'wait')]) {
     const sign = signs[span.kind]
     if (sign === undefined) continue
@@ -86,7 +89,7 @@ function drawRow(spans: readonly Span[], length: number, from: number, scale: nu
   return row.join('')
 }
 
-/** Names the signs of these spans, in lines of at most `width` characters. */
+/** Returns the legend of these spans, in lines of at most `width` characters. */
 function legend(spans: readonly Span[], width: number): string[] {
   const kinds = new Set(spans.map(({ kind }) => kind))
   const entries = (Object.keys(signs) as SpanKind[])

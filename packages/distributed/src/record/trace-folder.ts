@@ -1,14 +1,14 @@
 import { join } from 'node:path'
 
-/** The file for Perfetto, in the folder of `--trace`. */
+/** The file for Perfetto in the folder of `--trace`. */
 export const TRACE_FILE = 'trace.json'
 
-/** Where the ranks of a run write, in the folder of `--trace`. */
+/** Returns the folder of a run's span files, inside the folder of `--trace`. */
 export function spansFolder(directory: string, runId: string): string {
   return join(directory, 'spans', runId)
 }
 
-/** Whose spans a file has, and which part of them, from 0. */
+/** The process whose spans a file holds, and the number of the file, from 0. */
 interface SpanFilePlace {
   readonly restartCount: number
   readonly rank: number
@@ -16,7 +16,7 @@ interface SpanFilePlace {
   readonly part: number
 }
 
-/** The name of the file in the folder of a run. */
+/** Returns the name of a span file. */
 export function spanFileName({ restartCount, rank, pid, part }: SpanFilePlace): string {
   return `attempt-${restartCount}.rank-${rank}.${pid}${part === 0 ? '' : `.${part}`}.spans`
 }

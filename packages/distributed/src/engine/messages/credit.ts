@@ -1,12 +1,12 @@
 import { HEADER_BYTES } from './frame.ts'
 
-/** Eager bytes that may be under way to a rank that has not consumed them; bounds its memory. */
+/** Limit of eager bytes that a peer has not consumed, which bounds its memory. */
 const EAGER_CREDIT = 256 * 1024
 
 /**
- * Flow control of the eager frames of one link. Each side counts, modulo 2^32, what it has sent and
- * what it has consumed; every frame carries the second count back. Where there is no credit left, a
- * message travels by rendezvous instead, so that no message has to wait for another.
+ * Flow control of the eager frames of one link. Each side counts, modulo 2^32, the bytes that it
+ * has sent and consumed; every frame returns the second count. Without credit, a message uses
+ * rendezvous instead, so no message waits for another.
  */
 export class Credit {
   #sent = 0
@@ -14,7 +14,7 @@ export class Credit {
   #consumed = 0
   #told = 0
 
-  /** Charges an eager frame; false when the peer holds too many already. */
+  /** Charges an eager frame. Returns false if the peer has too many unconsumed bytes. */
   trySpend(payload: number): boolean {
     const cost = HEADER_BYTES + payload
     const underWay = (this.#sent - this.#consumedByPeer) >>> 0
@@ -23,18 +23,18 @@ export class Credit {
     return true
   }
 
-  /** Takes over the peer's count of consumed bytes. */
+  /** Updates the peer's count of consumed bytes. */
   update(consumedByPeer: number): void {
     this.#consumedByPeer = consumedByPeer
   }
 
-  /** Counts a consumed eager frame; true when the peer should be told without delay. */
+  /** Counts a consumed eager frame. Returns true if the peer should be told at once. */
   consume(payload: number): boolean {
     this.#consumed = (this.#consumed + HEADER_BYTES + payload) >>> 0
     return (this.#consumed - this.#told) >>> 0 > EAGER_CREDIT / 2
   }
 
-  /** The count that the next frame carries. */
+  /** Returns the count for the next frame. */
   tell(): number {
     this.#told = this.#consumed
     return this.#consumed

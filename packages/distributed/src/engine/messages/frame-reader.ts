@@ -3,28 +3,32 @@ import { HEADER_BYTES, isPlausible, readHeader, type FrameHeader } from './frame
 import type { LinkTraffic } from './frame-writer.ts'
 import type { EngineMemory } from './memory.ts'
 
-/** Bytes that are read ahead for small frames; large payloads go straight to their place. */
+/** Bytes to read ahead for small frames. Large payloads are read directly to their destination. */
 const STAGE_BYTES = 64 * 1024
-/** Payload bytes taken in one call, so that sending gets its turn. */
+/** Largest number of payload bytes to read in one call, so that sending gets its turn. */
 const SLICE = 1024 * 1024
 
-/** Where the payload of a frame goes. `at` is, or becomes, undefined when it is discarded. */
+/**
+ * The destination of a frame's payload. `at` is, or becomes, undefined if the payload is discarded.
+ */
 export interface Destination {
   at: number | undefined
   readonly onArrived: () => void
 }
 
 export interface FrameReaderEvents {
-  /** A header came; the result says where its payload goes, undefined when it has none. */
+  /**
+   * Handles a header and returns the destination of its payload; undefined if there is no payload.
+   */
   onFrame(header: FrameHeader): Destination | undefined
-  /** Bytes came that are not a frame: the stream cannot be trusted any more. */
+  /** Called for bytes that are not a frame. The stream is then unusable. */
   onGarbage(): void
   onClosed(): void
-  /** Whether large payloads are expected now: then reading ahead would only cause copies. */
+  /** Whether large payloads are expected now. Reading ahead would then only cause copies. */
   expectsPayload(): boolean
 }
 
-/** Cuts the byte stream from one peer into frames. */
+/** Splits the byte stream from one peer into frames. */
 export class FrameReader {
   readonly #transport: Transport
   readonly #memory: EngineMemory
@@ -33,13 +37,13 @@ export class FrameReader {
   readonly #events: FrameReaderEvents
   readonly #view: DataView
   readonly #stage: number
-  /** Unread bytes of the stage are [from, to). */
+  /** The unread bytes of the stage are [from, to). */
   #from = 0
   #to = 0
   #destination: Destination | undefined
   #filled = 0
   #expected = 0
-  /** The last read found less than it asked for: another would find nothing. */
+  /** Whether the last read returned less than requested, so that another would return nothing. */
   #isDry = false
   #closed = false
 
@@ -59,7 +63,7 @@ export class FrameReader {
     this.#stage = memory.allocate(STAGE_BYTES)
   }
 
-  /** Reads what has come, up to a bound. Returns whether anything moved. */
+  /** Reads available bytes, up to a limit. Returns whether anything moved. */
   read(): boolean {
     if (this.#closed) return false
     let moved = false
@@ -80,7 +84,7 @@ export class FrameReader {
     return moved
   }
 
-  /** Whether there may be more to read, or what was read ahead is enough. */
+  /** Whether more can be read, or the bytes read ahead suffice. */
   get #mayContinue(): boolean {
     if (!this.#isDry) return true
     return this.#to - this.#from >= (this.#destination === undefined ? HEADER_BYTES : 1)

@@ -11,9 +11,9 @@ import {
 import type { EngineMemory } from './memory.ts'
 import type { ExposedPayload, MessageFacts, Transfer } from './stream.ts'
 
-/** Bytes handed to the transport in one call, so that receiving gets its turn. */
+/** Largest number of bytes to write in one call, so that receiving gets its turn. */
 const SLICE = 1024 * 1024
-/** Frames that have left before the queue is moved up. */
+/** Number of sent frames at which to compact the queue. */
 const MOVED_UP = 256
 
 const NOTHING: Fingerprint = { kind: 0, root: 0, count: 0 }
@@ -21,7 +21,7 @@ const NO_STREAM: StreamAddress = { space: 0, group: 0, sequence: 0 }
 export const NO_MESSAGE: MessageFacts = { index: 0, fingerprint: NOTHING, bytes: 0 }
 const NOT_EXPOSED: ExposedPayload = { place: 0, guard: 0 }
 
-/** What has gone over a link so far: frames, and what was copied out of the other's memory. */
+/** The traffic of a link: frames, and payloads copied from the other's memory. */
 export interface LinkTraffic {
   bytesSent: number
   bytesReceived: number
@@ -33,18 +33,18 @@ interface OutgoingFrame {
   readonly block: number
   readonly blockPayload: number
   sent: number
-  /** Payload outside the block. */
+  /** Offset of the payload outside the block. */
   at: number
   readonly bytes: number
-  /** Done when the last byte has left. */
+  /** The transfer to complete when the last byte was sent. */
   transfer: Transfer | undefined
-  /** Engine memory to release when the frame has left. */
+  /** Engine memory to release when the frame was sent. */
   copy?: number
 }
 
 /**
- * Writes the frames to one peer and hands them to the transport, in order. Every frame carries the
- * flow control of the other direction.
+ * Writes the frames to one peer in order. Every frame carries the flow control of the other
+ * direction.
  */
 export class FrameWriter {
   readonly #transport: Transport
@@ -64,27 +64,27 @@ export class FrameWriter {
     this.#traffic = traffic
   }
 
-  /** Whether every frame has left. */
+  /** Whether every frame was sent. */
   get isEmpty(): boolean {
     return this.#head === this.#queue.length
   }
 
-  /** From now on nothing more is written. */
+  /** Ignores all later writes. */
   end(): void {
     this.#ended = true
   }
 
-  /** Takes over what the peer has consumed, as a frame of it says. */
+  /** Updates the peer's count of consumed bytes from one of its frames. */
   onCredit(consumedByPeer: number): void {
     this.#credit.update(consumedByPeer)
   }
 
-  /** Counts an eager frame as consumed, and tells the peer when it may need to know. */
+  /** Counts a consumed eager frame, and tells the peer if it may need the credit. */
   consume(payload: number): void {
     if (this.#credit.consume(payload)) this.writeBare(frameKinds.credit)
   }
 
-  /** Writes a header and a copy of the payload; false when the peer has no room for it. */
+  /** Writes a header and a copy of the payload. Returns false without credit. */
   tryWriteEager(transfer: Transfer): boolean {
     const { at, bytes } = transfer
     if (!this.#credit.trySpend(bytes)) return false
@@ -95,7 +95,7 @@ export class FrameWriter {
     return true
   }
 
-  /** Writes a header and a payload that leaves straight from its place. */
+  /** Writes a header and a payload that is sent directly from its place. */
   writeData(transfer: Transfer): void {
     const { at, bytes } = transfer
     const block = this.#memory.takeFrameBlock(0)
@@ -103,7 +103,7 @@ export class FrameWriter {
     this.#push({ block, blockPayload: 0, sent: 0, at, bytes, transfer })
   }
 
-  /** Writes a header about a message; its `bytes` do not follow. */
+  /** Writes a header about a message, without its payload. */
   write(
     kind: number,
     address: StreamAddress,
@@ -116,7 +116,7 @@ export class FrameWriter {
     this.#pushBlock(block, 0)
   }
 
-  /** Writes a frame that belongs to no message, or only to the exposed payload with this guard. */
+  /** Writes a frame without a message, or only about the exposed payload with this guard. */
   writeBare(kind: number, guard = 0): void {
     this.write(kind, NO_STREAM, NO_MESSAGE, guard === 0 ? NOT_EXPOSED : { place: 0, guard })
   }
@@ -132,10 +132,10 @@ export class FrameWriter {
   }
 
   /**
-   * Releases the place that a payload leaves from. A frame cannot end in the middle: when it has
-   * begun to leave, the rest is copied and still leaves.
+   * Stops sending from the payload's place. A frame cannot end in the middle, so if it was partly
+   * sent, the remainder is copied and sent from the copy.
    *
-   * @returns whether it had not begun to leave, and therefore never does
+   * @returns true if nothing was sent and nothing will be
    */
   withdrawData(transfer: Transfer): boolean {
     const i = this.#queue.findIndex((frame) => frame.transfer === transfer)
@@ -151,7 +151,7 @@ export class FrameWriter {
     try {
       frame.copy = this.#memory.allocate(frame.bytes - done)
     } catch {
-      // There is no room for the rest: a broken connection is better than a wrong payload.
+      // Without memory for the remainder, a broken connection is better than a wrong payload.
       this.#transport.closePeer(this.#peer)
       this.discard()
       return false
@@ -162,7 +162,10 @@ export class FrameWriter {
     return false
   }
 
-  /** Hands over what the transport takes. Returns whether anything moved; false too when closed. */
+  /**
+   * Writes as much as the transport accepts. Returns whether anything moved, false also if it is
+   * closed.
+   */
   flush(): boolean {
     let moved = false
     while (this.#head < this.#queue.length) {
@@ -190,7 +193,7 @@ export class FrameWriter {
     return moved
   }
 
-  /** Discards what has not left: the peer is gone. */
+  /** Discards unsent frames, because the peer is gone. */
   discard(): void {
     const rest = this.#queue.slice(this.#head)
     this.#queue = []

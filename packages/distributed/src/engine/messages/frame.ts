@@ -15,19 +15,19 @@ import { LARGEST_GROUP, type Fingerprint } from '../../operation.ts'
 export const HEADER_BYTES = 64
 const MAGIC = 0x32525354
 
-/** Largest payload in bytes that travels eagerly, in one block with its header. */
+/** Largest payload in bytes to send eagerly, in one block with its header. */
 export const EAGER_LIMIT = 16 * 1024
 
 /**
- * What a frame does. *Eager* frames carry small payloads at once, as long as the receiver has room
- * for those it does not expect yet. All others travel by *rendezvous*: the sender may send a request
- * to send, the receiver answers with a clear-to-send as soon as it has a place for the payload, and
- * only then `data` follows. So an unexpected message never blocks the stream behind it.
+ * The kinds of frames. *Eager* frames carry small payloads at once, as long as the receiver has
+ * memory for unexpected ones. Other messages use *rendezvous*: the sender may send a request to
+ * send. The receiver answers with a clear-to-send once it has a place for the payload. Only then
+ * `data` follows. So an unexpected message never blocks the stream behind it.
  *
- * Ranks that share memory use a *rendezvous get*, as RDMA reads do: the sender exposes the payload
- * where it is (`exposed`), the receiver gets it from there when it has a place for it, and says so
- * (`getDone`). A sender that gives up first clears the word at `guard`, which voids what the
- * receiver has copied in the meantime.
+ * Ranks that share memory use a *rendezvous get*, like an RDMA read. The sender exposes the payload
+ * in place (`exposed`). The receiver copies it once it has a place for it, and reports that
+ * (`getDone`). A sender that withdraws first clears the word at `guard`, which invalidates any copy
+ * made meanwhile.
  */
 export const frameKinds = {
   eager: 1,
@@ -37,15 +37,15 @@ export const frameKinds = {
   credit: 5,
   fault: 6,
   close: 7,
-  /** The sender has given up a message that the receiver has cleared, or that it has exposed. */
+  /** The sender withdraws a message that was cleared or exposed. */
   withdrawn: 8,
-  /** A collective has waited for long: does the receiver of this frame run the same one? */
+  /** Asks the receiver whether it runs the same collective, after a long wait. */
   inquiry: 9,
   exposed: 10,
   getDone: 11,
-  /** What the ranks' observers tell each other; see `Notice`. */
+  /** A message between observers; see `Notice`. */
   notice: 12,
-  /** The receiver of a stream waits for nothing there, and the sender's answer; see `Retirement`. */
+  /** The receiver of a stream waits for no message, and the sender's answer; see `Retirement`. */
   retire: 13,
   retired: 14,
 } as const
@@ -68,9 +68,9 @@ export interface FrameHeader extends StreamAddress {
   readonly fingerprint: Fingerprint
   readonly bytes: number
   readonly credit: number
-  /** Of an exposed payload: where it is. */
+  /** Offset of an exposed payload. */
   readonly place: number
-  /** Of an exposed payload and the answer to it: which one it is. */
+  /** Identifies an exposed payload, also in the answer to it. */
   readonly guard: number
 }
 
@@ -99,7 +99,7 @@ export function writeHeader(heap: Heap, at: number, header: FrameHeader): void {
   unsigned[word + 15] = 0
 }
 
-/** Reads the header at any offset; undefined when these bytes are not a header. */
+/** Reads the header at any offset. Returns undefined if the magic is wrong. */
 export function readHeader(view: DataView, at: number): FrameHeader | undefined {
   if (view.getUint32(at, true) !== MAGIC) return undefined
   const kind = view.getUint32(at + 4, true)
@@ -122,8 +122,8 @@ export function readHeader(view: DataView, at: number): FrameHeader | undefined 
 }
 
 /**
- * Whether a header can be one of ours: its kind and space are known, and a payload that is stored before it
- * is checked is small.
+ * Whether a header is plausible: its kind and space are known, and a payload that must be stored
+ * before it is checked is small.
  */
 export function isPlausible({ kind, space, group, bytes }: FrameHeader): boolean {
   const isStored =

@@ -4,7 +4,7 @@ import type { FrameWriter, LinkTraffic } from './frame-writer.ts'
 import type { EngineMemory } from './memory.ts'
 import type { ExposedPayload, Transfer } from './stream.ts'
 
-/** Bytes copied in one go, so that other messages get their turn. */
+/** Largest number of bytes to copy at once, so that other messages get their turn. */
 const SLICE = 1024 * 1024
 
 interface Get extends ExposedPayload {
@@ -12,7 +12,7 @@ interface Get extends ExposedPayload {
   done: number
 }
 
-/** Large messages that this rank copies out of a peer's heap, in the order of their matches. */
+/** Copies large messages out of a peer's heap, in the order in which they were matched. */
 export class Gets {
   readonly #transport: Transport
   readonly #memory: EngineMemory
@@ -20,11 +20,11 @@ export class Gets {
   readonly #writer: FrameWriter
   readonly #traffic: LinkTraffic
   readonly #queue: Get[] = []
-  /** Exposed payloads that are not answered, by guard. */
+  /** Unanswered exposed payloads, by guard. */
   readonly #open = new Map<number, 'exposed' | 'withdrawn'>()
-  /** Receives whose payload was invalid after the copy, until the peer has withdrawn it by a frame. */
+  /** Receives whose payload was withdrawn during the copy, until the peer's frame confirms it. */
   readonly #voided = new Map<number, Transfer>()
-  /** Where guards of the peer are copied to. */
+  /** Offset to which guards of the peer are copied. */
   readonly #guardAt: number
 
   constructor(
@@ -46,7 +46,6 @@ export class Gets {
     return this.#queue.length === 0
   }
 
-  /** The peer has exposed a payload. */
   onExposed({ guard }: ExposedPayload): void {
     this.#open.set(guard, 'exposed')
   }
@@ -75,7 +74,7 @@ export class Gets {
       if (get.done < receive.bytes) return
     }
     this.#queue.shift()
-    // A copy of a payload that its sender has withdrawn in the meantime is not a message.
+    // If the sender withdrew the payload meanwhile, the copy is not valid.
     if (receive.cancelled || this.#readGuard(guard) === 1) {
       this.#answer(guard)
       if (!receive.cancelled) receive.onDone()
@@ -86,8 +85,8 @@ export class Gets {
   }
 
   /**
-   * The peer says that it has withdrawn a payload. Its guard says so earlier, but frames that say
-   * why may still be under way.
+   * Handles the frame that withdraws a payload. The guard changes earlier, but frames with the
+   * reason may still be in transit.
    */
   onWithdrawn(guard: number): void {
     if (!this.#open.has(guard)) return

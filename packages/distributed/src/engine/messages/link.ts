@@ -10,12 +10,12 @@ import { Retirement } from './retirement.ts'
 import { Sends } from './sends.ts'
 import { createStream, streamKey, type Stream, type StreamEvents, type Transfer } from './stream.ts'
 
-/** What a link tells the engine. What concerns one message goes to its `Transfer`. */
+/** Events of a link for the engine. Events of a single message go to its `Transfer`. */
 export interface LinkEvents extends StreamEvents {
-  /** Another rank says that an operation or a group has failed. */
+  /** A peer reports that an operation or a group has failed. */
   readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
   readonly onNotice: LinkEvents['onFault']
-  /** Whether this rank has left the group for good: messages of it are discarded. */
+  /** Whether this rank has destroyed the group, so that its messages are discarded. */
   hasLeft(group: number): boolean
   onClosed(link: Link): void
 }
@@ -33,11 +33,11 @@ export class Link {
   readonly receives: Receives
   /** Whether large messages are copied from heap to heap. */
   readonly sharesMemory: boolean
-  /** Messages under way that an operation waits for. */
+  /** Number of pending messages that an operation waits for. */
   transfers = 0
-  /** Why messages cannot be exchanged any more; undefined while they can. */
+  /** Why the link is closed; undefined while it is open. */
   closed: 'lost' | 'left' | undefined
-  /** What was thrown when this side had to give the link up. */
+  /** The error because of which this side closed the link. */
   failure: unknown
   readonly #transport: Transport
   readonly #memory: EngineMemory
@@ -75,12 +75,11 @@ export class Link {
     })
   }
 
-  /** Whether frames wait for the transport. */
   get hasOutgoing(): boolean {
     return !this.#writer.isEmpty
   }
 
-  /** Whether something is expected to move. */
+  /** Whether any data is expected to move. */
   get isBusy(): boolean {
     return this.transfers > 0 || this.hasOutgoing
   }
@@ -101,7 +100,9 @@ export class Link {
     return stream
   }
 
-  /** Moves what can move; returns whether anything did. A link that cannot continue is lost. */
+  /**
+   * Moves available data, and returns whether anything moved. A link that cannot continue is lost.
+   */
   move(): boolean {
     if (this.failure !== undefined) return false
     try {
@@ -118,7 +119,7 @@ export class Link {
     }
   }
 
-  /** Releases a transfer whose operation has failed; a payload that still comes is discarded. */
+  /** Releases the transfer of a failed operation. A payload that still arrives is discarded. */
   cancel(transfer: Transfer): void {
     transfer.cancelled = true
     this.receives.cancel(transfer)
@@ -127,7 +128,9 @@ export class Link {
     })
   }
 
-  /** Drops a collective's stream. Returns the first message that nobody received. */
+  /**
+   * Drops a collective's stream. Returns the fingerprint of the first message without a receive.
+   */
   closeStream(stream: Stream): Fingerprint | undefined {
     this.streams.delete(stream.key)
     if (stream.unexpected.length > 0) {
@@ -158,12 +161,12 @@ export class Link {
     })
   }
 
-  /** Tells the peer's observer something. */
+  /** Sends a message to the peer's observer. */
   sendNotice(address: StreamAddress, payload: Uint8Array): void {
     try {
       this.#writer.writeText(frameKinds.notice, address, payload)
     } catch {
-      // There is no room: the engine works without notices.
+      // Drop the notice if there is no memory. The engine works without it.
     }
   }
 
@@ -173,7 +176,7 @@ export class Link {
     this.#try(() => {
       this.#writer.writeBare(frameKinds.close)
     })
-    // Later frames would arrive at a closed connection, and break it before all was read.
+    // Later frames would reach a closed connection and could break it before everything was read.
     this.#writer.end()
   }
 
@@ -213,7 +216,7 @@ export class Link {
         this.receives.clearHeld(this.#retirement.onRetired(header))
         return undefined
       case frameKinds.inquiry:
-        // A stream that is over is not opened again.
+        // Do not reopen a completed stream.
         this.#events.onUnexpected(createStream(this, space, group, sequence), fingerprint)
         return undefined
       case frameKinds.fault:
@@ -249,7 +252,9 @@ export class Link {
     }
   }
 
-  /** Without room for its frames a link cannot continue: missing frames would confuse the peer. */
+  /**
+   * Closes a link that has no memory for its frames, because missing frames would confuse the peer.
+   */
   #fail(cause: unknown): void {
     this.failure ??= cause
     this.#writer.discard()
@@ -262,7 +267,7 @@ export class Link {
     this.closed = how
     this.#writer.end()
     if (how === 'left') {
-      // By this the peer sees that all it sent was read.
+      // Closing tells the peer that we read everything.
       this.#writer.discard()
       this.#transport.closePeer(this.peer)
     }

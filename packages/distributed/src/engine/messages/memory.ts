@@ -3,12 +3,12 @@ import { Allocator } from '../../arena/allocator.ts'
 import type { Heap } from '../../arena/heap.ts'
 import { EAGER_LIMIT, HEADER_BYTES } from './frame.ts'
 
-/** Smallest block of a frame. The others are twice as large each; the last holds an eager frame. */
+/** Smallest block of a frame in bytes. Sizes double up to the block of the largest eager frame. */
 const SMALLEST_BLOCK = 64
 const LARGEST_BLOCK = HEADER_BYTES + EAGER_LIMIT
-/** Part of the memory that scratch may fill. */
+/** Largest part of the memory for scratch. */
 const SCRATCH = 0.875
-/** Free blocks of one size that are kept for the next frames. */
+/** Number of free blocks of each size to keep. */
 const KEPT = 64
 
 /** The engine's part of the heap: blocks for frames, and scratch for algorithms. */
@@ -18,10 +18,10 @@ export class EngineMemory {
   readonly copy: (to: number, from: number, bytes: number) => void
   readonly #rank: number
   readonly #allocator: Allocator
-  /** Free frame blocks by the size of their class. */
+  /** Free frame blocks by size class. */
   readonly #blocks: number[][] = []
 
-  /** @param reserved - bytes at the low end that are not the engine's */
+  /** @param reserved - bytes at the low end to leave alone */
   constructor(heap: Heap, rank: number, copy: EngineMemory['copy'], reserved = 0) {
     this.heap = heap
     this.copy = copy
@@ -44,8 +44,8 @@ export class EngineMemory {
   }
 
   /**
-   * Like `allocate`, for the scratch of an operation. It leaves room for frames: an operation fails
-   * without scratch, but the engine fails without frames.
+   * Like `allocate`, for the scratch of an operation. It keeps some memory for frames: without
+   * scratch only an operation fails, without frames the engine.
    */
   allocateScratch(bytes: number): number {
     const { used, capacity } = this.#allocator
@@ -58,7 +58,9 @@ export class EngineMemory {
     this.#allocator.release(at)
   }
 
-  /** A block for a header and `payload` bytes (at most EAGER_LIMIT). Freed blocks are reused. */
+  /**
+   * Returns a block for a header and `payload` bytes (at most EAGER_LIMIT). Reuses freed blocks.
+   */
   takeFrameBlock(payload: number): number {
     const size = classOf(payload)
     return this.#blocks[size]?.pop() ?? this.allocate(Math.min(2 ** size, LARGEST_BLOCK))
@@ -72,7 +74,7 @@ export class EngineMemory {
   }
 }
 
-/** The power of two that a frame with this payload needs, at least SMALLEST_BLOCK. */
+/** Returns the exponent of the power of two that fits a frame with this payload. */
 function classOf(payload: number): number {
   return 32 - Math.clz32(Math.max(HEADER_BYTES + payload, SMALLEST_BLOCK) - 1)
 }

@@ -13,14 +13,14 @@ import {
   type Unexpected,
 } from './stream.ts'
 
-/** The incoming messages of one link, matched with the receives that are posted for them. */
+/** Matches the incoming messages of one link with posted receives. */
 export class Receives {
   readonly #writer: FrameWriter
   readonly #memory: EngineMemory
   readonly #events: StreamEvents
-  /** Where the peer shares memory. */
+  /** Set if the peer shares memory. */
   readonly #gets: Gets | undefined
-  /** Receives that the peer may send data for, and whose data has not begun to arrive. */
+  /** Receives that the peer may send data for and whose data has not started to arrive. */
   readonly #cleared = new Set<Transfer>()
   /** The receive whose payload is arriving. */
   #arriving: { readonly receive: Transfer; readonly destination: Destination } | undefined
@@ -37,12 +37,12 @@ export class Receives {
     this.#gets = gets
   }
 
-  /** Whether data may come next for which there is a place. */
+  /** Whether data for a posted receive may arrive next. */
   get expectsData(): boolean {
     return this.#cleared.size > 0
   }
 
-  /** Starts a receive; it may be done when this returns. */
+  /** Starts a receive, which may complete before this returns. */
   start(transfer: Transfer): void {
     const { stream, index } = transfer
     const early = takeIndex(stream.unexpected, index)
@@ -73,12 +73,12 @@ export class Receives {
     }
   }
 
-  /** Clears large receives that had to wait for the answer to `retire`. */
+  /** Clears large receives that waited for the answer to `retire`. */
   clearHeld(receives: readonly Transfer[]): void {
     for (const receive of receives) this.#clear(receive)
   }
 
-  /** A frame came of a group that this rank has left: it must not open a stream. */
+  /** Discards a frame of a group that this rank has destroyed, without opening a stream. */
   discardFrame({ kind, bytes, place, guard }: FrameHeader): Destination | undefined {
     if (kind === frameKinds.exposed) {
       this.#gets?.onExposed({ place, guard })
@@ -91,13 +91,13 @@ export class Receives {
     return { at: undefined, onArrived }
   }
 
-  /** What still arrives for this receive is discarded. */
+  /** Discards data that still arrives for this receive. */
   cancel(transfer: Transfer): void {
     this.#cleared.delete(transfer)
     if (this.#arriving?.receive === transfer) this.#arriving.destination.at = undefined
   }
 
-  /** Discards messages that nobody received. */
+  /** Discards messages without a receive. */
   discard(unexpected: readonly Unexpected[]): void {
     for (const { at, bytes, exposed } of unexpected) {
       if (exposed !== undefined) this.#gets!.refuse(exposed)
@@ -107,7 +107,7 @@ export class Receives {
     }
   }
 
-  /** A message waits at the peer until it is cleared. */
+  /** Handles a message that the peer sends once it is cleared. */
   onRequestToSend(stream: Stream, requested: Unexpected): void {
     const { index, fingerprint } = requested
     const receive = stream.receives.find((posted) => posted.index === index)
@@ -116,7 +116,7 @@ export class Receives {
       stream.unexpected.push(requested)
       this.#events.onUnexpected(stream, fingerprint)
     } else if (receive.cancelled) {
-      // Let it come, to discard it. A large receive was cleared when it was posted.
+      // Clear it, to discard it on arrival. A large receive was cleared when it was posted.
       if (receive.bytes <= EAGER_LIMIT) {
         this.#writer.write(frameKinds.clearToSend, stream, requested)
       }
@@ -129,7 +129,7 @@ export class Receives {
     }
   }
 
-  /** A message can be copied out of the peer's heap. */
+  /** Handles a message that can be copied out of the peer's heap. */
   onExposed(stream: Stream, { index, fingerprint, bytes, place, guard }: FrameHeader): void {
     const gets = this.#gets
     if (gets === undefined) return
@@ -151,7 +151,6 @@ export class Receives {
     }
   }
 
-  /** A small message arrives. */
   onEager(stream: Stream, header: FrameHeader): Destination {
     const { index, fingerprint, bytes } = header
     const receive = takeIndex(stream.receives, index)
@@ -165,7 +164,6 @@ export class Receives {
     return { at: undefined, onArrived }
   }
 
-  /** The payload of a cleared message arrives. */
   onData(stream: Stream, header: FrameHeader): Destination {
     const receive = takeIndex(stream.receives, header.index)
     if (receive === undefined) return { at: undefined, onArrived: () => undefined }
@@ -177,7 +175,7 @@ export class Receives {
     return this.#arrive(receive, () => undefined)
   }
 
-  /** The peer has given up a message that was cleared. */
+  /** Handles a cleared message that the peer withdraws. */
   onWithdrawn(stream: Stream | undefined, index: number): void {
     const receive = stream && takeIndex(stream.receives, index)
     if (receive === undefined || receive.cancelled) return
@@ -190,7 +188,7 @@ export class Receives {
     this.#writer.write(frameKinds.clearToSend, receive.stream, receive)
   }
 
-  /** Stores a small message whose receive was not called yet. */
+  /** Stores a small message that has no receive yet. */
   #keep(stream: Stream, { index, fingerprint, bytes }: FrameHeader): Destination {
     const at = this.#memory.takeFrameBlock(bytes) + HEADER_BYTES
     stream.arriving++

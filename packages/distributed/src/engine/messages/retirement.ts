@@ -2,14 +2,14 @@ import { frameKinds, spaces, type FrameHeader, type StreamAddress } from './fram
 import { NO_MESSAGE, type FrameWriter } from './frame-writer.ts'
 import { streamKey, type Stream, type Transfer } from './stream.ts'
 
-/** Streams that are opened between two searches for idle ones. */
+/** Number of opened streams between two searches for idle ones. */
 const ROUND = 1024
 
 /**
- * Sequence retirement: frees the streams of tags that are not in use. Both sides number the messages
- * of a stream, so neither may drop it alone. A rank that waits for nothing there says how many
- * messages it has taken (`retire`); if the sender has sent no more than these, both count from 0
- * again (`retired`). Until the answer comes the receiver clears no large message, because its number
+ * Sequence retirement: frees the streams of unused tags. Both sides number the messages of a
+ * stream, so neither may drop it on its own. A receiver that waits for no message reports how many
+ * messages it has received (`retire`). If the sender has sent no more, both count from 0 again
+ * (`retired`). Until the answer arrives, the receiver clears no large message, because its number
  * may change.
  */
 export class Retirement {
@@ -22,7 +22,6 @@ export class Retirement {
     this.#streams = streams
   }
 
-  /** A stream of messages was opened. */
   onOpened(): void {
     if (++this.#opened < ROUND) return
     this.#opened = 0
@@ -33,11 +32,11 @@ export class Retirement {
         stream.held = []
       }
     } catch {
-      // There is no room for more frames now: the next round asks again.
+      // There is no memory for more frames; the next round asks again.
     }
   }
 
-  /** The peer has taken `index` messages of a stream, and waits for none. */
+  /** Handles a peer that has received `index` messages of a stream and waits for none. */
   onRetire(header: FrameHeader): void {
     const { space, group, sequence, index } = header
     const stream = this.#streams.get(streamKey(space, group, sequence))
@@ -48,7 +47,7 @@ export class Retirement {
     if (stream !== undefined) this.#drop(stream)
   }
 
-  /** The answer says at which message counting restarts. Returns receives to clear now. */
+  /** Handles the answer, by which to reduce message numbers. Returns the receives to clear now. */
   onRetired({ space, group, sequence, index }: FrameHeader): Transfer[] {
     const stream = this.#streams.get(streamKey(space, group, sequence))
     if (stream?.held === undefined) return []
@@ -60,7 +59,7 @@ export class Retirement {
     return held
   }
 
-  /** Drops a stream that is as if it had just been opened. */
+  /** Drops a stream in its initial state. */
   #drop(stream: Stream): void {
     const { nextSend, nextReceive, receives, unexpected, cleared, arriving, held } = stream
     const waits = [receives, unexpected, cleared].some((list) => list.length > 0)

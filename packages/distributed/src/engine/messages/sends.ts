@@ -11,8 +11,8 @@ import {
 } from './stream.ts'
 
 /**
- * The outgoing messages of one link. Small ones leave at once; large ones wait until the receiver
- * has cleared them or, where it shares memory, has copied them.
+ * The outgoing messages of one link. Small ones are sent at once. Large ones wait until the
+ * receiver has cleared them or, with shared memory, has copied them.
  */
 export class Sends {
   readonly #writer: FrameWriter
@@ -20,7 +20,7 @@ export class Sends {
   readonly #events: StreamEvents
   readonly #traffic: LinkTraffic
   readonly #sharesMemory: boolean
-  /** Sends whose payload the peer copies, by the offset of their guard; see `ExposedPayload`. */
+  /** Sends whose payload the peer copies, by guard; see `ExposedPayload`. */
   readonly #exposed = new Map<number, Transfer>()
 
   constructor(
@@ -37,7 +37,7 @@ export class Sends {
     this.#sharesMemory = sharesMemory
   }
 
-  /** Starts a send; it may be done when this returns. */
+  /** Starts a send, which may complete before this returns. */
   start(transfer: Transfer): void {
     const { stream, index, bytes } = transfer
     if (bytes <= EAGER_LIMIT && this.#writer.tryWriteEager(transfer)) {
@@ -57,7 +57,7 @@ export class Sends {
     this.#writer.write(frameKinds.requestToSend, stream, transfer)
   }
 
-  /** The peer has a place for a message; its send may not have been called yet. */
+  /** Handles a clear-to-send, which may arrive before the send is called. */
   onClearToSend(stream: Stream, cleared: MessageFacts): void {
     const { index, fingerprint } = cleared
     const send = takeIndex(stream.sends, index)
@@ -71,7 +71,7 @@ export class Sends {
     }
   }
 
-  /** The peer has copied an exposed payload, or will never need it. */
+  /** Handles a peer that has copied an exposed payload, or will never need it. */
   onGetDone(guard: number): void {
     const transfer = this.#exposed.get(guard)
     if (transfer === undefined) return
@@ -83,7 +83,7 @@ export class Sends {
     transfer.onDone()
   }
 
-  /** Gives a send up. The receiver learns of it when it asks for the payload. */
+  /** Cancels a send. The receiver notices when it asks for the payload. */
   cancel(transfer: Transfer): void {
     if (this.#exposed.size > 0 && this.#conceal(transfer)) return
     const { stream } = transfer
@@ -111,7 +111,10 @@ export class Sends {
     this.#writer.write(frameKinds.exposed, transfer.stream, transfer, exposed)
   }
 
-  /** The payload may change from now on; the guard stays until the peer has answered. */
+  /**
+   * Invalidates an exposed payload, so that it may change. The guard stays until the peer has
+   * answered.
+   */
   #conceal(transfer: Transfer): boolean {
     for (const [guard, exposed] of this.#exposed) {
       if (exposed !== transfer) continue
@@ -119,7 +122,7 @@ export class Sends {
       try {
         this.#writer.writeBare(frameKinds.withdrawn, guard)
       } catch {
-        // There is no engine memory left: the peer learns of it by its time-out.
+        // There is no engine memory left. The peer notices by its time-out.
       }
       return true
     }

@@ -3,48 +3,48 @@ import type { Fingerprint } from '../../operation.ts'
 import type { StreamAddress } from './frame.ts'
 import type { Link } from './link.ts'
 
-/** What the messages of a link tell the engine. */
+/** Events of a link's messages for the engine. */
 export interface StreamEvents {
-  /** A message came for which nothing waits: compare it with what runs, or ran, there. */
+  /** Called for a message without a receive, to compare it with the operation at its position. */
   onUnexpected(stream: Stream, theirs: Fingerprint): void
 }
 
-/** One message under way in one direction. The engine makes it, and its link moves it. */
+/** One message in one direction. The engine makes it, and its link moves it. */
 export interface Transfer extends Message {
   readonly stream: Stream
   /** Position among the stream's messages in this direction. */
   index: number
   readonly fingerprint: Fingerprint
-  /** The operation has failed: a payload that still comes is discarded. */
+  /** Whether the operation has failed, so that a payload that still arrives is discarded. */
   cancelled: boolean
-  /** Its first byte has moved. */
+  /** Called when the first byte has moved. */
   onStarted(): void
-  /** Its last byte has moved. */
+  /** Called when the last byte has moved. */
   onDone(): void
-  /** The peer has given up the message that this receive waits for. */
+  /** Called when the peer withdraws the message of this receive. */
   onWithdrawn(): void
-  /** The peer's end of the message belongs to another call. */
+  /** Called when the peer's side of the message belongs to another call. */
   onMismatch(theirs: Fingerprint): void
 }
 
-/** What is known of a message before its payload comes. */
+/** The facts of a message that are known before its payload arrives. */
 export interface MessageFacts {
   readonly index: number
   readonly fingerprint: Fingerprint
   readonly bytes: number
 }
 
-/** Where a peer has exposed the payload of a message. */
+/** The place of a payload that a peer has exposed. */
 export interface ExposedPayload {
   /** Offset in the peer's heap. */
   readonly place: number
-  /** Offset in the peer's heap of a word that is 1 as long as the payload is valid. */
+  /** Offset in the peer's heap of a word that is 1 while the payload is valid. */
   readonly guard: number
 }
 
 /**
- * A message that came before its receive: a stored eager payload at offset `at`, or, where `at` is
- * -1, a request to send or an exposed payload.
+ * A message that arrived before its receive: a stored eager payload at offset `at`. If `at` is -1,
+ * it is a request to send or an exposed payload.
  */
 export interface Unexpected extends MessageFacts {
   readonly at: number
@@ -52,8 +52,8 @@ export interface Unexpected extends MessageFacts {
 }
 
 /**
- * The messages between this rank and one peer that belong to one collective, or to one tag.
- * Both sides number them, so frames may overtake each other.
+ * The messages between this rank and one peer that belong to one collective or one tag. Both sides
+ * number them, so frames may overtake each other.
  */
 export interface Stream extends StreamAddress {
   readonly link: Link
@@ -64,15 +64,18 @@ export interface Stream extends StreamAddress {
   readonly sends: Transfer[]
   readonly receives: Transfer[]
   readonly unexpected: Unexpected[]
-  /** Clear-to-sends that came before their send. */
+  /** Clear-to-sends that arrived before their send. */
   readonly cleared: MessageFacts[]
-  /** Unexpected messages whose payload is arriving. */
+  /** Number of unexpected messages whose payload is arriving. */
   arriving: number
-  /** The receives that are not cleared until the answer to `retire` has come; else undefined. */
+  /** Receives to clear when the answer to `retire` arrives; undefined if no answer is pending. */
   held: Transfer[] | undefined
 }
 
-/** Unique among the streams of a link: group < 2^18, space < 4, sequence < 2^32. */
+/**
+ * Returns a key that is unique among the streams of a link: group < 2^18, space < 4, sequence <
+ * 2^32.
+ */
 export function streamKey(space: number, group: number, sequence: number): number {
   return (group * 4 + space) * 4294967296 + sequence
 }
@@ -95,7 +98,7 @@ export function createStream(link: Link, space: number, group: number, sequence:
   }
 }
 
-/** Removes and returns the entry with this index, if there is one. */
+/** Removes and returns the entry with this index, if any. */
 export function takeIndex<T extends { readonly index: number }>(
   entries: T[],
   index: number,

@@ -19,19 +19,16 @@ import type {
 } from '../../call-options.ts'
 import { premulSum, reductionCodes, reductionsOf, type Reduction } from '../../reduction.ts'
 
-/*
- * The checks of calls. They are on the path of every call, so an option that is left out costs
- * nothing.
- */
+/* The checks of calls. Every call runs them, so an omitted option costs nothing. */
 
-/** The group that a call is made on, from this rank's side. */
+/** The group of a call, from this rank's side. */
 export interface Member {
   readonly name: string
   readonly rank: number
   readonly size: number
 }
 
-/** A buffer and what the errors call it. */
+/** A buffer and its name in errors. */
 export interface Named {
   readonly name: string
   readonly buffer: AnyTypedArray | null
@@ -57,7 +54,7 @@ const tagRule = count({ to: 2 ** 31 - 1 }).default(0)
 const timeoutRule = positive('milliseconds above 0')
 const flagRule = flag
 
-/** Refuses options that no call has. @throws ERR_TSR_ARGUMENT */
+/** Rejects unknown options. @throws ERR_TSR_ARGUMENT */
 export function checkOptionNames(options: CallOptions): void {
   for (const name in options) if (!knownNames.has(name)) refuseUnknown(options, optionNames)
 }
@@ -102,7 +99,9 @@ function problemOf(name: string, buffer: unknown, wanted: DType | undefined): st
   return `${name} is a ${kind}, but ${wanted} is stored in a ${dtypes[wanted].array.name}`
 }
 
-/** Detached arrays have no length. Node 20 has no property that tells them from empty ones. */
+/**
+ * Detached arrays have length 0, and Node 20 has no property to distinguish them from empty ones.
+ */
 function isDetached({ length, buffer }: AnyTypedArray): boolean {
   if (length > 0) return false
   try {
@@ -112,7 +111,7 @@ function isDetached({ length, buffer }: AnyTypedArray): boolean {
   }
 }
 
-/** Checks two buffers, which must hold the same dtype; the first is the one that errors name first. */
+/** Checks two buffers, which must have the same dtype. Errors name `first` first. */
 export function checkSameDType(
   operation: string,
   first: Named,
@@ -125,7 +124,7 @@ export function checkSameDType(
   throw bufferError(operation, `${first.name} is ${dtype}, but ${second.name} is ${other}`)
 }
 
-/** Checks that `whole` holds `size` slices as long as `slice`. */
+/** Checks that `whole` holds `size` slices of the length of `slice`. */
 export function checkSlices(
   operation: string,
   size: number,
@@ -141,10 +140,10 @@ export function checkSlices(
 }
 
 /**
- * Refuses an input and an output that share memory, unless the operation works in place: then `part`
- * is where the result of `whole` belongs.
+ * Rejects an input and an output that share memory, unless the operation works in place, so that
+ * `part` is the slice of `whole` that belongs to this rank.
  *
- * @param place - elements of `whole` before that place; undefined where there is no such place
+ * @param place - elements of `whole` before that slice; undefined if nothing may overlap
  */
 export function checkOverlap(
   operation: string,
@@ -167,7 +166,7 @@ export function bufferError(operation: string, problem: string): Error {
   return tsrError('ERR_TSR_BUFFER', { operation, problem })
 }
 
-/** Checks a rank of the group. @throws ERR_TSR_RANK_RANGE */
+/**  @throws ERR_TSR_RANK_RANGE */
 export function checkRank(
   operation: string,
   { name, size }: { readonly name: string; readonly size: number },
@@ -177,7 +176,7 @@ export function checkRank(
   throw tsrError('ERR_TSR_RANK_RANGE', { operation, peer, group: name, size })
 }
 
-/** The rank that a message comes from, or ANY_SOURCE. @throws ERR_TSR_RANK_RANGE, ERR_TSR_ARGUMENT */
+/** Returns the source of a message, or ANY_SOURCE. @throws ERR_TSR_RANK_RANGE, ERR_TSR_ARGUMENT */
 export function checkSource(operation: string, group: Member, from: Source): number {
   if (from !== 'any' && from !== null) {
     checkRank(operation, group, from)
@@ -188,17 +187,17 @@ export function checkSource(operation: string, group: Member, from: Source): num
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'from', value: "'any'", expected })
 }
 
-/** The tag, or 0. @throws ERR_TSR_ARGUMENT */
+/** Returns the tag, by default 0. @throws ERR_TSR_ARGUMENT */
 export function checkTag(tag: number | undefined): number {
   return tag === undefined ? 0 : tagRule.check('tag', tag)
 }
 
-/** The time-out of a call in milliseconds, or `usual`. @throws ERR_TSR_ARGUMENT */
+/** Returns the time-out of a call in milliseconds, by default `usual`. @throws ERR_TSR_ARGUMENT */
 export function checkTimeout(timeout: number | undefined, usual: number): number {
   return timeout === undefined ? usual : timeoutRule.check('timeout', timeout)
 }
 
-/** The options of a wait, complete. @throws ERR_TSR_ARGUMENT */
+/** Fills in the default time-out of a wait. @throws ERR_TSR_ARGUMENT */
 export function waitOptions(
   { timeout, signal }: JoinOptions,
   usual: number,
@@ -206,7 +205,7 @@ export function waitOptions(
   return { timeout: checkTimeout(timeout, usual), ...(signal && { signal }) }
 }
 
-/** The algorithm that a call asks for. @throws ERR_TSR_ARGUMENT */
+/**  @throws ERR_TSR_ARGUMENT */
 export function checkAlgorithm(
   operation: OperationName,
   options: CollectiveOptions | undefined,
@@ -219,7 +218,7 @@ export function checkAlgorithm(
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'algorithm', value: algorithm, expected })
 }
 
-/** How a call combines elements, as the engine takes it. */
+/** How a call combines elements, in the engine's terms. */
 export interface CheckedReduction {
   readonly name: Reduction
   readonly factor: number
@@ -260,12 +259,12 @@ function readOp(op: unknown): readonly [name: Reduction, factor: number] {
   return [wordRule.check('op', op), 1]
 }
 
-/** A buffer that is there, and what the errors call it. */
+/** A buffer that is not null, and its name in errors. */
 interface Given extends Named {
   readonly buffer: AnyTypedArray
 }
 
-/** Checks gather and scatter; `whole` is what the root alone has. */
+/** Checks gather and scatter. Only the root has `whole`. */
 export function checkRooted(
   operation: string,
   { rank, size }: Member,
@@ -280,8 +279,8 @@ export function checkRooted(
 }
 
 /**
- * Checks a collective whose slices have different lengths: `whole` is made of slices as long as
- * `counts` says, and this rank's `slice` is one of them.
+ * Checks a collective with slices of different lengths. `whole` consists of slices of `counts`
+ * elements, and `slice` is this rank's slice.
  *
  * @param whole - undefined on a rank that has only its slice
  * @returns the dtype, and the lengths for the engine
@@ -309,7 +308,7 @@ export function checkUneven(
   return { dtype, table }
 }
 
-/** Checks that `whole` is made of `size` slices of these lengths, and returns them. */
+/** Checks that `whole` consists of `size` slices of these lengths, and returns the lengths. */
 export function checkCounts(
   operation: string,
   size: number,

@@ -9,7 +9,7 @@ import type {
 import type { CallOptions } from '../../call-options.ts'
 import type { AwaitedStarter } from './call.ts'
 
-/** The calls on values of any shape, each made of several operations. */
+/** The object calls, which run several operations each. */
 const objectCalls = [
   'sendObject',
   'recvObject',
@@ -57,7 +57,7 @@ for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
 }
 
 /**
- * The synchronous form of each call, as methods of its name with `Sync`: it starts the operation by
- * the asynchronous method and waits for it.
+ * The synchronous forms: for each call, a method named with `Sync` that starts the asynchronous
+ * form and waits for it.
  */
 export const BlockingForms = Base as unknown as new (operations: AwaitedStarter) => Forms

@@ -19,31 +19,30 @@ export interface Call<T = void> {
   readonly algorithm?: AlgorithmName
   /** A reserved position among the group's collectives. Default: the next one. */
   readonly sequence?: number
-  /** Numbers for the engine, and room for its answer; see `Operation.table`. */
+  /** Numbers for the engine, and space for its answer; see `Operation.table`. */
   readonly table?: readonly number[] | undefined
-  /** The time-out is multiplied by it. */
+  /** Factor of the time-out. */
   readonly patience?: number
-  /** What the call resolves to, by what the engine left in the table. Default: undefined. */
+  /** Computes the result from the table that the engine filled. Default: undefined. */
   readonly resultOf?: ((table: Float64Array) => T) | undefined
   /** Called when the operation has succeeded. */
   readonly onDone?: () => void
-  /** Called at the end in any case, also when the call is refused. */
+  /** Called at the end in any case, even if the call is refused. */
   readonly onEnd?: () => void
   readonly options: CallOptions | undefined
-  /** Kept from garbage collection until the operation has ended. */
+  /** Must not be garbage-collected before the operation ends. */
   readonly held?: unknown
 }
 
-/** Starts calls. */
 export interface Starter {
   readonly arena: Arena
   start<T>(call: Call<T>): FollowedWork<T>
-  /** Checks a call and places its buffers, for many starts. */
+  /** Checks a call and places its buffers once, for many runs. */
   prepare(call: Call<unknown>): PersistentOperation
 }
 
-/** Starts calls that block, too. */
+/** Also starts calls that block. */
 export interface AwaitedStarter extends Starter {
-  /** Calls `start`, whose operation the caller blocks on before it does anything else. */
+  /** Calls `start`. The caller must block on the started operation next. */
   startAwaited<T>(start: () => T): T
 }

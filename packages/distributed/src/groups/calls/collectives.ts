@@ -28,11 +28,11 @@ import type { FollowedWork } from './pending-work.ts'
 type Buffer = AnyTypedArray
 
 /**
- * The collectives of a group: each method checks its arguments and starts the operation. What they
- * do is said in `GroupCalls`.
+ * The collectives of a group. Each method checks its arguments and starts the operation;
+ * `GroupCalls` documents them.
  *
- * The calls of those that are quick have the same properties in the same order, which keeps the code
- * that they go through fast.
+ * The `Call` objects of fast operations have the same properties in the same order. V8 then treats
+ * them as one hidden class, which keeps the code that handles them fast.
  */
 export class Collectives extends BlockingForms implements Member {
   readonly name: string
@@ -69,7 +69,7 @@ export class Collectives extends BlockingForms implements Member {
     return this.#starter.prepare(reductionCall('allReduce', buffer, 0, options))
   }
 
-  /** Packs the buffers into one block of the arena, and copies the results back at the end. */
+  /** Packs the buffers into one block of the arena and copies the results back at the end. */
   allReduceCoalesced(buffers: readonly Buffer[], options?: ReduceOptions): FollowedWork<void> {
     const name = 'allReduceCoalesced'
     if (!isList(buffers)) throw bufferError(name, 'buffers is not a list')
@@ -287,7 +287,8 @@ export class Collectives extends BlockingForms implements Member {
       input: undefined,
       output: undefined,
       peer: options?.waitAllRanks === true ? 1 : 0,
-      // rank 0 may come last; its time-out must still be the first to end, as it names the missing
+      // Even if rank 0 arrives last, its time-out must end first, because only rank 0 names the
+      // missing ranks.
       patience: this.rank === 0 ? 1 : 2,
       options,
     })
@@ -346,7 +347,7 @@ export class Collectives extends BlockingForms implements Member {
   }
 }
 
-/** `Array.isArray` would make an array of anything of a readonly one. */
+/** `Array.isArray` would narrow a readonly array to `any[]`. */
 function isList(value: readonly Buffer[]): boolean {
   return Array.isArray(value)
 }

@@ -1,22 +1,22 @@
 import { ANY_SOURCE, type Operation } from '../../operation.ts'
 
-/** Tags and peers that are known at one time; messages of others get no numbers. */
+/** Largest number of pairs of peer and tag; further pairs get no numbers. */
 const MOST = 65_536
 
-/** What tags need in a number that is made of a peer and a tag. */
+/** Factor of the peer in a key of peer and tag. */
 const TAGS = 2 ** 32
 
 /**
- * Numbers the messages of a group between the same two ranks, in one direction and with one tag. They
- * arrive in the order in which they are sent, so that a send and its receive get the same number.
+ * Numbers the messages between two ranks of a group, for each direction and tag. Messages arrive in
+ * the order in which they were sent, so a send and its receive get the same number.
  */
 export class MessageOrder {
   readonly #sent = new Map<number, number>()
   readonly #received = new Map<number, number>()
-  /** Tags of receives from any rank: it is not known which message each of them has taken. */
+  /** Tags with a receive from any rank: the numbers of later receives are unknown. */
   readonly #unknown = new Set<number>()
 
-  /** The number of the message that is started now, from 0; undefined if it is not known. */
+  /** Returns the number of the message being started, from 0, or undefined if it is unknown. */
   next({ name, peer, tag }: Pick<Operation, 'name' | 'peer' | 'tag'>): number | undefined {
     if (name === 'recv' && peer === ANY_SOURCE) this.#unknown.add(tag)
     if (name === 'recv' && this.#unknown.has(tag)) return undefined

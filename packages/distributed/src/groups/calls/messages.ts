@@ -30,7 +30,7 @@ export function sendCall(
   }
 }
 
-/** A receive, which resolves to the rank of its source: the engine writes it in the table. */
+/** A receive. It resolves to the rank of its source, which the engine writes into the table. */
 export function recvCall(
   member: Member,
   buffer: AnyTypedArray,
@@ -47,14 +47,14 @@ export function recvCall(
     output: buffer,
     peer,
     tag,
-    // a known source needs no answer
+    // For a known source, the engine need not write it.
     table: typeof from === 'number' ? undefined : [0],
     resultOf: (table) => table[0] ?? peer,
     options,
   }
 }
 
-/** Discards the next message, whatever it is. */
+/** Discards the next message, whatever its size and dtype. */
 export function skipCall(peer: number, tag: number): Call {
   const noBuffers = { input: undefined, output: undefined, options: undefined }
   return { name: 'recv', dtype: 'int32', count: SKIPPED, peer, tag, ...noBuffers }
@@ -63,8 +63,8 @@ export function skipCall(peer: number, tag: number): Call {
 const kindRule = choice('send', 'recv')
 
 /**
- * Starts messages in order, once all are checked. When one cannot be started, for lack of room, those
- * before it are given up, so that the peers learn of it.
+ * Checks all messages, then starts them in order. If one cannot be started for lack of memory, the
+ * earlier ones are aborted, so that the peers learn of it.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -77,7 +77,7 @@ export function startBatch(
   const giveUp = new AbortController()
   const signals = [giveUp.signal, ...(options?.signal === undefined ? [] : [options.signal])]
   const signal = AbortSignal.any(signals)
-  // one listener for each message
+  // Each message adds a listener.
   host.allowListeners(signal)
   const all = { ...options, signal }
   const calls = messages.map(({ op, buffer, peer, tag: given }, i) => {
@@ -89,7 +89,8 @@ export function startBatch(
   })
   const works: FollowedWork<unknown>[] = []
   try {
-    // Node 20 holds the sources of `AbortSignal.any` weakly: a caller's time-out would be collected
+    // Node 20 holds the sources of `AbortSignal.any` weakly and would collect a caller's
+    // `AbortSignal.timeout`.
     for (const call of calls) works.push(starter.start<unknown>({ ...call, held: signals }))
   } catch (error) {
     giveUp.abort()

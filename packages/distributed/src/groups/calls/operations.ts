@@ -13,21 +13,20 @@ import type { AwaitedStarter, Call } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
 import { OperationWork } from './work.ts'
 
-/** Milliseconds that `finish` waits for operations under way. */
+/** Milliseconds that `finish` waits for pending operations. */
 const FINISH_TIME = 5000
 
 function isMessageName(name: OperationName): boolean {
   return name === 'send' || name === 'recv'
 }
 
-/** An operation that the group waits for before it ends. */
+/** An operation that must complete before the group ends. */
 interface Pending {
   isCompleted(): boolean
   abort(): void
   done(): Promise<unknown>
 }
 
-/** How a group is known to its engine, and to its own ranks. */
 export interface GroupIdentity {
   readonly id: number
   readonly name: string
@@ -39,7 +38,7 @@ export interface GroupIdentity {
   readonly timeout: number
 }
 
-/** The operations of one group: stages their buffers, starts them, and keeps those under way. */
+/** Stages the buffers of a group's operations, starts them, and tracks the pending ones. */
 export class Operations implements AwaitedStarter {
   readonly runner: Runner
   readonly #group: GroupIdentity
@@ -50,7 +49,7 @@ export class Operations implements AwaitedStarter {
   #messages = 0
   #isFinished = false
   #isAwaited = false
-  /** Number of pending operations at which to search for completed ones that were never awaited. */
+  /** Number of pending operations at which to remove completed ones that were never awaited. */
   #sweepAt = 100
 
   constructor(group: GroupIdentity, runner: Runner) {
@@ -67,7 +66,7 @@ export class Operations implements AwaitedStarter {
     return this.#group.ranks
   }
 
-  /** Reserves the next `count` positions among the group's collectives; returns the first. */
+  /** Reserves the next `count` positions among the group's collectives and returns the first. */
   reserve(count: number): number {
     const first = this.#collectives
     this.#collectives += count
@@ -89,13 +88,14 @@ export class Operations implements AwaitedStarter {
       const timeout = this.#check(call)
       const isMessage = isMessageName(name)
       if (isMessage && call.peer === this.#group.rank) return this.#self.start(call, timeout)
-      // the multiplication happens in place; an input beside the output must stay as it is
+      // The engine multiplies in place, so copy an input that is not also the output.
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
       const operation = this.#operationOf(call, staged, timeout)
       operation.sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
       operation.flight = this.runner.journal.number(options?.label)
       const ticket = this.#run(operation, this.#isAwaited)
-      // counted only now: what the engine refused must not put this rank ahead of the others
+      // Count only accepted operations, so that a refusal does not put this rank ahead of the
+      // others.
       if (isMessage) this.#messages++
       else if (call.sequence === undefined) this.#collectives++
       const work = new OperationWork<T>(this, call, operation, ticket, staged)
@@ -111,7 +111,6 @@ export class Operations implements AwaitedStarter {
     }
   }
 
-  /** See `AwaitedStarter`. */
   startAwaited<T>(start: () => T): T {
     this.#isAwaited = true
     try {
@@ -132,7 +131,7 @@ export class Operations implements AwaitedStarter {
     return new PreparedOperation(this, call, this.#operationOf(call, staged, timeout), staged)
   }
 
-  /** See `PreparedOperation`. */
+  /** Starts a run of a prepared operation. */
   launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket {
     const { call, operation } = prepared
     const { name, options } = call
@@ -169,7 +168,6 @@ export class Operations implements AwaitedStarter {
     throw tsrError('ERR_TSR_GROUP_DESTROYED', { operation, group: this.#group.name })
   }
 
-  /** The operation without its position. */
   #operationOf(call: Call<unknown>, staged: StagedBuffers, timeout: number): Restartable {
     const { reduction } = call
     return {
@@ -195,7 +193,7 @@ export class Operations implements AwaitedStarter {
     }
   }
 
-  /** Refuses further calls and waits for the operations under way; it aborts those that take long. */
+  /** Refuses further calls and waits for pending operations. Aborts them after FINISH_TIME. */
   async finish(): Promise<void> {
     this.#isFinished = true
     this.#self.finish()
@@ -213,7 +211,7 @@ export class Operations implements AwaitedStarter {
   #keep(work: Pending): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
-    // Free what belongs to completed operations that were never awaited.
+    // Free the resources of completed operations that were never awaited.
     for (const each of this.#pending) each.isCompleted()
     this.#sweepAt = 2 * this.#pending.size + 100
   }

@@ -2,15 +2,15 @@ import { monotonicNow } from '@tsrun/core'
 import type { Work, WorkTiming } from '../../process-group.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
 
-/** A work that others are made of. */
+/** A `Work` that another `Work` can wait for. */
 export interface FollowedWork<T> extends Work<T> {
-  /** Calls back once it is completed; unlike `then`, it does not keep the process alive. */
+  /** Calls back on completion. Unlike `then`, it does not keep the process alive. */
   follow(callback: () => void, isAwaited?: boolean): void
 }
 
 export type Outcome<T> = { readonly value: T } | { readonly error: unknown }
 
-/** The ways to wait for a work. What it is made of is in its subclasses. */
+/** The ways to wait for a `Work`. Subclasses define its operation. */
 export abstract class PendingWork<T> implements FollowedWork<T> {
   abstract readonly sequence: number
   abstract readonly timing: WorkTiming | undefined
@@ -50,10 +50,10 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
     return await this
   }
 
-  /** @param isAwaited - keep the process alive, and the engine going, until then */
+  /** @param isAwaited - keep the process alive and the engine polling until completion */
   abstract follow(callback: () => void, isAwaited?: boolean): void
 
-  /** The outcome, once there is one. Moves what this thread can move. */
+  /** Moves the data that this thread can move, and returns the outcome once known. */
   protected abstract poll(): Outcome<T> | undefined
 
   protected abstract block(): Outcome<T>

@@ -14,18 +14,18 @@ export type Restartable = {
   -readonly [Name in 'sequence' | 'flight' | 'aborted']: Operation[Name]
 } & Omit<Operation, 'sequence' | 'flight' | 'aborted'>
 
-/** The operations of a group, which start this one. */
+/** The group's operations. */
 interface Owner {
   readonly runner: Runner
   /** World rank of each member. */
   readonly ranks: readonly number[]
-  /** Gives the operation the next position of the group and hands it to the engine. */
+  /** Assigns the next position of the group to the operation and starts it on the engine. */
   launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket
-  /** Called when the end of a run is seen. */
+  /** Called when the end of a run is noticed. */
   onEnd(prepared: PreparedOperation): void
 }
 
-/** A call whose arguments are checked and whose buffers have their places, to be run many times. */
+/** A call with checked arguments and placed buffers, to be run many times. */
 export class PreparedOperation implements PersistentOperation {
   readonly call: Call<unknown>
   readonly operation: Restartable
@@ -36,7 +36,7 @@ export class PreparedOperation implements PersistentOperation {
   #ticket: Ticket | undefined
   #isUnderWay = false
   #isFreed = false
-  /** Whether the staging belongs to libmpi for good. */
+  /** Whether libmpi may still use the staging, so that it can never be freed. */
   #isHeld = false
   #error: Error | undefined
   #ended: Promise<void> | undefined
@@ -96,7 +96,7 @@ export class PreparedOperation implements PersistentOperation {
       this.#ended ??= new Promise((resolve) => {
         this.#resolve = resolve
         this.#ticket!.onSettled(() => {
-          // by now another run may be under way
+          // Another run may have started meanwhile.
           if (this.#ticket!.isSettled) this.#settle()
         }, true)
       })
@@ -150,7 +150,6 @@ export class PreparedOperation implements PersistentOperation {
     this.#ended = this.#resolve = undefined
   }
 
-  /** Each error is thrown once. */
   #throwError(): void {
     const error = this.#error
     if (error === undefined) return

@@ -17,12 +17,12 @@ type Half = SelfWork<unknown>
 const NO_TABLE = new Float64Array(0)
 
 /**
- * Messages of a rank to itself. A send waits here for its receive, or a receive for its send, by tag
- * and in order; when both are there the message is copied. The engine does not take part.
+ * Messages of a rank to itself. A send waits here for its receive, or a receive for its send, by
+ * tag and in order; then the message is copied. The engine is not involved.
  */
 export class SelfMessages {
   readonly #member: Member
-  /** By tag: the sends without a receive, or the receives without a send. */
+  /** The unmatched sends or the unmatched receives of each tag. */
   readonly #waiting = new Map<number, Half[]>()
   #count = 0
 
@@ -37,7 +37,7 @@ export class SelfMessages {
     return work
   }
 
-  /** The group is destroyed: a send or receive that still waits here fails. */
+  /** Fails all unmatched sends and receives, because the group is destroyed. */
   finish(): void {
     for (const half of [...this.#waiting.values()].flat()) {
       const facts = { operation: half.call.name, group: this.#member.name }
@@ -95,7 +95,7 @@ function describe({ name, dtype, count }: Call<unknown>): string {
   return `${name} ${dtype}[${count}]`
 }
 
-/** The send or the receive of a message of a rank to itself. */
+/** One side of a message of a rank to itself. */
 class SelfWork<T> extends PendingWork<T> {
   readonly sequence: number
   readonly call: Call<T>
@@ -139,7 +139,7 @@ class SelfWork<T> extends PendingWork<T> {
       return
     }
     this.#followers.push(callback)
-    // It is awaited, so keep the process alive until then.
+    // Keep the process alive until completion.
     if (isAwaited && this.#timer !== undefined) host.foreground(this.#timer)
   }
 
@@ -150,14 +150,13 @@ class SelfWork<T> extends PendingWork<T> {
       : { error: this.#error }
   }
 
-  /** Fails where it would have to block: this rank could never make the other call. */
+  /** Fails instead of blocking, because this rank could never make the matching call. */
   protected block(): Outcome<T> {
     const { rank } = this.#member
     this.end(tsrError('ERR_TSR_SELF_SEND', { operation: this.call.name, rank }))
     return this.poll()!
   }
 
-  /** Settles it, once. */
   end(error: TsrError | undefined): void {
     if (this.isCompleted()) return
     clearTimeout(this.#timer)

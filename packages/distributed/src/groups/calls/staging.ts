@@ -2,33 +2,33 @@ import type { Arena } from '../../arena/arena.ts'
 import type { AnyTypedArray } from '../../dtype.ts'
 import { bufferError } from './arguments.ts'
 
-/** What a call hands over to the engine. */
+/** The buffers of a call. */
 interface Submitted {
   readonly input: AnyTypedArray | undefined
   readonly output: AnyTypedArray | undefined
-  /** Numbers for the engine, and room for its answer. */
+  /** Numbers for the engine, and space for its answer. */
   readonly table?: readonly number[] | undefined
 }
 
 /**
- * Where in the arena the engine finds the buffers of a call. Buffers of the arena stay where they
- * are. Any other buffer is staged: the engine works on a copy, and the result is copied back.
+ * Places the buffers of a call in the arena. Buffers of the arena are used directly. Any other
+ * buffer is staged: the engine works on a copy, and the result is copied back.
  */
 export class StagedBuffers {
-  /** Offset of the input, or of the output where there is no input. */
+  /** Offset of the input, or of the output if there is no input. */
   readonly input: number
-  /** Offset of the output, or of the input where there is no output. */
+  /** Offset of the output, or of the input if there is no output. */
   readonly output: number
   readonly table: Float64Array | undefined
   readonly #arena: Arena
-  /** The caller's output and its length in bytes, where the engine works on a copy of it. */
+  /** The caller's output if the engine works on a copy of it, and its length in bytes. */
   readonly #target: AnyTypedArray | undefined
   readonly #targetBytes: number
-  /** The blocks of the arena that belong to this call. */
+  /** The blocks of the arena that this call allocated. */
   #blocks: number[] | undefined
 
   /**
-   * @param changesInput - the engine writes into the input, so that one beside the output is copied
+   * @param changesInput - the engine overwrites the input, so an input that is not the output is copied
    * @throws ERR_TSR_ARENA_EXHAUSTED
    */
   constructor(arena: Arena, { input, output, table }: Submitted, changesInput: boolean) {
@@ -49,14 +49,14 @@ export class StagedBuffers {
     this.#targetBytes = isStaged ? output.byteLength : 0
   }
 
-  /** Copies the caller's input again, where it was staged. */
+  /** Copies the caller's input again if it is staged. */
   refill({ input }: Submitted): void {
     if (input === undefined) return
     const isInPlace = this.#arena.contains(input) && input.byteOffset === this.input
     if (!isInPlace) this.#arena.heap.bytes.set(bytesOf(input), this.input)
   }
 
-  /** Copies the result to the caller's output, where it was staged. @throws ERR_TSR_BUFFER */
+  /** Copies the result to the caller's output if it is staged. @throws ERR_TSR_BUFFER */
   copyBack(operation: string): void {
     const bytes = this.#targetBytes
     if (this.#target === undefined || bytes === 0) return

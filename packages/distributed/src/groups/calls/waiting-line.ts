@@ -4,8 +4,8 @@ import { packageFolder } from '../../package-folder.ts'
 const ownPlaces = [packageFolder.pathname, host.pathOf(packageFolder), '(node:', ' node:']
 
 /**
- * Puts the lines of the script that waits at the top of the stack of an operation's error. The stack
- * itself is that of the engine, which usually runs in another thread and does not know the callers.
+ * Puts the stack lines of the waiting script on top of an operation's error. The stack of the error
+ * usually comes from the engine's thread, which does not know the callers.
  */
 export function showWaitingLine(error: unknown): void {
   if (!hasStack(error)) return
@@ -23,8 +23,8 @@ export function showWaitingLine(error: unknown): void {
 }
 
 /**
- * Rejects with `error` after adding the lines that await this promise to its stack. V8 finds them
- * through the reactions of the promises, which are in place two microtasks later.
+ * Rejects with `error` after adding the lines that await this promise to its stack. V8 finds these
+ * lines through promise reactions, which exist two microtasks later.
  */
 export async function failWithWaitingLine(error: unknown): Promise<never> {
   await Promise.resolve()

@@ -8,18 +8,18 @@ import type { Call } from './call.ts'
 import type { StagedBuffers } from './staging.ts'
 import { PendingWork, type Outcome } from './pending-work.ts'
 
-/** The operations that a work belongs to. */
+/** The group's operations. */
 interface Owner {
   readonly runner: Runner
   /** World rank of each member. */
   readonly ranks: readonly number[]
-  /** Called once, when the end of the operation is seen. */
+  /** Called once, when the end of the operation is noticed. */
   onEnd(work: OperationWork<unknown>): void
 }
 
 const NO_TABLE = new Float64Array(0)
 
-/** The `Work` of one operation of an engine. */
+/** The `Work` of one engine operation. */
 export class OperationWork<T> extends PendingWork<T> {
   readonly #owner: Owner
   readonly #call: Call<T>
@@ -94,7 +94,7 @@ export class OperationWork<T> extends PendingWork<T> {
     return this.#outcome
   }
 
-  /** Hands over the result and frees the staging. */
+  /** Copies the result back and frees the staging. */
   #finish(error: TsrError | undefined): T {
     const { name, options, onDone, onEnd, resultOf } = this.#call
     if (this.#onAbort !== undefined) options?.signal?.removeEventListener('abort', this.#onAbort)
@@ -114,7 +114,10 @@ export class OperationWork<T> extends PendingWork<T> {
   }
 }
 
-/** An error of an operation, and its stack, begin with the label of the call; its facts have it, too. */
+/**
+ * Prefixes the message and the stack of an error with the label of the call, and adds the label to
+ * its facts.
+ */
 export function addLabel(error: TsrError | undefined, options: CallOptions | undefined): void {
   if (error === undefined || options?.label === undefined) return
   const { message, facts, stack } = error
@@ -124,7 +127,7 @@ export function addLabel(error: TsrError | undefined, options: CallOptions | und
   Object.assign(error, { facts: { ...facts, label } })
 }
 
-/** Whether the operation has failed, and libmpi may still read and write its buffers. */
+/** Whether the operation has failed while libmpi may still access its buffers. */
 export function isHeld(
   { transport }: Pick<Runner, 'transport'>,
   operation: Operation,

@@ -24,10 +24,11 @@ import type { InitSettings, Joining } from './options.ts'
 import { agreeOnSharing, checkRefusals } from './sharing.ts'
 
 /**
- * The address at which the other ranks reach this one: that of the interface that leads to the store.
- * Debian gives the name of a host a loopback address (127.0.1.1) on that host: it is then another one.
+ * Returns the address at which the other ranks reach this one: the address of the interface that
+ * leads to the store. Debian maps a host's own name to a loopback address (127.0.1.1), which other
+ * hosts cannot reach; then it looks for another address.
  *
- * @param known - the address from which this process has reached the store
+ * @param known - the local address of the connection to the store
  */
 export async function addressForPeers(
   { masterAddr, masterPort }: Pick<RankEnvironment, 'masterAddr' | 'masterPort'>,
@@ -38,12 +39,12 @@ export async function addressForPeers(
   return isLoopback(address) && !isMeant ? await reachableAddress() : address
 }
 
-/** Removes what an earlier process of this rank has left. To be called before `announcePresence`. */
+/** Removes the endpoint of an earlier process of this rank. Must precede `announcePresence`. */
 export async function forgetEndpoint(store: Store, rank: number): Promise<void> {
   await store.delete(endpointKey(rank))
 }
 
-/** Set by a rank that knows all others: from now on its loss counts. */
+/** Key that a rank sets once it knows all others. From then on, its loss counts. */
 export function joinedKey(rank: number): string {
   return `joined/${rank}`
 }
@@ -52,11 +53,11 @@ function endpointKey(rank: number): string {
   return `endpoint/${rank}`
 }
 
-/** What a rank publishes about itself. */
+/** The endpoint that a rank publishes. */
 const published = object({
   host: text,
   port: count(),
-  /** Identity of the host, see `hostIdentity`. */
+  /** Identity of the host; see `hostIdentity`. */
   on: text,
   segment: object({
     host: text,
@@ -70,17 +71,19 @@ const published = object({
   refusal: text.optional(),
   tuning: object({ source: text, digest: text }),
   protection: choice('none', 'encrypted'),
-  /** What its callers have to know besides the token: only members can read it in a store with TLS. */
+  /**
+   * Secret of the handshake, besides the token. If the store uses TLS, only members can read it.
+   */
   secret: text.optional(),
 })
 
 type Published = Of<typeof published>
 
 /**
- * Publishes where this rank listens, waits until all other ranks have done the same, and agrees with
- * them on who shares memory with whom.
+ * Publishes this rank's endpoint, waits for the endpoints of all other ranks, and agrees with them
+ * on who shares memory with whom.
  *
- * @throws ERR_TSR_TIMEOUT naming the ranks that are missing, ERR_TSR_TRANSPORT_UNAVAILABLE,
+ * @throws ERR_TSR_TIMEOUT naming the missing ranks, ERR_TSR_TRANSPORT_UNAVAILABLE,
  *   ERR_TSR_LOOPBACK, ERR_TSR_TUNING, ERR_TSR_PROTECTION
  */
 export async function exchangeEndpoints(
@@ -93,7 +96,7 @@ export async function exchangeEndpoints(
   const peers = Array.from({ length: worldSize }, (_, peer) => peer)
   let texts: Uint8Array[]
   try {
-    // a rank that has died since does not listen any more
+    // Wait for presence too: a rank that has died since no longer listens.
     texts = await store.multiGet([...peers.map(endpointKey), ...peers.map(presenceKey)], wait)
   } catch (error) {
     if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_TIMEOUT') throw error
@@ -126,7 +129,7 @@ export async function exchangeEndpoints(
   return { token, purpose, protection, rank, endpoints, timeout, sharing, place }
 }
 
-/** @throws ERR_TSR_PROTECTION when ranks protect their messages in different ways */
+/** @throws ERR_TSR_PROTECTION if the ranks' protection differs */
 function refuseOtherProtection(endpoints: readonly Published[]): void {
   const flagsOf = (rank: number): string => protectionFlags[endpoints[rank]!.protection]
   const rank = endpoints.findIndex(({ protection }) => protection !== endpoints[0]?.protection)
@@ -135,7 +138,7 @@ function refuseOtherProtection(endpoints: readonly Published[]): void {
   throw tsrError('ERR_TSR_PROTECTION', facts)
 }
 
-/** @throws ERR_TSR_LOOPBACK when a rank of another host could not be reached */
+/** @throws ERR_TSR_LOOPBACK if a rank publishes an address that other hosts cannot reach */
 function refuseLoopback(endpoints: readonly Published[]): void {
   if (endpoints.every(({ on }) => on === endpoints[0]?.on)) return
   const rank = endpoints.findIndex(({ host }) => isLoopback(host))

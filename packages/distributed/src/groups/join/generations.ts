@@ -12,25 +12,25 @@ import { openRunner } from './open-runner.ts'
 import type { InitSettings } from './options.ts'
 
 /*
- * The generations of a world. `reconfigure` ends one and begins the next, which has new engines,
- * connections and keys in the store, so that nothing of the old one can be taken for the new. The key
- * `generation` holds the number of the newest. A process that has left in order and joins again
- * begins the next generation, too. A process that finds that another process had its rank in the
- * newest generation replaces a lost rank: it waits for the next.
+ * The generations of a world. `reconfigure` ends one generation and starts the next, with new
+ * engines, connections and store keys, so that no old message can be mistaken for a new one. The
+ * key `generation` holds the newest number. A process that left in order and joins again also
+ * starts the next generation. If another process held its rank in the newest generation, a process
+ * replaces a lost rank and waits for the next generation.
  */
 
-/** A store and how to let go of it. */
+/** A store and how to disconnect from it. */
 export interface Rendezvous {
   readonly store: Store
   /** The address of this host from which the store was reached. */
   readonly from?: string | undefined
-  /** Whether `close` ends the connection, and with it the keys that the store keeps for it. */
+  /** Whether `close` ends the connection and thereby deletes its `whileConnected` keys. */
   readonly isOwn: boolean
   close(): Promise<void>
 }
 
 /**
- * Joins the newest generation of the world, or the next where this process replaces a lost rank.
+ * Joins the newest generation of the world, or the next one if this process replaces a lost rank.
  *
  * @param departures - see `Past`
  */
@@ -47,14 +47,14 @@ export async function joinGeneration(
   return await place.join(generation, { timeout, ...(signal && { signal }) })
 }
 
-/** What this process is in the world, over all generations. */
+/** This process's membership in the world, over all generations. */
 class Place {
   readonly #settings: InitSettings
   readonly #rendezvous: Rendezvous
   readonly #root: Store
   readonly #departures: Set<string>
   readonly #lineage: Lineage = { newest: undefined }
-  /** The generation of the newest group that was made. */
+  /** The newest generation that this process has joined. */
   #joined = 0
   /** The newest generation that this process has tried to join. */
   #tried = 0
@@ -100,7 +100,7 @@ class Place {
       hasPresence: true,
       lineage: this.#lineage,
       onLeft: async () => {
-        // only the newest generation holds the rendezvous
+        // Only the newest generation owns the rendezvous.
         if (this.#joined !== generation) return
         this.#departures.add(incarnation)
         if (!this.#rendezvous.isOwn) await endPresence(store, rank)
@@ -133,7 +133,10 @@ class Place {
   }
 }
 
-/** The number of the next generation: the first rank that asks begins it, all others find it. */
+/**
+ * Returns the number of the next generation. The first rank that asks starts it; the others find
+ * it.
+ */
 async function beginNext(root: Store, generation: number): Promise<number> {
   const { value } = await root.compareSet('generation', String(generation), String(generation + 1))
   const next = readGeneration(value)
@@ -154,7 +157,7 @@ async function newestGeneration(root: Store): Promise<number> {
   return readGeneration(value)
 }
 
-/** @param departures - incarnations of this process that have left in order */
+/** @param departures - see `Past` */
 async function chooseGeneration(
   { rank, timeout, signal }: InitSettings,
   root: Store,
@@ -165,7 +168,7 @@ async function chooseGeneration(
     const newest = await newestGeneration(root)
     const store = storeOf(root, newest)
     if (!(await store.check([joinedKey(rank)]))) return newest
-    // All ranks have left, or are about to, and join again: none is lost.
+    // This process left in order before, so it does not replace a lost rank.
     if (departures.has(new TextDecoder().decode(await store.get(joinedKey(rank))))) {
       return await beginNext(root, newest)
     }

@@ -24,26 +24,29 @@ import {
   type InitSettings,
 } from './options.ts'
 
-/** What is left of the worlds that this process was in. */
+/** State that outlives the worlds of this process. */
 export interface Past {
   /**
-   * The times that this process has joined a world and left it in order. If it joins again, it is not
-   * taken for the replacement of a lost rank.
+   * The incarnations of this process that left a world in order. If it joins again, it does not
+   * count as the replacement of a lost rank.
    */
   readonly departures: Set<string>
-  /** Of rank 0 where no launcher hosts the store: other ranks may need it after rank 0 has left. */
+  /** The store on rank 0 if no launcher hosts it. Other ranks may need it after rank 0 has left. */
   server?: StoreServer
-  /** The newest group of a process that hosts the store. */
+  /** The newest group if this process hosts the store. */
   group?: EngineProcessGroup
 }
 
-/** Milliseconds before the time-out in which a name that is missing is given up. */
+/** Milliseconds before the time-out at which to stop waiting for a missing host name. */
 const LAST_LOOK = 1000
-/** Milliseconds that leaving waits for the other ranks, lest process.exit() takes the store from them. */
+/**
+ * Milliseconds that leaving waits for the other ranks, because process.exit() would end their
+ * store.
+ */
 const LEAVE_TOGETHER = 3000
 
 /**
- * Joins the job that the environment describes, or a world of one without it.
+ * Joins the job that the environment describes, or else makes a world of one rank.
  *
  * @throws ERR_TSR_ARGUMENT, and as `initProcessGroup`
  */
@@ -61,14 +64,17 @@ export async function joinWorld(
     if (past.server !== undefined) leaveBeforeExit(past, group)
     return group
   } catch (error) {
-    // the others must not wait for this rank
+    // Close the connections, so that the others do not wait for this rank.
     await past.server?.close()
     await rendezvous.close()
     throw error
   }
 }
 
-/** When the script of rank 0 has ended, its process leaves the world, and lives as long as its store. */
+/**
+ * Leaves the world when the script of rank 0 has ended. The process stays alive while its store is
+ * needed.
+ */
 function leaveBeforeExit(past: Past, group: EngineProcessGroup): void {
   if (past.group === undefined) {
     process.on('beforeExit', (code) => {
@@ -92,7 +98,7 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
   }
   if (token === '' && process.env['TSRUN_RUN_ID'] !== undefined) throw inherited(rank)
   const { masterAddr: host, masterPort: port } = environment
-  // without a launcher that hosts the store rank 0 does, as with torch's env:// rendezvous
+  // Without a launcher, rank 0 hosts the store, like torch's env:// rendezvous.
   const isHost = rank === 0 && process.env['TSRUN_RUN_ID'] === undefined
   const at = await awaitName(settings, environment, isHost)
   checkToken(token, host, await addressForPeers(environment))
@@ -120,7 +126,10 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
   }
 }
 
-/** Starts the store, unless that of the world before is still open because other ranks have joined again. */
+/**
+ * Starts the store, or reuses the open store of an earlier world, which other ranks may already
+ * use.
+ */
 async function hostStore(past: Past, options: StoreServerOptions): Promise<StoreServer> {
   const { server } = past
   const isOpen = server?.inspect().isOpen === true && server.endpoint.port === options.port
@@ -130,9 +139,10 @@ async function hostStore(past: Past, options: StoreServerOptions): Promise<Store
 }
 
 /**
- * Waits until MASTER_ADDR leads to a host, on rank 0 to this one: a new host may come before its name.
+ * Waits until MASTER_ADDR resolves, on rank 0 to this host. The DNS entry of a new host may appear
+ * late.
  *
- * @returns the address to listen at there
+ * @returns the address to listen at
  * @throws ERR_TSR_STORE_LISTEN, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_ABORTED
  */
 async function awaitName(
@@ -160,7 +170,10 @@ async function awaitName(
   return found?.listen ?? host
 }
 
-/** tsrun gives every rank a token, which the programs that a rank starts do not inherit. */
+/**
+ * The error of a child process that inherited a rank's environment. tsrun gives every rank a token,
+ * which its child processes do not inherit.
+ */
 function inherited(rank: number): Error {
   return tsrError('ERR_TSR_ENVIRONMENT', {
     variable: 'RANK',
@@ -169,7 +182,10 @@ function inherited(rank: number): Error {
   })
 }
 
-/** Without a token, every program that reaches the ports may join, so it is optional on loopback only. */
+/**
+ * Requires a token except on loopback, because without one every program that reaches the ports may
+ * join.
+ */
 function checkToken(token: string, host: string, address: string): void {
   if (token !== '' || isLoopback(address)) return
   const expected =

@@ -14,7 +14,7 @@ import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
 
-/** Starts this rank's engine, connected with those of all others. */
+/** Starts this rank's engine and connects it to all others. */
 export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
   const { protection } = settings.protection
@@ -46,7 +46,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   return await startRunner(engine, options, exchange, joining.signal)
 }
 
-/** If the launcher of this rank wants its trace. @throws ERR_TSR_ENVIRONMENT */
+/** Starts tracing if the launcher asks for it. @throws ERR_TSR_ENVIRONMENT */
 function beginTracing(
   journal: Journal,
   { rank, worldSize, environment, diagnosis }: InitSettings,
@@ -68,11 +68,11 @@ async function listeningAddress(
 
 interface SegmentOffer {
   readonly segment?: Segment
-  /** Why this rank cannot join: the others have to know before it gives up. */
+  /** Why this rank cannot join; published, so that the others do not wait for it. */
   readonly refusal?: string
 }
 
-/** Makes a heap that can be shared, where that is wanted and possible. */
+/** Makes a shareable heap if that is wanted and possible. */
 function offerSegment(
   { rank, sharedMemory }: InitSettings,
   memory: WebAssembly.Memory,

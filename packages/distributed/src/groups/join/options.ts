@@ -37,60 +37,65 @@ import {
 } from '../../diagnosis/settings.ts'
 import type { StreamName } from '../../runners/open-transport.ts'
 
-/** `shared-memory` means tcp between hosts. */
+/** `shared-memory` uses tcp between hosts. */
 export type TransportName = 'shared-memory' | StreamName
 
 export type EngineName = 'worker' | 'inline'
 
 export interface InitOptions extends DiagnosisOptions {
-  /** Default: RANK, or what srun or mpirun says. */
+  /** Default: RANK, or the variable of srun or mpirun. */
   readonly rank?: number
-  /** Default: WORLD_SIZE, or what srun or mpirun says, or 1. */
+  /** Default: WORLD_SIZE, or the variable of srun or mpirun, or 1. */
   readonly worldSize?: number
   /** Default: the store at MASTER_ADDR:MASTER_PORT. */
   readonly store?: Store
   /**
-   * Default: TSRUN_TRANSPORT, or `auto`. `auto` takes shared memory between the ranks of a host that
-   * can share it, and tcp; without koffi it takes node. `shared-memory` fails where ranks of one host
-   * cannot share memory. `mpi`, under mpirun or srun: libmpi runs the collectives and carries the
-   * messages.
+   * Default: TSRUN_TRANSPORT, or `auto`.
+   *
+   * - `auto` uses shared memory within a host if possible, and tcp otherwise. Without koffi it uses
+   *   `node`.
+   * - `shared-memory` fails if ranks of one host cannot share memory.
+   * - `mpi` needs mpirun or srun: libmpi runs the collectives and sends the messages.
    */
   readonly transport?: TransportName | 'auto'
   /**
-   * Default: TSRUN_ENGINE, or `worker`: messages move while this thread computes. `inline` runs the
-   * engine inside the waits of this thread: lower latency, no overlap; it is the default where a host
-   * has eight ranks or more for each core. `auto`: TSRUN_ENGINE; else `inline` where all ranks are on
-   * this host and it has fewer than two cores for each, or `worker`.
+   * Default: TSRUN_ENGINE, or `worker`, or `inline` if a host has eight or more ranks for each
+   * core.
+   *
+   * - `worker` moves messages while this thread computes.
+   * - `inline` runs the engine while this thread waits: lower latency, but no overlap.
+   * - `auto` means TSRUN_ENGINE. Otherwise it is `inline` if all ranks are on this host and it has
+   *   fewer than two cores for each, or else `worker`.
    */
   readonly engine?: EngineName | 'auto'
   /** Default time-out of operations, and of joining, in milliseconds. Default: 10 minutes. */
   readonly timeout?: number
-  /** Gives up joining: ERR_TSR_ABORTED. It has no effect once the rank has joined. */
+  /** Stops joining with ERR_TSR_ABORTED. It has no effect once the rank has joined. */
   readonly signal?: AbortSignal
   /** Bytes of the arena and the engine's memory. Default: TSRUN_ARENA (as in 512MiB), or 1 GiB. */
   readonly arena?: number
   /** Secret of the job. Default: TSRUN_TOKEN. */
   readonly token?: string
   /**
-   * Encrypts what goes over the network: the store, and the messages between ranks that share no memory.
-   * All ranks need the same. Default: TSRUN_TLS.
+   * Encrypts the traffic with the store and between ranks that share no memory. The same on all
+   * ranks. Default: TSRUN_TLS.
    */
   readonly tls?: boolean
   /**
-   * Name of the network interface, or an own IP address, at which the peers reach this rank.
+   * The network interface, or an IP address of this host, at which the peers reach this rank.
    * Default: TSRUN_IFACE, or the interface that leads to the store.
    */
   readonly iface?: string
-  /** Ports to listen at, for firewalls. Default: TSRUN_PORT_RANGE (29600-29699), or any. */
+  /** Ports to listen on, for firewalls. Default: TSRUN_PORT_RANGE (as in 29600-29699), or any. */
   readonly ports?: PortRange
 }
 
-/** A process that joins a generation. */
+/** How a process joins a generation. */
 export interface Joining {
   /** See `Rendezvous`. */
   readonly from: string | undefined
   readonly generation: number
-  /** With the keys of this generation. */
+  /** Holds the keys of this generation. */
   readonly store: Store
   /** Milliseconds that joining may take. */
   readonly timeout: number
@@ -134,7 +139,7 @@ const arenaRule = where<number>(
   'from 2 MiB to less than 4 GiB, in bytes',
 )
 
-/** The options of a caller, checked. What is undefined comes from the environment. */
+/** The checked options of a caller; undefined ones come from the environment. */
 export type GivenOptions = {
   readonly [Name in keyof InitOptions]-?: InitOptions[Name] | undefined
 }
@@ -203,15 +208,15 @@ export function completeOptions(options: GivenOptions): InitSettings {
 }
 
 /**
- * The environment of this rank. When srun or mpirun has started it without tsrun, the variables of
- * torchrun are set from theirs, for all that read RANK.
+ * Reads the environment of this rank. If srun or mpirun started it without tsrun, sets torchrun's
+ * variables from theirs, so that other code can read RANK.
  */
 function environmentOfRank(): RankEnvironment | undefined {
   Object.assign(process.env, launchedEnvironment(process.env))
   return readRankEnvironment()
 }
 
-/** @throws ERR_TSR_ENVIRONMENT for one that could be guessed */
+/** @throws ERR_TSR_ENVIRONMENT for a guessable token */
 function tokenOf(environment: RankEnvironment | undefined): string {
   const token = environment?.token ?? takeToken() ?? ''
   if (token === '' || isStrongToken(token)) return token
@@ -245,7 +250,7 @@ function checkProtection(
   throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_TOKEN', value: 'not set', expected })
 }
 
-/** What the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
+/** The transport that the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
 export function wantedTransport({ transport }: GivenOptions): TransportName | 'auto' {
   return transport ?? readVariable('TSRUN_TRANSPORT', transportRule) ?? 'auto'
 }
@@ -256,23 +261,23 @@ function chooseWanted({ engine }: GivenOptions): EngineName | 'auto' | undefined
   return readVariable('TSRUN_ENGINE', engineRule) ?? engine
 }
 
-/** What the choice of an engine depends on. */
+/** The facts for choosing an engine. */
 export interface EngineContext {
   readonly environment: Pick<RankEnvironment, 'worldSize' | 'localWorldSize'> | undefined
   readonly transport: StreamName
   /** Processors that this process may use. */
   readonly cores: number
-  /** How many ranks of this host share these; undefined: all of them. */
+  /** How many ranks share these processors; undefined: all ranks of this host. */
   readonly coreRanks?: number | undefined
 }
 
-/** Ranks of a core beyond which no communication overlaps, and every thread of theirs is a burden. */
+/** Ranks per core from which on worker engines only cost time, because nothing can overlap. */
 const CROWD = 8
 
 /**
- * The engine of `auto`: `inline` where all ranks are on this host and it has fewer than two cores for
- * each, so that the thread of a worker engine would compete with the ranks that compute; else
- * `worker`. Without a wish, `inline` only where the cores are crowded.
+ * Chooses the engine. Without a wish, `inline` only if the cores are crowded. For `auto`, `inline`
+ * also if all ranks are on this host and it has fewer than two cores for each: an engine's thread
+ * would compete with the ranks that compute.
  */
 export function chooseEngine(context: EngineContext, wanted: 'auto' | undefined): EngineName {
   const { environment, transport, cores, coreRanks } = context

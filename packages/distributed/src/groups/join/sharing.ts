@@ -8,16 +8,16 @@ import { readPublished } from '../membership/published.ts'
 /** The shared-memory segments of all ranks, as this rank knows them. */
 export interface SegmentSurvey {
   readonly rank: number
-  /** By rank; undefined where a rank offers none. */
+  /** By rank; undefined if a rank offers none. */
   readonly segments: readonly (SegmentAddress | undefined)[]
-  /** Whether it is an error if ranks of this host cannot share memory; otherwise tcp serves them. */
+  /** Whether it is an error if ranks of this host cannot share memory. Otherwise they use tcp. */
   readonly isRequired: boolean
   readonly wait: StoreCallOptions
 }
 
-/** What a rank tells the others about their segments. */
+/** The report of a rank on the others' segments. */
 const report = object({
-  /** Ranks of its host whose segment it cannot open. */
+  /** Ranks of its host whose segments it cannot open. */
   lacks: list(count()),
   /** Why it cannot join, so that the others do not wait for it. */
   refusal: text.optional(),
@@ -26,11 +26,11 @@ const report = object({
 type Report = Of<typeof report>
 
 /**
- * Opens the segments of the other ranks of this host, and agrees with all ranks on who shares memory
- * with whom: two ranks do when each could open the segment of the other. All ranks must call it.
+ * Opens the segments of the other ranks of this host. Agrees with all ranks on who shares memory:
+ * two ranks do if each could open the other's segment. All ranks must call it.
  *
  * @returns undefined when no rank shares memory with another
- * @throws ERR_TSR_TRANSPORT_UNAVAILABLE on all ranks, when one requires memory that cannot be shared
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE on all ranks, if any rank requires memory that cannot be shared
  */
 export async function agreeOnSharing(
   store: Store,
@@ -77,7 +77,7 @@ export async function agreeOnSharing(
   }
 }
 
-/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE where a rank refuses to join without shared memory */
+/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE if a rank refuses to join without shared memory */
 export function checkRefusals(ranks: readonly { readonly refusal?: string | undefined }[]): void {
   const reason = ranks.find(({ refusal }) => refusal !== undefined)?.refusal
   if (reason === undefined) return

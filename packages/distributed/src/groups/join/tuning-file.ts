@@ -10,7 +10,7 @@ import {
 } from '../../algorithms/tuning-table.ts'
 import { algorithmsOf } from '../../algorithms/select.ts'
 
-/** The tuning table of a rank, and where it comes from. */
+/** The tuning table of a rank and its source. */
 export interface Tuning {
   readonly table: TuningTable
   /** Where the table comes from, human-readable. */
@@ -19,14 +19,14 @@ export interface Tuning {
   readonly digest: string
 }
 
-/** What ranks tell each other about their tunings. */
+/** The part of a tuning that ranks compare. */
 export type TuningIdentity = Pick<Tuning, 'source' | 'digest'>
 
 type Json = Readonly<Record<string, unknown>>
 type Complain = (problem: string) => Error
 
 /**
- * Reads the tuning file that TSRUN_TUNING names; what it leaves out is as in the built-in table:
+ * Reads the tuning file that TSRUN_TUNING names. Thresholds that it omits come from the built-in table:
  *
  *     {
  *       "version": 1,
@@ -38,7 +38,7 @@ type Complain = (problem: string) => Error
  * `upTo` is in bytes of the whole buffer, inclusive; each list ends with an entry without it.
  *
  * @param path - undefined or empty: the built-in thresholds
- * @throws ERR_TSR_TUNING when the file cannot be read, or says something else
+ * @throws ERR_TSR_TUNING if the file cannot be read or is invalid
  */
 export function readTuning(path: string | undefined): Tuning {
   if (path === undefined || path === '') {
@@ -59,8 +59,8 @@ export function identityOf({ source, digest }: Tuning): TuningIdentity {
 }
 
 /**
- * Checks that all ranks have the same table: ranks that choose different algorithms cannot work
- * together.
+ * Checks that all ranks have the same table, because ranks that choose different algorithms cannot
+ * communicate.
  *
  * @param tunings - by rank
  * @throws ERR_TSR_TUNING_DIFFERS, on all ranks
@@ -94,7 +94,7 @@ function tableOf(file: unknown, complain: Complain): TuningTable {
   }
 }
 
-/** Coalesced all-reduces are as all-reduces, unless the file says otherwise. */
+/** Coalesced all-reduces take the thresholds of all-reduces, unless the file sets them. */
 function readMedium(
   medium: string,
   value: unknown,

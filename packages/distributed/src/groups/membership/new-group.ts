@@ -12,19 +12,19 @@ import {
 } from './published.ts'
 import type { World } from './world.ts'
 
-/** What a rank has found out about a new group. */
+/** The outcome of agreeing on a new group. */
 export interface Agreement {
   readonly identity: GroupIdentity
-  /** Why the group cannot be: the members have named its ranks in different orders. */
+  /** Why the group is impossible: the members passed its ranks in different orders. */
   readonly problem?: string
 }
 
 /**
- * Agrees with the other members on a new group. Only the members call it, all with the same list and
- * name. Groups of other members, or of another name, may be made in any order.
+ * Agrees with the other members on a new group. Only the members call it, all with the same list
+ * and name. Groups with other members or names may be made in any order.
  *
- * @param parent - a group of the world; `ranks` are ranks of this group
- * @throws ERR_TSR_GROUP_MEMBERS; ERR_TSR_TIMEOUT when the lowest rank does not call it; ERR_TSR_ABORTED
+ * @param parent - a group of the world; `ranks` are its ranks
+ * @throws ERR_TSR_GROUP_MEMBERS; ERR_TSR_TIMEOUT if the lowest rank does not call it; ERR_TSR_ABORTED
  */
 export async function agreeOnGroup(
   world: World,
@@ -44,19 +44,22 @@ export async function agreeOnGroup(
   return { identity, problem }
 }
 
-/** A number that no group of this world has had. @throws ERR_TSR_TOO_MANY_GROUPS */
+/** Returns a new group id. @throws ERR_TSR_TOO_MANY_GROUPS */
 export async function takeGroupId({ store }: World): Promise<number> {
   const id = await store.add('groups', 1)
   if (id > LARGEST_GROUP) throw tsrError('ERR_TSR_TOO_MANY_GROUPS', { limit: LARGEST_GROUP })
   return id
 }
 
-/** The same from the other end: groups of one rank leave the low numbers, which have slots, to others. */
+/**
+ * Takes ids from the top, so that groups of one rank leave the low ids, which have slots, to
+ * others.
+ */
 async function takeIdOfOne({ store }: World): Promise<number> {
   return LARGEST_GROUP - (await store.add('groups-of-one', 1))
 }
 
-/** World ranks of the members. */
+/** Returns the world ranks of the members. */
 function checkMembers(
   { runner: { gone } }: World,
   parent: Pick<ProcessGroup, 'name' | 'rank' | 'ranks'>,
@@ -80,7 +83,7 @@ function checkMembers(
   return members
 }
 
-/** The lowest rank of the members takes a number from the store and shares it with the others. */
+/** Lets the lowest member take an id from the store and share it with the others. */
 async function agreeOnId(
   world: World,
   members: readonly number[],
@@ -121,8 +124,8 @@ const colorRule = where<number | null>(
 const keyRule = count({ from: Number.MIN_SAFE_INTEGER })
 
 /**
- * The ranks that have given the same colour as this one, ordered by key and then by rank. All ranks
- * of the group call it.
+ * Returns the ranks with the same colour as this one, ordered by key and then by rank. All ranks of
+ * the group call it.
  *
  * @returns undefined for colour null
  * @throws ERR_TSR_ARGUMENT, and what the collective throws

@@ -14,18 +14,18 @@ import {
 import { LARGEST_GROUP } from '../../operation.ts'
 
 /*
- * What ranks tell each other, through the store or as objects, before they are of one group. A rank of
- * another version, or another program with the token of the job, can write anything there.
+ * What ranks send each other, through the store or as objects, before they form a group. A rank of
+ * another version, or any program with the job's token, can send anything.
  */
 
-/** Of a value of the store, which another rank may have deleted. */
+/** A value of the store, which another rank may have deleted. */
 type Bytes = Uint8Array | undefined
 
 /**
- * What a rank has published in the store.
+ * Parses a value that a rank has published in the store.
  *
- * @param author - who had to publish it, as an error names it
- * @throws ERR_TSR_MESSAGE_INVALID for anything else
+ * @param author - the publisher, for the error
+ * @throws ERR_TSR_MESSAGE_INVALID if it does not match the schema
  */
 export function readPublished<T>(bytes: Bytes, of: Schema<T>, author: string): T {
   const published = parseJson(new TextDecoder().decode(bytes), of)
@@ -40,12 +40,12 @@ function notPublished(bytes: number, author: string): TsrError {
 
 const groupId = count({ from: 1, to: LARGEST_GROUP })
 
-/** What the lowest rank of a new group has published about it. */
+/** What the lowest rank of a new group publishes. */
 export const publishedGroup = object({ id: groupId, order: text, first: count() })
 
 export type PublishedGroup = Of<typeof publishedGroup>
 
-/** What all ranks follow that shrink a group: the first decision that reached the store. */
+/** The outcome of a shrink: the first proposal that reached the store. */
 export interface Decision {
   readonly id: number
   /** World ranks, in the order of the old group. */
@@ -59,24 +59,20 @@ export function readDecision(bytes: Bytes, ranks: readonly number[]): Decision {
   return readPublished(bytes, decision, 'a rank that decides on a shrink')
 }
 
-/** Whether a list leaves some out, and keeps the order of the others. */
+/** Whether `part` is a subsequence of `ranks`. */
 function isPartOf(part: readonly number[], ranks: readonly number[]): boolean {
   const left = new Set(part)
   return ranks.filter((rank) => left.has(rank)).join() === part.join()
 }
 
-/** What a rank says about a shrink. Ranks of the world. */
+/** A rank's vote on a shrink. All ranks are world ranks. */
 export interface Vote {
   readonly rank: number
-  /** Members that it has lost the connection to. */
+  /** Members to which it has lost the connection. */
   readonly gone: readonly number[]
 }
 
-/**
- * The votes of a log, one a line.
- *
- * @param ranks - of the group that shrinks
- */
+/** Parses the votes of a log, one per line. @param ranks - of the group that shrinks */
 export function readVotes(bytes: Uint8Array, ranks: readonly number[]): Vote[] {
   const members = new Set(ranks)
   const member = count().refine((rank) => members.has(rank))
@@ -89,12 +85,11 @@ export function readVotes(bytes: Uint8Array, ranks: readonly number[]): Vote[] {
   })
 }
 
-/** The number of a generation of the world. */
 export function readGeneration(bytes: Bytes): number {
   return readPublished(bytes, count(), 'a rank that begins a generation of the world')
 }
 
-/** What a rank gives to `split`: its colour and its key. */
+/** A rank's arguments of `split`. */
 export type SplitChoice = readonly [color: number | null, key: number]
 
 const color = integer.nullable()

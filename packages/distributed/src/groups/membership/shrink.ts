@@ -7,18 +7,18 @@ import { takeGroupId } from './new-group.ts'
 import { readDecision, readVotes, type Decision, type Vote } from './published.ts'
 import type { World } from './world.ts'
 
-/** Milliseconds between two checks of who has voted and who is gone. */
+/** Milliseconds between two checks of the votes and of presence. */
 const CHECK_INTERVAL = 25
 
 /** The group that is shrunk. */
 type Shrinking = Pick<GroupIdentity, 'id' | 'name' | 'ranks'>
 
 /**
- * Agrees with the survivors of a group on the group that they form; see `GroupRelations.shrink`. For each
- * shrink the store keeps a log of votes and one decision. A rank votes when it comes, naming the members
- * that it has lost, and votes again when it loses more. Once every member has voted or is gone, or the time
- * is up, each rank that notices it makes a proposal. The first proposal is the decision (compare and set),
- * so that there is exactly one.
+ * Agrees with the survivors of a group on a new group; see `GroupRelations.shrink`. For each
+ * shrink, the store keeps a log of votes and one decision. A rank votes when it calls this, naming
+ * the members that it has lost, and votes again if it loses more. Once every member has voted or is
+ * gone, or the time is up, each rank that notices proposes a decision. The first proposal wins
+ * (compare and set), so there is exactly one decision.
  *
  * @throws ERR_TSR_EXCLUDED, ERR_TSR_STORE_*
  */
@@ -63,7 +63,7 @@ async function decide(
     if (group.ranks.some(isAwaited) && !deadline.expired) continue
     const candidates = votes.filter((vote) => isPresent(vote.rank))
     const survivors = survivorsOf(group.ranks, candidates)
-    // a rank that the store does not know as present makes no proposal
+    // A rank that the store does not list as present makes no proposal.
     if (!candidates.some((vote) => vote.rank === rank)) continue
     const own = JSON.stringify({ id: await takeGroupId(world), survivors })
     const { value } = await store.compareSet(key, undefined, own)
@@ -71,7 +71,7 @@ async function decide(
   }
 }
 
-/** Makes a function that votes where this rank has something new to say, and returns all votes. */
+/** Returns a function that votes if this rank has lost more members, and returns all votes. */
 function createVoter(
   { ranks }: Shrinking,
   { runner, store, rank }: World,
@@ -86,12 +86,12 @@ function createVoter(
       await store.append(key, `${JSON.stringify({ rank, gone } satisfies Vote)}\n`)
     }
     const all = readVotes(await store.get(key), ranks)
-    // the last vote of each rank counts
+    // Count only the last vote of each rank.
     return [...new Map(all.map((vote) => [vote.rank, vote])).values()]
   }
 }
 
-/** The decision once there is one; undefined when it is time to check votes and presence again. */
+/** Waits for the decision; returns undefined when it is time to check votes and presence again. */
 async function waitForDecision(
   store: Store,
   key: string,
@@ -108,11 +108,11 @@ async function waitForDecision(
 }
 
 /**
- * A set of voters that are all connected with each other, and nearly the largest: as long as two of
- * the set have lost their connection, the rank with the most lost connections is removed, and of
- * several such ranks the highest.
+ * Returns a nearly largest set of voters that are all connected to each other. While two of the set
+ * have lost their connection, it removes the rank with the most lost connections; on a tie, the
+ * highest.
  *
- * @param members - gives the order of the result
+ * @param members - determines the order of the result
  */
 export function survivorsOf(members: readonly number[], votes: readonly Vote[]): number[] {
   const lost = new Map(votes.map(({ rank }) => [rank, new Set<number>()]))

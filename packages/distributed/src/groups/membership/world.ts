@@ -3,7 +3,7 @@ import type { Store } from '@tsrun/store'
 import type { Runner } from '../../runners/runner.ts'
 import type { JoinOptions, ProcessGroup } from '../../process-group.ts'
 
-/** What a rank has when it has joined a world. */
+/** The facts and hooks of a joined world. */
 export interface WorldFacts {
   readonly rank: number
   readonly worldSize: number
@@ -11,25 +11,31 @@ export interface WorldFacts {
   readonly store: Store
   /** Default time-out of operations in milliseconds. */
   readonly timeout: number
-  /** Whether each rank says in the store that it is alive. Ranks that share a connection do not. */
+  /**
+   * Whether each rank announces in the store that it is alive. Ranks that share a connection do
+   * not.
+   */
   readonly hasPresence?: boolean
   /** How often `reconfigure` has rebuilt the world; default 0. */
   readonly generation?: number
   /** See `World.lineage`. */
   readonly lineage?: Lineage
-  /** Leaves this world and joins the next; undefined where there can be none. */
+  /** Leaves this world and joins the next; undefined if that is impossible. */
   readonly rejoin?: (options: JoinOptions) => Promise<ProcessGroup>
   /** Called when the rank has left the world. */
   readonly onLeft?: () => Promise<void>
 }
 
-/** What a world shares with those that `reconfigure` makes of it. None of them holds those in between. */
+/**
+ * Shared by a world and all worlds that `reconfigure` makes from it. It refers only to the newest,
+ * so that those in between can be collected.
+ */
 export interface Lineage {
-  /** The group of all ranks of the newest world; undefined while there is only the first. */
+  /** The group of all ranks of the newest world; undefined before the first `reconfigure`. */
   newest: ProcessGroup | undefined
 }
 
-/** What all groups of a rank share, and what they have to remember together. */
+/** The state that all groups of a rank share. */
 export class World {
   readonly rank: number
   readonly worldSize: number
@@ -41,9 +47,9 @@ export class World {
   hasEnded = false
   readonly lineage: Lineage
   readonly #facts: WorldFacts
-  /** How many groups of the same members and name this rank has made. */
+  /** Number of groups made with the same members and name. */
   readonly #made = new Map<string, number>()
-  /** How often each group was shrunk, by its id. */
+  /** How often each group was shrunk, by id. */
   readonly #shrunk = new Map<number, number>()
 
   constructor(facts: WorldFacts) {
@@ -57,19 +63,19 @@ export class World {
     this.lineage = facts.lineage ?? { newest: undefined }
   }
 
-  /** Numbers a group among those of the same members and name. */
+  /** Numbers the groups with the same members and name. */
   countGroup(group: string): number {
     const number = this.#made.get(group) ?? 0
     this.#made.set(group, number + 1)
     return number
   }
 
-  /** The group was not made: the next attempt has the same number. */
+  /** Undoes `countGroup` after a failure, so that the next attempt has the same number. */
   uncountGroup(group: string, number: number): void {
     if (this.#made.get(group) === number + 1) this.#made.set(group, number)
   }
 
-  /** Every shrink of a group has a place of its own in the store. */
+  /** Each shrink of a group has its own folder in the store. */
   shrinkFolder(group: number): string {
     return `shrink/${group}/${this.#shrunk.get(group) ?? 0}/`
   }
@@ -78,7 +84,7 @@ export class World {
     this.#shrunk.set(group, (this.#shrunk.get(group) ?? 0) + 1)
   }
 
-  /** Finds out which ranks are alive, as far as the store knows. */
+  /** Asks the store which ranks are alive. */
   async findPresent(): Promise<(rank: number) => boolean> {
     if (this.#facts.hasPresence !== true) return () => true
     const alive = new Set(await this.store.list(presenceFolder))
@@ -97,7 +103,6 @@ export class World {
     return newest
   }
 
-  /** Leaves the world in order. */
   async leave(): Promise<void> {
     this.hasEnded = true
     await this.runner.close()
@@ -111,7 +116,10 @@ export function presenceKey(rank: number): string {
   return `${presenceFolder}${rank}`
 }
 
-/** Says in the store that this rank is alive; the store notices when it is not any more. */
+/**
+ * Announces in the store that this rank is alive. The store deletes the key when the connection
+ * ends.
+ */
 export async function announcePresence(store: Store, rank: number): Promise<void> {
   await store.set(presenceKey(rank), String(host.processId), { whileConnected: true })
 }

@@ -15,8 +15,8 @@ import {
 import { SteppedWork } from './stepped-work.ts'
 
 /**
- * The collectives on values of any shape: one collective for the lengths, then one for the payloads.
- * A value that cannot be encoded throws before the operation has a position among the collectives.
+ * The collectives on objects: one collective for the lengths, then one for the payloads. An object
+ * that cannot be encoded throws before the operation takes a position among the collectives.
  */
 export class ObjectCollectives {
   readonly #member: Member
@@ -110,7 +110,9 @@ export class ObjectCollectives {
     )
   }
 
-  /** Two positions among the group's collectives, and the calls that take them one after the other. */
+  /**
+   * Reserves two positions among the group's collectives, for calls that run one after the other.
+   */
   #reserve(): { readonly sequence: number; readonly calls: Collectives } {
     const operations = this.#operations
     const sequence = operations.reserve(2)
@@ -125,7 +127,7 @@ export class ObjectCollectives {
   }
 }
 
-/** This rank's own value is the caller's, not a copy of it. */
+/** Returns the caller's own value, not a copy. */
 function withOwn<T>(values: T[], rank: number, value: T): T[] {
   values[rank] = value
   return values

@@ -1,6 +1,6 @@
 import { decode, encode } from '@tsrun/core'
 
-/** A value as MessagePack in words of 32 bits, and its length in bytes, which is sent before it. */
+/** A value as MessagePack, padded to 32-bit words, and its length in bytes, which is sent first. */
 export interface EncodedObject {
   readonly length: Int32Array
   readonly words: Int32Array
@@ -22,11 +22,11 @@ export function decodeObject(words: Int32Array, length: number): unknown {
   return decode(new Uint8Array(words.buffer, words.byteOffset, length))
 }
 
-/** Several values one after the other. */
+/** Several concatenated values. */
 export interface PackedObjects {
-  /** Bytes of each. */
+  /** Length of each value in bytes. */
   readonly lengths: Int32Array
-  /** Words of each. */
+  /** Length of each value in words. */
   readonly counts: number[]
   readonly words: Int32Array
 }
@@ -43,7 +43,7 @@ export function packObjects(values: readonly unknown[]): PackedObjects {
   return { lengths, counts, words }
 }
 
-/** Room for values of these lengths in bytes. */
+/** Allocates space for values of these lengths in bytes. */
 export function roomFor(lengths: Int32Array): PackedObjects {
   const counts = Array.from(lengths, wordsFor)
   const words = new Int32Array(counts.reduce((a, b) => a + b, 0))

@@ -6,18 +6,18 @@ import type { Starter } from '../calls/call.ts'
 import { decodeObject, encodeObject, wordsFor } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 
-/** Tags from here on belong to object messages; those of users are below. */
+/** First tag of object messages; tags of users are below. */
 const OBJECT_TAGS = 2 ** 31
 
-/** The last receives of one tag: a new one waits for those that may take its messages. */
+/** The last receives of one tag. A new receive waits for those that may take its messages. */
 interface LastReceives {
   readonly bySource: Map<number, SteppedWork<unknown>>
   fromAny: SteppedWork<unknown> | undefined
 }
 
 /**
- * Messages with values of any shape that MessagePack can carry: a message with the length, then one
- * with the payload. For control data; tensors travel as typed arrays.
+ * Messages with objects that MessagePack can encode: a message with the length, then one with the
+ * payload. Meant for control data, not for tensors.
  */
 export class ObjectMessages {
   readonly #member: Member
@@ -85,7 +85,7 @@ export class ObjectMessages {
     try {
       yield this.#starter.start(recvCall(this.#member, length, from, tag, options))
     } catch (error) {
-      // the payload that belongs to this length must not be taken for the next length
+      // Skip the payload of this length, so that it is not taken for the next length.
       if (takesMessage) this.#trySkip(from, tag)
       throw error
     }
@@ -122,18 +122,18 @@ export class ObjectMessages {
     try {
       this.#starter.start(skipCall(from, tag))
     } catch {
-      // the group was destroyed: no further message arrives
+      // The group was destroyed, so no further message arrives.
     }
   }
 }
 
-/** Waits until these receives have their messages, or have failed. */
+/** Waits until these receives are completed or failed. */
 function* waitFor(works: readonly (SteppedWork<unknown> | undefined)[]): Steps<void> {
   for (const work of works) {
     try {
       if (work?.isCompleted() === false) yield work
     } catch {
-      // its own caller gets the error
+      // The caller of that receive gets the error.
     }
   }
 }

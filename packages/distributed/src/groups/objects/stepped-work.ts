@@ -2,25 +2,24 @@ import { monotonicNow } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import { PendingWork, type FollowedWork, type Outcome } from '../calls/pending-work.ts'
 
-/** Yields each work that it waits for; its result is that of the whole. */
+/** Yields each `Work` that it waits for, and returns the result of the whole. */
 export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
 
 /**
- * A work made of several others. It advances by itself as they complete, so that ranks may wait for such
- * works in different orders.
+ * A `Work` made of several others. It advances whenever one completes, so ranks may wait for
+ * several such works in different orders.
  */
 export class SteppedWork<T> extends PendingWork<T> {
   readonly sequence: number
   readonly #steps: Steps<T>
   readonly #followers: (() => void)[] = []
-  /** The work that it waits for. */
   #current: FollowedWork<unknown> | undefined
   #isAwaited = false
   #outcome: Outcome<T> | undefined
   #firstTiming: WorkTiming | undefined
   #completed = 0
 
-  /** Runs the generator to its first wait at once. */
+  /** Runs the generator up to its first wait. */
   constructor(sequence: number, steps: Steps<T>) {
     super()
     this.sequence = sequence
@@ -55,7 +54,7 @@ export class SteppedWork<T> extends PendingWork<T> {
       try {
         this.#current?.wait()
       } catch {
-        // #advance passes the error to the generator
+        // `#advance` passes the error to the generator.
       }
       this.#advance()
     }
@@ -68,7 +67,7 @@ export class SteppedWork<T> extends PendingWork<T> {
     }, this.#isAwaited)
   }
 
-  /** Runs the generator from the wait that is over to the next one. */
+  /** Resumes the generator up to its next wait. */
   #advance(): void {
     this.#firstTiming ??= this.#current?.timing
     try {
