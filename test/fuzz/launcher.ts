@@ -38,7 +38,7 @@ const outcome = {
   usage: { cpuSeconds: 1, peakBytes: 5 },
   place: {
     ...{ state: 'operation', operation: 'allReduce', group: 'world', sequence: 1 },
-    ...{ milliseconds: 5, isStopped: false },
+    ...{ milliseconds: 5, isSuspended: false },
   },
 }
 const flight = [

@@ -94,7 +94,7 @@ describe('of a hang', () => {
   const place = (sequence: number, facts: Partial<RankPlace> = {}): { place: RankPlace } => ({
     place: {
       ...{ state: 'running', operation: 'allReduce(sum) float32[4] by ring', group: 'world' },
-      ...{ sequence, milliseconds: 31_000, isStopped: false },
+      ...{ sequence, milliseconds: 31_000, isSuspended: false },
       ...facts,
     },
   })
@@ -138,7 +138,7 @@ describe('of a hang', () => {
     const outcomes = [
       died(0, waits(100, operation, [1, 2])),
       stopped(1, place(17, { state: 'operation' })),
-      stopped(2, place(17, { state: 'operation', isStopped: true })),
+      stopped(2, place(17, { state: 'operation', isSuspended: true })),
     ]
     const cause = findRootCause(outcomes, [missing([], [1, 2])])
     expect(cause?.culprit.rank).toBe(2)

@@ -75,11 +75,11 @@ function readPlaces(page: StatusPage): ReadonlyMap<number, RankPlace> {
     .read()
     .ranks.map(({ rank, pid, state, operation, group, sequence, since }): [number, RankPlace] => {
       const milliseconds = now - since
-      return [rank, { state, operation, group, sequence, milliseconds, isStopped: isStopped(pid) }]
+      return [rank, { state, operation, group, sequence, milliseconds, isSuspended: isSuspended(pid) }]
     })
   return new Map(places)
 }
 
-function isStopped(pid: number): boolean {
+function isSuspended(pid: number): boolean {
   return ['T', 't'].includes(statFields(pid)?.[0] ?? '')
 }

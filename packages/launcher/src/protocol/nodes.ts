@@ -124,7 +124,7 @@ const rankPlace = object({
   /** Milliseconds that it had been in this state. */
   milliseconds: number,
   /** By SIGSTOP, or by a debugger. */
-  isStopped: flag,
+  isSuspended: flag,
 })
 
 /** How one rank ended, and all that is known about why. */

@@ -38,7 +38,7 @@ export function findAbsent(
   if (witness === undefined) return undefined
   const waits = collectWaits(outcomes, waiting, findings)
   const ends = waiting.flatMap(({ rank }) => followWaits(rank, waits))
-  const suspects = outcomes.filter(({ rank, place }) => ends.includes(rank) || place?.isStopped)
+  const suspects = outcomes.filter(({ rank, place }) => ends.includes(rank) || place?.isSuspended)
   const missing = findings.flatMap((finding) => (finding.kind === 'missing' ? finding.missing : []))
   const culprit =
     suspects.sort((a, b) => suspicion(b) - suspicion(a))[0] ??
@@ -95,7 +95,7 @@ function isBehind({ error, place }: RankOutcome, { operation, group }: TimedOutW
 /** Whether the status page shows a rank in an operation while another waited for its message. */
 function isBusy({ rank, place }: RankOutcome, { operation, peers }: TimedOutWait): boolean {
   const isMessage = sequenceOf(operation) === undefined && peers.includes(rank)
-  return isMessage && place?.state === 'operation' && !place.isStopped
+  return isMessage && place?.state === 'operation' && !place.isSuspended
 }
 
 function sequenceOf(operation: string): number | undefined {
@@ -111,7 +111,7 @@ function followWaits(start: number, waits: ReadonlyMap<number, ReadonlySet<numbe
 }
 
 function suspicion({ error, place }: RankOutcome): number {
-  if (place?.isStopped === true) return 3
+  if (place?.isSuspended === true) return 3
   if (error !== undefined) return 0
   return place?.state === 'operation' ? 1 : 2
 }
@@ -181,7 +181,7 @@ function describeLast({ place }: RankOutcome, known: FlightPlace | undefined): s
       ? undefined
       : `${place.operation} #${place.sequence} of group ${place.group ?? ''}`
   const time = place === undefined ? '' : ` for ${formatSeconds(place.milliseconds / 1000)}`
-  if (place?.isStopped === true) {
+  if (place?.isSuspended === true) {
     const where = published === undefined ? '' : ` Its last operation was ${published}.`
     return `The process is stopped, by SIGSTOP or a debugger.${where}`
   }
