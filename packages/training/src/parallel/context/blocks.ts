@@ -14,7 +14,7 @@ export interface Partial {
   readonly logSums: Tensor
 }
 
-/** Which queries of a rank see which keys of another rank: see `zigzagPositions`. */
+/** The queries of a rank that see keys of another rank, and these keys: see `zigzagPositions`. */
 interface View {
   readonly mask: Mask
   readonly queries: 'all' | 'late'
@@ -22,8 +22,8 @@ interface View {
 }
 
 /**
- * The early section of a lower rank comes before both sections of this rank, and its late section after
- * both. Both sections of a higher rank come before this rank's late section, and after its early one.
+ * For a lower holder, the early section precedes both sections of this rank, and the late section follows
+ * both. For a higher holder, both sections lie between the early and the late section of this rank.
  */
 export function viewOn(holder: number, rank: number): View {
   if (holder === rank) return { mask: 'causal', queries: 'all', keys: 'all' }
@@ -33,9 +33,9 @@ export function viewOn(holder: number, rank: number): View {
 }
 
 /**
- * Attention of all queries to one block. Queries that do not see it get a very low `logSums`.
+ * Computes attention of all queries to one block. Queries that do not see it get a very low `logSums`.
  *
- * @param kept - what a dropout keeps of the probabilities that the view shows
+ * @param kept - the dropout mask of the probabilities in the view
  */
 export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: Tensor): Partial {
   const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
@@ -65,17 +65,17 @@ export interface BlockGradients {
   readonly dv: Tensor
 }
 
-/** This rank's queries, and what the backward pass has computed of them. */
+/** This rank's queries, and their inputs to the backward pass. */
 export interface Queries {
   readonly q: Tensor
   readonly dy: Tensor
-  /** Over all keys. */
+  /** Logarithms of the sums over all keys. */
   readonly logSums: Tensor
-  /** Sums of the products of output and gradient: [batch, heads, length, 1]. */
+  /** Row sums of output times its gradient: [batch, heads, length, 1]. */
   readonly products: Tensor
 }
 
-/** The contributions of one block to the gradients. */
+/** Computes the contributions of one block to the gradients. */
 export function blockGradients(
   { q, dy, logSums, products }: Queries,
   k: Tensor,
@@ -98,7 +98,7 @@ export function blockGradients(
 /** Lower than any score, but finite. */
 const UNSEEN = -1e30
 
-/** Of the positions of a rank. */
+/** Which half of a rank's positions. */
 export type Part = 'all' | 'early' | 'late'
 
 function half(x: Tensor, part: Part): Tensor {

@@ -11,13 +11,13 @@ import { ringAttention } from './ring-attention.ts'
 import { zigzagPositions } from './zigzag.ts'
 
 /**
- * Divides the sequences of a model among the ranks of a group, in place: each rank has all parameters
- * and its zigzag positions of every sequence (see `zigzagPositions`). Attention goes round a ring (see
- * `ringAttention`). For a recipe of a pipeline it returns a recipe whose slices do so. Call it before
- * `parallelize` to use both. In a group of one rank the model stays as it is.
+ * Divides the sequences of a model among the ranks of a group, in place: each rank has all parameters and
+ * its zigzag positions of every sequence (see `zigzagPositions`). Attention sends keys and values round a
+ * ring (see `ringAttention`). For a recipe of a pipeline it returns a recipe of such slices. Call it
+ * before `parallelize` to use both. In a group of one rank the model stays as it is.
  *
- * The loss of a rank is the mean over its positions: average losses and gradients over this group
- * together with the data parallel one.
+ * The loss of a rank is the mean over its positions: average losses and gradients over this group and the
+ * data parallel group.
  *
  * @example
  * const model = contextParallel(new GPT({ block: 64 }), mesh.cp)

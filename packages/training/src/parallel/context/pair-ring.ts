@@ -14,10 +14,10 @@ interface PairBuffer {
 }
 
 /**
- * Passes pairs of tensors round a ring of ranks, each to the next rank, while this rank computes. One
- * pair leaves and one arrives at a time, in two buffers, however many ranks there are.
+ * Passes pairs of tensors round a ring of ranks, each to the next rank, while this rank computes. Two
+ * buffers suffice for any number of ranks: one pair is sent and one received at a time.
  *
- * One ring is for one pass. All ranks make the same calls.
+ * Create one ring per pass. All ranks make the same calls.
  */
 export class PairRing {
   readonly #group: ProcessGroup
@@ -28,7 +28,7 @@ export class PairRing {
   #incoming: PairBuffer
 
   /**
-   * @param shape - of each tensor
+   * @param shape - the shape of each tensor
    * @param options - a different tag for each ring of a pass; errors begin with the label
    */
   constructor(
@@ -55,7 +55,7 @@ export class PairRing {
     this.#start()
   }
 
-  /** Forwards the pair that was received last. */
+  /** Forwards the last received pair. */
   forward(): void {
     this.#outgoing.work?.wait()
     const { values } = this.#incoming
@@ -64,7 +64,7 @@ export class PairRing {
     this.#start()
   }
 
-  /** Starts to receive the pair of the previous rank. */
+  /** Starts to receive a pair from the previous rank. */
   expect(): void {
     const { rank, size } = this.#group
     const from = (rank + size - 1) % size
@@ -83,7 +83,7 @@ export class PairRing {
     return [first!, second!]
   }
 
-  /** Waits until the last pair has left. */
+  /** Waits until the last pair has been sent. */
   finish(): void {
     this.#outgoing.work?.wait()
   }

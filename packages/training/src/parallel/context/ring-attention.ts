@@ -9,19 +9,19 @@ import { PairRing, type Pair } from './pair-ring.ts'
 import { zigzagPositions, type Place } from './zigzag.ts'
 
 /**
- * Causal attention to sequences that are divided among the ranks of a group, each with its zigzag positions
- * (Liu et al., Ring Attention, 2023). Keys and values go round a ring while each rank computes with those
- * that it has. However many ranks there are, a rank holds one pair of keys and values beside its own, and
- * the scores of its queries for the keys of one rank.
+ * Causal attention to sequences that are divided among the ranks of a group, each with its zigzag
+ * positions (Liu et al., Ring Attention, 2023). Keys and values are sent round a ring while each rank
+ * computes with the ones that it has. With any number of ranks, a rank holds one other pair of keys and
+ * values, and the scores of its queries for the keys of one rank.
  *
- * With c ranks, each sends forward 2 (c - 1) times the size of its keys, and backward 4 (c - 1) times,
- * because the gradients of keys and values travel too.
+ * With c ranks, each rank sends 2 (c - 1) times the size of its keys in the forward pass, and 4 (c - 1)
+ * times in the backward pass, which also sends the gradients of keys and values.
  */
 export function ringAttention(group: ProcessGroup): AttentionCore {
   const { rank, size } = group
-  /** What this rank's queries see of the keys that are here at a step. */
+  /** The part of a step's keys that this rank's queries see. */
   const view = (step: number) => viewOn((rank - step + size) % size, rank)
-  /** What a dropout keeps of the probabilities of a step. */
+  /** The dropout mask of a step's probabilities. */
   const keptAt = (step: number, { shape }: Tensor, mask?: ProbabilityMask) => {
     if (mask === undefined) return undefined
     const [batch, heads, own] = shape as [number, number, number]
@@ -108,14 +108,14 @@ function positionsOf(place: Place, length: number, part: Part): Int32Array {
   return part === 'early' ? all.subarray(0, middle) : all.subarray(middle)
 }
 
-/** Sends this rank's pair, and computes with it. */
+/** Starts to send this rank's pair, and computes with it. */
 function startRound<T extends readonly Tensor[]>(ring: PairRing, pair: Pair, compute: () => T): T {
   ring.send(pair)
   ring.expect()
   return tf.tidy(compute as () => T & Tensor[])
 }
 
-/** The pair of the previous rank. It is forwarded while it is used, unless this rank is its last. */
+/** Waits for the pair of the previous rank, and starts to forward it unless this rank is its last. */
 function nextPair(ring: PairRing, goesOn: boolean): Pair {
   const pair = ring.receive()
   if (goesOn) {

@@ -8,13 +8,13 @@ export interface Place {
 }
 
 /**
- * Which positions of a sequence a rank has: the sequence is divided into 2 size equal sections, and the
- * rank has those with the indices rank and 2 size - 1 - rank. As a token sees only the tokens before it,
- * early sections are little work and late ones much; with such pairs all ranks have the same work.
+ * Returns the positions of a sequence that a rank has. The sequence is divided into 2 size equal
+ * sections, and the rank has the sections rank and 2 size - 1 - rank. As a token sees only earlier
+ * tokens, late sections are more work than early ones; such pairs balance the work of the ranks.
  *
  * A group of one rank has all positions.
  *
- * @param length - of the whole sequence
+ * @param length - the length of the whole sequence
  * @throws ERR_TSR_ARGUMENT when several ranks share the sequence and its length is not a multiple of 2
  *   size, and without a group
  *

@@ -12,67 +12,69 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 export interface OwnTotals {
   /** The sum of its losses. */
   readonly loss: number
-  /** What the sum is divided by in the end: the number of examples, or of labels that count. */
+  /** The divisor of the summed loss: the number of examples, or of labels that count. */
   readonly count: number
   readonly examples: number
-  /** What was found out about a loss that does not say what it is. */
+  /** Whether a loss without a declared `reduction` turned out to be a mean or a sum. */
   readonly found?: 'mean' | 'sum' | undefined
 }
 
-/** What all ranks have together in a step, beside the gradients. */
+/** The totals of all ranks in a step. */
 export interface StepTotals extends OwnTotals {
-  /** Names of parameters that no rank has used. */
+  /** The names of parameters that no rank has used. */
   readonly unused: ReadonlySet<string>
 }
 
 /** What `dataParallel` and `fullyShard` replicate: a module, or a rank's part of a pipeline. */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly parameters: readonly Parameter[]
-  /** The model, if it is not this object itself, and can run forward on this rank. */
+  /** The model, if it is another object and can run forward on this rank. */
   readonly whole?: Module | undefined
   /** See `Module.communicates`. */
   readonly communicates?: boolean
-  /** Whether its loss says what it counts: a mean over replicas would weigh their labels differently. */
+  /** Whether its loss counts labels: then a mean over replicas would weigh labels differently. */
   readonly countsLabels?: boolean
-  /** For a trainer with a `step` of its own, which averages with `averaging` from now on, if defined. */
+  /** Sets how the `step` of a trainer such as a pipeline averages gradients; undefined: not at all. */
   averageBy?(averaging: Averaging | undefined): void
 }
 
-/** The averages of a step, and what all replicas have together beside them. */
+/** The averages and the totals of a step. */
 export interface Averaged<G extends ClippedGradients = ClippedGradients> {
   readonly gradients: G
   /** Undefined if the options need none. */
   readonly totals: StepTotals | undefined
 }
 
-/** How a trainer with a `step` of its own, such as a pipeline, averages its gradients over replicas. */
+/** How a trainer with its own `step`, such as a pipeline, averages its gradients over replicas. */
 export interface Averaging {
-  /** The groups over whose ranks gradients are averaged, one after the other. */
+  /** The groups over which gradients are averaged, one after the other. */
   readonly axes: readonly ProcessGroup[]
-  /** The same ranks, in groups for the passes of modules that communicate: see `Pass.replicas`. */
+  /**
+   * Separate groups of the same ranks, for modules that communicate in their passes: see `Pass.replicas`.
+   */
   readonly replicas: readonly ProcessGroup[]
   readonly onGradient: GradientListener
-  /** `token`: the gradients are those of a sum, whose denominator `average` needs. */
+  /** `token`: the gradients are of a summed loss, and `average` needs its denominator. */
   readonly reduction: 'mean' | 'token'
-  /** What `update` changes: the parameters, or this rank's parts of them. */
+  /** The parameters that `update` changes: whole ones, or this rank's parts of them. */
   readonly updated: readonly Parameter[]
-  /** The group among whose ranks parameters are divided, if any. */
+  /** The group that shards the parameters, if any. */
   readonly shard: ProcessGroup | undefined
   /**
-   * With `reduction: 'token'`: what the summed loss of this step is multiplied by before its backward
-   * pass. It is near the factor of the last step, which then has little or nothing left to do. All
+   * With `reduction: 'token'`: returns the factor of the summed loss before the backward pass. It is
+   * close to the final factor of the previous step, so that little or no scaling is left afterwards. All
    * replicas call it, in a pipeline on the last stage.
    *
-   * @param count - what this replica adds to the denominator
+   * @param count - the denominator of this replica
    */
   scaleFor(count: number): Promise<number>
   /**
-   * Waits for the averages, without a copy of them. They are divided by the counts of all ranks.
+   * Waits for the averages, which are not copied. They are divided by the counts of all ranks.
    *
-   * @param scale - what the gradients are multiplied by already
+   * @param scale - the factor that the gradients already have
    */
   average(own: OwnTotals, scale: number): Promise<Averaged>
-  /** @param recorder - of the step of the optimizer */
+  /** @param recorder - records the optimizer's step */
   update(
     optimizer: Optimizer,
     gradients: ClippedGradients,
@@ -81,13 +83,13 @@ export interface Averaging {
   /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
   synchronizes: boolean
   /**
-   * Forgets the gradients of a step that has failed. If some of them were sent already, further steps
-   * are refused; and so is the next one, if the step has not failed on all ranks.
+   * Drops the gradients of a failed step. If some were already sent, all further steps are refused; the
+   * next step is also refused unless the step failed on all ranks.
    */
   abandon(error: unknown): void
   /**
-   * Runs the model forward, if its parameters are unsharded one unit at a time. The backward pass of
-   * such a recording takes the gradients itself.
+   * Runs the model forward, unsharding its parameters one unit at a time. The backward pass of such a
+   * recording takes the gradients itself.
    */
   readonly recordUnits?:
     | ((

@@ -2,19 +2,19 @@ import type { Parameter } from '../../model/parameter.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 
 /*
- * The mathematics of bucketed gradients. Gradients travel together in a *bucket*, in which they lie one
- * after the other. Where ranks share the state of training, a bucket is padded with zeros to n equal
- * *shares*, one per rank. Where a share begins or ends inside a parameter, two ranks own a part of it.
+ * Layout of gradient buckets. Gradients are sent together in a *bucket*, one after the other. If ranks
+ * shard the training state, a bucket is padded with zeros to n equal *shares*, one per rank. A parameter
+ * that crosses the border of two shares is owned by both ranks.
  */
 
-/** Where the gradient of a parameter lies in its bucket, in elements. */
+/** The position of a parameter's gradient in its bucket, in elements. */
 export interface Slot {
   readonly parameter: Parameter
   readonly offset: number
   readonly length: number
 }
 
-/** Gradients that travel together. */
+/** Gradients that are sent together. */
 export interface Bucket {
   readonly slots: readonly Slot[]
   /** Number of float32 elements. */
@@ -22,20 +22,20 @@ export interface Bucket {
 }
 
 export interface BucketSizes {
-  /** The most bytes of float32 that several gradients may have together. */
+  /** The most bytes of float32 gradients in one bucket. */
   readonly bucketBytes: number
-  /** The same for the first bucket, before which there is nothing to send. */
+  /** The same for the first bucket, before which nothing can be sent. */
   readonly firstBucketBytes: number
 }
 
 const ELEMENT = 4
-/** The part of a first bucket that it may be larger, if no other bucket is needed then. */
+/** The first bucket may be larger by this fraction if that saves a second bucket. */
 const REST = 1 / 8
 
 /**
  * Divides parameters into buckets, in the order in which their gradients are expected. A bucket takes
- * gradients until it is full; a gradient larger than a bucket gets its own. What is left for a second
- * bucket joins the first one if it is little.
+ * gradients until it is full; a gradient larger than a bucket gets its own. A small second bucket is
+ * merged into the first.
  */
 export function planBuckets(
   parameters: readonly Parameter[],
@@ -56,14 +56,13 @@ export function planBuckets(
     list.push(parameter)
     length += size
   }
-  // Of a small model, the rest is not worth an exchange of its own.
+  // In a small model, a small remainder is not worth a separate exchange.
   const isRest = buckets.length === 1 && ELEMENT * length <= firstBucketBytes * REST
   if (isRest) list.unshift(...buckets.pop()!.slots.map(({ parameter }) => parameter))
   close()
   return buckets
 }
 
-/** One bucket with all of these parameters, in their order. */
 export function bucketOf(parameters: readonly Parameter[]): Bucket {
   let length = 0
   const slots = parameters.map((parameter) => {
@@ -74,17 +73,17 @@ export function bucketOf(parameters: readonly Parameter[]): Bucket {
   return { slots, length }
 }
 
-/** The label of a bucket's collectives, with which their errors begin. */
+/** The label of a bucket's collectives, at the start of their error messages. */
 export function labelOf({ slots }: Bucket, index: number): string {
   const more = slots.length > 1 ? ` to ${slots.at(-1)!.parameter.name}` : ''
   return `gradients, bucket ${index}: ${slots[0]!.parameter.name}${more}`
 }
 
-/** A bucket that is divided among ranks. */
+/** A bucket that is sharded among ranks. */
 export interface SharedBucket extends Bucket {
   /** Number of elements of each rank's share. */
   readonly share: number
-  /** Number of elements of all shares: `length` and the padding. */
+  /** Number of elements of all shares: `length` plus the padding. */
   readonly padded: number
 }
 
@@ -93,7 +92,7 @@ export interface OwnedRange {
   readonly parameter: Parameter
   readonly from: number
   readonly to: number
-  /** Where they begin in the rank's share of the bucket. */
+  /** Their offset in the rank's share of the bucket, in elements. */
   readonly at: number
 }
 
@@ -103,7 +102,7 @@ export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
   return { ...bucket, share, padded: share * ranks }
 }
 
-/** What a rank owns of the parameters of a bucket: at most one range of each. */
+/** The ranges of a bucket's parameters that a rank owns: at most one per parameter. */
 export function ownedRanges({ slots, share }: SharedBucket, rank: number): OwnedRange[] {
   const begin = rank * share
   return slots.flatMap(({ parameter, offset, length }) => {

@@ -6,26 +6,26 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { GradientPlace } from '../../model/recording.ts'
 import type { Bucket, Slot } from './buckets.ts'
 
-/** What a step sends. */
+/** The traffic of one step. */
 export interface Traffic {
   readonly collectives: number
   /** Bytes of the buffers that collectives work on. */
   readonly bytes: number
 }
 
-/** One collective for each bucket. */
+/** The traffic of one collective per bucket. */
 export function trafficOf(buckets: readonly Bucket[], bytesPerElement: number): Traffic {
   const elements = buckets.reduce((sum, { length }) => sum + length, 0)
   return { collectives: buckets.length, bytes: elements * bytesPerElement }
 }
 
-/** Which gradients of a bucket this step has. */
+/** The gradients of a bucket that have arrived in this step. */
 interface Arrivals {
   readonly index: number
   readonly bucket: Bucket
   /** Names of parameters with a gradient from this pass or from an accumulated one. */
   readonly present: Set<string>
-  /** Names of parameters to whose gradient nothing is added any more in this step. */
+  /** Names of parameters whose gradient is final in this step. */
   readonly complete: Set<string>
 }
 
@@ -38,14 +38,14 @@ interface Place {
 
 /**
  * Exchanges the gradients of a step between ranks, bucket by bucket, during the backward pass. Every rank
- * starts its buckets in the same order, in whatever order it gets its gradients. What a bucket's exchange
- * is, an all-reduce or a reduce-scatter, subclasses say.
+ * starts its buckets in the same order, whatever the order of its gradients. Subclasses implement the
+ * exchange: an all-reduce or a reduce-scatter.
  */
 export abstract class GradientExchange {
   readonly #arrivals: readonly Arrivals[]
   readonly #places = new Map<string, Place>()
   #started = 0
-  /** Names of parameters, in the order in which their gradients were complete. */
+  /** Names of parameters, in the order in which their gradients were completed. */
   order: string[] = []
 
   constructor(buckets: readonly Bucket[]) {
@@ -74,7 +74,6 @@ export abstract class GradientExchange {
   /** Waits until the exchanges of all buckets have completed. */
   abstract finished(): Promise<void>
 
-  /** How many buckets have started. */
   protected get started(): number {
     return this.#started
   }
@@ -84,7 +83,7 @@ export abstract class GradientExchange {
     return [...this.#places.keys()]
   }
 
-  /** Whether this step has a gradient of each parameter, in the order of `names`. */
+  /** Per parameter, in the order of `names`: whether this step has a gradient of it. */
   get used(): boolean[] {
     return this.#arrivals.flatMap(({ bucket, present }) =>
       bucket.slots.map(({ parameter }) => present.has(parameter.name)),
@@ -92,12 +91,12 @@ export abstract class GradientExchange {
   }
 
   /**
-   * Adds a gradient to those of this step, and starts the buckets that are complete now. Parameters in
-   * no bucket are frozen and passed over. The tensor stays the caller's.
+   * Adds a gradient to its bucket, and starts the buckets that are now complete. Frozen parameters, which
+   * are in no bucket, are ignored. The tensor stays the caller's.
    *
    * @param isLast - whether no other pass adds to it in this step
-   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when it does not have the parameter's shape;
-   *   ERR_TSR_SYNC_READ when the backend would have to be waited for
+   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when the gradient does not have the parameter's
+   *   shape; ERR_TSR_SYNC_READ when the backend can only read values asynchronously
    */
   add({ name, shape }: Parameter, gradient: Tensor, isLast: boolean): void {
     const place = this.#places.get(name)
@@ -110,10 +109,10 @@ export abstract class GradientExchange {
   }
 
   /**
-   * Where a backward pass may write or add a gradient itself, in place of `add`, if buckets keep their
-   * memory from step to step.
+   * Returns the memory into which a backward pass may write or add a gradient itself, instead of calling
+   * `add`, if buckets keep their memory from step to step.
    *
-   * @returns undefined for parameters that `add` passes over or refuses
+   * @returns undefined for parameters that `add` ignores or refuses
    */
   placeOf({ name }: Parameter): GradientPlace | undefined {
     const place = this.#places.get(name)
@@ -123,7 +122,7 @@ export abstract class GradientExchange {
     return { values: place.values, adds: present.has(name) }
   }
 
-  /** As `add`, after a gradient was written to its place. */
+  /** Like `add`, after a gradient was written to its place. */
   written({ name }: Parameter, isLast: boolean): void {
     this.#arrive(name, this.#places.get(name)!, isLast)
   }
@@ -141,7 +140,7 @@ export abstract class GradientExchange {
     }
   }
 
-  /** Forgets the gradients of this step. @returns whether none was sent */
+  /** Drops the gradients of this step, unless some were sent. @returns whether none was sent */
   abandon(): boolean {
     if (this.#started > 0) return false
     this.clear()
@@ -162,7 +161,6 @@ export abstract class GradientExchange {
     return this.memoryOf(index).subarray(offset, offset + length)
   }
 
-  /** Copies or adds a gradient into its bucket. */
   #put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void {
     const target = this.#partOf(index, slot)
     const facts = { name: slot.parameter.name, bytes: target.byteLength }

@@ -5,13 +5,13 @@ import type { ProcessGroup } from '@tsrun/distributed'
 type Call = 'gradients()' | 'step()'
 
 /**
- * Whether a replica may still be used. It is unusable once it is disposed, and after its first failed step,
+ * Tracks whether a replica may still be used: not after `dispose`, and not after its first failed step,
  * because ranks may have diverged.
  */
 export class Lifetime {
-  /** In the world, because errors of several groups are read side by side. */
+  /** The rank in the world, because users compare errors of several groups. */
   readonly #rank: number
-  /** Why it has ended. */
+  /** Why the replica is unusable. */
   #end: string | undefined
   #running: Call | undefined
 
@@ -26,9 +26,9 @@ export class Lifetime {
   }
 
   /**
-   * Refuses what must not be done before certain calls have ended.
+   * Refuses an operation that must wait for pending calls.
    *
-   * @throws ERR_TSR_ARGUMENT while one of `calls` is under way; ERR_TSR_REPLICA_ENDED
+   * @throws ERR_TSR_ARGUMENT while one of `calls` is in progress; ERR_TSR_REPLICA_ENDED
    */
   checkAwaited(what: string, calls: readonly Call[] = ['gradients()', 'step()']): void {
     this.check()
@@ -41,7 +41,7 @@ export class Lifetime {
     })
   }
 
-  /** Runs a part of a step, and ends the life if it fails. */
+  /** Runs a part of a step, and makes the replica unusable if it fails. */
   async step<T>(part: () => Promise<T>): Promise<T> {
     this.check()
     try {
@@ -62,7 +62,7 @@ export class Lifetime {
     }
   }
 
-  /** Ends the life because a step has failed. @returns the error */
+  /** Makes the replica unusable because a step has failed. @returns the error */
   fail(error: unknown): unknown {
     this.#end ??= `a step has failed (${describe(error)})`
     return error

@@ -16,32 +16,36 @@ import type { Replicated } from './averaging.ts'
 
 const WIRE_FORMATS = ['float32', 'float16', 'bfloat16'] as const
 
-/** The format in which gradients travel. 16-bit formats halve the bytes and lose precision. */
+/** The format in which gradients are sent. 16-bit formats halve the bytes and lose precision. */
 export type WireFormat = (typeof WIRE_FORMATS)[number]
 
 export interface DataParallelOptions {
-  /** Bytes of float32 gradients that travel together; default 25 MiB. */
+  /** Bytes of float32 gradients that are sent together; default 25 MiB. */
   readonly bucketBytes?: number
-  /** The same for the first bucket, before which there is nothing to send; default 1 MiB. */
+  /** The same for the first bucket, before which nothing can be sent; default 1 MiB. */
   readonly firstBucketBytes?: number
-  /** The format in which gradients travel, divided by the number of ranks; default float32. */
+  /**
+   * The format in which gradients are sent; default float32. 16-bit formats send gradients divided by the
+   * number of ranks.
+   */
   readonly wire?: WireFormat
   /**
-   * Sums gradients in the order of the ranks, which gives the same bits with any buckets, algorithms
-   * and stages of `fullyShard`; default false. With two ranks the bits are always the same.
+   * Sums gradients in the order of the ranks, which gives bitwise equal results with any buckets,
+   * algorithms and stages of `fullyShard`; default false. With two ranks the results are always bitwise
+   * equal.
    */
   readonly deterministic?: boolean
   /**
-   * `mean` (default): the mean of the ranks' gradients, which is that of a single process if all ranks
-   * have as many examples. `token`: the sum over all ranks, divided by the number of tokens (or
-   * examples) of all; the loss of each rank is then a sum too.
+   * `mean` (default): the mean of the ranks' gradients, which equals the gradient of a single process if
+   * all ranks have equally many examples. `token`: the sum over all ranks, divided by the number of
+   * tokens (or examples) of all ranks; the loss of each rank has to be a sum too.
    */
   readonly reduction?: 'mean' | 'token'
   /** Parameters that are not trained and get no gradient: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
   /**
-   * What a parameter gets that this rank has not used in a step: an error (default), or a gradient of
-   * zero (`zeros`). One that no rank has used gets no gradient then.
+   * What happens to a parameter that this rank has not used in a step: an error (default), or a zero
+   * gradient (`zeros`). With `zeros`, a parameter that no rank has used gets no gradient.
    */
   readonly unused?: 'error' | 'zeros'
 }
@@ -66,12 +70,12 @@ export type GradientOptions = Complete<typeof gradientRules>
 export const readDataParallelOptions: (given: DataParallelOptions) => GradientOptions =
   declareOptions(gradientRules)
 
-/** Bytes of a gradient's element while it travels. */
+/** Bytes per gradient element on the wire. */
 export function wireBytes(wire: WireFormat): number {
   return wire === 'float32' ? 4 : 2
 }
 
-/** The parameters of a module, a tied one once, those that are trained, and the buffers. */
+/** The parameters of a module (tied ones once), the trained ones among them, and the buffers. */
 export interface ModelParameters {
   readonly all: readonly Parameter[]
   readonly trained: readonly Parameter[]
@@ -79,8 +83,8 @@ export interface ModelParameters {
 }
 
 /**
- * @throws ERR_TSR_ARGUMENT when it is not a module, two parameters have the same name, or `frozen` names
- *   none
+ * @throws ERR_TSR_ARGUMENT when `module` is not a module, two parameters have the same name, or `frozen`
+ *   matches no parameter
  */
 export function parametersOf(
   module: Replicated,
@@ -112,7 +116,7 @@ export function checkFrozen(frozen: NamePatterns, names: readonly string[]): voi
 }
 
 /**
- * Checks that there is something to train. A rank's part of a pipeline may have nothing.
+ * Checks that the module has a trained parameter. A rank's part of a pipeline may have none.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -125,7 +129,9 @@ export function checkTrained(module: Replicated, { trained }: ModelParameters): 
   })
 }
 
-/** @throws ERR_TSR_ARGUMENT unless a number of tokens is given exactly when `reduction` needs it */
+/**
+ * @throws ERR_TSR_ARGUMENT unless a number of tokens is given with, and only with, `reduction: 'token'`
+ */
 export function checkTokens(
   { reduction }: Pick<GradientOptions, 'reduction'>,
   tokens: number | undefined,
@@ -140,7 +146,10 @@ export function checkTokens(
   })
 }
 
-/** @throws ERR_TSR_ARGUMENT where the mean over several ranks is not that over the labels that count */
+/**
+ * @throws ERR_TSR_ARGUMENT when a mean over several ranks would differ from the mean over the labels that
+ *   count
+ */
 export function checkReduction(
   { countsLabels = false }: Replicated,
   { reduction }: Pick<GradientOptions, 'reduction'>,

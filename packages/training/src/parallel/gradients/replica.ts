@@ -22,8 +22,8 @@ interface ReplicaOptions extends GradientOptions {
 }
 
 /**
- * Groups of these ranks for passes. Over the axes themselves, the collectives of passes would meet those
- * of buckets, which begin at other times on other ranks.
+ * Creates groups of the axes' ranks for collectives inside passes. On the axes themselves these would mix
+ * with the collectives of buckets, whose order relative to passes differs between ranks.
  */
 export async function groupsForPasses(
   module: Replicated,
@@ -44,18 +44,18 @@ export abstract class Replica<
   readonly axes: readonly ProcessGroup[]
   readonly replicas: readonly ProcessGroup[]
   /**
-   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full. Its
-   * `memory`, of `dataParallel` and in stage 1 of `fullyShard`, lets a pass write them into the buckets
-   * itself. It drops the gradients of passes without examples (`Pass.isEmpty`).
+   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full. With
+   * `dataParallel` and stage 1 of `fullyShard` it has `memory`, through which a pass writes gradients
+   * directly into the buckets. It drops the gradients of passes without examples (`Pass.isEmpty`).
    *
    * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when a gradient does not have the shape of its
-   *   parameter, and before `gradients` has ended; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED
-   *   after a step that has failed, and after `dispose`
+   *   parameter, and while `gradients` is pending; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED
+   *   after a failed step or `dispose`
    */
   readonly onGradient: GradientListener
   /**
-   * Whether the next backward pass is the last one of this step; true at first. While it is false,
-   * gradients are accumulated without communication.
+   * Whether the next backward pass is the last one of this step; initially true. While false, gradients
+   * are accumulated without communication.
    */
   synchronizes = true
   readonly shard: ProcessGroup | undefined = undefined
@@ -65,7 +65,7 @@ export abstract class Replica<
   readonly #sum: TotalsSum
   /** See `scaleFor`; undefined until labels have counted. */
   #scale: number | undefined
-  /** The number of steps that have failed before a gradient was sent. */
+  /** The number of steps that failed before a gradient was sent. */
   #abandoned = 0
 
   constructor(
@@ -103,17 +103,17 @@ export abstract class Replica<
   /** The exchange of this step. */
   protected abstract get exchange(): GradientExchange
 
-  /** Completes what has to come before another collective over the axes. */
+  /** Completes the work that has to precede another collective over the axes. */
   protected abstract beforeTotals(): Promise<void>
 
-  /** Ends the step. @returns the averages times `factor`, without those of `unused` */
+  /** Ends the step. @returns the averages times `factor`, except for the names in `unused` */
   protected abstract take(factor: number, unused: ReadonlySet<string>): Promise<G> | G
 
   /** Called once, by `dispose`. */
   protected abstract close(): void
 
   async scaleFor(count: number): Promise<number> {
-    // Sums over all labels of a batch may exceed what a float16 can be, so the first ones are scaled too.
+    // Scale the first step too: sums over all labels of a batch may overflow float16.
     if (this.#scale === undefined && this.options.wire === 'float16') {
       await this.lifetime.step(async () => {
         const total = Float64Array.of(count)
@@ -134,14 +134,17 @@ export abstract class Replica<
   }
 
   async gather(): Promise<void> {
-    // Parameters are whole, unless a subclass shards them.
+    // Nothing to do: parameters are whole, unless a subclass shards them.
   }
 
   release(): void {
-    // As `gather`.
+    // Nothing to do: see `gather`.
   }
 
-  /** Frees the buckets. The model stays; of one that is sharded, only what is unsharded at the time. */
+  /**
+   * Frees the buckets. The model stays, but a sharded one keeps only the parameters that are unsharded at
+   * the time.
+   */
   dispose(): void {
     if (!this.lifetime.dispose()) return
     this.module.averageBy?.(undefined)
@@ -151,7 +154,7 @@ export abstract class Replica<
     markReplicated(this.module.parameters, false)
   }
 
-  /** Waits for the averages of a script that has not applied `scale`. */
+  /** Waits for the averages, for a training loop that has not applied `scale`. */
   protected async takeGradients(tokens: number | undefined): Promise<G> {
     checkTokens(this.options, tokens)
     const count = tokens ?? 0
@@ -184,12 +187,12 @@ export abstract class Replica<
     await buffers.share(this.axes)
   }
 
-  /** What the sums of gradients are divided by. */
+  /** The divisor of the summed gradients. */
   protected divisorOf(totals: StepTotals | undefined): number {
     return this.reduction === 'token' ? totals!.count : countRanks(this.axes)
   }
 
-  /** Called before each gradient. @throws when there must not be any now */
+  /** Called before each gradient. @throws when no gradient is allowed now */
   protected checkPass(): void {
     this.lifetime.checkAwaited('a backward pass')
   }
@@ -198,7 +201,7 @@ export abstract class Replica<
     if (factor > 0) this.#scale = powerOfTwoNear(factor)
   }
 
-  /** An error of the listener is the end of the replica. */
+  /** An error in the listener makes the replica unusable. */
   #listen(keepsBuckets: boolean): GradientListener {
     const guarded = <T>(use: () => T): T => {
       try {

@@ -6,10 +6,10 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { OptimizerState } from '../../optim/state.ts'
 import type { ModelParameters } from './options.ts'
 
-/** What is compared of a parameter. */
+/** The properties of a parameter that ranks compare. */
 type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
 
-/** What has to be the same on all ranks, in words. */
+/** The facts that have to be the same on all ranks, in words. */
 interface ReplicaFacts {
   readonly parameters: readonly string[]
   /** One entry per option, in the same order on all ranks. */
@@ -17,9 +17,8 @@ interface ReplicaFacts {
 }
 
 /**
- * Compares the parameters of all ranks (names, shapes, which part of a tensor, whether it is trained)
- * and their options with those of rank 0, before a difference can make a rank wait for ever or add up
- * what does not belong together.
+ * Compares the parameters of all ranks (names, shapes, which part of a tensor, whether it is trained) and
+ * their options with rank 0, before a difference can make a rank wait for ever or sum unrelated values.
  *
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank
  */
@@ -68,7 +67,7 @@ export function describeParameters(parameters: readonly Described[]): string[] {
 }
 
 /**
- * @param all - what each rank of the group has
+ * @param all - the descriptions of each rank of the group
  * @throws ERR_TSR_REPLICA naming the first difference from rank 0
  */
 export function compareReplicas(
@@ -98,7 +97,7 @@ export function markReplicated(parameters: readonly Parameter[], isReplicated: b
   for (const parameter of parameters) parameter.isReplicated = isReplicated
 }
 
-/** Gives the parameters of all ranks the values of `root`. */
+/** Copies the values of parameters from `root` to all ranks. */
 export async function broadcastParameters(
   parameters: readonly Parameter[],
   group: ProcessGroup,
@@ -119,7 +118,7 @@ export async function broadcastParameters(
   }
 }
 
-/** Gives the optimizers of all ranks the state and the learning rate of that of `root`. */
+/** Copies the state and the learning rate of the optimizer from `root` to all ranks. */
 export async function broadcastState(
   optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>,
   group: ProcessGroup,

@@ -5,9 +5,9 @@ import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 
 /**
- * The buffers of a replicated model: see `Module.buffers`. After a step all ranks get those of the first
- * one, as with torch's DistributedDataParallel. Only what has changed travels: the weights of frozen layers
- * do not.
+ * The buffers of a replicated model: see `Module.buffers`. After a step all ranks get the buffers of the
+ * first rank, like torch's DistributedDataParallel. Only changed buffers are sent, so the weights of
+ * frozen layers are not.
  */
 export class SharedBuffers {
   readonly #buffers: readonly Parameter[]
@@ -19,7 +19,7 @@ export class SharedBuffers {
     this.#known = buffers.map(({ value }) => value)
   }
 
-  /** @param axes - the groups among whose ranks a step is divided, one after the other */
+  /** @param axes - the groups that divide a step, one after the other */
   async share(axes: readonly ProcessGroup[]): Promise<void> {
     if (this.#buffers.length === 0) return
     const changed = Uint8Array.from(this.#buffers, ({ value }, i) =>
@@ -36,7 +36,7 @@ export class SharedBuffers {
     this.#known = this.#buffers.map(({ value }) => value)
   }
 
-  /** All at once: there are many, and they are small. */
+  /** Sends all in one message: buffers are many and small. */
   async #broadcast(buffers: readonly Parameter[], group: ProcessGroup): Promise<void> {
     const size = buffers.reduce((sum, { value }) => sum + value.size, 0)
     if (size === 0) return

@@ -12,8 +12,8 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
 }
 
 /**
- * Sums the totals of each step over all axes: with one collective per axis, which is prepared, or with
- * none if the options do not need it.
+ * Sums the totals of each step over all axes: with one prepared collective per axis, or none if the
+ * options need no totals.
  */
 export class TotalsSum {
   readonly #axes: readonly ProcessGroup[]
@@ -21,7 +21,7 @@ export class TotalsSum {
   readonly #totals: Float64Array | undefined
   readonly #sums: readonly PersistentOperation[]
 
-  /** @param parameters - the number of those that are trained */
+  /** @param parameters - the number of trained parameters */
   constructor(axes: readonly ProcessGroup[], options: GradientOptions, parameters: number) {
     this.#axes = axes
     const marks = options.unused === 'error' ? 0 : parameters
@@ -33,10 +33,10 @@ export class TotalsSum {
   }
 
   /**
-   * @param abandoned - the number of steps of this rank that have failed
+   * @param abandoned - the number of failed steps of this rank
    * @returns undefined if the options need no totals
-   * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step has failed on some of them only, whose batches
-   *   would meet other ones from now on
+   * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step has failed on some ranks only, as later steps
+   *   would no longer match between ranks
    */
   async sum(
     { used, names }: Pick<GradientExchange, 'used' | 'names'>,
@@ -73,7 +73,7 @@ export class TotalsSum {
     return { loss, count, examples, found, unused: new Set(missing) }
   }
 
-  /** Frees the memory once no sum is under way. */
+  /** Frees the memory once no sum is in progress. */
   dispose(): void {
     const totals = this.#totals
     let left = this.#sums.length
@@ -94,10 +94,12 @@ type Figures = [
   sums: number,
 ]
 
-/** Where the marks begin. */
+/** The index of the first mark. */
 const MARKS = 6
 
-/** @throws ERR_TSR_UNUSED_PARAMETERS unless this rank has used all parameters, or need not */
+/**
+ * @throws ERR_TSR_UNUSED_PARAMETERS unless this rank has used all parameters, or `unused` is not `error`
+ */
 export function checkUsed(
   { unused }: GradientOptions,
   { used, names }: Pick<GradientExchange, 'used' | 'names'>,
@@ -108,16 +110,16 @@ export function checkUsed(
   throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
 }
 
-/** The factor that turns an average over the ranks into one over `count`. */
+/** The factor that turns an average over the ranks into an average over `count`. */
 export function factorOf(axes: readonly ProcessGroup[], count: number): number {
-  // without any example there is no gradient
+  // without examples the gradients are zero
   return count === 0 ? 0 : countRanks(axes) / count
 }
 
 /**
- * The power of two next to a factor. A loss that is scaled by it, and a gradient that is divided by it
- * afterwards, have the bits of one that is not. Where the factor is a power of two, as with most sizes of
- * batches, the pass over all gradients to multiply them is then left out.
+ * The power of two nearest to a factor. Scaling a loss by it and dividing the gradient by it afterwards
+ * is exact. If the factor is a power of two, as with most batch sizes, no pass over the gradients is
+ * needed to multiply them.
  */
 export function powerOfTwoNear(factor: number): number {
   return 2 ** Math.round(Math.log2(factor))

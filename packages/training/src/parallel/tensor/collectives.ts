@@ -8,28 +8,28 @@ import { allocateAll, freeAfter } from '../group-buffers.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 
 /*
- * Collectives on float32 tensors. Each is prepared as a collective on arrays, which is then run in one
- * of two ways: inside a pass, where it blocks, or between passes, where it is awaited.
+ * Collectives on float32 tensors. Each is prepared as a collective on arrays, which then runs either
+ * inside a pass, where it blocks, or between passes, where it is awaited.
  */
 
 /** One call of a collective before it starts. */
 interface PreparedCollective {
-  /** Takes the values of the tensor. */
+  /** The buffer for the values of the tensor. */
   readonly input: Float32Array
   /** @param label - names the operation in errors and reports */
   readonly start: (label: string) => Work
-  /** The values of the result, from the end of the work until the buffers are freed. */
+  /** Returns the values of the result, after the work has completed and until the buffers are freed. */
   readonly output: () => Float32Array
-  /** Of the result. */
+  /** The shape of the result. */
   readonly shape: readonly number[]
-  /** To be freed afterwards. */
+  /** The buffers to free afterwards. */
   readonly buffers: readonly Float32Array[]
 }
 
-/** @param shape - of the tensor, the same on all ranks */
+/** @param shape - the shape of the tensor, the same on all ranks */
 export type TensorCollective = (shape: readonly number[], group: ProcessGroup) => PreparedCollective
 
-/** The sum of a tensor over the ranks, of the same shape. */
+/** Sums a tensor over the ranks. */
 export const sum: TensorCollective = (shape, group) => {
   const buffers = allocateAll(group, [sizeOf(shape)])
   const [input] = buffers as [Float32Array]
@@ -42,7 +42,7 @@ export const sum: TensorCollective = (shape, group) => {
   }
 }
 
-/** The [..., columns] of each rank side by side, in the order of the ranks: [..., size * columns]. */
+/** Concatenates the [..., columns] of all ranks in rank order: [..., size * columns]. */
 export const gatherColumns: TensorCollective = (shape, group) => {
   const { size } = group
   const { rows, columns } = matrixOf(shape)
@@ -61,7 +61,7 @@ export const gatherColumns: TensorCollective = (shape, group) => {
   }
 }
 
-/** This rank's part of the columns of [..., columns], summed over the ranks: [..., columns / size]. */
+/** Sums [..., columns] over the ranks; each gets its part of the columns: [..., columns / size]. */
 export const reduceScatterColumns: TensorCollective = (shape, group) => {
   const { size } = group
   const { rows, columns: all } = matrixOf(shape)
@@ -81,14 +81,14 @@ export const reduceScatterColumns: TensorCollective = (shape, group) => {
   }
 }
 
-/** The parts of each sequence [batch, length, width] of all ranks, in the order of the ranks. */
+/** Concatenates each sequence from the parts [batch, length, width] of all ranks, in rank order. */
 export const gatherPositions: TensorCollective = ([batch, length, width], group) => ({
   ...gatherColumns([batch!, length! * width!], group),
   shape: [batch!, length! * group.size, width!],
 })
 
 /**
- * This rank's part of each sequence [batch, length, width], summed over the ranks.
+ * Sums sequences [batch, length, width] over the ranks; each gets its part of the positions.
  *
  * @throws ERR_TSR_ARGUMENT when the length is not a multiple of the group's size
  */
@@ -108,8 +108,8 @@ export const reduceScatterPositions: TensorCollective = ([batch, length, width],
 }
 
 /**
- * Runs a collective inside a forward or a backward pass, where nothing can be awaited: it blocks. The
- * result belongs to the current pass, like those of other operations.
+ * Runs a collective inside a forward or a backward pass, where it blocks because nothing can be awaited.
+ * The result belongs to the current pass, like the results of other operations.
  *
  * @throws ERR_TSR_BACKEND when values can only be read asynchronously
  */
@@ -122,7 +122,7 @@ export function runInPass(
   return runWhile(collective, x, group, label, () => undefined).value
 }
 
-/** The same; `compute` runs while the values travel. */
+/** Like `runInPass`; `compute` runs during the collective. */
 export function runWhile<T>(
   collective: TensorCollective,
   x: Tensor,
@@ -153,7 +153,7 @@ export function runWhile<T>(
  * Runs a collective between passes, on every backend. It starts before this returns, unless the values
  * have to be fetched first.
  *
- * @param x - to be kept until the promise has settled
+ * @param x - not to be disposed before the promise has settled
  * @returns a tensor that the caller disposes
  */
 export async function runBetweenPasses(
@@ -181,7 +181,7 @@ export async function runBetweenPasses(
 
 interface Layout {
   readonly rows: number
-  /** Of one rank. */
+  /** The columns of one rank. */
   readonly columns: number
   readonly size: number
 }

@@ -19,16 +19,16 @@ import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /**
- * Cross-entropy of scores that are divided among ranks by classes, [..., classes of this rank]. The
- * scores are never gathered: the ranks exchange the largest score of each row, and then the sum of
- * exponentials and the score of the right class, 3 numbers per row (Shoeybi et al., 2019), with
- * `labelSmoothing` 4. All ranks have the same loss, and each has the gradient of its scores. In a group
- * of one rank it is `crossEntropy`, or `crossEntropyWith`.
+ * Returns the cross-entropy of scores whose classes are divided among ranks, [..., classes of this rank].
+ * The scores are never gathered: the ranks exchange the largest score of each row, and then the sum of
+ * exponentials and the score of the right class, 3 numbers per row (Shoeybi et al., 2019), or 4 with
+ * `labelSmoothing`. All ranks get the same loss, and each gets the gradient of its scores. In a group of
+ * one rank this is `crossEntropy` or `crossEntropyWith`.
  *
  * @param options - `mean` over the examples (default), or their `sum`, which a pipeline needs; or the
  *   options of `crossEntropyWith`
  * @throws ERR_TSR_ARGUMENT for invalid options, and without a group; from the loss, on all ranks, when
- *   shapes do not fit or a label that counts is no class of any rank
+ *   shapes do not fit or a label that counts is not a class of any rank
  *
  * @example
  * const pipe = pipeline(shared, mesh.pp, { loss: vocabParallelCrossEntropy(mesh.tp, 'sum') })
@@ -62,7 +62,7 @@ export function vocabParallelCrossEntropy(
 
 const reductionRule = choice<Reduction>('mean', 'sum')
 
-/** As `crossEntropyWith`: over the labels that count. */
+/** The loss over the labels that count, like `crossEntropyWith`. */
 function labelLoss(
   group: ProcessGroup,
   { ignoreIndex, labelSmoothing, reduction }: ReturnType<typeof readCrossEntropyOptions>,
@@ -109,8 +109,7 @@ function differentiable(
 }
 
 /**
- * Counts the rows whose label has the largest score, of those that are not ignored; of equal scores the
- * lowest class counts.
+ * Counts the rows whose label has the largest score, without ignored rows. Ties go to the lowest class.
  */
 function countCorrect(
   logits: Tensor,
@@ -176,7 +175,7 @@ function evaluate(
     for (let row = 0; row < rows; row++) {
       if (labels[row] === ignoreIndex) continue
       loss += Math.log(sums[row]!)
-      // A score of -Infinity must not be multiplied by 0.
+      // Do not multiply a score of -Infinity by 0.
       if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * sums[rows + row]!
       if (shared > 0) loss -= shared * sums[2 * rows + row]!
     }
@@ -200,9 +199,9 @@ function evaluate(
 }
 
 interface LargestScores {
-  /** Of each row, among the classes of this rank. */
+  /** Per row, among the classes of this rank. */
   readonly own: Float32Array
-  /** Of each row, among all. */
+  /** Per row, among all classes. */
   readonly overall: Float32Array
   /** The index of this rank's first class. */
   readonly offset: number

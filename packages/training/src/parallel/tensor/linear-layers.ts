@@ -17,29 +17,32 @@ import { shardOf } from './sharding.ts'
 
 export interface ColumnParallelOptions {
   /**
-   * Whether the slices of the output are gathered: `none` (default) leaves them where they are;
-   * `partial` directly before another columnParallel() layer, `replicated` before any other layer. See
+   * Whether the slices of the output are gathered: `none` (default) leaves them sharded. Use `partial`
+   * directly before another columnParallel() layer, `replicated` before any other layer. See
    * `gatherReplicated` and `gatherPartial`.
    */
   readonly gather?: 'none' | 'replicated' | 'partial'
-  /** The input: the whole (`replicated`, default), or this rank's part of each sequence. */
+  /** The input: the whole (`replicated`, default), or this rank's part of each sequence (`sequence`). */
   readonly input?: 'replicated' | 'sequence'
 }
 
-/** How a layer is shared. */
+/** The layer's name and the ranks that share it. */
 export interface LayerContext {
   /** The layer's name, for labels. */
   readonly name: string
   readonly group: ProcessGroup
 }
 
-/** Each rank has some of a layer's outputs: the columns [inputs, ..., outputs / size] of the weight. */
+/**
+ * A linear layer of which each rank computes some outputs, with the columns [inputs, ..., outputs / size]
+ * of the weight.
+ */
 export class ColumnParallelLinear implements Module {
   readonly kind = 'column-parallel'
   readonly parameters: readonly Parameter[]
   readonly gather: 'none' | 'replicated' | 'partial'
   readonly input: 'replicated' | 'sequence'
-  /** Whether the layer before gathers `partial`, which sums the gradient of the input. */
+  /** Whether the previous layer gathers `partial`, which sums the gradient of the input. */
   isBehindPartial = false
   readonly #weight: Parameter
   readonly #bias: Parameter | undefined
@@ -73,13 +76,14 @@ export class ColumnParallelLinear implements Module {
   }
 
   /**
-   * The segments of the layer. In one piece, the product itself sums the gradient of the input while it
-   * computes that of the weight. When the layer is cut, this sum is a segment before the product.
+   * The segments of the layer. In one piece, the product sums the gradient of the input over the ranks
+   * while it computes the gradient of the weight. When the layer is cut, this sum is a separate segment
+   * before the product.
    */
   #describe(form: 'in one piece' | 'cut'): readonly LayerSegment[] {
     const { group, name } = this.#context
     const isSequence = this.input === 'sequence'
-    // a gather of sequences, or a partial one of the layer before, sums it as well
+    // a gather of sequences, or a partial gather of the previous layer, already sums this gradient
     const isSummed = this.isBehindPartial || isSequence
     const isCopied = !isSummed && form === 'cut'
     const product = isSummed || isCopied ? multiply : multiplyAndSum
@@ -115,13 +119,19 @@ export function isColumnParallel(module: Module): module is ColumnParallelLinear
 }
 
 export interface RowParallelOptions {
-  /** The input: this rank's slice (`sharded`, default), or the whole, from which it takes its slice. */
+  /**
+   * The input: this rank's slice (`sharded`, default), or the whole (`replicated`), which the layer
+   * slices.
+   */
   readonly input?: 'sharded' | 'replicated'
-  /** The output: the whole (`replicated`, default), or this rank's part of each sequence. */
+  /** The output: the whole (`replicated`, default), or this rank's part of each sequence (`sequence`). */
   readonly output?: 'replicated' | 'sequence'
 }
 
-/** Each rank has some of a layer's inputs: the rows [inputs / size, outputs] of the weight. */
+/**
+ * A linear layer of which each rank uses some inputs, with the rows [inputs / size, outputs] of the
+ * weight.
+ */
 export class RowParallelLinear implements Module {
   readonly parameters: readonly Parameter[]
   readonly #weight: Parameter
@@ -146,7 +156,7 @@ export class RowParallelLinear implements Module {
   }
 
   segments(): readonly Segment[] {
-    // inside a pass, the gradient of the bias is summed as well
+    // the gradient of the bias is summed inside the pass, so the layer cannot be cut
     if (this.#options.output === 'sequence') return inOnePiece(this, this.#context.name)
     return this.#describe()
   }
@@ -186,8 +196,8 @@ const gradientLabel = (name: string): string => `${name}: gradient of the input`
 const multiply = (x: Tensor, w: Tensor): Tensor => tf.matMul(x, w)
 
 /**
- * x W. The gradient for x is summed over the ranks while that for W is computed. If the gradient for x
- * is not wanted, nothing is sent.
+ * Computes x W. The gradient of x is summed over the ranks while the gradient of W is computed. If the
+ * gradient of x is not wanted, nothing is sent.
  */
 function multiplyAndSum(x: Tensor, w: Tensor, { group, name }: LayerContext): Tensor {
   const label = gradientLabel(name)

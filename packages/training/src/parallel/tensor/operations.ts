@@ -14,9 +14,9 @@ import {
 } from './collectives.ts'
 
 /*
- * The operations between replicated and sharded parts of a model (Shoeybi et al., "Megatron-LM",
- * 2019), forward and backward. All ranks of the group run them in the same order. Groups of one rank
- * pass tensors through. The label of an operation is the beginning of its messages' errors.
+ * The operations between replicated and sharded parts of a model (Shoeybi et al., "Megatron-LM", 2019),
+ * forward and backward. All ranks of the group run them in the same order. Groups of one rank pass
+ * tensors through. Errors of an operation's messages begin with its label.
  */
 
 /** One direction of an operation. */
@@ -78,13 +78,13 @@ function operate(
 
 const backwardLabel = (label: string): string => `${label}, backward`
 
-/** An operation as a segment, between passes or inside one. */
+/** An operation as a segment, which runs between passes or inside one. */
 interface LayerExchange extends Exchange {
   /** Runs it on the tape; blocks. */
   inPass(x: Tensor): Tensor
 }
 
-/** A part of a layer that is described once, for `recordSegments` and for `forward` in one piece. */
+/** A part of a layer, for both `recordSegments` and `forward` in one piece. */
 export type LayerSegment = LocalSegment | LayerExchange
 
 /** @param back - the label of the backward pass */
@@ -110,48 +110,48 @@ export function through(segments: readonly LayerSegment[], x: Tensor): Tensor {
   )
 }
 
-/** Identity; the gradient is summed over the ranks. Used before a layer whose columns are shared. */
+/** Returns `x`; the gradient is summed over the ranks. Used before a layer whose columns are shared. */
 export function copyToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.copyToRanks, x, group, label)
 }
 
-/** The sum over the ranks; the gradient is unchanged. Used after a layer whose rows are shared. */
+/** Sums over the ranks; the gradient is unchanged. Used after a layer whose rows are shared. */
 export function sumOverRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.sumOverRanks, x, group, label)
 }
 
 /**
- * The last axes of all ranks side by side, for a model that continues in the same way on every rank.
- * All ranks then have the whole gradient, and each takes its slice of it.
+ * Concatenates the last axis over the ranks, for a model that continues identically on every rank. All
+ * ranks then have the whole gradient, and each takes its slice of it.
  */
 export function gatherReplicated(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherReplicated, x, group, label)
 }
 
 /**
- * The last axes of all ranks side by side, for a model that continues differently on every rank. Each
- * rank then has a part of the gradient, and these parts are summed (a reduce-scatter). Taking a slice
- * instead would leave out what the other ranks have computed from this one's slice.
+ * Concatenates the last axis over the ranks, for a model that continues differently on every rank. Each
+ * rank then has a partial gradient, and these are summed (a reduce-scatter). A slice of the local
+ * gradient would leave out the contributions of other ranks.
  */
 export function gatherPartial(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherPartial, x, group, label)
 }
 
-/** This rank's slice of the last axis; the gradient is gathered. */
+/** Returns this rank's slice of the last axis; the gradient is gathered. */
 export function scatterToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.scatterToRanks, x, group, label)
 }
 
 /**
- * The parts of each sequence of all ranks, in their order; the gradients are summed, and each rank gets
- * its part. Used before a layer whose columns are shared, if each rank has a part of each sequence
- * between the layers.
+ * Concatenates the parts of each sequence in rank order; the gradients are summed, and each rank gets its
+ * part. Used before a layer whose columns are shared, if ranks hold parts of sequences between the
+ * layers.
  */
 export function gatherSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherSequence, x, group, label)
 }
 
-/** This rank's part of each sequence, summed over the ranks; the gradient is gathered. */
+/** Sums sequences over the ranks and returns this rank's part of each; the gradient is gathered. */
 export function scatterSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.scatterSequence, x, group, label)
 }

@@ -13,23 +13,23 @@ import { isSharded } from './sharding.ts'
 import { checkPlan, type ParallelPlan } from './styles.ts'
 
 /**
- * Shares the layers of a model among the ranks of a group (Megatron-LM's tensor parallelism; like
- * torch's parallelize_module), in place: modules that the plan names are replaced by modules that do a
- * part of their work. Parameters keep their names. Each rank holds its part of sharded parameters (see
- * `Parameter.shard`), and all of the others.
+ * Shares the layers of a model among the ranks of a group (Megatron-LM's tensor parallelism; like torch's
+ * parallelize_module), in place: modules that the plan names are replaced by modules that compute a part.
+ * Parameters keep their names. Each rank holds its part of each sharded parameter (see
+ * `Parameter.shard`), and all other parameters whole.
  *
- * For a recipe of a pipeline it returns a recipe whose slices are shared. As not every slice has all
- * layers, only the first pass of the pipeline refuses names that no rank has found. In a group of one
- * rank the model stays as it is.
+ * For a recipe of a pipeline it returns a recipe whose slices are shared. As a slice has only some
+ * layers, names that match no layer are refused in the first pass of the pipeline. In a group of one rank
+ * the model stays as it is.
  *
- * Passes block inside collectives, or await them with `recordSegments`. All ranks run the same layers
- * in the same order.
+ * Passes block inside collectives, or await them with `recordSegments`. All ranks run the same layers in
+ * the same order.
  *
  * @example
  * const model = parallelize(new GPT(), gptPlan(), mesh.tp)
  * const pipe = pipeline(parallelize(gpt(), gptPlan(), mesh.tp), mesh.pp)
  *
- * @throws ERR_TSR_ARGUMENT without a plan of styles or a group; when a name fits no layer, a layer
+ * @throws ERR_TSR_ARGUMENT without a plan of styles or a group; when a name matches no layer, a layer
  *   cannot be divided, a `partial` gather is not followed by a columnParallel() layer, a tied parameter
  *   would be sharded for only one of its layers, or the model is already replicated
  */
@@ -84,17 +84,19 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
   return model
 }
 
-/** Where ranks have parts of sequences between shared layers, each drops what falls on its positions. */
+/**
+ * If ranks have parts of sequences between shared layers, each rank's dropout covers only its positions.
+ */
 function divideDropouts(model: Module, group: ProcessGroup): void {
   const modules = Array.from(modulesOf(model), ({ module }) => module)
   if (!modules.some(isSequenceParallel)) return
-  // A dropout may have several places in the model.
+  // A dropout may occur several times in the model.
   for (const dropout of new Set(modules.filter(isDropout))) {
     dropout.positions = partOf(dropout.positions ?? inOrder, group)
   }
 }
 
-/** The gradients of new parameters would not be averaged. */
+/** Refuses a replicated model: the gradients of new parameters would not be averaged. */
 function refuseReplicated(model: Module): void {
   if (!model.parameters.some(({ isReplicated }) => isReplicated === true)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
@@ -109,8 +111,8 @@ function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {
 }
 
 /**
- * A module that has kept its children elsewhere would train those that were replaced, or leave out the
- * gradients of those in their place.
+ * Refuses a module that also keeps its children in a list: it would train the replaced layers, or leave
+ * out the gradients of their replacements.
  */
 function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module, string>): void {
   const { children, layers, parameters } = module
@@ -142,7 +144,7 @@ function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module,
   }
 }
 
-/** A tied parameter is sharded for all layers that use it, or for none. */
+/** Refuses a tied parameter that is sharded for only some of the layers that use it. */
 function refuseHalfSharded(model: Module): void {
   for (const { name, module } of modulesOf(model)) {
     const parameter = module.children === undefined && module.parameters.find(isSharded)

@@ -9,10 +9,10 @@ interface NamedLayer {
 }
 
 /**
- * Tells the layers after those that gather `partial` that the gradients of their inputs are summed
- * there. If both summed them, they would be counted once per rank.
+ * Marks each layer that follows a `partial` gather, which already sums the gradient of the layer's input.
+ * If both summed it, the gradient would be too large by the number of ranks.
  *
- * @throws ERR_TSR_ARGUMENT when a different kind of layer follows, whose gradient needs no sum
+ * @throws ERR_TSR_ARGUMENT when another kind of layer follows, whose input gradient is not partial
  */
 export function connectPartialGathers(model: Module): void {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
@@ -25,14 +25,14 @@ export function connectPartialGathers(model: Module): void {
     const row = layers?.map(
       (layer) => inside.find((each) => each.module === layer) ?? unnamed(layer),
     )
-    // Only if the order is known can one layer directly follow another.
+    // Without `layers` the order is unknown, so no next layer can be given.
     for (const [i, layer] of (row ?? inside).entries()) connect(layer, row?.[i + 1])
   }
 }
 
 const unnamed = (module: Module): NamedLayer => ({ name: 'another layer', module })
 
-/** Checks that a layer may be followed by `next`, and tells `next` what it has to know. */
+/** Checks that `next` may follow the layer, and marks it if the layer gathers `partial`. */
 function connect({ name, module }: NamedLayer, next: NamedLayer | undefined): void {
   if (!isColumnParallel(module) || module.gather !== 'partial') return
   const behind = next?.module

@@ -7,17 +7,17 @@ import { isLocal, type LocalSegment, type Segment } from '../../model/segment.ts
 import { checkBackendBlocks } from '../requirements.ts'
 
 /**
- * Like `recordModule`, for a model that ranks share, on every backend: the model is cut at its
- * collectives, each segment is recorded on its own, and what the ranks exchange between segments is
- * awaited (one vector-Jacobian product per segment). Values, gradients and messages are those of
- * `recordModule`, with the same bits.
+ * Records like `recordModule` a model that ranks share, on every backend. The model is cut at its
+ * collectives, each segment is recorded separately (one vector-Jacobian product per segment), and the
+ * collectives between segments are awaited. Values, gradients and messages are bitwise equal to
+ * `recordModule`.
  *
- * Chains of layers are cut, such as a `ShardedMLP` of `columnParallel` and `rowParallel` layers, and
- * modules that have `segments`. Modules with collectives in other places (attention by heads, blocks
- * with branches, `vocabParallel`, parts of sequences) stay in one piece, whose passes block.
+ * Chains of layers (such as a `ShardedMLP` of `columnParallel` and `rowParallel` layers) and modules with
+ * `segments` are cut. Modules with other collectives (attention by heads, blocks with branches,
+ * `vocabParallel`, parts of sequences) stay in one piece, and their passes block.
  *
- * All ranks make the same passes in the same order, and await each before the next one starts. There
- * may be any number of recordings, but only one pass at a time.
+ * All ranks make the same passes in the same order, and await each before the next one starts. There may
+ * be any number of recordings, but only one pass at a time.
  *
  * @param x - the input of `recordModule`, the same on all ranks; the caller keeps it until the promise
  *   has settled
@@ -39,10 +39,13 @@ export async function recordSegments(
   return await recordChain(segments, x, options)
 }
 
-/** Cuts a model at its collectives. Neighbours without a collective between them are one segment. */
+/**
+ * Cuts a model at its collectives. Neighbours without a collective between them are joined into one
+ * segment.
+ */
 function segmentsOf(model: Module): readonly Segment[] {
   const segments = cut(model, 'the model')
-  // a model without collectives is recorded with its own passes, if it has them
+  // a model without collectives is recorded as a whole, with its own `record` if it has one
   return segments.every(isLocal) ? [model] : segments.reduce<readonly Segment[]>(join, [])
 }
 
@@ -81,7 +84,10 @@ function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   ]
 }
 
-/** Hides the segment's own passes: recorded on the tape, it gives the bits of the model in one piece. */
+/**
+ * Hides the segment's own `record`: recorded on the tape, results are bitwise equal to the model in one
+ * piece.
+ */
 function asLocal(segment: LocalSegment): LocalSegment {
   return { parameters: segment.parameters, forward: (x) => segment.forward(x) }
 }

@@ -15,7 +15,7 @@ import { inOnePiece } from './record-segments.ts'
  */
 export class SequenceParallel implements Module {
   readonly kind = 'sequence-parallel'
-  /** The layer that runs on the parts. */
+  /** The layer that runs on this rank's parts. */
   readonly layer: Separable
   readonly #context: LayerContext
 
@@ -61,7 +61,7 @@ function copyTogether(values: readonly Tensor[], { group, name }: LayerContext):
   return parts.map((part, i) => tf.reshape(part, values[i]!.shape))
 }
 
-/** The positions of this rank's part of a sequence. */
+/** Returns the positions of this rank's part of a sequence. */
 export function partOf(positions: Positions, { rank, size }: ProcessGroup): Positions {
   return (length) => positions(length * size).subarray(rank * length, (rank + 1) * length)
 }

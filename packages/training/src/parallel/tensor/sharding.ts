@@ -11,28 +11,27 @@ interface Sharding {
 }
 
 /**
- * Whole parameters, which users own, and the parts that have replaced them, so that a parameter tied to
- * several layers is sharded once. Styles get a layer, a group and a name, and may be a user's own
- * functions: there is no other object that all layers of a model have in common.
+ * The parts that have replaced whole parameters, so that a parameter tied to several layers is sharded
+ * once. The state is global because styles, which may be user functions, get only a layer, a group and a
+ * name.
  */
 const shardings = new WeakMap<Parameter, Sharding>()
 
-/** Whether a part has replaced the parameter. */
 export function isSharded(parameter: Parameter): boolean {
   return shardings.has(parameter)
 }
 
 export interface ShardingOptions {
-  /** Parts are multiples of it; default 1. */
+  /** The size of each part along the axis is a multiple of this; default 1. */
   readonly grain?: number
-  /** Whether one part may have one more element along the axis than another; default false. */
+  /** Whether the sizes of parts along the axis may differ by one; default false. */
   readonly isUneven?: boolean
 }
 
 /**
- * This rank's part of a parameter along an axis, which replaces the parameter; the rest is freed.
+ * Returns this rank's part of a parameter along an axis, and frees the whole parameter.
  *
- * @throws ERR_TSR_ARGUMENT when it cannot be divided, or is already sharded in another way
+ * @throws ERR_TSR_ARGUMENT when the parameter cannot be divided, or is already sharded differently
  */
 export function shardOf(
   parameter: Parameter,

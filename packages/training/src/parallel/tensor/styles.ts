@@ -20,14 +20,14 @@ import {
 } from './vocabulary.ts'
 
 /**
- * How a layer is shared among the ranks of a group: returns the layer that replaces it, or in a group of
- * one rank the layer itself.
+ * Shares a layer among the ranks of a group: returns its replacement, or in a group of one rank the layer
+ * itself.
  */
 export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
 
 /**
- * Styles by the names of layers, in which `*` stands for one part between dots and `**` for any number
- * of parts. The first name that fits decides.
+ * Styles by the names of layers. In a name, `*` matches one part between dots and `**` any number of
+ * parts. The first matching name decides.
  */
 export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
 
@@ -115,7 +115,10 @@ const makers: readonly unknown[] = [
   ...[columnParallel, rowParallel, vocabParallel, sequenceParallel],
 ]
 
-/** @throws ERR_TSR_ARGUMENT unless it is an object of styles: functions that make styles are none */
+/**
+ * @throws ERR_TSR_ARGUMENT unless `plan` is an object of styles; `columnParallel` without a call is not a
+ *   style
+ */
 export function checkPlan(plan: ParallelPlan | null | undefined): void {
   if (typeof plan !== 'object' || plan === null) {
     throw refusal('plan', plan, 'styles by the names of layers')

@@ -15,15 +15,15 @@ import { shardOf } from './sharding.ts'
 
 export interface VocabParallelOptions {
   /**
-   * Whether each rank has only a part of each sequence between the layers, that is after an embedding
-   * and before a head. Default false.
+   * Whether each rank has only a part of each sequence after an embedding and before a head. Default
+   * false.
    */
   readonly sequence?: boolean
 }
 
 /**
- * Each rank has some rows of the table, as many as the others or one more. It looks up zeros for tokens
- * of other ranks, so that the sum over the ranks is right.
+ * An embedding of which each rank has some rows; numbers of rows differ by at most one. Tokens of other
+ * ranks look up zeros, so that the sum over the ranks is right.
  */
 export class VocabParallelEmbedding implements Module {
   readonly parameters: readonly [weight: Parameter]
@@ -54,7 +54,9 @@ export class VocabParallelEmbedding implements Module {
   }
 }
 
-/** Each rank computes the scores of its part of the vocabulary: [..., this part's size]. */
+/**
+ * A head of which each rank computes the scores of its part of the vocabulary: [..., this part's size].
+ */
 export class VocabParallelHead implements Module {
   readonly kind = 'vocab-parallel-head'
   readonly parameters: readonly [weight: Parameter]
@@ -83,8 +85,8 @@ export class VocabParallelHead implements Module {
   }
 
   /**
-   * The scores of the whole vocabulary, the same on all ranks, from those of this rank's part. For
-   * generation; losses are computed from the parts.
+   * Returns the scores of the whole vocabulary, the same on all ranks. Used for generation; losses are
+   * computed from the parts.
    *
    * @param part - the output of `forward` at one position: [..., this part's size]
    */
@@ -93,7 +95,7 @@ export class VocabParallelHead implements Module {
     const { group, name } = this.#context
     const all = group.alloc('float32', shard?.shape[0] ?? shape[0]!)
     try {
-      // the parts may have different sizes, and the sum with zeros is exact
+      // all-reduce, because the parts may have different sizes; a sum with zeros is exact
       all.fill(0).set(part, shard?.offset ?? 0)
       await group.allReduce(all, { label: `${name}: scores` })
       return all.slice()
@@ -103,7 +105,7 @@ export class VocabParallelHead implements Module {
   }
 }
 
-/** Row indices in this rank's part of the table, and 1 for each token that it has, otherwise 0. */
+/** Row indices in this rank's part of the table, and a mask: 1 for tokens in this part, otherwise 0. */
 function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: Tensor } {
   const offset = shard?.offset ?? 0
   const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)

@@ -37,10 +37,10 @@ import { UnshardedValues } from './unsharded-values.ts'
 import type { GradientSink, ShardedRecording, Values } from './values.ts'
 
 /**
- * Shares the state of training among the ranks of a group, each with its own part of the batch (ZeRO:
- * Rajbhandari et al., 2020; like torch's FullyShardedDataParallel). The steps are those of `dataParallel`;
- * with two ranks, or with `deterministic` in both, they are the same bits. From now on the `step` of a
- * pipeline averages its gradients here, and updates this rank's parts.
+ * Shards the training state among the ranks of a group, each with its own part of the batch (ZeRO:
+ * Rajbhandari et al., 2020; like torch's FullyShardedDataParallel). The steps equal those of
+ * `dataParallel`, bitwise with two ranks or with `deterministic` in both. If `module` is a pipeline, its
+ * `step` now averages its gradients over the group and updates this rank's parts.
  *
  * @param group - the ranks, or two axes of a mesh: ranks along `shard` share the state, and ranks along
  *   `replicate` have the same state, as in data parallel training
@@ -111,7 +111,7 @@ export async function fullyShard<M extends Replicated>(
   return sharded
 }
 
-/** In the order of their gradients: from the last unit to the first, then the root. */
+/** Orders the buckets like their gradients: from the last unit to the first, then the root. */
 function bucketsOf(units: readonly UnitPlan[]): SharedBucket[] {
   const chain = units.filter(({ module }) => module !== undefined).reverse()
   const root = units.filter(({ module }) => module === undefined)
@@ -128,7 +128,7 @@ interface Parts {
   readonly parameters: ModelParameters
 }
 
-/** This rank's parts of gradients. */
+/** This rank's parts of the gradients, by parameter name. */
 type Shares = ReadonlyMap<string, Float32Array>
 
 /**
@@ -143,7 +143,7 @@ export class FullyShard<M extends Replicated = Replicated>
   protected override readonly exchange: ReduceScatterExchange
   readonly #parts: Parts
   readonly #sink: GradientSink
-  /** Of the parameters and the buffers. */
+  /** The owner of the parameters and the buffers. */
   readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
@@ -175,7 +175,7 @@ export class FullyShard<M extends Replicated = Replicated>
     return this.shards
   }
 
-  /** What one step sends if it makes one forward and one backward pass. */
+  /** The traffic of a step with one forward and one backward pass. */
   get traffic(): Traffic {
     const { buckets, groups, options, values } = this.#parts
     const gradientBytes = wireBytes(options.wire)
@@ -205,8 +205,8 @@ export class FullyShard<M extends Replicated = Replicated>
   /**
    * Runs the model forward. In stage 3 all ranks call it.
    *
-   * @throws ERR_TSR_ARGUMENT before `step` has ended, and when an optimizer has made a step of `shards`
-   *   whose values the other ranks do not have: see `step`
+   * @throws ERR_TSR_ARGUMENT while `step` is pending, and when an optimizer has updated `shards` without
+   *   `step`, so that other ranks do not have the new values
    */
   async record(
     x: Tensor,
@@ -217,22 +217,22 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   /**
-   * Waits for the averaged gradients of this step: for each parameter those of this rank's part. The
-   * arrays are valid until `step`, or the next backward pass.
+   * Waits for the averaged gradients of this step: for each parameter the gradients of this rank's part.
+   * The arrays are valid until `step` or the next backward pass.
    *
-   * @param tokens - with `reduction: 'token'`: the number of tokens that this rank's loss is the sum of
+   * @param tokens - with `reduction: 'token'`: the number of tokens in this rank's summed loss
    * @throws ERR_TSR_UNUSED_PARAMETERS; ERR_TSR_ARGUMENT, also for the reasons of `record`;
-   *   ERR_TSR_REPLICA_ENDED after a step that has failed, and after `dispose`
+   *   ERR_TSR_REPLICA_ENDED after a failed step or `dispose`
    */
   async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
     return new Map(await this.takeGradients(tokens))
   }
 
   /**
-   * Updates this rank's parts, and gives all ranks the new values. The optimizer keeps state for this
-   * rank's parts only, by the name of the parameter. Await it before the next call.
+   * Updates this rank's parts, and sends the new values to all ranks. The optimizer keeps state for this
+   * rank's parts only, by parameter name. Await it before the next call.
    *
-   * @throws ERR_TSR_ARGUMENT before `gradients`, or another `step`, has ended; the errors of
+   * @throws ERR_TSR_ARGUMENT while `gradients` or another `step` is pending; the errors of
    *   `optimizer.step`
    */
   async step(optimizer: Optimizer, gradients: Shares): Promise<void> {
@@ -254,7 +254,7 @@ export class FullyShard<M extends Replicated = Replicated>
 
   /**
    * Unshards all parameters until `release`, to read them, or for passes that are not recorded with
-   * `record`. In stages 1 and 2 they always are. All ranks call it.
+   * `record`. In stages 1 and 2 parameters are always unsharded. All ranks call it.
    */
   override async gather(): Promise<void> {
     this.#checkStepped('gather()')
@@ -262,7 +262,7 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   override release(): void {
-    // After `dispose`, which may have been called in between, the values are the model's.
+    // If `dispose` was called in between, the values belong to the model.
     if (this.lifetime.isDisposed) return
     this.#parts.values.release()
     this.#parts.accounting.trim()
@@ -280,7 +280,7 @@ export class FullyShard<M extends Replicated = Replicated>
     await this.#owner.load(pieces)
   }
 
-  /** The state that an optimizer keeps of this rank's parts, for a checkpoint. */
+  /** Returns the optimizer's state for this rank's parts, for a checkpoint. */
   stateOf(optimizer: StatefulOptimizer): PieceOwner {
     const parts = this.#parts.values.shards.map(({ part }) => part)
     return ownerOfState(optimizer, parts)
@@ -292,8 +292,8 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   protected override async beforeTotals(): Promise<void> {
-    // Between replicas, a bucket follows its reduce-scatter at a time of its own on each rank: another
-    // collective over that group must not come between.
+    // The all-reduce between replicas starts when the reduce-scatter of its bucket completes, at
+    // different times on different ranks. Wait, so that no other collective on that group comes between.
     if (this.#parts.groups.replicate !== undefined) await this.exchange.finished()
   }
 

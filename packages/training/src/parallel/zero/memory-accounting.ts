@@ -4,7 +4,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 export interface StateMemory {
   readonly parameters: number
   readonly gradients: number
-  /** The most that both were together since the model was sharded, or since the last `resetPeak`. */
+  /** The largest sum of both since the model was sharded, or since the last `resetPeak`. */
   readonly peak: number
   /** Starts a new peak from the current bytes. */
   resetPeak(): void
@@ -24,7 +24,7 @@ export class MemoryAccounting implements StateMemory {
     this.#group = group
   }
 
-  /** Accounts for memory that is allocated elsewhere, or with negative `bytes` freed. */
+  /** Accounts for memory that is allocated elsewhere, or freed if `bytes` is negative. */
   count(kind: Kind, bytes: number): void {
     this[kind] += bytes
     this.peak = Math.max(this.peak, this.parameters + this.gradients)
@@ -45,8 +45,8 @@ export class MemoryAccounting implements StateMemory {
   }
 
   /**
-   * Allocates memory in the arena for a short time, with undefined contents. Memory that was given back
-   * is reused. Until `trim`, or until a different length is needed, it still counts.
+   * Allocates memory in the arena for a short time, with undefined contents. Returned memory is reused;
+   * it still counts until `trim`, or until a different length is needed.
    */
   borrow(kind: Kind, length: number): Float32Array {
     const at = this.#spare.findIndex(({ buffer }) => buffer.length === length)
@@ -64,7 +64,7 @@ export class MemoryAccounting implements StateMemory {
     this.#spare.push({ kind, buffer })
   }
 
-  /** Frees the memory that was given back. */
+  /** Frees returned memory. */
   trim(): void {
     for (const { kind, buffer } of this.#spare) this.free(kind, buffer)
     this.#spare = []

@@ -4,18 +4,18 @@ import type { Module } from '../../model/module.ts'
 import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
 import { checkGroup } from '../requirements.ts'
 
-/** What ranks share: 1 the optimizer's state, 2 gradients too, 3 parameters too. */
+/** What the ranks shard: 1 the optimizer's state, 2 gradients too, 3 parameters too. */
 export type ZeroStage = 1 | 2 | 3
 
 export interface FullyShardOptions extends DataParallelOptions {
   /**
-   * What the ranks share: 1 the optimizer's state; 2 gradients too; 3 (default) parameters too, which
-   * are then unsharded only while a unit computes with them.
+   * What the ranks shard: 1 the optimizer's state; 2 gradients too; 3 (default) parameters too, which are
+   * then unsharded only while a unit computes with them.
    */
   readonly stage?: ZeroStage
   /**
-   * Stage 3: the parts of the model that are gathered one at a time; each takes the output of the one
-   * before. Default: the model's `layers`, or the whole model at once.
+   * Stage 3: the parts of the model that are gathered one at a time; each takes the output of the
+   * previous part. Default: the model's `layers`, or the whole model at once.
    */
   readonly units?: readonly Module[]
   /**
@@ -24,9 +24,9 @@ export interface FullyShardOptions extends DataParallelOptions {
    */
   readonly reshardAfterForward?: boolean
   /**
-   * Stage 3: keeps only the input of each unit for the backward pass, and computes the rest again.
-   * Default: whether the backend cannot free the memory of a tensor that is saved. The backends wasm,
-   * cpu and tensorflow can.
+   * Stage 3: keeps only the input of each unit for the backward pass, and recomputes its activations.
+   * Default: false if the backend can free the memory of a saved tensor, as wasm, cpu and tensorflow can;
+   * otherwise `reshardAfterForward`.
    */
   readonly recompute?: boolean
 }
@@ -46,7 +46,7 @@ export type ShardingOptions = Complete<typeof rules>
 export const readFullyShardOptions: (given: FullyShardOptions) => ShardingOptions =
   declareOptions(rules)
 
-/** Two axes of a mesh: the ranks that share the state of a replica, and the ranks of other replicas. */
+/** Two axes of a mesh: the ranks that shard the state of a replica, and the ranks of other replicas. */
 export interface ShardingGroups {
   /** The ranks that hold different parts of the state. */
   readonly shard: ProcessGroup
@@ -54,7 +54,7 @@ export interface ShardingGroups {
   readonly replicate?: ProcessGroup
 }
 
-/** @throws ERR_TSR_ARGUMENT unless it is a process group, or two axes of a mesh */
+/** @throws ERR_TSR_ARGUMENT unless `group` is a process group or two axes of a mesh */
 export function readShardingGroups(group: ProcessGroup | ShardingGroups): ShardingGroups {
   if (!isShardingGroups(group)) {
     checkGroup(group)
@@ -62,7 +62,7 @@ export function readShardingGroups(group: ProcessGroup | ShardingGroups): Shardi
   }
   const { shard, replicate } = group
   checkGroup(shard, 'shard')
-  // a property that is present and undefined is a misspelt axis of a mesh
+  // an undefined property means that an axis of a mesh was misspelt
   if ('replicate' in group) checkGroup(replicate, 'replicate')
   if (replicate === undefined) return group
   const shared = replicate.ranks.filter((rank) => shard.ranks.includes(rank))

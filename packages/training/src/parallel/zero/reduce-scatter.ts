@@ -7,34 +7,34 @@ import { countRanks } from '../gradients/step-totals.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import { axesOf, type ShardingGroups } from './options.ts'
 
-/** A bucket in the arena. */
+/** A bucket with its memory in the arena. */
 interface Filling {
   readonly bucket: SharedBucket
   readonly label: string
-  /** This rank's share: gradients, and in stages 1 and 2 from `step` on the new values. */
+  /** This rank's share: gradients, and in stages 1 and 2 the new values from `step` on. */
   readonly share: Float32Array
-  /** All of the bucket: always there in stage 1, in which `share` is a part of it. */
+  /** The memory of the whole bucket. In stage 1 it stays allocated, and `share` is a part of it. */
   memory: Float32Array | undefined
-  /** The reduce-scatter of memory that stays, if it travels as it is. */
+  /** The prepared reduce-scatter: in stage 1 with float32 on the wire. */
   readonly scatter: PersistentOperation | undefined
   exchange: BucketExchange | undefined
 }
 
 interface ReduceScatterOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  /** Whether whole buckets stay allocated for the next step: stage 1. */
+  /** Whether whole buckets stay allocated for the next step, as in stage 1. */
   readonly keepsBuckets: boolean
 }
 
-/** How many whole buckets may travel while another one fills. */
+/** The number of whole buckets that may be in flight while another one fills. */
 const UNDER_WAY = 1
 
-/** Averages gradients over the ranks so that each rank gets its share of them. */
+/** Averages gradients with reduce-scatter: each rank gets its share of the averages. */
 export class ReduceScatterExchange extends GradientExchange {
   readonly #groups: ShardingGroups
   readonly #options: ReduceScatterOptions
   readonly #accounting: MemoryAccounting
   readonly #fillings: readonly Filling[]
-  /** How many buckets have left their memory. */
+  /** The number of buckets whose reduce-scatter has completed, so that their memory is free. */
   #scattered = 0
   #last: BucketExchange | undefined
 
@@ -76,7 +76,10 @@ export class ReduceScatterExchange extends GradientExchange {
     this.#reap()
   }
 
-  /** Ends the step. @returns this rank's part of each average times `factor`, except of `without` */
+  /**
+   * Ends the step. @returns this rank's part of each average times `factor`, except for the names in
+   * `without`
+   */
   take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
     const gradients = new Map<string, Float32Array>()
     timeSpan(this.spans, 'reduce', { name: 'averages' }, () => {
@@ -114,7 +117,7 @@ export class ReduceScatterExchange extends GradientExchange {
     return this.#groups.shard.spans
   }
 
-  /** Borrows memory for a bucket; if gradients come faster than buckets leave, blocks until one has. */
+  /** Borrows memory for a bucket; blocks while too many buckets are in flight. */
   protected override memoryOf(index: number): Float32Array {
     const filling = this.#fillings[index]!
     if (filling.memory !== undefined) return filling.memory
@@ -159,7 +162,7 @@ export class ReduceScatterExchange extends GradientExchange {
     return { bucket, label, memory, share, scatter, exchange: undefined }
   }
 
-  /** Gives back the memory of buckets that have left it. */
+  /** Returns the memory of buckets whose reduce-scatter has completed. */
   #reap(): void {
     while (this.#scattered < this.started) {
       const filling = this.#fillings[this.#scattered]!
@@ -174,16 +177,16 @@ export class ReduceScatterExchange extends GradientExchange {
 }
 
 interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  /** As many times as long as `share` as ranks share the state. */
+  /** The whole bucket: as long as the shares of all ranks together. */
   readonly memory: Float32Array
-  /** Gets this rank's part of the average; may be that part of `memory`. */
+  /** Receives this rank's part of the average; may be a part of `memory`. */
   readonly share: Float32Array
   /** The reduce-scatter from `memory` to `share`, if it is prepared. */
   readonly scatter: PersistentOperation | undefined
   readonly label: string
 }
 
-/** A reduce-scatter under way. */
+/** A reduce-scatter in progress. */
 interface Scatter extends Pick<PersistentOperation, 'isCompleted' | 'wait'> {
   readonly done: Promise<void>
 }
@@ -193,15 +196,17 @@ interface Scatter extends Pick<PersistentOperation, 'isCompleted' | 'wait'> {
  * share with them.
  */
 class BucketExchange {
-  /** Fulfilled when `share` has the average. */
+  /** Resolves when `share` has the average. */
   readonly done: Promise<void>
   readonly #scatter: Scatter
   readonly #groups: ShardingGroups
   readonly #options: BucketExchangeOptions
-  /** What travels in 16 bits. */
+  /** The bucket in the 16-bit wire format. */
   #encoded: Uint16Array | undefined
 
-  /** @param previous - the bucket before, because replicas must reduce their shares in one order */
+  /**
+   * @param previous - the previous bucket, because replicas have to reduce their shares in the same order
+   */
   constructor(
     groups: ShardingGroups,
     previous: BucketExchange | undefined,
@@ -235,12 +240,14 @@ class BucketExchange {
     }
   }
 
-  /** After the reduce-scatter: frees what has travelled, unless other replicas need it. */
+  /**
+   * After the reduce-scatter: decodes the share and frees the 16-bit copy, unless other replicas need it.
+   */
   collect(): void {
     if (this.#groups.replicate === undefined) this.#decode()
   }
 
-  /** Frees what a failed operation has left. */
+  /** Frees the 16-bit copy. */
   dispose(): void {
     if (this.#encoded !== undefined) this.#groups.shard.free(this.#encoded)
     this.#encoded = undefined
@@ -272,7 +279,7 @@ class BucketExchange {
     }
     const encoded = shard.allocUnsafe(wire, memory.length)
     this.#encoded = encoded
-    // divided before they are summed, because the largest float16 is 65504
+    // divide before summing, because the largest float16 is 65504
     timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
       shard.convert(encoded, memory, 1 / countRanks(axesOf(this.#groups)))
     })
@@ -280,7 +287,7 @@ class BucketExchange {
     return underWay(work, work)
   }
 
-  /** This rank's part of what travels in 16 bits. */
+  /** This rank's part of the 16-bit copy. */
   get #part(): Uint16Array {
     const { rank } = this.#groups.shard
     const { length } = this.#options.share
@@ -298,7 +305,7 @@ class BucketExchange {
   }
 }
 
-/** @param end - the one promise of the end, because an error is told once */
+/** @param end - the only promise of completion, because an error is reported once */
 function underWay(
   operation: Pick<PersistentOperation, 'isCompleted' | 'wait'>,
   end: PromiseLike<void>,

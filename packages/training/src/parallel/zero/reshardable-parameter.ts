@@ -5,15 +5,17 @@ import { storageOf } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Storage } from '../../tfjs/backend.ts'
 
-/** A parameter of the model in stage 3, whose values exist only while they are computed with. */
+/** A parameter of the model in stage 3, whose values exist only while they are in use. */
 export class ReshardableParameter {
   readonly parameter: Parameter
   #tensor: Tensor
-  /** The tensor's memory; undefined if the whole tensor is disposed and made again instead. */
+  /** The tensor's memory; undefined if resharding disposes the whole tensor instead. */
   readonly #storage: Storage | undefined
   isUnsharded = true
 
-  /** @param keepsTensor - keeps the tensor, without its memory, for recordings that have saved it */
+  /**
+   * @param keepsTensor - whether to keep the tensor without its memory, for recordings that have saved it
+   */
   constructor(parameter: Parameter, keepsTensor: boolean) {
     this.parameter = parameter
     this.#tensor = parameter.value
@@ -25,7 +27,7 @@ export class ReshardableParameter {
     return 4 * this.#tensor.size
   }
 
-  /** Frees the values. Reading the parameter's value throws from now on. */
+  /** Frees the values. Reading the parameter's value then throws. */
   reshard(): void {
     if (!this.isUnsharded) return
     this.isUnsharded = false
@@ -34,7 +36,7 @@ export class ReshardableParameter {
     this.parameter.value = withoutValues(this.parameter.name, this.#tensor)
   }
 
-  /** Gives the parameter these values; those that it has, if any, are freed. */
+  /** Sets the parameter's values, and frees previous ones. */
   unshard(values: Float32Array): void {
     if (this.#storage === undefined) {
       if (this.isUnsharded) this.#tensor.dispose()
@@ -47,7 +49,7 @@ export class ReshardableParameter {
     this.parameter.value = this.#tensor
   }
 
-  /** Frees what is left of a sharded parameter. An unsharded one stays the model's. */
+  /** Frees the tensor of a sharded parameter. An unsharded one stays the model's. */
   dispose(): void {
     if (this.isUnsharded || this.#storage === undefined) return
     this.#storage.abandon()

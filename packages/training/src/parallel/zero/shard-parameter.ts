@@ -10,11 +10,11 @@ import type { OwnedRange } from '../gradients/buckets.ts'
 
 /** Owns the values of a shard between two steps. */
 export interface ShardOwner {
-  /** Makes a new tensor of them. */
+  /** Makes a new tensor of the values. */
   read(): Tensor
   /** Takes new values; the tensor stays the caller's. */
   write(next: Tensor): void | Promise<void>
-  /** Called in a step without new values; left out if the owner has still got the old ones. */
+  /** Called in a step without new values; undefined if the owner still has the old ones. */
   keep?(): Promise<void>
 }
 
@@ -77,14 +77,13 @@ function writeInto(
 }
 
 /**
- * This rank's part of a parameter, as an optimizer takes it: flat, under the parameter's own name. It
- * has no memory of its own. The tensor is made when it is read, and a new value goes to the owner at
- * once.
+ * This rank's part of a parameter, for an optimizer: flat, with the parameter's name. It has no memory:
+ * the tensor is made when it is read, and a new value goes to the owner at once.
  */
 export class ShardParameter implements Parameter {
   readonly name: string
   readonly shape: readonly number[]
-  /** The parameter's own part, if the parameter is a part of a tensor. */
+  /** The shard that the parameter itself is, if it is a part of a tensor. */
   readonly shard?: Shard
   readonly range: OwnedRange
   readonly #owner: ShardOwner
@@ -105,7 +104,7 @@ export class ShardParameter implements Parameter {
     return this.range.parameter.countedElsewhere === true
   }
 
-  /** Whether it has got values since the last `settle`. */
+  /** Whether it has received values since the last `settle`. */
   get isNew(): boolean {
     return this.#isNew
   }
@@ -115,7 +114,7 @@ export class ShardParameter implements Parameter {
     return this.#value
   }
 
-  /** Takes the tensor over. */
+  /** Takes ownership of the tensor. */
   set value(next: Tensor) {
     const written = this.#owner.write(next)
     this.#value = undefined
@@ -138,7 +137,7 @@ export class ShardParameter implements Parameter {
     this.#isNew = false
   }
 
-  /** Says which values of the whole tensor these are. */
+  /** The range of the whole tensor that this part covers. */
   get part(): Part {
     const { parameter, from, to } = this.range
     return partOfParameter(parameter, [from, to])

@@ -16,11 +16,11 @@ import {
   type Values,
 } from './values.ts'
 
-/** A part of the model, whose input is the output of the one before. */
+/** A part of the model, whose input is the output of the previous part. */
 interface Link {
   readonly module: Module
   readonly unit: Unit
-  /** After its backward pass the buckets of gradients before this one are complete. */
+  /** The end of the gradient buckets that are complete after its backward pass. */
   readonly bucketEnd: number
 }
 
@@ -35,7 +35,7 @@ type PassOptions = Required<Pick<ShardingOptions, 'reshardAfterForward'>> & {
   readonly recompute: boolean
 }
 
-/** Stage 3: every rank has its share of the values. Units are unsharded one after the other. */
+/** Stage 3: every rank has only its share of the values. Units are unsharded one after the other. */
 export class ShardedValues implements Values {
   readonly shards: readonly ShardParameter[]
   readonly gathered: readonly GatheredBucket[]
@@ -108,7 +108,7 @@ export class ShardedValues implements Values {
   }
 
   checkPublished(): void {
-    // The next gather of the shares gets the new values.
+    // Nothing to check: the next gather of the shares gets the new values.
   }
 
   async publish(): Promise<void> {
@@ -142,7 +142,7 @@ export class ShardedValues implements Values {
     for (const unit of this.#units.all) unit.dispose()
   }
 
-  /** Ends a step: shards, and unsharded parameters, have the new values. */
+  /** Ends a step: gives shards and unsharded parameters the new values. */
   async #settle(shards: readonly ShardParameter[]): Promise<void> {
     for (const shard of shards) await shard.settle()
     for (const unit of this.#units.all) await unit.refresh()
@@ -154,8 +154,8 @@ export class ShardedValues implements Values {
 }
 
 /**
- * Unshards the parameters of each link while it computes, and gathers those of the next one at the same
- * time. After the backward pass of a link its gradients are sent.
+ * Unshards the parameters of each link while it computes, and prefetches the next link's. Sends the
+ * gradients of a link after its backward pass.
  */
 class UnitHooks implements ChainHooks {
   readonly #units: Units
@@ -195,12 +195,12 @@ class UnitHooks implements ChainHooks {
     this.#sink.close(bucketEnd)
   }
 
-  /** Ends the pass: releases what it still holds. */
+  /** Ends the pass: releases all units that it still holds. */
   release(): void {
     for (const unit of this.#held) this.#release(unit)
   }
 
-  /** Starts to gather at once; a caller that does not await it need not handle an error. */
+  /** Starts to gather at once. A caller that does not await it need not handle its error. */
   #hold(unit: Unit): Promise<void> {
     if (this.#held.has(unit)) return unit.unsharded ?? Promise.resolve()
     this.#held.add(unit)

@@ -10,7 +10,10 @@ import type { MemoryAccounting } from './memory-accounting.ts'
 import { ReshardableParameter } from './reshardable-parameter.ts'
 import { ownerInShare, ShardParameter } from './shard-parameter.ts'
 
-/** A part of the model that is gathered on its own, with one bucket for each kind of parameter. */
+/**
+ * A part of the model that is gathered separately, with one bucket for trained and one for frozen
+ * parameters.
+ */
 export interface UnitPlan {
   /** Undefined for the *root*: the parameters that several units use, or none. */
   readonly module?: Module
@@ -22,7 +25,7 @@ export interface UnitPlan {
  * Divides a model into its units and, last, the root if there is one.
  *
  * @param units - default: the model's layers, or the whole model
- * @throws ERR_TSR_ARGUMENT when there is no unit, or one has parameters that the model does not have
+ * @throws ERR_TSR_ARGUMENT when `units` is empty, or a unit has parameters that the model does not have
  */
 export function planUnits(
   model: Replicated,
@@ -85,7 +88,7 @@ export interface UnitOptions {
 export class Unit {
   /** This rank's parts of the parameters. */
   readonly owned: readonly ShardParameter[]
-  /** Those of them that are trained. */
+  /** The trained ones of `owned`. */
   readonly shards: readonly ShardParameter[]
   readonly #buckets: readonly ShardedBucket[]
   readonly #parameters: ReadonlyMap<string, ReshardableParameter>
@@ -117,7 +120,7 @@ export class Unit {
     this.shards = this.owned.filter(({ name }) => names.has(name))
   }
 
-  /** Takes this rank's share of unsharded parameters, and frees the rest. */
+  /** Copies this rank's share of unsharded parameters, and frees the parameters. */
   static async create({ trained, frozen }: UnitPlan, options: UnitOptions): Promise<Unit> {
     const { group, accounting } = options
     const sharded: ShardedBucket[] = []
@@ -142,14 +145,14 @@ export class Unit {
     return this.#buckets.map(({ bucket }) => bucket)
   }
 
-  /** For holders: fulfilled when the parameters are unsharded. */
+  /** For holders: resolves when the parameters are unsharded. */
   get unsharded(): Promise<void> | undefined {
     return this.#unsharded
   }
 
   /**
-   * Holds the parameters, which are gathered unless another holder has them already. The collectives
-   * start at once; all ranks make these calls in the same order.
+   * Holds the parameters, and gathers them unless another holder already has. The collectives start at
+   * once; all ranks make these calls in the same order.
    */
   hold(): Promise<void> {
     this.#holders++
@@ -157,13 +160,13 @@ export class Unit {
     return this.#unsharded
   }
 
-  /** Lets the parameters go, which are resharded when there is no other holder. */
+  /** Releases the parameters, which are resharded when no holder is left. */
   release(): void {
     this.#holders--
     if (!this.#isGathering) this.#reshardUnheld()
   }
 
-  /** Called after a step: gives unsharded parameters the new values. */
+  /** Updates unsharded parameters after a step. */
   async refresh(): Promise<void> {
     if (this.#unsharded === undefined) return
     this.#unsharded = this.#gather()

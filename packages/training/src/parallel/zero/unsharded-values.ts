@@ -22,10 +22,10 @@ import {
   type Values,
 } from './values.ts'
 
-/** How many buckets of new values travel at one time. */
+/** The number of buckets of new values in flight at one time. */
 const UNDER_WAY = 2
 
-/** Stages 1 and 2: every rank has all values, and gets those that other ranks have updated. */
+/** Stages 1 and 2: every rank has all values, and gathers the values that other ranks have updated. */
 export class UnshardedValues implements Values {
   readonly shards: readonly ShardParameter[]
   readonly #module: Replicated
@@ -34,10 +34,10 @@ export class UnshardedValues implements Values {
   readonly #buckets: readonly SharedBucket[]
   readonly #gradients: ReduceScatterExchange
   readonly #accounting: MemoryAccounting
-  /** Stage 1: the gathers of buckets that stay. */
+  /** Stage 1: the prepared gathers of buckets that keep their memory. */
   readonly #gathers: readonly (PersistentOperation | undefined)[]
 
-  /** @param gradients - new values travel in its memory */
+  /** @param gradients - new values are sent from and received into its memory */
   constructor(
     module: Replicated,
     group: ProcessGroup,
@@ -119,7 +119,7 @@ export class UnshardedValues implements Values {
     // they are always unsharded
   }
 
-  /** This rank's part of the trained parameters, and the frozen ones, which all ranks have. */
+  /** Returns this rank's part of the trained parameters, and the frozen ones, which all ranks have. */
   async pieces(): Promise<Piece[]> {
     const trained = new Set(
       this.#buckets.flatMap(({ slots }) => slots.map(({ parameter }) => parameter.name)),
@@ -159,7 +159,7 @@ export class UnshardedValues implements Values {
   }
 }
 
-/** New values on their way. */
+/** New values in flight. */
 interface Gathering {
   readonly memory: Float32Array
   readonly done: PromiseLike<void>

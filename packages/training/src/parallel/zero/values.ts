@@ -10,11 +10,11 @@ import type { ShardParameter } from './shard-parameter.ts'
 /** A forward pass of a sharded model. */
 export interface ShardedRecording extends Omit<SegmentedRecording, 'backward'> {
   /**
-   * Runs the pass backward from `dy`, which stays the caller's; at most once. The gradients of
-   * parameters go to the ranks that own them.
+   * Runs the pass backward from `dy`, which stays the caller's; at most once. The gradients of parameters
+   * are sent to the ranks that own them.
    *
-   * @returns the gradient of the input, which the caller disposes; undefined unless it was asked for
-   * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when `dy` has another shape
+   * @returns the gradient of the input, which the caller disposes; undefined unless it was requested
+   * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when `dy` has a different shape from the output
    */
   backward(dy: Tensor): Promise<Tensor | undefined>
 }
@@ -24,7 +24,7 @@ export interface GradientSink {
   readonly onGradient: GradientListener
   /** Waits until there is memory for another bucket. */
   makeRoom(): Promise<void>
-  /** Called when the buckets before `end` have got all gradients of this pass; default: all buckets. */
+  /** Called when the buckets before `end` have all gradients of this pass; default: all buckets. */
   close(end?: number): void
 }
 
@@ -37,8 +37,8 @@ export interface GatheredBucket {
 }
 
 /**
- * The values of the parameters, unsharded always (stages 1 and 2) or only while they are computed with
- * (stage 3). As the owner of pieces of a checkpoint, each rank has a different part of them.
+ * The values of the parameters, always unsharded (stages 1 and 2) or only while in use (stage 3). As the
+ * owner of checkpoint pieces, each rank has a different part of them.
  */
 export interface Values extends PieceOwner {
   /** The parameters of an optimizer. */
@@ -46,9 +46,9 @@ export interface Values extends PieceOwner {
   readonly gathered: readonly GatheredBucket[]
   /** Runs the model forward. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
-  /** @throws ERR_TSR_ARGUMENT when shards have new values that the other ranks would not get */
+  /** @throws ERR_TSR_ARGUMENT when shards have new values that were not published to the other ranks */
   checkPublished(): void
-  /** Called after an optimizer has made a step of the shards: gives all ranks the new values. */
+  /** Sends new values to all ranks, after an optimizer has updated the shards. */
   publish(): Promise<void>
   /** Unshards all parameters until `release`. */
   gather(): Promise<void>
@@ -56,7 +56,7 @@ export interface Values extends PieceOwner {
   dispose(): void
 }
 
-/** @throws ERR_TSR_ARGUMENT unless it can run forward */
+/** @throws ERR_TSR_ARGUMENT unless the module can run forward */
 export function asModule(module: Replicated): Module {
   if (module.whole !== undefined) return module.whole
   if ('forward' in module) return module as Module
