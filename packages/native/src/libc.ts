@@ -34,7 +34,9 @@ function load(): Loaded | { readonly reason: string } {
   ]) {
     try {
       return { koffi, libc: koffi.load(name) }
-    } catch {}
+    } catch {
+      // Try the next C library.
+    }
   }
   return { reason: 'no C library found (tried glibc and musl)' }
 }

@@ -10,7 +10,7 @@ const shown = [
   'waiting',
   'idle',
 ] as const satisfies readonly RankActivity[]
-/** Pixels of a rank, of the gap after it, and of the labels. */
+/** Heights in pixels of a rank's lane and of the gap after it, and the width of the labels. */
 const [ROW, GAP, MARGIN] = [14, 3, 36]
 
 interface Properties {
@@ -18,7 +18,7 @@ interface Properties {
   readonly samples: readonly ActivitySample[]
 }
 
-/** A lane for each rank: what it was seen to do, ten times a second. */
+/** A lane for each rank with its activity, sampled ten times a second. */
 export function ActivityChart({ ranks, samples }: Properties): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null)
   const height = Math.max(1, ranks.length) * (ROW + GAP)
@@ -64,7 +64,7 @@ function draw(
   context.textBaseline = 'middle'
   const last = samples.at(-1)?.at ?? 0
   const scale = (width - MARGIN) / ACTIVITY_SECONDS
-  // Parts of pixels would be pale.
+  // Snap to whole pixels: partial ones would be pale.
   const x = (at: number): number => Math.round((width - (last - at) * scale) * ratio) / ratio
   for (const [row, { rank }] of ranks.entries()) {
     const y = row * (ROW + GAP)
@@ -87,7 +87,7 @@ function draw(
   }
 }
 
-/** The part of the time in which ranks did this. */
+/** Fraction of the time that ranks spent in this activity. */
 function share(samples: readonly ActivitySample[], activity: RankActivity): number | undefined {
   const all = samples.flatMap(({ ranks }) => [...ranks.values()])
   const sum = all.reduce((total, parts) => total + (parts[activity] ?? 0), 0)

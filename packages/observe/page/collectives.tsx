@@ -4,7 +4,7 @@ import type { StepView } from '../src/dashboard/views.ts'
 import { bytesText, millisecondsText } from './formats.ts'
 import { Table } from './table.tsx'
 
-/** The collectives of a rank in the last step: the buckets of data parallel training, for example. */
+/** The collectives of a rank in the last step, such as the buckets of data parallel training. */
 export function Collectives({ step }: { readonly step: StepView }): JSX.Element {
   const [chosen, choose] = useState<number>()
   const shown = step.ranks.find(({ rank }) => rank === chosen) ?? step.ranks[0]!

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 
 const dark = window.matchMedia('(prefers-color-scheme: dark)')
 
-/** Whether colours are dark; what is drawn on a canvas has to be drawn again when that changes. */
+/** Whether the colour scheme is dark. Canvases must be redrawn when it changes. */
 export function useDark(): boolean {
   const [isDark, setDark] = useState(dark.matches)
   useEffect(() => {

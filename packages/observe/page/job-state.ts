@@ -11,12 +11,12 @@ import type {
   StepView,
 } from '../src/dashboard/views.ts'
 
-/** The lines and the seconds of activity that the page keeps. */
+/** Most lines and points that the page keeps. */
 const KEPT_LINES = 2000
 const KEPT_POINTS = 3600
 export const ACTIVITY_SECONDS = 30
 
-/** The parts, 0 to 1, of what a rank did from one moment to the next. */
+/** The fraction, 0 to 1, of each activity of a rank between two samples. */
 export type ActivityParts = Partial<Record<RankActivity, number>>
 
 export interface ActivitySample {
@@ -42,7 +42,7 @@ export interface JobState {
 
 export type Connection = 'connecting' | 'live' | 'lost'
 
-/** Follows the events of the server. */
+/** Follows the server-sent events. */
 export function useJobState(): readonly [state: JobState | undefined, connection: Connection] {
   const [state, setState] = useState<JobState>()
   const [connection, setConnection] = useState<Connection>('connecting')
@@ -67,7 +67,7 @@ export function useJobState(): readonly [state: JobState | undefined, connection
   return [state, connection]
 }
 
-/** What stays when a snapshot replaces the rest. */
+/** Clears the data that a snapshot sends again. The activity samples stay. */
 function fresh(before: JobState | undefined): JobState | undefined {
   return before && { ...before, points: [], lines: [], dropped: 0 }
 }
@@ -98,7 +98,7 @@ function joined<T>(before: readonly T[] = [], more: readonly T[], most: number):
   return more.length === 0 ? before : [...before, ...more].slice(-most)
 }
 
-/** In no operation, the parts are measured. */
+/** Outside operations, uses the measured fraction of computing. */
 function partsOf({ state, computing }: RankView): ActivityParts {
   const isMeasured = ['computing', 'idle', 'running'].includes(state) && computing !== undefined
   if (!isMeasured) return { [state]: 1 }

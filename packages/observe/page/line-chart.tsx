@@ -9,13 +9,13 @@ interface Properties {
   readonly title: string
   readonly points: readonly ChartPoint[]
   readonly of: 'loss' | 'stepsPerSecond' | 'cpu'
-  /** What it is drawn over. */
+  /** The x-axis. */
   readonly over?: 'seconds' | 'steps'
 }
 
 const HEIGHT = 150
 
-/** One quantity over the time of the job, or over its steps. */
+/** A chart of one quantity over the time or the steps of the job. */
 export function LineChart({ title, points, of, over = 'seconds' }: Properties): JSX.Element {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)

@@ -8,10 +8,10 @@ interface Properties {
   readonly ranks: readonly number[]
 }
 
-/** The most lines that are shown at once. */
+/** Most lines shown at once. */
 const SHOWN = 500
 
-/** The last lines of the ranks. It follows them unless the reader has scrolled up. */
+/** The last lines of the ranks. It scrolls with them unless the reader has scrolled up. */
 export function LogTail({ lines, dropped, ranks }: Properties): JSX.Element {
   const [text, setText] = useState('')
   const [rank, setRank] = useState('')

@@ -45,7 +45,7 @@ export function Page(): JSX.Element {
   )
 }
 
-/** What changes while a job runs. */
+/** The parts of the page that change while a job runs. */
 function Live({ state }: { readonly state: JobState }): JSX.Element {
   const { job, points, samples, links, step } = state
   return (
@@ -98,7 +98,7 @@ function Header({
   const here = ranks.length === worldSize ? '' : `, ${ranks.length} here`
   const attempt = restartCount === 0 ? '' : ` · attempt ${restartCount + 1}`
   const lost = connection === 'lost'
-  // The end of the job ends the connection, too.
+  // The connection also ends when the job ends.
   const status = lost && phase === 'running' ? 'connection lost' : phase
   return (
     <header>

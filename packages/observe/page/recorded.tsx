@@ -20,7 +20,7 @@ interface Properties {
   readonly points: readonly ChartPoint[]
 }
 
-/** A run that has been recorded: where its time went, and each of its steps. */
+/** A recorded run: how its time was spent, and each of its steps. */
 export function Recorded({ view, last, points }: Properties): JSX.Element {
   const [shown, setShown] = useState<RecordedStepView>({ index: view.steps - 1, view: last })
   const { steps } = view.summary
@@ -89,7 +89,7 @@ interface ChoiceProperties {
   readonly show: (step: RecordedStepView) => void
 }
 
-/** Goes from step to step: by buttons, a slider, or its number. */
+/** Selects a step by buttons, a slider, or its number. */
 function StepChoice({ count, shown, show }: ChoiceProperties): JSX.Element {
   const [index, setIndex] = useState(shown.index)
   const asked = useRef<AbortController>(undefined)

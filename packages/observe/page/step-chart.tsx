@@ -4,7 +4,10 @@ import { barKinds, type Bar, type BarKind, type StepView } from '../src/dashboar
 import { useDark } from './dark.ts'
 import { millisecondsText, percentText } from './formats.ts'
 
-/** Pixels of the measured and of the ideal lane of a rank, of the gaps after them, and of the labels. */
+/**
+ * Heights in pixels of a rank's measured and ideal lanes and of the gaps after them, and the width of
+ * the labels.
+ */
 const [MEASURED, IDEAL, INNER, GAP, MARGIN] = [20, 9, 2, 7, 36]
 
 const words: Readonly<Record<BarKind, string>> = {
@@ -19,7 +22,7 @@ const words: Readonly<Record<BarKind, string>> = {
   overhead: 'overhead',
 }
 
-/** The shares of the time that are lost, in the words of `tsrun trace`. */
+/** The shares of lost time, named as in `tsrun trace`. */
 const lost = {
   bubble: 'bubble',
   imbalance: 'imbalance',
@@ -28,7 +31,7 @@ const lost = {
   overhead: 'overhead',
 } as const
 
-/** The last step of all ranks as it was measured, above the ideal schedule. */
+/** The last step of all ranks: the measured schedule above the ideal one. */
 export function StepChart({ step }: { readonly step: StepView }): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null)
   const isDark = useDark()
@@ -71,7 +74,7 @@ export function StepChart({ step }: { readonly step: StepView }): JSX.Element {
   )
 }
 
-/** The part of the time of all ranks that belongs to this. */
+/** The fraction of all ranks' time in this share. */
 function meanShare({ ranks }: StepView, share: keyof StepView['ranks'][number]['shares']): number {
   const time = ranks.reduce((sum, { milliseconds }) => sum + milliseconds, 0)
   const part = ranks.reduce((sum, { shares }) => sum + shares[share], 0)
@@ -94,7 +97,7 @@ function draw(canvas: HTMLCanvasElement, step: StepView, row: number): void {
   const lane = (bars: readonly Bar[], y: number, size: number): void => {
     context.fillStyle = colour('lane')
     context.fillRect(MARGIN, y, width - MARGIN, size)
-    // Short bars come last and have a whole pixel: long ones would cover them, and parts of pixels are pale.
+    // Draw short bars last and at least one pixel wide, because long bars would hide them.
     const byLength = bars.toSorted((a, b) => b[2] - b[1] - (a[2] - a[1]))
     for (const [kind, start, end, microbatch] of byLength) {
       const x = snap(MARGIN + start * scale)

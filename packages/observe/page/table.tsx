@@ -1,15 +1,14 @@
 import type { ComponentChildren, JSX } from 'preact'
 
 interface Properties {
-  /** What the region that scrolls is called. */
+  /** Accessible name of the scrolling region. */
   readonly label: string
   readonly titles: readonly (string | number)[]
   readonly class?: string
-  /** The rows. */
   readonly children: ComponentChildren
 }
 
-/** A table that scrolls by itself where the screen is narrower. */
+/** A table that scrolls horizontally on narrow screens. */
 export function Table({ label, titles, children, class: name }: Properties): JSX.Element {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>

@@ -7,31 +7,31 @@ export interface AttemptFacts {
   readonly restartCount: number
 }
 
-/** What a rank uses per second, and in all. Undefined: not measured. */
+/** The resource usage of a rank. Undefined: not measured. */
 export interface RankRates {
-  /** The part of its time in no operation in which it computed, 0 to 1. */
+  /** Fraction of its time outside operations in which it computed, 0 to 1. */
   readonly computing: number | undefined
-  /** Cores. */
+  /** Cores in use. */
   readonly cpu: number | undefined
   readonly stepsPerSecond: number | undefined
-  /** Bytes that are resident. */
+  /** Resident bytes. */
   readonly memory: number | undefined
-  /** The part of the time in which its GPU computed, in percent. */
+  /** GPU utilization in percent. */
   readonly gpu: number | undefined
-  /** Bytes of its GPU that are in use. */
+  /** Bytes in use on its GPU. */
   readonly gpuMemory: number | undefined
 }
 
-/** What the launcher does for those who show its job. */
+/** The launcher's services for observers of its job. */
 export interface ObserveHost {
-  /** Aborted when the job has to stop. */
+  /** Aborts when the job must stop. */
   readonly stop: AbortSignal
-  /** Tells the user. */
+  /** Prints a message to the user. */
   say(event: string, text: string, facts?: Readonly<Record<string, unknown>>): void
-  /** Measures the ranks, by process ID, since the last call. */
+  /** Usage of the ranks since the last call, by process ID. */
   ratesOf(ranks: readonly RankStatus[]): ReadonlyMap<number, RankRates>
-  /** The CPU time of a process so far; undefined if it has ended. */
+  /** CPU seconds of a process so far; undefined if it has ended. */
   cpuSeconds(pid: number): number | undefined
-  /** The memory of a process; undefined if it has ended. */
+  /** Resident bytes of a process; undefined if it has ended. */
   residentBytes(pid: number): number | undefined
 }

@@ -2,23 +2,23 @@ import type { IncomingMessage, Server } from 'node:http'
 import type { Socket } from 'node:net'
 import { PendingConnections } from '@tsrun/core'
 
-/** Options of a server whose silent connections end after `headersTimeout`, not 30 seconds later. */
+/** Drops silent connections after `headersTimeout`; Node's default check would add up to 30 seconds. */
 export const httpOptions = {
   maxHeaderSize: 8192,
   headersTimeout: 5000,
   connectionsCheckingInterval: 1000,
 } as const
 
-/** How far a connection has come. */
+/** The progress of a connection. */
 export type HttpStage = 'silent' | 'asked' | 'known'
 
 const stages: Readonly<Record<HttpStage, number>> = { silent: 0, asked: 1, known: 2 }
 
-/** Keeps the connections of a server few, so that those that send nothing lock out no others. */
+/** Limits a server's connections, so that silent ones cannot lock out others. */
 export class HttpConnections {
   readonly #pending: PendingConnections<Socket>
 
-  /** @param limit - most connections of each stage */
+  /** @param limit - most connections in each stage */
   constructor(server: Server, limit: number) {
     this.#pending = new PendingConnections({
       limit,
@@ -32,7 +32,7 @@ export class HttpConnections {
     })
   }
 
-  /** Notes that the connection of a request has come this far. */
+  /** Moves the connection of a request to this stage. */
   advance({ socket }: IncomingMessage, stage: HttpStage): void {
     this.#pending.advance(socket, stages[stage])
   }

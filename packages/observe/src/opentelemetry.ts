@@ -2,8 +2,8 @@ import { declareOptions, having, importOptional, monotonicNow } from '@tsrun/cor
 import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
 
 /**
- * A `Tracer` of `@opentelemetry/api`: the part of it that is needed, so that the types of this package do
- * not need that one.
+ * The subset of the `Tracer` of `@opentelemetry/api` that is used, so that the types of this package do
+ * not depend on it.
  */
 export interface OpenTelemetryTracer {
   startSpan(
@@ -18,7 +18,7 @@ export interface OpenTelemetryTracer {
 }
 
 export interface ExportOptions {
-  /** Gets the spans; default: that of the global tracer provider for `@tsrun/observe`. */
+  /** Receives the spans; default: the tracer of the global provider for `@tsrun/observe`. */
   readonly tracer?: OpenTelemetryTracer
 }
 
@@ -26,7 +26,7 @@ const readOptions = declareOptions({
   tracer: having<OpenTelemetryTracer>(['startSpan'], 'a tracer of @opentelemetry/api').optional(),
 })
 
-/** What spans of each kind are called. */
+/** The name of spans of each kind. */
 const names: Readonly<Record<SpanKind, string>> = {
   batch: 'take batch apart',
   F: 'forward',
@@ -49,15 +49,14 @@ const names: Readonly<Record<SpanKind, string>> = {
   gc: 'garbage collection',
 }
 
-/** The kinds of OpenTelemetry: internal, producer and consumer. */
+/** Span kinds of OpenTelemetry: internal, producer and consumer. */
 const [INTERNAL, PRODUCER, CONSUMER] = [0, 3, 4]
 
 /**
- * Hands recorded spans to OpenTelemetry, with the times of day at which they happened. Spans of the main
- * thread become children of those that they happened in, and operations, which run beside them, children of
- * the step that they began in; the others are children of the active span, if there is one. Attributes:
- * `tsrun.kind`, `tsrun.rank` and the facts of the span, as in `tsrun.microbatch`; times in milliseconds end
- * with `_ms`.
+ * Exports recorded spans to OpenTelemetry with their wall-clock times. A span of the main thread
+ * becomes a child of the span that encloses it. An operation becomes a child of the step that it began
+ * in. Others become children of the active span, if any. Attributes are `tsrun.kind`, `tsrun.rank` and
+ * the facts of the span, such as `tsrun.microbatch`; those in milliseconds end with `_ms`.
  *
  * @param spans - of this host, recorded since its clock was last set
  * @returns the number of spans
@@ -96,7 +95,7 @@ export async function exportSpans(
   return spans.length
 }
 
-/** The attributes of facts in milliseconds. */
+/** Attribute names of facts in milliseconds. */
 const attributeNames = new Map([
   ['waited', 'waited_ms'],
   ['noticed', 'noticed_ms'],
@@ -120,7 +119,7 @@ function byRank(spans: readonly Span[]): Span[][] {
 
 interface Opened {
   readonly span: Span
-  /** The context of OpenTelemetry in which this span is the active one. */
+  /** The OpenTelemetry context whose active span is this one. */
   readonly context: unknown
 }
 
@@ -129,9 +128,9 @@ function exportRank(
   root: unknown,
   open: (span: Span, parent: unknown) => unknown,
 ): void {
-  // What contains others comes before them.
+  // Enclosing spans come before the spans inside them.
   const sorted = spans.toSorted((a, b) => a.start - b.start || b.end - a.end)
-  /** Those that the next one may be in, from the outermost to the innermost. */
+  /** Open spans that may enclose the next one, outermost first. */
   let around: Opened[] = []
   for (const span of sorted) {
     around = around.filter((outer) => outer.span.end > span.start)

@@ -1,2 +1,5 @@
-/** The folder of this package. It is one level above the sources and above the bundle: keep this file at the top. */
+/**
+ * The folder of this package, one level above both sources and bundle. Keep this file at the top of
+ * src.
+ */
 export const packageFolder = new URL('../', import.meta.url)

@@ -10,35 +10,35 @@ import type {
   StepView,
 } from './views.ts'
 
-/** The lines that a page gets when it is opened. */
+/** Lines sent to a newly opened page. */
 const KEPT_LINES = 500
-/** The most new lines of one update. */
+/** Most new lines in one update. */
 const UPDATE_LINES = 100
-/** The most characters of a line. */
+/** Most characters of a line. */
 const LINE_LENGTH = 2000
-/** The most characters of a report. */
+/** Most characters of a report. */
 const REPORT_LENGTH = 200_000
-/** One point a second: an hour. */
+/** One hour of points, one per second. */
 const KEPT_POINTS = 3600
-/** Milliseconds between two points, and at least between two polls of links and steps. */
+/** Milliseconds between points, and the least time between polls of links and steps. */
 const POINT_INTERVAL = 1000
 /**
- * A poll that takes long, as with many ranks, is made less often: the pause is this many times as long, at
- * most some seconds.
+ * A poll of many ranks takes long. The pause after it is this many times its duration, up to
+ * LONGEST_PAUSE.
  */
 const LOOK_PAUSE = 200
 const LONGEST_PAUSE = 5000
 
-/** Where the feed reads what it shows. */
+/** The feed's data sources. */
 export interface DashboardSources {
-  /** The job as it is now. */
+  /** The current state of the job. */
   readonly job: () => JobView
   readonly links: () => LinksView
-  /** The last step of all ranks; undefined: no other one than the last time. */
+  /** The last step of all ranks; undefined if it has not changed. */
   readonly step: () => StepView | undefined
 }
 
-/** Collects what the page shows, in bounded memory. */
+/** Collects the page's data in bounded memory. */
 export class DashboardFeed implements PageSource {
   readonly isLive = true
   readonly #sources: DashboardSources
@@ -67,12 +67,12 @@ export class DashboardFeed implements PageSource {
     this.#dropped += 1
   }
 
-  /** Shows this report of a failure; undefined: none. */
+  /** Shows the report of a failure, or removes it if undefined. */
   setReport(text: string | undefined): void {
     this.#report = text === undefined ? undefined : shortened(text, REPORT_LENGTH)
   }
 
-  /** See `PageSource`; without a page, links and steps are not read. */
+  /** See `PageSource`. Links and steps are not read while no page is open. */
   update(isWatched: boolean): DashboardUpdate {
     const update = this.#updateWith(this.#newPoints, this.#newLines, this.#dropped, isWatched)
     this.#newLines = []
@@ -81,7 +81,6 @@ export class DashboardFeed implements PageSource {
     return update
   }
 
-  /** See `PageSource`. */
   snapshot(update: DashboardUpdate): DashboardUpdate {
     const kept = { links: this.#links, step: this.#step }
     return { ...update, ...kept, points: this.#points, lines: this.#lines, dropped: 0 }
@@ -106,7 +105,7 @@ export class DashboardFeed implements PageSource {
     return { at, job, points, lines, dropped, report: this.#report, ...looked }
   }
 
-  /** At the links and the last step, once in a second or less often. */
+  /** Polls the links and the last step, at most once per second. */
   #look(now: number, { phase }: JobView): Pick<DashboardUpdate, 'links' | 'step'> {
     if (phase !== 'running' || now < this.#nextLook) return {}
     const [links, step] = [this.#sources.links(), this.#sources.step()]

@@ -9,23 +9,26 @@ import { DashboardServer } from './server.ts'
 import { StepTail } from './step-tail.ts'
 import type { JobPhase, JobView, LinksView, LogLine, RankView, StepView } from './views.ts'
 
-/** Milliseconds between two polls of what processes use. */
+/** Milliseconds between polls of process usage. */
 const USE_INTERVAL = 1000
 
-/** The longest time of a timer, which stands for no end. */
+/** Longest delay of a timer in milliseconds; stands for forever. */
 const FOREVER = 2 ** 31 - 1
 
 export interface DashboardOptions {
   /** 0: any free port. */
   readonly port: number
-  /** Milliseconds that it stays open after the end of the job; undefined: until Ctrl-C after a failure at a terminal. */
+  /**
+   * Milliseconds that it stays open after the job ends. If undefined, it stays open until Ctrl-C after
+   * a failure at a terminal.
+   */
   readonly linger: number | undefined
   readonly script: string
-  /** The folder in which the ranks are traced. */
+  /** The folder of the ranks' traces. */
   readonly traces: string
 }
 
-/** The page of a job: reads what its ranks on this host do and use, and serves it. */
+/** Serves the page of a job, with the state and usage of its ranks on this host. */
 export class JobDashboard {
   readonly #options: DashboardOptions
   readonly #host: ObserveHost
@@ -47,7 +50,7 @@ export class JobDashboard {
     this.#host = host
   }
 
-  /** Opens it and announces its address. @throws the error of the system when it cannot listen there */
+  /** Starts the server and announces its address. @throws the system's error if it cannot listen there */
   static async open(options: DashboardOptions, host: ObserveHost): Promise<JobDashboard> {
     const dashboard = new JobDashboard(options, host)
     const { port } = options
@@ -57,7 +60,7 @@ export class JobDashboard {
     return dashboard
   }
 
-  /** Shows this attempt from now on. */
+  /** Switches to this attempt. */
   follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void {
     this.#attempt = attempt
     this.#readRanks = readRanks
@@ -69,7 +72,7 @@ export class JobDashboard {
     )
   }
 
-  /** Gets every line of the ranks. */
+  /** Adds a line of a rank's output. */
   addLine({ rank, stream, text }: LogLine): void {
     this.#feed.addLine({ rank, stream, text: visibleText(text) })
   }
@@ -78,10 +81,10 @@ export class JobDashboard {
     this.#feed.setReport(visibleText(report))
   }
 
-  /** Shows the end of the job, and stays open for as long as the options say. */
+  /** Shows the outcome of the job, and stays open as long as the options say. */
   async end(exitCode: number): Promise<void> {
     this.#phase = exitCode === 0 ? 'succeeded' : 'failed'
-    // Of an attempt before the one that has succeeded.
+    // The report is of an earlier attempt.
     if (exitCode === 0) this.#feed.setReport(undefined)
     const { stop } = this.#host
     const { linger = exitCode !== 0 && isatty(0) ? Infinity : 0 } = this.#options

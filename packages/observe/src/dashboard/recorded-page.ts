@@ -15,17 +15,17 @@ import type {
   RecordedView,
 } from './views.ts'
 
-/** The most points of a chart: of more steps, each point is the mean of several. */
+/** Most points of a chart. If there are more steps, a point is the mean of several. */
 const MOST_POINTS = 1500
 
 export interface RecordedPageOptions {
   readonly runId: string
   readonly script: string
-  /** Undefined: only lines were kept. */
+  /** Undefined if only the output was recorded. */
   readonly trace: TracedRun | undefined
-  /** What the ranks have printed, in the order of time. */
+  /** The output of the ranks in the order of time. */
   readonly lines: readonly LogLine[]
-  /** How many lines before these are left out. */
+  /** Number of earlier lines that are omitted. */
   readonly dropped: number
   /** The report of a failure. */
   readonly report: string | undefined
@@ -34,14 +34,14 @@ export interface RecordedPageOptions {
 /**
  * Serves the page of a recorded run.
  *
- * @param port - 0: any free one
- * @throws the error of the system when it cannot listen at the port
+ * @param port - 0: any free port
+ * @throws the system's error if it cannot listen at the port
  */
 export function servePage(port: number, options: RecordedPageOptions): Promise<DashboardServer> {
   return DashboardServer.open({ port, feed: new RecordedPage(options) })
 }
 
-/** Shows the last attempt of a run that has been recorded, step by step. */
+/** Shows the last attempt of a recorded run, step by step. */
 class RecordedPage implements PageSource {
   readonly isLive = false
   readonly #steps: RecordedSteps | undefined
@@ -60,7 +60,7 @@ class RecordedPage implements PageSource {
     }
   }
 
-  /** Nothing changes. */
+  /** A recorded run never changes. */
   update(): DashboardUpdate {
     return { ...this.#update, points: [], lines: [], dropped: 0 }
   }
@@ -91,7 +91,7 @@ class RecordedPage implements PageSource {
   }
 }
 
-/** Of the first number that is not smaller, or of the last one. */
+/** Position of the first number that is at least `number`, or of the last one. */
 function positionOf(numbers: readonly number[], number: number): number {
   const found = numbers.findIndex((each) => each >= number)
   return found < 0 ? numbers.length - 1 : found
@@ -103,7 +103,6 @@ function recordedView(steps: RecordedSteps): RecordedView | undefined {
   return { steps: steps.numbers.length, summary, sentences: summarySentences(summary) }
 }
 
-/** What is known of the ranks. */
 function placeOf(
   steps: RecordedSteps | undefined,
   lines: readonly LogLine[],
@@ -124,7 +123,7 @@ function placeOf(
   }
 }
 
-/** Losses and rates over the steps. */
+/** Losses and rates by step. */
 function pointsOf({ numbers, ranks, hasSteps }: RecordedSteps): ChartPoint[] {
   if (!hasSteps) return []
   const size = Math.ceil(numbers.length / MOST_POINTS)

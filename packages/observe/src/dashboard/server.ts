@@ -7,10 +7,10 @@ import { HttpConnections, httpOptions } from '../http-connections.ts'
 import { packageFolder } from '../package-folder.ts'
 import type { PageSource } from './views.ts'
 
-/** Milliseconds between two updates while a page is open, and while none is. */
+/** Milliseconds between updates while a page is open, and while none is open. */
 const INTERVAL = 100
 const IDLE_INTERVAL = 1000
-/** Pages beyond these are refused. */
+/** Most open pages; more are rejected. */
 const MOST_PAGES = 16
 const MOST_CONNECTIONS = 128
 
@@ -38,13 +38,16 @@ export interface DashboardServerOptions {
 
 interface OpenPage {
   readonly response: ServerResponse
-  /** It needs the whole state: it has received nothing so far, or was too slow for an update. */
+  /**
+   * True if it needs the whole state, because it has received nothing yet or was too slow for an
+   * update.
+   */
   isBehind: boolean
 }
 
 /**
- * Serves the page of a job on loopback, to those who know the token of its URL, and keeps it up to date by
- * server-sent events. A page that reads slowly skips updates, so nothing piles up.
+ * Serves the page of a job on loopback to clients that know the token of its URL, and updates it by
+ * server-sent events. A slow page skips updates, so its backlog is bounded.
  */
 export class DashboardServer {
   readonly #feed: PageSource
@@ -62,7 +65,7 @@ export class DashboardServer {
       try {
         this.#serve(request, response)
       } catch (error) {
-        // A page must never end a job, for example because a file is gone.
+        // A failed request must never end a job, for example if a file is missing.
         if (!response.headersSent) response.writeHead(500, securityHeaders)
         if (!response.writableEnded) response.end(`${(error as Error).message}\n`)
       }
@@ -70,7 +73,7 @@ export class DashboardServer {
     this.#connections = new HttpConnections(this.#server, MOST_CONNECTIONS)
   }
 
-  /** @throws the error of the system when it cannot listen at the port */
+  /** @throws the system's error if it cannot listen at the port */
   static async open(options: DashboardServerOptions): Promise<DashboardServer> {
     const dashboard = new DashboardServer(options)
     await once(dashboard.#server.listen(options.port, '127.0.0.1'), 'listening')
@@ -83,12 +86,12 @@ export class DashboardServer {
     return this.#port
   }
 
-  /** With the token. */
+  /** Includes the token. */
   get url(): string {
     return `http://127.0.0.1:${this.port}/?token=${this.#token}`
   }
 
-  /** Sends the last changes and ends. */
+  /** Sends the last changes and closes the server. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#update()
@@ -98,7 +101,7 @@ export class DashboardServer {
     const closed = once(this.#server, 'close')
     this.#server.close()
     this.#server.closeIdleConnections()
-    // What a page has not read by then is not for it.
+    // Drop pages that have not read everything by then.
     const limit = setTimeout(() => {
       this.#server.closeAllConnections()
     }, 200)
@@ -130,7 +133,8 @@ export class DashboardServer {
       response.writeHead(status, { ...securityHeaders, ...type, ...headers })
       response.end(request.method === 'HEAD' ? undefined : text)
     }
-    // A name that leads to 127.0.0.1 (DNS rebinding) makes another site the origin of the page.
+    // Reject DNS rebinding: a name that resolves to 127.0.0.1 gives another site the origin of the
+    // page.
     const hosts = [`127.0.0.1:${this.port}`, `localhost:${this.port}`]
     if (!hosts.includes(request.headers.host ?? '')) {
       send(421, 'not a name of this server\n')
@@ -140,7 +144,7 @@ export class DashboardServer {
       send(405, 'only GET\n', { Allow: 'GET, HEAD' })
       return
     }
-    // `//` would be read as the beginning of another host.
+    // URL would parse a path that begins with `//` as another host.
     const [pathname = '', query] = (request.url ?? '').split('?', 2)
     const searchParams = new URLSearchParams(query)
     const given = searchParams.get('token')
@@ -152,7 +156,7 @@ export class DashboardServer {
     }
     this.#connections.advance(request, 'known')
     if (isEntry) {
-      // The token leaves the address bar and the history.
+      // Redirect, so that the token disappears from the address bar and the history.
       const value = `${cookie}=${this.#token}; HttpOnly; SameSite=Strict; Path=/`
       send(303, '', { 'Set-Cookie': value, Location: '/' })
     } else if (pathname === '/events') {
@@ -201,7 +205,7 @@ export class DashboardServer {
   }
 }
 
-/** Undefined unless it is a whole number from 0. */
+/** Undefined unless it is a non-negative integer. */
 function numberOf(parameters: URLSearchParams, name: string): number | undefined {
   const text = parameters.get(name) ?? ''
   return /^\d{1,15}$/.test(text) ? Number(text) : undefined

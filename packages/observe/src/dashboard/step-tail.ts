@@ -7,41 +7,39 @@ import { SpanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
 import { stepView } from './step-view.ts'
 import type { StepView } from './views.ts'
 
-/** The most bytes that one poll reads, of all files together. */
+/** Most bytes read by one poll, over all files. */
 const LOOK_BYTES = 32 * 2 ** 20
 /**
- * If a file has much more that is new, only its end is read: when a page is opened late, and where steps
- * are short, because one step a second is enough. Ranks write at different moments, so that the ends of
- * their files have to be long enough to have steps in common.
+ * If a file has grown by much more than this, only its last bytes are read: a page shows only one step
+ * per second. Ranks write at different times, so the tails must be long enough to have steps in common.
  */
 const END_BYTES = 2 ** 19
-/** The most bytes that are decoded at one time. */
+/** Most bytes decoded together. */
 const PART_BYTES = 2 ** 20
 /**
- * Steps whose spans are kept: a few, and those of some time, in milliseconds. Each rank writes its spans
- * every 250 ms, at moments of its own, so that the last short steps of two ranks may not be the same.
+ * Steps whose spans are kept, at least this many and those of the last KEPT_TIME milliseconds. Each
+ * rank writes every 250 ms at its own times, so the last short steps of two ranks may differ.
  */
 const KEPT_STEPS = 4
 const KEPT_TIME = 2000
-/** The most spans of a rank that are kept. */
+/** Most spans kept for a rank. */
 const KEPT_SPANS = 40_000
 
-/** Follows the traces that the ranks of this host write during an attempt of a job, step by step. */
+/** Follows the traces that the ranks of this host write during an attempt, step by step. */
 export class StepTail {
   readonly #folder: string
   readonly #attempt: number
   readonly #files = new Map<number, SpanTail>()
-  /** Names of files that have been opened. */
   readonly #seen = new Set<string>()
   #shown: number | undefined
 
-  /** @param folder - that of the run; see `spansFolder` */
+  /** @param folder - the run's folder; see `spansFolder` */
   constructor(folder: string, attempt: number) {
     this.#folder = folder
     this.#attempt = attempt
   }
 
-  /** The last step that these ranks have ended; undefined if there is no new one. */
+  /** The last step that these ranks have completed; undefined if there is no new one. */
   look(ranks: readonly number[]): StepView | undefined {
     this.#open(ranks)
     const files = ranks.toSorted((a, b) => a - b).map((rank) => this.#files.get(rank))
@@ -62,7 +60,7 @@ export class StepTail {
     )
   }
 
-  /** The newest file of each rank: one that keeps its newest spans alone begins new ones. */
+  /** Opens the newest file of each rank. A rank that keeps only its newest spans starts new files. */
   #open(ranks: readonly number[]): void {
     for (const name of namesIn(this.#folder)) {
       if (this.#seen.has(name)) continue
@@ -72,10 +70,10 @@ export class StepTail {
         const tail = new SpanTail(join(this.#folder, name))
         this.#seen.add(name)
         const known = this.#files.get(place.rank)
-        // Another process may have taken the place of the rank.
+        // Another process may have replaced the rank.
         if (known === undefined || tail.begun > known.begun) this.#files.set(place.rank, tail)
       } catch {
-        // Its rank has not written the header yet, or has removed it.
+        // The rank has not written the header yet, or has removed the file.
       }
     }
   }
@@ -89,21 +87,20 @@ function namesIn(folder: string): string[] {
   }
 }
 
-/** The newest spans of the file of one rank. */
 class SpanTail {
   readonly rank: number
-  /** The last steps that have ended, by number. */
+  /** The last completed steps, by number. */
   readonly windows = new Map<number, Window>()
   spans: Span[] = []
-  /** When it was made. */
+  /** Creation time on the monotonic clock. */
   readonly begun: number
   readonly #path: string
   readonly #decoder: SpanDecoder
   #at: number
-  /** From then on, all spans have been read; Infinity: that begins with the next step. */
+  /** All spans since then have been read; Infinity: reading is complete from the next step on. */
   #from: number
 
-  /** @throws Error when it is no such file */
+  /** @throws Error if it is no span file */
   constructor(path: string) {
     const { header, begin } = new SpanFileReader(path)
     this.#path = path
@@ -113,7 +110,7 @@ class SpanTail {
     this.#at = begin
   }
 
-  /** Reads what has been added, at most so many bytes. @returns how many it has read */
+  /** Reads up to `most` appended bytes. @returns the number of bytes read */
   read(most: number): number {
     let total = 0
     for (let isBehind = true; isBehind && total < most && !this.#decoder.isDamaged;) {
@@ -136,14 +133,14 @@ class SpanTail {
     for (const span of added) {
       const { kind, step, start, end } = span
       if (kind !== 'step' || step === undefined) this.spans.push(span)
-      // What was before is in a file that is gone, or was passed over.
+      // Earlier spans were skipped, or are in a file that was removed.
       else if (start >= this.#from) this.windows.set(step, span)
       else this.#from = Math.min(this.#from, end)
     }
     this.#forget()
   }
 
-  /** Keeps the last steps, and the spans that belong to them. */
+  /** Keeps the last steps and their spans. */
   #forget(): void {
     const last = Math.max(...Array.from(this.windows.values(), ({ end }) => end))
     for (const [step, { end }] of [...this.windows].slice(0, -KEPT_STEPS)) {
@@ -154,18 +151,18 @@ class SpanTail {
     const spans = this.spans.filter(({ end }) => end >= from)
     this.spans = spans.slice(-KEPT_SPANS)
     if (this.spans.length === spans.length) return
-    // Steps with missing spans are not shown.
+    // Do not show steps with missing spans.
     const complete = this.spans[0]!.end
     for (const [step, { start }] of this.windows) if (start < complete) this.windows.delete(step)
   }
 
-  /** What is new, or a part of it that is too old to be of use. */
+  /** Returns appended bytes, or marks a part as skipped because it is too old. */
   #added(most: number): { readonly bytes: Buffer; readonly isPassedOver: boolean } {
     let fd: number
     try {
       fd = openFile(this.#path)
     } catch {
-      // A newer file has taken its place.
+      // A newer file has replaced it.
       return { bytes: Buffer.alloc(0), isPassedOver: false }
     }
     try {

@@ -10,19 +10,19 @@ import {
   type StepView,
 } from './views.ts'
 
-/** Bars shorter than this part of a step are not sent. */
+/** Bars shorter than this fraction of a step are not sent. */
 const SHORTEST = 1 / 4000
-/** The most collectives of a rank that are sent. */
+/** Most collectives of a rank that are sent. */
 const MOST_COLLECTIVES = 60
 
-/** What a rank has recorded around a step. */
+/** The spans of a rank around a step. */
 export interface RankStep {
   readonly rank: number
   readonly window: Window
   readonly spans: readonly Span[]
 }
 
-/** What the page shows of a step of these ranks, whose times are those of one clock. */
+/** Makes the page's view of a step. The times of all ranks must be of one clock. */
 export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   const windows = ranks.map(({ window }) => window)
   const spans = ranks.map((rank) => overlapping(rank.spans, rank.window))
@@ -34,7 +34,7 @@ export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   const milliseconds = Math.max(...windows.map(({ end }) => end)) - start
   let first = Infinity
   for (const { kind, start: at } of spans.flat()) if (kind === 'F') first = Math.min(first, at)
-  // The ideal begins with the first computation.
+  // The ideal schedule begins with the first computation.
   const offset = Math.max(0, first - start)
   return {
     step,
@@ -67,7 +67,7 @@ function overlapping(spans: readonly Span[], { start, end }: Window): Span[] {
 
 const computations: ReadonlySet<string> = new Set(['F', 'B', 'I', 'W', 'optimizer'])
 
-/** The computations with their micro-batches, and what the pieces say of the time between them. */
+/** Bars for the computations with their micro-batches, and for the pieces between them. */
 function barsOf(
   spans: readonly Span[],
   pieces: readonly Piece[],
@@ -118,7 +118,7 @@ function collectivesOf(
     })
 }
 
-/** To microseconds. */
+/** Rounds to microseconds. */
 function rounded(milliseconds: number): number {
   return Math.round(1000 * milliseconds) / 1000
 }

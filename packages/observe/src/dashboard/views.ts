@@ -2,23 +2,23 @@ import type { RankActivity } from '@tsrun/distributed/record'
 import type { TimeShares } from '../trace/shares.ts'
 import type { TraceSummary } from '../trace/summary.ts'
 
-/** What the page shows of a rank. What is not known is missing. */
+/** A rank on the page. Unknown values are undefined. */
 export interface RankView {
   readonly rank: number
   readonly pid: number
   readonly state: RankActivity
-  /** The part of its time in no operation in which it computed, 0 to 1. */
+  /** Fraction of its time outside operations in which it computed, 0 to 1. */
   readonly computing?: number | undefined
   /** The current operation, or the last one. */
   readonly operation?: string | undefined
-  /** The ranks for whose messages it waits. */
+  /** The ranks whose messages it waits for. */
   readonly waitsFor: readonly number[]
-  /** The time in this state. */
+  /** Seconds in this state. */
   readonly seconds: number
   readonly step?: number | undefined
   readonly loss?: number | undefined
   readonly stepsPerSecond?: number | undefined
-  /** The cores in use: 1 for one that is always busy. */
+  /** Cores in use; 1 is one busy core. */
   readonly cpu?: number | undefined
   /** Bytes. */
   readonly memory?: number | undefined
@@ -30,7 +30,7 @@ export interface RankView {
 
 export type JobPhase = 'running' | 'succeeded' | 'failed' | 'recorded'
 
-/** What the page shows of a job, and of its ranks on this host; of a recorded one, of all. */
+/** A job on the page with its ranks on this host, or all ranks of a recorded job. */
 export interface JobView {
   readonly runId: string
   readonly script: string
@@ -49,14 +49,14 @@ export interface LogLine {
 
 /** Means over the ranks of this host. */
 export interface ChartPoint {
-  /** Seconds since the dashboard was opened; of a recorded job, the number of the step. */
+  /** Seconds since the dashboard was opened, or the step number of a recorded job. */
   readonly at: number
   readonly loss?: number | undefined
   readonly stepsPerSecond?: number | undefined
   readonly cpu?: number | undefined
 }
 
-/** What a bar of a step shows. */
+/** The kinds of bars in the chart of a step. */
 export const barKinds = [
   'F',
   'B',
@@ -70,16 +70,16 @@ export const barKinds = [
 ] as const
 export type BarKind = (typeof barKinds)[number]
 
-/** An index of `barKinds`, start and end in milliseconds of the step, and the micro-batch or -1. */
+/** An index into `barKinds`, start and end in milliseconds of the step, and the micro-batch or -1. */
 export type Bar = readonly [kind: number, start: number, end: number, microbatch: number]
 
-/** A collective of a step, in milliseconds from the beginning of the step. */
+/** A collective in a step, in milliseconds from the beginning of the step. */
 export interface CollectiveView {
   readonly name: string
   readonly bytes: number
-  /** When it was started: its values were ready. */
+  /** When it was started, so its values were ready. */
   readonly ready: number
-  /** When all its ranks of this host were there. */
+  /** When all of its ranks on this host had arrived. */
   readonly arrived: number
   readonly end: number
 }
@@ -90,46 +90,46 @@ export interface StepRankView {
   readonly milliseconds: number
   readonly shares: TimeShares
   readonly bars: readonly Bar[]
-  /** The same computations in the ideal schedule, where there is a pipeline. */
+  /** The same computations in the ideal pipeline schedule; undefined without a pipeline. */
   readonly ideal: readonly Bar[] | undefined
   readonly collectives: readonly CollectiveView[]
 }
 
-/** The last step that all ranks of this host have ended. */
+/** The last step that all ranks of this host have completed. */
 export interface StepView {
   readonly step: number
-  /** From the begin of the first rank to the end of the last one. */
+  /** From the start of the first rank to the end of the last. */
   readonly milliseconds: number
-  /** Of the ideal schedule, where there is a pipeline. */
+  /** Length of the ideal pipeline schedule; undefined without a pipeline. */
   readonly idealMilliseconds: number | undefined
   readonly ranks: readonly StepRankView[]
 }
 
-/** The bytes that ranks of this host have sent to each rank of the world. */
+/** Bytes that ranks of this host have sent to each rank of the world. */
 export interface LinksView {
   readonly ranks: readonly number[]
-  /** By the position in `ranks`, and by rank of the world. */
+  /** Indexed by the position in `ranks`, then by rank of the world. */
   readonly sent: readonly (readonly number[])[]
 }
 
-/** What a trace has of a job. */
+/** The trace of a recorded job. */
 export interface RecordedView {
-  /** How many steps all ranks have. */
+  /** Number of steps that all ranks have. */
   readonly steps: number
   readonly summary: TraceSummary
-  /** What it says beside the table of ranks. */
+  /** Sentences that describe the summary, without the table of ranks. */
   readonly sentences: readonly string[]
 }
 
-/** A step of a recorded job, and its position among the others. */
+/** A step of a recorded job, with its position among the steps. */
 export interface RecordedStepView {
   readonly index: number
   readonly view: StepView
 }
 
-/** What a page shows. */
+/** The data source of a page. */
 export interface PageSource {
-  /** Whether that changes. */
+  /** Whether the data changes. */
   readonly isLive: boolean
   /**
    * The changes since the last call.
@@ -137,12 +137,12 @@ export interface PageSource {
    * @param isWatched - whether a page is open
    */
   update(isWatched: boolean): DashboardUpdate
-  /** Everything that is kept, as of this update. */
+  /** All data that is kept, as of this update. */
   snapshot(update: DashboardUpdate): DashboardUpdate
   /**
-   * One of the recorded steps.
+   * Returns one of the recorded steps.
    *
-   * @param place - its position, or its number: if there is none, the next one
+   * @param place - its position, or its number; for a missing number, the next step
    */
   step?(place: {
     readonly index?: number | undefined
@@ -150,21 +150,21 @@ export interface PageSource {
   }): RecordedStepView | undefined
 }
 
-/** One event of the server: the changes since the last one, or, as a snapshot, everything that is kept. */
+/** An event of the server: the changes since the last one, or all data in a snapshot. */
 export interface DashboardUpdate {
   /** Seconds since the dashboard was opened. */
   readonly at: number
   readonly job: JobView
   readonly points: readonly ChartPoint[]
   readonly lines: readonly LogLine[]
-  /** About once in a second. */
+  /** About once per second. */
   readonly links?: LinksView | undefined
-  /** If there is a new one. */
+  /** Only if it has changed. */
   readonly step?: StepView | undefined
-  /** The number of lines that were left out because there were too many. */
+  /** Number of lines dropped because there were too many. */
   readonly dropped: number
   /** The report of a failure. */
   readonly report?: string | undefined
-  /** Of a recorded job. */
+  /** Only for a recorded job. */
   readonly recorded?: RecordedView | undefined
 }

@@ -12,16 +12,16 @@ export interface Sample {
   readonly value: number
 }
 
-/** A metric with its samples, one for each set of labels. */
+/** A metric with one sample for each set of labels. */
 export interface MetricFamily {
-  /** Ends with `_total` if it is a counter, and with the unit, in seconds or bytes, before that. */
+  /** Ends with the unit (seconds or bytes), then with `_total` for a counter. */
   readonly name: string
   readonly type: 'counter' | 'gauge'
   readonly help: string
   readonly samples: readonly Sample[]
 }
 
-/** The text of these metrics; those without samples are left out. */
+/** Formats metrics as text. Omits metrics without samples. */
 export function expositionText(families: readonly MetricFamily[]): string {
   return families
     .filter(({ samples }) => samples.length > 0)

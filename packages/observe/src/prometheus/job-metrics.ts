@@ -7,14 +7,14 @@ import { jobMetrics } from './rank-metrics.ts'
 import { MetricsServer } from './server.ts'
 
 export interface MetricsOptions {
-  /** Where to listen, by name or address. */
+  /** Name or address to listen at. */
   readonly host: string
   /** 0: any free port. */
   readonly port: number
   readonly script: string
 }
 
-/** The metrics of a job for Prometheus: reads what its ranks on this host do when it is asked. */
+/** Prometheus metrics of a job, read from its ranks on this host at each request. */
 export class JobMetrics {
   readonly #script: string
   readonly #host: ObserveHost
@@ -27,7 +27,7 @@ export class JobMetrics {
     this.#host = host
   }
 
-  /** Opens it and announces its address. @throws the error of the system when it cannot listen there */
+  /** Starts the server and announces its address. @throws the system's error if it cannot listen there */
   static async open({ host, port, script }: MetricsOptions, to: ObserveHost): Promise<JobMetrics> {
     const metrics = new JobMetrics(script, to)
     const read = (): string => metrics.#text()
@@ -37,7 +37,7 @@ export class JobMetrics {
     return metrics
   }
 
-  /** Shows this attempt from now on. */
+  /** Switches to this attempt. */
   follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void {
     this.#attempt = attempt
     this.#readRanks = readRanks

@@ -1,24 +1,24 @@
 import { activityOf, rankStates, type RankStatus } from '@tsrun/distributed/record'
 import type { Labels, MetricFamily, Sample } from './exposition.ts'
 
-/** A job, as seen from one of its hosts. */
+/** A job and its ranks on one host. */
 export interface MeasuredJob {
   readonly runId: string
   readonly script: string
   readonly host: string
-  /** Undefined: no attempt has begun. */
+  /** Undefined before the first attempt. */
   readonly worldSize: number | undefined
   readonly restartCount: number
   readonly ranks: readonly MeasuredRank[]
 }
 
-/** A rank of this host, and what its process has used; undefined: the process has ended. */
+/** A rank of this host with its process usage, which is undefined once the process has ended. */
 export interface MeasuredRank extends RankStatus {
   readonly cpuSeconds: number | undefined
   readonly residentBytes: number | undefined
 }
 
-/** A metric of each rank. A rank for which it is undefined has none. */
+/** A metric of each rank. A rank without a value has no sample. */
 interface RankMetric {
   readonly name: string
   readonly type: MetricFamily['type']
@@ -115,7 +115,7 @@ const rankMetrics: readonly RankMetric[] = [
 ]
 
 /**
- * The metrics of a job and of its ranks on one host, each with the labels `run_id` and `host`.
+ * Returns the metrics of a job and of its ranks on one host, each with the labels `run_id` and `host`.
  *
  * @param now - `monotonicNow()`
  */

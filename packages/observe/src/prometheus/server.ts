@@ -8,15 +8,15 @@ const PATH = '/metrics'
 const MOST_CONNECTIONS = 64
 
 export interface MetricsServerOptions {
-  /** Where it listens, by name or address. */
+  /** Name or address to listen at. */
   readonly host: string
   /** 0: any free port. */
   readonly port: number
-  /** The text of the metrics as they are now. */
+  /** Returns the current metrics as text. */
   readonly read: () => string
 }
 
-/** Answers each request for `/metrics` with the metrics of that moment. It does nothing in between. */
+/** Answers requests for `/metrics` with the current metrics. Does no work between requests. */
 export class MetricsServer {
   readonly #read: () => string
   readonly #server: Server
@@ -29,17 +29,17 @@ export class MetricsServer {
       try {
         this.#serve(request, response)
       } catch (error) {
-        // A question must never end a job.
+        // A failed request must never end a job.
         if (!response.headersSent) response.writeHead(500)
         if (!response.writableEnded) response.end(`${(error as Error).message}\n`)
       }
     }).unref()
-    // Many requests sent at once would keep the launcher busy.
+    // Pipelined requests would keep the launcher busy.
     this.#server.maxRequestsPerSocket = 1
     this.#connections = new HttpConnections(this.#server, MOST_CONNECTIONS)
   }
 
-  /** @throws the error of the system when it cannot listen there */
+  /** @throws the system's error if it cannot listen there */
   static async open(options: MetricsServerOptions): Promise<MetricsServer> {
     const metrics = new MetricsServer(options)
     const { host, port } = options
@@ -69,7 +69,7 @@ export class MetricsServer {
       response.writeHead(status, { ...type, ...length, 'Cache-Control': 'no-store', ...more })
       response.end(method === 'HEAD' ? undefined : text)
     }
-    // On loopback, pages of other sites must not reach it by a name that leads to this host.
+    // On loopback, reject DNS rebinding: pages of other sites must not reach it through their name.
     if (isLoopback(this.#address!.address) && !isLoopbackName(headers.host)) {
       send(421, 'not a name of this server\n')
     } else if (method !== 'GET' && method !== 'HEAD') {

@@ -1,7 +1,7 @@
 import { actionKinds, type Span, type SpanKind } from '@tsrun/distributed/record'
 import type { Window } from './division.ts'
 
-/** One computation of a pipeline's stage. */
+/** A computation of a pipeline stage, with its time in milliseconds. */
 interface Action {
   readonly kind: SpanKind
   readonly stage: number
@@ -9,19 +9,20 @@ interface Action {
   readonly time: number
 }
 
-/** One computation of the balanced schedule, in milliseconds of its beginning. */
+/** A computation of the balanced schedule, in milliseconds from its beginning. */
 export interface BalancedAction extends Window {
   readonly kind: SpanKind
   readonly microbatch: number
 }
 
 /**
- * How long each rank of a pipeline would be idle in a step if computations of one kind took equally long
- * on all stages, and messages no time: the bubble of the schedule itself, while it fills and drains.
+ * Computes how long each rank of a pipeline would be idle in a step if computations of one kind took
+ * equally long on all stages and messages took no time. This is the bubble of the schedule while it
+ * fills and drains.
  *
- * @param spans - of each rank
- * @param windows - of the step on each rank
- * @returns milliseconds of each rank; undefined where there is no pipeline
+ * @param spans - by rank
+ * @param windows - the step on each rank
+ * @returns milliseconds by rank; undefined without a pipeline
  */
 export function balancedIdle(
   spans: readonly (readonly Span[])[],
@@ -33,18 +34,18 @@ export function balancedIdle(
   return lists.map((list) => list.reduce((idle, { start, end }) => idle - (end - start), length))
 }
 
-/** Milliseconds until the last rank is ready. */
+/** Milliseconds until the last rank ends. */
 export function lengthOf(lists: readonly (readonly { readonly end: number }[])[]): number {
   return lists.flat().reduce((length, { end }) => Math.max(length, end), 0)
 }
 
 /**
- * The computations of each rank of a pipeline in a step, if those of one kind took equally long on all
- * stages, and messages no time. Their order is the one in which the ranks have computed.
+ * Schedules the computations of each rank in a step as if those of one kind took equally long on all
+ * stages and messages took no time. Keeps the order in which each rank computed them.
  *
- * @param spans - of each rank
- * @param windows - of the step on each rank
- * @returns undefined where there is no pipeline
+ * @param spans - by rank
+ * @param windows - the step on each rank
+ * @returns undefined without a pipeline
  */
 export function balancedSchedule(
   spans: readonly (readonly Span[])[],
@@ -76,7 +77,7 @@ export function balancedSchedule(
       }
     }
   }
-  // Something was not recorded, so it is unknown what the others wait for.
+  // A span is missing, so some dependencies are unknown.
   if (next.some((done, rank) => done < lists[rank]!.length)) return undefined
   return balanced
 }
@@ -99,7 +100,7 @@ function meanTimes(actions: readonly Action[]): Map<SpanKind, number> {
   return new Map([...sums].map(([kind, { time, count }]) => [kind, time / count]))
 }
 
-/** When what an action needs has ended; undefined while it has not. */
+/** When the dependencies of an action have ended; undefined if one has not ended yet. */
 function readyAt(
   { kind, stage, microbatch }: Action,
   last: number,

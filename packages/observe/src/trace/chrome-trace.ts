@@ -5,22 +5,22 @@ import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
 import { Tracks } from './tracks.ts'
 
-/** Spans that are sorted at one time. */
+/** Spans that are sorted together. */
 const CHUNK = 50_000
 
-/** Microseconds that a slice has at least, or no arrow could begin or end in it. */
+/** Shortest slice in microseconds. Perfetto attaches no arrows to slices of zero length. */
 const SHORTEST = 0.001
 
 interface Arrow {
-  /** The same for both ends, and for no other arrow. */
+  /** Unique to the arrow and equal at both of its ends. */
   readonly id: number
   readonly isBegin: boolean
 }
 
 /**
- * Writes the spans of a run as a trace that Perfetto and chrome://tracing open (the Trace Event Format of
- * Chrome, JSON): a process for each host, and threads for each rank, with arrows from sends to receives.
- * Times begin when the first rank has opened its file.
+ * Writes the spans of a run in Chrome's Trace Event Format (JSON) for Perfetto and chrome://tracing.
+ * Each host is a process and each rank has threads; arrows lead from sends to receives. Time 0 is when
+ * the first rank opened its file.
  *
  * @returns the number of spans
  * @throws the errors of the file system
@@ -37,7 +37,7 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
       output.name('process', at + 1, 0, `${header.host} (host ${header.node})`, header.node)
     }
     let count = 0
-    // attempts follow each other on the same tracks
+    // Attempts share the same tracks.
     const tracks = new Map<string, Tracks>()
     for (const file of files) {
       const host = hostOf(file.header)
@@ -84,7 +84,7 @@ function writeSpan(
   const { pid, offset, restartCount } = place
   const { kind, start, end, waited = 0 } = span
   const key = kind === 'send' || kind === 'recv' ? operationKey(span, restartCount) : undefined
-  // until its peers were there, it did nothing; a send does not wait
+  // A collective or receive is idle until its peers arrive. A send does not wait.
   const waits = kind === 'recv' || kind === 'collective'
   const begun = waits ? Math.min(start + Math.max(0, waited), end) : start
   const ts = 1000 * (begun + offset)
@@ -103,7 +103,7 @@ function nameOf({ kind, name, microbatch, step }: Span): string {
   return name === undefined ? kind : `${kind}: ${name}`
 }
 
-/** A number of 53 bits (FNV-1a, twice): Perfetto takes no texts. */
+/** Hashes to 53 bits (FNV-1a, twice), because Perfetto requires numbers. */
 function hashOf(text: string): number {
   let [low, high] = [0x811c9dc5, 0x01000193]
   for (let i = 0; i < text.length; i++) {
@@ -114,7 +114,7 @@ function hashOf(text: string): number {
   return ((high >>> 0) % 0x200000) * 2 ** 32 + (low >>> 0)
 }
 
-/** Facts that explain a slice to its reader. */
+/** Facts that are shown with a slice. */
 const shownFacts = [
   'stage',
   'microbatch',
@@ -128,7 +128,7 @@ const shownFacts = [
   'step',
 ] as const
 
-/** A file of events, written a part at a time. */
+/** A file of events, written in parts. */
 class EventFile {
   readonly #fd: number
   #text = '{"displayTimeUnit":"ms","traceEvents":[\n'
@@ -184,7 +184,7 @@ class EventFile {
   }
 }
 
-/** To a nanosecond. */
+/** Rounds to a nanosecond. */
 function rounded(microseconds: number): number {
   return Math.round(1000 * microseconds) / 1000
 }

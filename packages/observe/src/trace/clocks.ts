@@ -1,30 +1,31 @@
 import type { Span, SpanFileHeader } from '@tsrun/distributed/record'
 import type { SpanFileReader } from './span-file-reader.ts'
 
-/** Operations of a host that are compared with those of the others; later ones add little. */
+/** Most operations of a rank that are compared; more add little precision. */
 const MOST_OPERATIONS = 20_000
 
-/** One rank's part in an operation of several. */
+/** The part of one rank in an operation of several ranks. */
 interface Part {
   readonly host: string
   readonly start: number
   readonly end: number
-  /** Whether others cannot end before this part begins. */
+  /** True if other parts cannot end before this one begins. */
   readonly isNeeded: boolean
-  /** Whether it cannot end before those that are needed begin. */
+  /** True if this part cannot end before the needed parts begin. */
   readonly needs: boolean
 }
 
-/** What identifies a host: the ranks of one host share a clock. */
+/** Identifies a host, whose ranks share a clock. */
 export function hostOf({ node, host }: SpanFileHeader): string {
   return `${host} ${node}`
 }
 
 /**
- * What has to be added to the times of each host for those of the first file's host. No operation ends on
- * one host before it has begun on another one that it needs, which bounds the difference of two clocks
- * from both sides; half-way between the closest bounds is the difference if messages take as long in both
- * directions. Hosts without such operations are compared by their times of day.
+ * Returns the offset to add to each host's times, in milliseconds, to get the clock of the first file's
+ * host. An operation cannot end on one host before it has begun on another host that it depends on,
+ * which bounds the difference of two clocks from both sides. The result is the middle between the
+ * closest bounds, which is exact if messages take equally long in both directions. Hosts without common
+ * operations are aligned by their wall clocks.
  */
 export function alignClocks(files: readonly SpanFileReader[]): Map<string, number> {
   const offsets = new Map<string, number>()
@@ -35,7 +36,7 @@ export function alignClocks(files: readonly SpanFileReader[]): Map<string, numbe
   const others = files.filter(({ header }) => hostOf(header) !== own)
   if (others.length === 0) return offsets
   const bounds = boundsBetween(partsOf(files))
-  // hosts that the first one has not met follow those that it has
+  // A host without operations in common with the first is aligned through a host that has.
   for (let isNew = true; isNew;) {
     isNew = false
     for (const { header } of others) {
@@ -58,7 +59,7 @@ export function alignClocks(files: readonly SpanFileReader[]): Map<string, numbe
   return offsets
 }
 
-/** The parts of operations, by what they have in common. */
+/** The parts of operations, grouped by operation. */
 function partsOf(files: readonly SpanFileReader[]): Part[][] {
   const operations = new Map<string, Part[]>()
   for (const file of files) {
@@ -66,7 +67,7 @@ function partsOf(files: readonly SpanFileReader[]): Part[][] {
     const seen = new Set<string>()
     for (const span of file.spans()) {
       const key = operationKey(span, file.header.restartCount)
-      // A rank that joins again restarts its count.
+      // A rank that rejoins restarts its sequence numbers.
       if (key === undefined || seen.has(key)) continue
       if (seen.size === MOST_OPERATIONS) break
       seen.add(key)
@@ -81,11 +82,11 @@ function partsOf(files: readonly SpanFileReader[]): Part[][] {
   return [...operations.values()]
 }
 
-/** For each two hosts the least time from a begin on the first to an end on the second. */
+/** For each ordered pair of hosts, the least time from a begin on the first to an end on the second. */
 function boundsBetween(operations: readonly (readonly Part[])[]): Map<string, number> {
   const bounds = new Map<string, number>()
   for (const parts of operations) {
-    // Of each host, the last begin that others need, and the first end that needs the others.
+    // By host: the last begin that others need, and the first end that needs others.
     const [begins, ends] = [new Map<string, number>(), new Map<string, number>()]
     for (const { host, start, end, isNeeded, needs } of parts) {
       if (isNeeded) begins.set(host, Math.max(begins.get(host) ?? -Infinity, start))
@@ -103,10 +104,10 @@ function boundsBetween(operations: readonly (readonly Part[])[]): Map<string, nu
 }
 
 /**
- * The same for what two or more ranks do together: a collective, or a send and its receive. Undefined for
- * anything else.
+ * A key that is equal for all parts of a collective, or for a send and its receive. Undefined for other
+ * spans.
  *
- * @param attempt - each numbers groups and messages from the start
+ * @param attempt - distinguishes attempts, because each restarts the numbers of groups and messages
  */
 export function operationKey(span: Span, attempt: number): string | undefined {
   const { kind, rank, peer, group, sequence, tag } = span

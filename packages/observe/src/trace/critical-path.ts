@@ -1,24 +1,24 @@
 import type { Span } from '@tsrun/distributed/record'
 import type { Arrivals, Piece, StepPart, Window } from './division.ts'
 
-/** What one rank does of one part on the critical path. */
+/** The time that one rank spends in one part on the critical path. */
 export interface PathShare {
   readonly rank: number
   readonly part: StepPart
   readonly milliseconds: number
 }
 
-/** More jumps between ranks than a step has: something is odd. */
+/** Most jumps between ranks in a step; more indicate inconsistent data. */
 const MOST_JUMPS = 100_000
 
 /**
- * Goes back through one step, from its end on the rank that ends last: whenever that rank has waited for
- * another one, the path continues there, at the time when that one was ready.
+ * Walks back through one step from the end of the rank that ends last. Whenever the rank waited for
+ * another, the path continues on that rank, at the time when it became ready.
  *
  * @param windows - of the step on each rank
  * @param pieces - of these windows
- * @returns the path, and for each rank the time for which others have waited because it was busy, also
- *   those that have waited for ranks that waited for it
+ * @returns the path, and for each rank the time that others waited for it, directly or through ranks
+ *   that waited for it
  */
 export function criticalPath(
   ranks: readonly number[],
@@ -66,7 +66,7 @@ export function criticalPath(
         add(rank, part, until - start)
         continue
       }
-      // what lies between is on its way to this rank
+      // The time in between is the transfer to this rank.
       add(rank, 'transfer', Math.max(0, until - Math.max(ready, start)))
       at = to
       time = Math.min(until, ready)
@@ -78,7 +78,7 @@ export function criticalPath(
   return { path: [...shares.values()], causes }
 }
 
-/** The rank that an operation waits for, and when that one was ready; undefined if it is not known. */
+/** The rank that an operation waits for, and when it became ready; undefined if unknown. */
 function causeOf(
   operation: Span | undefined,
   arrivals: Arrivals,

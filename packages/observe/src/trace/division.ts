@@ -1,10 +1,10 @@
 import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
 
 /**
- * What an instant of a rank belongs to: to what its main thread does, and where that does nothing, to the
- * operation that it waits for. `reduce` is arithmetic of the main thread on buffers, `waiting` the time
- * until the peers of an operation are there, `transfer` all that the engine does from then on, and `wakeUp`
- * the time from the end of an operation until the main thread resumes.
+ * The parts of a rank's time. Each instant belongs to the span of its main thread or, if that is idle,
+ * to the operation that it waits for. `reduce` is arithmetic of the main thread on buffers. `waiting`
+ * lasts until the peers of an operation have arrived, and `transfer` from then until the operation
+ * ends. `wakeUp` lasts from that end until the main thread resumes.
  */
 export const stepParts = [
   'input',
@@ -26,22 +26,22 @@ export const stepParts = [
 ] as const
 export type StepPart = (typeof stepParts)[number]
 
-/** An interval of milliseconds. */
+/** An interval in milliseconds. */
 export interface Window {
   readonly start: number
   readonly end: number
 }
 
-/** A piece of a window that belongs to one part. */
+/** An interval of a window that belongs to one part. */
 export interface Piece extends Window {
   readonly part: StepPart
-  /** Whether a collective is under way beside what the main thread does. */
+  /** Whether a collective runs at the same time as the main thread. */
   readonly isBesideCollective: boolean
-  /** The operation that is waited for, as far as that is known. */
+  /** The operation that the rank waits for, if known. */
   readonly operation: Span | undefined
 }
 
-/** What the main thread does in spans of a kind. */
+/** The part for each kind of span of the main thread. */
 const own: Partial<Record<SpanKind, StepPart>> = {
   input: 'input',
   batch: 'batch',
@@ -59,13 +59,13 @@ const own: Partial<Record<SpanKind, StepPart>> = {
   gc: 'gc',
 }
 
-/** Ranks of a collective, whichever came last. */
+/** The last rank to arrive at a collective. */
 export interface Arrival {
   readonly rank: number
   readonly start: number
 }
 
-/** When the last rank was there, for each collective; for `divideWindow`. */
+/** The last arrival at each collective; for `divideWindow`. */
 export class Arrivals {
   readonly #last = new Map<string, Arrival>()
 
@@ -76,26 +76,26 @@ export class Arrivals {
     if (last === undefined || start > last.start) this.#last.set(key, { rank, start })
   }
 
-  /** The last rank of the collective that this span is a part of. */
+  /** The last arrival at the collective of this span. */
   of({ group, sequence }: Span): Arrival | undefined {
     return this.#last.get(`${group} ${sequence}`)
   }
 }
 
-/** An operation, with the time from which on all its ranks are there. */
+/** An operation, with the time at which all of its ranks have arrived. */
 interface Pending extends Window {
   readonly span: Span
   readonly ready: number
-  /** When the main thread has noticed its end. */
+  /** When the main thread noticed its end. */
   readonly noticed: number
 }
 
 /**
- * Divides a window of one rank, which may be a step, into pieces, whose lengths add up to that of the
+ * Divides a window of one rank, such as a step, into pieces whose lengths add up to the length of the
  * window.
  *
- * @param spans - of this rank: all that overlap the window
- * @param arrivals - of the collectives of all ranks
+ * @param spans - all spans of this rank that overlap the window
+ * @param arrivals - at the collectives of all ranks
  */
 export function divideWindow(window: Window, spans: readonly Span[], arrivals: Arrivals): Piece[] {
   const main: Span[] = []
@@ -164,7 +164,7 @@ function partAt(
   }
 }
 
-/** Transfer if any of the operations has its peers; otherwise it waits for the first of them. */
+/** Transfer if the peers of any operation have arrived; otherwise waiting for the earliest one. */
 function stateOf(at: number, pending: readonly Pending[]): Pick<Piece, 'part' | 'operation'> {
   const moving = pending.find(({ ready }) => ready <= at)
   if (moving !== undefined) return { part: 'transfer', operation: moving.span }
@@ -172,7 +172,7 @@ function stateOf(at: number, pending: readonly Pending[]): Pick<Piece, 'part' | 
   return { part: 'waiting', operation: next.span }
 }
 
-/** Of spans of one thread, which are nested. */
+/** The spans are of one thread, so they are nested. */
 function innermost(spans: readonly Span[]): Span | undefined {
   let inner: Span | undefined
   for (const span of spans) {
@@ -187,7 +187,7 @@ function innermost(spans: readonly Span[]): Span | undefined {
   return inner
 }
 
-/** Which of many intervals contain a time, for times that only grow. */
+/** Finds the intervals that contain a time, for increasing times. */
 class Sweep<T extends { readonly start: number }> {
   readonly #sorted: readonly T[]
   readonly #endOf: (each: T) => number

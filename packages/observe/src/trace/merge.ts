@@ -3,16 +3,16 @@ import { renameSync, rmSync } from 'node:fs'
 import { writeChromeTrace } from './chrome-trace.ts'
 import { findTracedRun, type TracedRun } from './traced-run.ts'
 
-/** What a trace for Perfetto contains. */
+/** The contents of a trace for Perfetto. */
 export interface MergedTrace {
   readonly spans: number
   readonly ranks: ReadonlySet<number>
 }
 
 /**
- * Puts together what the ranks of a run have written, as a file for Perfetto.
+ * Merges the span files of a run into a file for Perfetto.
  *
- * @returns undefined when they have written nothing
+ * @returns undefined if there are no span files
  * @throws the errors of the file system
  */
 export function mergeTrace(
@@ -27,7 +27,7 @@ export function mergeTrace(
 }
 
 /**
- * Writes the file for Perfetto, which is there as a whole or not at all.
+ * Writes the file for Perfetto atomically.
  *
  * @returns the number of spans
  */

@@ -9,12 +9,12 @@ export interface RecordedStep extends Window {
   readonly loss: number | undefined
 }
 
-/** What a rank has recorded in the last attempt. */
+/** The steps and spans of a rank in the last attempt. */
 interface RankSteps {
   readonly header: SpanFileHeader
-  /** By their numbers. */
+  /** By step number. */
   readonly windows: ReadonlyMap<number, RecordedStep>
-  /** All spans but steps that overlap an interval of the common clock, in the order of their starts. */
+  /** All spans except steps that overlap an interval of the common clock, in the order of their starts. */
   readonly spansBetween: (start: number, end: number) => Span[]
 }
 
@@ -24,11 +24,11 @@ export class RecordedSteps {
   readonly attempts: number
   readonly restartCount: number
   readonly ranks: readonly RankSteps[]
-  /** The steps that all ranks have, in their order; those of the ranks that report any. */
+  /** Step numbers common to all ranks that report steps, in order. */
   readonly numbers: readonly number[]
-  /** Whether the program reports steps; if not, there is one, which is everything. */
+  /** Whether the program reports steps. If not, the whole run counts as one step. */
   readonly hasSteps: boolean
-  /** Of all ranks together. */
+  /** Mean number of spans in a step, over all ranks together. */
   readonly spansPerStep: number
 
   constructor({ runId, lastAttempt, files }: TracedRun) {
@@ -55,7 +55,7 @@ export class RecordedSteps {
       return { header: ofRank.at(-1)!.header, windows, spansBetween }
     })
     this.hasSteps = read.some(({ windows }) => windows.steps.size > 0)
-    // Where rank 0 alone reports, its steps are those of all.
+    // If only rank 0 reports steps, use its steps for all ranks.
     const reported = read.find(({ windows }) => windows.steps.size > 0)?.windows.steps
     this.ranks = read.map(({ header, windows, spansBetween }) => {
       const { steps, all } = windows
@@ -72,7 +72,7 @@ export class RecordedSteps {
   }
 }
 
-/** A process that has taken the place of a lost rank has a file of its own. */
+/** A process that replaced a lost rank has written a separate file. */
 function filesByRank(files: readonly SpanFileReader[]): SpanFileReader[][] {
   const byRank = new Map<number, SpanFileReader[]>()
   for (const file of files) {
@@ -107,7 +107,7 @@ class Windows {
     this.steps.set(step, { start: start + this.#offset, end: end + this.#offset, loss })
   }
 
-  /** Everything as one step. */
+  /** The whole recording as one step. */
   get all(): ReadonlyMap<number, RecordedStep> {
     if (this.#from >= this.#to) return new Map()
     const [start, end] = [this.#from + this.#offset, this.#to + this.#offset]

@@ -1,10 +1,10 @@
 import type { Piece, StepPart } from './division.ts'
 
 /**
- * Where the time of steps goes. `bubble` is the waiting that the schedule of a pipeline has in itself,
- * while it fills and drains, `imbalance` any other waiting for ranks that are not there yet,
- * `communication` the transfer of messages and collectives that nothing hides. `overhead` is everything else: copies
- * into and out of buffers, calls, checkpoints, garbage collection, and the program's own code.
+ * Classifies the time of steps. `bubble` is the waiting inherent in the schedule of a pipeline while it
+ * fills and drains. `imbalance` is any other waiting for late ranks. `communication` is the transfer
+ * time that computation does not hide. `overhead` is everything else: copies into and out of buffers,
+ * calls, checkpoints, garbage collection, and the program's own code.
  */
 export const timeShares = [
   'compute',
@@ -16,7 +16,7 @@ export const timeShares = [
 ] as const
 export type TimeShare = (typeof timeShares)[number]
 
-/** Milliseconds of a step, of each part. */
+/** Milliseconds of each share in a step. */
 export type TimeShares = Readonly<Record<TimeShare, number>>
 
 /** Short names of the shares. */
@@ -29,7 +29,7 @@ export const shareTitles: Readonly<Record<TimeShare, string>> = {
   overhead: 'overhead',
 }
 
-/** What counts as which. */
+/** The share that each part counts as. */
 export const shareOfPart: Readonly<Record<Exclude<StepPart, 'waiting'>, TimeShare>> = {
   input: 'input',
   batch: 'input',
@@ -49,9 +49,9 @@ export const shareOfPart: Readonly<Record<Exclude<StepPart, 'waiting'>, TimeShar
 }
 
 /**
- * Milliseconds of each share of a step.
+ * Returns the milliseconds of each share in a step.
  *
- * @param idle - of the waiting, what the schedule of a pipeline has in itself
+ * @param idle - milliseconds of waiting inherent in the pipeline schedule
  */
 export function sharesOf(pieces: readonly Piece[], idle: number): Record<TimeShare, number> {
   const shares = Object.fromEntries(timeShares.map((share) => [share, 0])) as Record<

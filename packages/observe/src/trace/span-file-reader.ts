@@ -16,16 +16,16 @@ const LONGEST_HEADER = 16 * 1024
 const CHUNK = 256 * 1024
 
 /**
- * Reads what a rank has written, a part at a time. A last record that is not whole is left out, and so is
- * what follows a damaged one.
+ * Reads the spans that a rank has written, in parts. Skips an incomplete last record, and everything
+ * after a damaged one.
  */
 export class SpanFileReader {
   readonly header: SpanFileHeader
-  /** Where the records begin. */
+  /** Offset of the first record. */
   readonly begin: number
   readonly #path: string
 
-  /** @throws Error when it is no such file, or one of another version */
+  /** @throws Error if it is no span file, or one of another version */
   constructor(path: string) {
     this.#path = path
     const head = withFile(path, (fd) => {
@@ -40,16 +40,17 @@ export class SpanFileReader {
     this.begin = end + 1
   }
 
-  /** The spans in the order in which they were recorded. */
+  /** Yields the spans in the order of recording. */
   *spans(): Generator<Span, void, undefined> {
     for (const { spans } of this.parts()) yield* spans
   }
 
   /**
-   * The spans of one part of the file after the other.
+   * Yields the spans of successive parts of the file.
    *
-   * @param decoder - knows the names in it, if `from` is not its beginning
-   * @param from - where a record begins @param to - where one ends
+   * @param decoder - must know the names in the file, unless `from` is its beginning
+   * @param from - start of a record
+   * @param to - end of a record
    */
   *parts(
     decoder = new SpanDecoder(this.header),
@@ -87,13 +88,13 @@ interface SpanFilePart {
   readonly spans: readonly Span[]
 }
 
-/** Finds the spans of a time in a file. It reads only the parts that may have some. */
+/** An index of a file by time. It reads only the parts that may contain matching spans. */
 export class SpanFileIndex {
   readonly #file: SpanFileReader
   readonly #decoder: SpanDecoder
   readonly #parts: (Omit<SpanFilePart, 'spans'> & { start: number; end: number })[] = []
 
-  /** @param visit - gets all spans, once */
+  /** @param visit - called once for each span of the file */
   constructor(file: SpanFileReader, visit: (span: Span) => void) {
     this.#file = file
     this.#decoder = new SpanDecoder(file.header)
@@ -108,7 +109,7 @@ export class SpanFileIndex {
     }
   }
 
-  /** Those that overlap this interval, or were noticed in it. */
+  /** The spans that overlap this interval or whose end was noticed in it. */
   between(start: number, end: number): Span[] {
     const found: Span[] = []
     for (const part of this.#parts) {
@@ -129,26 +130,26 @@ function endOf({ end, noticed = 0 }: Span): number {
 export class SpanDecoder {
   readonly #rank: number
   readonly #kinds: readonly (SpanKind | undefined)[]
-  /** Those that this tsrun knows, in the order of the file. */
+  /** The facts of the file in order; undefined for facts that this version does not know. */
   readonly #facts: readonly ((typeof factNames)[number] | undefined)[]
   readonly #names: (string | undefined)[] = []
   #isDamaged = false
 
   constructor({ rank, kinds, facts }: Pick<SpanFileHeader, 'rank' | 'kinds' | 'facts'>) {
     this.#rank = rank
-    // a newer tsrun may have kinds that this one does not know
+    // A newer tsrun may write kinds that this version does not know.
     this.#kinds = kinds.map((kind) => spanKinds.find((known) => known === kind))
     this.#facts = facts.map((fact) => factNames.find((known) => known === fact))
   }
 
-  /** Whether the bytes decoded last had a damaged record, past which nothing can be read. */
+  /** Whether the last decoded bytes contained a damaged record. Nothing after it can be read. */
   get isDamaged(): boolean {
     return this.#isDamaged
   }
 
   /**
-   * @param spans - gets those of whole records; undefined: they are passed over, which is much faster
-   * @returns the number of bytes of whole records
+   * @param spans - receives the spans of complete records; undefined skips them, which is much faster
+   * @returns the number of bytes in complete records
    */
   decode(bytes: Buffer, spans: Span[] | undefined): number {
     this.#isDamaged = false
@@ -175,7 +176,7 @@ export class SpanDecoder {
     return next
   }
 
-  /** @returns undefined when it is damaged, Infinity when its end is not there */
+  /** @returns undefined if the record is damaged, Infinity if it is incomplete */
   #endOf(bytes: Buffer, at: number): number | undefined {
     if (bytes[at]! >= this.#kinds.length) return undefined
     if (at + SPAN_HEAD > bytes.length) return Infinity

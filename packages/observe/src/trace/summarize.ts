@@ -8,24 +8,24 @@ import { summarizeTrace, type RankSummary, type TraceSummary } from './summary.t
 import { durationText, percentText, summarySentences } from './summary-text.ts'
 import { findTrace, type TracedRun } from './traced-run.ts'
 
-/** What `tsrun trace` asks for. */
+/** The arguments of `tsrun trace`. */
 export interface SummaryRequest {
   /** Paths of folders of `--trace`. */
   readonly directories: readonly string[]
-  /** The same as they were given, for messages. */
+  /** The folders as the user wrote them, for messages. */
   readonly names: readonly string[]
-  /** As `parseStepRange` reads it; undefined: the last ones. */
+  /** In the syntax of `parseStepRange`; undefined: the last steps. */
   readonly steps: string | undefined
   /** Default: the newest run. */
   readonly run: string | undefined
-  /** The file for Perfetto; undefined: the one in the folder, if it is not there yet. */
+  /** The file for Perfetto; undefined: a file in the folder, unless it is up to date. */
   readonly output: string | undefined
   readonly json: boolean
-  /** Gets what is missing, and what cannot be written. */
+  /** Receives warnings about missing input and about files that cannot be written. */
   readonly warn: (problem: string) => void
 }
 
-/** Says where the time of the steps of a run went. @throws ERR_TSR_USAGE */
+/** Describes how the time of a run's steps was spent. @throws ERR_TSR_USAGE */
 export function summarize(request: SummaryRequest): string {
   const { directories, names, steps, output, warn } = request
   const range = steps === undefined ? undefined : parseStepRange(steps)
@@ -53,13 +53,13 @@ function usage(problem: string): Error {
   return tsrError('ERR_TSR_USAGE', { problem })
 }
 
-/** Whether a file for Perfetto is not there, or of another run. */
+/** Whether the file for Perfetto is missing or older than the run. */
 function isStale(file: string, { files }: TracedRun): boolean {
   const written = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
   return files.some(({ header }) => header.time > written)
 }
 
-/** Whether it could be written: the folder may belong to another user. */
+/** Returns whether writing succeeded: the folder may belong to another user. */
 function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn']): boolean {
   try {
     writeMerged(run, file)
@@ -70,7 +70,7 @@ function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn'])
   }
 }
 
-/** Ranks that have a row each; of more, those that compute longest. */
+/** Most ranks in the table. If there are more, those that compute longest are shown. */
 const MOST_ROWS = 16
 
 function summaryText(summary: TraceSummary, file: string | undefined): string {

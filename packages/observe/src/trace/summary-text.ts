@@ -2,10 +2,10 @@ import { shareOfPart, shareTitles } from './shares.ts'
 import type { PathShare } from './critical-path.ts'
 import type { RankSummary, TraceSummary } from './summary.ts'
 
-/** Parts of the critical path that are named. */
+/** Most parts of the critical path that are listed. */
 const MOST_PARTS = 6
 
-/** What a trace says beside its table, in sentences. */
+/** Describes a trace in sentences, as an addition to the table. */
 export function summarySentences(summary: TraceSummary): string[] {
   const { steps, byRank, slowest } = summary
   return [
@@ -50,12 +50,12 @@ function slowestText(slowest: number, byRank: readonly RankSummary[]): string {
   )
 }
 
-/** Of milliseconds. */
+/** Formats milliseconds. */
 export function durationText(time: number): string {
   return time >= 10_000 ? `${(time / 1000).toFixed(1)} s` : `${time.toFixed(time < 100 ? 1 : 0)} ms`
 }
 
-/** Of a fraction. */
+/** Formats a fraction as a percentage. */
 export function percentText(share: number): string {
   return `${(100 * share).toFixed(1)} %`
 }

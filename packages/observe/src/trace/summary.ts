@@ -7,49 +7,49 @@ import { RecordedSteps } from './recorded-steps.ts'
 import { sharesOf, timeShares, type TimeShare, type TimeShares } from './shares.ts'
 import type { TracedRun } from './traced-run.ts'
 
-/** What a rank does in the mean of the steps. */
+/** The mean step of a rank. */
 export interface RankSummary {
   readonly rank: number
   readonly host: string
   /** Milliseconds. */
   readonly step: number
   readonly shares: TimeShares
-  /** Milliseconds of a step for which other ranks wait, in the end, because this one is busy. */
+  /** Milliseconds of a step that other ranks wait because this one is busy, directly or indirectly. */
   readonly causes: number
 }
 
-/** The summary of a trace. Times are milliseconds of a step, in the mean of the steps. */
+/** The summary of a trace. Times are milliseconds of the mean step. */
 export interface TraceSummary {
   readonly runId: string
-  /** The number of ranks, hosts and attempts whose files there are. */
+  /** Number of ranks, hosts and attempts that have files. */
   readonly ranks: number
   readonly hosts: number
   readonly attempts: number
-  /** The steps that the summary is about; undefined if the program reports none: then it is all of it. */
+  /** The summarized steps; undefined if the program reports none, so the whole run is summarized. */
   readonly steps: (StepRange & { readonly count: number }) | undefined
   readonly byRank: readonly RankSummary[]
-  /** Of all ranks together. */
+  /** Mean over all ranks. */
   readonly mean: Pick<RankSummary, 'step' | 'shares'>
   /**
-   * The parts of the longest chain of things that wait for each other, from the end of each step back to
-   * its beginning: a step becomes shorter only if one of these does.
+   * The longest chain of dependent work in a step, from its end back to its beginning. A step gets
+   * faster only if a part of this chain does.
    */
   readonly criticalPath: readonly PathShare[]
-  /** The rank for which the others wait longest; undefined if none waits. */
+  /** The rank that others wait for longest; undefined if none waits. */
   readonly slowest: number | undefined
 }
 
 /**
  * Summarizes the last attempt of a run.
  *
- * @param range - of steps; default: the last ones, as many as a summary can be made of at once
- * @returns undefined when there is nothing to summarize
+ * @param range - of steps; default: as many of the last steps as fit the limit on spans
+ * @returns undefined if there is nothing to summarize
  */
 export function summarizeTrace(run: TracedRun, range?: StepRange): TraceSummary | undefined {
   return summarizeSteps(new RecordedSteps(run), range)
 }
 
-/** The same of steps that have been found already. */
+/** Summarizes steps that have been found already. */
 export function summarizeSteps(
   recorded: RecordedSteps,
   range?: StepRange,
@@ -82,10 +82,9 @@ export function summarizeSteps(
   }
 }
 
-/** Spans that are looked at: with more, the last steps alone. */
+/** Most spans in a summary. If there are more, only the last steps are summarized. */
 const MOST_SPANS = 600_000
 
-/** The steps that are asked for, or the last ones, as many as may be. */
 function chooseSteps(
   { numbers, spansPerStep, hasSteps }: RecordedSteps,
   range: StepRange | undefined,
@@ -97,7 +96,7 @@ function chooseSteps(
   return chosen.slice(-Math.max(1, Math.floor(MOST_SPANS / Math.max(1, spansPerStep))))
 }
 
-/** Finds the spans of windows that follow each other. */
+/** Finds the spans of successive windows. */
 class Cursor {
   readonly #spans: readonly Span[]
   #open: Span[] = []
@@ -133,8 +132,8 @@ class Totals {
   }
 
   /**
-   * @param pieces - of each rank, as `windows` are
-   * @param idle - that of a pipeline's schedule, on each rank
+   * @param pieces - by rank, in the order of `windows`
+   * @param idle - by rank, milliseconds of waiting inherent in the pipeline schedule
    */
   addStep(
     windows: readonly Window[],

@@ -4,22 +4,22 @@ import { tsrError } from '@tsrun/core'
 import { spansFolder, type SpanFileHeader } from '@tsrun/distributed/record'
 import { SpanFileReader } from './span-file-reader.ts'
 
-/** What the ranks of one run have written. */
+/** The span files of one run. */
 export interface TracedRun {
   readonly runId: string
   /** The number of the last attempt. */
   readonly lastAttempt: number
   /** A file for each rank of each attempt, in the order of attempts and ranks. */
   readonly files: readonly SpanFileReader[]
-  /** Why files could not be read, and which folders have none of the run. */
+  /** Files that could not be read, and folders without files of the run. */
   readonly problems: readonly string[]
 }
 
 /**
- * Finds the files of a run in folders of `--trace`: those of several hosts, or one that all share.
+ * Finds the files of a run in folders of `--trace`: one folder for each host, or a shared one.
  *
  * @param runId - default: the newest run
- * @returns undefined when there is none
+ * @returns undefined if there is no such run
  */
 export function findTracedRun(
   directories: readonly string[],
@@ -48,7 +48,7 @@ export function findTracedRun(
     if (ofRun.some((file) => file.directory === directory)) continue
     problems.push(`${directory}: it has nothing of run ${newest.runId}`)
   }
-  // A file that was copied from host to host counts once.
+  // Count a file once if it was copied between hosts.
   const own = [...new Map(ofRun.map(({ name, reader }) => [name, reader])).values()].sort(
     (a, b) => order(a.header) - order(b.header),
   )
@@ -57,10 +57,10 @@ export function findTracedRun(
 }
 
 /**
- * As `findTracedRun`, for folders that a user has named.
+ * Finds a run like `findTracedRun`, in folders that a user has named.
  *
- * @param names - of the folders, as they were given
- * @throws ERR_TSR_USAGE when there is none
+ * @param names - the folders as the user wrote them
+ * @throws ERR_TSR_USAGE if there is no such run
  */
 export function findTrace(
   directories: readonly string[],

@@ -1,12 +1,12 @@
 import type { Span, SpanKind } from '@tsrun/distributed/record'
 
-/** Tracks of a rank: those of its main thread, and those of its engine. */
+/** Most tracks of a rank's main thread, and of its engine. */
 const MOST = 100
 const RANK = 2 * MOST
-/** The place of the garbage collector's track, after those of the main thread. */
+/** Index of the garbage collector's track, after the tracks of the main thread. */
 const COLLECTOR = MOST - 1
 
-/** Kinds that run beside the thread, so that they may overlap each other. */
+/** Asynchronous kinds of the main thread, whose spans may overlap. */
 const asynchronous: ReadonlySet<SpanKind> = new Set<SpanKind>([
   'step',
   'input',
@@ -15,19 +15,19 @@ const asynchronous: ReadonlySet<SpanKind> = new Set<SpanKind>([
 ])
 
 /**
- * The tracks (threads of the trace) of one rank. Slices of one track are nested or one after the other:
- * what overlaps in another way gets a track beside it.
+ * Assigns the spans of one rank to tracks (threads of the trace). Slices of one track are nested or
+ * disjoint. A slice that overlaps in another way gets an additional track.
  */
 export class Tracks {
   readonly #rank: number
   readonly #onNew: (tid: number, name: string, place: number) => void
-  /** The ends of the asynchronous slices that are open on each track of the main thread, outermost first. */
+  /** By track of the main thread: the ends of its open asynchronous slices, outermost first. */
   readonly #main: number[][] = []
   #hasCollector = false
-  /** When each track of the engine is free. */
+  /** By track of the engine: when it becomes free. */
   readonly #engine: number[] = []
 
-  /** @param onNew - gets each track, with its name and its place among all */
+  /** @param onNew - called for each new track, with its name and its sort position */
   constructor(rank: number, onNew: (tid: number, name: string, place: number) => void) {
     this.#rank = rank
     this.#onNew = onNew
@@ -35,11 +35,11 @@ export class Tracks {
     this.#main.push([])
   }
 
-  /** The track of a slice of the main thread; they come in the order of their starts. */
+  /** The track of a slice of the main thread. Slices must come in the order of their starts. */
   ofMainThread({ kind, start, end }: Span): number {
-    // V8 measures them itself, and a little more than what other slices are the rest of
+    // V8 measures these itself, and they may not nest exactly in other slices.
     if (kind === 'gc') return this.#collector()
-    // it does nothing else meanwhile, so that such slices are nested
+    // Synchronous slices of one thread are nested.
     if (!asynchronous.has(kind)) return this.#tid(0)
     for (let track = 0; track < COLLECTOR; track++) {
       if (track === this.#main.length) {
@@ -61,7 +61,6 @@ export class Tracks {
     return this.#tid(COLLECTOR)
   }
 
-  /** The track of an operation of the engine. */
   ofOperation(start: number, end: number): number {
     let track = this.#engine.findIndex((free) => free <= start)
     if (track < 0) track = Math.min(this.#engine.length, MOST - 1)
@@ -72,7 +71,7 @@ export class Tracks {
     return this.#tid(MOST + track)
   }
 
-  /** 0 is a thread of the system. */
+  /** Thread ID 0 is reserved for the system. */
   #tid(track: number): number {
     return this.#rank * RANK + track + 1
   }
