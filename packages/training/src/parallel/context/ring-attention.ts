@@ -125,7 +125,7 @@ function nextPair(ring: PairRing, goesOn: boolean): Pair {
   return pair
 }
 
-/** Computes new tensors from old ones, and frees these. */
+/** Computes new tensors from old ones, and frees the old ones. */
 function replace<T extends readonly Tensor[]>(old: T, make: () => T): T {
   const next = tf.tidy(make as () => T & Tensor[])
   tf.dispose([...old])

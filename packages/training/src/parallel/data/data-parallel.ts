@@ -114,8 +114,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
    * Waits for the averaged gradients of this step, the same on all ranks, for `optimizer.step`.
    *
    * @param tokens - with `reduction: 'token'`: the number of tokens in this rank's summed loss
-   * @throws ERR_TSR_UNUSED_PARAMETERS, ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a step that has
-   *   failed, and after `dispose`
+   * @throws ERR_TSR_UNUSED_PARAMETERS, ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a failed step or
+   *   `dispose`
    */
   async gradients(tokens?: number): Promise<Map<string, Tensor>> {
     const taken = await this.takeGradients(tokens)

@@ -41,7 +41,7 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
 /** The averages and the totals of a step. */
 export interface Averaged<G extends ClippedGradients = ClippedGradients> {
   readonly gradients: G
-  /** Undefined if the options need none. */
+  /** Undefined if the options need no totals. */
   readonly totals: StepTotals | undefined
 }
 

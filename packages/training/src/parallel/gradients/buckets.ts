@@ -22,7 +22,7 @@ export interface Bucket {
 }
 
 export interface BucketSizes {
-  /** The most bytes of float32 gradients in one bucket. */
+  /** The most bytes of float32 gradients in a bucket of several gradients. */
   readonly bucketBytes: number
   /** The same for the first bucket, before which nothing can be sent. */
   readonly firstBucketBytes: number

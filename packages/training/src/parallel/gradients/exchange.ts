@@ -62,7 +62,6 @@ export abstract class GradientExchange {
     }
   }
 
-  /** Where this rank records its spans. */
   protected abstract get spans(): SpanRecorder | undefined
 
   /** The memory of a whole bucket. */
@@ -202,6 +201,6 @@ function copyAtOnce(gradient: Tensor, target: Float32Array): void {
   const written = writeTo(gradient, target)
   if (written === undefined) return
   written.catch(() => undefined)
-  // throws, as the values can only be fetched
+  // throws ERR_TSR_SYNC_READ, as the values can only be read asynchronously
   viewOf(gradient)
 }

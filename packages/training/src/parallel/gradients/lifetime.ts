@@ -51,7 +51,7 @@ export class Lifetime {
     }
   }
 
-  /** The same for a call that has to be awaited before others: see `checkAwaited`. */
+  /** Like `step`, for a call that has to be awaited before others: see `checkAwaited`. */
   async alone<T>(call: Call, part: () => Promise<T>): Promise<T> {
     this.checkAwaited(call)
     this.#running = call

@@ -162,7 +162,7 @@ export abstract class Replica<
     return gradients
   }
 
-  /** @param scale - what the gradients are multiplied by already */
+  /** @param scale - the factor that the gradients already have */
   protected async complete(own: OwnTotals, scale: number): Promise<Averaged<G>> {
     return await this.lifetime.alone('gradients()', async () => {
       checkUsed(this.options, this.exchange, this.axes[0]!)

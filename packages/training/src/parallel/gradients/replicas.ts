@@ -57,7 +57,6 @@ export async function compareParameters(
   compareReplicas(await group.allGatherObject(describeParameters(parameters)), group)
 }
 
-/** Describes parameters for `compareReplicas`. */
 export function describeParameters(parameters: readonly Described[]): string[] {
   return parameters.map(({ name, shape, shard }) => {
     const own = `${name} [${shape.join(', ')}]`

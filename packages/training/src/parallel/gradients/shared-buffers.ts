@@ -11,7 +11,7 @@ import type { Tensor } from '../../tfjs/tfjs.ts'
  */
 export class SharedBuffers {
   readonly #buffers: readonly Parameter[]
-  /** The values that all ranks have. */
+  /** The values that all ranks had after the last `share`. */
   #known: readonly Tensor[]
 
   constructor(buffers: readonly Parameter[]) {

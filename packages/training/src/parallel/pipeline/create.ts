@@ -20,19 +20,19 @@ import { splitAs } from './split.ts'
 
 /**
  * Divides a model into stages and trains it as a pipeline: each rank builds only its own layers,
- * activations travel from stage to stage, and gradients back.
+ * activations are sent from stage to stage, and gradients back.
  *
- * With any schedule and any number of micro-batches, the result equals training in a single process.
- * All ranks make the same calls. Parameters with the same name in several stages are one parameter:
- * their gradients are summed.
+ * With any schedule and any number of micro-batches, the result equals training in a single process. All
+ * ranks make the same calls. Parameters with the same name in several stages are one parameter: their
+ * gradients are summed.
  *
  * @example
  * const group = await initProcessGroup()
  * const pipe = pipeline(shardedMLP({ layers: 16 }), group, { schedule: '1f1b', microbatches: 8, optimizer })
  * const { loss } = await pipe.step({ inputs, labels })
  *
- * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_SCHEDULE when your own lists
- *   of actions are impossible; ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_SCHEDULE when your own lists of
+ *   actions are impossible; ERR_TSR_ARGUMENT
  */
 export function pipeline(
   model: PipelineModel,

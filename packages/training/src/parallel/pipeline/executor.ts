@@ -240,7 +240,6 @@ export class StageWorker {
   }
 }
 
-/** The index of a micro-batch's first row in the batch. */
 function firstRow(rows: readonly number[], microbatch: number): number {
   let first = 0
   for (let i = 0; i < microbatch; i++) first += rows[i]!

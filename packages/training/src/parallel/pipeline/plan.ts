@@ -65,7 +65,7 @@ export class Plan {
     return ['schedule of actions', microbatches, ...own]
   }
 
-  /** @throws ERR_TSR_ARGUMENT when the pipeline's own schedule has another number of micro-batches */
+  /** @throws ERR_TSR_ARGUMENT when custom lists of actions have another number of micro-batches */
   for(microbatches: number): Schedule {
     const made = this.#made.get(microbatches)
     if (made !== undefined) return made

@@ -51,9 +51,9 @@ export interface StageOptions {
 
 /** A micro-batch that enters a stage. */
 export interface Arrival {
-  /** Owned by the stage from now on. */
+  /** Owned by the stage. */
   readonly input: Tensor
-  /** On the last stage; owned by it from now on. */
+  /** On the last stage only; owned by the stage. */
   readonly labels: Tensor | undefined
   /** Whether any stage before this one has parameters. */
   readonly needsInputGradient: boolean
@@ -186,7 +186,7 @@ export class PipelineStage {
     )
   }
 
-  /** The second half. */
+  /** The second half of `backward`. */
   backwardParameters(microbatch: number, isLast: boolean): void {
     const flight = this.#inFlight.get(microbatch)!
     if (flight.pass.backwardInput !== undefined) {

@@ -140,7 +140,7 @@ async function exchange(
   }
 }
 
-/** Makes `other` have the value of `first` from now on. */
+/** Makes `other` share the value of `first`. */
 function share(first: Parameter, other: Parameter): void {
   checkTied([[first], [other]])
   other.value.dispose()

@@ -26,7 +26,6 @@ export interface ColumnParallelOptions {
   readonly input?: 'replicated' | 'sequence'
 }
 
-/** The layer's name and the ranks that share it. */
 export interface LayerContext {
   /** The layer's name, for labels. */
   readonly name: string

@@ -18,7 +18,6 @@ export interface ShardOwner {
   keep?(): Promise<void>
 }
 
-/** Where a rank records its spans. */
 type Recording = Pick<ProcessGroup, 'spans'>
 
 /** The owner of a shard whose parameter is unsharded on every rank. New values go into `share`. */

@@ -16,9 +16,9 @@ export interface StepSample {
   readonly forwardCpu: readonly number[]
   readonly backwardCpu: readonly number[]
   readonly weightsCpu: readonly number[]
-  /** The time until neighbours started to send. */
+  /** The time waited for neighbours to start sending. */
   readonly waiting: number
-  /** The time from the start of the neighbours' sends until the messages arrived. */
+  /** The time waited for messages in transfer. */
   readonly transfer: number
   /** The whole step, including the optimizer, and the CPU time of the process in it. */
   readonly wall: number

@@ -16,7 +16,7 @@ export interface ReportOptions {
 
 /** Means over the measured steps of one rank; times in milliseconds. */
 export interface RankReport {
-  /** The time of one forward pass, and below of one backward pass, of one micro-batch. */
+  /** The time of one forward pass of a micro-batch; `backward` is the same for a backward pass. */
   readonly forward: number
   readonly backward: number
   /**

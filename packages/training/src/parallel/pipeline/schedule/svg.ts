@@ -15,7 +15,7 @@ const GAP = 4
 const MARGIN = 58
 const AXIS = 24
 
-/** For the light and the dark colour scheme of the page that shows the drawing. */
+/** Fits the light and the dark colour scheme of the page that shows the drawing. */
 const style = `
 .slot-F{fill:#3b73b9}.slot-B{fill:#2f7d4f}.slot-I{fill:#1f7a85}.slot-W{fill:#a8541a}
 .slot text,.labels text{font:11px ui-monospace,monospace}.slot text{fill:#fff;text-anchor:middle}

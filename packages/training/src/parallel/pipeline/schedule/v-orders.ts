@@ -63,7 +63,7 @@ type Chunk = 'first' | 'second'
  * rank of 1F1B.
  */
 export function zeroBubbleV(rank: number, ranks: number, microbatches: number): Action[] {
-  // Fewer would not fill the pipeline: those that are not there are left out at the end.
+  // Fewer would not fill the pipeline; surplus micro-batches are filtered out at the end.
   const total = Math.max(2 * ranks - 1, microbatches)
   const list = new VList(rank, ranks)
   const backward = (chunk: Chunk): void => {
@@ -109,7 +109,7 @@ export function zeroBubbleV(rank: number, ranks: number, microbatches: number): 
  * has one stream and runs them one after the other.
  */
 export function dualPipeV(rank: number, ranks: number, microbatches: number): Action[] {
-  // Fewer would not fill the pipeline: those that are not there are left out at the end.
+  // Fewer would not fill the pipeline; surplus micro-batches are filtered out at the end.
   const total = Math.max(2 * ranks, microbatches)
   const list = new VList(rank, ranks)
   const later = ranks - rank - 1

@@ -38,7 +38,7 @@ export function validateSchedule(actions: ActionLists): void {
   executionOrder(actions)
 }
 
-/** The text format has six digits for each number. */
+/** The text format allows six digits per number. */
 const MOST = 1e6
 
 function numbersProblem({ kind, stage, microbatch }: Action): string | undefined {
