@@ -21,8 +21,8 @@ export type Observe = typeof import('@tsrun/observe')
 /**
  * Loads the package.
  *
- * @returns undefined when it is not installed
- * @throws ERR_TSR_USAGE when it is of another version than tsrun
+ * @returns undefined if it is not installed
+ * @throws ERR_TSR_USAGE if its version differs from tsrun's
  */
 async function findObserve(cwd: string): Promise<Observe | undefined> {
   const found = locateObserve(cwd)
@@ -36,10 +36,10 @@ async function findObserve(cwd: string): Promise<Observe | undefined> {
 }
 
 /**
- * As `findObserve`.
+ * Loads the package, like `findObserve`.
  *
- * @param what - needs it
- * @throws ERR_TSR_PACKAGE_MISSING when it is not installed
+ * @param what - the feature that needs it
+ * @throws ERR_TSR_PACKAGE_MISSING if it is not installed
  */
 export async function loadObserve(what: string, cwd: string): Promise<Observe> {
   const observe = await findObserve(cwd)
@@ -47,7 +47,7 @@ export async function loadObserve(what: string, cwd: string): Promise<Observe> {
   return observe
 }
 
-/** Where the launcher runs, and what stops it. */
+/** The launcher's environment, and its stop signal. */
 interface Place {
   readonly env: NodeJS.ProcessEnv
   readonly cwd: string
@@ -61,7 +61,7 @@ interface Watchers {
 }
 
 /**
- * Opens what serves the state of a job.
+ * Opens the servers that show the state of a job.
  *
  * @throws ERR_TSR_USAGE when a port cannot be used, ERR_TSR_PACKAGE_MISSING
  */
@@ -105,7 +105,7 @@ export async function openWatchers(
   }
 }
 
-/** What the viewers of a job ask of its launcher. */
+/** The launcher's services for the observers of a job. */
 function observeHost(
   env: NodeJS.ProcessEnv,
   stop: AbortSignal,
@@ -130,7 +130,7 @@ function observeHost(
   }
 }
 
-/** Puts together what the ranks of a run have written, and says so. */
+/** Merges the span files of a run and announces the result. */
 export async function finishTrace(
   { directory, steps }: TraceOptions,
   runId: string,
@@ -172,7 +172,7 @@ export async function finishTrace(
   }
 }
 
-/** As a user in `cwd` would type it. */
+/** The path as a user in `cwd` would type it. */
 function nameOf(directory: string, cwd: string): string {
   const path = relative(cwd, directory)
   return path === '' ? '.' : path.startsWith('..') || isAbsolute(path) ? directory : path

@@ -5,22 +5,22 @@ import type { Announcer } from '../logs/console.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 import type { ChaosPlan, Fault } from './plan.ts'
 
-/** Milliseconds between two polls of the steps of the ranks. */
+/** Milliseconds between polls of the ranks' steps. */
 const POLL = 10
 
 interface Attempt {
   readonly worldSize: number
-  /** From 0. */
+  /** Counts from 0. */
   readonly restartCount: number
-  /** Those of this host. */
+  /** The ranks of this host. */
   readonly ranks: readonly RankProcess[]
   readonly status: () => readonly RankStatus[]
 }
 
 /**
- * Injects the faults of a plan into the ranks of this host: from outside by signals, from inside by
- * what the rank evaluates (`rank/faults.ts`). On several hosts, each launcher has the same plan, and injects
- * the faults of its own ranks.
+ * Injects the faults of a plan into the ranks of this host: by signals, or by code that the rank
+ * evaluates (`rank/faults.ts`). On several hosts, each launcher has the same plan and injects the
+ * faults of its ranks.
  */
 export class Chaos {
   readonly #seed: number
@@ -35,7 +35,7 @@ export class Chaos {
     this.#events = events
   }
 
-  /** Begins with an attempt whose ranks have just been started. @returns ends it */
+  /** Starts with an attempt whose ranks have just started. @returns a function that stops it */
   begin(attempt: Attempt): () => void {
     const timers: NodeJS.Timeout[] = []
     const after = (seconds: number, run: () => void): void => {
@@ -43,7 +43,7 @@ export class Chaos {
     }
     for (const [i, planned] of this.#faults.entries()) {
       const { fault } = planned
-      // The same on all hosts, however often a fault was injected in the attempts before.
+      // Derive the same seed on all hosts, independent of faults injected in earlier attempts.
       const random = seededRandom(hashOf(this.#seed, i, attempt.restartCount))
       const injection = { ...attempt, fault, random, after }
       if (fault.meanSeconds !== undefined) this.#repeat(planned, injection)
@@ -68,7 +68,7 @@ export class Chaos {
     })
   }
 
-  /** After a step, or a number of operations. */
+  /** Injects a fault after a step or a number of operations. */
   #injectWhenDone(injection: Injection): void {
     const rank = chooseRank(injection)
     const { step, operations } = injection.fault
@@ -106,7 +106,7 @@ export class Chaos {
 
 interface PlannedFault {
   readonly fault: Fault
-  /** How often it is injected at most from now on. */
+  /** Number of remaining injections. */
   left: number
 }
 
@@ -117,10 +117,10 @@ interface Injection extends Attempt {
   readonly after: (seconds: number, run: () => void) => void
 }
 
-/** Milliseconds from one stop of a slow process to the next. */
+/** Milliseconds between two stops of a slowed process. */
 const TURN = 40
 
-/** Lets a process run for a part of the time only. */
+/** Lets a process run only for a share of the time. */
 function slowDown(
   process: RankProcess,
   { share, forSeconds }: Fault,
@@ -142,7 +142,7 @@ function chooseRank({ fault, random, worldSize }: Injection): number {
   return fault.rank ?? Math.floor(random() * worldSize)
 }
 
-/** A seed of several numbers (FNV-1a). */
+/** Hashes several numbers to a seed (FNV-1a). */
 function hashOf(...numbers: readonly number[]): number {
   return numbers.reduce((hash, number) => Math.imul(hash ^ number, 16777619), 2166136261)
 }

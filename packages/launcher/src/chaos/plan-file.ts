@@ -4,14 +4,14 @@ import { parse } from 'yaml'
 import { usageError } from '../args/readers.ts'
 import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
 
-/** What happens to a rank from outside, and therefore to any program. */
+/** Faults injected from outside, so they work for any program. */
 const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
 
-/** The job that a plan is for. */
+/** The job of a plan. */
 interface Job {
-  /** Whether the ranks are not Node. */
+  /** Whether the ranks are not Node processes. */
   readonly isProgram: boolean
-  /** The ranks that there are at most. */
+  /** Most ranks of the job. */
   readonly size: number
 }
 
@@ -35,7 +35,7 @@ export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Jo
   }
 }
 
-/** @throws Error, whose message says what is wrong */
+/** @throws Error that says what is wrong */
 export function parseChaosPlan(text: string): ChaosPlan {
   return toChaosPlan(parse(text))
 }

@@ -9,7 +9,7 @@ import {
   where,
 } from '@tsrun/core'
 
-/** What happens to a rank. docs/chaos.md describes each kind. */
+/** The kinds of faults. docs/chaos.md describes each. */
 export const faultKinds = [
   'kill',
   'stop',
@@ -33,7 +33,7 @@ export const faultKinds = [
 
 export type FaultKind = (typeof faultKinds)[number]
 
-/** The options that some kinds have. */
+/** The options of particular kinds. */
 const optionsOf: Readonly<Record<string, readonly FaultKind[]>> = {
   signal: ['kill'],
   code: ['exit'],
@@ -48,38 +48,38 @@ const optionsOf: Readonly<Record<string, readonly FaultKind[]>> = {
 const readFault = declareOptions(
   {
     kind: choice(...faultKinds),
-    /** The world rank; without it, the seed chooses one each time. */
+    /** The world rank. By default, the seed chooses a rank each time. */
     rank: count().optional(),
-    /** The step, as `group.reportProgress` or a trainer reports it, after which the fault comes. */
+    /** Injects the fault after this step, as reported by `group.reportProgress` or a trainer. */
     step: count().optional(),
-    /** The number of operations of the rank after whose end the fault comes. */
+    /** Injects the fault after the rank has completed this number of operations. */
     operations: count({ from: 1 }).optional(),
-    /** Seconds after the ranks have started. */
+    /** Seconds after the start of the ranks. */
     seconds: positive('a positive number of seconds').optional(),
-    /** The mean of the seconds between two such faults, whose times are exponentially distributed. */
+    /** Mean seconds between repeated faults, with exponentially distributed times. */
     meanSeconds: positive('a positive number of seconds').optional(),
-    /** The attempt of the job, from 0, in which a fault at a step, an operation or a time comes. */
+    /** The attempt of the job, from 0, in which a fault with a step, operations or seconds is injected. */
     attempt: count().default(0),
-    /** How often a fault with `meanSeconds` comes at most. */
+    /** Most repetitions of a fault with `meanSeconds`. */
     times: count({ from: 1 }).optional(),
-    /** Of `kill`. */
+    /** For `kill`. */
     signal: where<NodeJS.Signals>(
       (value) => typeof value === 'string' && Object.hasOwn(constants.signals, value),
       'the name of a signal, such as SIGKILL',
     ).default('SIGKILL'),
-    /** Of `exit`. */
+    /** For `exit`. */
     code: count({ to: 255 }).default(1),
-    /** How long `stop`, `busy`, `slow` and `delay` last. */
+    /** Duration of `stop`, `busy`, `slow` and `delay`. */
     forSeconds: positive('a positive number of seconds').default(1),
-    /** Of `delay`: how long what is sent is held back. */
+    /** For `delay`: how long outgoing messages are held back. */
     milliseconds: positive('a positive number of milliseconds').default(100),
-    /** Of `clock`: what is added to the time of day. */
+    /** For `clock`: seconds added to the wall clock. */
     bySeconds: where<number>(Number.isFinite, 'a number of seconds').default(3600),
-    /** Of `descriptors`: how many files can still be opened. */
+    /** For `descriptors`: number of files that can still be opened. */
     limit: count().default(0),
-    /** Of `address-space`: how much more memory can be mapped. */
+    /** For `address-space`: MiB that can still be mapped. */
     mebibytes: count().default(0),
-    /** Of `slow`: the part of the time in which the process runs. */
+    /** For `slow`: the share of the time in which the process runs. */
     share: where<number>(
       (value) => typeof value === 'number' && value > 0 && value < 1,
       'a number between 0 and 1',
@@ -90,24 +90,24 @@ const readFault = declareOptions(
 
 export type Fault = ReturnType<typeof readFault>
 
-/** A fault as a plan names it: what is left out has its default. */
+/** A fault in a plan. Omitted options have their defaults. */
 export type FaultOptions = Pick<Fault, 'kind'> & Partial<Fault>
 
-/** Which faults come when. */
+/** The faults to inject, and when. */
 export interface ChaosOptions {
   /** The same seed gives the same ranks and times. Default 1. */
   readonly seed?: number
   readonly faults: readonly FaultOptions[]
 }
 
-/** Which faults come when, complete. */
+/** A plan with all defaults filled in. */
 export interface ChaosPlan {
   /** The same seed gives the same ranks and times. */
   readonly seed: number
   readonly faults: readonly Fault[]
 }
 
-/** @throws Error when a fault is for a rank that the job does not have */
+/** @throws Error if a fault is for a rank that the job does not have */
 export function checkRanks({ faults }: ChaosPlan, size: number): void {
   for (const [i, { rank = 0 }] of faults.entries()) {
     if (rank < size) continue
@@ -115,7 +115,7 @@ export function checkRanks({ faults }: ChaosPlan, size: number): void {
   }
 }
 
-/** @throws Error, whose message says what is wrong */
+/** @throws Error that says what is wrong */
 export function toChaosPlan(given: unknown): ChaosPlan {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new Error('the plan is not an object with a list of faults')
@@ -137,7 +137,7 @@ export function toChaosPlan(given: unknown): ChaosPlan {
   }
 }
 
-/** An option of another kind would do nothing. */
+/** Rejects options of other kinds, which would have no effect. */
 function checkOptions({ kind, meanSeconds }: Fault, given: readonly string[]): void {
   for (const name of given) {
     const kinds = optionsOf[name]
@@ -165,7 +165,7 @@ function checkMoment(fault: Fault): Fault {
   return fault
 }
 
-/** Without the advice, which is for those who call a function. */
+/** The reason without the advice, which is for callers of a function. */
 export function reasonOf(error: unknown): string {
   if (!isTsrError(error) || error.code !== 'ERR_TSR_ARGUMENT') {
     return (error as Error).message.split(/\.?\n|:\n/, 1)[0]!

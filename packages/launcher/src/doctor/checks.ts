@@ -57,7 +57,7 @@ export function checkInstallScripts({ npm, native }: Facts): Finding[] {
   return [{ name, state: 'note', found, advice }]
 }
 
-/** The open files that a rank with a few dozen peers, and its script, need. */
+/** Open files that a rank with a few dozen peers needs, including its script. */
 const FILES = 1024
 
 export function checkNative({ native }: Facts): Finding[] {
@@ -94,8 +94,8 @@ export function checkSharedMemory({ sharedMemory, native }: Facts): Finding[] {
 }
 
 /**
- * With autogroups the kernel divides the CPU time among sessions, so ranks in sessions of their own cannot
- * yield the core to each other. With koffi, ranks stay in the session of their launcher.
+ * With autogroups, the scheduler divides CPU time among sessions, so ranks in separate sessions cannot
+ * yield a core to each other. With koffi, ranks stay in the session of their launcher.
  */
 export function checkScheduler({ autogroups, native }: Facts): Finding[] {
   const name = 'scheduler'
@@ -134,7 +134,7 @@ export function checkMemory({ memory }: Facts): Finding[] {
   return [{ name: 'memory', state: 'ok', found }]
 }
 
-/** The backend that `auto` chooses where no other is set up. */
+/** The backend that `auto` chooses if no other is set up. */
 const DEFAULT = 'wasm'
 
 export function checkBackends({ backends, gpus }: Facts): Finding[] {
@@ -177,7 +177,7 @@ export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
     return [{ name, state: 'note', found: tensorflow.problem, advice }]
   }
   const { manifest } = tensorflow
-  // The line of the backend says that it is not set up.
+  // The backend's own check reports that it is not set up.
   if (manifest === undefined) return []
   const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
   const set = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, set up on ${devices.join(', ')}`
@@ -188,7 +188,7 @@ export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
   }
   if (kernels !== false) return [finding]
   const found = `${set}, without the kernels of tsrun: small layers are slower`
-  // An installation with --official never has them.
+  // Installations with --official never have the kernels.
   if (request.official) return [{ ...finding, found }]
   const advice = `${join(dirname(folder), 'setup.log')} says why. --wheel names another TensorFlow; remove ${folder} to try again.`
   return [{ ...finding, state: 'note', found, advice }]

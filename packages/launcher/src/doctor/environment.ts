@@ -9,7 +9,7 @@ import { version } from '../job/package.ts'
 import { resolveFrom } from '../job/script.ts'
 import { findMpi, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
 
-/** What a report of a bug has to say about a host. Null stands for what is not there, or cannot be found out. */
+/** Host facts for a bug report. Null means missing or unknown. */
 export interface HostReport {
   readonly tsrun: string
   /** The version of each package of tsrun. */
@@ -24,14 +24,14 @@ export interface HostReport {
   readonly os: string | null
   readonly kernel: string
   readonly libc: string | null
-  /** What runs the container: `docker`, `podman`, `kubernetes`. */
+  /** The container runtime: `docker`, `podman`, `kubernetes`. */
   readonly container: string | null
   readonly cpu: {
     readonly model: string | null
     readonly cores: number | null
     /** The cores on which this process may run. */
     readonly allowed: number | null
-    /** The CPU time that the cgroup may use, in cores. */
+    /** The CPU limit of the cgroup, in cores. */
     readonly limit: number | null
   }
   /** In bytes. */
@@ -44,13 +44,13 @@ export interface HostReport {
   /** In bytes. */
   readonly shm: { readonly size: number; readonly free: number } | null
   readonly openFiles: number | null
-  /** The cores of each node, as in `0-7`. */
+  /** The cores of each NUMA node, for example `0-7`. */
   readonly numaNodes: readonly string[]
   readonly gpus: readonly GpuReport[]
-  /** Why nvidia-smi fails where it is installed. */
+  /** Why nvidia-smi fails, if it is installed. */
   readonly gpuProblem: string | null
   readonly backends: readonly BackendReport[]
-  /** What `tsrun setup tensorflow` has installed. */
+  /** The installation of `tsrun setup tensorflow`. */
   readonly tensorflow: TensorFlowReport | null
   readonly koffi: {
     readonly version: string | null
@@ -59,13 +59,13 @@ export interface HostReport {
   }
   readonly mpi: { readonly libraries: readonly string[]; readonly mpirun: string | null } | null
   readonly interfaces: readonly { readonly name: string; readonly addresses: readonly string[] }[]
-  /** The variables that tsrun reads and that are set; of a secret only that it is set. */
+  /** Variables that tsrun reads and that are set. The values of secrets are hidden. */
   readonly variables: Readonly<Record<string, string>>
 }
 
 export interface GpuReport {
   readonly name: string
-  /** With its unit. */
+  /** Including the unit. */
   readonly memory: string | null
   readonly driver: string | null
 }
@@ -90,7 +90,7 @@ type Environment = NodeJS.ProcessEnv
 /** Milliseconds for a program to answer. */
 const LIMIT = 10_000
 
-/** Collects what is there. A probe that fails counts as not found. */
+/** Collects the facts. A probe that fails counts as not found. */
 export async function reportHost(
   env: Environment,
   cwd: string,
@@ -171,7 +171,10 @@ function read(path: string): string | undefined {
   return attempt(() => readFileSync(path, 'utf8'))
 }
 
-/** From where packages are looked for: the folder of the user, tsrun, and the packages that bring a backend. */
+/**
+ * Where packages are resolved from: the user's folder, tsrun, and the packages that depend on a
+ * backend.
+ */
 function placesOf(cwd: string): string[] {
   const own = [join(cwd, 'any.js'), import.meta.url]
   const others = ['@tsrun/training', '@tsrun/native'].flatMap(
@@ -180,7 +183,7 @@ function placesOf(cwd: string): string[] {
   return [...own, ...others]
 }
 
-/** The version of a package, which need not show its package.json to others. */
+/** The version of a package, even if it does not export its package.json. */
 function installedVersion(name: string, places: readonly string[]): string | null {
   for (const place of places) {
     for (const folder of attempt(() => createRequire(place).resolve.paths(name)) ?? []) {
@@ -193,7 +196,7 @@ function installedVersion(name: string, places: readonly string[]): string | nul
 }
 
 function readLibc(): string | undefined {
-  // Names of the other ends of connections would be looked up.
+  // Otherwise, the report would resolve the host names of all connections.
   Object.assign(process.report, { excludeNetwork: true })
   const report = process.report.getReport() as {
     header?: { glibcVersionRuntime?: string }
@@ -243,7 +246,7 @@ function readNumaNodes(): string[] {
     .map((name) => (read(join(folder, name, 'cpulist')) ?? '').trim())
 }
 
-/** What is asked of nvidia-smi. */
+/** The arguments for nvidia-smi. */
 const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader']
 
 async function readGpuReports(
@@ -288,7 +291,7 @@ function readInterfaces(): HostReport['interfaces'] {
 }
 
 const prefixes =
-  // TF_ alone would be Terraform's as well.
+  // TF_ would also match the variables of Terraform.
   /^(TSRUN|PET|MASTER|TORCHELASTIC|OMPI_COMM_WORLD|PMI|OMP|CUDA|NCCL|TF_(NUM|FORCE|CPP|ENABLE|GPU|XLA))_/
 const names = new Set([
   ...['RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'NODE_RANK', 'GROUP_RANK'],
@@ -302,7 +305,7 @@ const names = new Set([
   ...['NODE_OPTIONS', 'NODE_PATH', 'TSX_TSCONFIG_PATH', 'UV_THREADPOOL_SIZE', 'CXX'],
   ...['LD_LIBRARY_PATH', 'LD_PRELOAD', 'XDG_CACHE_HOME', 'NO_COLOR', 'FORCE_COLOR'],
 ])
-/** A file with a secret is none. */
+/** A variable with the path of a file is no secret. */
 const secret = /(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|KEY)(?!_FILE)/i
 
 function readVariables(env: Environment): Record<string, string> {
@@ -314,7 +317,7 @@ function readVariables(env: Environment): Record<string, string> {
   )
 }
 
-/** The value without the secrets in it: of `user:password@host`, and of `token=…`. */
+/** Hides the secrets in a value, such as `user:password@host` and `token=…`. */
 function hide(value: string): string {
   return value
     .replaceAll(/(:\/\/[^\s/:@]*):[^\s/@]*@/g, '$1:…@')

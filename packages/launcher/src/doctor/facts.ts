@@ -1,17 +1,17 @@
 import type { TensorFlowManifest } from '@tsrun/core'
 import type { NodeAbilities } from '../job/script.ts'
 
-/** The facts about this host. Each check judges some of them. */
+/** The facts about this host, which the checks assess. */
 export interface Facts {
-  /** The optional package `@tsrun/observe`, and whether it has tsrun's version. */
+  /** The optional package `@tsrun/observe`, and whether its version matches tsrun. */
   readonly observe: { readonly version: string; readonly fits: boolean } | undefined
   readonly node: NodeFacts
   readonly npm: NpmFacts | undefined
   readonly native: { readonly available: true } | { readonly available: false; reason: string }
   readonly sharedMemory: SharedMemoryFacts
-  /** Whether the kernel divides the CPU time among sessions first; undefined where it cannot. */
+  /** Whether the scheduler divides CPU time among sessions first (autogroups); undefined if unsupported. */
   readonly autogroups: boolean | undefined
-  /** The number of files that a process may have open. */
+  /** Most open files of a process. */
   readonly openFiles: number | undefined
   readonly cores: CoreFacts
   readonly memory: MemoryFacts
@@ -24,7 +24,7 @@ export interface Facts {
 export interface NodeFacts extends NodeAbilities {
   /** For example `linux-x64`. */
   readonly system: string
-  /** The path of the package tsx, if it is installed. */
+  /** Path of the package tsx, if installed. */
   readonly tsx: string | undefined
 }
 
@@ -37,7 +37,7 @@ export interface NpmFacts {
 export interface SharedMemoryFacts {
   /** Why two processes cannot share a file in memory; undefined if they can. */
   readonly problem: string | undefined
-  /** The size of /dev/shm in bytes; undefined where there is none. */
+  /** Size of /dev/shm in bytes; undefined if it is missing. */
   readonly size: number | undefined
   readonly free: number | undefined
 }
@@ -47,18 +47,18 @@ export interface CoreFacts {
   readonly allowed: number
   /** All cores of the machine. */
   readonly all: number
-  /** The CPU time that the container may use, in cores; undefined: no limit. */
+  /** CPU limit of the container, in cores; undefined: no limit. */
   readonly quota: number | undefined
 }
 
 export interface MemoryFacts {
   /** Bytes of the machine, or of the container if it has a limit. */
   readonly size: number
-  /** The bytes per second that one core copies, in blocks that are larger than the caches. */
+  /** Bytes per second that one core copies, in blocks larger than the caches. */
   readonly copied: number
 }
 
-/** The result of training a step in a new process. */
+/** The result of training one step in a new process. */
 export type BackendFacts = { readonly name: string } & (
   | {
       readonly works: true
@@ -77,12 +77,12 @@ export interface GpuFacts {
   readonly nvidia: readonly string[]
   /** The lines of `nvidia-smi topo -m`. */
   readonly topology: readonly string[]
-  /** Why nvidia-smi fails; undefined where it works, or is not installed. */
+  /** Why nvidia-smi fails; undefined if it works or is not installed. */
   readonly problem: string | undefined
 }
 
 export interface MpiFacts {
-  /** The files of libmpi. */
+  /** Paths of libmpi. */
   readonly libraries: readonly string[]
   /** The first line of `mpirun --version`. */
   readonly mpirun: string | undefined
@@ -92,15 +92,13 @@ export interface MpiFacts {
 export interface Finding {
   readonly name: string
   /**
-   * `ok`; `note`: the default backend trains without it, and `advice` says how to get it; `problem`: the
-   * default backend cannot train until `advice` is followed.
+   * `ok`; `note`: the default backend trains without it, and `advice` tells how to get it; `problem`:
+   * the default backend cannot train until the user follows `advice`.
    */
   readonly state: 'ok' | 'note' | 'problem'
-  /** What was found, in a few words. */
   readonly found: string
-  /** What to do. */
   readonly advice?: string
-  /** Lines that a tool has printed. */
+  /** Output lines of a tool. */
   readonly details?: readonly string[]
 }
 

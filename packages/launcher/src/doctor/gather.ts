@@ -24,7 +24,7 @@ import {
 /**
  * Collects the facts about this host. Programs that do not answer in time are killed.
  *
- * @param signal - ends the tests of the backends, which take most of the time
+ * @param signal - stops the tests of the backends, which take most of the time
  */
 export async function gatherFacts(
   env: NodeJS.ProcessEnv,
@@ -72,9 +72,9 @@ function readNode(env: NodeJS.ProcessEnv, cwd: string): NodeFacts {
   }
 }
 
-/** Milliseconds for loading a backend and a step. */
+/** Milliseconds to load a backend and train one step. */
 const LIMIT = 120_000
-/** On a GPU TensorFlow may have to compile its kernels first. */
+/** On a GPU, TensorFlow may have to compile its kernels first. */
 const limitOf = (name: string, gpus: readonly string[]): number =>
   name === 'tensorflow' && gpus.length > 0 ? LONGEST_START : LIMIT
 const probe = fileURLToPath(new URL('dist/probe.js', packageFolder))
@@ -85,7 +85,7 @@ interface ProbeOptions {
   readonly signal: AbortSignal
 }
 
-/** Trains a step with every backend that is installed, one after the other, each in a process of its own. */
+/** Trains a step with every installed backend, one after the other, each in a separate process. */
 async function tryBackends(
   env: NodeJS.ProcessEnv,
   cwd: string,
@@ -97,7 +97,7 @@ async function tryBackends(
     const reason = 'the package @tsrun/training is not installed'
     return [{ name: 'wasm', works: false, reason, missing: true }]
   }
-  // The environment that the only rank of a host gets.
+  // The environment of a host's only rank.
   const rank = { ...env, ...deviceEnvironment(devices, env, 0, 1) }
   const facts: BackendFacts[] = []
   for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {

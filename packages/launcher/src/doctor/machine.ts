@@ -16,7 +16,7 @@ import type {
 export interface RunResult {
   readonly stdout: string
   readonly stderr: string
-  /** Why it failed; undefined if its exit code is 0. */
+  /** Why it failed; undefined for exit code 0. */
   readonly failure: string | undefined
 }
 
@@ -29,7 +29,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal
 }
 
-/** Runs a program to its end, or until the limit. */
+/** Runs a program until it ends or the time limit expires. */
 export function run(
   program: string,
   args: readonly string[],
@@ -69,7 +69,7 @@ export async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
   }
 }
 
-/** Has another process write into a file of this one that exists only in memory. */
+/** Tests whether another process can write into a memory-backed file of this one. */
 export async function trySharedMemory(): Promise<SharedMemoryFacts> {
   return { problem: await sharingProblem(), ...sizeOfShm() }
 }
@@ -92,7 +92,7 @@ async function sharingProblem(): Promise<string | undefined> {
   }
 }
 
-/** The text of a program. */
+/** The source of a child process. */
 const writeHere = (): void => {
   process.getBuiltinModule('node:fs').writeFileSync(process.argv[1]!, 'here', { flag: 'r+' })
 }
@@ -115,14 +115,14 @@ export function readAutogroups(): boolean | undefined {
   return text === undefined ? undefined : text.trim() === '1'
 }
 
-/** The limit of this process, which Node has raised as far as possible. Ranks have the same limit. */
+/** The limit on open files of this process. Node has raised it as far as possible, and ranks inherit it. */
 export function readOpenFiles(): number | undefined {
   const soft = /^Max open files\s+(\S+)/m.exec(read('/proc/self/limits') ?? '')?.[1]
   return soft === undefined ? undefined : soft === 'unlimited' ? Infinity : Number(soft)
 }
 
 export function readCores(): CoreFacts {
-  // cgroup v2: the CPU time in microseconds that may be used in each period, and the period.
+  // cgroup v2: the CPU time in microseconds for each period, then the period.
   const [time, period] = (read('/sys/fs/cgroup/cpu.max') ?? 'max').trim().split(' ').map(Number)
   const quota = (time ?? NaN) / (period ?? NaN)
   return {
@@ -135,7 +135,10 @@ export function readCores(): CoreFacts {
 const BLOCK = 64 * 2 ** 20
 const COPIES = 5
 
-/** Takes about a tenth of a second. The fastest of several copies counts, as others may be busy. */
+/**
+ * Takes about a tenth of a second. Returns the fastest of several copies, because other processes may
+ * be busy.
+ */
 export function measureMemory(): MemoryFacts {
   const [from, to] = [Buffer.alloc(BLOCK, 1), Buffer.alloc(BLOCK, 2)]
   const seconds = Array.from({ length: COPIES }, () => {

@@ -1,10 +1,13 @@
-/** A program: `node probe.js BACKEND URL-OF-TRAINING` trains a step and prints the result as a line of JSON. */
+/**
+ * A program: `node probe.js BACKEND URL-OF-TRAINING` trains one step and prints the result as a line of
+ * JSON.
+ */
 
 interface Tensor {
   data(): Promise<Float32Array>
 }
 
-/** The part of @tsrun/training that a step needs. The launcher does not depend on that package. */
+/** The part of @tsrun/training that is used. The launcher does not depend on that package. */
 interface Training {
   loadBackend(name: string): Promise<{ readonly device?: string; readonly threads?: number }>
   readonly tf: {

@@ -7,9 +7,9 @@ import { wantsColour } from './presenter.ts'
 const others = { stdout: 'stderr', stderr: 'stdout' } as const
 
 /**
- * The standard output and standard error of the launcher. While their reader is slow, the streams of the
- * ranks wait. When the reader is gone (`| head`), output is dropped; when a stream cannot be written, as on
- * a full disk, the other one says so. `onClosed` is called in both cases.
+ * The launcher's standard output and standard error. Applies back-pressure to the ranks. If the reader
+ * is gone (`| head`), output is dropped. If a stream cannot be written, for example on a full disk, the
+ * other stream reports it. Calls `onClosed` in both cases.
  */
 export class Console {
   readonly #outputs: Readonly<Record<StreamName, Writable>>
@@ -20,7 +20,7 @@ export class Console {
   readonly #closed = new Set<StreamName>()
   #isIncomplete = false
 
-  /** @param onClosed - is given the error, unless the reader is gone */
+  /** @param onClosed - receives the error, unless the reader is gone */
   constructor(
     outputs: Readonly<Record<StreamName, Writable>>,
     onClosed: (error?: NodeJS.ErrnoException) => void,
@@ -44,12 +44,12 @@ export class Console {
     }
   }
 
-  /** Whether a part of the output is lost although it has a reader. */
+  /** Whether output was lost for a reason other than a closed reader. */
   get isIncomplete(): boolean {
     return this.#isIncomplete
   }
 
-  /** What stderr cannot take goes to stdout, so that the report of a failure is not lost. */
+  /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */
   write(name: StreamName, text: string): void {
     if (this.#closed.has(name)) {
       if (name === 'stderr' && this.#isIncomplete) this.write('stdout', text)
@@ -64,33 +64,34 @@ export class Console {
   }
 
   /**
-   * Writes text for people, which may quote others: of what controls terminals, only colours pass, and only
-   * to terminals. What programs read is for `write`, as signs in the place of characters would change it.
+   * Writes text for humans, which may quote untrusted text. Of the terminal control sequences, only
+   * colours pass, and only to terminals. Use `write` for output that programs read, because this
+   * changes characters.
    */
   print(name: StreamName, text: string): void {
     const output: Writable & { isTTY?: boolean } = this.#outputs[name]
     this.write(name, visibleText(text, wantsColour(output, process.env)))
   }
 
-  /** Pauses `source` while the reader of this output is slow. */
+  /** Applies back-pressure from this output to `source`. */
   throttle(name: StreamName, source: Readable): void {
     this.#sources[name].add(source)
     source.once('close', () => this.#sources[name].delete(source))
     if (this.#outputs[name].writableNeedDrain && !this.#closed.has(name)) source.pause()
   }
 
-  /** Whether the output of the ranks waits for a slow reader. */
+  /** Whether a slow reader holds up the output of the ranks. */
   isWaiting(): boolean {
     return (['stdout', 'stderr'] as const).some(
       (name) => !this.#closed.has(name) && this.#outputs[name].writableNeedDrain,
     )
   }
 
-  /** Resolves when everything is written, or when that is not possible. */
+  /** Resolves when everything is written, or cannot be written. */
   async flush(): Promise<void> {
-    // The last words about the one are in the other.
+    // An error of one stream is reported on the other.
     for (const name of ['stderr', 'stdout', 'stderr'] as const) {
-      // The error of a write arrives after the write.
+      // The error of a write arrives after the write returns.
       await new Promise(setImmediate)
       if (this.#closed.has(name) || this.#outputs[name].writableLength === 0) continue
       await new Promise<void>((resolve) => {
@@ -109,13 +110,13 @@ export class Console {
   }
 }
 
-/** Whether an error says that the reader is gone, as at the end of a pipe or of a terminal. */
+/** Whether the error means that the reader of a pipe or a terminal is gone. */
 function isReaderGone({ code }: NodeJS.ErrnoException, output: Writable): boolean {
   if (code === 'EIO') return 'isTTY' in output && output.isTTY === true
   return code === 'EPIPE' || code === 'ECONNRESET'
 }
 
-/** The messages of the launcher itself: sentences, or events for programs. */
+/** Prints the launcher's messages: as sentences, or as events for programs. */
 export class Announcer {
   readonly #console: Console
   readonly #format: LogFormat
@@ -125,12 +126,12 @@ export class Announcer {
     this.#format = format
   }
 
-  /** Writes a sentence; with `--log-format json`, an event that has it as `message`. */
+  /** Prints a sentence; with `--log-format json`, an event with the sentence as `message`. */
   say(event: string, message: string, facts: object = {}): void {
     this.show(event, `tsrun: ${message}\n`, { message, ...facts })
   }
 
-  /** Writes a text to stderr; with `--log-format json`, an event with the facts alone. */
+  /** Prints text on stderr; with `--log-format json`, an event with only the facts. */
   show(event: string, text: string, facts: object): void {
     if (this.#format === 'json') {
       const line = JSON.stringify({ time: new Date().toISOString(), event, ...facts })

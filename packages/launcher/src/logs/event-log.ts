@@ -6,7 +6,7 @@ import type { OutputOptions } from '../args/output-options.ts'
 import { usageError } from '../args/readers.ts'
 import type { Announcer, Console } from './console.ts'
 
-/** One host of the job, in an event. */
+/** A host of the job. */
 export interface EventNode {
   readonly node: number
   readonly host: string
@@ -14,7 +14,7 @@ export interface EventNode {
 }
 
 /**
- * The events of a job, each with what it has beside `time`, `event`, `job`, `host`, `node` and
+ * The events of a job with their fields, besides `time`, `event`, `job`, `host`, `node` and
  * `generation`. docs/launcher.md describes them.
  */
 export interface JobEvents {
@@ -56,7 +56,7 @@ export interface JobEvents {
     readonly pid: number
     readonly exitCode: number | null
     readonly signal: string | null
-    /** The signal with which tsrun has stopped it. */
+    /** The signal by which tsrun stopped it. */
     readonly stoppedBy: string | null
     readonly seconds: number
   }
@@ -73,14 +73,14 @@ export interface JobEvents {
   'launcher-finished': { readonly exitCode: number; readonly seconds: number }
 }
 
-/** Which part of the job the next events are about. */
+/** The job, node and attempt of the next events. */
 interface Scope {
   job: string | null
   node: number | null
   generation: number | null
 }
 
-/** What `--event-log` writes: a line of JSON for each event, at the moment of the event. */
+/** Writes `--event-log`: a line of JSON for each event, at the time of the event. */
 export class EventLog {
   readonly #write: (line: string) => void
   readonly #host = hostname()
@@ -90,7 +90,7 @@ export class EventLog {
     this.#write = write
   }
 
-  /** Tells the events that follow which job, node and attempt they are about. */
+  /** Sets the job, node and attempt of the following events. */
   within(scope: Partial<Scope>): void {
     Object.assign(this.#scope, scope)
   }
@@ -103,10 +103,9 @@ export class EventLog {
 }
 
 /**
- * Opens the event log that the options name. If a line cannot be written, the log ends there and the job
- * continues.
+ * Opens the event log. If a line cannot be written, logging stops and the job continues.
  *
- * @throws ERR_TSR_USAGE when the file cannot be opened
+ * @throws ERR_TSR_USAGE if the file cannot be opened
  */
 export function openEventLog(
   target: OutputOptions['eventLog'],

@@ -4,17 +4,17 @@ import { endingColours } from '@tsrun/core'
 
 export type StreamName = 'stdout' | 'stderr'
 
-/** A piece of output that ends where its writer ended it. */
+/** A line of output, or a part of one. */
 export interface Line {
   readonly text: string
   /** `\r`: the writer goes back and overwrites the line; '': the line was cut and continues. */
   readonly end: '\n' | '\r' | ''
 }
 
-/** The longest piece in characters. A longer line comes in several pieces, so that memory stays bounded. */
+/** Most characters of a piece. Longer lines are split, so that memory is bounded. */
 const LINE_LIMIT = 64 * 1024
 
-/** Cuts a stream of bytes into lines. A partial line waits for its end. */
+/** Splits a stream of bytes into lines. Buffers an incomplete line. */
 export class LineSplitter {
   readonly #decoder = new StringDecoder('utf8')
   readonly #limit: number
@@ -28,7 +28,7 @@ export class LineSplitter {
     return this.#split(this.#rest + this.#decoder.write(chunk))
   }
 
-  /** The rest at the end of the stream, as if its line had ended. */
+  /** Returns the buffered text at the end of the stream as a complete line. */
   flush(): Line[] {
     const lines = this.#split(this.#rest + this.#decoder.end())
     if (this.#rest !== '') lines.push({ text: this.#rest, end: '\n' })
@@ -60,9 +60,9 @@ export class LineSplitter {
   }
 }
 
-/** The text without the sequences that control a terminal, and without what could begin one. */
+/** Removes terminal control sequences, and characters that could start one. */
 export function withoutCodes(text: string): string {
-  // Most lines have none, and the search for them is slower than this one.
+  // Most lines have none, and this test is faster than the search.
   if (!/[\x0e\x0f\x1b\x80-\x9f]/.test(text)) return text
   return stripVTControlCharacters(endingColours(text)).replaceAll(
     /[\x0e\x0f\x1b\x90\x98\x9b\x9d-\x9f]/g,
@@ -74,8 +74,8 @@ export function withoutCodes(text: string): string {
 const PAUSE = 1000
 
 /**
- * Makes whole lines of output that overwrites itself. Of the states of a progress bar
- * (`10 %\r20 %\r…`) it shows the last one, as a terminal does, and about one per second before that.
+ * Makes complete lines of output that overwrites itself. Of the states of a progress bar (`10 %\r20
+ * %\r…`), it shows the last, as a terminal does, and about one per second before.
  */
 export class ProgressCollapser {
   readonly #now: () => number
@@ -115,7 +115,7 @@ const KEPT_CHARACTERS = 2000
 /** The last lines of a rank's standard error, for the failure report. */
 export class StderrTail {
   readonly #lines: string[] = []
-  /** V8 has printed this. Many lines of a native stack follow, so the line itself may be lost. */
+  /** Whether V8 ran out of heap. Kept separately, because the native stack after that line displaces it. */
   heapExhausted = false
 
   push({ text, end }: Line): void {

@@ -5,11 +5,10 @@ import type { RankFacts } from '../args/log-prefix.ts'
 import { withoutCodes, type Line, type StreamName } from './lines.ts'
 
 /*
- * The log files of a run: DIR/RUN-ID/attempt_N/RANK/{stdout,stderr}.log with the lines of a rank as it
- * wrote them, without colours, and beside them index.jsonl, which says when they came. Its first line has
- * the facts of the rank, and each further line is [TIME, STREAM, BYTES]: at this time (milliseconds since
- * 1970) this file grew by so many bytes. The last line, {"endedAt": TIME}, is missing when the launcher
- * was killed.
+ * The log files of a run: DIR/RUN-ID/attempt_N/RANK/{stdout,stderr}.log with the output of a rank,
+ * without colours, and index.jsonl with the times of the output. Its first line has the facts of the
+ * rank. Each further line is [TIME, STREAM, BYTES]: at this time (milliseconds since 1970), the file
+ * grew by this many bytes. The last line, {"endedAt": TIME}, is missing if the launcher was killed.
  */
 
 export const streamNames = ['stdout', 'stderr'] as const
@@ -24,7 +23,7 @@ export interface IndexHeader extends RankFacts {
   readonly prefix: string | null
 }
 
-/** Lines of an index but the first. */
+/** A line of an index after the first. */
 export type IndexEntry = readonly [time: number, stream: StreamName, bytes: number]
 
 /** The folder of the log files of one attempt. */
@@ -32,7 +31,7 @@ export function attemptDirectory(logDir: string, runId: string, restartCount: nu
   return join(logDir, runId, `attempt_${restartCount}`)
 }
 
-/** Files of lines, without prefixes or colours. */
+/** Log files, without prefixes or colours. */
 export interface LineFiles {
   write(stream: StreamName, lines: readonly Line[]): void
   close(): void
@@ -45,8 +44,8 @@ export interface RankFiles extends LineFiles {
 }
 
 /**
- * Opens the log files of a rank. Writes are synchronous, so the last line before a crash is in the file.
- * When a write fails, for example because the disk is full, the files end there and the job continues.
+ * Opens the log files of a rank. Writes are synchronous, so they include the last line before a crash.
+ * If a write fails, for example on a full disk, logging stops and the job continues.
  *
  * @throws ERR_TSR_LOG_DIRECTORY
  */
@@ -97,7 +96,7 @@ export function openLineFiles(
   }
 }
 
-/** Files that are written together, until one of them cannot be written. */
+/** Files that are written until one write fails. */
 class OpenFiles {
   readonly #open = new Map<string, number>()
   readonly #onFailure: (reason: string) => void
@@ -137,7 +136,7 @@ class OpenFiles {
 
 let last = 0
 
-/** The time in milliseconds since 1970, later than that of any line before it: their order is that of arrival. */
+/** The time in milliseconds since 1970, strictly increasing, so that it preserves the order of lines. */
 function stamp(): number {
   last = Math.max(Date.now(), Math.round(1000 * last + 1) / 1000)
   return last

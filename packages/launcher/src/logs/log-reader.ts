@@ -24,7 +24,7 @@ function openLog(path: string): number {
   }
 }
 
-/** A file that may still grow, read from a position on; one that does not exist is empty. */
+/** A file that may still grow, read from a position. A missing file counts as empty. */
 class GrowingFile {
   position = 0
   readonly #path: string
@@ -38,7 +38,7 @@ class GrowingFile {
     return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0
   }
 
-  /** Up to so many bytes at a position, fewer at the end of the file. */
+  /** Up to `length` bytes at a position, fewer at the end of the file. */
   at(position: number, length: number): Buffer {
     if (this.#fd === undefined && !existsSync(this.#path)) return Buffer.alloc(0)
     this.#fd ??= openLog(this.#path)
@@ -52,7 +52,7 @@ class GrowingFile {
     return bytes
   }
 
-  /** Goes to the beginning of the last lines. */
+  /** Moves to the start of the last lines. */
   toLastLines(count: number): void {
     let at = this.size
     // The newline at the end of the file ends the last line.
@@ -80,24 +80,27 @@ class GrowingFile {
   }
 }
 
-/** Reads the output of one rank in one attempt, in the order in which it came. */
+/** Reads the output of one rank in one attempt, in order of time. */
 export class RankReader {
   readonly rank: number
-  /** The facts of the rank, once the index has begun. */
+  /** The facts of the rank, once the index exists. */
   header: IndexHeader | undefined
-  /** The launcher has closed the files. */
+  /** Whether the launcher has closed the files. */
   hasEnded = false
   readonly #index: GrowingFile
   readonly #hasIndex: boolean
   readonly #files: Readonly<Record<StreamName, GrowingFile>>
   readonly #streams: readonly StreamName[]
-  /** Up to where the index has described the files. */
+  /** Positions up to which the index describes the files. */
   readonly #described = { stdout: 0, stderr: 0 }
   readonly #entries: IndexEntry[] = []
   #partial = ''
   #last = 0
 
-  /** @param streams - those to read @param tail - the number of lines at the end of each file; default: all */
+  /**
+   * @param streams - to read
+   * @param tail - number of lines at the end of each file; default: all
+   */
   constructor(folder: string, rank: number, streams: readonly StreamName[], tail?: number) {
     this.rank = rank
     this.#streams = streams
@@ -110,7 +113,7 @@ export class RankReader {
     if (tail !== undefined) for (const name of streams) this.#files[name].toLastLines(tail)
   }
 
-  /** The time of the piece that `next` gives; undefined: there is nothing more now. */
+  /** The time of the next piece; undefined if there is none now. */
   peek(): number | undefined {
     for (;;) {
       while (this.#entries.length === 0 && this.#readIndex());
@@ -119,7 +122,7 @@ export class RankReader {
       const [time, stream, bytes] = entry
       const end = this.#described[stream] + bytes
       if (this.#streams.includes(stream) && end > this.#files[stream].position) return time
-      // Before the first line that is wanted, or of a stream that is not.
+      // Skip unwanted streams and lines before the tail.
       this.#described[stream] = end
       this.#entries.shift()
     }
@@ -133,7 +136,7 @@ export class RankReader {
     return { time, stream, bytes: file.read(this.#described[stream] - file.position) }
   }
 
-  /** What the index does not describe, because the launcher was killed or the disk was full. */
+  /** Output missing from the index, because the launcher was killed or the disk was full. */
   *rest(): Generator<LogPiece> {
     for (const stream of this.#streams) {
       for (;;) {
@@ -148,7 +151,7 @@ export class RankReader {
     for (const file of [this.#index, ...Object.values(this.#files)]) file.close()
   }
 
-  /** Files without an index are read one after the other. */
+  /** Without an index, files are read one after the other. */
   #unindexed(): number | undefined {
     for (const stream of this.#streams) {
       const { position, size } = this.#files[stream]
@@ -186,12 +189,12 @@ function parse(line: string): unknown {
   }
 }
 
-/** The attempts of a run, in order. @param run - its folder, DIR/RUN-ID */
+/** The attempts of a run, in order. @param run - folder of the run, DIR/RUN-ID */
 export function attemptsIn(run: string): number[] {
   return numbersIn(run, /^attempt_(\d+)$/)
 }
 
-/** The ranks that have files in the folder of an attempt. */
+/** The ranks with files in the folder of an attempt. */
 export function ranksIn(attempt: string): number[] {
   return numbersIn(attempt, /^(\d+)$/).filter((rank) =>
     [INDEX_NAME, ...streamNames.map((stream) => `${stream}.log`)].some((name) =>

@@ -4,12 +4,12 @@ import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { ProgressCollapser, withoutCodes, type Line, type StreamName } from './lines.ts'
 
-/** Turns the pieces of one stream of a rank into the text for the console; '' for no text. */
+/** Formats one stream of a rank for the console. Returns '' for no text. */
 export interface Presenter {
-  /** Where the text goes; JSON of both streams goes to stdout. */
+  /** The stream to write to; JSON of both streams goes to stdout. */
   readonly output: StreamName
   present(line: Line): string
-  /** The rest at the end of the stream. */
+  /** The remaining text at the end of the stream. */
   end(): string
 }
 
@@ -22,7 +22,7 @@ export interface Presentation {
   readonly clock?: () => number
 }
 
-/** Presents the output of a rank as `--log-format` says. */
+/** Makes the presenter for `--log-format`. */
 export function makePresenter(how: Presentation, facts: RankFacts, stream: StreamName): Presenter {
   const { format, clock } = how
   const { rank, worldSize } = facts
@@ -34,7 +34,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   const colour = how.colour[stream]
   const shown = (text: string): string => visibleText(make(text), colour)
   const template = format === 'raw' ? undefined : how.prefix
-  // A single rank has the console to itself, so its progress bars may move in place.
+  // A single rank has the console to itself, so its progress bars may overwrite lines.
   if (worldSize === 1 && template === undefined) {
     if (format === 'raw') return asWritten(stream, make)
     const end = colour ? endingColours : withoutCodes
@@ -49,7 +49,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   return inWholeLines(stream, (text) => withPrefix(prefix(), shown(text)), clock)
 }
 
-/** The characters before each line that a rank writes; those of a template may vary from line to line. */
+/** Characters of the prefix of a rank's lines. With a template, the width may vary. */
 export function prefixWidth(
   { logFormat, logPrefix }: Pick<OutputOptions, 'logFormat' | 'logPrefix'>,
   facts: RankFacts,
@@ -61,12 +61,12 @@ export function prefixWidth(
   return worldSize === 1 ? 0 : rankPrefix(rank, worldSize, false).length
 }
 
-/** The text with the prefix before each of its lines. */
+/** Adds the prefix to each line. */
 export function withPrefix(prefix: string, text: string): string {
   return `${prefix}${text.replaceAll('\n', `\n${prefix}`)}\n`
 }
 
-/** `[rank 3]  `. All prefixes of a job have the same width. */
+/** Formats `[rank 3]  `. All prefixes of a job have the same width. */
 export function rankPrefix(rank: number, worldSize: number, colour: boolean): string {
   const padding = ' '.repeat(String(worldSize - 1).length - String(rank).length + 1)
   return coloured(`[rank ${rank}]`, rank, colour) + padding
@@ -113,12 +113,12 @@ const levels: Readonly<Record<number, string>> = {
   60: 'FATAL',
 }
 
-/** The fields of every line of the library's logger, which the human-readable form leaves out. */
+/** Fields that the library's logger adds to every line; the human-readable form omits them. */
 const usual = ['level', 'time', 'name', 'rank', 'localRank', 'nodeRank', 'runId', 'msg', 'err']
 
 /**
- * The human-readable form (`WARN engine: …`) of a JSON line that the library's logger wrote; undefined
- * for any other line, also for JSON of the user's own logger.
+ * The human-readable form (`WARN engine: …`) of a JSON line from the library's logger. Undefined for
+ * any other line, including JSON of the user's logger.
  */
 function prettyLibraryLine(text: string): string | undefined {
   if (!text.startsWith('{"level":')) return undefined
@@ -134,7 +134,7 @@ function prettyLibraryLine(text: string): string | undefined {
   return `${level} ${entry['name']}:${message}${facts.join('')}${describeError(entry['err'])}`
 }
 
-/** A line of any logger that writes JSON, in words; undefined for other lines. */
+/** The human-readable form of a JSON line from any logger; undefined for other lines. */
 export function prettyLine(text: string): string | undefined {
   const ours = prettyLibraryLine(text)
   if (ours !== undefined || !text.startsWith('{')) return ours
@@ -160,7 +160,7 @@ function parse(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** The colours of the rank prefixes. Red is for errors. */
+/** Colours of the rank prefixes. Red is reserved for errors. */
 const rankColours = [
   'cyan',
   'yellow',
@@ -186,7 +186,7 @@ export function wantsColour(output: Output, env: NodeJS.ProcessEnv): boolean {
   return output.isTTY === true && env['TERM'] !== 'dumb'
 }
 
-/** FORCE_COLOR for the ranks, which write to pipes: the colours that this terminal can show. */
+/** FORCE_COLOR for the ranks, whose output is a pipe: the colour depth of this terminal. */
 export function colourLevel(output: Output, env: NodeJS.ProcessEnv): string {
   const depth = output.getColorDepth?.(env) ?? 4
   return depth >= 24 ? '3' : depth >= 8 ? '2' : '1'

@@ -3,21 +3,24 @@ import { LineSplitter, type Line, type StreamName } from './lines.ts'
 import { streamNames } from './log-files.ts'
 import { attemptsIn, RankReader, ranksIn, type LogPiece } from './log-reader.ts'
 
-/** A line that a rank has printed. */
+/** An output line of a rank. */
 export interface RecordedLine {
   readonly rank: number
   readonly stream: StreamName
   readonly text: string
 }
 
-/** The last lines of all ranks, in the order of time. */
+/** The last lines of all ranks, in order of time. */
 export interface RecordedLines {
   readonly lines: readonly RecordedLine[]
-  /** How many are left out of those that were looked at. */
+  /** Number of lines read but omitted. */
   readonly dropped: number
 }
 
-/** Reads the last lines of the last attempt of a run. @param runs - its folders, DIR/RUN-ID, of each host */
+/**
+ * Reads the last lines of the last attempt of a run. @param runs - its folders, DIR/RUN-ID, of all
+ * hosts
+ */
 export function readLastLines(runs: readonly string[], most: number): RecordedLines {
   const attempt = Math.max(-1, ...runs.flatMap((run) => attemptsIn(run)))
   const all = runs.flatMap((run) => {

@@ -7,20 +7,20 @@ import { TRACE_WINDOW, TraceMerger } from './traces.ts'
 
 export interface RecordedOutputOptions {
   readonly format: LogFormat
-  /** Undefined: as the job had it. */
+  /** Undefined: the prefix of the job. */
   readonly prefix: string | undefined
   readonly colour: Readonly<Record<StreamName, boolean>>
-  /** The number of ranks, where no file says it. */
+  /** Number of ranks, if no file has it. */
   readonly worldSize: () => number
   readonly write: (stream: StreamName, text: string) => void
 }
 
-/** Presents what was recorded of the ranks of one attempt as the job did when it ran. */
+/** Presents the recorded output of one attempt in the same way as the running job did. */
 export class RecordedOutput {
   readonly #options: RecordedOutputOptions
   readonly #outputs = new Map<string, { splitter: LineSplitter; presenter: Presenter }>()
   readonly #merger: TraceMerger
-  /** When the lines were written that are shown now. */
+  /** The time of the lines that are being shown. */
   #time = 0
 
   constructor(options: RecordedOutputOptions) {
@@ -46,12 +46,12 @@ export class RecordedOutput {
     this.#show(reader, stream, output.presenter, output.splitter.push(bytes))
   }
 
-  /** Shows the traces that wait for other ranks. */
+  /** Shows the stack traces that wait for other ranks. */
   flush(): void {
     this.#merger.flush()
   }
 
-  /** Shows what is left of lines without an end. */
+  /** Shows incomplete last lines. */
   end(readers: readonly RankReader[]): void {
     for (const [key, { splitter, presenter }] of this.#outputs) {
       const [rank, stream] = key.split(' ') as [string, StreamName]

@@ -2,7 +2,7 @@ import { formatRanks } from '@tsrun/core'
 import type { Line } from './lines.ts'
 import { coloured, withPrefix } from './presenter.ts'
 
-/** Lines from `from` up to but not including `to`. */
+/** A range of lines; `to` is exclusive. */
 interface Place {
   readonly from: number
   readonly to: number
@@ -11,12 +11,12 @@ interface Place {
 const FRAME = /^\s+at .*(:\d+\)?|\(<anonymous>\)|\(index \d+\)|<anonymous>)$/
 /** The first line of an error: `TypeError: x is not a function`, `Uncaught MyError`. */
 const HEADER = /^(Uncaught |\[?)[\w.$]*(Error|Exception|Warning)\b/
-/** Where Node says that an error arose, above the source and the error itself. */
+/** The location of an error that Node prints above the source line and the error. */
 const SOURCE = /^(file:\/\/|node:|\/).*:\d+$/
-/** Lines of a message, or of an excerpt of the source, above the first frame. */
+/** Most lines of a message or a source excerpt above the first frame. */
 const LONGEST_HEAD = 10
 
-/** The first stack trace in these lines, of Node or of Python; undefined if there is none. */
+/** The first stack trace of Node or Python in these lines; undefined if there is none. */
 export function findTrace(lines: readonly string[]): Place | undefined {
   const mark = lines.findIndex(
     (line) => FRAME.test(line) || line.startsWith('Traceback (most recent call last):'),
@@ -43,29 +43,29 @@ function findHead(lines: readonly string[], mark: number): number {
   return source < 0 ? start : Math.max(0, start - LONGEST_HEAD) + source
 }
 
-/** What a rank prints, and how that is shown. */
+/** The output of a rank, and how to show it. */
 interface RankOutput {
   readonly lines: readonly Line[]
   readonly present: (line: Line) => string
 }
 
-/** A trace that waits for other ranks to print it as well. */
+/** A trace that waits until other ranks have printed it as well. */
 interface HeldTrace {
   readonly since: number
   readonly lines: readonly Line[]
-  /** By rank: how it shows lines, what it has printed after the trace, and what is shown at its end. */
+  /** By rank: how to show its lines, its output after the trace, and the text at its end. */
   readonly ranks: Map<
     number,
     { readonly present: RankOutput['present']; after: Line[]; end?: () => string }
   >
 }
 
-/** Milliseconds in which ranks print one trace together. */
+/** Milliseconds in which equal traces of several ranks are merged. */
 export const TRACE_WINDOW = 200
-/** Characters that ranks may print after traces before these are shown. */
+/** Most characters after held traces; beyond it, they are shown. */
 const LONGEST_WAIT = 1024 * 1024
 
-/** The most lines after a trace among which another one is looked for. */
+/** Most lines after a trace that are searched for another trace. */
 const MOST_LINES = 200
 
 export interface TraceMergerOptions {
@@ -73,25 +73,25 @@ export interface TraceMergerOptions {
   readonly write: (text: string) => void
   /** Milliseconds. */
   readonly clock: () => number
-  /** Called when a trace is held that `flush` has to show. */
+  /** Called when a trace is held; `flush` must follow. */
   readonly onHold?: () => void
 }
 
 /**
- * Shows a stack trace that several ranks print within a moment once, with the list of these ranks. What a
- * rank prints after a trace waits with it, so that the lines of a rank keep their order.
+ * Shows a stack trace that several ranks print at about the same time once, with the list of ranks.
+ * Later output of these ranks waits for it, so that the lines of a rank keep their order.
  */
 export class TraceMerger {
   readonly #options: TraceMergerOptions
   readonly #held = new Map<string, HeldTrace>()
-  /** The characters that wait behind traces. */
+  /** Characters that wait behind held traces. */
   #waitingLength = 0
 
   constructor(options: TraceMergerOptions) {
     this.#options = options
   }
 
-  /** Shows lines of a rank that have arrived together. */
+  /** Shows lines of a rank that arrived together. */
   take(rank: number, lines: readonly Line[], present: (line: Line) => string): void {
     const own = this.#waiting(rank)
     if (own !== undefined) {
@@ -112,17 +112,17 @@ export class TraceMerger {
     this.#wait(after, lines.slice(place.to))
   }
 
-  /** Shows what is left when the stream of a rank has ended. */
+  /** Shows the remaining text when the stream of a rank has ended. */
   end(rank: number, rest: () => string): void {
     const own = this.#waiting(rank)
     if (own === undefined) this.#write(rest())
     else own.end = rest
   }
 
-  /** Shows the traces that have waited for the time of a window, or all. */
+  /** Shows the traces that are older than the window, or all. */
   flush(window?: number): void {
     const limit = window === undefined ? Infinity : this.#options.clock() - window
-    // What was printed after a trace may have another one.
+    // Output after a trace may contain another trace.
     for (let isMore = true; isMore;) {
       const due = [...this.#held].filter(([, { since }]) => since <= limit)
       for (const [key] of due) this.#held.delete(key)
@@ -131,7 +131,7 @@ export class TraceMerger {
     }
   }
 
-  /** @returns the lines that follow the trace */
+  /** @returns the lines after the trace */
   #hold(rank: number, lines: readonly Line[], present: RankOutput['present']): Line[] {
     const key = lines.map(({ text }) => text).join('\n')
     const known = this.#held.get(key)
@@ -170,7 +170,7 @@ export class TraceMerger {
     )
     for (const [rank, { present, after, end }] of ranks) {
       this.#waitingLength -= lengthOf(after)
-      // Who prints trace after trace does not wait for each of them.
+      // A rank that prints many traces does not wait for each of them.
       if (after.length > MOST_LINES) this.#write(after.map(present).join(''))
       else if (after.length > 0) this.take(rank, after, present)
       if (end !== undefined) this.end(rank, end)

@@ -17,13 +17,14 @@ import type { StoreEndpoint } from '../protocol/nodes.ts'
 import { WaitAnnouncer } from './waiting.ts'
 
 /**
- * Where the store of node 0 listens. A new host may come before its name, or the name may still lead to a
- * host that is gone: this waits for it until `--rdzv-timeout`.
+ * Determines where the store of node 0 listens. A new host may start before its name resolves, or the
+ * name may still resolve to a lost host. Waits until the name resolves to this host, up to
+ * `--rdzv-timeout`.
  *
- * @param isSaid - whether an option says that this host is node 0. Otherwise a name of another host means
- *   that it is not, and the result is undefined
- * @throws ERR_TSR_STORE_ADDRESS for an address that this host does not have, ERR_TSR_RENDEZVOUS_TIMEOUT,
- *   ERR_TSR_ABORTED
+ * @param isSaid - whether an option says that this host is node 0. Otherwise, the result is undefined
+ *   if the name is of another host
+ * @throws ERR_TSR_STORE_ADDRESS for an address that this host does not have,
+ *   ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_ABORTED
  */
 export async function findStoreAddress(
   {
@@ -64,14 +65,14 @@ export function rendezvousTimeout(
   return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', facts, { cause })
 }
 
-/** What a message about an unreachable node adds for a loopback address; '' for any other. */
+/** The addition for a loopback address to a message about an unreachable node; '' for other addresses. */
 export function loopbackHint(address: string): string {
   return isLoopback(address)
     ? ` (${address} is a loopback address: only its own host reaches it)`
     : ''
 }
 
-/** The store of a job, which the launcher of node 0 serves. */
+/** The store of a job, served by the launcher of node 0. */
 export interface JobStore {
   /** The same data without a socket. */
   readonly local: Store
@@ -83,8 +84,8 @@ export interface JobStore {
  * Starts the store of a job in this process.
  *
  * @param onRefused - called for connections that do not prove the token
- * @param tls - how its connections are encrypted; undefined: not at all
- * @throws ERR_TSR_STORE_ADDRESS when it cannot listen there
+ * @param tls - encryption of its connections; undefined: none
+ * @throws ERR_TSR_STORE_ADDRESS if it cannot listen there
  */
 export async function startJobStore(
   host: string,
@@ -101,7 +102,7 @@ export async function startJobStore(
   }
 }
 
-/** A port that is free now. @throws ERR_TSR_STORE_ADDRESS when this host has no such address */
+/** A port that is free now. @throws ERR_TSR_STORE_ADDRESS if this host has no such address */
 export async function findFreePort(host: string): Promise<number> {
   const server = createServer()
   try {
@@ -116,7 +117,7 @@ export async function findFreePort(host: string): Promise<number> {
   return port
 }
 
-/** The error of the operating system, whether it is wrapped or not. */
+/** The error of the operating system, wrapped or not. */
 function systemError(error: unknown): NodeJS.ErrnoException {
   const { cause } = error as { cause?: unknown }
   const wrapped = typeof cause === 'object' && cause !== null && 'syscall' in cause

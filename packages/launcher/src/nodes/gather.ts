@@ -24,26 +24,25 @@ import { nameNodes, WaitAnnouncer } from './waiting.ts'
 
 /** A node that has arrived. */
 export interface ArrivedNode {
-  /** Names the key of the node, which vanishes with its launcher. */
+  /** Names the node's key, which is deleted when its launcher ends. */
   readonly id: string
   readonly node: NumberedNode
   /** The address at which it reached the store. */
   readonly storeAddress: string
 }
 
-/** The id of node 0. */
 const ZERO = 'zero'
 
 /**
- * On node 0: the nodes of a job, as they come and go. `gather` makes the plan of the first attempt, and
- * in an elastic job that of each later one.
+ * The nodes of a job on node 0, as they join and leave. `gather` makes the plan of the first attempt,
+ * and in an elastic job the plan of each later attempt.
  */
 export class Members {
-  /** All nodes that are here but node 0, by id, in the order of their arrival. */
+  /** All present nodes except node 0 by id, in the order of their arrival. */
   readonly arrived = new Map<string, ArrivedNode>()
-  /** Called for a node that arrives. */
+  /** Called when a node arrives. */
   onArrival: (node: ArrivedNode) => void = () => undefined
-  /** Called for a node whose launcher has ended. */
+  /** Called when the launcher of a node has ended. */
   onLeave: (node: ArrivedNode) => void = () => undefined
   readonly #job: Job
   readonly #jobStore: JobStore
@@ -51,7 +50,7 @@ export class Members {
   readonly #nodeZero: NumberedNode
   readonly #context: JobContext
   readonly #ended = new AbortController()
-  /** Why no more nodes arrive. */
+  /** Why no more nodes can arrive. */
   #failure: unknown
   #plan: NodePlan | undefined
   /** Wakes `gather`. */
@@ -75,7 +74,7 @@ export class Members {
     })
   }
 
-  /** Lets nodes arrive from now on. */
+  /** Starts to accept nodes. */
   static async open(
     job: Job,
     jobStore: JobStore,
@@ -84,7 +83,7 @@ export class Members {
   ): Promise<Members> {
     const { iface, masterPort } = job.options
     let address = iface === undefined ? '' : addressOfInterface(iface)
-    // else it follows from the address that the others use
+    // Otherwise, the address is derived from the one that the other nodes use.
     if (address === '' && publish !== undefined) {
       address = await localAddressTowards(publish, masterPort)
     }
@@ -93,12 +92,12 @@ export class Members {
   }
 
   /**
-   * Waits until enough nodes are here, and makes a plan with them. If more may take part, it waits for
-   * them for the time of the last call.
+   * Waits until enough nodes are present, and makes a plan with them. If more may join, it waits for
+   * the last-call time as well.
    *
-   * @param attempt - the first one of nodes that have no plan yet, which are sent this one
+   * @param attempt - the first attempt of nodes that have no plan yet; they are sent this number
    * @throws ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK, ERR_TSR_ABORTED;
-   *   the nodes that wait are told
+   *   the waiting nodes receive the error
    */
   async gather(attempt: number): Promise<NodePlan> {
     const { options } = this.#job
@@ -133,7 +132,7 @@ export class Members {
     }
   }
 
-  /** Forgets a node that is gone although its launcher may still be there. */
+  /** Removes a lost node, although its launcher may still be running. */
   remove(id: string): void {
     this.arrived.delete(id)
   }
@@ -146,7 +145,7 @@ export class Members {
     return this.#jobStore.local
   }
 
-  /** Resolves when a node has come or gone, or the time is up. */
+  /** Resolves when a node has joined or left, or after the time limit. */
   async #change(limit: number): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, Math.min(limit, 2 ** 31 - 1))
@@ -170,7 +169,7 @@ export class Members {
       const problem = this.#problemOf(next, free === undefined)
       if (problem !== undefined) {
         const error = tsrError('ERR_TSR_RENDEZVOUS_REFUSED', { problem })
-        // While the nodes gather, one that does not fit ends the job: its command line is mistyped.
+        // While the nodes gather, one that does not match ends the job: its command line is mistyped.
         if (this.#plan === undefined) throw error
         await post(this.#store, keys.declined(next.id), error.toJSON())
         continue
@@ -202,14 +201,14 @@ export class Members {
     return `the job has its ${nnodes} nodes, and ${node.host} is one more`
   }
 
-  /** The numbers that no node has. */
+  /** The node ranks that are free. */
   #freeRanks(): number[] {
     const taken = new Set([...this.arrived.values()].map(({ node }) => node.nodeRank))
     const { nnodes } = this.#job.options
     return Array.from({ length: nnodes - 1 }, (_, i) => i + 1).filter((rank) => !taken.has(rank))
   }
 
-  /** Who is waited for. @param here - the number of nodes that are here */
+  /** Describes the missing nodes. @param here - number of present nodes */
   #missing(here: number): string {
     const { nnodes, minNodes } = this.#job.options
     if (minNodes === nnodes) return nameNodes(this.#freeRanks())
@@ -254,10 +253,10 @@ export async function nextNode(
       store.queuePop(keys.joining, { timeout: deadline.remaining(), signal }),
     )
     if (id === undefined) return undefined
-    // The key of a node that has left in the meantime is gone: do not wait for it.
+    // The key of a node that has left is gone, so do not wait for it.
     const key = keys.node(Buffer.from(id).toString())
     const node = await unlessLate(store.get(key, { timeout: 0, signal }))
-    // one that cannot be read is none of ours
+    // Ignore an invalid message.
     const arrival = node && parse(node, arrivalMessage)
     if (arrival !== undefined) return arrival
   }
@@ -270,7 +269,7 @@ async function unlessLate(value: Promise<Uint8Array>): Promise<Uint8Array | unde
   })
 }
 
-/** The address of this host that the other nodes have used. */
+/** The address of this host that the other nodes used. */
 function usedAddress(nodes: readonly ArrivedNode[]): string | undefined {
   const own = ownAddresses()
   return nodes.map(({ storeAddress }) => storeAddress).find((address) => own.includes(address))
@@ -280,14 +279,14 @@ function loopbackError({ nodeRank, host, address }: NumberedNode): TsrError {
   return tsrError('ERR_TSR_LOOPBACK', { who: `Node ${nodeRank} (${host})`, address })
 }
 
-/** What the nodes that have arrived are sent: the same error, or that this node is leaving. */
+/** The error for the nodes that have arrived: the same error, or that this node is leaving. */
 function errorForOthers(error: unknown, { host }: Registration): unknown {
   if (isTsrError(error) && error.code !== 'ERR_TSR_ABORTED') return error.toJSON()
   const reason = 'it was stopped while the nodes came together'
   return tsrError('ERR_TSR_NODE_LOST', { node: 0, host, reason }).toJSON()
 }
 
-/** The nodes in the order of their numbers, which leave no gaps: a node that has gone makes room. */
+/** Renumbers the nodes in order without gaps, so that lost nodes leave no free numbers. */
 function makePlan(
   runId: string,
   master: NodePlan['master'],

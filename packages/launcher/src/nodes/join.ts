@@ -18,18 +18,17 @@ import { WaitAnnouncer } from './waiting.ts'
 
 export interface Joined {
   readonly store: Store
-  /** Of this node. */
   readonly id: string
   readonly invitation: Invitation
 }
 
 /**
- * On any node but node 0: connects to the store, registers there and waits for the plan.
+ * Joins the job on a node other than node 0: connects to the store, registers and waits for the plan.
  *
- * @param isHere - whether the endpoint has come to be this host, which then is node 0
- * @returns undefined if it has
+ * @param isHere - whether the endpoint now resolves to this host, which then becomes node 0
+ * @returns undefined if it does
  * @throws ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED,
- * ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST, ERR_TSR_ABORTED
+ *   ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST, ERR_TSR_ABORTED
  */
 export async function joinNodes(
   job: Job,
@@ -53,7 +52,7 @@ export async function joinNodes(
     const address = options.iface === undefined ? localAddress : addressOfInterface(options.iface)
     const self: Arrival = { id, node: describeSelf(job, address), storeAddress }
     const limit = AbortSignal.any([context.interrupts.stop, late.signal])
-    // These wait before this node registers, so that no answer is missed.
+    // Wait before registering, so that no answer is missed.
     const invitation = receive(store, keys.invitation(id), invitationOf(id), limit)
     const refusals = [keys.refused, keys.declined(id)].map(async (key) => {
       const error = await receive(store, key, errorMessage, limit)

@@ -11,29 +11,29 @@ import {
   type ReportMessage,
 } from '../protocol/nodes.ts'
 
-/** The keys of the store under which launchers leave messages for each other. */
+/** Keys of the store through which launchers exchange messages. */
 export const keys = {
-  /** The queue with the ids of the nodes that want to join. */
+  /** Queue of the ids of nodes that want to join. */
   joining: 'nodes/joining',
-  /** The facts of a node; the key vanishes when the launcher of the node ends. */
+  /** The facts of a node; the key is deleted when the node's launcher ends. */
   node: (id: string) => `nodes/node/${id}`,
   /** The ranks of the nodes that have not arrived yet. */
   missing: 'nodes/missing',
-  /** Why there will be no job: an error for every node. */
+  /** The error for every node if the job cannot start. */
   refused: 'nodes/refused',
-  /** The plan of the first attempt that a node takes part in. */
+  /** The plan of a node's first attempt. */
   invitation: (id: string) => `nodes/invitation/${id}`,
-  /** Why a node cannot take part, while the others continue. */
+  /** Why a node cannot join, while the others continue. */
   declined: (id: string) => `nodes/declined/${id}`,
   /** The plan of an attempt after the first one. */
   plan: (attempt: number) => `nodes/attempt/${attempt}/plan`,
-  /** The job was stopped from outside. The second message ends the grace. */
+  /** The job was stopped from outside. A second message ends the grace period. */
   interrupt: 'nodes/interrupt',
   /** A node leaves an elastic job, which continues without it. */
   leaving: (id: string) => `nodes/leaving/${id}`,
-  /** What follows is of this attempt. */
+  /** Prefix of the keys of this attempt. */
   attempt: (attempt: number) => `nodes/attempt/${attempt}/`,
-  /** What the ranks of an attempt tell each other. */
+  /** Prefix of the ranks' keys in an attempt. */
   world: (attempt: number) => `world/${attempt}/`,
   heartbeat: (id: string) => `nodes/heartbeat/${id}`,
   failing: (attempt: number) => `nodes/attempt/${attempt}/failing`,
@@ -45,7 +45,7 @@ export async function post(store: Store, key: string, message: unknown): Promise
   await store.set(key, JSON.stringify(message))
 }
 
-/** Removes what an attempt has left in the store, which would otherwise grow with each. */
+/** Removes the keys of an attempt, because otherwise the store would grow with each. */
 export async function forgetAttempt(store: Store, attempt: number): Promise<void> {
   for (const folder of [keys.attempt(attempt), keys.world(attempt)]) {
     for (const key of await store.list(folder)) await store.delete(key)
@@ -53,9 +53,9 @@ export async function forgetAttempt(store: Store, attempt: number): Promise<void
 }
 
 /**
- * Waits for a message for as long as it takes.
+ * Waits for a message without a time limit.
  *
- * @throws ERR_TSR_MESSAGE_INVALID when it is another message than this
+ * @throws ERR_TSR_MESSAGE_INVALID if the message does not match the schema
  */
 export async function receive<T>(
   store: Store,
@@ -70,13 +70,13 @@ export async function receive<T>(
   throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: value.byteLength, reason })
 }
 
-/** The message; undefined when it is another than this. */
+/** The message; undefined if it does not match the schema. */
 export function parse<T>(value: Uint8Array, of: Schema<T>): T | undefined {
   return parseJson(Buffer.from(value).toString(), of)
 }
 
 /**
- * Whether only this host leaves a job that can continue without it, as a preempted machine does. Other
+ * Whether only this host leaves a job that can continue without it, as at a preemption (SIGTERM). Other
  * signals, such as Ctrl-C, stop the job on all hosts.
  */
 export function isLeave(interruption: Interruption | undefined): boolean {
@@ -84,7 +84,7 @@ export function isLeave(interruption: Interruption | undefined): boolean {
 }
 
 /**
- * Passes Ctrl-C and other signals of this host on to all others, and those of the others to this one.
+ * Forwards Ctrl-C and other signals between the launchers of all hosts.
  *
  * @param mayLeave - whether the job can continue without this host
  */
@@ -131,10 +131,10 @@ export async function shareInterrupts(
   }
 }
 
-/** The number of failed ranks whose last lines on stderr are sent; many ranks fail in the same way. */
+/** Most failed ranks whose last stderr lines are sent; many ranks fail in the same way. */
 const TAILS = 16
 
-/** Times are sent as wall-clock time, because the monotonic clocks of hosts are not related. */
+/** Converts times to wall-clock time, because monotonic clocks of hosts are unrelated. */
 export function packReport(report: NodeReport): NodeReport {
   const failed = report.outcomes.filter(({ exitCode, stopSignal }) => exitCode !== 0 && !stopSignal)
   const withTail = new Set(failed.slice(0, TAILS).map(({ rank }) => rank))
@@ -144,11 +144,11 @@ export function packReport(report: NodeReport): NodeReport {
   return { ...packed, flight: shortenFlight(report.flight) }
 }
 
-/** The operations of each rank that are sent, if they have room in so many bytes. */
+/** Most operations of each rank that are sent, and the most bytes for all ranks. */
 const OPERATIONS = 50
 const FLIGHT_BYTES = 4 << 20
 
-/** The ends of the records, each of as many operations as there is room for. */
+/** Shortens the flight records until they fit, with the same number of operations each. */
 export function shortenFlight(dumps: readonly FlightDump[], room = FLIGHT_BYTES): FlightDump[] {
   for (let count = OPERATIONS; count > 0; count >>= 1) {
     const tails = dumps.map((dump) => tailOfFlight(dump, count))

@@ -18,17 +18,17 @@ import {
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
-/** Milliseconds that the other nodes have to read the last verdict before the store closes. */
+/** Milliseconds for the other nodes to read the last verdict before the store closes. */
 const CLOSING_TIME = 3000
 
-/** Another node that takes part. */
+/** Another node of the job. */
 interface Watched {
   readonly monitor: HeartbeatMonitor
-  /** Aborted when the node is gone, or has left after the last verdict. */
+  /** Aborted when the node is lost, or has left after the last verdict. */
   readonly gone: AbortController
 }
 
-/** Node 0 serves the store, watches the other nodes, collects their reports and decides. */
+/** Node 0 serves the store, watches the other nodes, collects their reports and decides on the verdict. */
 export class NodeZero implements Nodes {
   readonly nodeRank = 0
   readonly firstAttempt = 0
@@ -43,11 +43,11 @@ export class NodeZero implements Nodes {
   /** By id. */
   readonly #watched = new Map<string, Watched>()
   #lost: LostNode[] = []
-  /** Whether one of them has left by itself. */
+  /** Whether a lost node left voluntarily. */
   #hasLeft = false
-  /** The restarts after failures so far. */
+  /** Number of restarts after failures so far. */
   #restarts = 0
-  /** Why the attempt that runs ends before its time. */
+  /** Why the current attempt ends early. */
   #change: string | undefined
   #attempt: number | undefined
   #halt = new AbortController()
@@ -82,7 +82,7 @@ export class NodeZero implements Nodes {
     this.#halt = halt
     this.#attempt = restartCount
     if (this.#lost.length > 0) halt.abort()
-    // all nodes have left the attempt before the last one
+    // All nodes have left the second-last attempt.
     forgetAttempt(this.#store, restartCount - 2).catch(() => undefined)
     receive(this.#store, keys.failing(restartCount), anything()).then(
       () => {
@@ -109,7 +109,7 @@ export class NodeZero implements Nodes {
 
   async #conclude(restartCount: number, own: NodeReport): Promise<Conclusion> {
     const others = [...this.#watched].map(([id, { gone }]) =>
-      // A node that is gone does not report any more.
+      // A lost node sends no report.
       receive(this.#store, keys.report(restartCount, id), reportMessage, gone.signal).then(
         unpackReport,
         (error: unknown) => {
@@ -119,7 +119,7 @@ export class NodeZero implements Nodes {
         },
       ),
     )
-    // A node that is lost only now ends the attempt for the others, too.
+    // A node that is lost from now on ends the attempt for the others, too.
     this.#halt.signal.addEventListener('abort', () => {
       this.#tellFailing(restartCount)
     })
@@ -147,7 +147,7 @@ export class NodeZero implements Nodes {
     return { verdict, reports }
   }
 
-  /** Makes the plan of the next attempt from the nodes that are here. @returns whether there are enough */
+  /** Plans the next attempt with the present nodes. @returns whether there are enough */
   async #regather(attempt: number): Promise<boolean> {
     const { announcer } = this.#context
     try {
@@ -185,17 +185,17 @@ export class NodeZero implements Nodes {
     return this.plan.nodes.find((node) => node.id === id)
   }
 
-  /** Watches the nodes of the plan, and no others. */
+  /** Watches exactly the nodes of the plan. */
   #watchAll(): void {
     const ids = this.plan.nodes.slice(1).map(({ id }) => id)
     for (const id of this.#watched.keys()) if (!ids.includes(id)) this.#watched.delete(id)
     for (const id of ids) if (!this.#watched.has(id)) this.#watched.set(id, this.#watch(id))
-    // One that has left since the plan was made is not announced any more.
+    // A node that left after the plan was made is not announced again.
     for (const id of ids)
       if (!this.#members.arrived.has(id)) this.#lose(id, 'its launcher has ended')
   }
 
-  /** Notices when a node has been silent for too long. */
+  /** Detects when a node is silent for too long. */
   #watch(id: string): Watched {
     const { announcer } = this.#context
     const { hostTimeout } = this.#job.options

@@ -15,7 +15,7 @@ import {
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
-/** Any node but node 0, to which it reports and whose verdicts it receives. */
+/** A node other than node 0. It reports to node 0 and receives its verdicts. */
 export class OtherNode implements Nodes {
   readonly firstAttempt: number
   plan: NodePlan
@@ -24,7 +24,7 @@ export class OtherNode implements Nodes {
   readonly #store: Store
   readonly #announcer: JobContext['announcer']
   readonly #heartbeat: NodeJS.Timeout
-  /** Aborted when node 0 is gone. */
+  /** Aborted when node 0 is lost. */
   readonly #alone = new AbortController()
   #closed = false
 
@@ -125,7 +125,7 @@ export class OtherNode implements Nodes {
       if (this.#alone.signal.aborted) decide()
       this.#alone.signal.addEventListener('abort', decide, { signal: listening.signal })
     })
-    // When the store is lost, `alone` is settled before the verdict is rejected.
+    // If the store is lost, `alone` settles before the verdict is rejected.
     const common = verdict.then(
       (said): Conclusion => ({ verdict: said, reports: undefined }),
       () => alone,

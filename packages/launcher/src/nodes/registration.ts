@@ -22,7 +22,7 @@ export function describeSelf({ options, script }: Job, address: string): Registr
   }
 }
 
-/** Why a node that wants to join does not match those that have joined; undefined if it does. */
+/** Why a joining node does not match the nodes that have joined; undefined if it does. */
 export function findMismatch(
   newcomer: NumberedNode,
   nodeZero: Registration,

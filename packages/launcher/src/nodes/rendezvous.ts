@@ -19,15 +19,15 @@ import { NodeZero } from './node-zero.ts'
 import { OtherNode } from './other-node.ts'
 import { judge } from './verdict.ts'
 
-/** Refused connections that are announced, so that a port scan does not fill the console. */
+/** Most refused connections that are announced, so that a port scan does not fill the console. */
 const REFUSALS_SHOWN = 5
 
 /**
- * Brings the nodes of a job together: node 0 serves the store, and the others connect to it.
+ * Connects the nodes of a job: node 0 serves the store, and the others connect to it.
  *
- * @throws ERR_TSR_INTERFACE, ERR_TSR_STORE_ADDRESS, ERR_TSR_STORE_AUTHENTICATION,
- * ERR_TSR_STORE_TLS, ERR_TSR_STORE_PROTECTION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST;
- * ERR_TSR_ABORTED at an interrupt
+ * @throws ERR_TSR_INTERFACE, ERR_TSR_STORE_ADDRESS, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_STORE_TLS,
+ *   ERR_TSR_STORE_PROTECTION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK,
+ *   ERR_TSR_NODE_LOST; ERR_TSR_ABORTED at an interrupt
  */
 export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> {
   const { options } = job
@@ -40,7 +40,7 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
     isZero === false ? undefined : await findStoreAddress(options, isZero === true, context)
   const store = address && (await serveStore(job, address, isZero === true, context))
   if (address !== undefined && store !== undefined) return await lead(job, store, address, context)
-  // The name may still lead to a host that is gone and that this one replaces.
+  // The name may still resolve to a lost host that this one replaces.
   const isHere = async (): Promise<boolean> =>
     'listen' in (await findListenAddress(options.masterAddr))
   const mayLead = isZero === undefined && address === undefined
@@ -49,13 +49,19 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
   return new OtherNode(job, joined, context)
 }
 
-/** Whether this host is node 0; undefined: it is if the endpoint is here and no other launcher serves it. */
+/**
+ * Whether this host is node 0. Undefined: it is, if the endpoint is on this host and no other launcher
+ * serves it.
+ */
 function isNodeZero({ isNodeZero, nodeRank }: HostOptions): boolean | undefined {
   if (nodeRank !== undefined && nodeRank > 0) return false
   return isNodeZero ?? (nodeRank === undefined ? undefined : true)
 }
 
-/** Where the store of a single host listens: at its name, unless the first address is of another host. */
+/**
+ * Where the store of a single host listens: at its name, unless the first address belongs to another
+ * host.
+ */
 async function onlyAddress({ masterAddr }: HostOptions): Promise<string> {
   const [first = masterAddr] = await systemNames.lookup(masterAddr).catch(() => [])
   if ('listen' in (await findListenAddress(first))) return masterAddr
@@ -63,7 +69,7 @@ async function onlyAddress({ masterAddr }: HostOptions): Promise<string> {
   return 'listen' in found ? found.listen : masterAddr
 }
 
-/** @returns undefined if another launcher of this host serves it, unless this one must */
+/** @returns undefined if another launcher of this host serves the store, unless this one must */
 async function serveStore(
   job: Job,
   { listen }: ListenAddress,
@@ -78,7 +84,7 @@ async function serveStore(
   }
 }
 
-/** On node 0. */
+/** Runs the rendezvous on node 0. */
 async function lead(
   job: Job,
   store: JobStore,
@@ -119,7 +125,7 @@ async function startStore(
   }
 }
 
-/** The only node of a job, which has no other to agree with. */
+/** Creates the only node of a job. */
 export function createOnlyNode({ options, identity }: Job, store: JobStore): Nodes {
   const master = store.endpoint
   const { nproc, role } = options

@@ -11,23 +11,26 @@ const TRY_AGAIN = 75
 
 export interface Evidence {
   readonly plan: NodePlan
-  /** Those of all nodes that are still there. */
+  /** From all nodes that are still present. */
   readonly reports: readonly NodeReport[]
   readonly lost: readonly LostNode[]
-  /** Whether a lost node has left by itself: then its ranks, and those that they stop, end in any way. */
+  /**
+   * Whether a lost node left voluntarily. Its ranks, and the ranks that they stop, may then end in any
+   * way.
+   */
   readonly hasLeft?: boolean
-  /** The restarts after failures so far. */
+  /** Number of restarts after failures so far. */
   readonly restarts: number
   readonly maxRestarts: number
-  /** Why the nodes were stopped that run the job, if others may take part from now on. */
+  /** Why the nodes were stopped, if nodes may join or leave before the next attempt. */
   readonly change?: string | undefined
-  /** Whether the job continues without nodes that are gone. */
+  /** Whether the job continues without lost nodes. */
   readonly isElastic?: boolean
 }
 
 /**
- * Judges one attempt by the reports of all nodes. A rank that failed by itself takes precedence over a
- * host that is gone, and that over errors that only follow from either.
+ * Judges one attempt by the reports of all nodes. A rank's own failure takes precedence over a lost
+ * host, which takes precedence over errors that are consequences of either.
  */
 export function judge(evidence: Evidence): Verdict {
   const {
@@ -41,7 +44,7 @@ export function judge(evidence: Evidence): Verdict {
     isElastic = false,
   } = evidence
   const outcomes = reports.flatMap((report) => report.outcomes)
-  // Nothing is known of the records of a host that is gone.
+  // The flight records of a lost host are unknown.
   const here = reports.flatMap(({ nodeRank }) => ranksOf(plan, nodeRank))
   const dumps = reports.flatMap(({ flight }) => flight)
   const findings = findCauses(dumps, here)
@@ -49,7 +52,8 @@ export function judge(evidence: Evidence): Verdict {
   const missing = lost.flatMap(({ node }) => ranksOf(plan, node))
   const interruption = reports.find((report) => report.interruption !== undefined)?.interruption
   if (interruption !== undefined) {
-    // The machine of node 0 is taken away; what starts the job again finds other hosts.
+    // The machine of node 0 is being removed. The exit code asks the scheduler to start the job on
+    // other hosts.
     const exitCode = isElastic && isLeave(interruption) ? TRY_AGAIN : interruption.exitCode
     return { kind: 'interrupted', exitCode }
   }
@@ -70,20 +74,19 @@ export function judge(evidence: Evidence): Verdict {
   const { facts } = reports.find((report) => report.outcomes.some((of) => of.rank === rank))!
   const seen = { findings, worldSize: worldSizeOf(plan), missing }
   const failure = describeFailure(cause, outcomes, facts, seen)
-  // In a job of a fixed size no other host can take the place of one that is gone.
+  // In a job of fixed size, no other host can replace a lost one.
   const isShort = lost.length > 0 && !isElastic
   if (restarts >= maxRestarts || isShort) return { kind: 'failure', failure }
   return { kind: 'failure', failure, restart: { number: restarts + 1, of: maxRestarts } }
 }
 
-/** `node 1 (h1) is gone: its launcher has ended`, for each of them. */
+/** `node 1 (h1) is gone: its launcher has ended`, for each lost node. */
 function describeLost(lost: readonly LostNode[]): string {
   return lost
     .map(({ node, host, reason }) => `node ${node} (${host}) is gone: ${reason}`)
     .join('; ')
 }
 
-/** Whether there will be another attempt. */
 export function goesOn(verdict: Verdict): boolean {
   return verdict.kind === 'change' || (verdict.kind === 'failure' && verdict.restart !== undefined)
 }

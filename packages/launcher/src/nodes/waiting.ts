@@ -1,6 +1,6 @@
 import type { Announcer } from '../logs/console.ts'
 
-/** Milliseconds after which a wait is announced; then every LATER. */
+/** Milliseconds of waiting at which it is announced, and then the interval. */
 const FIRST = [2000, 5000, 10_000, 20_000] as const
 const LATER = 30_000
 
@@ -38,21 +38,21 @@ export function nameNodes(nodes: readonly number[]): string {
   return `${nodes.length === 1 ? 'node' : 'nodes'} ${nodes.join(', ')}`
 }
 
-/** Milliseconds between two heartbeats. */
+/** Milliseconds between heartbeats. */
 export const HEARTBEAT = 1000
-/** The number of missed heartbeats after which a silence is announced. */
+/** Missed heartbeats after which silence is announced. */
 const NOTABLE = 5
 
 export interface SilenceEvents {
   readonly onSilent: (seconds: number) => void
   readonly onBack: (seconds: number) => void
-  /** Called once, when nothing has arrived for the whole limit. */
+  /** Called once, when nothing has arrived within the limit. */
   readonly onLost: () => void
 }
 
 /**
- * Counts missed heartbeats instead of reading the clock: a launcher that was suspended for an hour
- * (Ctrl-Z) finds the heartbeats of the others in its socket when it continues.
+ * Counts missed heartbeats instead of reading the clock. A launcher that was suspended for an hour
+ * (Ctrl-Z) then finds the heartbeats of the others in its socket when it resumes.
  */
 export class HeartbeatMonitor {
   readonly #limit: number
@@ -70,7 +70,7 @@ export class HeartbeatMonitor {
     this.#missed = 0
   }
 
-  /** To be called every HEARTBEAT milliseconds. */
+  /** Must be called every HEARTBEAT milliseconds. */
   tick(): void {
     this.#missed++
     const isLost = this.#missed === this.#limit + 1

@@ -5,18 +5,18 @@ import { blamesOthers, livingGroups, type RankProcess } from './rank-process.ts'
 export interface EscalationOptions {
   /** Milliseconds between SIGTERM and SIGKILL. */
   readonly grace: number
-  /** Ends the grace at once. */
+  /** Ends the grace period immediately. */
   readonly kill: AbortSignal
-  /** Called with the ranks that get SIGKILL because the grace is over. */
+  /** Called with the ranks that get SIGKILL at the end of the grace period. */
   readonly onGraceOver: (ranks: number[]) => void
 }
 
-/** Milliseconds that the kernel has to end a killed process. */
+/** Milliseconds for the kernel to end a killed process. */
 const KILL_TIME = 5000
 
 /**
- * Stops all processes of the ranks' groups: with SIGTERM, and after the grace with SIGKILL. Returns when
- * no process is left.
+ * Stops all processes of the ranks' groups: with SIGTERM, and after the grace period with SIGKILL.
+ * Returns when no process is left.
  */
 export async function stopGroups(
   ranks: readonly RankProcess[],
@@ -31,7 +31,7 @@ export async function stopGroups(
   await untilGone(left, Deadline.after(KILL_TIME), new AbortController().signal)
 }
 
-/** Polls, because the kernel reports the end of a child but not that of a group. */
+/** Polls, because the kernel reports the end of a child but not of a group. */
 async function untilGone(
   ranks: readonly RankProcess[],
   deadline: Deadline,
@@ -45,7 +45,6 @@ async function untilGone(
   }
 }
 
-/** The ranks whose groups have a running process. */
 function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
   const left = ranks.filter((rank) => rank.groupAlive)
   if (left.length === 0 || left.some((rank) => rank.end === undefined)) return left
@@ -53,13 +52,13 @@ function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
   return living === undefined ? left : left.filter(({ pid }) => living.has(pid))
 }
 
-/** Milliseconds in which the culprit can be noticed before the end of its victims stops the job. */
+/** Milliseconds to detect the culprit before the end of its victims stops the job. */
 const SETTLING_TIME = 300
 
 /**
- * Waits until it is clear which rank failed first. It is not clear while all failures so far may be
- * consequences of another one, here or on another host, or while a rank that has reported an error is
- * still running.
+ * Waits until it is clear which rank failed first. It is unclear while all failures so far may be
+ * consequences of another failure, on this or another host, or while a rank that has reported an error
+ * still runs.
  */
 export async function settle(
   ranks: readonly RankProcess[],

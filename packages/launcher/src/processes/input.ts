@@ -4,14 +4,14 @@ import { statFields, type RankInput, type RankProcess } from './rank-process.ts'
 /** The standard input of the process that runs a job. */
 export interface InputSource {
   readonly isTerminal: boolean
-  /** Opens it for reading. */
   readonly open: () => Readable
 }
 
 /**
- * Gives ranks the standard input of the launcher. A single rank reads a file or pipe itself, so nothing
- * is read that it does not want. The launcher reads terminals, because only it is in the foreground process
- * group of the terminal (the ranks would be stopped by SIGTTIN), and what several ranks get, each a copy.
+ * Distributes the launcher's standard input to ranks. If only one rank reads a file or pipe, it
+ * inherits the descriptor, so nothing is read ahead. The launcher reads terminals, because only it is
+ * in the terminal's foreground process group (ranks would be stopped by SIGTTIN). It also reads input
+ * that several ranks get, and sends each a copy.
  */
 export class JobInput {
   readonly #source: InputSource
@@ -21,22 +21,21 @@ export class JobInput {
   #stream: Readable | undefined
   #hasEnded = false
 
-  /** @param wanted - the rank that gets it */
+  /** @param wanted - the ranks that get the input */
   constructor(source: InputSource, wanted: number | 'all' | 'none') {
     this.#source = source
     this.#wanted = wanted
   }
 
-  /** How this rank gets its input. */
   kindFor(rank: number): RankInput {
     if (this.#wanted !== 'all' && this.#wanted !== rank) return 'ignore'
     return this.#wanted === 'all' || this.#source.isTerminal ? 'pipe' : 'inherit'
   }
 
-  /** Starts to write to the rank, if the launcher does that. */
+  /** Starts writing to the rank, if it reads from a pipe. */
   add({ stdin }: Pick<RankProcess, 'stdin'>): void {
     if (stdin === null) return
-    // The rank has closed its input, or has ended.
+    // The rank has closed its input or has ended.
     stdin
       .on('error', () => undefined)
       .on('close', () => {
@@ -51,17 +50,17 @@ export class JobInput {
     this.#flow()
   }
 
-  /** Reads no further, for example before the launcher is stopped by Ctrl-Z. */
+  /** Stops reading, for example before Ctrl-Z stops the launcher. */
   pause(): void {
     this.#stream?.pause()
   }
 
-  /** Reads on, unless the launcher is in the background now. */
+  /** Resumes reading, unless the launcher is in the background now. */
   resume(): void {
     this.#flow()
   }
 
-  /** Ends the reading, so that an open terminal or pipe does not keep the launcher running. */
+  /** Closes the input, so that an open terminal or pipe does not keep the launcher running. */
   close(): void {
     this.#stream?.destroy()
   }
@@ -89,7 +88,7 @@ export class JobInput {
     return stream
   }
 
-  /** Waits for the slowest rank. */
+  /** Pauses until the slowest rank has caught up. */
   #wait(reader: Writable): void {
     this.#waiting.add(reader)
     this.#stream?.pause()
@@ -105,8 +104,8 @@ export class JobInput {
 }
 
 /**
- * Whether this process would be stopped by SIGTTIN when it reads from its terminal: another process group is
- * in the foreground. Without /proc it is taken to be in the foreground.
+ * Whether reading from the terminal would stop this process with SIGTTIN, because another process group
+ * is in the foreground. False without /proc.
  */
 function isInBackground(): boolean {
   const [, , group, , , foreground] = statFields('self') ?? []

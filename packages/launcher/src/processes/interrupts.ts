@@ -6,39 +6,42 @@ import type { RankProcess } from './rank-process.ts'
 import type { Interruption } from '../protocol/nodes.ts'
 
 export interface Interrupts {
-  /** Aborted when the job has to stop; the reason is an `Interruption`. */
+  /** Aborts when the job must stop; the reason is an `Interruption`. */
   readonly stop: AbortSignal
-  /** Aborted when it has to stop without grace, as at a second Ctrl-C. */
+  /** Aborts when the job must stop without grace, as at a second Ctrl-C. */
   readonly kill: AbortSignal
   /** Handles these signals from now on, and ignores the others of SIGINT, SIGTERM, SIGHUP and SIGQUIT. */
   handle(signals: readonly NodeJS.Signals[]): void
-  /** Stops the job, as a first signal does. */
+  /** Stops the job, like a first signal. */
   interrupt(interruption: Interruption): void
-  /** Ends the grace, as a second signal does. */
+  /** Ends the grace period, like a second signal. */
   force(): void
 }
 
-/** Milliseconds. npx passes the Ctrl-C of the terminal on, so it arrives twice; that is no second Ctrl-C. */
+/**
+ * Milliseconds in which a repeated Ctrl-C is ignored: npx forwards the terminal's Ctrl-C, so it arrives
+ * twice.
+ */
 const SAME_PRESS = 300
 
 const usual = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 
-/** The exit code of EX_IOERR in sysexits.h: output is lost, as on a full disk. */
+/** EX_IOERR of sysexits.h: output was lost, for example on a full disk. */
 export const OUTPUT_LOST = 74
 
-/** Stops the job when its output cannot be written; without a message if the reader is gone. */
+/** Stops the job if its output cannot be written. Without a message if the reader is gone. */
 export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
   if (error !== undefined) return { exitCode: OUTPUT_LOST, reason: error.code ?? error.message }
   return { exitCode: 128 + constants.signals.SIGPIPE, reason: undefined }
 }
 
-/** Turns the signals that ask a program to stop into abort signals, until the process ends. */
+/** Converts termination signals to abort signals, until the process ends. */
 export function listenForInterrupts(): Interrupts {
   const stop = new AbortController()
   const kill = new AbortController()
   let signalled = false
   const interrupt = (interruption: Interruption): void => {
-    // The reader of a pipeline may end with the same Ctrl-C, and be noticed first.
+    // The same Ctrl-C may end the reader of a pipeline, and that may be noticed first.
     if (signalled) kill.abort(interruption)
     else stop.abort(interruption)
     signalled = true
@@ -60,9 +63,9 @@ export function listenForInterrupts(): Interrupts {
       process.on(signal, listener)
     }
   }
-  // Without any listener a signal would end the launcher at once, and with it the ranks.
+  // Without a listener, a signal would end the launcher and its ranks immediately.
   for (const signal of usual) process.on(signal, () => undefined)
-  // Without a terminal, as under nohup or setsid, SIGHUP says that another session's terminal was closed.
+  // Without a terminal (nohup, setsid), SIGHUP means that the terminal of another session was closed.
   handle(usual.filter((name) => name !== 'SIGHUP' || [0, 1, 2].some(isatty)))
   return {
     handle,
@@ -78,8 +81,8 @@ export function listenForInterrupts(): Interrupts {
 }
 
 /**
- * Passes Ctrl-Z and `fg` on to the ranks, which the terminal does not reach because they are in process
- * groups of their own. The returned function ends that.
+ * Forwards Ctrl-Z and `fg` to the ranks, which are in other process groups than the terminal's. Returns
+ * a function that stops it.
  */
 export function relayJobControl(
   ranks: readonly RankProcess[],
@@ -100,14 +103,13 @@ export function relayJobControl(
   }
 }
 
-/** As `aborted`, and keeps the process alive until then. */
+/** Waits for the abort, and keeps the process alive until then. */
 export async function stayUntilAborted(signal: AbortSignal): Promise<void> {
   const alive = setInterval(() => undefined, 60_000)
   await aborted(signal)
   clearInterval(alive)
 }
 
-/** Resolves when the signal is aborted. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve()

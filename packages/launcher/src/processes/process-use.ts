@@ -1,22 +1,22 @@
 import { readFileSync } from 'node:fs'
 import { statFields } from './rank-process.ts'
 
-/** The clock ticks of /proc/<pid>/stat per second: USER_HZ, which is 100 on every Linux that Node supports. */
+/** Clock ticks per second in /proc/<pid>/stat: USER_HZ, which is 100 on every Linux that Node supports. */
 const TICKS = 100
 
-/** The CPU time of all threads of a process so far; undefined when it has ended, or without /proc. */
+/** CPU seconds of all threads of a process; undefined if it has ended, or without /proc. */
 export function cpuSeconds(pid: number): number | undefined {
   const fields = statFields(pid)
-  // utime and stime are the fields 14 and 15 of the file.
+  // utime and stime, which are fields 14 and 15 of the file.
   return fields === undefined ? undefined : (Number(fields[11]) + Number(fields[12])) / TICKS
 }
 
-/** The memory of a process that is resident; undefined when it has ended, or without /proc. */
+/** Resident bytes of a process; undefined if it has ended, or without /proc. */
 export function residentBytes(pid: number): number | undefined {
   return bytesOf(pid, 'VmRSS')
 }
 
-/** The most memory of a process that was ever resident; undefined when it has ended, or without /proc. */
+/** Peak resident bytes of a process; undefined if it has ended, or without /proc. */
 export function peakBytes(pid: number): number | undefined {
   return bytesOf(pid, 'VmHWM')
 }
@@ -31,7 +31,7 @@ function bytesOf(pid: number, line: string): number | undefined {
   }
 }
 
-/** Whether there is a process with this ID, of whatever user. */
+/** Whether a process with this ID exists, of any user. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0)

@@ -19,16 +19,16 @@ import {
 } from '../protocol/control.ts'
 import { CONTROL_FD } from '../protocol/channel.ts'
 
-/** What one rank is started with. */
+/** How to start one rank. */
 export interface RankPlan {
   readonly rank: number
-  /** What is added to the environment of the launcher. */
+  /** Variables added to the launcher's environment. */
   readonly environment: Readonly<Record<string, string>>
   /** The program and its arguments. */
   readonly command: readonly [string, ...string[]]
 }
 
-/** What a rank reads: nothing, what the launcher writes, or what the launcher itself would read. */
+/** The standard input of a rank: none, a pipe from the launcher, or the launcher's. */
 export type RankInput = 'ignore' | 'pipe' | 'inherit'
 
 /** How a rank ended. */
@@ -39,20 +39,20 @@ export interface RankEnd {
   readonly signal: NodeJS.Signals | null
 }
 
-/** Milliseconds after its end in which the reports of a rank may still arrive. */
+/** Milliseconds for the reports of a rank to arrive after it has ended. */
 const REPORT_TIME = 200
 
-/** Milliseconds in which a rank says its stack, or that it cannot. */
+/** Milliseconds for a rank to answer with its stack. */
 const STACK_TIME = 1500
 
-/** A running copy of the script, which leads a process group of its own. */
+/** A running process of a rank, which leads a process group. */
 export class RankProcess {
   readonly rank: number
   readonly pid: number
   readonly startedAt = monotonicNow()
   readonly stdout: Readable
   readonly stderr: Readable
-  /** What the rank reads, if the launcher writes it. */
+  /** Standard input of the rank, if the launcher writes it. */
   readonly stdin: Writable | null
   /** Resolves when the process has ended and its reports have arrived. */
   readonly ended: Promise<RankEnd>
@@ -61,9 +61,9 @@ export class RankProcess {
   onError: (report: ErrorReport) => void = () => undefined
   onCheckpoint: (report: CheckpointReport) => void = () => undefined
   exitReport: ExitReport | undefined
-  /** The usage read from /proc, for ranks that cannot report it themselves. */
+  /** The last usage from /proc, for ranks that cannot report it. */
   sampledUsage: ResourceUsage | undefined
-  /** The last signal with which the launcher stopped the rank. */
+  /** The last signal by which the launcher stopped the rank. */
   stopSignal: 'SIGTERM' | 'SIGKILL' | undefined
   stoppedAt = Infinity
   readonly #child: ChildProcess
@@ -79,7 +79,7 @@ export class RankProcess {
     this.stdout = child.stdout!
     this.stderr = child.stderr!
     this.stdin = child.stdin
-    // A pair of sockets, as all pipes of Node are.
+    // Node implements pipes as socket pairs.
     this.#control = child.stdio[CONTROL_FD] as Duplex
     readControlMessages(this.#control, (message) => {
       this.#take(message)
@@ -97,7 +97,8 @@ export class RankProcess {
     const [program, ...args] = plan.command
     try {
       const child = spawn(program, args, {
-        // Makes a session. Where koffi works, the rank makes only a group: see `leadProcessGroup`.
+        // This starts a session. With koffi, the rank makes only a process group; see
+        // `leadProcessGroup`.
         detached: !isAvailable().available,
         env: {
           ...env,
@@ -107,7 +108,7 @@ export class RankProcess {
         },
         stdio: [input, 'pipe', 'pipe', 'pipe'],
       })
-      // Without a process id there is an error event that says why.
+      // Without a process ID, an error event explains why.
       if (child.pid === undefined) throw (await once(child, 'error'))[0] as Error
       return new RankProcess(plan.rank, child.pid, child)
     } catch (cause) {
@@ -123,8 +124,8 @@ export class RankProcess {
   }
 
   /**
-   * Asks for the stack of the main thread. Undefined when there is no answer: the process has ended or is
-   * stopped, or is no Node.
+   * Requests the stack of the main thread. Undefined if there is no answer, because the process has
+   * ended, is stopped, or is not Node.
    */
   async stack(): Promise<StackReport | undefined> {
     if (this.#hasExited || !this.#control.writable) return undefined
@@ -143,7 +144,7 @@ export class RankProcess {
     }
   }
 
-  /** How the process has ended; undefined: it has not. */
+  /** How the process ended; undefined while it runs. */
   get fate(): RankFate | undefined {
     const { end, error, stopSignal } = this
     if (end === undefined) return undefined
@@ -155,14 +156,17 @@ export class RankProcess {
     return this.exitReport?.usage ?? this.sampledUsage
   }
 
-  /** Whether any process of the rank's group is left. A group that is gone is never signalled again. */
+  /**
+   * Whether any process of the rank's group exists. A group that is gone is never signalled again,
+   * because its ID may be reused.
+   */
   get groupAlive(): boolean {
-    // A process that has just started may have no group yet.
+    // A process that has just started may not have made its group yet.
     this.#groupGone ||= this.#hasExited && !groupExists(this.pid)
     return !this.#groupGone
   }
 
-  /** Tells the whole group to stop. */
+  /** Signals the whole group to stop. */
   stop(signal: 'SIGTERM' | 'SIGKILL'): void {
     if (!this.groupAlive) return
     if (!this.#hasExited) {
@@ -170,27 +174,27 @@ export class RankProcess {
       this.stopSignal = signal
     }
     this.#signal(signal)
-    // A process that was stopped (SIGSTOP) gets SIGTERM only when it continues.
+    // A stopped process (SIGSTOP) handles SIGTERM only after it continues.
     if (signal === 'SIGTERM') this.#signal('SIGCONT')
   }
 
-  /** Passes Ctrl-Z and `fg` on. */
+  /** Forwards Ctrl-Z and `fg`. */
   relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
     if (this.groupAlive) this.#signal(signal)
   }
 
-  /** Injects a fault into the main thread, whatever it does. */
+  /** Injects a fault into the main thread, even while it is busy. */
   inject(fault: FaultOrder): void {
     if (!this.#hasExited && this.#control.writable)
       this.#control.write(`${JSON.stringify(fault)}\n`)
   }
 
-  /** Sends a signal to the process alone, as another program would: the rank does not count as stopped. */
+  /** Sends a signal only to the process, like another program: the rank does not count as stopped. */
   signal(signal: NodeJS.Signals): void {
     if (!this.#hasExited) this.#child.kill(signal)
   }
 
-  /** Closes the streams, even if another process still holds them. */
+  /** Closes the streams, even if another process still holds them open. */
   release(): void {
     this.stdout.destroy()
     this.stderr.destroy()
@@ -228,14 +232,14 @@ export class RankProcess {
         resolve({ at: monotonicNow(), exitCode, signal })
       })
     })
-    // Only the rank holds the other end, unless it has forked without exec.
+    // Only the rank holds the other end, unless it forked without exec.
     await Promise.race([reported, pause(REPORT_TIME)])
     this.end = end
     return end
   }
 }
 
-/** Whether the error says that another rank failed, or did not come. */
+/** Whether the error says that another rank failed or did not arrive. */
 export function blamesOthers({ consequence, wait, peers }: ErrorReport): boolean {
   return consequence || wait !== undefined || peers.length > 0
 }
@@ -247,7 +251,7 @@ function onceClosed(stream: Readable): Promise<void> {
   })
 }
 
-/** Reads the control pipe of a rank, and ignores anything but our messages. */
+/** Reads the control pipe of a rank. Ignores invalid messages. */
 function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage) => void): void {
   const splitter = new LineSplitter(1024 * 1024)
   pipe.on('data', (chunk: Buffer) => {
@@ -256,23 +260,22 @@ function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage
       if (message !== undefined) onMessage(message)
     }
   })
-  // A connection reset adds nothing to the end of the process.
+  // A connection reset adds no information: the process has ended.
   pipe.on('error', () => undefined)
 }
 
-/** Sends a signal to every process of the group; false if there is none. */
 function signalGroup(group: number, signal: NodeJS.Signals): boolean {
   return kill(group, signal)
 }
 
-/** Whether any process belongs to the group, including those whose exit code was not read yet. */
+/** Whether any process belongs to the group, including zombies. */
 function groupExists(group: number): boolean {
   return kill(group, 0)
 }
 
 /**
- * The groups that have a running member. Unlike `groupExists`, this leaves out orphans whose exit code a
- * slow init has not read yet. Undefined where there is no /proc.
+ * The groups that have a running member. Unlike `groupExists`, ignores zombies that a slow init has not
+ * reaped yet. Undefined without /proc.
  */
 export function livingGroups(): Set<number> | undefined {
   const groups = new Set<number>()
@@ -287,11 +290,14 @@ export function livingGroups(): Set<number> | undefined {
   return groups
 }
 
-/** The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined for a process that is gone. */
+/**
+ * The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined if the process is
+ * gone.
+ */
 export function statFields(pid: number | string): string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // The name, in parentheses, may contain blanks.
+    // The name, in parentheses, may contain spaces.
     return stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   } catch {
     return undefined
@@ -303,7 +309,7 @@ function kill(group: number, signal: NodeJS.Signals | 0): boolean {
     process.kill(-group, signal)
     return true
   } catch (error) {
-    // EPERM: it exists, but belongs to another user now.
+    // EPERM: the process exists, but belongs to another user now.
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }

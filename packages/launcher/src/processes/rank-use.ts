@@ -4,36 +4,36 @@ import type { RankStatus } from '@tsrun/distributed/record'
 import type { RankRates } from '@tsrun/observe'
 import { cpuSeconds, residentBytes } from './process-use.ts'
 
-/** What nvidia-smi says about a GPU. */
+/** The usage of a GPU according to nvidia-smi. */
 export interface GpuUse {
   readonly index: string
   readonly uuid: string
-  /** The part of the time in which it computed, in percent. */
+  /** Utilization in percent. */
   readonly busy: number | undefined
-  /** Bytes in use, by all processes. */
+  /** Bytes in use by all processes. */
   readonly memory: number | undefined
 }
 
-/** What a rank has used up to a moment. */
+/** The cumulative usage of a rank at one time. */
 export interface RankUse {
   /** Milliseconds on the monotonic clock. */
   readonly at: number
-  /** Milliseconds in no operation. */
+  /** Milliseconds outside operations. */
   readonly ownTime: number
   readonly step: number | undefined
   /** Undefined: the process has ended. */
   readonly cpuSeconds: number | undefined
-  /** Milliseconds in which its main thread was ready and waited for a core. */
+  /** Milliseconds that its main thread was runnable but waited for a core. */
   readonly delay: number
   /** Whether it may use a GPU. */
   readonly hasGpu: boolean
   readonly gpu: GpuUse | undefined
 }
 
-/** The shortest time in no operation, in milliseconds, that the clock ticks of CPU times can divide. */
+/** Least milliseconds outside operations for which the resolution of CPU times suffices. */
 const SHORTEST = 50
 
-/** What a rank has used so far, as /proc and nvidia-smi say. */
+/** The usage of a rank so far, from /proc and nvidia-smi. */
 export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[] = []): RankUse {
   return {
     at: monotonicNow(),
@@ -47,8 +47,8 @@ export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[
 }
 
 /**
- * The part of the time in no operation, from 0 to 1, in which the rank or its GPU computed; undefined where
- * that was not measured.
+ * The fraction of the time outside operations, 0 to 1, in which the rank or its GPU computed; undefined
+ * if not measured.
  */
 export function computingShare(before: RankUse | undefined, now: RankUse): number | undefined {
   if (before?.cpuSeconds === undefined || now.cpuSeconds === undefined) return undefined
@@ -59,12 +59,12 @@ export function computingShare(before: RankUse | undefined, now: RankUse): numbe
   const onCpu = 1000 * (now.cpuSeconds - before.cpuSeconds)
   const share = Math.min(1, Math.max(onCpu, onGpu) / ownTime)
   if (share >= 0.5) return share
-  // A rank without a core is not idle, and one may wait for a GPU whose use is unknown.
+  // A rank without a core is not idle. A rank may also wait for a GPU whose use is unknown.
   const isStarved = (onCpu + now.delay - before.delay) / ownTime >= 0.5
   return isStarved || (now.hasGpu && busy === undefined) ? undefined : share
 }
 
-/** What a rank has used between two moments. */
+/** The usage rates of a rank between two times. */
 export function ratesOf(pid: number, before: RankUse | undefined, now: RankUse): RankRates {
   const seconds = before === undefined ? 0 : (now.at - before.at) / 1000
   const rate = (from: number | undefined, to: number | undefined): number | undefined =>
@@ -79,11 +79,11 @@ export function ratesOf(pid: number, before: RankUse | undefined, now: RankUse):
   }
 }
 
-/** The GPU that the launcher has given to a rank, or the first of several that it may use. */
+/** The GPU that the launcher assigned to a rank, or the first of several that it may use. */
 function gpuOf(pid: number, gpus: readonly GpuUse[]): GpuUse | undefined {
   if (gpus.length === 0) return undefined
   const [name = ''] = visibleDevices(pid).split(',')
-  // A UUID may be shortened.
+  // A UUID may be abbreviated.
   return gpus.find(
     ({ index, uuid }) => index === name || (name.length > 4 && uuid.startsWith(name)),
   )
@@ -97,7 +97,7 @@ function delayOf(pid: number): number {
   }
 }
 
-/** Empty: neither the launcher nor a user has chosen. */
+/** Empty if neither the launcher nor a user has chosen devices. */
 function visibleDevices(pid: number): string {
   try {
     const environment = readFileSync(`/proc/${pid}/environ`, 'utf8')

@@ -3,26 +3,25 @@ import { duplicateAbove, isAvailable, statusOf } from '@tsrun/native'
 import type { ControlMessage } from '../protocol/control.ts'
 
 /**
- * Numbers above which the duplicate is sought. Programs that close all descriptors by habit mostly stop at
- * 255 or 1023, and a process may be limited to few.
+ * Lowest numbers to try for the duplicate. Programs that close all descriptors usually stop at 255 or
+ * 1023, and the limit of a process may be low.
  */
 const ABOVE = [4000, 1000, 255]
 
 /**
- * The control pipe of a rank. The program may close its descriptor, and the number may then stand for a file
- * of the program, so the rank writes to a private duplicate, and only while that is still the same pipe.
+ * The control pipe of a rank. The program may close its descriptor and reuse the number for another
+ * file. So the rank writes to a private duplicate, and only while that is still the same pipe.
  */
 export class ControlPipe {
   readonly fd: number
   readonly #identity: string | undefined
 
-  /** @param inherited - the descriptor from the launcher, which stays as it is */
+  /** @param inherited - the descriptor from the launcher, which stays open */
   constructor(inherited: number) {
     this.fd = isAvailable().available ? duplicate(inherited) : inherited
     this.#identity = identityOf(this.fd)
   }
 
-  /** @returns whether the whole message was written */
   send(message: ControlMessage): boolean {
     const bytes = Buffer.from(JSON.stringify(message) + '\n')
     for (let sent = 0; sent < bytes.length;) {
@@ -30,7 +29,7 @@ export class ControlPipe {
       try {
         sent += writeSync(this.fd, bytes, sent)
       } catch (error) {
-        // At EAGAIN the pipe is full and not in blocking mode; otherwise the launcher is gone.
+        // EAGAIN: the pipe is full and non-blocking. For other errors, the launcher is gone.
         if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return false
       }
     }
@@ -46,7 +45,10 @@ function duplicate(fd: number): number {
   return fd
 }
 
-/** What tells an open file from another that has got its number; undefined if the descriptor is closed. */
+/**
+ * Identifies an open file, so that a reused descriptor number is detected; undefined if the descriptor
+ * is closed.
+ */
 function identityOf(fd: number): string | undefined {
   try {
     const { dev, ino, mode } = statusOf(fd)

@@ -4,13 +4,13 @@ import { INJECT } from '../protocol/channel.ts'
 import type { FaultOrder } from '../protocol/control.ts'
 import { disconnect, disturb } from './wire-faults.ts'
 
-/** Bytes of a page, as /proc counts them. */
+/** Bytes of a page in /proc. */
 const PAGE = 4096
 
-/** With `--chaos`: lets the launcher inject faults into this process. */
+/** Lets the launcher inject faults into this process (`--chaos`). */
 export function acceptFaults(env: NodeJS.ProcessEnv): void {
   if (env['TSRUN_ACCEPT_FAULTS'] === undefined) return
-  // What the script starts is not meant.
+  // Do not inject faults into child processes.
   delete env['TSRUN_ACCEPT_FAULTS']
   const ports = [env['TSRUN_STORE_PORT'], env['MASTER_PORT']]
   const storePort = Number(ports.find((port) => port !== undefined && port !== ''))
@@ -20,7 +20,7 @@ export function acceptFaults(env: NodeJS.ProcessEnv): void {
   Object.assign(globalThis, { [Symbol.for(INJECT)]: inject })
 }
 
-/** Runs in the middle of whatever the main thread does, so most of it begins when that is over. */
+/** Interrupts the main thread, so most faults only schedule their effect for later. */
 function bring(fault: FaultOrder, storePort: number): void {
   switch (fault.kind) {
     case 'throw':
@@ -47,7 +47,7 @@ function bring(fault: FaultOrder, storePort: number): void {
       limitOpenFiles(boundOf(fault.limit))
       return
     case 'disk':
-      // The kernel also sends a signal, which would end the process.
+      // The kernel also sends SIGXFSZ, which would end the process.
       process.on('SIGXFSZ', () => undefined)
       limitFileSize(0)
       return
@@ -80,7 +80,7 @@ function keepBusy(milliseconds: number): void {
   while (performance.now() < end);
 }
 
-/** Fills the heap of JavaScript, which ends the process. */
+/** Exhausts the JavaScript heap, which ends the process. */
 function useUpMemory(): void {
   const kept: number[][] = []
   for (;;) kept.push(new Array<number>(100_000).fill(kept.length + 0.5))
@@ -98,13 +98,13 @@ function moveClock(milliseconds: number): void {
   })
 }
 
-/** The size of what this process has mapped. */
+/** Bytes mapped by this process. */
 function mappedBytes(): number {
   const [pages = ''] = readFileSync('/proc/self/statm', 'latin1').split(' ')
   return Number(pages) * PAGE
 }
 
-/** The number below which so many descriptors are not open. */
+/** The number below which exactly `free` descriptors are not open. */
 function boundOf(free: number): number {
   let bound = 0
   for (let left = free; left > 0 || isOpen(bound); bound++) if (!isOpen(bound)) left--

@@ -6,7 +6,7 @@ import { exitAtStop, keepOwnArguments } from './own-arguments.ts'
 import { reportToLauncher } from './reporter.ts'
 import { watchLauncher } from './watcher.ts'
 
-/** Connects this process to its launcher: it reports errors and usage, and ends when the launcher ends. */
+/** Connects this process to its launcher: it reports errors and usage, and ends with the launcher. */
 export function prepareRank(env: NodeJS.ProcessEnv): void {
   const { control, launcherPid } = takePlace(env)
   bindToCores(env)
@@ -16,18 +16,18 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
   exitAtStop(process.execArgv)
   keepOwnArguments(process.execArgv)
   acceptFaults(env)
-  // The thread answers questions in any case, and kills this process only where the kernel does not.
+  // The thread always answers requests. It kills this process only if the kernel does not.
   watchLauncher(control.fd, !askKernel())
   dieIfOrphan(launcherPid)
 }
 
-/** What the launcher tells this process alone. */
+/** What the launcher passes only to this process. */
 export interface Place {
   readonly control: ControlPipe
   readonly launcherPid: number
 }
 
-/** Takes the place that the launcher has for this process, with a process group of its own. */
+/** Takes over the control pipe, and makes a process group. */
 export function takePlace(env: NodeJS.ProcessEnv): Place {
   const place = {
     control: new ControlPipe(Number(env['TSRUN_CONTROL_FD'])),
@@ -35,12 +35,12 @@ export function takePlace(env: NodeJS.ProcessEnv): Place {
   }
   delete env['TSRUN_CONTROL_FD']
   delete env['TSRUN_LAUNCHER_PID']
-  // Without koffi the launcher has made a session for this process.
+  // Without koffi, the launcher has made a session for this process.
   if (isAvailable().available) leadProcessGroup()
   return place
 }
 
-/** Keeps this process on the cores that `--bind` or `--numa-binding` has chosen for it. */
+/** Binds this process to the cores of `--bind` or `--numa-binding`. */
 export function bindToCores(env: NodeJS.ProcessEnv): void {
   const { TSRUN_CORES: cores } = env
   delete env['TSRUN_CORES']
@@ -56,8 +56,8 @@ export function bindToCores(env: NodeJS.ProcessEnv): void {
 }
 
 /**
- * Pipes are asynchronous in Node. Without this, what a rank prints just before process.exit() would be lost
- * while the launcher is busy.
+ * Makes a pipe synchronous. Node's pipes are asynchronous, and process.exit() would lose output while
+ * the launcher is busy.
  */
 function writeSynchronously(stream: NodeJS.WriteStream): void {
   const { _handle: handle } = stream as { _handle?: { setBlocking?: (on: boolean) => void } }
@@ -65,16 +65,16 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
 }
 
 /**
- * Makes sure that this process, with its group, is killed when the launcher ends, however it ends, even
- * while this process is blocked in native code: by the kernel's parent-death signal or, where that is not
- * available, by a thread that watches the control pipe.
+ * Ensures that this process and its group are killed when the launcher ends for any reason, even while
+ * this process is blocked in native code. Uses the kernel's parent-death signal or, if unavailable, a
+ * thread that watches the control pipe.
  */
 export function dieWithLauncher({ launcherPid, control }: Place): void {
   if (!askKernel()) watchLauncher(control.fd, true)
   dieIfOrphan(launcherPid)
 }
 
-/** The launcher may have ended before anything watched it. */
+/** The launcher may have ended before this process watched it. */
 function dieIfOrphan(launcherPid: number): void {
   if (process.ppid !== launcherPid) process.kill(process.pid, 'SIGKILL')
 }

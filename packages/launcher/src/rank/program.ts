@@ -1,6 +1,6 @@
 /**
- * What runs in place of a rank that is not a script of Node: program.js PATH ARGUMENTS. It ties itself to
- * the launcher as every rank does, and then becomes the program.
+ * Starts a rank that is not a Node script: program.js PATH ARGUMENTS. It registers with the launcher
+ * like any rank, and then becomes the program.
  */
 import { spawn } from 'node:child_process'
 import { becomeProgram, isAvailable } from '@tsrun/native'
@@ -18,7 +18,7 @@ if (isAvailable().available) {
     process.exit(126)
   }
 }
-// Without koffi it is a child, in the session that the launcher has made for this process.
+// Without koffi, the program is a child process in the session that the launcher made.
 const child = spawn(path, args, { stdio: 'inherit' })
 child.on('error', (error) => {
   console.error(`tsrun: cannot run ${path}: ${error.message}`)

@@ -7,13 +7,13 @@ import type { ErrorReport, TimedOutWait } from '../protocol/control.ts'
 import type { ControlPipe } from './control-pipe.ts'
 
 /**
- * Writes uncaught errors and, at the end, the usage of this process to the control pipe. Such an error is
- * not printed by the rank as well, because the report of the launcher shows it, once for all ranks that
- * fail of it. If the pipe does not take the report, the rank prints the error.
+ * Reports uncaught errors and the final usage of this process on the control pipe. The rank does not
+ * print a reported error, because the launcher's report shows it once for all ranks that fail with it.
+ * If the report cannot be sent, the rank prints the error.
  */
 export function reportToLauncher(control: ControlPipe): void {
   let failed = false
-  // The user's line may be below many frames of libraries.
+  // The user's line may be below many library frames.
   Error.stackTraceLimit = Math.max(Error.stackTraceLimit, FRAMES)
   process.on('uncaughtExceptionMonitor', (error: unknown) => {
     failed = true
@@ -35,7 +35,7 @@ export function reportToLauncher(control: ControlPipe): void {
   })
 }
 
-/** Whether an uncaught error will end the process, because nothing handles it. */
+/** Whether an uncaught error will end the process. */
 function isFatal(): boolean {
   const isCaught =
     process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()
@@ -43,7 +43,7 @@ function isFatal(): boolean {
 }
 
 /**
- * Whether only what Node prints says where the error is: for a syntax error, and for a thrown value
+ * Whether only Node's crash message has the location: for a syntax error, and for a thrown value
  * without a stack.
  */
 function isPlacedByNode(error: unknown): boolean {
@@ -51,12 +51,12 @@ function isPlacedByNode(error: unknown): boolean {
   return name === 'SyntaxError' || typeof stack !== 'string'
 }
 
-/** Ends the process as Node does at an uncaught error, without a message. */
+/** Exits like an uncaught error, but without a message. */
 function dieSilently(): void {
   process.exit(Number(process.exitCode ?? 0) || 1)
 }
 
-/** The user's frames of the stack above process.exit(); undefined when the process just ended. */
+/** The user's frames above process.exit(); undefined if it was not called. */
 function callerOfExit(): string | undefined {
   const frames = (new Error().stack ?? '').split('\n').slice(1)
   const exit = frames.findIndex((frame) => /\bprocess\.(reallyExit|exit) /.test(frame))
@@ -65,7 +65,7 @@ function callerOfExit(): string | undefined {
   return own.length === 0 ? undefined : hideLibraryFrames(own.join('\n')).text
 }
 
-/** The frames of a stack. V8's default is 10. */
+/** Stack frames that are recorded. V8's default is 10. */
 const FRAMES = 50
 const LONGEST_TEXT = 32 * 1024
 const LONGEST_MESSAGE = 4 * 1024
@@ -73,7 +73,7 @@ const LONGEST_NAME = 200
 
 type Description = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 
-/** The facts of a thrown value. This function itself never throws. */
+/** Describes a thrown value. Never throws. */
 export function describeError(thrown: unknown): Description {
   try {
     const own = causes(thrown).find(isTsrError)
@@ -98,7 +98,7 @@ export function describeError(thrown: unknown): Description {
   }
 }
 
-/** The beginning and the end of a long text: the end of an error's text is its stack. */
+/** Keeps the beginning and the end of a long text, because an error's text ends with its stack. */
 function cut(text: string, limit: number): string {
   if (text.length <= limit) return text
   const tail = Math.floor(limit / 4)
@@ -106,18 +106,18 @@ function cut(text: string, limit: number): string {
   return `${text.slice(0, limit - tail)}\n… ${left} characters left out …\n${text.slice(-tail)}`
 }
 
-/** Prints as Node does, but an error of this library without its facts, which are in the message. */
+/** Prints like Node, but omits the facts of this library's errors, which are in the message. */
 function print(thrown: unknown): string {
   if (!isTsrError(thrown) || thrown.stack === undefined) return inspect(thrown)
   const { stack, message, cause } = thrown
   if (cause === undefined) return stack
-  // Its message often contains that of its cause.
+  // The message often contains the message of the cause.
   const { message: root } = Object(cause) as Record<string, unknown>
   const isRepeated = typeof root === 'string' && root !== '' && message.includes(root)
   return isRepeated ? stack : `${stack}\n[cause]: ${print(cause)}`
 }
 
-/** The error, its cause, the cause of that, … */
+/** The error and its chain of causes. */
 function causes(thrown: unknown): unknown[] {
   const chain: unknown[] = []
   for (let next = thrown; next !== undefined && next !== null && !chain.includes(next);) {
@@ -127,7 +127,7 @@ function causes(thrown: unknown): unknown[] {
   return chain
 }
 
-/** Looks the code up in the table, because an error from another thread has lost its getters. */
+/** Looks up the code, because an error from another thread has lost its getters. */
 function isConsequence({ code }: TsrError): boolean {
   return new TsrError(code, '', {}).isConsequence
 }
@@ -136,7 +136,7 @@ function peersOf({ facts }: TsrError): number[] {
   return ranksIn((facts as TsrError['facts'] | undefined)?.['peer'])
 }
 
-/** A time-out says in its facts for which ranks it waited. */
+/** The facts of a time-out name the ranks that it waited for. */
 function waitOf({ code, facts }: TsrError): TimedOutWait | undefined {
   const isWait = ['ERR_TSR_OPERATION_TIMEOUT', 'ERR_TSR_BARRIER_MISSING', 'ERR_TSR_TIMEOUT']
   const { peers, missing, label, group } = facts

@@ -1,9 +1,12 @@
 import { fileURLToPath } from 'node:url'
 
-/** The folder that holds the packages of this library, each in a folder of its own, with a slash at its end. */
+/** The folder of this library's packages, with a trailing slash. */
 const packages = ownPackages(import.meta.url)
 
-/** Frames with one of these are not the user's: those of this library, of Node.js, TensorFlow.js and loaders. */
+/**
+ * Frames that contain one of these belong to libraries: tsrun, Node.js, TensorFlow.js and module
+ * loaders.
+ */
 const libraryPlaces = [
   ...(packages === undefined ? [] : [packages]),
   '(node:',
@@ -13,7 +16,7 @@ const libraryPlaces = [
   '/node_modules/tsx/',
 ]
 
-/** The stack of an error, with the user's frames only. */
+/** The stack of an error with only the user's frames. */
 export interface ShortStack {
   readonly text: string
   /** The number of frames that are left out. */
@@ -21,10 +24,10 @@ export interface ShortStack {
 }
 
 /**
- * Leaves out the frames of libraries, so that the first frame is the user's line, however deep below it
- * the error was thrown. A stack without any frame of the user stays as it is.
+ * Omits the frames of libraries, so that the first frame is the user's line. A stack without any user
+ * frame stays as it is.
  *
- * @param text - an error as Node prints it; its causes may follow
+ * @param text - an error as Node prints it, with its causes
  */
 export function hideLibraryFrames(text: string): ShortStack {
   const lines = text.split('\n')
@@ -45,7 +48,7 @@ function isOfLibrary(frame: string): boolean {
   )
 }
 
-/** Undefined where this file is not where the package has it, as in a bundle of the user's. */
+/** Undefined if this file is not inside the package, for example in a user's bundle. */
 function ownPackages(url: string): string | undefined {
   const path = fileURLToPath(url)
   return /^(.*\/)launcher\/(?:src|dist)\//.exec(path)?.[1]

@@ -1,8 +1,8 @@
 import { startThread } from './start-thread.ts'
 
 /**
- * Starts a thread that listens to the launcher while the main thread is busy: it answers questions for
- * the stack of the main thread, injects faults into it (`--chaos`) and, if `dies`, kills this process with
+ * Starts a thread that serves the launcher while the main thread is busy. It sends the stack of the
+ * main thread on request and injects faults into it (`--chaos`). If `dies`, it kills this process and
  * its group when the launcher ends.
  */
 export function watchLauncher(controlFd: number, dies: boolean): void {

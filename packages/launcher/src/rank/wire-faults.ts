@@ -6,13 +6,13 @@ import type { FaultOrder } from '../protocol/control.ts'
 import { startThread } from './start-thread.ts'
 import type { RelayOrder } from './threads/relay.ts'
 
-/** Milliseconds for the thread to pass on what is due. */
+/** Milliseconds for the thread to send data that is due. */
 const MARGIN = 50
 let thread: Worker | undefined
 
 /**
- * Holds back or damages what this process sends on its TCP connections to other ranks. A thread comes between
- * each of them and this process, which keeps its descriptor: from now on, that is a pair of sockets.
+ * Delays or damages data that this process sends on its TCP connections to other ranks. A thread relays
+ * each connection. This process keeps its descriptor, which becomes one end of a socket pair.
  */
 export function disturb(fault: FaultOrder, storePort: number): void {
   const watched = watchedDescriptors()
@@ -27,7 +27,7 @@ export function disturb(fault: FaultOrder, storePort: number): void {
   if (fault.kind === 'delay') waitAtExit(fault)
 }
 
-/** The thread ends with the process: what it holds back must have gone by then. */
+/** The thread ends with the process, so wait until it has sent the delayed data. */
 function waitAtExit({ milliseconds, forSeconds }: FaultOrder): void {
   const end = performance.now() + 1000 * forSeconds + milliseconds
   process.once('exit', () => {
@@ -36,7 +36,10 @@ function waitAtExit({ milliseconds, forSeconds }: FaultOrder): void {
   })
 }
 
-/** Ends the connections to other ranks, in both directions or one; that to the store stays. */
+/**
+ * Shuts down the connections to other ranks, in both directions or one, but keeps the store's
+ * connection.
+ */
 export function disconnect(storePort: number, which: 'both' | 'sending'): void {
   for (const fd of connectionsToRanks(storePort)) shutdownSocket(fd, which)
 }
@@ -59,8 +62,8 @@ function connectionsToRanks(storePort: number): number[] {
 }
 
 /**
- * The descriptors that an epoll watches, as those of Node: another socket in their place would not be
- * noticed. The transport `tcp` uses poll.
+ * The descriptors in an epoll set, which are Node's. Node would not notice that their socket was
+ * replaced. The transport `tcp` uses poll.
  */
 function watchedDescriptors(): Set<number> {
   const watched = new Set<number>()

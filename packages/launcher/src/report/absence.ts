@@ -3,15 +3,15 @@ import type { FlightFinding, RankPlace as FlightPlace } from './flight-findings.
 import type { TimedOutWait } from '../protocol/control.ts'
 import type { RankOutcome } from '../protocol/nodes.ts'
 
-/** A rank for which others have waited until they timed out. */
+/** A rank that others waited for until they timed out. */
 export interface Absence {
   /** `never entered allReduce #17 (head) of group world, in which ranks 0, 2-3 waited 30.0 s` */
   readonly what: string
-  /** What the rank did last, or does instead. */
+  /** The rank's last or current activity. */
   readonly last: string
 }
 
-/** The absent rank, and one whose time-out shows it. */
+/** The absent rank, and a rank whose time-out shows it. */
 export interface Absent {
   readonly culprit: RankOutcome
   readonly witness: RankOutcome
@@ -23,11 +23,11 @@ type Waiting = RankOutcome & {
 }
 
 /**
- * Finds the rank for which the others waited when their operations timed out. Ranks often wait for ranks
- * that wait themselves, so this follows who waits for whom, as the errors, the flight records and the
- * status page tell it, to a rank that does not wait.
+ * Finds the rank that others waited for when their operations timed out. Waiting ranks often wait for
+ * other waiting ranks. This follows the chain, given by the errors, the flight records and the status
+ * page, to a rank that does not wait.
  *
- * @returns undefined where nothing timed out, or where all wait for each other and all had entered
+ * @returns undefined if nothing timed out, or if all ranks wait for each other and had all entered
  */
 export function findAbsent(
   outcomes: readonly RankOutcome[],
@@ -52,7 +52,7 @@ function isWaiting(outcome: RankOutcome): outcome is Waiting {
   return outcome.error?.wait !== undefined
 }
 
-/** For each rank those that it waits for. */
+/** By rank: the ranks that it waits for. */
 function collectWaits(
   outcomes: readonly RankOutcome[],
   waiting: readonly Waiting[],
@@ -65,7 +65,7 @@ function collectWaits(
   for (const { rank, error } of waiting) {
     const behind = outcomes.filter((outcome) => isBehind(outcome, error.wait))
     add([rank], [...error.wait.peers, ...behind.map((outcome) => outcome.rank)])
-    // Perhaps for each other: a rank that is stopped at once leaves no record that says so.
+    // They may wait for each other: a rank that is stopped immediately leaves no record of its wait.
     const busy = outcomes.filter((outcome) => isBusy(outcome, error.wait))
     add(
       busy.map((outcome) => outcome.rank),
@@ -85,7 +85,7 @@ function collectWaits(
   return waits
 }
 
-/** Whether the status page shows that the rank had not come to the collective that timed out elsewhere. */
+/** Whether the status page shows that the rank had not reached the collective that timed out elsewhere. */
 function isBehind({ error, place }: RankOutcome, { operation, group }: TimedOutWait): boolean {
   const sequence = sequenceOf(operation)
   if (error !== undefined || sequence === undefined || place === undefined) return false
@@ -103,7 +103,7 @@ function sequenceOf(operation: string): number | undefined {
   return digits === undefined ? undefined : Number(digits)
 }
 
-/** The ranks that do not wait, among those that this one waits for, directly or not. */
+/** The ranks that do not wait, among those that this one waits for, directly or indirectly. */
 function followWaits(start: number, waits: ReadonlyMap<number, ReadonlySet<number>>): number[] {
   const seen = new Set([start])
   for (const rank of seen) for (const next of waits.get(rank) ?? []) seen.add(next)
@@ -144,9 +144,9 @@ function describeAbsence(
 
 interface DescribedWait {
   readonly operation: string
-  /** Those that waited. */
+  /** The ranks that waited. */
   readonly ranks: readonly number[]
-  /** What the flight records say about the absent rank. */
+  /** The flight records' information about the absent rank. */
   readonly known: FlightPlace | undefined
 }
 
@@ -174,7 +174,7 @@ function describeWait(
   }
 }
 
-/** A sentence without its subject's name: `Its last operation was …, and it has been computing for 30 s.` */
+/** A sentence such as `Its last operation was …, and it has been computing for 30 s.` */
 function describeLast({ place }: RankOutcome, known: FlightPlace | undefined): string {
   const published =
     place?.operation === undefined

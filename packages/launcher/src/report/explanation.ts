@@ -4,7 +4,7 @@ import { ownEnd } from './outcome.ts'
 import type { MemoryEvents, RankOutcome } from '../protocol/nodes.ts'
 import { formatBytes } from '@tsrun/core'
 
-/** Explains the end of a rank beyond its exit code or signal; undefined where nothing is known. */
+/** Explains the end of a rank beyond its exit code or signal; undefined if there is no explanation. */
 export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {
   const { heapExhausted } = outcome
   const { exitCode, signal } = ownEnd(outcome)
@@ -25,7 +25,7 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
   return exitCode === null ? undefined : exitCodes[exitCode]
 }
 
-/** What Node and tsx say about the syntax of ES modules in CommonJS, and about an ES module that it requires. */
+/** Errors of Node and tsx about ES module syntax in CommonJS, and about a required ES module. */
 const MODULE_SYNTAX =
   /top-level await .*"cjs"|^Cannot use import statement outside|^Unexpected token 'export'|'import\.meta' outside|^await is only valid .* modules|^request for '.*' is not in cache/i
 
@@ -63,7 +63,7 @@ function explainKill({ usage }: RankOutcome, { kills, available, limit }: Memory
   return `${who}${peak}${room}${free}`
 }
 
-/** @returns a function that tells what has happened since this call */
+/** @returns a function that returns the events since this call */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
   return () => ({
@@ -73,7 +73,7 @@ export function watchMemoryEvents(): () => MemoryEvents {
   })
 }
 
-/** Counted for the whole host, including the kills inside cgroups (Linux 4.13). */
+/** Counts the whole host, including kills inside cgroups (Linux 4.13). */
 function countKills(): number {
   return Number(/^oom_kill (\d+)$/m.exec(read('/proc/vmstat'))?.[1] ?? NaN)
 }
@@ -83,7 +83,7 @@ function readAvailable(): number | undefined {
   return kibibytes === undefined ? undefined : Number(kibibytes) * 1024
 }
 
-/** The limit of cgroup v2, else that of v1. `max`, or a huge number, stands for no limit. */
+/** The limit of cgroup v2, otherwise of v1. `max` or a huge number means no limit. */
 function readLimit(): number | undefined {
   const own = read('/proc/self/cgroup')
   const v2 = /^0::(.*)$/m.exec(own)?.[1] ?? '/'

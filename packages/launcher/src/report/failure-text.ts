@@ -7,7 +7,7 @@ const WIDTH = 80
 const MARGIN = 13
 const TITLE = ' tsrun: the job failed '
 
-/** The report of a failed job: first the cause, then what followed, then where to read on. */
+/** Formats the report of a failed job: the cause, the consequences, and where to read more. */
 export function failureText(failure: Failure, colour: boolean, here = hostname()): string {
   const {
     rank,
@@ -49,7 +49,7 @@ export function failureText(failure: Failure, colour: boolean, here = hostname()
   )
 }
 
-/** The report of a job that failed because a host is gone. */
+/** Formats the report of a job that failed because a host is gone. */
 export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
   const { node, host, address, reason, ranks, others, jobExitCode } = failure
   return reportText(
@@ -63,7 +63,7 @@ export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
   )
 }
 
-/** The report in one line, for a node whose neighbour prints the whole. */
+/** Formats the report in one line, for a node when another node prints the full report. */
 export function shortFailureText(
   failure: Failure | NodeFailure,
   { nodeRank, host }: { readonly nodeRank: number; readonly host: string },
@@ -81,13 +81,13 @@ function describeNode({ node, host, ranks, reason }: NodeFailure): string {
   return `node ${node} (${host}, ${formatRanks(ranks)}) is gone: ${reason}`
 }
 
-/** A block of a report. One without lines is not shown. */
+/** A block of a report. Omitted if it has no lines. */
 interface Block {
   readonly title: string
   readonly lines: readonly string[]
 }
 
-/** Lays out a report between two rules. */
+/** Lays out a report between two horizontal rules. */
 function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
   const lines = [
     colour ? styleText(['bold', 'red'], rule(TITLE), { validateStream: false }) : rule(TITLE),
@@ -97,7 +97,7 @@ function reportText(blocks: readonly Block[], exitCode: number, colour: boolean)
   return lines.join('\n') + '\n'
 }
 
-/** The first line is beside the title, the others are below that line. */
+/** Puts the first line beside the title and the other lines below it. */
 function titled({ title, lines }: Block): string[] {
   return lines.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd())
 }

@@ -16,12 +16,12 @@ import type {
 } from '../protocol/nodes.ts'
 import { exitCodeOf, type RootCause } from './root-cause.ts'
 
-/** What is known beyond one host. */
+/** Facts from all hosts. */
 export interface JobFacts {
-  /** What the flight recorders of the ranks show together. */
+  /** From the flight records of all ranks. */
   readonly findings?: readonly FlightFinding[]
   readonly worldSize?: number
-  /** The ranks whose end is unknown because their host is gone. */
+  /** Ranks whose end is unknown because their host is gone. */
   readonly missing?: readonly number[]
 }
 
@@ -36,7 +36,7 @@ export function describeLostNode(
 /**
  * Collects the facts of the failure.
  *
- * @param outcomes - those of all ranks whose end is known
+ * @param outcomes - of all ranks whose end is known
  */
 export function describeFailure(
   cause: RootCause,
@@ -45,7 +45,6 @@ export function describeFailure(
   { findings = [], worldSize = outcomes.length, missing = [] }: JobFacts = {},
 ): Failure {
   const { culprit, witness, absence } = cause
-  // The rank whose error is shown.
   const shown = witness ?? culprit
   const { frame, rest } = readCrashDump(shown)
   const error = textOf(shown, isDetailed, logs) ?? describeExit(shown)
@@ -72,7 +71,7 @@ export function describeFailure(
   }
 }
 
-/** Whether the first line of the report says the same. */
+/** Whether the first line of the report already says this. */
 function isTold(finding: FlightFinding, { culprit: { rank }, absence }: RootCause): boolean {
   if (absence === undefined || finding.kind !== 'missing') return false
   return finding.unknown.includes(rank) || finding.missing.some((place) => place.rank === rank)
@@ -114,7 +113,7 @@ function explainCause(
   return explainEnd(culprit, memory)
 }
 
-/** Ranks that ended alike share a line, so that the cause stays visible among 64 of them. */
+/** Ranks that ended in the same way share a line, so that the cause stays visible among many ranks. */
 function describeOthers(
   outcomes: readonly RankOutcome[],
   culprit: RankOutcome | undefined,
@@ -158,7 +157,11 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
   return firstLine(`${error.name}: ${error.message}`)
 }
 
-/** The frames of libraries may differ. @param form - what is compared of the text */
+/**
+ * Compares the errors without the frames of libraries, which may differ.
+ *
+ * @param form - normalizes the text before the comparison
+ */
 function isSameError(
   one: ErrorReport,
   other: ErrorReport | undefined,
@@ -167,12 +170,12 @@ function isSameError(
   return other !== undefined && form((one.short ?? one).text) === form((other.short ?? other).text)
 }
 
-/** An error without the numbers of its message, which often has that of the rank. */
+/** An error without the numbers in its message, which often include the rank. */
 function withoutNumbers(text: string): string {
   return text.replaceAll(/^(?!\s+at ).*$/gm, (line) => line.replaceAll(/\d+(\.\d+)?/g, '#'))
 }
 
-/** Whether two ranks whose errors are unknown, such as other programs, have printed one stack trace. */
+/** Whether two ranks with unknown errors, such as other programs, printed the same stack trace. */
 function hasSameTrace(one: RankOutcome, other: RankOutcome | undefined): boolean {
   if (other === undefined || other === one || other.error !== undefined) return false
   const trace = traceOf(one)
@@ -189,7 +192,7 @@ function describeMissing(ranks: readonly number[]): string[] {
   return [`${formatRanks(ranks)}: unknown, because the host is gone`]
 }
 
-/** The error with its stack, as far as the user's own code is in it. */
+/** The error with its stack, reduced to the user's code. */
 function textOf(
   { error, rank }: RankOutcome,
   isDetailed: boolean,
@@ -205,7 +208,7 @@ function textOf(
   return `${text}\n    (${frames} of libraries hidden; ${where})`
 }
 
-/** The call of process.exit() in the form of an error with its stack. */
+/** The call of process.exit(), formatted as an error with its stack. */
 function describeExit({ exitCode, exitedAt }: RankOutcome): string | undefined {
   return exitedAt === undefined ? undefined : `process.exit(${exitCode ?? ''}) called\n${exitedAt}`
 }
@@ -221,14 +224,14 @@ function secondsUntilFailure(outcome: RankOutcome): number {
 const SHOWN_LINES = 20
 
 interface CrashDump {
-  /** Where the error arose: file and line, the source, a mark; empty where Node printed none. */
+  /** Location of the error: file and line, source, and a marker; empty if Node printed none. */
   readonly frame: readonly string[]
-  /** The last lines on stderr that are not part of what Node printed about its death. */
+  /** The last lines on stderr, without Node's crash message. */
   readonly rest: readonly string[]
 }
 
 /**
- * Takes apart what Node prints on stderr before it ends, so that the report shows each part once. The
+ * Splits the crash message that Node prints on stderr, so that the report shows each part once. The
  * frame is needed for syntax errors, whose stack does not name the file.
  */
 function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): CrashDump {
@@ -246,7 +249,7 @@ function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): Crash
   return { frame: frame[0]?.startsWith('node:') === true ? [] : frame, rest: last(rest) }
 }
 
-/** The index of the line `file:///…/script.mjs:12` a few lines above the error, or that of the error. */
+/** The index of the line `file:///…/script.mjs:12` a few lines above the error, otherwise of the error. */
 function findFrame(lines: readonly string[], start: number): number {
   for (let index = start - 1; index >= Math.max(0, start - 8); index--) {
     if (/^(file:\/\/|node:|\/).*:\d+$/.test(lines[index]!)) return index

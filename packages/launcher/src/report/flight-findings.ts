@@ -1,6 +1,6 @@
 import { formatRankList, formatRanks } from '@tsrun/core'
 
-/** What the comparison of all ranks' dumps shows. Ranks are ranks of the world. */
+/** A result of comparing the flight records of all ranks. Ranks are world ranks. */
 export type FlightFinding =
   MissingFinding | MismatchFinding | MessageFinding | UnfinishedFinding | SlowFinding
 
@@ -19,18 +19,18 @@ export interface MissingFinding extends AboutOperation {
   readonly missing: readonly RankPlace[]
   /** The ranks that have entered it and not left it. */
   readonly waiting: readonly number[]
-  /** The members that left no dump. */
+  /** The members without a flight record. */
   readonly unknown: readonly number[]
 }
 
-/** What a rank did instead. */
+/** The activity of a missing rank. */
 export interface RankPlace {
   readonly rank: number
-  /** Its last collective of the group, human-readable; undefined: none so far. */
+  /** Its last collective of the group, human-readable; undefined: none yet. */
   readonly last: string | undefined
-  /** The operation that it was in, also of another group, or a message; undefined: none. */
+  /** Its current operation, including other groups and messages; undefined: none. */
   readonly running: string | undefined
-  /** It called the operation, but only after the group had failed. */
+  /** It called the operation only after the group had failed. */
   readonly late: boolean
 }
 
@@ -39,7 +39,7 @@ export interface MismatchFinding {
   readonly kind: 'mismatch'
   readonly group: string
   readonly sequence: number
-  /** Each operation, with the ranks that ran it and the places where they called it. */
+  /** Each operation, with the ranks that ran it and their call sites. */
   readonly calls: readonly {
     readonly operation: string
     readonly label?: string
@@ -59,7 +59,7 @@ export interface MessageFinding {
   /** Undefined: a receive from any rank. */
   readonly peer: number | undefined
   readonly tag: number
-  /** What the other end was doing; undefined: it left no dump. */
+  /** The activity of the other end; undefined: it left no record. */
   readonly place: RankPlace | undefined
 }
 
@@ -68,26 +68,25 @@ export interface UnfinishedFinding extends AboutOperation {
   readonly kind: 'unfinished'
   readonly running: readonly number[]
   readonly unknown: readonly number[]
-  /** The codes of its errors, if it failed. */
+  /** The error codes, if it failed. */
   readonly errors: readonly string[]
-  /** The ranks for whose messages they wait. */
+  /** The ranks whose messages they wait for. */
   readonly waitsFor: readonly number[]
 }
 
-/** A rank that comes last to the collectives of its group. */
+/** A rank that usually enters the collectives of its group last. */
 export interface SlowFinding {
   readonly kind: 'slow'
   readonly group: string
   readonly rank: number
-  /** The number of collectives that all ranks of its host have entered. */
+  /** Number of collectives that all ranks of its host have entered. */
   readonly collectives: number
-  /** The number of those that it entered last. */
+  /** Number of these that it entered last. */
   readonly last: number
-  /** How much later than the first rank it entered those, in milliseconds: the median. */
+  /** Median milliseconds between the first rank's entry and this rank's. */
   readonly behind: number
 }
 
-/** The finding as a sentence. */
 export function describeFinding(finding: FlightFinding): string {
   switch (finding.kind) {
     case 'missing':

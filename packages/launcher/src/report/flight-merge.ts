@@ -1,12 +1,12 @@
 import type { FlightFinding, MessageFinding, RankPlace, SlowFinding } from './flight-findings.ts'
 import type { FlightDump, FlightEntry } from '@tsrun/distributed/record'
 
-/** A group of the dumps, with the collectives of its members. */
+/** A group with the collectives of its members. */
 export interface MergedGroup {
   readonly id: number
   readonly name: string
   readonly ranks: readonly number[]
-  /** The collectives by sequence number, then by rank, without those that were refused. */
+  /** Collectives by sequence number, then by rank, without rejected ones. */
   readonly collectives: ReadonlyMap<number, ReadonlyMap<number, FlightEntry>>
 }
 
@@ -17,9 +17,9 @@ interface GrowingGroup extends MergedGroup {
 const isMessage = ({ name }: FlightEntry): boolean => name === 'send' || name === 'recv'
 
 /**
- * Compares the dumps of a job. For each group it finds the first collective that did not end, and the ranks
- * that are missing there or run a different one; it also finds messages that wait, and ranks that are
- * usually last.
+ * Compares the flight records of a job. For each group it finds the first collective that did not
+ * complete, with the ranks that are missing or run another operation. It also finds pending messages
+ * and ranks that are usually last.
  */
 export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   const byRank = new Map(dumps.map((dump) => [dump.header.rank, dump]))
@@ -52,7 +52,7 @@ function mergeGroups(dumps: readonly FlightDump[]): MergedGroup[] {
   return [...groups.values()].sort((a, b) => a.id - b.id)
 }
 
-/** The first collective of the group that did not end well. */
+/** Examines the first collective of the group that did not complete. */
 function examineGroup(
   group: MergedGroup,
   byRank: ReadonlyMap<number, FlightDump>,
@@ -120,7 +120,7 @@ function findMessages(
   )
 }
 
-/** Whether a message is unfinished or has timed out. Other failures do not show a missing message. */
+/** Whether a message is unfinished or has timed out. Other failures do not indicate a missing message. */
 function isPendingMessage(entry: FlightEntry): boolean {
   if (!isMessage(entry)) return false
   return entry.state === 'running' || entry.error === 'ERR_TSR_OPERATION_TIMEOUT'
@@ -163,15 +163,15 @@ function nameOf(entry: FlightEntry): string {
   return label === undefined ? what : `${what} (${label})`
 }
 
-/** The number of collectives from which on ranks are compared. */
+/** Fewest collectives for which ranks are compared. */
 const ENOUGH = 10
-/** The share of the collectives that a slow rank enters last. */
+/** Share of collectives that a slow rank enters last. */
 const MOSTLY = 0.6
-/** The delay behind the first rank that matters, in milliseconds. */
+/** Milliseconds behind the first rank that matter. */
 const NOTABLE = 1
 
 /**
- * The ranks that enter most collectives of a group last. Only ranks of the same host are compared, because
+ * The ranks that enter most collectives of a group last. Compares only ranks of the same host, because
  * the clocks of hosts differ.
  */
 function findSlowRanks(
@@ -212,13 +212,13 @@ function median(values: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? 0
 }
 
-/** The most groups whose last collective the tail of a dump keeps. */
+/** Most groups whose last collective is kept. */
 const GROUPS_KEPT = 64
 
 /**
- * The end of a dump, for sending it: its last `count` operations, those before them that have not ended, the
- * last collective of each group, and the groups of these. `mergeFlight` finds in the tails what it finds in
- * the dumps, unless ranks are further apart than that.
+ * Shortens a flight record for sending: keeps its last `count` operations, unfinished ones before them,
+ * the last collective of each group, and these groups. `mergeFlight` gets the same result from it as
+ * from the whole record, unless ranks are further apart.
  */
 export function tailOfFlight({ header, entries }: FlightDump, count: number): FlightDump {
   const running = entries.filter(({ state }) => state === 'running').slice(-count)

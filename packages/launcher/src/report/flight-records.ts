@@ -14,15 +14,15 @@ import { mergeFlight } from './flight-merge.ts'
 /** The records of one attempt of one run. */
 export interface Records extends FlightFolder {
   readonly folder: string
-  /** What was left out, and why these were chosen: a sentence each. */
+  /** Sentences about omitted records and about the choice of records. */
   readonly notes: readonly string[]
 }
 
 /**
- * Finds records in a folder that holds them or in the folder of an attempt; in the folder of a run, those of
- * the last attempt that left any; in a folder of several runs, those of the run that wrote last.
+ * Finds records in a folder with records or in the folder of an attempt. In the folder of a run, uses
+ * the last attempt with records. In a folder of several runs, uses the run that wrote last.
  *
- * @returns undefined where there is no file with a record
+ * @returns undefined if there are no records
  */
 export function findRecords(directory: string): Records | undefined {
   for (const folder of [directory, join(directory, 'flight')]) {
@@ -40,7 +40,7 @@ function read(folder: string): Records | undefined {
   }
   const belongs = ({ header }: FlightDump): boolean =>
     header.runId === newest.header.runId && header.restartCount === newest.header.restartCount
-  // A folder that TSRUN_FLIGHT_DIR names may hold the records of several runs.
+  // A folder of TSRUN_FLIGHT_DIR may hold the records of several runs.
   const notes = dumps
     .filter((dump) => !belongs(dump))
     .map(({ header: { rank, runId, restartCount } }) => {
@@ -69,7 +69,6 @@ function newestRun(logs: string): Records | undefined {
   return { ...newest, notes: [`the newest of ${runs.length} runs with records`, ...newest.notes] }
 }
 
-/** Ascending. */
 function attemptsOf(run: string): number[] {
   return foldersIn(run)
     .flatMap((name) => /^attempt_(\d+)$/.exec(name)?.[1] ?? [])
@@ -91,11 +90,11 @@ function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
   return (a?.header.time ?? '').localeCompare(b?.header.time ?? '')
 }
 
-/** The kinds of findings that explain a failure; a report has room for a few. */
+/** Kinds of findings that explain a failure, and the most that a report shows. */
 const kinds = ['mismatch', 'missing', 'message']
 const SHOWN = 5
 
-/** The records that these ranks have left in one attempt. */
+/** The records of these ranks in one attempt. */
 export function readFlight(
   directory: string | undefined,
   {
@@ -109,7 +108,7 @@ export function readFlight(
   },
 ): FlightDump[] {
   if (directory === undefined || !existsSync(directory)) return []
-  // A folder that the user has named may hold records of other runs, and of the ranks of other hosts.
+  // A folder chosen by the user may hold records of other runs and of ranks of other hosts.
   return readFlightFolder(directory).dumps.filter(
     ({ header }) =>
       header.runId === runId && header.restartCount === restartCount && ranks.includes(header.rank),
@@ -117,9 +116,9 @@ export function readFlight(
 }
 
 /**
- * What the records of a failed attempt say about its cause.
+ * The possible causes that the records of a failed attempt show.
  *
- * @param known - the ranks of the hosts that have reported: no record of another rank is missing
+ * @param known - ranks of the hosts that have reported; a record of any other rank is not missing
  */
 export function findCauses(
   dumps: readonly FlightDump[],
@@ -135,7 +134,7 @@ export function findCauses(
     .slice(0, SHOWN)
 }
 
-/** Adds the records of ranks of other hosts, except where a shared file system has brought the whole ones. */
+/** Adds the records of ranks on other hosts, unless a shared file system already has the complete ones. */
 export function addFlight(
   folder: string | undefined,
   dumps: readonly FlightDump[],
@@ -151,20 +150,20 @@ export function addFlight(
   }
 }
 
-/** Where the ranks of one attempt write their flight records. */
+/** The folder in which the ranks of one attempt write their flight records. */
 export interface FlightPlace {
-  /** Undefined where no folder can be made. */
+  /** Undefined if no folder can be created. */
   readonly folder: string | undefined
-  /** The variable that tells the ranks. */
+  /** The variable that passes it to the ranks. */
   readonly environment: Readonly<Record<string, string>>
-  /** The folder, if it is a temporary one and holds records: the report has to name it. */
+  /** The folder, if it is temporary and holds records, so that the report must name it. */
   kept(): string | undefined
-  /** Removes a temporary folder, unless the job has failed and there are records in it. */
+  /** Removes a temporary folder, unless the job has failed and the folder holds records. */
   close(hasFailed: boolean): void
 }
 
 /**
- * The folder that TSRUN_FLIGHT_DIR names, else `flight` beside the logs, else a new temporary folder that
+ * Opens the folder of TSRUN_FLIGHT_DIR, else `flight` beside the logs, else a new temporary folder that
  * only this user can read.
  */
 export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv): FlightPlace {
@@ -175,7 +174,7 @@ export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv
   try {
     folder = mkdtempSync(join(tmpdir(), 'tsrun-flight-'))
   } catch {
-    // The job can do without records.
+    // The job can run without records.
     return { folder: undefined, environment: {}, kept: () => undefined, close: () => undefined }
   }
   const kept = (): string | undefined =>

@@ -3,7 +3,7 @@ import type { StderrTail } from '../logs/lines.ts'
 import type { RankOutcome, RankPlace } from '../protocol/nodes.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 
-/** Milliseconds. A script that is still running this long after an uncaught error has handled it. */
+/** Milliseconds. A script that still runs this long after an uncaught error has handled it. */
 const SURVIVED = 10_000
 
 /** The outcome of a rank that has ended. */
@@ -35,8 +35,8 @@ export function wasStopped({ stopSignal, signal, heapExhausted }: RankOutcome): 
 }
 
 /**
- * How the rank ended, or would have: the launcher may have stopped it while it was dying of an uncaught
- * error, with which Node exits with code 1.
+ * How the rank ended, or would have ended: the launcher may have stopped it while it was exiting with
+ * code 1 after an uncaught error.
  */
 export function ownEnd(outcome: RankOutcome): Pick<RankOutcome, 'exitCode' | 'signal'> {
   if (wasStopped(outcome) && outcome.error !== undefined) return { exitCode: 1, signal: null }
@@ -47,7 +47,7 @@ export function succeeded({ exitCode, stopSignal }: RankOutcome): boolean {
   return exitCode === 0 && stopSignal === undefined
 }
 
-/** When the reason for the end arose: at the error, if there was one, else at the end itself. */
+/** When the cause of the end occurred: at the error, if any, otherwise at the end. */
 export function failedAt({ error, endedAt }: RankOutcome): number {
   return Math.min(error?.at ?? Infinity, endedAt)
 }

@@ -4,26 +4,26 @@ import { findAbsent, type Absence } from './absence.ts'
 import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
 import type { RankOutcome } from '../protocol/nodes.ts'
 
-/** The rank that brought the job down. */
+/** The rank that caused the job to fail. */
 export interface RootCause {
   readonly culprit: RankOutcome
-  /** The rank that still needed the culprit, if that left early (with exit code 0, or stopped on its way). */
+  /** The rank that still needed the culprit, if the culprit left early (with exit code 0, or stopped). */
   readonly witness?: RankOutcome
-  /** How the culprit kept others waiting, if that is what it did. */
+  /** How the culprit kept others waiting, if it did. */
   readonly absence?: Absence
-  /** True when only consequences are known, and the cause was not seen on this host. */
+  /** True if only consequences are known, because the cause was not seen on this host. */
   readonly presumed: boolean
 }
 
 /**
  * Finds the first cause of a failed job; undefined if no rank failed.
  *
- * Evidence takes precedence over time. In this order: a crash, or an error of the rank's own; an error of
- * its own in a rank that was stopped before it could die of it; an early exit that other ranks report; a
- * rank for which others waited until they timed out; the earliest of the errors that only follow from
- * another rank's failure. Where operations differ, it is the rank that differs from most others.
+ * Evidence takes precedence over time, in this order: a crash or an error that is no consequence; such
+ * an error in a rank that was stopped before it exited; an early exit that other ranks report; a rank
+ * that others waited for until they timed out; the earliest consequence of another rank's failure. If
+ * operations differ, the culprit is the rank that differs from most others.
  *
- * @param findings - what the flight records of the ranks show together
+ * @param findings - from the flight records of all ranks
  */
 export function findRootCause(
   outcomes: readonly RankOutcome[],
@@ -51,7 +51,7 @@ function findEarlyLeave(
 ): RootCause | undefined {
   for (const witness of failures) {
     const { code, peers = [] } = witness.error ?? {}
-    // A rank that has left the group may still have been ending when it was stopped.
+    // A rank that has left the group may still have been exiting when it was stopped.
     const culprit = outcomes.find(
       (outcome) =>
         peers.includes(outcome.rank) &&
@@ -95,18 +95,18 @@ function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
   return error !== undefined && error.at < stoppedAt
 }
 
-/** The codes of errors about a rank that left too early. */
+/** Error codes for a rank that left too early. */
 const leaves = ['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT']
 
-/** Whether the rank failed because of another one: it lost a peer, a peer left, or it waited in vain. */
+/** Whether another rank caused the failure: a peer was lost or left, or the wait timed out. */
 function isVictim({ error, heapExhausted }: RankOutcome): boolean {
   if (heapExhausted || error === undefined) return false
   return error.consequence || error.wait !== undefined || leaves.includes(error.code ?? '')
 }
 
 /**
- * The exit code of a failed job: that of the culprit, or 128 + n for signal n. For a culprit that left
- * with exit code 0 it is that of the rank that still needed it.
+ * The exit code of a failed job: the culprit's exit code, or 128 + n for signal n. If the culprit
+ * exited with code 0, the exit code of the rank that still needed it.
  */
 export function exitCodeOf({ culprit, witness }: RootCause): number {
   const { exitCode, signal } = ownEnd(witness ?? culprit)

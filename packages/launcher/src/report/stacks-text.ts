@@ -2,26 +2,26 @@ import { formatRanks, formatSeconds, monotonicNow } from '@tsrun/core'
 import { activityOf, type RankFate, type RankStatus } from '@tsrun/distributed/record'
 import type { StackReport } from '../protocol/control.ts'
 
-/** What is known about the stack of one rank. */
+/** The stack of one rank. */
 export interface RankStack {
   readonly rank: number
   readonly pid: number
   /** Programs of `--no-python` have no JavaScript stack. */
   readonly isNode: boolean
-  /** How it has ended, if it has. */
+  /** How it ended; undefined while it runs. */
   readonly fate: RankFate | undefined
-  /** Undefined: no answer. */
+  /** Undefined: the rank did not answer. */
   readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined
 }
 
-/** What a rank does, and the part of its own time in which it computed. */
+/** The status of a rank, and the fraction of its time outside operations in which it computed. */
 export interface MeasuredStatus extends RankStatus {
   readonly computing?: number | undefined
 }
 
 /**
- * The stacks of ranks, each below a line with its state and its operation. Ranks with the same stack share
- * it, below the lines of all of them.
+ * Formats the stacks of ranks, each below a line with the rank's state and operation. Ranks with equal
+ * stacks share one.
  */
 export function stacksText(
   stacks: readonly RankStack[],
@@ -66,17 +66,17 @@ function describeStack({ isNode, fate, report }: RankStack): string[] {
     .filter((line) => line.startsWith('at ') && !isOurs(line))
   const own = frames.filter((line) => !/\(?node:/.test(line))
   if (own.length > 0) return own
-  // Frames of Node alone: it is loading modules, for example.
+  // Only frames of Node, for example while it loads modules.
   if (frames.length > 0) return frames
   const names = [...new Set(resources)].filter((name) => !usual.includes(name))
   const what = names.length === 0 ? '' : ` (${names.join(', ')})`
   return [`no JavaScript runs: it awaits something in its event loop${what}`]
 }
 
-/** What every rank has: its standard streams, and the thread that asks. */
+/** Resources of every rank: its standard streams, and the thread that requests stacks. */
 const usual = ['PipeWrap', 'MessagePort', 'CloseReq']
 
-/** The frames of the question itself. */
+/** Whether a frame belongs to the stack request. */
 function isOurs(line: string): boolean {
   return /^at (\S+ \()?<anonymous>:\d+:\d+\)?$/.test(line)
 }

@@ -45,12 +45,12 @@ const columns: readonly Column[] = [
   { title: 'peak memory', of: ({ peakBytes }) => peakBytes, show: formatBytes },
 ]
 
-/** The most ranks, or hosts, that have a row each. */
+/** Most ranks or hosts with a row each. */
 const MOST_ROWS = 16
 
 /**
- * A row for each rank; of more ranks the least, the median and the most of each column, and of several hosts
- * the median of each.
+ * Formats a table with a row for each rank. For more ranks: the least, the median and the most of each
+ * column, and for several hosts the median of each.
  */
 export function summaryText(usages: readonly RankUsage[], width?: number): string {
   const nodes = new Map(usages.map(({ node, host }) => [node, `node ${node} (${host})`]))
@@ -110,14 +110,14 @@ function sorted(usages: readonly RankUsage[], { of }: Column): number[] {
 }
 
 /**
- * Measures the CPU time and peak memory of every rank periodically, because ranks that are killed cannot
- * report them. The returned function ends that.
+ * Samples the CPU time and peak memory of every rank periodically, because killed ranks cannot report
+ * them. Returns a function that stops it.
  */
 export function sampleUsage(ranks: readonly RankProcess[]): () => void {
   const look = (): void => {
     for (const rank of ranks) sample(rank)
   }
-  // At most about 64 ranks per second, whatever the size of the job.
+  // Sample at most about 64 ranks per second.
   const timer = setInterval(look, Math.max(1000, (ranks.length / 64) * 1000))
   timer.unref()
   return () => {
@@ -125,12 +125,12 @@ export function sampleUsage(ranks: readonly RankProcess[]): () => void {
   }
 }
 
-/** Measures a rank that is about to be stopped. */
+/** Measures a rank before it is stopped. */
 export function sample(rank: RankProcess): void {
   if (rank.end === undefined) rank.sampledUsage = readUsage(rank.pid) ?? rank.sampledUsage
 }
 
-/** The usage of a process of this host; undefined without /proc, or where there is no such process. */
+/** The usage of a process of this host; undefined without /proc or without such a process. */
 export function readUsage(pid: number): ResourceUsage | undefined {
   const [seconds, peak] = [cpuSeconds(pid), peakBytes(pid)]
   return seconds === undefined || peak === undefined

@@ -10,7 +10,7 @@ import type { CompleteOptions } from './options.ts'
 /** Why a job was stopped before its ranks ended. */
 export type StopReason = 'aborted' | 'timeout'
 
-/** The context of a job that runs within a program, whose signals and streams stay as they are. */
+/** The context of a job inside a program, whose signals and streams stay unchanged. */
 export interface SpawnContext extends JobContext {
   /** Undefined if the job was not stopped. */
   readonly stopReason: () => StopReason | undefined
@@ -66,8 +66,8 @@ export function createContext(
 }
 
 /**
- * A stream with listeners of its own, so that those of the program's stream stay as they are. The program
- * may have replaced `write` by a function that does not call back.
+ * Wraps a stream with separate listeners, so that the program's listeners are unaffected. The program
+ * may have replaced `write` by a function without callbacks.
  */
 function forwardTo(stream: NodeJS.WriteStream): Writable {
   return new Writable({

@@ -6,21 +6,21 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Settings } from './settings.ts'
 
-/** What is used of esbuild. */
+/** The part of esbuild that is used. */
 interface Esbuild {
   transform(source: string, options: object): Promise<{ readonly code: string }>
 }
 
 export interface Compiler {
   readonly settings: Settings
-  /** What the result depends on besides the source. */
+  /** Everything besides the source that affects the result. */
   readonly identity: string
-  /** Folder of the cache; undefined when there can be none. */
+  /** Folder of the cache; undefined if there is none. */
   readonly cache: string | undefined
   load(): Promise<Esbuild>
 }
 
-/** The esbuild that tsx uses. It is loaded only for a source that is not in the cache. */
+/** Finds the esbuild that tsx uses. It is loaded only for a source that is not cached. */
 export function findCompiler(tsx: string, settings: Settings): Compiler {
   const require = createRequire(createRequire(tsx).resolve('tsx'))
   const { version } = require('esbuild/package.json') as { readonly version: string }
@@ -34,7 +34,7 @@ export function findCompiler(tsx: string, settings: Settings): Compiler {
   }
 }
 
-/** Removes the types of a module. */
+/** Strips the types of a module. */
 export async function compile(path: string, source: string, compiler: Compiler): Promise<string> {
   const { cache, identity, settings } = compiler
   const key = createHash('sha256').update(`${identity}\0${path}\0${source}`).digest('hex')
@@ -55,7 +55,7 @@ export async function compile(path: string, source: string, compiler: Compiler):
   return code
 }
 
-/** A folder below the one for temporary files that no other user can write to. */
+/** A cache folder in the temporary folder that no other user can write to. */
 function openCache(): string | undefined {
   const user = process.geteuid?.()
   if (user === undefined) return undefined
@@ -63,7 +63,7 @@ function openCache(): string | undefined {
   try {
     mkdirSync(folder, { mode: 0o700 })
   } catch {
-    // it may be there already
+    // It may exist already.
   }
   try {
     const status = lstatSync(folder)
@@ -82,13 +82,13 @@ function read(file: string): string | undefined {
   }
 }
 
-/** Renamed when complete: a process that starts meanwhile never reads half a module. */
+/** Renames the complete file, so that other processes never read a partial module. */
 function write(file: string, code: string): void {
   const unfinished = `${file}.${process.pid}`
   try {
     writeFileSync(unfinished, code)
     renameSync(unfinished, file)
   } catch {
-    // it is compiled again the next time
+    // It is compiled again next time.
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Module hooks, run by Node in a thread of their own. A TypeScript module takes the short way if it is
- * an ES module that names its imports in full, as Node 22.18 and later require: its types are removed
- * once and the result is kept in a cache. Anything else, such as imports without an extension, CommonJS
- * or path aliases, is resolved and loaded by tsx, from then on for the whole process.
+ * Module hooks, which Node runs in a separate thread. The fast path handles ES modules in TypeScript
+ * with complete import specifiers, as Node 22.18 and later require: their types are stripped once and
+ * the result is cached. Anything else, such as imports without an extension, CommonJS or path aliases,
+ * switches the process to tsx.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire, type LoadHook, type ResolveHook } from 'node:module'
@@ -17,11 +17,10 @@ interface Tsx {
   readonly load: LoadHook
 }
 
-/** The extension that a compiled module is imported by, and that of its source. */
+/** The extension in an import of a compiled module, and the extension of its source. */
 const sources: Readonly<Record<string, string>> = { '.js': '.ts', '.mjs': '.mts' }
 
 let tsxUrl = ''
-/** The folders of tsx and esbuild. */
 let loaders: string[] = []
 let tsx: Promise<Tsx> | undefined
 let compiler: Compiler | undefined
@@ -72,12 +71,12 @@ async function loadTsx(): Promise<Tsx> {
   return loaded
 }
 
-/** Node asks these hooks about the imports of this thread, too: tsx cannot wait for itself. */
+/** Node also calls these hooks for the imports of this thread, and tsx must not wait for itself. */
 function isOfLoader(url: string | undefined): boolean {
   return url === import.meta.url || loaders.some((folder) => url?.startsWith(folder) === true)
 }
 
-/** A TypeScript source that is imported by the name of what it is compiled to. */
+/** The TypeScript source of an import that names the compiled module. */
 function sourceOf(specifier: string, parent: string | undefined): string | undefined {
   const extension = extname(specifier)
   const source = sources[extension]
@@ -87,12 +86,12 @@ function sourceOf(specifier: string, parent: string | undefined): string | undef
   return existsSync(url) ? url.href : undefined
 }
 
-/** The name of a package or a built-in module: tsx knows no more about these than Node. */
+/** Whether a package or a built-in module is imported. tsx resolves these in the same way as Node. */
 function isPackage(specifier: string): boolean {
   return /^(@[^/]+\/)?[^./][^/]*$/.test(specifier)
 }
 
-/** What Node (`javascript`) and the short way (`typescript`) can load; undefined for anything else. */
+/** Whether Node (`javascript`) or the fast path (`typescript`) loads it; undefined for anything else. */
 function kindOf(url: string): 'typescript' | 'javascript' | undefined {
   if (!url.startsWith('file:')) return 'javascript'
   const { pathname, search } = new URL(url)
@@ -106,7 +105,7 @@ function kindOf(url: string): 'typescript' | 'javascript' | undefined {
 
 const folders = new Map<string, boolean>()
 
-/** Whether the nearest package.json says that the files of a folder are ES modules. */
+/** Whether the nearest package.json declares the files of a folder as ES modules. */
 function isInModule(folder: string): boolean {
   const known = folders.get(folder)
   if (known !== undefined) return known

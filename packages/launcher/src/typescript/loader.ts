@@ -1,7 +1,7 @@
 /**
- * Makes a Node that does not strip types itself (before 22.18) run TypeScript: `node --import` of this
- * program, with the address of tsx in its query. Modules that follow the rules of newer Nodes take a
- * short way that costs a process little; all others are given to tsx, see `hooks.ts`.
+ * Runs TypeScript on a Node that does not strip types itself (before 22.18): `node --import` of this
+ * module, with the URL of tsx in its query. Modules that follow the rules of newer Nodes take a cheap
+ * fast path. All others are left to tsx; see `hooks.ts`.
  */
 import { createRequire, register } from 'node:module'
 import { extname } from 'node:path'
@@ -12,7 +12,7 @@ if (tsx !== null) {
   loadTsxOnRequire(createRequire(tsx))
 }
 
-/** `require` of TypeScript is left to tsx, which replaces these functions when it is loaded. */
+/** Loads tsx at the first `require` of TypeScript. tsx then replaces these functions. */
 function loadTsxOnRequire(require: NodeJS.Require): void {
   // eslint-disable-next-line @typescript-eslint/no-deprecated -- the only hook that `require` has in Node 20
   const { extensions } = require

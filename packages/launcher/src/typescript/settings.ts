@@ -2,15 +2,15 @@ import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
-/** The compiler options that the short way honours. */
+/** The compiler options that type stripping supports without tsx. */
 export interface Settings {
-  /** Imports are kept although nothing uses them. */
+  /** Keeps unused imports. */
   readonly verbatimModuleSyntax: boolean
 }
 
 type Options = Readonly<Record<string, unknown>>
 
-/** Options that change what a module means at run time and that are left to tsx. */
+/** Options that change the meaning of a module at run time. They require tsx. */
 const others = [
   'baseUrl',
   'experimentalDecorators',
@@ -20,10 +20,10 @@ const others = [
   'useDefineForClassFields',
 ]
 
-/** Targets with the class fields of the language; with an older one they are assignments. */
+/** Targets with native class fields; older ones turn fields into assignments. */
 const TARGETS = /^es(2022|2023|2024|2025|next)$/i
 
-/** Reads the tsconfig.json that holds for a folder; undefined when it needs tsx. */
+/** Reads the tsconfig.json of a folder; undefined if it requires tsx. */
 export function readSettings(folder: string, env: NodeJS.ProcessEnv): Settings | undefined {
   if (env['TSX_TSCONFIG_PATH'] !== undefined) return undefined
   const file = findUpwards(folder, 'tsconfig.json')
@@ -46,7 +46,7 @@ function findUpwards(folder: string, name: string): string | undefined {
 
 const LONGEST_CHAIN = 10
 
-/** The options of a file on top of those of the files that it extends. */
+/** Merges the options of a file with the options of the files that it extends. */
 function readOptions(file: string, depth: number): Options {
   if (depth > LONGEST_CHAIN) throw new Error('the files extend each other')
   const { extends: bases = [], compilerOptions = {} } = parse(readFileSync(file, 'utf8'))
@@ -60,7 +60,7 @@ function pathOf(base: string, file: string): string {
     try {
       return resolve(path)
     } catch {
-      // the next spelling
+      // Try the next spelling.
     }
   }
   throw new Error(`there is no ${base}`)
@@ -71,7 +71,7 @@ interface Config {
   readonly compilerOptions?: Options
 }
 
-/** JSON with comments and trailing commas. */
+/** Parses JSON with comments and trailing commas. */
 function parse(text: string): Config {
   const bare = text.replaceAll(
     /("(?:\\.|[^"\\])*")|\/\/[^\n]*|\/\*[^]*?\*\//g,

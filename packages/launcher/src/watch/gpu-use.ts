@@ -6,12 +6,12 @@ const QUERY = [
   '--query-gpu=index,uuid,utilization.gpu,memory.used',
   '--format=csv,noheader,nounits',
 ]
-/** Milliseconds. A driver without persistence mode takes seconds. */
+/** Milliseconds. Without persistence mode, the driver takes seconds. */
 const LIMIT = 10_000
 
-/** Asks nvidia-smi again and again, with never more than one process. */
+/** Polls nvidia-smi, with at most one process at a time. */
 export class GpuWatch {
-  /** What it said last: nothing where there is none, or where it fails. */
+  /** The last answer; empty without nvidia-smi, or if it fails. */
   latest: readonly GpuUse[] = []
   readonly #env: NodeJS.ProcessEnv
   readonly #signal: AbortSignal
@@ -23,7 +23,7 @@ export class GpuWatch {
     this.#signal = signal
   }
 
-  /** Asks, unless an answer is under way. The promise is fulfilled when it is there. */
+  /** Polls, unless a poll is in progress. Resolves when the answer has arrived. */
   async ask(): Promise<void> {
     if (this.#isMissing) return
     this.#asking ??= this.#ask().finally(() => {
@@ -49,7 +49,7 @@ function parseUse(line: string): GpuUse {
   }
 }
 
-/** A GPU that is divided into MIG instances has `[N/A]`. */
+/** A GPU with MIG instances reports `[N/A]`. */
 function toNumber(text = ''): number | undefined {
   return /^\d+$/.test(text) ? Number(text) : undefined
 }

@@ -10,22 +10,22 @@ import { version } from '../../job/package.ts'
 import { readCores, readOpenFiles, trySharedMemory } from '../machine.ts'
 import { answerLinks, measureLink, type Link } from './link.ts'
 
-/** What `tsrun doctor --hosts` knows of a host. */
+/** The facts about a host for `tsrun doctor --hosts`. */
 export interface HostFacts {
-  /** As the host calls itself. */
+  /** The host's own name for itself. */
   readonly hostname: string
   readonly version: string
   readonly node: string
-  /** Where the other hosts find the ranks of this one; undefined if `problem` says why there is none. */
+  /** Address at which other hosts reach its ranks; undefined if `problem` says why there is none. */
   readonly address: string | undefined
   readonly problem: string | undefined
-  /** The address that the name of the first host has here. */
+  /** The address that the first host's name resolves to here. */
   readonly first: string | undefined
   readonly interfaces: readonly HostInterface[]
   readonly cores: number
   /** Why the ranks of this host have no shared memory; undefined if they have. */
   readonly sharing: string | undefined
-  /** The free bytes of /dev/shm; undefined where there is none. */
+  /** Free bytes of /dev/shm; undefined if it is missing. */
   readonly shm: number | undefined
   readonly openFiles: number | undefined
 }
@@ -33,15 +33,15 @@ export interface HostFacts {
 export interface HostInterface {
   readonly name: string
   readonly address: string
-  /** The largest packet in bytes; undefined where the system does not say. */
+  /** The largest packet in bytes; undefined if the system does not say. */
   readonly mtu: number | undefined
 }
 
-/** What a host is asked, and what it answers. */
+/** The requests to an agent, and their answers. */
 export interface Questions {
-  /** @param first - the host with the store, and its port */
+  /** @param first - name of the host with the store; `port` is the port of the store */
   facts: (ask: { first: string; port: number; iface: string | undefined }) => Promise<HostFacts>
-  /** Listens, at any port or at one of a range as in `29600-29699`, and says at which. */
+  /** Listens at any port, or at one of a range such as `29600-29699`. Returns the port. */
   listen: (ask: { ports: string | undefined }) => Promise<number>
   measure: (ask: {
     host: string
@@ -60,13 +60,12 @@ export interface Question {
 export interface Reply {
   readonly id: number
   readonly value?: unknown
-  /** Why there is no value. */
   readonly problem?: string
 }
 
 /**
- * Answers the questions of `tsrun doctor --hosts`, which come as lines of JSON. The first line is the secret of
- * the connections between the hosts.
+ * Answers the questions of `tsrun doctor --hosts`, which arrive as lines of JSON. The first line is the
+ * secret of the connections between the hosts.
  *
  * @returns once the input has ended
  */
@@ -153,7 +152,7 @@ async function gather({
 function listInterfaces(): HostInterface[] {
   return Object.entries(networkInterfaces()).flatMap(([name, of = []]) =>
     of
-      // Addresses of a link alone (fe80::) need the name of the interface behind them.
+      // Link-local addresses (fe80::) are only valid with the name of an interface.
       .filter(({ internal, scopeid }) => !internal && (scopeid ?? 0) === 0)
       .map(({ address }) => ({ name, address, mtu: readMtu(name) })),
   )

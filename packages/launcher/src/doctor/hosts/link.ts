@@ -3,36 +3,36 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import type { PortRange } from '@tsrun/core'
 
-/** The bytes of the secret that a connection has to send first. */
+/** Bytes of the secret that a client must send first. */
 export const SECRET_BYTES = 32
-/** A question for the time of the other host, or bytes that it has to take. */
+/** Message types: a request for the other host's time, or bytes to receive. */
 const [PING, STREAM] = [1, 2]
 const HEADER = 9
 const ANSWER = 8
-/** Milliseconds that a client has to send the secret. */
+/** Milliseconds for a client to send the secret. */
 const PATIENCE = 5000
 
-/** What was measured from one host to another. */
+/** Measurements from one host to another. */
 export interface Link {
-  /** The milliseconds that it took to connect. */
+  /** Milliseconds to connect. */
   readonly connect: number
   /** Median of the round trips of a few bytes, in milliseconds. */
   readonly roundTrip: number
-  /** What the clock of the other host is ahead of this one, in milliseconds. */
+  /** Milliseconds that the other host's clock is ahead of this one. */
   readonly ahead: number
-  /** By how much `ahead` may be wrong, in milliseconds: half of the shortest round trip. */
+  /** Error bound of `ahead` in milliseconds: half of the shortest round trip. */
   readonly doubt: number
-  /** Bytes per second of one connection; undefined if it was not asked for. */
+  /** Bytes per second of one connection; undefined if not measured. */
   readonly bandwidth: number | undefined
 }
 
-/** The time of day in milliseconds, with fractions. */
+/** Wall-clock time in milliseconds, with fractions. */
 const clock = (): number => performance.timeOrigin + performance.now()
 
 /**
- * Answers the measurements of other hosts, on all addresses of this one.
+ * Answers the measurements of other hosts, at all addresses of this host.
  *
- * @param ports - listens at the first of them that is free; any port by default
+ * @param ports - uses the first free one; default: any port
  * @returns the server, whose connections end with the process
  * @throws the error of the last port, for example EADDRINUSE
  */
@@ -45,7 +45,7 @@ export async function answerLinks(
       serve(socket, secret)
     })
     try {
-      // Without an address Node listens on those of IPv6 and IPv4, or on IPv4 where there is no IPv6.
+      // Without an address, Node listens on IPv6 and IPv4, or only on IPv4 if there is no IPv6.
       server.listen(port)
       await once(server, 'listening')
       return { server, port: (server.address() as AddressInfo).port }
@@ -61,7 +61,7 @@ function serve(socket: Socket, secret: Buffer): void {
   let toTake = 0
   socket.setTimeout(PATIENCE, () => socket.destroy())
   socket.on('error', () => undefined)
-  // What is taken is not kept.
+  // Received bytes are discarded.
   const take = (bytes: number): void => {
     toTake -= bytes
     if (toTake === 0) socket.write(doubleOf(clock()))
@@ -102,9 +102,9 @@ function doubleOf(value: number): Buffer {
 }
 
 const ROUND_TRIPS = 200
-/** The first round trips are slower than the others, as the code is new. */
+/** Round trips before the measurement, until the code is compiled. */
 const WARM_UP = 50
-/** Milliseconds of the measurement of bandwidth. */
+/** Target duration of the bandwidth measurement in milliseconds. */
 const STREAMED = 300
 const MOST_BYTES = 512 * 2 ** 20
 const FIRST_BYTES = 2 ** 20
@@ -119,7 +119,7 @@ export interface LinkOptions {
   readonly hasBandwidth: boolean
 }
 
-/** Measures the way to a host that answers. @throws an Error that says what went wrong */
+/** Measures the link to a host. @throws an Error that says what went wrong */
 export async function measureLink(options: LinkOptions): Promise<Link> {
   const { host, port, secret, limit, hasBandwidth } = options
   const start = performance.now()
@@ -171,7 +171,7 @@ async function measureBandwidth(socket: Socket, answers: Answers): Promise<numbe
   return (bytes / (await stream(socket, answers, bytes))) * 1000
 }
 
-/** @returns the milliseconds until the other host has taken so many bytes, a multiple of a chunk */
+/** @returns milliseconds until the other host has received `bytes`, a multiple of a chunk */
 async function stream(socket: Socket, answers: Answers, bytes: number): Promise<number> {
   const header = Buffer.alloc(HEADER)
   header[0] = STREAM
@@ -185,7 +185,7 @@ async function stream(socket: Socket, answers: Answers, bytes: number): Promise<
   return performance.now() - start
 }
 
-/** The answers on a connection, each awaited for a limited time. */
+/** The answers on a connection, each with a time limit. */
 class Answers {
   readonly #socket: Socket
   readonly #limit: number

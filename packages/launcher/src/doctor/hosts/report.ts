@@ -5,19 +5,19 @@ import type { HostFacts } from './agent.ts'
 import type { Link } from './link.ts'
 import type { LinkFinding, Survey } from './survey.ts'
 
-/** A thing that stands in the way of a job (`FAILS`), or that one should know. */
+/** A problem that prevents a job (`FAILS`), or a note. */
 export interface Remark {
   readonly state: 'FAILS' | 'note'
   readonly text: string
   readonly advice?: string
 }
 
-/** More hosts than these do not fit on a line. */
+/** Most hosts that fit on a line. */
 const MOST_COLUMNS = 8
-/** The worst links that are named beside them. */
+/** Most of the worst links that are listed. */
 const WORST = 5
 
-/** The report for a terminal, at most 80 columns wide for names up to 12 letters. */
+/** Formats the report for a terminal, at most 80 columns wide for host names up to 12 letters. */
 export function surveyText(survey: Survey, storePort: number): string {
   const remarks = remarksOf(survey, storePort)
   const lines = [
@@ -133,14 +133,14 @@ function matrix(survey: Survey, cell: (link: Link) => string): string[] {
   return formatTable([['', ...indexes.map(String)], ...rows], 'right')
 }
 
-/** Milliseconds between clocks from which the times in logs mislead. */
+/** Milliseconds between clocks above which times in logs mislead. */
 const LARGEST_OFFSET = 50
-/** A link has less than this share of the median. */
+/** A link below this share of the median bandwidth is reported. */
 const NARROW = 0.5
-/** A rank has a connection for each other rank, and its script has files. */
+/** A rank needs a descriptor for each other rank, and some for its script. */
 const FEWEST_FILES = 1024
 
-/** What stands in the way of a job on these hosts, and what one should know. */
+/** The problems and notes about these hosts. */
 export function remarksOf(survey: Survey, storePort: number): Remark[] {
   const remarks = [
     ...hostRemarks(survey),
@@ -233,7 +233,7 @@ function slowLinks({ hosts, links }: Survey): Remark[] {
   const measured = links.filter((one) => 'link' in one)
   const speeds = measured.map(({ link }) => link.bandwidth ?? 0).sort((a, b) => a - b)
   const median = speeds[speeds.length >> 1] ?? 0
-  // Between two hosts there is no other link to compare with.
+  // With two hosts there is no other link to compare.
   if (hosts.length < 3) return []
   return measured.flatMap(({ from, to, link: { bandwidth = 0 } }): Remark[] => {
     if (bandwidth >= median * NARROW) return []

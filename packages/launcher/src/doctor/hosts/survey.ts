@@ -4,30 +4,30 @@ import type { RemoteHost } from '../../remote/hostfile.ts'
 import type { HostFacts, Questions, Reply } from './agent.ts'
 import { SECRET_BYTES, type Link } from './link.ts'
 
-/** What to measure among the hosts. */
+/** The hosts to measure, and how. */
 export interface SurveyRequest {
   readonly hosts: readonly RemoteHost[]
   readonly reach: Reach
   /** The port of the store. */
   readonly port: number
-  /** Ports of the ranks, as in `29600-29699`; any by default. */
+  /** Ports of the ranks, for example `29600-29699`; default: any. */
   readonly portRange: string | undefined
   readonly iface: string | undefined
-  /** Ends the measurements, and what runs on the hosts. */
+  /** Stops the measurements and the agents on the hosts. */
   readonly signal: AbortSignal
 }
 
-/** What was found on a host: facts, or why there are none. */
+/** The facts about a host, or why there are none. */
 export type HostFinding = { readonly name: string } & (
   { readonly facts: HostFacts } | { readonly problem: string }
 )
 
-/** What was measured from a host to another, by their numbers, or why nothing was. */
+/** The measurement between two hosts, by index, or why it failed. */
 export type LinkFinding = { readonly from: number; readonly to: number } & (
   | { readonly link: Link }
   | {
       readonly problem: string
-      /** Where the rank was looked for, as in `10.0.0.2:29600`. */
+      /** The tried address of the rank, for example `10.0.0.2:29600`. */
       readonly at: string
       /** Another address of the host that answers. */
       readonly better: string | undefined
@@ -36,31 +36,34 @@ export type LinkFinding = { readonly from: number; readonly to: number } & (
 
 export interface Survey {
   readonly hosts: readonly HostFinding[]
-  /** From each host to each other one; without those that are of no use. */
+  /** From each host to each other one, except for pairs that could not be measured. */
   readonly links: readonly LinkFinding[]
-  /** For each host, why it does not reach the store; undefined if it does, or if it is not known. */
+  /** By host: why it does not reach the store; undefined if it does, or if this is unknown. */
   readonly store: readonly (string | undefined)[]
 }
 
 /** Milliseconds for a connection or an answer between hosts. */
 const LIMIT = 5000
-/** The same for another address of a host that does not answer at the first. */
+/** The same for other addresses of a host that did not answer at the first. */
 const SHORT_LIMIT = 1500
 /** Milliseconds for any question. */
 const LONGEST = 60_000
 
-/** A host that answers questions. */
+/** A host whose agent answers questions. */
 interface Asked {
   readonly index: number
   readonly host: RemoteHost
   readonly agent: Agent
   readonly facts: HostFacts
-  /** Where its ranks would be. */
+  /** The address of its ranks. */
   readonly address: string
   readonly port: number
 }
 
-/** Surveys each host, and the connections between all pairs of hosts, one pair of a host at a time. */
+/**
+ * Surveys all hosts, and the connections between all pairs of hosts. A host is part of one measurement
+ * at a time.
+ */
 export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
   const secret = randomBytes(SECRET_BYTES).toString('hex')
   const agents: Agent[] = []
@@ -116,7 +119,8 @@ async function listenOn(
   found: readonly Found[],
   { hosts, portRange }: SurveyRequest,
 ): Promise<Asked[]> {
-  // The first host may know itself by a loopback address only; then it has the one that the others know.
+  // The first host may know only a loopback address of itself; then use the address that the others
+  // know.
   const known = found.flatMap(({ finding }, index) =>
     index > 0 && 'facts' in finding ? [finding.facts.first] : [],
   )
@@ -135,7 +139,7 @@ async function listenOn(
   return asked.filter((one) => one !== undefined)
 }
 
-/** Whether the other hosts reach a server on the first one, at the port of the store. */
+/** Tests whether the other hosts reach a server on the first one, at the port of the store. */
 async function tryStore(
   asked: readonly Asked[],
   { hosts, port }: SurveyRequest,
@@ -162,7 +166,7 @@ async function tryStore(
   return problems
 }
 
-/** All pairs in rounds, as in a tournament: in each round, a host has at most one partner. */
+/** All pairs in rounds, like a round-robin tournament: in each round, a host has at most one partner. */
 export function* rounds<T>(all: readonly T[]): Generator<(readonly [T, T])[]> {
   const seats: (T | undefined)[] = all.length % 2 === 0 ? [...all] : [...all, undefined]
   for (let round = 1; round < seats.length; round++) {
@@ -172,7 +176,7 @@ export function* rounds<T>(all: readonly T[]): Generator<(readonly [T, T])[]> {
       if (a !== undefined && b !== undefined) pairs.push([a, b])
     }
     yield pairs
-    // The first one stays, the others move on by a seat.
+    // The first one stays; the others rotate by one.
     seats.splice(1, 0, seats.pop())
   }
 }
@@ -202,7 +206,7 @@ async function measure(from: Asked, to: Asked): Promise<LinkFinding> {
   }
 }
 
-/** `tsrun doctor --answer` on a host. */
+/** The process of `tsrun doctor --answer` on a host. */
 class Agent {
   readonly #connection: Connection
   readonly #waiting = new Map<number, (reply: Reply) => void>()
@@ -251,7 +255,7 @@ class Agent {
     const lines = (this.#rest + text).split('\n')
     this.#rest = lines.pop() ?? ''
     for (const line of lines) {
-      // The shell of a host may greet first.
+      // The shell of a host may print a greeting first.
       if (!line.startsWith('{"id":')) continue
       const reply = JSON.parse(line) as Reply
       this.#waiting.get(reply.id)?.(reply)

@@ -1,18 +1,18 @@
-// The thread of a rank that passes on what goes between the rank and its peers, to disturb it; see `disturb`.
-// What the rank sends is held back or damaged; what it receives stays as it is.
+// The thread of a rank that relays its connections to peers in order to disturb them; see `disturb`. It
+// delays or damages data that the rank sends. Received data is unchanged.
 import { Socket } from 'node:net'
 import { parentPort } from 'node:worker_threads'
 import type { divertSocket } from '@tsrun/native'
 import type { FaultOrder } from '../../protocol/control.ts'
 
-/** Bytes that `drop` leaves out, and that `truncate` lets through: less than the header of a frame. */
+/** Bytes that `drop` omits, and that `truncate` lets through: less than the header of a frame. */
 const [DROPPED, LET_THROUGH] = [16, 32]
-/** Bytes that the thread holds of a connection before it reads no more. */
+/** Most bytes of a connection that the thread holds before it stops reading. */
 const MOST_HELD = 2 ** 20
 
 type Diverted = ReturnType<typeof divertSocket>
 
-/** Connections that this thread passes on from now on, and a fault for all of them. */
+/** Connections to relay from now on, and a fault for all of them. */
 export interface RelayOrder {
   readonly diverted: readonly Diverted[]
   readonly fault: FaultOrder
@@ -25,7 +25,7 @@ interface Relay {
   readonly peer: Socket
   /** Bytes that were read and not yet sent. */
   held: number
-  /** When what is read now is due. */
+  /** When data that is read now must be sent. */
   due: number
   readonly queue: { readonly due: number; readonly run: () => void }[]
 }
@@ -46,7 +46,7 @@ function open({ inner, outer }: Diverted): void {
   peer.pipe(own)
   peer.on('error', () => own.destroy())
   peer.on('close', () => relays.delete(relay))
-  // What this process has sent before it closed its end still has to arrive.
+  // Data that this process sent before closing must still arrive.
   own.on('error', () => peer.unpipe(own).resume())
   own.on('end', () => {
     later(relay, () => peer.end())
@@ -95,7 +95,7 @@ function damage(relay: Relay, bytes: Buffer): Buffer {
   return bytes.subarray(0, LET_THROUGH)
 }
 
-/** Runs it when it is due, in the order of the calls. */
+/** Runs it when it is due, in order. */
 function later(relay: Relay, run: () => void): void {
   relay.queue.push({ due: relay.due, run })
   if (relay.queue.length === 1) passDue(relay)

@@ -1,10 +1,10 @@
-// The thread of a rank that listens to its launcher; see `watchLauncher`.
+// The thread of a rank that serves requests of its launcher; see `watchLauncher`.
 import type inspector from 'node:inspector'
 import { Socket } from 'node:net'
 import { workerData } from 'node:worker_threads'
 import { INJECT } from '../../protocol/channel.ts'
 
-/** Milliseconds that the main thread has for an answer. */
+/** Milliseconds for the main thread to answer. */
 const ANSWER_TIME = 1000
 
 const { fd, dies } = workerData as { readonly fd: number; readonly dies: boolean }
@@ -23,7 +23,7 @@ pipe.setEncoding('utf8').on('data', (text: string) => {
   }
 })
 
-/** Only where it is needed, because the inspector takes time to load. */
+/** Opens the inspector only when needed, because it takes time to load. */
 function openSession(): inspector.Session {
   const { Session } = process.getBuiltinModule('node:inspector')
   return new Session()
@@ -40,9 +40,9 @@ function inject(fault: string): void {
 }
 
 /**
- * What the main thread evaluates, in the middle of its work: V8 interrupts loops, and Atomics.wait too. The
- * names of what keeps the event loop alive tell what a thread without a stack waits for. It is sent as text,
- * so it uses nothing of this module.
+ * The main thread evaluates this in the middle of its work: V8 interrupts even loops and Atomics.wait.
+ * The active resources of the event loop tell what a thread without a stack waits for. The function is
+ * sent as source text, so it must not use this module.
  */
 const question = (): string => {
   const limit = Error.stackTraceLimit
