@@ -3,10 +3,10 @@ import { tf } from '../tfjs/tfjs.ts'
 import { currentEager } from './tensorflow/eager.ts'
 import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 
-// The sums and updates of optimizers, each by the fastest way that the backend has: on arrays in
-// double precision, rounded once when a value is stored, or on tensors that are not fetched.
+// The sums and updates of optimizers, each with the fastest method of the backend: on arrays in double
+// precision, rounded once when stored, or on tensors without fetching them.
 
-/** float32 values that belong to no tensor, for example the state of an optimizer. */
+/** float32 values outside of tensors, for example optimizer state. */
 export interface HostVector {
   /** Read this property again at each use: on wasm, an allocation detaches earlier views. */
   readonly values: Float32Array
@@ -22,7 +22,7 @@ const blocks = new FinalizationRegistry<Block>(({ heap, address }) => {
   heap.free(address)
 })
 
-/** Zeros; in the memory of the wasm backend if that is current, so that its kernels can access them. */
+/** Allocates zeros; on the wasm backend in its memory, so that its kernels can access them. */
 export function hostVector(length: number): HostVector {
   const heap = currentHeap()
   if (heap === undefined) return { values: new Float32Array(length) }
@@ -38,7 +38,7 @@ export function hostVector(length: number): HostVector {
 }
 
 /**
- * out = x + factor y. By a kernel if all arrays are in the memory of the wasm backend, else by a loop
+ * out = x + factor y. Uses a kernel if all arrays are in the memory of the wasm backend, else a loop
  * that gives the same bits.
  *
  * @param out - may be `x` or `y`
@@ -74,11 +74,11 @@ export interface AdamStep {
   readonly scale: number
   readonly epsilon: number
   readonly betas: readonly [number, number]
-  /** The factor that the value is multiplied by before the step: 1, or less with weight decay. */
+  /** The factor applied to the value before the step: 1, or less with weight decay. */
   readonly keep: number
 }
 
-/** One step of Adam over the values of a parameter, computed as by `addScaled`; see `Adam` and `AdamW`. */
+/** One step of Adam on the values of a parameter, with a kernel if possible; see `Adam` and `AdamW`. */
 export function adamStep(arrays: AdamArrays, factors: AdamStep): void {
   const { next, value, gradient, mean, square } = arrays
   const { rate, scale, epsilon, betas, keep } = factors
@@ -105,7 +105,7 @@ function commonHeap(...arrays: readonly Float32Array[]): WasmHeap | undefined {
   return arrays.every((array) => array.buffer === buffer) ? heap : undefined
 }
 
-/** x + y, of one shape. The result outlives any tf.tidy; the caller disposes it. */
+/** x + y of equal shapes. The result outlives any tf.tidy; the caller disposes it. */
 export function sumOf(x: Tensor, y: Tensor): Tensor {
   const eager = currentEager()
   if (eager === undefined) return tf.keep(tf.add(x, y))
@@ -113,8 +113,8 @@ export function sumOf(x: Tensor, y: Tensor): Tensor {
 }
 
 /**
- * sum += addend, without a new tensor. Nothing is done, and the result is false, unless the memory of
- * `sum` is accessible and no other tensor shares it.
+ * sum += addend, without a new tensor. Does nothing and returns false unless the memory of `sum` is
+ * accessible and not shared with another tensor.
  */
 export function addInPlace(sum: Tensor, addend: Tensor): boolean {
   const heap = currentHeap()

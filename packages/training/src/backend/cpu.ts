@@ -6,10 +6,10 @@ import { countCopy } from '../tfjs/host-arrays.ts'
 import { correctSingleWindows } from '../tfjs/single-windows.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
-/** Kernels are replaced in the registry of this process, once. */
+/** Kernels are replaced in the process-wide registry, once. */
 let isInstalled = false
 
-/** Kernels in plain JavaScript: slow, but available everywhere, and the reference for the others. */
+/** Kernels in plain JavaScript: slow, but available everywhere, and the reference for other backends. */
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
@@ -30,7 +30,7 @@ function suppressAdvertisement(): void {
   tf.env().set('PROD', production)
 }
 
-/** A tensor is a typed array: values take one copy each way. */
+/** Tensors are typed arrays: values take one copy each way. */
 export const cpuBackend: TensorBackend = {
   view: readSync,
   writeTo(tensor, target) {

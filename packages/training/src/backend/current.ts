@@ -17,7 +17,7 @@ const backends: Readonly<Record<string, TensorBackend>> = {
 }
 
 /**
- * The backend of TensorFlow.js that is current.
+ * Returns the current backend of TensorFlow.js.
  *
  * @throws ERR_TSR_BACKEND_NOT_LOADED
  */
@@ -27,7 +27,7 @@ export function currentBackend(): TensorBackend {
 
 function unknownBackend(): TensorBackend {
   const { backendName, registryFactory } = tf.engine()
-  // one that a script has registered itself is initialized when it is first used
+  // A backend that a script has registered itself is initialized at first use.
   const isLoaded = Boolean(backendName) || Object.keys(registryFactory).length > 0
   if (!isLoaded) throw tsrError('ERR_TSR_BACKEND_NOT_LOADED', {})
   return genericBackend
@@ -39,8 +39,8 @@ export function isHostAccessible(): boolean {
 }
 
 /**
- * Runs a computation of the same operations for all inputs of these shapes; see `repeat` of a backend. The
- * caller disposes the results.
+ * Runs a computation that consists of the same operations for all inputs of these shapes; see `repeat`
+ * of a backend. The caller disposes the results.
  */
 export function repeated(
   name: string,
@@ -52,7 +52,7 @@ export function repeated(
 }
 
 /**
- * Runs a computation that reads values synchronously and leaves no tensor: on the cpu backend if the
+ * Runs a computation that reads values synchronously and leaves no tensor. Uses the cpu backend if the
  * current one keeps tensors on a device.
  */
 export function onHostBackend(compute: () => void): void {
@@ -64,7 +64,7 @@ export function onHostBackend(compute: () => void): void {
   registerCpu()
   const production = tf.env().getBool('PROD')
   tf.env().set('PROD', true)
-  // Both backends are initialized, so the switch is complete when the call returns.
+  // Both backends are initialized, so setBackend switches synchronously.
   void tf.setBackend('cpu')
   try {
     compute()

@@ -12,7 +12,7 @@ import { currentBackend } from './current.ts'
 import { currentHeap } from './wasm/heap.ts'
 
 /**
- * The values of a float32 tensor, without a copy where the host can access its memory (wasm, cpu).
+ * Returns the values of a float32 tensor, without a copy if the host can access its memory (wasm, cpu).
  *
  * Read them immediately: on wasm the next allocation may detach the array. Never write to it.
  */
@@ -24,17 +24,16 @@ export function viewOf(tensor: TensorInfo): Float32Array {
   return values
 }
 
-/** The values of a tensor, if they can be read without waiting for a device. Never write to them. */
+/** Returns the values of a tensor if that needs no waiting for a device. Never write to them. */
 export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
   const { view, peek } = currentBackend()
   return (view ?? peek)?.(tensor)
 }
 
 /**
- * Creates a float32 tensor from the values that `fill` writes, without a copy on wasm and cpu. The
- * array that `fill` gets has arbitrary contents, and all of it has to be written. Take views of other
- * tensors inside `fill`, after the allocation. The tensor outlives any tf.tidy; the caller disposes
- * it.
+ * Creates a float32 tensor from the values that `fill` writes, without a copy on wasm and cpu. The array
+ * passed to `fill` has arbitrary contents, and all of it must be written. Take views of other tensors
+ * inside `fill`, after the allocation. The tensor outlives any tf.tidy; the caller disposes it.
  */
 export function createTensor(
   shape: readonly number[],
@@ -43,7 +42,7 @@ export function createTensor(
   return tf.keep(currentBackend().create(shape, 'float32', fill as (values: HostArray) => void))
 }
 
-/** As `createTensor`, but the tensor belongs to the tf.tidy or the recorded pass that is under way. */
+/** Like `createTensor`, but the tensor belongs to the current tf.tidy or recorded pass. */
 export function scopedTensor(
   shape: readonly number[],
   fill: (values: Float32Array) => void,
@@ -54,9 +53,8 @@ export function scopedTensor(
 }
 
 /**
- * Creates a tensor with the values of an array, which may be reused when this returns. The tensor
- * outlives any tf.tidy; the caller disposes it. It takes at most two copies of memory, one on wasm and
- * cpu.
+ * Creates a tensor with the values of an array, which may be reused afterwards. The tensor outlives any
+ * tf.tidy; the caller disposes it. Copies memory at most twice, once on wasm and cpu.
  *
  * @param source - see `target` of {@link writeTo}
  * @throws ERR_TSR_ARGUMENT when the array does not match the dtype and the shape
@@ -77,7 +75,7 @@ export function tensorFrom<D extends HostDType = 'float32'>(
   return tf.keep(tensor)
 }
 
-/** As `tensorFrom`, but the tensor belongs to the tf.tidy or the recorded pass that is under way. */
+/** Like `tensorFrom`, but the tensor belongs to the current tf.tidy or recorded pass. */
 export function scopedTensorFrom<D extends HostDType = 'float32'>(
   source: HostArrays[D],
   shape: readonly number[],
@@ -91,12 +89,12 @@ export function scopedTensorFrom<D extends HostDType = 'float32'>(
 /**
  * Copies the values of a tensor into an array, for example a part of an arena.
  *
- * It takes at most two copies of memory on every backend, one on wasm and cpu; see {@link copyCounts}.
+ * Copies memory at most twice on every backend, once on wasm and cpu; see {@link copyCounts}.
  *
  * @param target - a Float32Array, Int32Array or Uint8Array, for the dtype float32, int32 or bool of
  *   the tensor, with room for exactly its values; its memory may be shared
  * @returns a promise if values can only be fetched asynchronously (webgpu): keep the tensor until it
- *   settles. Elsewhere nothing, and the values are there.
+ *   settles. On other backends nothing, and the values are copied.
  * @throws ERR_TSR_ARGUMENT when the array does not fit
  */
 export function writeTo(tensor: TensorInfo, target: HostArray): void | Promise<void> {
@@ -104,7 +102,7 @@ export function writeTo(tensor: TensorInfo, target: HostArray): void | Promise<v
   return currentBackend().writeTo(tensor, target)
 }
 
-/** Adds the values of a float32 tensor to those of an array of its size. */
+/** Adds the values of a float32 tensor to an array of the same size. */
 export function addTo(target: Float32Array, tensor: TensorInfo): void {
   const values = viewOf(tensor)
   for (let i = 0; i < values.length; i++) target[i]! += values[i]!
@@ -112,7 +110,8 @@ export function addTo(target: Float32Array, tensor: TensorInfo): void {
 }
 
 /**
- * The value of a float32 or int32 scalar, whose tensor is disposed; a promise if it has to be fetched.
+ * Returns the value of a float32 or int32 scalar and disposes the tensor; a promise if it must be
+ * fetched.
  */
 export function takeScalar(tensor: Tensor): number | Promise<number> {
   const value = tensor.dtype === 'int32' ? new Int32Array(1) : new Float32Array(1)
@@ -129,14 +128,14 @@ export function takeScalar(tensor: Tensor): number | Promise<number> {
 }
 
 /**
- * Gives a float32 tensor new values, in its own memory where that is safe: a receive in place.
+ * Replaces the values of a float32 tensor, in its own memory if that is safe: a receive in place.
  *
- * It is safe on wasm unless another tensor shares the memory (a clone, a reshaped one, or one that a
- * recording has saved) or XNNPACK has a packed copy of it, as of every filter of a convolution: later
- * results would still be those of the old values. Otherwise `tensor` is disposed and a new one is
- * returned. Do not use this for the values of parameters: replace them, so that recordings notice.
+ * It is safe on wasm unless another tensor shares the memory (a clone, a reshaped tensor, or one saved
+ * by a recording), or XNNPACK has a packed copy of it, as of every filter of a convolution: later
+ * results would use the old values. Otherwise `tensor` is disposed and a new one is returned. Do not use
+ * this for the values of parameters: replace them, so that recordings notice.
  *
- * @param tensor - owned by the caller, who uses the returned tensor from now on
+ * @param tensor - owned by the caller, who must use the returned tensor from now on
  * @param fill - writes all values; see {@link createTensor}
  *
  * @example
@@ -153,7 +152,7 @@ export function overwrite(tensor: Tensor, fill: (values: Float32Array) => void):
   return next
 }
 
-/** The memory of a float32 tensor; undefined if the current backend cannot release it for a while. */
+/** The memory of a float32 tensor; undefined if the backend cannot release it temporarily. */
 export function storageOf(tensor: Tensor): Storage | undefined {
   return currentBackend().storageOf?.(tensor)
 }

@@ -18,12 +18,12 @@ const nameRule = choice('auto', ...Object.keys(loaders))
 /**
  * Loads the tensor backend `name` and makes it current: it holds all tensors of this process.
  *
- * `auto` is the fastest backend that is set up and works: tensorflow (after `tsrun setup tensorflow`),
- * else wasm. If a backend is named and cannot be loaded, the call throws instead of using another one.
- * The log shows the backend at the level `info` of TSRUN_LOG_LEVEL.
+ * `auto` selects the fastest backend that is set up and works: tensorflow (after `tsrun setup
+ * tensorflow`), else wasm. If a named backend cannot be loaded, the call throws instead of using another
+ * one. The log shows the backend at the level `info` of TSRUN_LOG_LEVEL.
  *
  * @param name - default: the variable TSRUN_BACKEND, else `auto`
- * @param options - the device, for backends that have several
+ * @param options - the device, for backends with several devices
  * @throws ERR_TSR_ARGUMENT for an unknown name, ERR_TSR_BACKEND when the backend cannot be loaded
  */
 export async function loadBackend(

@@ -5,7 +5,7 @@ type PoolInfo =
   | ReturnType<typeof tf.backend_util.computePool2DInfo>
   | ReturnType<typeof tf.backend_util.computePool3DInfo>
 
-/** The part of a call of AvgPoolGrad or AvgPool3DGrad that says where windows are. */
+/** The attributes of an AvgPoolGrad or AvgPool3DGrad call that define the windows. */
 interface Attributes {
   readonly filterSize: number
   readonly strides: number
@@ -23,8 +23,9 @@ interface Axis {
 }
 
 /**
- * Corrects the gradients of average pooling of a backend. A window that reaches over the border is the
- * mean of the values inside of the image, but the kernels of TensorFlow.js divide by the whole window.
+ * Corrects the gradients of average pooling of a backend. The mean of a window that crosses the border
+ * covers only the values inside of the image, but the kernels of TensorFlow.js divide by the size of the
+ * whole window.
  */
 export function correctAveragePoolGradients(backendName: string): void {
   const kernels = { AvgPoolGrad: axes2d, AvgPool3DGrad: axes3d }
@@ -34,7 +35,7 @@ export function correctAveragePoolGradients(backendName: string): void {
   }
 }
 
-/** Passes `dy` on, multiplied by the size of each window over the number of its values inside. */
+/** Scales `dy` by the size of each window over the number of its values inside of the image. */
 function corrected(
   original: KernelFunc,
   axesOf: (shape: readonly number[], attrs: Attributes) => readonly Axis[],
@@ -59,7 +60,7 @@ function corrected(
   }
 }
 
-/** 0 for a window without a value, which has no gradient. */
+/** 0 for a window without values inside, which has no gradient. */
 function factorsOf({ size, window, stride, before, outputs }: Axis): number[] {
   return Array.from({ length: outputs }, (_, i) => {
     const first = i * stride - before

@@ -4,12 +4,12 @@ import type { Parameter } from '../model/parameter.ts'
 import type { GradientListener, Recording } from '../model/recording.ts'
 import type { HostArray, HostDType } from './host-arrays.ts'
 
-/** A tensor backend that is loaded and current. */
+/** The loaded, current tensor backend. */
 export interface Backend extends BackendFacts {
   readonly name: BackendName
 }
 
-/** What a backend reports about itself when it is loaded. */
+/** The facts that a backend reports when it is loaded. */
 export interface BackendFacts {
   /** The human-readable name of the device that computes: `CPU`, or the name of a GPU. */
   readonly device: string
@@ -28,20 +28,20 @@ export interface BackendOptions {
 export type BackendName = 'tensorflow' | 'webgpu' | 'wasm' | 'cpu'
 
 /**
- * What this package uses of a backend beyond the operations of TensorFlow.js: access to the memory of
- * tensors and, where the backend has them, faster ways to compute something. Each backend implements
- * it in its folder; `currentBackend()` returns the one in use.
+ * The interface to a backend beyond the operations of TensorFlow.js: access to the memory of tensors
+ * and, if the backend has them, faster computations. Each backend implements it in its folder;
+ * `currentBackend()` returns the current one.
  */
 export interface TensorBackend {
   /**
-   * The memory of a tensor itself, where the host can access it. The view is valid until the next
-   * allocation and must not be written to. Absent where values have to be fetched.
+   * Returns the memory of a tensor. The view is valid until the next allocation and must not be written
+   * to. Absent if values have to be fetched.
    */
   readonly view?: (tensor: TensorInfo) => HostArray
 
   /**
-   * The values of a tensor if they can be read synchronously; undefined if they are on a device that
-   * answers asynchronously. They must not be written to.
+   * Returns the values of a tensor if they can be read synchronously; undefined if they are on an
+   * asynchronous device. They must not be written to.
    */
   readonly peek?: (tensor: TensorInfo) => HostArray | undefined
 
@@ -52,8 +52,8 @@ export interface TensorBackend {
   readonly writeTo: (tensor: TensorInfo, target: HostArray) => void | Promise<void>
 
   /**
-   * Makes a tensor from the values that `fill` writes into an array of its size. That array is the
-   * memory of the tensor where the host can access it. `fill` is called once, before this returns.
+   * Makes a tensor from the values that `fill` writes into an array of its size. If the host can access
+   * tensors, that array is the memory of the tensor. `fill` is called once, before this returns.
    */
   readonly create: (
     shape: readonly number[],
@@ -61,14 +61,14 @@ export interface TensorBackend {
     fill: (values: HostArray) => void,
   ) => Tensor
 
-  /** Makes a tensor from an array, where that needs fewer copies than `create`; else undefined. */
+  /** Makes a tensor from an array, if that needs fewer copies than `create`; else returns undefined. */
   readonly createFrom?: (
     source: HostArray,
     shape: readonly number[],
     dtype: HostDType,
   ) => Tensor | undefined
 
-  /** The memory of a float32 tensor apart from the tensor, where it can be released for a while. */
+  /** Returns the memory of a float32 tensor, if it can be released temporarily. */
   readonly storageOf?: (tensor: Tensor) => Storage
 
   /** Runs linear layers forward, without a tensor for each small operation. */
@@ -79,16 +79,16 @@ export interface TensorBackend {
   ) => LinearPasses
 
   /**
-   * The sum of the cross-entropies of logits [..., classes] and int32 labels [...], times
+   * Returns the sum of the cross-entropies of logits [..., classes] and int32 labels [...], times
    * `weight`, and its gradient. The loss belongs to the open scope; the caller disposes the gradient.
    */
   readonly crossEntropy?: (logits: Tensor, labels: Tensor, weight: number) => EvaluatedLoss
 
   /**
-   * Records a pass of a module that runs the same operations each time, in fewer calls than the tape.
+   * Records a pass of a module that always runs the same operations, in fewer calls than the tape.
    *
    * @param record - records a pass on the tape
-   * @returns undefined where the pass is to be recorded in another way
+   * @returns undefined if the pass must be recorded in another way
    */
   readonly repeatPass?: (
     module: Module,
@@ -98,12 +98,12 @@ export interface TensorBackend {
   ) => Recording | undefined
 
   /**
-   * Runs a computation in fewer calls. In all calls with this name and inputs of these shapes, it runs the
-   * same operations with the same numbers, and reads no values.
+   * Runs a computation in fewer calls. All calls with one name and inputs of the same shapes must run
+   * the same operations with the same numbers, and read no values.
    *
-   * @param run - runs it with the inputs
-   * @param numbers - those that depend on more than the name and the shapes
-   * @returns tensors of the caller; undefined where it is to be run
+   * @param run - runs the computation on the inputs
+   * @param numbers - numbers that depend on more than the name and the shapes
+   * @returns tensors owned by the caller; undefined if the caller must call `run`
    */
   readonly repeat?: (
     name: string,
@@ -112,25 +112,25 @@ export interface TensorBackend {
     numbers?: readonly number[],
   ) => Tensor[] | undefined
 
-  /** Optimizer steps in place; undefined where the device cannot make them. */
+  /** Optimizer steps in place; undefined if the device does not support them. */
   readonly updatesInPlace?: () => UpdatesInPlace | undefined
 }
 
-/** A loss, and its gradient, which the caller disposes. */
+/** A loss and its gradient, which the caller disposes. */
 export interface EvaluatedLoss {
   readonly value: Tensor
   readonly gradient: Tensor
 }
 
 /**
- * The memory of a tensor apart from the tensor: it can be freed for a while, unnoticed by a backward
- * pass that has saved the tensor, a clone of it or a reshaped one. Meanwhile nothing may read it.
+ * The memory of a tensor, separate from the tensor. It can be freed temporarily, even if a backward pass
+ * has saved the tensor, a clone or a reshaped tensor. Nothing may read it in the meantime.
  */
 export interface Storage {
   free(): void
   /** After `free`: allocates memory again and copies these values into it. */
   fill(values: Float32Array): void
-  /** After `free`: gives the memory up for good, so that the tensor can be disposed. */
+  /** After `free`: gives up the memory permanently, so that the tensor can be disposed. */
   abandon(): void
 }
 
@@ -141,25 +141,25 @@ export interface LinearLayer {
   readonly activation: 'linear' | 'relu'
 }
 
-/** Linear layers in a row after their forward pass. The caller has checked all arguments. */
+/** A stack of linear layers after its forward pass. The caller has checked all arguments. */
 export interface LinearPasses {
   readonly output: Tensor
 
-  /** To be called at most once, while the layers have the parameters of the forward pass. */
+  /** Call it at most once, while the layers still have the parameters of the forward pass. */
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
 
-  /** The halves of `backward`, to be called one after the other, each at most once. */
+  /** The halves of `backward`. Call one after the other, each at most once. */
   backwardInput(dy: Tensor): Tensor | undefined
   backwardParameters(onGradient: GradientListener): void
 
-  /** Frees the output and what was saved; to be called once. */
+  /** Frees the output and saved values. Call it once. */
   dispose(): void
 }
 
 /** A tensor, or its values in row-major order. The caller still owns it after the call. */
 export type Gradient = Tensor | Float32Array
 
-/** Gets the updated tensors, in their order; if an update fails, the former values. */
+/** Receives the updated tensors, in order; if an update fails, the former values. */
 export type Store = (tensors: Tensor[]) => void
 
 export interface AdamFactors {
@@ -171,8 +171,8 @@ export interface AdamFactors {
 }
 
 /**
- * Optimizer steps that read and write memory once, in place where nothing else refers to the values of
- * a tensor. Each method disposes the tensors that it updates and passes others of the same shapes to
+ * Optimizer steps that read and write memory once, in place if nothing else refers to the values of a
+ * tensor. Each method disposes the tensors that it updates and passes tensors of the same shapes to
  * `store`.
  */
 export interface UpdatesInPlace {
@@ -195,6 +195,6 @@ export interface UpdatesInPlace {
     store: Store,
   ): void
 
-  /** To be called after the step of all parameters: releases the values of the last one. */
+  /** Call it after the step of all parameters: releases the values of the last one. */
   finish(): void
 }

@@ -9,8 +9,8 @@ export interface Term {
 }
 
 /**
- * The sum over all axes that are not in `output` of the products of one or two terms, as a batch of
- * matrix products. The caller disposes it.
+ * Multiplies one or two terms and sums over all axes that are not in `output`, as a batch of matrix
+ * products. The caller disposes the result.
  */
 export function contract(terms: readonly Term[], output: string): Tensor {
   return tf.tidy(() => {
@@ -22,14 +22,14 @@ export function contract(terms: readonly Term[], output: string): Tensor {
   })
 }
 
-/** Sums over the axes that nothing else has. */
+/** Sums over the axes that are not in `others`. */
 function summed({ tensor, labels }: Term, others: string): Term {
   const axes = Array.from(labels).flatMap((label, axis) => (others.includes(label) ? [] : [axis]))
   if (axes.length === 0) return { tensor, labels }
   return { tensor: tf.sum(tensor, axes), labels: pick(labels, (label) => others.includes(label)) }
 }
 
-/** One product for each index of the axes that both terms and the output have. */
+/** One matrix product for each index of the axes that both terms and the output have. */
 function product(a: Term, b: Term, output: string): Term {
   const isShared = (label: string): boolean => a.labels.includes(label) && b.labels.includes(label)
   const batch = pick(a.labels, (label) => isShared(label) && output.includes(label))

@@ -4,11 +4,11 @@ import { countCopy, newArray, type HostArray, type HostDType } from './host-arra
 import { tf } from './tfjs.ts'
 
 /**
- * What holds for any backend of TensorFlow.js whose values can be read synchronously.
+ * The common part of all backends of TensorFlow.js whose values can be read synchronously.
  *
- * Out of a tensor: one copy from the memory of the backend into a new array, one from there to the
- * target. Into a tensor: one copy into an array that the backend takes over, and one more where the
- * alignment of the array does not suit it or the tensor is on a GPU; that one is always counted.
+ * Reading a tensor takes one copy from the memory of the backend into a new array, and one from there to
+ * the target. Creating a tensor takes one copy into an array that the backend takes over. One more is
+ * needed if the array is misaligned or the tensor is on a GPU, and is always counted.
  */
 export const genericBackend: TensorBackend = {
   peek: readSync,
@@ -25,7 +25,7 @@ export const genericBackend: TensorBackend = {
   },
 }
 
-/** Makes a tensor that takes over the array which `fill` has written. */
+/** Makes a tensor that takes over the array that `fill` writes. */
 export function createFromArray(
   shape: readonly number[],
   dtype: HostDType,

@@ -7,7 +7,7 @@ export interface HostArrays {
   readonly bool: Uint8Array
 }
 
-/** The dtypes of tensors whose values are numbers of one size. */
+/** The dtypes whose values are numbers of a fixed size. */
 export type HostDType = keyof HostArrays
 export type HostArray = HostArrays[HostDType]
 
@@ -19,7 +19,9 @@ const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D]
 
 export const dtypeRule = choice(...(Object.keys(arrays) as HostDType[]))
 
-/** @returns undefined if an array of this dtype can hold the number, otherwise what it can hold */
+/**
+ * @returns undefined if an array of this dtype can hold the number, otherwise a text of what it can hold
+ */
 export function fits(value: number, dtype: HostDType): string | undefined {
   if (dtype === 'int32') return (value | 0) === value ? undefined : 'a whole number of 32 bits'
   if (dtype === 'bool') return value === 0 || value === 1 ? undefined : '0 or 1'
@@ -46,7 +48,7 @@ export function checkArray(
     const expected = `one of ${Object.keys(arrays).join(', ')}`
     throw tsrError('ERR_TSR_ARGUMENT', { name: `the dtype of ${name}`, value: dtype, expected })
   }
-  // Compare names: an array of another realm is not an instance of this realm's class.
+  // Compare names: an array from another realm is not an instance of this realm's class.
   const wanted = arrays[dtype as HostDType].name
   const length = sizeOf(shape)
   const found = describe(array)
@@ -68,24 +70,24 @@ function describe(array: unknown): string {
 export type CopyDirection = 'toHost' | 'toTensor'
 
 export interface Copies {
-  /** How often the values of a tensor were copied from one place in memory to another. */
+  /** The number of times that the values of a tensor were copied in memory. */
   readonly count: number
   readonly bytes: number
 }
 
 export type CopyCounts = Readonly<Record<CopyDirection, Copies>>
 
-/** Totals of the process, like `process.memoryUsage()`. */
+/** Totals of the process. */
 const counts = { toHost: { count: 0, bytes: 0 }, toTensor: { count: 0, bytes: 0 } }
 
-/** Called for each copy that this package makes itself, or that it knows the backend to make. */
+/** Called for each copy made by this package or known to be made by the backend. */
 export function countCopy(direction: CopyDirection, bytes: number): void {
   const sum = counts[direction]
   sum.count++
   sum.bytes += bytes
 }
 
-/** The copies of memory between tensors and arrays since the start of this process. */
+/** Returns the copies between tensors and arrays since the start of this process. */
 export function copyCounts(): CopyCounts {
   return { toHost: { ...counts.toHost }, toTensor: { ...counts.toTensor } }
 }

@@ -11,9 +11,9 @@ type Sources = (readonly [source: number, weight: number])[]
 
 /**
  * Replaces the gradients of tf.image.resizeNearestNeighbor and resizeBilinear on all backends. Resizing
- * is a product with a matrix along each axis, and its gradient that with the transposed matrices. Those
- * of TensorFlow.js ignore `halfPixelCenters`; on the cpu backend, one takes width for height and the
- * other does not return for images of one pixel with `alignCorners`.
+ * is a product with a matrix along each axis, and its gradient a product with the transposed matrices.
+ * The originals ignore `halfPixelCenters`. On the cpu backend, one also swaps width and height, and the
+ * other never returns for images of one pixel with `alignCorners`.
  */
 export function registerResizeGradients(): void {
   register('ResizeNearestNeighbor', nearest)

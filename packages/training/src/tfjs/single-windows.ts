@@ -18,8 +18,9 @@ interface Windows {
 }
 
 /**
- * Corrects pooling with windows of one value and a border of numbers. Where such a pooling keeps the
- * shape of the images, the kernels of TensorFlow.js return the images, whatever the strides are.
+ * Corrects pooling with windows of one value and numeric padding. If the output of such a pooling has
+ * the shape of the images, the kernels of TensorFlow.js return the images unchanged, whatever the
+ * strides.
  */
 export function correctSingleWindows(backendName: string): void {
   for (const kernelName of ['MaxPool', 'AvgPool']) {
@@ -29,7 +30,7 @@ export function correctSingleWindows(backendName: string): void {
       if (windows === undefined) return original(call)
       return tf.tidy(() => {
         if (kernelName === 'MaxPool') return valuesAt(x, windows, -Infinity)
-        // 0 / 0 outside: the wasm backend does not pad with NaN after another number
+        // Use 0 / 0 outside of the image: the wasm backend does not pad with NaN.
         return tf.div(valuesAt(x, windows, 0), valuesAt(tf.ones(x.shape), windows, 0))
       })
     })
@@ -45,7 +46,7 @@ function valuesAt(x: TensorInfo, windows: Windows, constantValue: number): Tenso
 
 const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
 
-/** Where the windows are, if the kernel would return the images. */
+/** The windows, if the kernel would wrongly return the images. */
 function singleWindows(
   images: Shape,
   { filterSize, strides, pad, dimRoundingMode }: Attributes,

@@ -8,25 +8,25 @@ import type {
 } from '@tensorflow/tfjs-core'
 import { tsrError } from '@tsrun/core'
 
-/** The one TensorFlow.js of this process, without its layers, converters and browser backends. */
+/** The single TensorFlow.js of this process, without its layers, converters and browser backends. */
 export const tf = core
 
 export type { Tensor } from '@tensorflow/tfjs-core'
 
-/** Whether it is a tensor, of this TensorFlow.js or of another copy of it. */
+/** Whether the value is a tensor, of this copy of TensorFlow.js or another. */
 export function isTensor(value: unknown): value is Tensor {
   return typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function'
 }
 
 explainMissingBackend(tf.engine() as unknown as Registry)
 
-/** The part of TensorFlow.js's engine that finds a backend when the first tensor is made. */
+/** The part of the engine that looks for a backend when the first tensor is made. */
 interface Registry {
   readonly registryFactory: object
   initializeBackendsAndReturnBest: () => unknown
 }
 
-/** TensorFlow.js says only that there is no backend, not how one is loaded. */
+/** Explains how to load a backend, which the error of TensorFlow.js does not. */
 function explainMissingBackend(engine: Registry): void {
   const initialize = engine.initializeBackendsAndReturnBest.bind(engine)
   engine.initializeBackendsAndReturnBest = () => {
@@ -37,7 +37,7 @@ function explainMissingBackend(engine: Registry): void {
   }
 }
 
-/** Replaces a kernel of a backend. `make` gets the original one, for the calls that ours does not handle. */
+/** Replaces a kernel of a backend. `make` receives the original, for calls that ours does not handle. */
 export function replaceKernel(
   kernelName: string,
   backendName: string,
@@ -48,7 +48,7 @@ export function replaceKernel(
   tf.registerKernel({ ...original, kernelFunc: make(original.kernelFunc) })
 }
 
-/** Runs a kernel without the operation around it: there are no checks and no entry on the tape. */
+/** Runs a kernel without checks and without an entry on the tape. */
 export function runKernel(
   name: string,
   inputs: Readonly<Record<string, TensorInfo>>,

@@ -11,21 +11,21 @@ import { repeatPass } from './repeated-passes.ts'
 import { updatesInPlace } from './updates.ts'
 
 /**
- * As `genericBackend`, except that float32 values do not pass through new arrays if the binding has
- * kernels: they take one copy each way on the CPU. The functions of the package create an array for
- * each tensor, whose memory the system has to find and to clear. From a GPU there is one more copy,
- * into memory.
+ * Like `genericBackend`, except that float32 values do not pass through new arrays if the binding has
+ * kernels: they take one copy each way on the CPU. The functions of the package create an array for each
+ * tensor, whose memory the system has to allocate and clear. A GPU needs one more copy, into host
+ * memory.
  */
 export const tensorflowBackend: TensorBackend = {
   peek(tensor) {
-    // the values of most tensors on a GPU would have to be waited for, one after the other
+    // Most values on a GPU would have to be waited for, one tensor after the other.
     const eager = currentEager()!
     return eager.isOnHost || tensor.dtype !== 'float32' ? genericBackend.peek!(tensor) : undefined
   },
   writeTo(tensor, target) {
     const eager = currentEager()!
     const { dtype } = tensor
-    // TensorFlow keeps int32 tensors in memory.
+    // TensorFlow keeps int32 tensors in host memory.
     if (!eager.isOnHost && dtype !== 'int32') countCopy('toHost', target.byteLength)
     if (dtype === 'float32' && eager.copyOut(tensor, target as Float32Array)) {
       countCopy('toHost', target.byteLength)
@@ -59,7 +59,7 @@ function createFrom(
   return eager.take(eager.copyIn(source as Float32Array, shape), shape)
 }
 
-/** Undefined where values pass through new arrays. */
+/** Undefined if values pass through new arrays. */
 function eagerFor(dtype: string): Eager | undefined {
   const eager = dtype === 'float32' ? currentEager() : undefined
   return eager?.isOnHost === true && eager.kernels === undefined ? undefined : eager
@@ -81,14 +81,14 @@ function storageOf({ dataId }: Tensor): Storage {
       data.values = null
     },
     fill(values) {
-      // TensorFlow takes the array over.
+      // TensorFlow takes over the array.
       data.values = new Float32Array(values)
     },
     abandon: () => undefined,
   }
 }
 
-/** On the CPU the few operations of a matrix take less time than a function. */
+/** On the CPU, the few operations for a matrix take less time than a function call. */
 function crossEntropy(logits: Tensor, labels: Tensor, weight: number): EvaluatedLoss {
   const eager = currentEager()!
   if (eager.isOnHost && logits.rank === 2) return crossEntropyOfRows(eager, logits, labels, weight)
@@ -108,7 +108,7 @@ function crossEntropy(logits: Tensor, labels: Tensor, weight: number): Evaluated
   return { value: scoped, gradient }
 }
 
-/** One operation of TensorFlow; the results are scaled afterwards. */
+/** One operation of TensorFlow, whose results are scaled afterwards. */
 function crossEntropyOfRows(
   eager: Eager,
   logits: Tensor,
@@ -123,7 +123,7 @@ function crossEntropyOfRows(
   return { value, gradient: eager.take(scaled(eager, gradient, weight), logits.shape) }
 }
 
-/** factor x; frees `x` unless that is the result. */
+/** factor x; frees `x` unless it is the result. */
 function scaled(eager: Eager, x: Handle, factor: number): Handle {
   if (factor === 1) return x
   const scalar = eager.scalar(factor)

@@ -1,10 +1,10 @@
-/** A tensor of TensorFlow that TensorFlow.js does not know. Its owner frees it. */
+/** A tensor of TensorFlow that is unknown to TensorFlow.js. Its owner frees it. */
 export type Handle = number
 
 /**
- * The functions that `tsrun setup` compiles into the binding in addition to those of the package. They
- * compute synchronously, in the calling thread, on the memory of float32 tensors on the CPU, and throw
- * an error for other tensors and for shapes that do not match.
+ * The functions that `tsrun setup` compiles into the binding in addition to the package's. They compute
+ * synchronously, in the calling thread, on the memory of float32 tensors on the CPU. They throw an error
+ * for other tensors and for shapes that do not match.
  *
  * Each takes the handles of all its tensors in one array. Layers are in the order of the forward pass,
  * and `relu` has a 1 for each layer that ends in a ReLU.
@@ -12,26 +12,26 @@ export type Handle = number
  * Source: packages/launcher/src/setup/native/passes.cc
  */
 export interface BindingKernels {
-  /** Whether gradients may be arrays; absent in a binding of before. */
+  /** Whether gradients may be arrays; absent in older bindings. */
   readonly takesArrays?: true
 
-  /** Copies the values of [tensor] into an array of the same size; first into memory from a GPU. */
+  /** Copies the values of [tensor] into an array of the same size, from a GPU through host memory. */
   copyOut(tensors: Int32Array, target: Float32Array): void
 
-  /** Creates a tensor with the values of the array, the only one in the list. */
+  /** Creates a tensor with the values of the array. The list contains only its handle. */
   copyIn(shape: Int32Array, source: Float32Array): [Handle]
 
   /** [x, weights..., biases...] -> the output of each layer. */
   linearForward(tensors: Int32Array, relu: Uint8Array): Handle[]
 
   /**
-   * [x, dy, weights..., outputs...] -> the gradients of the weights, of the biases, and of x if that is
-   * needed. If sums for the weights and the biases follow, the gradients are added to those, and the
-   * only result is the gradient of x. If a sum shares its values with another tensor, nothing is done
-   * and the result is false.
+   * [x, dy, weights..., outputs...] -> the gradients of the weights, of the biases, and of x if needed.
+   * If sums for the weights and the biases follow, the gradients are added to them, and the only result
+   * is the gradient of x. If a sum shares its values with another tensor, does nothing and returns
+   * false.
    *
-   * @param arrays - for the weights and the biases: the gradients are written or added to these, and
-   *   the only result is the gradient of x
+   * @param arrays - arrays for the weights and the biases, to which the gradients are written or added;
+   *   then the only result is the gradient of x
    */
   linearBackward(
     tensors: Int32Array,
@@ -41,7 +41,7 @@ export interface BindingKernels {
     adds?: boolean,
   ): Handle[] | false
 
-  /** [dy, weights..., outputs...] -> the gradients before each activation, and of x if that is needed. */
+  /** [dy, weights..., outputs...] -> the gradients before each activation, and of x if needed. */
   linearBackwardInput(tensors: Int32Array, relu: Uint8Array, needsInputGradient: boolean): Handle[]
 
   /**
@@ -55,10 +55,10 @@ export interface BindingKernels {
   ): Handle[]
 
   /**
-   * [value, gradient]: value = value - rate gradient. Like the next two, it gives the same bits as the
-   * operation of TensorFlow, and returns false in the same case as `linearBackward`.
+   * [value, gradient]: value = value - rate gradient. Like the next two methods, it gives the same bits
+   * as the operation of TensorFlow, and returns false in the same case as `linearBackward`.
    *
-   * @param gradient - in place of the last tensor, here and in the next two
+   * @param gradient - replaces the last tensor, here and in the next two methods
    */
   descend(tensors: Int32Array, rate: number, gradient?: Float32Array): boolean
 
@@ -70,7 +70,7 @@ export interface BindingKernels {
     gradient?: Float32Array,
   ): boolean
 
-  /** [value, mean, square, gradient], and the scalars of ResourceApplyAdam in their order. */
+  /** [value, mean, square, gradient], and the scalars of ResourceApplyAdam in its order. */
   adam(
     tensors: Int32Array,
     power1: number,

@@ -31,9 +31,9 @@ interface Binding {
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
   tensorDataSync(id: Handle): ArrayBufferView
   deleteTensor(id: Handle): void
-  /** Absent in the binding that the package itself builds. */
+  /** Absent in a binding that the package builds itself. */
   readonly kernels?: BindingKernels | undefined
-  /** Likewise, and in bindings of before. Source: packages/launcher/src/setup/native/functions.h */
+  /** Also absent in older bindings. Source: packages/launcher/src/setup/native/functions.h */
   readonly functions?: {
     define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
     call?(inputs: Int32Array, definition: number): Handle[]
@@ -48,14 +48,13 @@ interface TensorData {
   refCount: number
 }
 
-/** A tensor that an operation has returned. */
 export interface OutputInfo {
   readonly id: Handle
   readonly shape: number[]
   readonly dtype: number
 }
 
-/** Learns of the calls of the binding while a computation runs. */
+/** Notified of the calls of the binding while a computation runs. */
 export interface Observer {
   executed(
     name: string,
@@ -64,7 +63,7 @@ export interface Observer {
     outputs: readonly OutputInfo[],
   ): void
   created(handle: Handle, shape: readonly number[], dtype: number, values: unknown): void
-  /** Values of a tensor from before the computation are about to be created. */
+  /** Called before values of a tensor from before the computation are created. */
   broughtIn(): void
   read(handle: Handle): void
 }
@@ -77,7 +76,7 @@ export interface Attribute {
 
 /**
  * Operations of TensorFlow on float32, without the engine of TensorFlow.js, which takes as long as the
- * operation itself if tensors are small. Results are handles, until `take` makes a tensor of one.
+ * operation itself on small tensors. Results are handles; `take` makes a tensor of one.
  */
 export class Eager {
   readonly #backend: NodeBackend
@@ -88,12 +87,12 @@ export class Eager {
   readonly #variables: readonly Attribute[]
   /** The tensor [0]: the axis of a sum over a vector. It lives as long as the backend. */
   readonly #firstAxis: Handle
-  /** Whether tensors are in memory that the host can access, too. */
+  /** Whether the host can access the memory of tensors. */
   readonly isOnHost: boolean
   /** The numbers of dtypes in TensorFlow. */
   readonly float: number
   readonly int32: number
-  /** The number of threads that compute an operation. */
+  /** The number of threads that TensorFlow uses for an operation. */
   readonly threads = threadCount()
   readonly staging = new StagingArray()
 
@@ -130,7 +129,7 @@ export class Eager {
     return this.#binding.functions?.call !== undefined
   }
 
-  /** Runs a computation without kernels, and reports the calls of the binding. */
+  /** Runs a computation without kernels, and reports the calls of the binding to `observer`. */
   observe<T>(observer: Observer, compute: () => T): T {
     const binding = this.#binding
     const overrides: Partial<Binding> = {
@@ -150,7 +149,7 @@ export class Eager {
         return binding.tensorDataSync(id)
       },
     }
-    // the properties of the binding cannot be written
+    // The properties of the binding are read-only.
     const observed = Object.create(binding, Object.getOwnPropertyDescriptors(overrides)) as Binding
     observer.created(this.#firstAxis, [1], binding.TF_INT32, new Int32Array(1))
     const backend = this.#backend
@@ -169,17 +168,16 @@ export class Eager {
       return compute()
     } finally {
       backend.binding = binding
-      // that of its class again
+      // Restore the method of the class.
       delete (backend as Partial<NodeBackend>).getInputTensorIds
     }
   }
 
-  /** Adds a function of TensorFlow. @returns its number, for `call` */
+  /** Defines a function of TensorFlow. @returns its number, for `call` */
   define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number {
     return this.#binding.functions!.define(outputs, graph, inputs, index)
   }
 
-  /** Runs a function that was defined. */
   call(definition: number, inputs: readonly Handle[]): Handle[] {
     return this.#binding.functions!.call!(Int32Array.from(inputs), definition)
   }
@@ -188,46 +186,50 @@ export class Eager {
     return { name, type: this.#binding.TF_ATTR_TYPE, value }
   }
 
-  /** The number of a dtype in TensorFlow; undefined for those that no argument of a function has. */
+  /**
+   * The number of a dtype in TensorFlow; undefined for dtypes that arguments of functions cannot have.
+   */
   typeOf(dtype: DataType): number | undefined {
     return { float32: this.float, int32: this.int32 }[dtype as string]
   }
 
-  /** Present if the binding has them and they can access the memory of tensors. */
+  /** The kernels, if the binding has them and they can access the memory of tensors. */
   get kernels(): BindingKernels | undefined {
     return this.isOnHost ? this.#binding.kernels : undefined
   }
 
-  /** Copies the values of a tensor on any device into `target`. @returns whether the binding can do that */
+  /**
+   * Copies the values of a tensor on any device into `target`. @returns whether the binding supports it
+   */
   copyOut(tensor: TensorInfo, target: Float32Array): boolean {
     const { kernels } = this.#binding
     kernels?.copyOut(Int32Array.of(this.handleOf(tensor)), target)
     return kernels !== undefined
   }
 
-  /** A tensor with the values of an array, which may be reused when this returns. */
+  /** Creates a tensor with the values of an array, which may be reused afterwards. */
   copyIn(source: Float32Array, shape: readonly number[]): Handle {
     const binding = this.#binding
     if (this.kernels !== undefined) return this.kernels.copyIn(Int32Array.from(shape), source)[0]
-    // TensorFlow takes the array over, or has copied it to the GPU when this returns.
+    // TensorFlow takes over the array, or has copied it to the GPU when this returns.
     return binding.createTensor(shape, binding.TF_FLOAT, this.isOnHost ? source.slice() : source)
   }
 
   /**
-   * The values of an int32 tensor as an argument of a function on a GPU, for which TensorFlow would send it
-   * through other threads: a float32 tensor of the same bits. The caller frees it.
+   * Returns the values of an int32 tensor as a float32 tensor of the same bits, as an argument of a
+   * function on a GPU: TensorFlow would send int32 through other threads. The caller frees it.
    */
   bitsOf(tensor: Tensor): Handle {
     const { buffer, byteOffset, length } = tf.engine().readSync(tensor.dataId) as Int32Array
     return this.copyIn(new Float32Array(buffer, byteOffset, length), tensor.shape)
   }
 
-  /** Whether a function gets such a tensor as `bitsOf`. */
+  /** Whether a function receives this tensor as `bitsOf`. */
   takesBits({ dtype }: TensorInfo): boolean {
     return dtype === 'int32' && !this.isOnHost
   }
 
-  /** The handle of the tensor, which stays its owner. */
+  /** Returns the handle of the tensor, which remains its owner. */
   handleOf(tensor: TensorInfo): Handle {
     return this.#backend.getInputTensorIds([tensor])[0]!
   }
@@ -236,7 +238,7 @@ export class Eager {
     return this.#backend.getInputTensorIds(tensors)
   }
 
-  /** Makes a tensor of a handle, which it then owns. The tensor outlives any tf.tidy. */
+  /** Makes a tensor that owns the handle. The tensor outlives any tf.tidy. */
   take(id: Handle, shape: readonly number[]): Tensor {
     const dataId = {}
     const dtype = this.#binding.TF_FLOAT
@@ -268,14 +270,14 @@ export class Eager {
     return this.#binding.createTensor([], this.#binding.TF_FLOAT, Float32Array.of(value))
   }
 
-  /** a b, both matrices, either of them transposed first. */
+  /** a b of two matrices, each optionally transposed. */
   matMul(a: Handle, b: Handle, transposeA = false, transposeB = false): Handle {
     const attributes = this.#products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
     // MatMul is 10 % faster, but a signal handler that interrupts it may corrupt the heap.
     return this.#run('BatchMatMulV2', attributes, [a, b])
   }
 
-  /** Each row of a matrix plus the bias. */
+  /** Adds the bias to each row of a matrix. */
   addBias(x: Handle, bias: Handle): Handle {
     return this.#run('BiasAdd', this.#float, [x, bias])
   }
@@ -314,7 +316,7 @@ export class Eager {
     return { losses: losses!.id, gradient: gradient!.id }
   }
 
-  /** The variable of this name, which lives as long as the backend. */
+  /** Returns the variable with this name, which lives as long as the backend. */
   variable(name: string): Handle {
     const { TF_ATTR_SHAPE, TF_ATTR_STRING } = this.#binding
     const attributes = [
@@ -344,20 +346,20 @@ export class Eager {
   }
 }
 
-/** The most elements of a staging array; larger tensors get an array of their own. */
+/** The largest number of elements of the staging array; larger tensors get a new array. */
 const MOST_STAGED = 16 * 1024 * 1024
 
-/** An array that is reused for values on their way into tensors: a new one would have to be cleared. */
+/** An array that is reused for values of new tensors: a new array would have to be cleared. */
 class StagingArray {
   #array = new Float32Array(0)
   #isInUse = false
 
-  /** Whether `size` values fit, and no caller further up the stack uses the array. */
+  /** Whether `size` values fit, and no caller on the stack uses the array. */
   isFreeFor(size: number): boolean {
     return !this.#isInUse && size <= MOST_STAGED
   }
 
-  /** The array with `size` values that `fill` has written. It is valid until the next call. */
+  /** Returns `size` values written by `fill`, valid until the next call. */
   filled(size: number, fill: (values: Float32Array) => void): Float32Array {
     if (this.#array.length < size) this.#array = new Float32Array(size)
     const values = this.#array.subarray(0, size)
@@ -371,13 +373,13 @@ class StagingArray {
   }
 }
 
-/** The number of threads with which TensorFlow computes an operation. */
+/** The number of threads that TensorFlow uses for an operation. */
 export function threadCount(): number {
   const set = Number(host.env['TF_NUM_INTRAOP_THREADS'])
   return set > 0 ? set : host.cores()
 }
 
-/** By backend of TensorFlow.js: a backend may be removed and registered again. */
+/** Keyed by backend object: a backend may be removed and registered again. */
 const contexts = new WeakMap<object, Eager>()
 
 /** The operations of TensorFlow, if the current backend is tensorflow. */

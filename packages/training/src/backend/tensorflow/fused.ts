@@ -4,13 +4,13 @@ import type { GraphNode, Value } from './graph.ts'
 /** TF_AttrType and TF_DataType of TensorFlow's C API. */
 const [STRINGS, INT, INT32] = [0, 1, 3]
 
-/** What becomes of the attributes of a product of matrices. */
+/** New names of the attributes of matrix products. */
 const RENAMED: Readonly<Record<string, string>> = { adj_x: 'transpose_a', adj_y: 'transpose_b' }
 
 /**
- * Replaces chains of operations by kernels that TensorFlow has for them on a GPU: a product with its bias
- * and ReLU, and the gradient of a ReLU. To start a kernel takes longer there than most of them compute.
- * Nodes that are then needed by none stay, because TensorFlow drops them.
+ * Replaces chains of operations by fused kernels of TensorFlow on a GPU: a product with its bias and
+ * ReLU, and the gradient of a ReLU. There, launching a kernel takes longer than most of them compute.
+ * Unused nodes stay in the list; TensorFlow drops them.
  *
  * @param outputs - the results of the function
  */
@@ -19,7 +19,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
   const uses = nodes.map(() => 0)
   for (const { node } of [...nodes.flatMap(({ inputs }) => inputs), ...outputs]) uses[node]!++
 
-  /** The node with this output, if it is such an operation and nothing else takes the output. */
+  /** The node with this output, if it is one of `ops` and nothing else uses the output. */
   const only = (value: Value | undefined, ...ops: readonly string[]): GraphNode | undefined => {
     const node = value && nodes[value.node]!
     return node !== undefined && ops.includes(node.op) && uses[value!.node] === 1 ? node : undefined
@@ -46,7 +46,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
     return { node: result.push(reshaped(value, shape.slice(-2), T)) - 1, output: 0 }
   }
 
-  /** dy relu(sign(y)): so TensorFlow.js computes the gradient of y = relu(x). */
+  /** dy relu(sign(y)): the form in which TensorFlow.js computes the gradient of y = relu(x). */
   const reluGradient = (node: GraphNode): GraphNode | undefined => {
     const [dy, slope] = node.inputs as [Value, Value]
     const step = only(only(slope, 'Cast')?.inputs[0] ?? slope, 'Relu')
@@ -88,7 +88,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
     const found = node.op === 'Mul' ? reluGradient(node) : isSum ? linear(sum, node) : undefined
     if (found === undefined) continue
     result[index] = found
-    // not on its own as well
+    // Do not fuse the sum separately as well.
     if (sum !== undefined && sum !== node) uses[node.inputs[0]!.node] = 0
   }
   return result

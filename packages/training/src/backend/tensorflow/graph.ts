@@ -10,11 +10,11 @@ export interface GraphNode {
   readonly op: string
   readonly attributes: readonly Attribute[]
   readonly inputs: readonly Value[]
-  /** The dtypes of its outputs, as TensorFlow numbers them. */
+  /** The dtypes of its outputs, by TensorFlow's numbers. */
   readonly dtypes: readonly number[]
   /** The shapes of its outputs. */
   readonly shapes: readonly (readonly number[])[]
-  /** Of a constant. */
+  /** Only for constants. */
   readonly constant?: Constant
 }
 
@@ -24,16 +24,16 @@ export interface Constant {
 }
 
 /*
- * The wire format of protocol buffers, and of it what a GraphDef needs
+ * The part of the wire format of Protocol Buffers that a GraphDef needs
  * (tensorflow/core/framework/{graph,node_def,attr_value,tensor,tensor_shape}.proto).
  */
 
 type Bytes = Uint8Array
 
-/** Below the versions at which operations that TensorFlow.js uses could be withdrawn. */
+/** A version below the ones from which operations used by TensorFlow.js could be withdrawn. */
 const PRODUCER = 1000
 
-/** A serialized GraphDef whose nodes are called `n0`, `n1`, ... */
+/** Serializes a GraphDef whose nodes are called `n0`, `n1`, ... */
 export function serializeGraph(nodes: readonly GraphNode[]): Bytes {
   const parts = nodes.map((node, i) => field(1, serializeNode(node, i)))
   return Buffer.concat([...parts, field(4, integer(1, PRODUCER))])
@@ -68,7 +68,7 @@ function attribute(name: string, value: Bytes): Bytes {
   return field(5, Buffer.concat([field(1, text(name)), field(2, value)]))
 }
 
-/** The fields of AttrValue by type of attribute (TF_AttrType of TensorFlow's C API). */
+/** Writes a field of AttrValue, by type of attribute (TF_AttrType of TensorFlow's C API). */
 const scalars: readonly ((value: never) => Bytes)[] = [
   (value: string) => field(2, text(value)),
   (value: number) => integer(3, value),
@@ -83,7 +83,7 @@ function attributeValue(type: number, value: unknown): Bytes {
   if (type === SHAPE) return field(7, shapeProto(value as number[]))
   const scalar = scalars[type] as ((value: unknown) => Bytes) | undefined
   if (scalar === undefined) throw new Error(`attributes of type ${String(type)} are not supported`)
-  // elements of ListValue have the same numbers as the fields for one
+  // Elements of ListValue have the same field numbers as single values.
   return Array.isArray(value) ? field(1, Buffer.concat(value.map(scalar))) : scalar(value)
 }
 

@@ -6,7 +6,7 @@ import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import type { Eager } from './eager.ts'
 
-/** Each pass is one call of a kernel of the binding. All gradients are reported at its end. */
+/** Runs each pass in one call of a kernel of the binding. Reports all gradients at its end. */
 export class KernelPasses implements LinearPasses {
   readonly output: Tensor
   readonly #eager: Eager
@@ -15,9 +15,9 @@ export class KernelPasses implements LinearPasses {
   readonly #relu: Uint8Array
   readonly #needsInputGradient: boolean
   readonly #input: Tensor
-  /** The outputs of all layers but the last one, whose output is a tensor. */
+  /** The outputs of all layers but the last, whose output is a tensor. */
   readonly #outputs: readonly Handle[]
-  /** Between the halves of a backward pass: the gradient of each layer before its activation. */
+  /** Kept between the halves of a backward pass: the gradient of each layer before its activation. */
   #saved: readonly Handle[] = []
 
   constructor(
@@ -133,7 +133,7 @@ export class KernelPasses implements LinearPasses {
     return isWhole && found.every((sum) => this.#eager.isAlone(sum)) ? found : undefined
   }
 
-  /** @param results - gradients of the weights, then of the biases; those not reported are freed */
+  /** @param results - gradients of the weights, then of the biases; unreported ones are freed */
   #report(results: readonly Handle[], onGradient: GradientListener): void {
     const layers = this.#layers
     const remaining = new Set(results)
@@ -161,7 +161,7 @@ export class KernelPasses implements LinearPasses {
   }
 }
 
-/** A pass of each layer after the other, so that the gradients of large layers are reported one by one. */
+/** Runs a separate pass for each layer, so that the gradients of large layers are reported one by one. */
 export class LayerByLayer implements LinearPasses {
   readonly output: Tensor
   readonly #passes: readonly LinearPasses[]
@@ -198,7 +198,7 @@ export class LayerByLayer implements LinearPasses {
     for (const pass of this.#passes) pass.dispose()
   }
 
-  /** @param step - takes the gradient of the output of a layer to that of its input */
+  /** @param step - maps the gradient of a layer's output to the gradient of its input */
   #walk(
     dy: Tensor,
     step: (pass: LinearPasses, gradient: Tensor) => Tensor | undefined,
@@ -216,7 +216,7 @@ export class LayerByLayer implements LinearPasses {
   }
 }
 
-/** Places for gradients to which the kernels of the binding can write. */
+/** Returns places for gradients to which the kernels of the binding can write. */
 export function placesIn(
   kernels: BindingKernels,
   onGradient: GradientListener,

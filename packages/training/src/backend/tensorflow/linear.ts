@@ -7,13 +7,13 @@ import type { Handle } from './binding-kernels.ts'
 import { KernelPasses, LayerByLayer, placesIn } from './kernel-passes.ts'
 
 /**
- * The most multiplications of a forward pass that one call computes, where TensorFlow would use several
+ * The largest number of multiplications of a forward pass in one call, if TensorFlow would use several
  * threads. They take 0.3 ms.
  */
 const MOST_MULTIPLICATIONS = 2 ** 24
-/** The most elements of all weights that one call computes with: 4 MiB. */
+/** The largest number of elements of all weights in one call: 4 MiB. */
 const MOST_ELEMENTS = 2 ** 20
-/** The most rows for which the kernels are faster than TensorFlow with any weights: see `few-rows.h`. */
+/** Up to this number of rows, the kernels beat TensorFlow with any weights: see `few-rows.h`. */
 const FEW_ROWS = 32
 
 /** The passes of linear layers on TensorFlow. */
@@ -34,7 +34,7 @@ export function linearPasses(
 }
 
 /**
- * Whether to compute each pass in one call, at whose end all gradients are reported. For small layers
+ * Whether to compute each pass in one call, which reports all gradients at its end. For small layers
  * that is no loss: their gradients do not fill a bucket that could be sent earlier.
  */
 function isForOneCall({ threads }: Eager, layers: readonly LinearLayer[], x: Tensor): boolean {
@@ -44,8 +44,8 @@ function isForOneCall({ threads }: Eager, layers: readonly LinearLayer[], x: Ten
 }
 
 /**
- * The passes are operations of TensorFlow itself. Only results are tensors of TensorFlow.js: the values
- * between two layers are handles, which this object frees.
+ * Passes of TensorFlow operations. Only the results are tensors of TensorFlow.js: intermediate values
+ * are handles, which this object frees.
  */
 class EagerPasses implements LinearPasses {
   readonly output: Tensor
@@ -53,11 +53,11 @@ class EagerPasses implements LinearPasses {
   readonly #layers: readonly LinearLayer[]
   readonly #needsInputGradient: boolean
   readonly #input: Tensor
-  /** The outputs of all layers but the last one, whose output is a tensor. */
+  /** The outputs of all layers but the last, whose output is a tensor. */
   readonly #outputs: Handle[] = []
-  /** Between the halves of a backward pass: the gradient of each layer before its activation. */
+  /** Kept between the halves of a backward pass: the gradient of each layer before its activation. */
   readonly #saved: Handle[] = []
-  /** Between the halves of a backward pass: a clone of the gradient of the output. */
+  /** Kept between the halves of a backward pass: a clone of the gradient of the output. */
   #lastGradient: Tensor | undefined
   /** The handles to free. */
   readonly #held = new Set<Handle>()
@@ -123,8 +123,7 @@ class EagerPasses implements LinearPasses {
   /**
    * Computes the gradients of the inputs, from the last layer to the first.
    *
-   * @param visit - gets the gradient of each layer before its activation, which it may drop when it
-   *   needs it no longer
+   * @param visit - receives the gradient of each layer before its activation, and may drop it
    */
   #walk(dy: Tensor, visit: (layer: number, dz: Handle) => void): Tensor | undefined {
     const eager = this.#eager

@@ -18,7 +18,7 @@ import { threadCount } from './eager.ts'
 import { installPadding } from './padding.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
-/** Milliseconds. The driver is loaded already at that time. */
+/** In milliseconds. The driver is already loaded at that time. */
 const NVIDIA_SMI_TIMEOUT = 10_000
 
 interface NodeBackend {
@@ -45,7 +45,7 @@ export async function loadTensorFlow(): Promise<BackendFacts> {
   return { device: isUsingGpuDevice ? await nameOfGpu() : 'CPU', threads: threadCount() }
 }
 
-/** The name of the first GPU that this process sees, which TensorFlow.js does not report. */
+/** Returns the name of the first visible GPU, which TensorFlow.js does not report. */
 async function nameOfGpu(): Promise<string> {
   const [first = '0'] = (process.env['CUDA_VISIBLE_DEVICES'] ?? '0').split(',')
   const args = ['--query-gpu=name', '--format=csv,noheader', `--id=${first.trim()}`]
@@ -55,7 +55,7 @@ async function nameOfGpu(): Promise<string> {
   return name === '' ? 'GPU' : name
 }
 
-/** The dynamic linker reads its path when the process starts, so `tsrun` sets it for its ranks. */
+/** The dynamic linker reads its path at process start, so `tsrun` sets it for the ranks. */
 function hintFor(manifest: TensorFlowManifest): string {
   const path = (process.env['LD_LIBRARY_PATH'] ?? '').split(delimiter)
   if (manifest.libraryFolders.every((folder) => path.includes(folder))) return 'look at nvidia-smi'
@@ -67,12 +67,12 @@ function hintFor(manifest: TensorFlowManifest): string {
 
 function register({ folder, package: name }: TensorFlowManifest): void {
   restoreLegacyUtil()
-  // Otherwise TensorFlow reports its instruction sets in every process, and hidden GPUs as an error.
+  // By default, TensorFlow reports its instruction sets in every process, and hidden GPUs as an error.
   process.env['TF_CPP_MIN_LOG_LEVEL'] ??= gpusAreHidden() ? '3' : '2'
   const require = createRequire(join(folder, 'any.js'))
   try {
     for (const [request, ours] of loadedModules()) {
-      // The package depends on TensorFlow.js, and would load a second engine that lacks our tensors.
+      // The package depends on TensorFlow.js, and would load a second engine without our tensors.
       require.cache[require.resolve(request)] = ours
     }
     require(name)
@@ -93,9 +93,9 @@ interface FusedMatMulCall {
 }
 
 /**
- * Makes the fused matMul of the tensorflow backend accept the inputs of kernels (TensorInfo), as the
- * other backends do: the original one consists of operations, which accept tensors only. It remains
- * for activations with parameters.
+ * Makes the fused matMul of the tensorflow backend accept inputs of kernels (TensorInfo), like other
+ * backends. The original consists of operations, which accept only tensors. It remains for activations
+ * with parameters.
  */
 function installFusedMatMul(): void {
   replaceKernel('_FusedMatMul', 'tensorflow', (original) => (call) => {
@@ -116,7 +116,10 @@ interface StepCall {
   readonly attrs: { readonly alpha: number }
 }
 
-/** The gradient of ReLU in two operations instead of seven: a sixth of the time for small tensors. */
+/**
+ * Computes the gradient of ReLU in two operations instead of seven: a sixth of the time on small
+ * tensors.
+ */
 function installStep(): void {
   replaceKernel('Step', 'tensorflow', (original) => (call) => {
     const { inputs, attrs } = call as unknown as StepCall

@@ -13,27 +13,27 @@ interface Attributes {
   readonly dilations?: Size
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
   readonly dataFormat?: string
-  /** Of the gradient of a filter. */
+  /** Only for the gradient of a filter. */
   readonly filterShape?: Shape
-  /** Of the gradient of the images. */
+  /** Only for the gradient of the images. */
   readonly inputShape?: Shape
-  /** Of pooling. */
+  /** Only for pooling. */
   readonly filterSize?: Size
 }
 
-/** A call of a kernel with a border of numbers. */
+/** A kernel call with numeric padding. */
 interface Call {
   readonly kernelName: string
   readonly inputs: Inputs
-  /** Those of the call without a border. */
+  /** The attributes of the call without padding. */
   readonly attrs: NamedAttrMap
   readonly border: Border
 }
 
 /**
- * Lets convolutions and pooling of the tensorflow backend, and their gradients, have a border of
- * numbers: they add it to the images. The package only knows `same` and `valid`, except in the forward
- * pass of convolutions.
+ * Adds numeric padding to convolutions and pooling of the tensorflow backend, and to their gradients, by
+ * padding the images. The package supports only `same` and `valid`, except in the forward pass of
+ * convolutions.
  */
 export function installPadding(): void {
   for (const name of ['Conv2D', 'FusedConv2D', 'Conv2DBackpropFilter']) install(name, ofImages)
@@ -65,7 +65,7 @@ function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tenso
   return runKernel(kernelName, { ...inputs, x: padded(inputs['x']!, border, value) }, attrs)
 }
 
-/** TensorFlow's largest value of a window without any is the lowest float. */
+/** TensorFlow returns the lowest float for a window without values; this returns -Infinity. */
 function largest(call: Call): Tensor {
   const values = ofImages(call, -Infinity)
   const inside = partsInside(call)
@@ -85,7 +85,7 @@ function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number
   return inside(runKernel(kernelName, larger, attrs), border, input!.shape)
 }
 
-/** Of each window, the part that is inside of the image, for which average pooling makes up. */
+/** The fraction of each window that is inside of the image, by which average pooling divides. */
 function partsInside({ inputs, attrs, border }: Call): Tensor {
   const [, height, width] = (inputs['x'] ?? inputs['input']!).shape as Shape
   const ones = padded(tf.ones([1, height, width, 1]), border, 0)
@@ -100,7 +100,7 @@ function inside(x: Tensor, border: Border, size: readonly number[]): Tensor {
   return runKernel('Slice', { x }, { begin: border.map(([before]) => before), size: [...size] })
 }
 
-/** With rows and columns for a last window that begins inside and ends outside of the border. */
+/** The padding, with extra rows and columns for a last window that ends outside of it. */
 function borderOf(info: Info): Border {
   const { top, bottom, left, right } = info.padInfo
   const rows = (info.outHeight - 1) * info.strideHeight + info.effectiveFilterHeight

@@ -12,10 +12,13 @@ import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 import { keyOfArgument, placeOf, Trace, type TracedFunction } from './trace.ts'
 
-/** The most plans of a module, which has one for each shape of input. */
+/** The largest number of plans of a module, which has one for each shape of input. */
 const MOST_PLANS = 8
 
-/** A part of a pass. Its function returns the gradient of the input, those of parameters, and other values. */
+/**
+ * A part of a pass. Its function returns the gradients of the input and of parameters, then other
+ * values.
+ */
 interface Step {
   readonly run: TracedFunction
   readonly hasInputGradient: boolean
@@ -25,12 +28,12 @@ interface Step {
 const plans = new WeakMap<Module, Map<string, Plan>>()
 
 /**
- * The pass of a module that runs the same operations each time. The second pass of a shape is traced, and
- * becomes functions of TensorFlow, which later passes call: an operation takes longer to call than to
- * compute where tensors are small or the device is a GPU.
+ * Records the pass of a module that runs the same operations each time. The second pass of a shape is
+ * traced and becomes functions of TensorFlow, which later passes call: on small tensors or a GPU,
+ * calling an operation takes longer than computing it.
  *
  * @param record - records a pass of the module on the tape
- * @returns undefined where the pass is to be recorded in another way
+ * @returns undefined if the pass must be recorded in another way
  */
 export function repeatPass(
   module: Module,
@@ -39,7 +42,7 @@ export function repeatPass(
   record: (x: Tensor) => Recording,
 ): Recording | undefined {
   const eager = currentEager()!
-  // the kernels of the binding are faster than functions
+  // The kernels of the binding are faster than functions.
   const hasOwnWay = eager.kernels !== undefined && module.record !== undefined
   if (hasOwnWay || !eager.hasFunctions || !isRepeatable(module, x)) return undefined
   const ofModule = plans.get(module) ?? new Map<string, Plan>()
@@ -54,12 +57,12 @@ export function repeatPass(
   return plan.start(x)
 }
 
-/** How passes of a module are computed for inputs of one shape. */
+/** How to compute passes of a module for inputs of one shape. */
 class Plan {
   readonly eager: Eager
   readonly parameters: readonly Parameter[]
   readonly record: (x: Tensor) => Recording
-  /** Returns the output, and what the other steps need. */
+  /** Returns the output, and the values that the other steps need. */
   forward: TracedFunction | undefined
   backward: Step | undefined
   halves: readonly [Step, Step] | undefined
@@ -93,7 +96,7 @@ class Plan {
     return isTraced ? new TracedPass(this, x) : undefined
   }
 
-  /** Makes functions of a traced pass, whose forward pass has `length` nodes. */
+  /** Makes functions from a traced pass, whose forward pass has `length` nodes. */
   learn(trace: Trace, output: string | undefined, length: number, define: () => void): void {
     if (!this.#canRepeat) return
     try {
@@ -116,7 +119,7 @@ class Plan {
     }
   }
 
-  /** The parameter of such a key. */
+  /** Returns the parameter with this key. */
   parameterOf(key: string): Parameter | undefined {
     return this.parameters[placeOf(key) - 1]
   }
@@ -126,7 +129,7 @@ function isSameList(own: readonly object[], others: readonly object[]): boolean 
   return own.length === others.length && own.every((each, i) => each === others[i])
 }
 
-/** The arguments of a trace come first: the input, the parameters. */
+/** The arguments of a trace come first: the input, then the parameters. */
 const INPUT = keyOfArgument(0)
 
 /** A pass on the tape whose operations are traced. */
@@ -200,14 +203,14 @@ class TracedPass implements Recording {
     this.#pass.dispose()
   }
 
-  /** The memory of sharded parameters is freed after a forward pass, and another one is there now. */
+  /** The memory of sharded parameters is freed after a forward pass and allocated again elsewhere. */
   #renewParameters(): void {
     for (const [i, { value }] of this.#plan.parameters.entries()) {
       if (!value.isDisposed) this.#trace.renew(keyOfArgument(1 + i), value)
     }
   }
 
-  /** Collects gradients, for what a listener does with them is no part of the pass. */
+  /** Collects the gradients, because the work of a listener is no part of the pass. */
   #run(compute: (take: GradientListener) => Tensor | undefined) {
     this.#renewParameters()
     const gradients: [Parameter, Tensor][] = []
@@ -222,17 +225,17 @@ class TracedPass implements Recording {
   }
 }
 
-/** A pass by the functions of a plan. */
+/** A pass that calls the functions of a plan. */
 class RepeatedPass implements Recording {
   readonly value: Tensor
   readonly #plan: Plan
   readonly #input: Tensor
   /** The values that parameters had in the forward pass, by key. */
   readonly #parameters = new Map<string, Tensor>()
-  /** What functions have returned for others, and the bits of an int32 input, by key. */
+  /** Results that other functions need, and the bits of an int32 input, by key. */
   readonly #kept = new Map<string, Handle>()
   #outputGradient: Tensor | undefined
-  /** A pass on the tape, where the plan has not seen such a backward pass yet. */
+  /** A pass on the tape, if the plan has not seen such a backward pass yet. */
   #traced: TracedPass | undefined
   #state: 'recorded' | 'halved' | 'spent' | 'disposed' = 'recorded'
 
@@ -297,7 +300,7 @@ class RepeatedPass implements Recording {
     return this.#traced
   }
 
-  /** Whether everything that the step needs is there: another plan may have kept less. */
+  /** Whether all inputs of the step are available: another plan may have kept fewer. */
   #has({ run }: Step): boolean {
     return run.inputs.every((key) => this.#find(key) !== undefined)
   }
@@ -313,7 +316,7 @@ class RepeatedPass implements Recording {
     return hasInputGradient ? results[0] : undefined
   }
 
-  /** @returns tensors of the first `count` results; the others are kept */
+  /** @returns tensors of the first `count` results; keeps the others */
   #call(run: TracedFunction, given: readonly Handle[], count: number): Tensor[] {
     const { eager } = this.#plan
     const results = eager.call(run.definition, given)

@@ -4,14 +4,14 @@ import type { Handle } from './binding-kernels.ts'
 import { currentEager } from './eager.ts'
 import { placeOf, Trace, type TracedFunction } from './trace.ts'
 
-/** The most functions of a computation, which has one for each set of shapes. */
+/** The largest number of functions of a computation, which has one for each set of shapes. */
 const MOST_FUNCTIONS = 8
 
-/** By name of the computation, then by the shapes of its inputs; undefined after the first run. */
+/** By name of the computation and shapes of its inputs; undefined after the first run. */
 const computations = new Map<string, Map<string, TracedFunction | undefined>>()
 const untraceable = new Set<string>()
 
-/** Runs a computation as a function of TensorFlow, from the third time on. */
+/** Runs a computation as a function of TensorFlow from the third time on. */
 export function repeat(
   name: string,
   inputs: readonly Tensor[],

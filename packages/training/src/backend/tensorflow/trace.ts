@@ -4,13 +4,13 @@ import type { Attribute, Eager, Observer, OutputInfo } from './eager.ts'
 import { fused } from './fused.ts'
 import { serializeGraph, type GraphNode, type Value } from './graph.ts'
 
-/** A function of TensorFlow that was made from a part of a trace. */
+/** A function of TensorFlow made from a part of a trace. */
 export interface TracedFunction {
   /** Its number in the binding. */
   readonly definition: number
   /** The values of the trace that are its arguments, by `keyOf`. */
   readonly inputs: readonly string[]
-  /** The values that it returns, likewise. */
+  /** The keys of the values that it returns. */
   readonly outputs: readonly string[]
   /** The shapes of its results. */
   readonly shapes: readonly (readonly number[])[]
@@ -18,7 +18,7 @@ export interface TracedFunction {
 
 let defined = 0
 
-/** The operations that a computation has run, from which functions can be made. */
+/** Records the operations of a computation, to make functions from them. */
 export class Trace implements Observer {
   readonly #eager: Eager
   readonly #nodes: GraphNode[] = []
@@ -37,17 +37,17 @@ export class Trace implements Observer {
     return this.#nodes.length
   }
 
-  /** @param tensor - one that differs from call to call */
+  /** @param tensor - a tensor that differs from call to call */
   addArgument(tensor: TensorInfo): void {
     const handle = this.#eager.handleOf(tensor)
     const dtype = this.#eager.typeOf(tensor.dtype)
-    // the same tensor as two arguments: there is no telling which one an operation means
+    // With one tensor as two arguments, it is unknown which of them an operation means.
     if (dtype === undefined || this.#values.has(handle)) this.isWhole = false
     this.#values.set(handle, { node: this.#nodes.length, output: 0 })
     this.#nodes.push(placeholder(this.#eager, dtype ?? 0, tensor.shape))
   }
 
-  /** Has the tensor mean an argument again, whose memory has been replaced since. */
+  /** Maps the tensor to an argument again, after its memory was replaced. */
   renew(key: string, tensor: TensorInfo): void {
     this.#values.set(this.#eager.handleOf(tensor), valueOf(key))
   }
@@ -56,7 +56,9 @@ export class Trace implements Observer {
     return this.#eager.observe(this, compute)
   }
 
-  /** The trace is not whole if one of them is neither an argument nor the result of an operation. */
+  /**
+   * Returns keys. The trace is not whole if a tensor is neither an argument nor an operation's result.
+   */
   keysOf(tensors: readonly Tensor[]): string[] {
     const handles = this.run(() => this.#eager.handlesOf(tensors))
     const values = handles.flatMap((handle) => this.#values.get(handle) ?? [])
@@ -64,7 +66,7 @@ export class Trace implements Observer {
     return values.map(keyOf)
   }
 
-  /** Whether it is the result of an operation among the nodes [from, to). */
+  /** Whether the value is the result of an operation among the nodes [from, to). */
   isMade(key: string, from: number, to: number): boolean {
     const { node } = valueOf(key)
     const { op } = this.#nodes[node]!
@@ -79,7 +81,7 @@ export class Trace implements Observer {
   ): void {
     const values = inputs.map((handle) => {
       const value = this.#values.get(handle)
-      // the sign of a ReLU's output does for that of its input, which need not be kept then
+      // The sign of a ReLU's output replaces the sign of its input, which then need not be kept.
       return op === 'Sign' && value !== undefined
         ? (this.#rectified.get(keyOf(value)) ?? value)
         : value
@@ -112,8 +114,8 @@ export class Trace implements Observer {
   }
 
   /**
-   * What the host computes from values is not in the trace. Of int32 values, TensorFlow.js only checks
-   * that they are indices, as the modules themselves do.
+   * Computations of the host on values are not in the trace. TensorFlow.js reads int32 values only to
+   * check that they are valid indices, like the modules do.
    */
   read(handle: Handle): void {
     const value = this.#values.get(handle)
@@ -121,7 +123,7 @@ export class Trace implements Observer {
     if (dtype !== this.#eager.typeOf('int32')) this.isWhole = false
   }
 
-  /** @throws Error if an output does not depend on arguments and constants alone */
+  /** @throws Error if an output depends on anything but arguments and constants */
   defineAll(outputs: readonly Tensor[]): TracedFunction {
     const keys = this.keysOf(outputs)
     if (!this.isWhole) throw new Error('a value is from outside')
@@ -129,9 +131,9 @@ export class Trace implements Observer {
   }
 
   /**
-   * Makes a function of the nodes on which the outputs depend.
+   * Makes a function of the nodes that the outputs depend on.
    *
-   * @param first - the values of nodes before this one are arguments, unless they are constants
+   * @param first - values of earlier nodes become arguments, unless they are constants
    */
   define(outputs: readonly string[], first = 0): TracedFunction {
     const isArgument = (node: number): boolean =>
@@ -157,7 +159,7 @@ export class Trace implements Observer {
     return { definition, inputs, outputs, shapes }
   }
 
-  /** What the values depend on: arguments, and the indices of nodes, in the order of the trace. */
+  /** Returns what the values depend on: arguments, and indices of nodes, in the order of the trace. */
   #nodesBehind(
     values: readonly Value[],
     isArgument: (node: number) => boolean,
@@ -178,16 +180,16 @@ export class Trace implements Observer {
 }
 
 /**
- * The nodes of a function. TensorFlow has int32 arguments, constants and reshaped values in the memory of the
- * host, even those of functions on a GPU, and moves them there and back. On a GPU they are therefore float32
- * of the same bits, until an operation takes them.
+ * The nodes of a function. Even for functions on a GPU, TensorFlow keeps int32 arguments, constants and
+ * reshaped values in host memory, and moves them back and forth. On a GPU they are therefore float32 of
+ * the same bits until an operation uses them.
  */
 class Assembly {
   readonly nodes: GraphNode[] = []
   readonly #eager: Eager
-  /** The nodes with the values of the trace, by key. */
+  /** The node for each value of the trace, by key. */
   readonly #places = new Map<string, Value>()
-  /** Likewise, for int32 values as float32. */
+  /** The same for int32 values as float32 bits. */
   readonly #bits = new Map<string, Value>()
 
   constructor(eager: Eager) {
@@ -200,7 +202,7 @@ class Assembly {
     ;(isBits ? this.#bits : this.#places).set(key, this.#push(node))
   }
 
-  /** @param index - the place of the node in the trace */
+  /** @param index - the index of the node in the trace */
   add(index: number, node: GraphNode): void {
     const { op, dtypes, shapes, inputs } = node
     const [data] = inputs
@@ -227,14 +229,14 @@ class Assembly {
     this.#bits.set(keyOf({ node: index, output: 0 }), same)
   }
 
-  /** The node and the number of the output that the function returns: int32 values as their bits. */
+  /** Returns the node and the output that the function returns: int32 values as their bits. */
   result(key: string): Value {
     const value = this.#bits.get(key) ?? this.#places.get(key)!
     const { op, dtypes, shapes } = this.nodes[value.node]!
     const dtype = dtypes[value.output]!
     if (this.#isMoved(dtype)) return this.#bitcast(value, this.#eager.float)
     if (op !== 'Placeholder') return value
-    // a function cannot return its argument
+    // A function cannot return its argument.
     const attributes = [this.#eager.typeAttribute('T', dtype)]
     return this.#push({ op: 'Identity', attributes, inputs: [value], dtypes: [dtype], shapes })
   }
@@ -269,7 +271,7 @@ function placeholder(eager: Eager, dtype: number, shape: readonly number[]): Gra
   return { op: 'Placeholder', attributes, inputs: [], dtypes: [dtype], shapes: [shape] }
 }
 
-/** The key of an argument, by its place among the nodes. */
+/** The key of an argument, by the index of its node. */
 export const keyOfArgument = (place: number): string => keyOf({ node: place, output: 0 })
 
 /** The inverse of `keyOfArgument`. */

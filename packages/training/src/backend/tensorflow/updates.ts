@@ -3,10 +3,10 @@ import type { AdamFactors, Gradient, Store, UpdatesInPlace } from '../../tfjs/ba
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
-/** The most elements (1 MiB) that one thread updates as fast as several do. The bits are the same. */
+/** Up to this number of elements (1 MiB), one thread is as fast as several. The bits are the same. */
 const LARGEST_CALL = 2 ** 18
 
-/** Updates by kernels of the binding if tensors are small, else by the optimizers of TensorFlow. */
+/** Updates small tensors with kernels of the binding, others with the optimizers of TensorFlow. */
 class EagerUpdates implements UpdatesInPlace {
   readonly #eager: Eager
   readonly #variables: readonly [Handle, Handle, Handle]
@@ -47,8 +47,8 @@ class EagerUpdates implements UpdatesInPlace {
   }
 
   /**
-   * TensorFlow adds epsilon before it corrects the mean square for its start at zero (Kingma & Ba,
-   * 2015, end of section 2), torch afterwards. TensorFlow therefore gets a corrected epsilon.
+   * TensorFlow adds epsilon before it corrects the mean square for its start at zero (Kingma & Ba, 2015,
+   * end of section 2); torch adds it afterwards. TensorFlow therefore gets a corrected epsilon.
    */
   adam(
     tensors: readonly [value: Tensor, mean: Tensor, square: Tensor],
@@ -56,7 +56,7 @@ class EagerUpdates implements UpdatesInPlace {
     { learningRate, betas: [beta1, beta2], step, epsilon }: AdamFactors,
     store: Store,
   ): void {
-    // of the betas as TensorFlow has them: their errors then cancel where moments are corrected
+    // Use the betas in TensorFlow's precision, so that their errors cancel in the correction of moments.
     const [power1, power2] = [Math.fround(beta1) ** step, Math.fround(beta2) ** step]
     const corrected = epsilon * Math.sqrt(1 - power2)
     const factors = [power1, power2, learningRate, beta1, beta2, corrected] as const
@@ -118,7 +118,7 @@ class EagerUpdates implements UpdatesInPlace {
       eager.assign(variables[i]!, eager.handleOf(tensor))
     }
     const shapes = tensors.map(({ shape }) => shape)
-    // TensorFlow copies values to which there is another reference before it changes them.
+    // TensorFlow copies values that have another reference before it changes them.
     for (const tensor of tensors) tensor.dispose()
     try {
       apply(variables, copy ?? eager.handleOf(tensor!))
@@ -128,7 +128,7 @@ class EagerUpdates implements UpdatesInPlace {
     }
   }
 
-  /** Kept until the end of a step, whose parameters mostly have the same factors. */
+  /** Kept until the end of a step: most parameters have the same factors. */
   #scalar(value: number): Handle {
     let scalar = this.#scalars.get(value)
     if (scalar === undefined) {
@@ -145,7 +145,7 @@ function formOf(gradient: Gradient): { readonly array?: Float32Array; readonly t
 
 const updates = new WeakMap<Eager, EagerUpdates>()
 
-/** The updates of TensorFlow on the CPU; undefined on a GPU. */
+/** Returns the in-place updates on the CPU; undefined on a GPU. */
 export function updatesInPlace(): UpdatesInPlace | undefined {
   const eager = currentEager()
   if (eager?.isOnHost !== true) return undefined

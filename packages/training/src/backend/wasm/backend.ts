@@ -6,7 +6,7 @@ import type { WasmModule } from './tfjs-wasm.ts'
 
 const current = (): WasmModule => tf.engine().backend as unknown as WasmModule
 
-/** The heap of the module is an ArrayBuffer: values take one copy each way. */
+/** The heap of the module is an ArrayBuffer, so values take one copy each way. */
 export const wasmBackend: TensorBackend = {
   view: (tensor) => current().typedArrayFromHeap(tensor),
   writeTo(tensor, target) {
@@ -29,7 +29,7 @@ function storageOf({ dataId, size }: Tensor): Storage {
   return {
     free() {
       wasm._free(data.memoryOffset)
-      // The packed copies of XNNPACK, too.
+      // Also frees the packed copies of XNNPACK.
       wasm.tfjs.disposeData(data.id)
     },
     fill(values) {

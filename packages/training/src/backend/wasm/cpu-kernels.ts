@@ -6,10 +6,10 @@ import { tf } from '../../tfjs/tfjs.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
- * The kernels that the wasm backend lacks or computes wrongly, and that are not worth one of our own.
- * Its Conv3DBackpropInputV2 has wrong results and writes outside of its tensor, and its
- * Conv3DBackpropFilterV2 is wrong for strides. The others are wrong for windows without a positive
- * value.
+ * Kernels that the wasm backend lacks or computes wrongly, and that do not justify a kernel in this
+ * package. Its Conv3DBackpropInputV2 has wrong results and writes outside of its tensor, and its
+ * Conv3DBackpropFilterV2 is wrong for strides. The pooling kernels are wrong for windows without a
+ * positive value.
  */
 const KERNELS = [
   'Conv3DBackpropInputV2',
@@ -31,7 +31,7 @@ interface CpuBackend {
 
 type Inputs = Readonly<Record<string, TensorInfo>> | readonly TensorInfo[]
 
-/** Makes the wasm backend run these kernels on the cpu backend, with a warning when one is first used. */
+/** Makes the wasm backend run these kernels on the cpu backend, and warns at the first use of each. */
 export function installCpuKernels(): void {
   for (const kernelName of KERNELS) {
     const existing = tf.getKernel(kernelName, 'wasm') as unknown
@@ -46,7 +46,7 @@ export function installCpuKernels(): void {
   }
 }
 
-/** The result of a kernel of the cpu backend, as tensors of the wasm backend. */
+/** Runs a kernel of the cpu backend and returns tensors of the wasm backend. */
 export function runOnCpu(
   kernelName: string,
   { inputs, attrs, backend }: Parameters<KernelFunc>[0],
@@ -66,7 +66,7 @@ function warn(kernelName: string): void {
   )
 }
 
-/** Copies the inputs to the cpu backend, and the outputs from there. */
+/** Copies the inputs to the cpu backend, and the outputs back. */
 function moveTo(
   cpu: CpuBackend,
   wasm: WasmModule,
@@ -78,7 +78,7 @@ function moveTo(
     const values = wasm.typedArrayFromHeap(tensor).slice()
     const copy = cpu.makeTensorInfo(tensor.shape, tensor.dtype, values)
     moved.push(copy)
-    // The gradients of dilations read the rank, which only tensors have.
+    // The gradients of dilations read `rank`, which only tensors have.
     return Object.assign(copy, { rank: copy.shape.length })
   }
   try {

@@ -3,7 +3,7 @@ import { contract } from '../../tfjs/einsum.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 
 interface EinsumCall {
-  /** Tensors: the engine passes those of the operation. */
+  /** The engine passes the tensors of the operation. */
   readonly inputs: readonly Tensor[]
   readonly attrs: { readonly equation: string }
 }

@@ -5,10 +5,10 @@ import { isPacked } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
- * The memory of the wasm backend, and this package's own kernels on it.
+ * The memory of the wasm backend, and this package's kernels on it.
  *
- * The kernels import the memory that the module of the backend exports. Tensors are passed to them as
- * addresses, so there is no copy, and it does not matter that views are detached when memory grows.
+ * The kernels import the memory that the module of the backend exports. They take the addresses of
+ * tensors, so nothing is copied, and views that are detached when memory grows do not matter.
  */
 export class WasmHeap {
   readonly kernels: KernelExports
@@ -24,7 +24,7 @@ export class WasmHeap {
     this.#sums = new Scratch(this)
   }
 
-  /** The address of a block of memory, never 0; `free` it. */
+  /** Allocates memory and returns its address, never 0. Release it with `free`. */
   allocate(bytes: number): number {
     return this.backend.wasm._malloc(bytes) >>> 0
   }
@@ -33,7 +33,7 @@ export class WasmHeap {
     this.backend.wasm._free(address)
   }
 
-  /** A new float32 tensor with arbitrary values. It outlives any tf.tidy. */
+  /** Creates a float32 tensor with arbitrary values, which outlives any tf.tidy. */
   tensor(shape: readonly number[]): Tensor {
     const output = this.backend.makeOutput([...shape], 'float32')
     return tf.keep(tf.engine().makeTensorFromTensorInfo(output))
@@ -43,12 +43,12 @@ export class WasmHeap {
     return this.backend.getMemoryOffset(dataId)
   }
 
-  /** A view, valid until the next allocation. */
+  /** Returns a view, valid until the next allocation. */
   floats(address: number, length: number): Float32Array<ArrayBuffer> {
     return new Float32Array(this.backend.wasm.HEAPU8.buffer, address, length)
   }
 
-  /** As `floats`. */
+  /** Returns a view, valid until the next allocation. */
   ints(address: number, length: number): Int32Array<ArrayBuffer> {
     return new Int32Array(this.backend.wasm.HEAPU8.buffer, address, length)
   }
@@ -56,9 +56,9 @@ export class WasmHeap {
   /**
    * c = finish(start + a b), where c is [m, n] and the products are summed over k.
    *
-   * @param start - the address of n values (a bias) that every row starts from
-   * @param relu - whether negative results become 0
-   * @param mask - the address of m n values: where they are 0 or less, the result is 0
+   * @param start - the address of n values (a bias) with which every row starts
+   * @param relu - whether to replace negative results by 0
+   * @param mask - the address of m n values; the result is 0 where they are 0 or less
    */
   multiply(
     c: number,
@@ -90,8 +90,8 @@ export class WasmHeap {
   }
 
   /**
-   * Whether writing into the memory of the tensor changes this tensor alone, and with it the results
-   * computed from it. Clones and reshaped tensors share memory, and XNNPACK keeps packed copies.
+   * Whether writing to the memory of the tensor changes only this tensor, and later results see the new
+   * values. Clones and reshaped tensors share memory, and XNNPACK keeps packed copies.
    */
   isWritable(tensor: TensorInfo): boolean {
     return this.backend.refCount(tensor.dataId) === 1 && !isPacked(tensor)
@@ -115,7 +115,7 @@ interface ProductOptions {
   readonly mask?: number
 }
 
-/** A block of memory that is kept for the next call and grows when needed. */
+/** A block of memory that is reused by the next call and grows on demand. */
 class Scratch {
   readonly #heap: WasmHeap
   #address = 0

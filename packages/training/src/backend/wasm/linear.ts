@@ -5,9 +5,9 @@ import { tf } from '../../tfjs/tfjs.ts'
 import { currentHeap, type WasmHeap } from './heap.ts'
 
 /**
- * The passes of linear layers on the wasm backend. Each product is one call of a kernel, which also
- * applies the bias and the ReLU, or the gradient of the ReLU. Only results are tensors: the values
- * between two layers are in one block of memory for all layers.
+ * The passes of linear layers on the wasm backend. Each product is one kernel call, which also applies
+ * the bias and the ReLU, or the gradient of the ReLU. Only the results are tensors: all intermediate
+ * values are in one block of memory.
  */
 export class WasmLinearPasses implements LinearPasses {
   readonly output: Tensor
@@ -18,13 +18,13 @@ export class WasmLinearPasses implements LinearPasses {
   readonly #input: Tensor
   readonly #hidden: number
   /**
-   * Between the halves of a backward pass: a block like `#hidden` with the gradient of each layer
+   * Kept between the halves of a backward pass: a block like `#hidden` with the gradient of each layer
    * before its activation.
    */
   #saved: number | undefined
-  /** Between the halves of a backward pass: the gradient of the output. */
+  /** Kept between the halves of a backward pass: the gradient of the output. */
   #lastGradient: Tensor | undefined
-  /** By layer: the offset of its output in the block. */
+  /** The offset of each layer's output in the block. */
   readonly #offsets: readonly number[]
 
   constructor(layers: readonly LinearLayer[], x: Tensor, needsInputGradient: boolean) {
@@ -39,7 +39,7 @@ export class WasmLinearPasses implements LinearPasses {
       bytes += this.#bytesOf(outputsOf(layer))
       return offset
     })
-    // The output of the last layer is a tensor.
+    // The output of the last layer is a tensor and not in the block.
     this.#hidden = heap.allocate(this.#offsets.at(-1)!)
     this.output = heap.tensor([this.#batch, outputsOf(layers.at(-1)!)])
     this.#input = tf.keep(tf.clone(x))
@@ -55,7 +55,7 @@ export class WasmLinearPasses implements LinearPasses {
     const buffers = heap.allocate(2 * size)
     try {
       let dz = heap.addressOf(dy)
-      // The two buffers take turns: one is read while the other one is written.
+      // The two buffers alternate: read one while writing the other.
       const other = (): number => (dz === buffers ? buffers + size : buffers)
       if (layers.at(-1)!.activation === 'relu') {
         heap.kernels.mask(other(), dz, heap.addressOf(this.output), dy.size)

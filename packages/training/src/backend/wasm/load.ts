@@ -18,7 +18,7 @@ import { trackPacking } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 import { installWindowGradients } from './windows.ts'
 
-/** Kernels are replaced in the registry of this process, once. */
+/** Kernels are replaced in the process-wide registry, once. */
 let isInstalled = false
 
 /** Kernels in WebAssembly with SIMD, on one thread; at most 4 GiB of tensors in a process. */

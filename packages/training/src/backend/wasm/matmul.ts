@@ -23,10 +23,10 @@ type MatMul = (call: MatMulCall) => TensorInfo
 /**
  * Replaces the matrix products of the wasm backend, with and without a bias and an activation.
  *
- * The original kernels use XNNPACK for products without a transpose and a batch only; all others, and
- * with them every gradient, run in a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`).
- * XNNPACK also keeps a packed copy of each right operand. With new weights in every step, making that
- * copy costs as much as a small product, and later writes into a weight have no effect.
+ * The original kernels use XNNPACK only for products without a transpose and a batch. All others,
+ * including every gradient, run in a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`). XNNPACK
+ * also keeps a packed copy of each right operand. With new weights in every step, packing costs as much
+ * as a small product, and later writes into a weight have no effect.
  *
  * The original kernels remain for other activations and dtypes and for invalid shapes.
  */
@@ -59,7 +59,7 @@ function matMul(original: MatMul): MatMul {
 interface Plan {
   readonly shape: readonly number[]
   readonly size: readonly [m: number, n: number, k: number]
-  /** For each matrix of the result, the indices of the two matrices that it is the product of. */
+  /** For each matrix of the result, the indices of its two factors. */
   readonly pairs: readonly (readonly [a: number, b: number])[]
 }
 

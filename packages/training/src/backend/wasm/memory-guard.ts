@@ -6,38 +6,38 @@ const PAGE = 2 ** 16
 const ADDRESSES = 2 ** 32
 
 /**
- * The memory may not grow to the last address: when a request reaches beyond that, malloc (of
- * Emscripten, in tfjs-backend-wasm 4.22) wraps around and returns memory that is in use. Requests of
- * up to the difference, 128 MiB, cannot reach beyond it.
+ * The limit of the memory, below the last address: when a request reaches beyond that, malloc (of
+ * Emscripten, in tfjs-backend-wasm 4.22) wraps around and returns memory that is in use. With this
+ * margin of 128 MiB, requests of up to that size cannot reach beyond it.
  */
 const LIMIT = ADDRESSES - 2 ** 27
 
-/** The most that malloc allocates beyond the bytes of a request. */
+/** The largest number of bytes that malloc allocates beyond a request. */
 const ROUNDING = 4 * PAGE
 
-/** Stays free for kernels that allocate memory (packed filters of XNNPACK) and abort if there is none. */
+/** Reserved for kernels that allocate memory (packed filters of XNNPACK) and abort if there is none. */
 const RESERVE = 2 ** 24
 
-/** From this size on, each request is checked to leave the reserve. */
+/** From this memory size on, check that each request leaves the reserve. */
 const NEARLY_FULL = LIMIT - 2 ** 29
 
 /** Freed blocks of at least this size are kept for later requests that malloc cannot serve safely. */
 const LARGE = 2 ** 26
 
-/** The modules whose malloc is replaced already. */
+/** The modules whose malloc is already replaced. */
 const guarded = new WeakSet()
 
 /**
  * Makes a full memory throw an error.
  *
- * The backend does not check the result of malloc (`backend_wasm.ts`, `move`): it would write to
- * address 0, over its own data, and fail later with "memory access out of bounds". All tensors, and
- * the blocks for this package's kernels, are allocated through this guard.
+ * The backend does not check the result of malloc (`backend_wasm.ts`, `move`): it would write to address
+ * 0, over its own data, and fail later with "memory access out of bounds". All tensors, and the blocks
+ * for this package's kernels, are allocated through this guard.
  */
 export function guardMemory({ wasm }: WasmModule): void {
   if (guarded.has(wasm)) return
   guarded.add(wasm)
-  // Emscripten's functions replace themselves when they are first called.
+  // Emscripten's functions replace themselves at their first call.
   wasm._free(wasm._malloc(1))
   limitGrowth(wasm.asm.memory)
   const blocks = new LargeBlocks(wasm)
@@ -73,7 +73,7 @@ function tryMalloc({ asm, HEAPU8 }: WasmModule['wasm'], bytes: number): number {
 function limitGrowth(memory: WebAssembly.Memory): void {
   const grow = memory.grow.bind(memory)
   memory.grow = (pages) => {
-    // Emscripten first asks for more than it needs, then for less. It takes an error for a refusal.
+    // Emscripten first asks for more than it needs, then for less. It treats an error as a refusal.
     if (memory.buffer.byteLength + pages * PAGE > LIMIT)
       throw new RangeError('the limit is reached')
     return grow(pages)
@@ -90,7 +90,7 @@ class LargeBlocks {
     this.#wasm = wasm
   }
 
-  /** The smallest free block for a large request, at most a quarter too large. */
+  /** Takes the smallest fitting free block for a large request, at most a quarter too large. */
   take(bytes: number): number | undefined {
     if (bytes < LARGE) return undefined
     const sizeOf = (address: number) => this.#sizes.get(address)!
@@ -106,7 +106,7 @@ class LargeBlocks {
     if (bytes >= LARGE && !this.#sizes.has(at)) this.#sizes.set(at, bytes)
   }
 
-  /** @returns whether the block is kept here instead of being freed */
+  /** @returns true if the block is kept for reuse, false if the caller must free it */
   keep(address: number): boolean {
     const at = address >>> 0
     if (!this.#sizes.has(at)) return false
@@ -118,7 +118,7 @@ class LargeBlocks {
     return true
   }
 
-  /** Frees all blocks that are kept. @returns their number */
+  /** Frees all kept blocks. @returns their number */
   release(): number {
     const released = this.#free
     this.#free = []

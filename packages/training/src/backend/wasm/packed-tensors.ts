@@ -2,9 +2,9 @@ import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel } from '../../tfjs/tfjs.ts'
 
 /**
- * Kernels that pass inputs to XNNPACK, which multiplies with a packed copy of them and keeps it for as
- * long as the tensor lives (tfjs-backend-wasm 4.22, `conv2d_impl.cc`, `batch_mat_mul_impl.cc`,
- * `Prelu.cc`). Writing into the memory of such a tensor later does not change the results.
+ * Kernels that pass inputs to XNNPACK, which multiplies with a packed copy and keeps it for the life of
+ * the tensor (tfjs-backend-wasm 4.22, `conv2d_impl.cc`, `batch_mat_mul_impl.cc`, `Prelu.cc`). Later
+ * writes to the memory of such a tensor do not change the results.
  */
 const packing: Readonly<Record<string, readonly string[]>> = {
   Conv2D: ['filter'],
@@ -14,7 +14,7 @@ const packing: Readonly<Record<string, readonly string[]>> = {
   Prelu: ['alpha'],
 }
 
-/** By data id, which is all that the clones of a tensor have in common. */
+/** Data ids, which the clones of a tensor share. */
 const packed = new WeakSet()
 
 /** Whether XNNPACK may hold a copy of the memory of the tensor. */

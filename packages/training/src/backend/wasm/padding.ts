@@ -10,14 +10,14 @@ interface Attributes {
   readonly pad: Parameters<typeof backend_util.computeConv2DInfo>[4]
   readonly dilations?: Size
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-  /** Of pooling. */
+  /** Only for pooling. */
   readonly filterSize: Size
 }
 
 /**
  * Corrects convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding
- * `same` wrongly where the stride exceeds the kernel, so that it gets the numbers of TensorFlow.js. It
- * refuses pooling that has windows without any value and leaves the result unwritten.
+ * `same` wrongly if the stride exceeds the kernel, so it is given the numbers of TensorFlow.js. It
+ * rejects pooling with windows that have no value, and leaves the result unwritten.
  */
 export function installPadding(): void {
   for (const kernelName of ['Conv2D', 'FusedConv2D']) replaceSame(kernelName, false)

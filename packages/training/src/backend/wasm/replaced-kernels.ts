@@ -5,8 +5,8 @@ import { heapOf } from './heap.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
- * Makes clones share the memory of their tensor, as they do on the other backends. The kernel of the
- * wasm backend copies it, and the tape clones what it saves: every activation and every weight.
+ * Makes clones share the memory of their tensor, as on other backends. The kernel of the wasm backend
+ * copies it, and the tape clones every tensor that it saves: every activation and every weight.
  */
 export function installSharedIdentity(): void {
   replaceKernel('Identity', 'wasm', (original) => (call) => {
@@ -26,7 +26,7 @@ interface SumCall {
 
 /**
  * Sums over the first axes row by row, in double precision: the gradient of every bias. The kernel of
- * the wasm backend transposes first, and does not write the result at all if there are no rows.
+ * the wasm backend transposes first, and leaves the result unwritten if there are no rows.
  */
 export function installSum(): void {
   replaceKernel('Sum', 'wasm', (original) => (call) => {
@@ -58,7 +58,7 @@ interface OneHotCall {
   readonly backend: WasmModule
 }
 
-/** The kernel of the wasm backend writes integers, whatever the dtype of the result. */
+/** Fixes OneHot: the kernel of the wasm backend writes integers whatever the dtype of the result. */
 export function installOneHot(): void {
   replaceKernel('OneHot', 'wasm', () => (call) => {
     const { inputs, attrs, backend } = call as unknown as OneHotCall
@@ -80,8 +80,8 @@ interface SegmentSumCall {
 }
 
 /**
- * Adds the kernel UnsortedSegmentSum, which the wasm backend lacks: the gradient of tf.gather, and so
- * of every embedding. Rows whose segment is out of range are left out, as on the cpu backend.
+ * Adds the kernel UnsortedSegmentSum, which the wasm backend lacks: the gradient of tf.gather, and so of
+ * every embedding. Skips rows whose segment is out of range, like the cpu backend.
  */
 export function installSegmentSum(): void {
   tf.registerKernel({

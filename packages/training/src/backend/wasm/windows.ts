@@ -12,11 +12,11 @@ interface Attributes {
   readonly strides: Size
   readonly pad: Parameters<typeof backend_util.computeConv2DInfo>[4]
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-  /** Of the gradient of a filter. */
+  /** Only for the gradient of a filter. */
   readonly filterShape: Shape
-  /** Of the gradient of the images. */
+  /** Only for the gradient of the images. */
   readonly inputShape: Shape
-  /** Of pooling. */
+  /** Only for pooling. */
   readonly filterSize: Size
 }
 
@@ -27,9 +27,10 @@ interface Call<K extends string> {
 }
 
 /**
- * Adds the gradients of convolutions that the wasm backend lacks, and replaces those of images and of
- * pooling. The original ones are scalar loops that take 15 to 50 times as long as the forward pass. That
- * of max pooling is wrong for windows without a positive value, and writes outside of its tensor.
+ * Adds the gradients of convolutions that the wasm backend lacks, and replaces the gradients of images
+ * and of pooling. The originals are scalar loops that take 15 to 50 times as long as the forward pass.
+ * The original gradient of max pooling is wrong for windows without a positive value, and writes outside
+ * of its tensor.
  */
 export function installWindowGradients(): void {
   install('Conv2DBackpropFilter', filterGradient)
@@ -50,7 +51,7 @@ function install<K extends string>(
   tf.registerKernel({ kernelName, backendName: 'wasm', kernelFunc })
 }
 
-/** The values of all windows, one row for each, times dy. */
+/** The values of all windows, one row for each, transposed, times dy. */
 function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInfo {
   const { x, dy } = inputs
   const { filterShape } = attrs
@@ -72,7 +73,7 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
   return out
 }
 
-/** The gradient of the values of each window, dy times the filter, is added where the window is. */
+/** Computes the gradient of each window, dy times the filter, and adds it at the place of the window. */
 function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): TensorInfo {
   const { dy, filter } = inputs
   const windows = new Windows(backend, convolution(attrs.inputShape, filter.shape, attrs))
@@ -130,7 +131,7 @@ function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): Tens
   return out
 }
 
-/** Divides by the size of the window even if a part of it is outside; see average-pool-gradients.ts. */
+/** Divides by the size of the whole window, even at the border; see average-pool-gradients.ts. */
 function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = pooling(input.shape, attrs)
@@ -168,13 +169,13 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
   return out
 }
 
-/** The patches of a part of the windows take at most so many bytes, to stay in the cache of a core. */
+/** The largest number of bytes of the patches in a part, to stay in the cache of a core. */
 const PART = 2 ** 20
 
 /** The windows of a convolution or of pooling. */
 class Windows {
   readonly heap: WasmHeap
-  /** The number of windows, those of all images. */
+  /** The number of windows of all images. */
   readonly count: number
   /** The number of values of a window. */
   readonly values: number
@@ -201,7 +202,7 @@ class Windows {
   /**
    * Calls `run` for parts of the windows, one after the other.
    *
-   * @param bytes - the size of a block of memory that `run` gets
+   * @param bytes - the size of the block of memory passed to `run`
    */
   forParts(
     bytes: number,

@@ -1,13 +1,13 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 
-// The parts of the optional packages `webgpu` and `@tensorflow/tfjs-backend-webgpu` that are used here.
-// Their own declarations need those of a browser.
+// The parts used of the optional packages `webgpu` and `@tensorflow/tfjs-backend-webgpu`, whose own
+// declarations require the DOM library.
 
 /** The package `webgpu`. */
 export interface Dawn {
   /** @param options - names and values, such as `adapter=...`; used when an adapter is requested */
   create(options: string[]): Gpu
-  /** The global names of WebGPU in a browser. */
+  /** The global names that WebGPU has in a browser. */
   readonly globals: Readonly<Record<string, unknown>>
 }
 
@@ -41,7 +41,7 @@ export interface Kernels {
 
 type Values = Float32Array | Int32Array | Uint8Array
 
-/** The tensor backend of that package, with private parts. */
+/** The tensor backend of that package, including private members. */
 export interface WebGpuTensors {
   readonly tensorMap: {
     has(dataId: TensorInfo['dataId']): boolean

@@ -8,7 +8,7 @@ export interface OpenDevice {
   readonly name: string
 }
 
-/** The limits that matter to the kernels of TensorFlow.js. Unless requested, those of a device are low. */
+/** The limits that matter to the kernels of TensorFlow.js; without a request, a device has low limits. */
 const limits = [
   'maxBufferSize',
   'maxComputeInvocationsPerWorkgroup',
@@ -42,12 +42,12 @@ export async function openDevice(dawn: Dawn, wanted: string | undefined): Promis
   return { gpu, adapter, device, name }
 }
 
-/** A name that no adapter has, for which Dawn reports an error that lists the adapters. */
+/** A name that no adapter has: Dawn's error for it lists the adapters. */
 const NO_ADAPTER = 'tsrun: list the adapters'
 
 /**
- * The names of the adapters that the installed drivers offer, the best one first. Each name occurs once:
- * two cards of the same model have the same name, and Dawn takes the first one.
+ * Returns the names of the adapters of the installed drivers, the best first. Each name occurs once: of
+ * cards with equal names, Dawn uses the first.
  */
 export async function adapterNames(dawn: Dawn): Promise<string[]> {
   try {
@@ -62,10 +62,10 @@ export async function adapterNames(dawn: Dawn): Promise<string[]> {
 }
 
 /**
- * The one of `names` that `wanted` stands for: the whole name, or a part that no other name contains.
- * Upper and lower case are not distinguished.
+ * Returns the name that `wanted` stands for: the whole name, or a part that no other name contains.
+ * Ignores case.
  *
- * @throws Error with the names if none or several of them fit
+ * @throws Error with the names if none or several match
  */
 export function chooseAdapter(names: readonly string[], wanted: string): string {
   const part = wanted.toLowerCase()

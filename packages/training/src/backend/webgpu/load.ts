@@ -10,16 +10,16 @@ import { guardReads } from './reads.ts'
 
 const require = createRequire(import.meta.url)
 /**
- * One device for the process, referenced until its end: Dawn would free it on garbage collection even
- * while its own threads use it.
+ * One device for the process, referenced until its end: after garbage collection Dawn would free it,
+ * even while its own threads use it.
  */
 let opened: OpenDevice | undefined
 
 /**
- * The GPU in float32, through Dawn, the WebGPU implementation of Chrome. Values can only be read
- * asynchronously.
+ * Loads the GPU backend in float32, through Dawn, Chrome's implementation of WebGPU. Values can only be
+ * read asynchronously.
  *
- * The first call in a process opens the device, and later calls return to it.
+ * The first call in a process opens the device; later calls reuse it.
  *
  * @see docs/webgpu.md
  */
@@ -62,11 +62,13 @@ async function importPackages(): Promise<{ dawn: Dawn; kernels: Kernels }> {
   }
 }
 
-/** The factory of the package would take any device and require features that it does not use. */
+/**
+ * Replaces the package's factory, which would take any device and require features that it does not use.
+ */
 function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevice): void {
   const backend = withNavigator(gpu, () => new WebGPUBackend(device, adapter.info))
   guardReads(backend, device)
-  // If the script has its own navigator.gpu, the package has registered a backend already.
+  // If the script has its own navigator.gpu, the package has already registered a backend.
   if (tf.engine().backendNames().includes('webgpu')) tf.removeBackend('webgpu')
   tf.registerBackend('webgpu', () => backend as unknown as KernelBackend)
   process.once('exit', () => {
@@ -74,7 +76,7 @@ function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevi
   })
 }
 
-/** The backend reads `navigator.gpu` once. No other code should find it and assume a browser. */
+/** Defines `navigator.gpu` only while the backend reads it, so that no other code assumes a browser. */
 function withNavigator<T>(gpu: OpenDevice['gpu'], run: () => T): T {
   const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator')
   Object.defineProperty(globalThis, 'navigator', { value: { gpu }, configurable: true })
