@@ -10,9 +10,8 @@ import { checkGroup } from './requirements.ts'
 
 /*
  * Messages and sums of tensors, on every backend. Values are sent from and received into buffers in the
- * arena of the group, which are allocated and freed here. The calls are asynchronous because a GPU's
- * values can only be read asynchronously. If the host has the values, an operation starts before its
- * call returns.
+ * arena of the group, which are allocated and freed here. The calls are asynchronous because a GPU's values
+ * can only be read asynchronously. If the host has the values, an operation starts before its call returns.
  */
 
 /** Options of `recvTensor`. */
@@ -92,13 +91,12 @@ export async function recvTensor<D extends HostDType = 'float32'>(
  * Reduces a tensor over the ranks: the sum, or with `{ op: 'avg' }` the mean. All ranks call it with
  * tensors of the same shape and dtype, and get bitwise equal results.
  *
- * Await it before the next collective of the group: with a GPU the collective starts only after the
- * values have been fetched.
+ * Await it before the next collective of the group: with a GPU the collective starts only after the values
+ * have been fetched.
  *
- * @param tensor - float32, int32 or bool; it is not changed, and may be disposed as soon as this
- *   returns
- * @returns a tensor that outlives any tf.tidy; the caller disposes it. The promise rejects with the
- *   errors of `group.allReduce`.
+ * @param tensor - float32, int32 or bool; it is not changed, and may be disposed as soon as this returns
+ * @returns a tensor that outlives any tf.tidy; the caller disposes it. The promise rejects with the errors
+ *   of `group.allReduce`.
  * @throws ERR_TSR_ARGUMENT
  *
  * @example

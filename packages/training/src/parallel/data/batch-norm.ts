@@ -51,10 +51,7 @@ export class BatchNorm implements Module {
   readonly parameters: readonly [weight: Parameter, bias: Parameter]
   readonly usesPass = true
   readonly communicates = true
-  /**
-   * The running mean and unbiased variance, the same on all ranks. They are not trained, but saved with
-   * the parameters.
-   */
+  /** The running mean and unbiased variance, the same on all ranks; saved but not trained. */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
   readonly #group: ProcessGroup | undefined
   readonly #options: ReturnType<typeof readOptions>

@@ -150,11 +150,10 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   /**
-   * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has
-   * finished takes part in the steps of the others with gradients of zero. In the end all ranks get the
-   * parameters and the optimizer state of the rank that made the most steps. All ranks call it. The
-   * loop must not use other collectives over this group, because ranks that have finished do not call
-   * them.
+   * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has finished
+   * takes part in the steps of the others with gradients of zero. In the end all ranks get the parameters
+   * and the optimizer state of the rank that made the most steps. All ranks call it. The loop must not use
+   * other collectives over this group, because ranks that have finished do not call them.
    *
    * @example
    * const loop = async () => {

@@ -6,10 +6,7 @@ import { freeAfter } from '../group-buffers.ts'
 export interface JoinOptions {
   /** The optimizer of the loop. In the end the optimizers of all ranks have the same state. */
   readonly optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>
-  /**
-   * The divisor of summed gradients: the number of ranks that still have data (default), or of all
-   * ranks.
-   */
+  /** The divisor of summed gradients: the number of ranks with data left (default), or of all ranks. */
   readonly divideBy?: 'live' | 'world'
 }
 
@@ -38,10 +35,7 @@ export class JoinedLoop {
     return this.#announced !== undefined
   }
 
-  /**
-   * Announces to the other ranks whether this one has data for the step: once, before any gradient is
-   * sent.
-   */
+  /** Announces whether this rank has data for the step: once, before any gradient is sent. */
   announce(hasData: boolean): void {
     if (this.#announced !== undefined) return
     this.#live[0] = hasData ? 1 : 0

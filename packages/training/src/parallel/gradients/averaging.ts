@@ -49,9 +49,7 @@ export interface Averaged<G extends ClippedGradients = ClippedGradients> {
 export interface Averaging {
   /** The groups over which gradients are averaged, one after the other. */
   readonly axes: readonly ProcessGroup[]
-  /**
-   * Separate groups of the same ranks, for modules that communicate in their passes: see `Pass.replicas`.
-   */
+  /** Groups of the same ranks for modules that communicate in their passes: see `Pass.replicas`. */
   readonly replicas: readonly ProcessGroup[]
   readonly onGradient: GradientListener
   /** `token`: the gradients are of a summed loss, and `average` needs its denominator. */

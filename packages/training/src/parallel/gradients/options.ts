@@ -24,10 +24,7 @@ export interface DataParallelOptions {
   readonly bucketBytes?: number
   /** The same for the first bucket, before which nothing can be sent; default 1 MiB. */
   readonly firstBucketBytes?: number
-  /**
-   * The format in which gradients are sent; default float32. 16-bit formats send gradients divided by the
-   * number of ranks.
-   */
+  /** The wire format of gradients; default float32. 16-bit gradients are divided by the number of ranks. */
   readonly wire?: WireFormat
   /**
    * Sums gradients in the order of the ranks, which gives bitwise equal results with any buckets,

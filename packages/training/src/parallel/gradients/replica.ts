@@ -141,10 +141,7 @@ export abstract class Replica<
     // Nothing to do: see `gather`.
   }
 
-  /**
-   * Frees the buckets. The model stays, but a sharded one keeps only the parameters that are unsharded at
-   * the time.
-   */
+  /** Frees the buckets. The model stays; a sharded one keeps only its unsharded parameters. */
   dispose(): void {
     if (!this.lifetime.dispose()) return
     this.module.averageBy?.(undefined)

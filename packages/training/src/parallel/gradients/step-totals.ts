@@ -12,8 +12,8 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
 }
 
 /**
- * Sums the totals of each step over all axes: with one prepared collective per axis, or none if the
- * options need no totals.
+ * Sums the totals of each step over all axes: one prepared collective per axis, or none if no totals are
+ * needed.
  */
 export class TotalsSum {
   readonly #axes: readonly ProcessGroup[]

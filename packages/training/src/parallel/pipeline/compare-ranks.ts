@@ -25,9 +25,8 @@ export interface RankFacts {
  * wrongly, or wait for messages that are never sent. All ranks call it.
  *
  * @returns the facts of all ranks
- * @throws on all ranks: ERR_TSR_REPLICA naming the first option that differs from rank 0;
- *   ERR_TSR_ARGUMENT when no rank has a layer that was named, or when parameters with the same name
- *   have different shapes
+ * @throws on all ranks: ERR_TSR_REPLICA naming the first option that differs from rank 0; ERR_TSR_ARGUMENT
+ *   when no rank has a layer that was named, or when parameters with the same name have different shapes
  */
 export async function compareRanks(
   own: RankFacts,

@@ -18,10 +18,7 @@ export interface TrainedBatch {
   readonly peakInFlight: number
 }
 
-/**
- * Runs one rank's list of actions. For each action it takes the input from a neighbour or the batch,
- * computes, and sends the result.
- */
+/** Runs a rank's actions: takes the input from a neighbour or the batch, computes, and sends the result. */
 export class StageWorker {
   readonly #stages: ReadonlyMap<number, PipelineStage>
   readonly #messages: StageMessages
@@ -117,9 +114,7 @@ export class StageWorker {
     this.#messages.dispose()
   }
 
-  /**
-   * Returns the gradients of all stages of this rank, summed for parameters that several of them share.
-   */
+  /** Returns the gradients of all stages of this rank, summed for parameters that stages share. */
   #takeGradients(): Map<string, Tensor> {
     const gradients = new Map<string, Tensor>()
     const add = sumInto(gradients)

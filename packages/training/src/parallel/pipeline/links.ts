@@ -21,8 +21,7 @@ export interface StageLinks {
    */
   compare(): Promise<boolean>
   /**
-   * On the first call, gives parameters that several ranks share the same value. Sharded values have to
-   * be equal already.
+   * On the first call, gives parameters that ranks share one value. Sharded ones have to be equal already.
    */
   tie(isSharded: boolean): Promise<void>
   /** Whether several stages have a parameter of this name. */

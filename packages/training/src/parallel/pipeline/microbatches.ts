@@ -5,8 +5,7 @@ import { isTensor, tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 /**
  * A batch, the same on every rank. The first stage reads `inputs`, the last one `labels`. A function is
- * called only on the rank that reads it, and its tensor is disposed after use; a tensor stays the
- * caller's.
+ * called only on the rank that reads it, and its tensor is disposed after use; a tensor stays the caller's.
  */
 export interface Batch {
   /** The number of examples; may be left out if `inputs` or `labels` is a tensor. */

@@ -25,10 +25,7 @@ import type { Split } from './split.ts'
 export interface ModelOptions {
   /** Updates the parameters in `step`. */
   readonly optimizer?: Optimizer
-  /**
-   * A mean or a sum; default `crossEntropy`. A mean over anything other than the examples needs
-   * `Loss.count`.
-   */
+  /** A mean or a sum; default `crossEntropy`. A mean that is not over the examples needs `Loss.count`. */
   readonly loss?: Loss
   /**
    * `step` scales the gradients of the whole model down to this norm if their norm is larger: see
@@ -65,8 +62,7 @@ export interface PipelineOptions extends ModelOptions {
    */
   readonly split?: Split
   /**
-   * The number of parts of a batch; default 8, or the number in your own lists. A batch with fewer
-   * examples has fewer parts.
+   * The number of parts of a batch; default 8, or the number in your own lists. A small batch has fewer.
    */
   readonly microbatches?: number
 }

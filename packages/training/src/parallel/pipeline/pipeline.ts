@@ -63,9 +63,7 @@ export class Pipeline implements Replicated {
   readonly isLast: boolean
   /** See `Replicated.countsLabels`. */
   readonly countsLabels: boolean
-  /**
-   * The spans of computations, messages and waiting; for a whole model only if it was given a recorder.
-   */
+  /** Spans of computations, messages and waiting; for a whole model only if it was given a recorder. */
   readonly recorder: SpanRecorder
   readonly #spans: SpanRecorder | undefined
   readonly #links: StageLinks
@@ -199,18 +197,14 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Evaluates a batch with forward passes only, in at least 4 x ranks parts; a whole model uses the
-   * parts of its steps. The accuracy is NaN unless the labels are classes or the loss counts right
-   * answers.
+   * Evaluates a batch with forward passes only, in at least 4 x ranks parts; a whole model uses the parts
+   * of its steps. The accuracy is NaN unless the labels are classes or the loss counts right answers.
    */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return evaluationOf(await this.tally(batch))
   }
 
-  /**
-   * Evaluates like `evaluate`, but returns sums, which can be added over batches and replicas. They are
-   * the same on all ranks.
-   */
+  /** Evaluates a batch and returns sums to add over batches and replicas; the same on all ranks. */
   async tally(batch: Batch): Promise<Tally> {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noTally))

@@ -32,10 +32,7 @@ export interface Runner {
   infer(x: Tensor): Maybe<Tensor>
 }
 
-/**
- * A runner for one of several stages. With `recompute`, it keeps only its input until the backward
- * pass.
- */
+/** A runner for one of several stages. `recompute` keeps only the input until the backward pass. */
 export function stageRunner(module: Module, recompute: boolean): Runner {
   return {
     record: (x, needsInputGradient) => repeatable(module, x, { needsInputGradient }, recompute),

@@ -13,10 +13,7 @@ export interface Message {
   readonly microbatch: number
 }
 
-/**
- * The first tag of announcements, which are sent once per stage and shape; activations use smaller
- * tags.
- */
+/** The first tag of announcements, sent once per stage and shape. Activations use smaller tags. */
 const SHAPE_TAG = 2 ** 30
 /** More dimensions than a tensor can have. */
 const DIMENSIONS = 8

@@ -33,10 +33,7 @@ export interface GradientPlan {
   readonly scale: number
   /** Takes the gradients of each pass. Only for a stage that is the whole model. */
   readonly averaging?: Averaging | undefined
-  /**
-   * Takes each gradient, summed over the micro-batches, when it is complete; default: `takeGradients`
-   * returns it.
-   */
+  /** Takes each gradient, summed over micro-batches, when complete; default: `takeGradients` returns it. */
   readonly onGradient?: GradientListener | undefined
   /** Whether other stages add to a parameter's gradient, which then stays for `takeGradients`. */
   readonly isShared?: (name: string) => boolean

@@ -108,9 +108,7 @@ function differentiable(
   })(logits)
 }
 
-/**
- * Counts the rows whose label has the largest score, without ignored rows. Ties go to the lowest class.
- */
+/** Counts the rows whose label has the largest score, except ignored rows. Ties go to the lowest class. */
 function countCorrect(
   logits: Tensor,
   labels: Tensor,
@@ -209,10 +207,7 @@ interface LargestScores {
   readonly all: number
 }
 
-/**
- * Exchanges the largest score of each row and, in the same message, the number of classes of each rank,
- * which may differ by one.
- */
+/** Exchanges the largest score of each row and, in the same message, each rank's number of classes. */
 function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): LargestScores {
   const { rank, size } = group
   const classes = logits.size / rows

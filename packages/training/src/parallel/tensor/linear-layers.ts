@@ -32,10 +32,7 @@ export interface LayerContext {
   readonly group: ProcessGroup
 }
 
-/**
- * A linear layer of which each rank computes some outputs, with the columns [inputs, ..., outputs / size]
- * of the weight.
- */
+/** Each rank computes some outputs, with the columns [inputs, ..., outputs / size] of the weight. */
 export class ColumnParallelLinear implements Module {
   readonly kind = 'column-parallel'
   readonly parameters: readonly Parameter[]
@@ -118,19 +115,13 @@ export function isColumnParallel(module: Module): module is ColumnParallelLinear
 }
 
 export interface RowParallelOptions {
-  /**
-   * The input: this rank's slice (`sharded`, default), or the whole (`replicated`), which the layer
-   * slices.
-   */
+  /** The input: this rank's slice (`sharded`, default), or the whole, sliced here (`replicated`). */
   readonly input?: 'sharded' | 'replicated'
   /** The output: the whole (`replicated`, default), or this rank's part of each sequence (`sequence`). */
   readonly output?: 'replicated' | 'sequence'
 }
 
-/**
- * A linear layer of which each rank uses some inputs, with the rows [inputs / size, outputs] of the
- * weight.
- */
+/** Each rank uses some inputs, with the rows [inputs / size, outputs] of the weight. */
 export class RowParallelLinear implements Module {
   readonly parameters: readonly Parameter[]
   readonly #weight: Parameter

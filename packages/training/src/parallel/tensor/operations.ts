@@ -144,8 +144,7 @@ export function scatterToRanks(x: Tensor, group: ProcessGroup, label?: string): 
 
 /**
  * Concatenates the parts of each sequence in rank order; the gradients are summed, and each rank gets its
- * part. Used before a layer whose columns are shared, if ranks hold parts of sequences between the
- * layers.
+ * part. Used before a layer whose columns are shared, if ranks hold parts of sequences between the layers.
  */
 export function gatherSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherSequence, x, group, label)

@@ -84,9 +84,7 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
   return model
 }
 
-/**
- * If ranks have parts of sequences between shared layers, each rank's dropout covers only its positions.
- */
+/** If ranks have parts of sequences between shared layers, a dropout covers only its rank's positions. */
 function divideDropouts(model: Module, group: ProcessGroup): void {
   const modules = Array.from(modulesOf(model), ({ module }) => module)
   if (!modules.some(isSequenceParallel)) return

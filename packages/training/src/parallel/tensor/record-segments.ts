@@ -39,10 +39,7 @@ export async function recordSegments(
   return await recordChain(segments, x, options)
 }
 
-/**
- * Cuts a model at its collectives. Neighbours without a collective between them are joined into one
- * segment.
- */
+/** Cuts a model at its collectives. Neighbours without a collective between them are one segment. */
 function segmentsOf(model: Module): readonly Segment[] {
   const segments = cut(model, 'the model')
   // a model without collectives is recorded as a whole, with its own `record` if it has one
@@ -84,10 +81,7 @@ function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   ]
 }
 
-/**
- * Hides the segment's own `record`: recorded on the tape, results are bitwise equal to the model in one
- * piece.
- */
+/** Hides the segment's own `record`: the tape gives results bitwise equal to the model in one piece. */
 function asLocal(segment: LocalSegment): LocalSegment {
   return { parameters: segment.parameters, forward: (x) => segment.forward(x) }
 }

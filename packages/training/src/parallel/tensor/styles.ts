@@ -19,10 +19,7 @@ import {
   type VocabParallelOptions,
 } from './vocabulary.ts'
 
-/**
- * Shares a layer among the ranks of a group: returns its replacement, or in a group of one rank the layer
- * itself.
- */
+/** Shares a layer among ranks: returns its replacement, or in a group of one rank the layer itself. */
 export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
 
 /**

@@ -14,16 +14,13 @@ import { inOnePiece } from './record-segments.ts'
 import { shardOf } from './sharding.ts'
 
 export interface VocabParallelOptions {
-  /**
-   * Whether each rank has only a part of each sequence after an embedding and before a head. Default
-   * false.
-   */
+  /** Whether ranks have parts of sequences after an embedding and before a head. Default false. */
   readonly sequence?: boolean
 }
 
 /**
- * An embedding of which each rank has some rows; numbers of rows differ by at most one. Tokens of other
- * ranks look up zeros, so that the sum over the ranks is right.
+ * An embedding: each rank has some rows of the table, in numbers that differ by at most one. Tokens of
+ * other ranks look up zeros, so that the sum over the ranks is right.
  */
 export class VocabParallelEmbedding implements Module {
   readonly parameters: readonly [weight: Parameter]
@@ -54,9 +51,7 @@ export class VocabParallelEmbedding implements Module {
   }
 }
 
-/**
- * A head of which each rank computes the scores of its part of the vocabulary: [..., this part's size].
- */
+/** A head: each rank computes the scores of its part of the vocabulary, [..., this part's size]. */
 export class VocabParallelHead implements Module {
   readonly kind = 'vocab-parallel-head'
   readonly parameters: readonly [weight: Parameter]

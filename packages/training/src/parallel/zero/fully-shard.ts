@@ -232,8 +232,7 @@ export class FullyShard<M extends Replicated = Replicated>
    * Updates this rank's parts, and sends the new values to all ranks. The optimizer keeps state for this
    * rank's parts only, by parameter name. Await it before the next call.
    *
-   * @throws ERR_TSR_ARGUMENT while `gradients` or another `step` is pending; the errors of
-   *   `optimizer.step`
+   * @throws ERR_TSR_ARGUMENT while `gradients` or another `step` is pending; the errors of `optimizer.step`
    */
   async step(optimizer: Optimizer, gradients: Shares): Promise<void> {
     await this.update(optimizer, gradients, this.shard.spans)

@@ -76,10 +76,7 @@ export class ReduceScatterExchange extends GradientExchange {
     this.#reap()
   }
 
-  /**
-   * Ends the step. @returns this rank's part of each average times `factor`, except for the names in
-   * `without`
-   */
+  /** Ends the step. @returns this rank's part of each average times `factor`, except for `without` */
   take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
     const gradients = new Map<string, Float32Array>()
     timeSpan(this.spans, 'reduce', { name: 'averages' }, () => {
@@ -191,10 +188,7 @@ interface Scatter extends Pick<PersistentOperation, 'isCompleted' | 'wait'> {
   readonly done: Promise<void>
 }
 
-/**
- * The exchange of one bucket: a reduce-scatter and, if there are other replicas, an all-reduce of the
- * share with them.
- */
+/** The exchange of one bucket: a reduce-scatter and, between replicas, an all-reduce of the share. */
 class BucketExchange {
   /** Resolves when `share` has the average. */
   readonly done: Promise<void>
@@ -240,9 +234,7 @@ class BucketExchange {
     }
   }
 
-  /**
-   * After the reduce-scatter: decodes the share and frees the 16-bit copy, unless other replicas need it.
-   */
+  /** After the reduce-scatter: decodes the share and frees the 16-bit copy, unless replicas need it. */
   collect(): void {
     if (this.#groups.replicate === undefined) this.#decode()
   }

@@ -10,10 +10,7 @@ import type { MemoryAccounting } from './memory-accounting.ts'
 import { ReshardableParameter } from './reshardable-parameter.ts'
 import { ownerInShare, ShardParameter } from './shard-parameter.ts'
 
-/**
- * A part of the model that is gathered separately, with one bucket for trained and one for frozen
- * parameters.
- */
+/** A separately gathered part of the model: a bucket of trained and a bucket of frozen parameters. */
 export interface UnitPlan {
   /** Undefined for the *root*: the parameters that several units use, or none. */
   readonly module?: Module

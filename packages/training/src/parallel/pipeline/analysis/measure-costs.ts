@@ -35,8 +35,7 @@ const readOptions = declareOptions({
  * micro-batch, in milliseconds. Rank 0 builds one layer after another and broadcasts the costs to the
  * group, so that all divide the model in the same way. All ranks call it.
  *
- * @param group - the group of the pipeline: on a mesh its axis, not the world; the other axes are
- *   `peers`
+ * @param group - the group of the pipeline: on a mesh its axis, not the world; the other axes are `peers`
  *
  * @example
  * const costs = await measureCosts(model, group, batch)
@@ -107,10 +106,7 @@ interface Run {
   readonly needsInputGradient: boolean
 }
 
-/**
- * Returns the milliseconds until a gradient was fetched: some backends wait for the computation only
- * then.
- */
+/** Milliseconds until a gradient was fetched: some backends wait for the computation only then. */
 async function timePass(run: Run, parts: Microbatches): Promise<number> {
   const { module, input, needsInputGradient } = run
   const labels = run.loss === undefined ? undefined : parts.labels(0)

@@ -19,10 +19,7 @@ export interface RankReport {
   /** The time of one forward pass of a micro-batch; `backward` is the same for a backward pass. */
   readonly forward: number
   readonly backward: number
-  /**
-   * The time of a step that this rank computes. The part of `idle` beyond `waiting` and `transfer` is
-   * overhead.
-   */
+  /** Computing time per step. The part of `idle` beyond `waiting` and `transfer` is overhead. */
   readonly compute: number
   readonly waiting: number
   readonly transfer: number
@@ -33,10 +30,7 @@ export interface RankReport {
 
 export interface PipelineReport {
   readonly steps: number
-  /**
-   * The median over steps of the longest time, on any rank, from its first forward to its last backward
-   * pass.
-   */
+  /** The median length of a step: the longest time on a rank from its first to its last pass. */
   readonly stepTime: number
   /** The median idle fraction of all ranks in that time: 1 - compute / (ranks x step time). */
   readonly bubble: number

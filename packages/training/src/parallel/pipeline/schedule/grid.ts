@@ -14,10 +14,9 @@ export interface GridOptions {
 const slots = count({ from: 1 })
 
 /**
- * Draws a schedule with a row per rank and a column per time slot. `F3` is the forward pass of
- * micro-batch 3, `==` its later slots, and `.` idle time. If ranks have several stages, the stage comes
- * first. If the slots do not fit on a line, they are folded into blocks. Each block names its ranks and
- * its first slot.
+ * Draws a schedule with a row per rank and a column per time slot. `F3` is the forward pass of micro-batch
+ * 3, `==` its later slots, and `.` idle time. If ranks have several stages, the stage comes first. If the
+ * slots do not fit on a line, they are folded into blocks. Each block names its ranks and its first slot.
  */
 export function drawGrid(
   actions: ActionLists,

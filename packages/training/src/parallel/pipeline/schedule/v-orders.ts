@@ -57,10 +57,9 @@ class VList {
 type Chunk = 'first' | 'second'
 
 /**
- * Zero bubble in a V (Qi et al., Pipeline Parallelism with Controllable Memory, 2024, ZB-V; the same
- * order as PyTorch's): all backward passes are in halves. If F, I and W take equally long, the only
- * bubble is filling and draining between neighbours. Every rank holds as many activations as the first
- * rank of 1F1B.
+ * Zero bubble in a V (Qi et al., Pipeline Parallelism with Controllable Memory, 2024, ZB-V; the same order
+ * as PyTorch's): all backward passes are in halves. If F, I and W take equally long, the only bubble is
+ * filling and draining between neighbours. Every rank holds as many activations as the first rank of 1F1B.
  */
 export function zeroBubbleV(rank: number, ranks: number, microbatches: number): Action[] {
   // Fewer would not fill the pipeline; surplus micro-batches are filtered out at the end.
