@@ -2,15 +2,15 @@ import type { Channel, Steps } from './channel.ts'
 import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 
-/** A collective written as a generator; it yields whenever it has to wait. */
+/** A collective as a generator that yields whenever it has to wait. */
 export type Algorithm = (channel: Channel, operation: Operation) => Steps
 
 /** The arithmetic of one operation, on byte offsets and byte lengths. */
 export interface Arithmetic {
   readonly bytesPerElement: number
-  /** out = a op b. */
+  /** Computes out = a op b. */
   combine(out: number, a: number, b: number, bytes: number): void
-  /** Turns a complete sum into what was asked for: divides for `avg`, else does nothing. */
+  /** Finishes a complete sum: divides it for `avg`, otherwise does nothing. */
   finish(at: number, bytes: number): void
 }
 
@@ -30,14 +30,17 @@ export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic
   }
 }
 
-/** The other ranks, starting with the next one, so that each rank starts with a different peer. */
+/**
+ * Returns the other ranks, starting with the next one, so that each rank starts with a different
+ * peer.
+ */
 export function otherRanks({ rank, size }: Pick<Channel, 'rank' | 'size'>): number[] {
   return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
 }
 
 /**
- * result = ((part 0 op part 1) op part 2) ..., where the parts are by rank. The own part is kept,
- * unless the result goes there; those of other ranks are overwritten.
+ * Computes result = ((part 0 op part 1) op part 2) ..., with parts by rank. This rank's part is
+ * unchanged unless the result goes there. The parts of other ranks are overwritten.
  */
 export function foldInRankOrder(
   arithmetic: Arithmetic,
@@ -48,7 +51,7 @@ export function foldInRankOrder(
 ): void {
   const scratch = parts[rank === 0 ? 1 : 0]!
   for (let peer = 1; peer < parts.length; peer++) {
-    // the result may be the own part, which must be read before it is written
+    // The result may overwrite this rank's part, so read that first.
     const sum = peer === 1 ? parts[0]! : scratch
     const out = peer === parts.length - 1 ? result : scratch
     arithmetic.combine(out, sum, parts[peer]!, bytes)

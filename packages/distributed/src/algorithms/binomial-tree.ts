@@ -4,9 +4,9 @@ import { arithmeticOf } from './algorithm.ts'
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 
 /*
- * Binomial trees: log2 n rounds of the whole buffer, for small ones. Ranks are numbered from the
- * root (root = 0). The parent of v is v without its lowest set bit; its children are v + 2^k for
- * all 2^k below that bit.
+ * Binomial trees for small buffers: log2 n rounds of the whole buffer. Ranks are numbered from the
+ * root (root = 0). The parent of v is v without its lowest set bit. The children of v are v + 2^k
+ * for all 2^k below that bit.
  */
 
 export function* binomialBroadcast(channel: Channel, operation: Operation): Steps {
@@ -25,7 +25,7 @@ export function* binomialBroadcast(channel: Channel, operation: Operation): Step
   yield* untilAll(sends)
 }
 
-/** The same tree upwards. The buffers of other ranks than the root hold partial results after. */
+/** Reduces up the same tree. Afterwards, buffers of other ranks hold partial results. */
 export function* binomialReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
   const { input: at, count, peer: root } = operation
@@ -47,10 +47,9 @@ export function* binomialReduce(channel: Channel, operation: Operation): Steps {
 }
 
 /*
- * Gather and scatter on the binomial tree of `binomial-tree.ts` (Thakur, Rabenseifner & Gropp,
- * 2005): log2 n steps, for small slices. Ranks are numbered from the root (root = 0). The children
- * of v are v + 2^k below v's lowest set bit; the subtree of v is the run of ranks from v on, as many
- * as that bit, as far as there are ranks.
+ * Gather and scatter on the binomial tree (Thakur, Rabenseifner & Gropp, 2005), for small slices:
+ * log2 n steps. Ranks are numbered from the root (root = 0). The children of v are v + 2^k below
+ * v's lowest set bit. The subtree of v is the ranks from v up to v + that bit, cut off at n.
  *
  * gather: v sends the slices of its subtree to its parent, min(lowest bit of v, n - v) slices.
  * scatter: v sends each child the slices of the child's subtree.
@@ -64,7 +63,7 @@ interface Tree {
   /** Ranks in the subtree of this rank. */
   readonly family: number
   readonly parent: number
-  /** From the nearest to the farthest; each holds half of what is left. */
+  /** Children from the nearest to the farthest, each with half of the remaining ranks. */
   readonly children: readonly Child[]
 }
 
@@ -105,7 +104,7 @@ export function* binomialGather(channel: Channel, operation: Operation): Steps {
     return
   }
   const isRoot = rank === root
-  // the root's own order is right where it counts as rank 0
+  // The tree's order is the rank order if the root is rank 0.
   const isDirect = isRoot && root === 0
   const at = isDirect ? output : channel.scratch(family * slice)
   const receives = children.map((child) =>
@@ -116,7 +115,7 @@ export function* binomialGather(channel: Channel, operation: Operation): Steps {
   if (!isRoot) {
     yield* until(channel.send(parent, at, family * slice))
   } else if (!isDirect) {
-    // numbered from the root, so turned round
+    // Rotate the slices, which are numbered from the root, into rank order.
     const before = (size - root) * slice
     kernels.copy(output + root * slice, at, before)
     kernels.copy(output, at + before, root * slice)

@@ -3,14 +3,14 @@ import type { Operation } from '../operation.ts'
 import { until, type Channel, type Steps } from './channel.ts'
 
 /*
- * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal & Weathersby, 1997): ceil(log2 n) steps for any n,
- * with copies in place of messages. For small slices.
+ * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal & Weathersby, 1997), for small slices: ceil(log2 n)
+ * steps for any n, with extra copies instead of extra messages.
  */
 
 /**
- * All-gather: rank r holds the slices of r, r+1, ... in this order; in step k it sends what it holds
- * (at most what is missing there) to r - 2^k, and gets as much from r + 2^k. Sent per rank: (n-1)
- * slices.
+ * All-gather: rank r collects the slices of r, r+1, ... in this order. In step k it sends all that
+ * it has (at most what is missing there) to r - 2^k, and receives as much from r + 2^k. Sent per
+ * rank: (n-1) slices.
  */
 export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
@@ -32,9 +32,9 @@ export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * All-to-all: rank r turns its slices so that number i is for r + i; in step k all those with bit k
- * in their number go 2^k ranks on, packed into one message. Sent per rank: for each k as many slices
- * as there are numbers below n with bit k, about n/2 log2 n.
+ * All-to-all: rank r rotates its slices, so that slice i is for r + i. In step k, all slices with
+ * bit k in their number move 2^k ranks on, packed into one message. Sent per rank in step k: all
+ * numbers below n with bit k, together about n/2 log2 n slices.
  */
 export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
@@ -65,8 +65,9 @@ export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * Barrier by dissemination (Hensgen, Finkel & Manber, 1988): in round k, rank r sends to r + 2^k and
- * receives from r - 2^k; after ceil(log2 n) rounds, word of every rank has reached every other. No payload.
+ * Dissemination barrier (Hensgen, Finkel & Manber, 1988). In round k, rank r sends an empty message
+ * to r + 2^k and receives one from r - 2^k. After ceil(log2 n) rounds, every rank knows that all
+ * others have arrived.
  */
 export function* disseminationBarrier(channel: Channel): Steps {
   const { rank, size } = channel

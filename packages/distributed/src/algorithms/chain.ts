@@ -5,9 +5,9 @@ import { arithmeticOf } from './algorithm.ts'
 import { cutIntoSegments, segmentBytes } from './pieces.ts'
 
 /*
- * Pipelined chains, for large buffers: the ranks stand in a line from the root, and segments run
- * along it. Each rank but the last sends S bytes once; n-2 segments of delay. WINDOW segments are
- * in flight between two ranks.
+ * Pipelined chains, for large buffers: segments pass through all ranks in a line from the root.
+ * Each rank but the last sends S bytes once, with a delay of n-2 segments. WINDOW segments are in
+ * flight between two ranks.
  */
 const WINDOW = 4
 
@@ -33,7 +33,10 @@ export function* chainBroadcast(channel: Channel, operation: Operation): Steps {
   yield* untilAll(sends)
 }
 
-/** The chain towards the root; sums are made in scratch, so other ranks' buffers are kept. */
+/**
+ * Reduces along the chain towards the root. Sums are made in scratch, so other ranks' buffers are
+ * unchanged.
+ */
 export function* chainReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
   const { input: base, count, peer: root } = operation

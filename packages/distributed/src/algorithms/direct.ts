@@ -5,19 +5,20 @@ import { until, untilAll, type Channel, type Message, type Steps } from './chann
 import { cutIntoChunks, cutIntoSegments, partBytes, slicesOf, type Piece } from './pieces.ts'
 
 /*
- * Direct exchange: every rank gets what it needs from every other, without a rank in between. Ranks that
- * share memory copy each byte once, from the buffer of one straight into that of the other, and the work is
- * spread evenly; over sockets the ring moves as many bytes with fewer connections at a time.
+ * Direct exchange: every rank gets its data from every other rank, without intermediaries. Ranks
+ * that share memory copy each byte once, from buffer to buffer, and the work is spread evenly. Over
+ * sockets, the ring moves as many bytes with fewer simultaneous connections.
  *
- * all-reduce: the buffer is cut into blocks, a block into n chunks. Of each block rank r adds up chunk r of
- * all ranks, then fetches the other chunks' sums: while a block is in the caches. Sent per rank, of S
- * bytes: 2(n-1)/n S in 2(n-1) messages a block; reduce-scatter and all-gather are one half each, (n-1)/n S.
- * Each chunk is added up by one rank, so all ranks get the same bits.
+ * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
+ * adds chunk r of all ranks, then fetches the sums of the other chunks while the block is still
+ * cached. Sent per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages per block. Reduce-scatter and
+ * all-gather are one half each, (n-1)/n S. One rank adds each chunk, so all ranks get the same
+ * bits.
  *
  * broadcast: the root sends its S bytes to each of n-1 ranks.
  */
 
-/** Blocks whose parts are sent ahead. */
+/** Number of blocks whose parts are sent ahead. */
 const AHEAD = 3
 
 export function* directAllReduce(channel: Channel, operation: Operation): Steps {
@@ -36,7 +37,7 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
     .map(() => peers.map(() => channel.scratch(blocks[0]![0]!.bytes)))
   const started: Message[] = []
   const parts: Message[][] = []
-  // both sides post their messages in the same order: parts, and sums between them
+  // Both sides must post their messages in the same order: parts, with sums between them.
   const contribute = (i: number): void => {
     const chunks = blocks[i]
     if (chunks === undefined) return
@@ -66,7 +67,7 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
   yield* untilAll(started)
 }
 
-/** `input` [n slices] is kept; rank r's slice of the result goes to `output`. */
+/** Leaves `input` [n slices] unchanged. Rank r's slice of the result goes to `output`. */
 export function* directReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank } = channel
   const { input, output, count } = operation
@@ -97,7 +98,7 @@ export function* directReduceScatter(channel: Channel, operation: Operation): St
   yield* untilAll(started)
 }
 
-/** Every rank's `input` goes to slice r of every `output`. */
+/** Copies rank r's `input` to slice r of every `output`. */
 export function* directAllGather(channel: Channel, operation: Operation): Steps {
   const { rank, kernels } = channel
   const { input, output, count } = operation
@@ -120,9 +121,7 @@ export function* directBroadcast(channel: Channel, operation: Operation): Steps 
   else yield* until(channel.receive(root, at, bytes))
 }
 
-/*
- * One message from one rank to another, and collectives of a group of one, which only copy.
- */
+/* Messages between two ranks, and collectives of a group of one, which only copy. */
 
 export function* sendMessage(channel: Channel, { input, count, dtype, peer }: Operation): Steps {
   yield* until(channel.send(peer, input, count * dtypes[dtype].bytes))

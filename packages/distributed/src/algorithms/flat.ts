@@ -3,13 +3,13 @@ import type { Operation, OperationName } from '../operation.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 
 /*
- * Flat collectives, for small buffers of ranks that share memory (Graham & Shipman, "MPI support for
- * multi-core architectures: optimized shared memory collectives", 2008): every rank publishes its
- * buffer in a slot that all others read, and takes what it needs, in one step and without messages.
- * Reductions combine in the order of the ranks, so all ranks get the same bits.
+ * Flat collectives, for small buffers of ranks that share memory (Graham & Shipman, "MPI support
+ * for multi-core architectures: optimized shared memory collectives", 2008). Every rank publishes
+ * its buffer in a slot that all others read, in one step and without messages. Reductions combine
+ * in rank order, so all ranks get the same bits.
  *
- * Each runs in a few microseconds. Generators would leave more garbage than that is worth, so these
- * are plain functions.
+ * Each takes a few microseconds. These are plain functions, because the garbage of generators would
+ * cost more than that.
  */
 
 /** One epoch of the slots of a group. */
@@ -18,18 +18,21 @@ export interface FlatEpoch {
   readonly rank: number
   readonly size: number
   readonly kernels: Kernels
-  /** Offset of what a rank of the group has published. It must not be written to. */
+  /** Offset of the published buffer of a group rank; read-only. */
   readonly slotOf: (rank: number) => number
 }
 
-/** Which ranks read the buffers of which others. */
+/** Which ranks read which buffers. */
 type Readers = 'all read all' | 'all read the root' | 'the root reads all'
 
 interface FlatCollective {
   readonly readers: Readers
-  /** A slice for each rank is published, not one buffer. */
+  /** Whether the buffer has a slice for each rank. */
   readonly isSliced?: boolean
-  /** Called when everything that this rank reads is there; `bytes` are those of the buffer or slice. */
+  /**
+   * Called when all buffers that this rank reads are published. `bytes` is the size of the buffer
+   * or slice.
+   */
   readonly take?: (epoch: FlatEpoch, operation: Operation, bytes: number) => void
 }
 
@@ -46,11 +49,11 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
   allToAll: { readers: 'all read all', isSliced: true, take: takeSliceOfAll },
 }
 
-/** A flat collective of one rank. Bytes. */
+/** A flat collective from one rank's side. Sizes are in bytes. */
 export interface FlatPlan {
-  /** What it publishes, at `input`. */
+  /** Size of the published buffer at `input`. */
   readonly published: number
-  /** The rank of the group that it waits for; ALL or NOBODY. */
+  /** The group rank that it waits for; ALL or NOBODY. */
   readonly awaited: number
   readonly bytes: number
   readonly take: FlatCollective['take']
@@ -59,7 +62,7 @@ export interface FlatPlan {
 export const ALL = -1
 export const NOBODY = -2
 
-/** Bytes that a rank publishes at most; undefined when the operation has no flat form. */
+/** Returns the most bytes that a rank publishes, or undefined if there is no flat form. */
 export function flatBytes({ name, count, dtype }: Operation, size: number): number | undefined {
   const collective = collectives[name]
   if (collective === undefined) return undefined
@@ -80,7 +83,7 @@ export function planOf(operation: Operation, rank: number, size: number): FlatPl
   }
 }
 
-/** output = ((r0 + r1) + r2) + ..., of what is at `offset` in every slot. */
+/** Computes output = ((r0 + r1) + r2) + ..., over the data at `offset` in every slot. */
 function fold(
   { size, kernels, slotOf }: FlatEpoch,
   { dtype, reduction }: Operation,

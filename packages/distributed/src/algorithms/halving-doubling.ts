@@ -3,19 +3,18 @@ import { arithmeticOf, type Arithmetic } from './algorithm.ts'
 import { until, type Channel, type Steps } from './channel.ts'
 import { chunksOf, type Piece } from './pieces.ts'
 
-/** The place of a rank in the largest hypercube that fits into its group. */
+/** A rank's place in the largest hypercube that fits into its group. */
 export interface HypercubePlace {
-  /** Corners: the largest power of two up to the group's size. */
+  /** The number of corners: the largest power of two up to the group's size. */
   readonly corners: number
   /**
-   * What this rank does about the `size - corners` ranks that have no corner. The first twice as
-   * many ranks pair up: the even one gives its buffer to the odd one before, and gets the result
-   * after; all others take part alone.
+   * How this rank handles the `size - corners` ranks without a corner. The first 2 * (size -
+   * corners) ranks form pairs. The even rank of a pair gives its buffer to the odd one, and gets
+   * the result at the end. All other ranks take part alone.
    */
   readonly role: 'gives' | 'takes' | 'alone'
-  /** Its corner; a rank that gives has none (-1). */
+  /** Its corner, or -1 for a rank that gives. */
   readonly corner: number
-  /** The rank at a corner. */
   readonly rankAt: (corner: number) => number
 }
 
@@ -29,7 +28,7 @@ function hypercubePlace(rank: number, size: number): HypercubePlace {
     : { corners, role: 'takes', corner: rank >> 1, rankAt }
 }
 
-/** What ranks with a corner do between taking in and giving back. */
+/** The steps of ranks with a corner, after receiving and before returning buffers. */
 type CornerSteps = (
   channel: Channel,
   place: HypercubePlace,
@@ -38,7 +37,10 @@ type CornerSteps = (
   arithmetic: Arithmetic,
 ) => Steps
 
-/** An all-reduce on a hypercube, for any number of ranks: two more steps where it is no power of two. */
+/**
+ * An all-reduce on a hypercube, for any number of ranks. It takes two more steps unless that is a
+ * power of two.
+ */
 function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: CornerSteps): Steps {
   const { rank } = channel
   const { input: at, count } = operation
@@ -62,11 +64,11 @@ function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: Co
 }
 
 /**
- * All-reduce by recursive doubling (Thakur, Rabenseifner & Gropp, 2005): in round k corners whose
- * numbers differ in bit k exchange their whole buffers and add them up, so log2 n rounds of S bytes.
- * The fewest steps of all, for small buffers.
+ * All-reduce by recursive doubling (Thakur, Rabenseifner & Gropp, 2005). In round k, corners whose
+ * numbers differ in bit k exchange their whole buffers and add them: log2 n rounds of S bytes. It
+ * has the fewest steps of all, for small buffers.
  *
- * Both partners add the same two buffers in the same order, so all ranks end with the same bits. (The
+ * Both partners add the same two buffers in the same order, so all ranks get the same bits. (The
  * sum of two NaNs is the first of them, with its sign.)
  */
 export function recursiveDoublingAllReduce(channel: Channel, operation: Operation): Steps {
@@ -95,8 +97,8 @@ function* exchangeWhole(
 
 /**
  * All-reduce by recursive halving and doubling (Rabenseifner, 2004): a reduce-scatter that halves
- * what is exchanged in each round, then an all-gather that doubles it. 2 log2 n steps and
- * 2(n-1)/n S bytes a rank: the bytes of the ring in fewer steps, for buffers of middle size.
+ * the exchanged data in each round, then an all-gather that doubles it. 2 log2 n steps and 2(n-1)/n
+ * S bytes per rank: as many bytes as the ring in fewer steps, for buffers of medium size.
  */
 export function halvingDoublingAllReduce(channel: Channel, operation: Operation): Steps {
   return allReduceOnHypercube(channel, operation, halveAndDouble)
@@ -113,7 +115,7 @@ function* halveAndDouble(
     const chunks = chunksOf(bytes, corners, first, count)
     return { at: at + chunks.at, bytes: chunks.bytes }
   }
-  /** The partner at a distance, with the halves that each of the two keeps. */
+  /** Returns the partner at a distance, and the halves that both of them keep. */
   const exchange = (distance: number) => ({
     partner: rankAt(corner ^ distance),
     mine: half(corner & -distance, distance),
@@ -141,10 +143,10 @@ function* halveAndDouble(
 
 /**
  * Reduce-scatter by halving (Träff, "Optimal, Non-pipelined Reduce-scatter and Allreduce
- * Algorithms", 2024): rank r turns its slices so that number i is for r + i. In each step it keeps
- * the first half of its numbers, sends the others half that many ranks on, and adds up what comes.
- * At the end number 0 is complete. ceil(log2 n) steps and (n-1)/n S bytes a rank for any n, for
- * small buffers: the partial sums live in scratch.
+ * Algorithms", 2024), for small buffers, because partial sums need scratch. Rank r rotates its
+ * slices, so that slice i is for r + i. In each step it keeps the first half, k slices, sends the
+ * others to r + k, and adds those from r - k. At the end, slice 0 is complete. ceil(log2 n) steps
+ * and (n-1)/n S bytes per rank, for any n.
  */
 export function* recursiveHalvingReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel

@@ -5,22 +5,23 @@ import type { TuningTable } from './tuning-table.ts'
 import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
 
 /*
- * Groups over several hosts, some with more ranks than one: inside a host ranks copy from each
- * other's memory, and as few bytes as possible go between hosts (Sanders & Träff, 2002; NCCL's trees
- * and MPI libraries' two-level collectives work like it).
+ * Collectives of groups over several hosts, some with several ranks. Ranks of a host copy from each
+ * other's memory, and as few bytes as possible go between hosts (Sanders & Träff, 2002; NCCL's
+ * trees and MPI libraries' two-level collectives are similar).
  *
- * all-reduce, with m ranks on the smallest host: the buffer is cut into m chunks; inside each host
- * owner j adds up chunk j of all its ranks; the owners of chunk j on all h hosts reduce it among
- * themselves; then every rank fetches all chunks from the owners of its host. Between hosts each
- * host sends 2(h-1)/h S bytes altogether, spread over m connections.
+ * all-reduce, with m ranks on the smallest host: the buffer is cut into m chunks. In each host,
+ * owner j adds chunk j of all its ranks. The owners of chunk j on all h hosts reduce it among
+ * themselves. Then every rank fetches all chunks from the owners of its host. Each host sends
+ * 2(h-1)/h S bytes to other hosts, spread over m connections.
  *
- * broadcast: the root sends to one rank of every other host, and these to the rest of their hosts.
+ * broadcast: the root sends to one rank of every other host, and these send to their hosts' other
+ * ranks.
  */
 
-/** Chooses what serves between hosts, for so many bytes. */
+/** Chooses the algorithm between hosts, for a number of bytes. */
 export type Between = (name: OperationName, bytes: number, tuning: TuningTable) => Algorithm
 
-/** Segments that are sent ahead. */
+/** Number of segments that are sent ahead. */
 const AHEAD = 3
 
 /** @param between - the all-reduce among the owners of a chunk */
@@ -43,11 +44,11 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
     if (own !== undefined && own.bytes > 0) {
       if (hosts.length > 1) {
         const owners = hosts.map((ranks) => ranks[place]!)
-        // the mean is taken once, over the whole group
+        // Divide only once, by the size of the whole group.
         const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
         const elements = own.bytes / arithmetic.bytesPerElement
         const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
-        // all owners of a host share its link, so its bytes are those of the whole buffer
+        // All owners of a host share its link, so choose by the bytes of the whole buffer.
         const across = between(operation.name, bytes, channel.tuning)
         yield* across(channelAmong(channel, owners), part)
       }
@@ -79,7 +80,7 @@ export function hierarchicalBroadcast(between: Between): Algorithm {
   }
 }
 
-/** The ranks of each host, ascending; hosts in the order of their first ranks. */
+/** Returns the ranks of each host, ascending. Hosts are in the order of their first ranks. */
 function ranksByHost({ hosts, size }: Channel): number[][] {
   const byHost = new Map<number, number[]>()
   for (let rank = 0; rank < size; rank++) {
@@ -89,7 +90,7 @@ function ranksByHost({ hosts, size }: Channel): number[][] {
   return [...byHost.values()]
 }
 
-/** Adds chunk j of all ranks of the host up in the buffer of its rank j. */
+/** Adds chunk j of all ranks of the host into the buffer of its rank j. */
 function* reduceToOwners(
   channel: Channel,
   operation: Operation,
@@ -141,7 +142,9 @@ function* fetchFromOwners(
   yield* untilAll(started)
 }
 
-/** A channel among some ranks of another, in the order given; this rank is one of them. */
+/**
+ * Returns a channel among these ranks of another channel, in this order. This rank is one of them.
+ */
 function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
   return {
     heap: channel.heap,

@@ -4,8 +4,8 @@ import { arithmeticOf, foldInRankOrder, otherRanks } from './algorithm.ts'
 import { slicesOf } from './pieces.ts'
 
 /*
- * The root exchanges a message with every other rank, all at once: one step, and no byte travels
- * twice. For large slices, and for uneven ones, whose sizes only the root knows.
+ * The root exchanges a message with every other rank at once: one step, and no byte travels twice.
+ * For large slices, and for uneven ones, whose sizes only the root knows.
  *
  * gather: every rank but the root sends its slice. scatter: the root sends n-1 slices.
  */
@@ -45,8 +45,9 @@ export function* linearScatter(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * The monitored barrier: every rank reports to rank 0, which releases all once all have reported. Unlike in
- * other barriers, one rank knows which ranks are missing. Two messages a rank, no payload.
+ * The monitored barrier: every rank reports to rank 0, which releases all ranks once all have
+ * reported. Unlike other barriers, it lets one rank know which ranks are missing. Two empty
+ * messages per rank.
  */
 export function* linearBarrier(channel: Channel): Steps {
   const others = otherRanks(channel)
@@ -62,8 +63,8 @@ export function* linearBarrier(channel: Channel): Steps {
 
 /**
  * All-reduce in one step: every rank sends its whole buffer to every other, (n-1) S bytes, and adds
- * all up in the order of the ranks, so that all get the same bits. The least waiting: for buffers so
- * small that steps are all they cost, between ranks that share memory.
+ * all buffers in rank order, so that all ranks get the same bits. It has the lowest latency, for
+ * very small buffers of ranks that share memory.
  */
 export function* linearAllReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel

@@ -5,15 +5,15 @@ import { cutIntoSegments, segmentBytes } from './pieces.ts'
 import { exchangedSlicesOf, slicesOf, type Slice } from './pieces.ts'
 
 /*
- * Pairwise exchange (Thakur, Rabenseifner & Gropp, 2005): n-1 steps; in step s rank r sends to r+s
- * and receives from r-s, so that no rank is the target of two. Every slice travels once, straight to
- * its rank: (n-1)/n S bytes a rank. WINDOW steps are under way at once.
+ * Pairwise exchange (Thakur, Rabenseifner & Gropp, 2005): n-1 steps. In step s, rank r sends to r+s
+ * and receives from r-s, so no rank receives from two at once. Every slice travels once, directly
+ * to its rank: (n-1)/n S bytes per rank. WINDOW steps run at once.
  */
 const WINDOW = 4
 
 /**
- * All-to-all, in place where input and output are the same buffer. Also of uneven slices, never in
- * place: two buffers that begin at one place are different when one of them is empty.
+ * All-to-all, in place if input and output are the same buffer. Uneven slices are never in place:
+ * an empty buffer may start at the same offset as another.
  */
 export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
@@ -43,8 +43,8 @@ export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps
 }
 
 /**
- * In round s the ranks whose numbers add up to s (modulo n) swap their slices, segment by segment,
- * through one segment of scratch each; a rank that is its own partner rests.
+ * In round s, the ranks whose numbers add up to s (modulo n) swap their slices, segment by segment,
+ * through one segment of scratch each. A rank that is its own partner skips the round.
  */
 function* swapInPlace(channel: Channel, base: number, slices: readonly Slice[]): Steps {
   const { rank, size: n, kernels } = channel
@@ -64,8 +64,8 @@ function* swapInPlace(channel: Channel, base: number, slices: readonly Slice[]):
 }
 
 /**
- * Reduce-scatter: in step s rank r gets the part of r-s for its own slice, and adds it up. Parts are
- * added in the order r, r-1, ...; no partial sum travels.
+ * Reduce-scatter: in step s, rank r receives r-s's part of its own slice and adds it. Parts are
+ * added in the order r, r-1, ...; no partial sum is sent.
  */
 export function* pairwiseReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel

@@ -3,8 +3,8 @@ import type { Operation } from '../operation.ts'
 import type { Channel } from './channel.ts'
 
 /**
- * The words of all algorithms here: a *chunk* is one rank's share of a buffer; a *segment* is a
- * piece of a chunk, several of which are in flight.
+ * A part of a buffer. In all algorithms here, a *chunk* is one rank's share of a buffer, and a
+ * *segment* is a part of a chunk. Several segments are in flight.
  */
 export interface Piece {
   /** Offset in bytes from the start of the buffer. */
@@ -20,7 +20,7 @@ export function cutIntoChunks(bytes: number, parts: number): Piece[] {
   return Array.from({ length: parts }, (_, i) => chunksOf(bytes, parts, i, 1))
 }
 
-/** `count` neighbouring chunks of such a cut as one piece, without the others. */
+/** Returns `count` consecutive chunks of such a cut as one piece. */
 export function chunksOf(bytes: number, parts: number, first: number, count: number): Piece {
   const share = Math.ceil(bytes / parts / GRAIN) * GRAIN
   const at = Math.min(bytes, first * share)
@@ -31,8 +31,8 @@ const SMALLEST_SEGMENT = 256 * 1024
 const LARGEST_SEGMENT = 512 * 1024
 
 /**
- * Bytes of a segment: a quarter of a chunk, within bounds, so that four can be in flight. Below the
- * lower bound the messages cost more than their overlap saves.
+ * Returns the bytes of a segment: a quarter of a chunk, within limits, so that four can be in
+ * flight. Below the lower limit, the messages cost more than their overlap saves.
  */
 export function segmentBytes(chunkBytes: number): number {
   const quarter = Math.ceil(chunkBytes / 4 / GRAIN) * GRAIN
@@ -48,29 +48,31 @@ export function cutIntoSegments({ at, bytes }: Piece, size: number): Piece[] {
   }))
 }
 
-/** Largest segment whose parts wait in scratch: with those of a few ranks it fits into the caches. */
+/** Largest segment with parts in scratch, so that the parts of a few ranks fit into the caches. */
 const LARGEST_PART = 256 * 1024
-/** Bytes for the parts of other ranks that an operation may hold: many run at once. */
+/** Scratch in bytes for the parts of other ranks; limited, because many operations run at once. */
 const PARTS_ROOM = 4 * 1024 * 1024
 
-/** Bytes of a segment when so many parts of it, from other ranks, wait in scratch at once. */
+/**
+ * Returns the bytes of a segment if `parts` parts of it from other ranks are in scratch at once.
+ */
 export function partBytes(parts: number): number {
   const share = Math.floor(PARTS_ROOM / parts / GRAIN) * GRAIN
   return Math.max(GRAIN, Math.min(LARGEST_PART, share))
 }
 
-/** One rank's part of a buffer that has a part for each. */
+/** One rank's slice of a buffer that has a slice for each rank. */
 export interface Slice extends Piece {
-  /** Elements, for the fingerprints of uneven collectives; undefined where all are equal. */
+  /** Elements, for the fingerprints of uneven collectives; undefined if all slices are equal. */
   readonly count: number | undefined
 }
 
-/** The slices of the buffer in the order of ranks: all of `count` elements, or as the table says. */
+/** Returns the slices of the buffer by rank: `count` elements each, or as in the table. */
 export function slicesOf({ size, heap }: Channel, operation: Operation): Slice[] {
   return cut(heap.doubles, size, operation, 0)
 }
 
-/** The slices that an all-to-all sends, and those that come. */
+/** Returns the slices that an all-to-all sends and receives. */
 export function exchangedSlicesOf(
   { size, heap }: Channel,
   operation: Operation,

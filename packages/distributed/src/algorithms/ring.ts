@@ -5,20 +5,20 @@ import { cutIntoChunks, cutIntoSegments, segmentBytes, type Piece } from './piec
 import { slicesOf } from './pieces.ts'
 
 /*
- * The ring (Patarasuk & Yuan, 2009). Rank r sends to r+1 and receives from r-1 only. The buffer is cut into
- * n chunks, one a rank; each chunk into segments, with WINDOW of them in flight.
+ * The ring (Patarasuk & Yuan, 2009). Rank r only sends to r+1 and receives from r-1. The buffer is
+ * cut into n chunks, one per rank. Each chunk is cut into segments, with WINDOW of them in flight.
  *
- * reduce-scatter: n-1 steps; in step s rank r receives chunk r-s-1, adds its own part and passes the sum on
- * in step s+1. all-gather: n-1 steps that pass finished chunks round. all-reduce is the one after the
- * other, without a pause between: a segment is passed on as soon as it is added up.
+ * reduce-scatter: n-1 steps. In step s, rank r receives chunk r-s-1, adds its own part, and passes
+ * the sum on in step s+1. all-gather: n-1 steps that pass on finished chunks. all-reduce is both in
+ * sequence, without a pause: a segment is passed on as soon as it is added.
  *
  * Sent per rank, of S bytes: all-reduce 2(n-1)/n S in 2(n-1) steps; the halves (n-1)/n S each.
  */
 
-/** Segments that a rank has posted receives for. */
+/** Number of segments with posted receives. */
 const WINDOW = 4
 
-/** Segments in the order in which they arrive: one list entry a segment. */
+/** A segment, in a list in order of arrival. */
 interface Arrival extends Piece {
   readonly step: number
 }
@@ -36,7 +36,7 @@ function arrivals(
   })
 }
 
-/** Offsets -1, -2, ... of the chunks that arrive in `steps` steps. */
+/** Returns first, first - 1, ...: the chunks that arrive in `steps` steps. */
 function downFrom(first: number, steps: number): number[] {
   return Array.from({ length: steps }, (_, step) => first - step)
 }
@@ -77,10 +77,10 @@ export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * `input` [n slices] is kept; rank r's slice of the result goes to `output`.
+ * Leaves `input` [n slices] unchanged. Rank r's slice of the result goes to `output`.
  *
- * The sums under way live in scratch, so WINDOW segments at a time make all their steps before the
- * next WINDOW begin: otherwise a whole chunk of them would pile up in front of every rank.
+ * Partial sums are in scratch, so WINDOW segments complete all their steps before the next WINDOW
+ * start. Otherwise a whole chunk of them could pile up at every rank.
  */
 export function* ringReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n } = channel
@@ -123,7 +123,7 @@ export function* ringReduceScatter(channel: Channel, operation: Operation): Step
       if (following !== undefined) sends.push(begin(following))
     }
     if (i + WINDOW < coming.length) {
-      // its slot must have left before
+      // First wait until its slot was sent.
       const leaving = passedOn[i - WINDOW]
       if (leaving !== undefined) yield* until(leaving)
       receives.push(post(i + WINDOW))
@@ -132,7 +132,7 @@ export function* ringReduceScatter(channel: Channel, operation: Operation): Step
   for (const sent of [...sends, ...passedOn]) if (sent !== undefined) yield* until(sent)
 }
 
-/** Every rank's `input` goes to slice r of every `output`; the slices may be uneven. */
+/** Copies rank r's `input` to slice r of every `output`. The slices may be uneven. */
 export function* ringAllGather(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
   const { input, output, name } = operation

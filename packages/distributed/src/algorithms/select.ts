@@ -46,7 +46,6 @@ const allReduce: Partial<Record<AlgorithmName, Algorithm>> = {
   ordered: orderedAllReduce,
 }
 
-/** The algorithms of each operation. */
 const algorithms: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algorithm>>>> = {
   send: { direct: sendMessage },
   recv: { direct: receiveMessage },
@@ -78,14 +77,14 @@ const algorithms: Readonly<Record<OperationName, Partial<Record<AlgorithmName, A
   monitoredBarrier: { linear: linearBarrier },
 }
 
-/** What decides; the same on all ranks of a group. */
+/** The facts that determine the algorithm; the same on all ranks of a group. */
 export interface Situation {
-  /** Of the whole buffer. */
+  /** The size of the whole buffer. */
   readonly bytes: number
   readonly layout: Layout
 }
 
-/** The best algorithm by a tuning table. */
+/** Chooses the best algorithm by a tuning table. */
 export function chooseAlgorithm(
   operation: OperationName,
   { bytes, layout }: Situation,
@@ -97,7 +96,7 @@ export function chooseAlgorithm(
   return thresholds.find(({ upTo }) => bytes <= upTo)!.algorithm
 }
 
-/** What runs between the hosts of a hierarchical collective, on so many bytes. */
+/** Chooses the algorithm between the hosts of a hierarchical collective. */
 export function chooseBetweenHosts(
   name: OperationName,
   bytes: number,
@@ -105,11 +104,11 @@ export function chooseBetweenHosts(
 ): AlgorithmName {
   const situation = { bytes, layout: 'apart' } as const
   const chosen = chooseMessages(name, situation, tuning)
-  // A table that chooses `hierarchical` for groups without shared memory would never end.
+  // If a table chose `hierarchical` without shared memory, the recursion would not end.
   return chosen === 'hierarchical' ? chooseAlgorithm(name, situation) : chosen
 }
 
-/** As `chooseAlgorithm`, where there is no window. */
+/** Like `chooseAlgorithm`, but without windows. */
 function chooseMessages(
   operation: OperationName,
   situation: Situation,
@@ -120,10 +119,10 @@ function chooseMessages(
 }
 
 /**
- * What runs an operation without messages where the ranks of a group share memory, if anything does.
+ * Chooses how to run an operation without messages, if possible, in a group that shares memory.
  *
  * @param size - of the group
- * @param slotBytes - of the slot that each rank has for the group; -1 where they have none
+ * @param slotBytes - of each rank's slot for the group; -1 without slots
  */
 export function chooseWithoutMessages(
   operation: Operation,
@@ -143,13 +142,13 @@ export function chooseWithoutMessages(
   return isWindow(chosen) ? 'window' : undefined
 }
 
-/** The algorithms of an operation: what `algorithm` may be in a call of it, beside `auto`. */
+/** Returns the algorithms of an operation that its option `algorithm` accepts besides `auto`. */
 export function algorithmsOf(operation: OperationName): AlgorithmName[] {
   const byMessages = Object.keys(algorithms[operation]) as AlgorithmName[]
   return findWindowCollective(operation) === undefined ? byMessages : [...byMessages, 'window']
 }
 
-/** The operation with the algorithm that runs it by messages in a group of this size and layout. */
+/** Returns the operation with its algorithm for messages in a group of this size and layout. */
 export function resolveAlgorithm(
   operation: Operation,
   size: number,
@@ -163,7 +162,7 @@ export function resolveAlgorithm(
   return { ...operation, algorithm: chooseMessages(name, { bytes, layout }, tuning) }
 }
 
-/** The algorithm that an operation names. A group of one copies only. */
+/** Returns the algorithm that an operation names. A group of one only copies. */
 export function findAlgorithm(
   { name, algorithm, reduction }: Pick<Operation, 'name' | 'algorithm' | 'reduction'>,
   groupSize: number,
@@ -175,8 +174,8 @@ export function findAlgorithm(
 }
 
 /**
- * The same algorithm after each rank has multiplied its input in place: the input is the output,
- * too, or a copy that was made for this.
+ * Returns the algorithm preceded by a multiplication of the input in place. The input is also the
+ * output, or a copy for this purpose.
  */
 function premultiplied(algorithm: Algorithm): Algorithm {
   return function* (channel, operation) {

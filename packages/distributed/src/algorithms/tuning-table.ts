@@ -1,6 +1,6 @@
 import type { AlgorithmName, OperationName } from '../operation.ts'
 
-/** An algorithm, and up to how many bytes of the whole buffer it is used. */
+/** An algorithm and the largest buffer for which to use it, in bytes of the whole buffer. */
 export interface Threshold {
   /** Inclusive; Infinity in the last threshold of a list. */
   readonly upTo: number
@@ -10,13 +10,13 @@ export interface Threshold {
 /** From small buffers to large ones; the last threshold has no limit. */
 export type Thresholds = readonly Threshold[]
 
-/** How the ranks of a group reach each other: the keys of a `TuningTable`. */
+/** How the ranks of a group communicate: the keys of a `TuningTable`. */
 export const media = ['sockets', 'sharedMemory'] as const
 
-/** Which algorithm runs an operation of which size. */
+/** The algorithm for each operation and size. */
 export interface TuningTable {
   readonly sockets: Readonly<Record<OperationName, Thresholds>>
-  /** Operations that are left out here are as over sockets. */
+  /** Omitted operations use the thresholds for sockets. */
   readonly sharedMemory: Readonly<Partial<Record<OperationName, Thresholds>>>
 }
 
@@ -37,7 +37,7 @@ const allReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', 64
 const tree = choose('binomial-tree', MIB, 'chain')
 const rooted = choose('binomial-tree', 64 * KIB, 'linear')
 
-/** Measured by `npm run bench -- tune`: few steps for small buffers, few bytes for large ones. */
+/** Measured by `npm run bench -- tune`. Small buffers need few steps, large ones few bytes. */
 export const builtInTuning: TuningTable = {
   sockets: {
     send: choose('direct'),
@@ -69,7 +69,7 @@ export const builtInTuning: TuningTable = {
 
 const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
 
-/** The built-in table for groups that have no windows. */
+/** The built-in table for groups without windows. */
 export const withoutWindows: TuningTable = {
   ...builtInTuning,
   sharedMemory: {

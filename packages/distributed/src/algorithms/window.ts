@@ -5,42 +5,41 @@ import { otherRanks } from './algorithm.ts'
 import { cutIntoSegments, GRAIN } from './pieces.ts'
 
 /*
- * Collectives of ranks that share memory, for buffers that are too large for slots: every rank says
- * where its buffer is, as an MPI program does that opens a window of its memory, and the others copy
- * what they need straight from there. Ranks wait for each other by counting their steps; there is no
- * message, and each byte is copied once.
+ * Collectives of ranks that share memory, for buffers that are too large for slots. Every rank
+ * exposes its buffer, like a window of MPI, and the others copy from it directly. Ranks wait for
+ * each other by step counters. There are no messages, and each byte is copied once.
  *
- * all-reduce: the buffer is cut into blocks, a block into n chunks. Of each block, rank r adds up
- * chunk r of all ranks, in the order of the ranks; one block later it fetches the sums of the other
- * chunks, which are still in the caches. Read per rank, of S bytes: 2(n-1)/n S; reduce-scatter and
+ * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
+ * adds chunk r of all ranks, in rank order. One block later it fetches the sums of the other
+ * chunks, which are still cached. Read per rank, of S bytes: 2(n-1)/n S; reduce-scatter and
  * all-gather are one half each, (n-1)/n S. All ranks get the same bits.
  *
- * An all-to-all may be in place on some ranks, and the root of a broadcast, reduce, gather or scatter
- * may give up while others read its buffer. So these exchange messages.
+ * Other collectives exchange messages: an all-to-all may be in place on some ranks, and the root of
+ * a broadcast, reduce, gather or scatter may abort while others read its buffer.
  */
 
-/** The buffers of all ranks of a group in one operation. Ranks are those of the group. */
+/** The buffers of all ranks of a group in one operation. Ranks are group ranks. */
 export interface Window {
   readonly rank: number
   readonly size: number
   readonly kernels: Pick<Kernels, 'combine' | 'scale' | 'copy'>
-  /** Offset of engine memory that is released when the operation ends. */
+  /** Allocates engine memory until the operation ends, and returns its offset. */
   scratch(bytes: number): number
   /** Copies `bytes` bytes at `offset` of a rank's buffer to `at` in this heap. */
   read(rank: number, at: number, offset: number, bytes: number): void
-  /** Tells the others that this rank has done one more step. */
+  /** Tells the others that this rank has completed one more step. */
   advance(): void
 }
 
 /**
- * A collective on a window. It yields the rank that it waits for, until this has done so many steps.
- * At the end it waits until all ranks have read all that they need: then buffers may change. Nothing
- * that it has in scratch lasts from one wait to the next.
+ * A collective on a window. It yields the rank and the number of steps that it waits for. At the
+ * end, it waits until all ranks have read everything, so that buffers may change. Its scratch
+ * contents do not survive a wait.
  */
 export type WindowSteps = Generator<Awaited, void, void>
 
 export interface Awaited {
-  /** Rank of the group; ALL for every other rank. */
+  /** Group rank; ALL for every other rank. */
   readonly rank: number
   readonly steps: number
 }
@@ -49,9 +48,9 @@ export const ALL = -1
 
 type WindowCollective = (window: Window, operation: Operation) => WindowSteps
 
-/** Bytes of a chunk of a block: it is added up in scratch that stays in the caches. */
+/** Bytes of a chunk of a block, small enough for its scratch to stay cached. */
 const CHUNK = 128 * 1024
-/** Bytes of scratch that a collective takes at most. */
+/** Largest scratch of a collective in bytes. */
 export const WINDOW_SCRATCH = 2 * CHUNK
 
 const collectives: Partial<Record<OperationName, WindowCollective>> = {
@@ -95,7 +94,10 @@ function* windowAllReduce(window: Window, operation: Operation): WindowSteps {
   yield { rank: ALL, steps: blocks + 1 }
 }
 
-/** Bytes of a chunk of a block of so many bytes: whole elements. The last chunks may be shorter. */
+/**
+ * Returns the bytes of a chunk of a block of `bytes` bytes, in whole elements. The last chunks may
+ * be shorter.
+ */
 function chunkBytes(bytes: number, size: number): number {
   return Math.ceil(bytes / size / GRAIN) * GRAIN
 }
@@ -123,14 +125,14 @@ function* windowAllGather(window: Window, operation: Operation): WindowSteps {
   yield { rank: ALL, steps: 1 }
 }
 
-/** Combines what all ranks have at one place of their buffers, in the order of the ranks. */
+/** Combines the data of all ranks at one place of their buffers, in rank order. */
 class Folding {
   readonly #window: Window
   readonly #operation: Operation
   readonly #sum: number
   readonly #part: number
 
-  /** @param bytes - combined at once, at most */
+  /** @param bytes - the most to combine at once */
   constructor(window: Window, operation: Operation, bytes: number) {
     this.#window = window
     this.#operation = operation
@@ -139,9 +141,9 @@ class Folding {
   }
 
   /**
-   * @param output - where the result goes; it may be the own part
-   * @param own - where this rank's part is
-   * @param offset - where the others have theirs, in their buffers
+   * @param output - offset of the result; may equal `own`
+   * @param own - offset of this rank's part
+   * @param offset - offset of the others' parts in their buffers
    */
   fold(output: number, own: number, offset: number, bytes: number): void {
     if (bytes <= 0) return
@@ -150,7 +152,7 @@ class Folding {
     const count = bytes / dtypes[dtype].bytes
     let sum = this.#take(0, own, this.#sum, offset, bytes)
     for (let peer = 1; peer < size; peer++) {
-      // the result may be the own part, which must be read before it is written
+      // The result may overwrite this rank's part, so read that first.
       const out = peer >= rank ? output : this.#sum
       const part = this.#take(peer, own, this.#part, offset, bytes)
       kernels.combine(reduction, dtype, out, sum, part, count)
@@ -159,7 +161,7 @@ class Folding {
     if (reduction === 'avg') kernels.scale(dtype, output, count, 1 / size)
   }
 
-  /** Where a rank's part is, after it was copied to scratch if it is another's. */
+  /** Returns the offset of a rank's part, after copying another rank's part to scratch. */
   #take(rank: number, own: number, scratch: number, offset: number, bytes: number): number {
     if (rank === this.#window.rank) return own
     this.#window.read(rank, scratch, offset, bytes)

@@ -3,14 +3,14 @@ import { dtypes, type DType } from '../dtype.ts'
 import type { Reduction } from '../reduction.ts'
 
 /*
- * MPI has no common binary interface yet: the handles of Open MPI are addresses of objects that the
- * library exports, those of MPICH and its derivatives (Intel, Cray, MVAPICH) are integers of mpi.h.
+ * MPI has no common binary interface yet. The handles of Open MPI are addresses of exported
+ * objects. Those of MPICH and its derivatives (Intel, Cray, MVAPICH) are integers of mpi.h.
  */
 
 /** An address, or an integer of mpi.h. */
 export type Handle = number
 
-/** What mpi.h of a family of libraries defines. */
+/** The definitions of mpi.h in a family of libraries. */
 export interface MpiAbi {
   readonly family: 'Open MPI' | 'MPICH'
   /** C type of a handle. */
@@ -49,7 +49,7 @@ const mpich = {
 
 export type HandleName = keyof typeof mpich
 
-/** Which family a library belongs to, by what it exports. */
+/** Determines the family of a library by its exported symbols. */
 export function abiOf(library: SharedLibrary): MpiAbi {
   const world = library.symbol('ompi_mpi_comm_world')
   return world === undefined ? mpichAbi : openMpiAbi(library, world)
@@ -87,7 +87,7 @@ function openMpiAbi(library: SharedLibrary, world: Handle): MpiAbi {
 
 type Handles = MpiAbi['handles']
 
-/** C types that libmpi can calculate with. */
+/** C types for which libmpi has arithmetic. */
 const numbers: Readonly<Partial<Record<DType, HandleName>>> = {
   float32: 'float',
   float64: 'double',
@@ -99,13 +99,13 @@ const numbers: Readonly<Partial<Record<DType, HandleName>>> = {
   uint64: 'uint64_t',
 }
 
-/** An average is a sum, divided at the end. */
+/** An average is a sum that is divided at the end. */
 const sums: Readonly<Partial<Record<Reduction, HandleName>>> = {
   sum: 'op_sum',
   avg: 'op_sum',
   product: 'op_prod',
 }
-/** For integers only: MPI does not say how these treat NaN and -0. */
+/** For integers only, because MPI does not specify how these treat NaN and -0. */
 const choices: Readonly<Partial<Record<Reduction, HandleName>>> = {
   min: 'op_min',
   max: 'op_max',
@@ -114,7 +114,7 @@ const choices: Readonly<Partial<Record<Reduction, HandleName>>> = {
   bxor: 'op_bxor',
 }
 
-/** The type for elements that libmpi only moves: any of that size. */
+/** Returns a type of the same size, for elements that libmpi only moves. */
 export function movedType(handles: Handles, dtype: DType): Handle {
   switch (dtypes[dtype].bytes) {
     case 1:
@@ -128,13 +128,16 @@ export function movedType(handles: Handles, dtype: DType): Handle {
   }
 }
 
-/** The type for elements that libmpi calculates with. */
+/** Returns the type for elements that libmpi reduces. */
 export function numberType(handles: Handles, dtype: DType): Handle {
   const name = numbers[dtype]
   return name === undefined ? movedType(handles, dtype) : handles[name]
 }
 
-/** A reduction; undefined where libmpi cannot do it, or does it differently than we promise. */
+/**
+ * Returns the handle of a reduction; undefined if libmpi lacks it or computes it differently than
+ * we promise.
+ */
 export function reductionHandle(
   handles: Handles,
   reduction: Reduction,

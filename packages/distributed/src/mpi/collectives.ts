@@ -14,7 +14,7 @@ import { low, type NativeMemory } from './memory.ts'
 import { resultOf, startCollective } from './start-collective.ts'
 import { reductionHandle } from './abi.ts'
 
-/** A collective that libmpi runs, or will run when the communicator is there. */
+/** A collective that libmpi runs, or will run once its communicator exists. */
 interface Request {
   readonly running: RunningOperation
   readonly operation: Operation
@@ -24,28 +24,28 @@ interface Request {
   error: Error | undefined
 }
 
-/** What libmpi knows of a group. */
+/** The libmpi side of a group. */
 interface MpiGroup {
   communicator: number | undefined
-  /** In the order of their calls, which is the same on all ranks, until there is a communicator. */
+  /** Requests before the communicator exists, in call order, which is the same on all ranks. */
   readonly early: Request[]
   isOpening: boolean
 }
 
-/** Requests that are tested in one call of `progress`. */
+/** Largest number of requests to test in one call of `progress`. */
 const ASKED = 32
-/** Elements that a call of libmpi can count. */
+/** Largest count of elements in a call of libmpi. */
 const MOST = 2 ** 31 - 1
 
-/** Hands collectives to libmpi. */
+/** Runs collectives in libmpi. */
 export class MpiCollectives implements TransportCollectives {
   readonly #mpi: LibMpi
   readonly #native: NativeMemory
   readonly #communicators: Communicators
   readonly #groups = new Map<number, MpiGroup>()
-  /** Handed over and not done. */
+  /** Requests that libmpi runs. */
   #active: Request[] = []
-  /** Failed before libmpi took them. */
+  /** Requests that failed before libmpi accepted them. */
   #refused: Request[] = []
   #next = 0
 
@@ -89,7 +89,7 @@ export class MpiCollectives implements TransportCollectives {
       this.#next = (this.#next + 1) % this.#active.length
       const request = this.#active[this.#next]!
       if (request.running.state !== 'running') {
-        // libmpi holds its buffers for good.
+        // libmpi never releases the buffers of a failed operation.
         this.#native.integers[low.abandoned / 4]! += 1
         request.done = true
       } else if (this.#isDone(request)) {
@@ -102,7 +102,7 @@ export class MpiCollectives implements TransportCollectives {
     return hasMoved || ended.length > 0
   }
 
-  /** The engine ends without waiting for what is still under way. */
+  /** Counts pending operations as abandoned, because the engine ends without waiting for them. */
   abandon(): void {
     this.#native.integers[low.abandoned / 4]! += this.#active.length
   }
@@ -117,8 +117,8 @@ export class MpiCollectives implements TransportCollectives {
   #canRun(operation: Operation, { ranks }: GroupFacts): boolean {
     const { name, algorithm, reduction, dtype, count, deterministic, isReserved } = operation
     if (!isCollective(operation) || algorithm !== 'auto') return false
-    // Ranks start reserved collectives in different orders, and deterministic ones combine in the
-    // order of the ranks: libmpi does neither.
+    // libmpi needs the same order on all ranks, which reserved collectives lack. It does not
+    // combine in rank order, as deterministic ones require.
     if (isReserved || deterministic) return false
     if (ranks.length === 1 || name === 'monitoredBarrier' || count > MOST) return false
     const { handles } = this.#mpi.abi
@@ -133,7 +133,9 @@ export class MpiCollectives implements TransportCollectives {
     return group
   }
 
-  /** The first operation of a group makes its communicator; operations that come meanwhile wait. */
+  /**
+   * Makes the group's communicator in its first operation. Operations that start meanwhile wait.
+   */
   *#startEarly(request: Request, group: MpiGroup): Steps {
     group.early.push(request)
     if (group.isOpening) return
@@ -172,7 +174,7 @@ export class MpiCollectives implements TransportCollectives {
   }
 }
 
-/** Separates input and output where libmpi does not work in place the way this engine does. */
+/** Separates input and output if libmpi's in-place semantics differ from this engine's. */
 function apart(channel: Channel, operation: Operation): Operation {
   const { name, input, output, count, dtype } = operation
   const slice = count * dtypes[dtype].bytes

@@ -3,33 +3,35 @@ import type { RunningOperation } from '../transports/transport-collectives.ts'
 import type { LibMpi } from './libmpi.ts'
 import { low, type NativeMemory } from './memory.ts'
 
-/** What an operation waits for while it makes a communicator: its turn, or the go-ahead. */
+/** What an operation waits for while it makes a communicator: its turn or the go-ahead. */
 interface Signal {
   readonly running: RunningOperation
   done: boolean
 }
 
-/** Largest tag that every libmpi takes. */
+/** Largest tag that every libmpi supports. */
 const LARGEST_TAG = 32767
 
-/** The communicators of libmpi. Those of other groups than the world are made when first needed. */
+/**
+ * The communicators of libmpi. Communicators of groups other than the world are made on first use.
+ */
 export class Communicators {
   readonly #mpi: LibMpi
   readonly #native: NativeMemory
-  /** The communicator that carries the go-aheads of `make`. */
+  /** The communicator for the go-aheads of `make`. */
   readonly #goAheads: number
-  /** The operations of this rank that make a communicator, in the order in which they do. */
+  /** The operations of this rank that make a communicator, in that order. */
   readonly #queue: Signal[] = []
   #expected: (Signal & { readonly at: number }) | undefined
 
-  /** All ranks of the world call it together. */
+  /** Must be called by all ranks of the world together. */
   constructor(mpi: LibMpi, native: NativeMemory) {
     this.#mpi = mpi
     this.#native = native
     this.#goAheads = this.duplicateWorld()
   }
 
-  /** All ranks of the world call it together. */
+  /** Must be called by all ranks of the world together. */
   duplicateWorld(): number {
     const { abi, call } = this.#mpi
     const made = this.#native.address(low.handle)
@@ -40,10 +42,11 @@ export class Communicators {
   }
 
   /**
-   * Makes the communicator of an operation's group. The call of libmpi blocks until all members have
-   * made it, so no rank may enter it while another member could enter another. Therefore the members
-   * commit themselves in the order of their world ranks, which cannot form a circle, and the last one
-   * gives the go-ahead. It travels past the engine, whose frames stand still during that call.
+   * Makes the communicator of an operation's group. The libmpi call blocks until all members have
+   * made it, so no rank may enter it while another member could enter another such call. Therefore
+   * the members commit in the order of their world ranks, which cannot form a cycle, and the last
+   * one gives the go-ahead. The go-ahead bypasses the engine, whose frames do not move during that
+   * call.
    *
    * @returns its handle
    */
@@ -66,13 +69,12 @@ export class Communicators {
       yield* until(goAhead)
     }
     const communicator = this.#create(running)
-    // All members have received their go-ahead, so these sends are about to complete.
+    // All members have received their go-ahead, so these sends complete soon.
     for (const at of sent) while (!this.#isDone(at));
     this.#queue.splice(this.#queue.indexOf(turn), 1)
     return communicator
   }
 
-  /** Starts the next operation of the queue, and polls for the go-ahead. */
   progress(): boolean {
     const goAhead = this.#expected
     if (goAhead !== undefined && this.#isDone(goAhead.at)) {
@@ -97,7 +99,7 @@ export class Communicators {
     this.#mpi.call('Comm_free', this.#native.address(low.handle))
   }
 
-  /** Starts an empty message; returns the offset of its request. */
+  /** Starts an empty message and returns the offset of its request. */
   #exchange(name: 'Isend' | 'Irecv', running: RunningOperation, peer: number): number {
     const { abi, call } = this.#mpi
     const { id, ranks } = running.group

@@ -4,30 +4,30 @@ import { hostIdentity, memoryStore, type Store } from '@tsrun/store'
 import { enterMpi } from './process.ts'
 import { openSharedStore } from './store.ts'
 
-/** What the caller says about this process, where it does. */
+/** The caller's facts about this process. */
 export interface MpiJoinOptions {
   readonly rank?: number
   readonly worldSize?: number
-  /** Default: one that rank 0 hosts. */
+  /** Default: a store that rank 0 hosts. */
   readonly store?: Store
-  /** Name of the network interface of the store, or an own IP address. */
+  /** The network interface of the store, or an IP address of this host. */
   readonly iface?: string
-  /** Of the store, in milliseconds. */
+  /** Time-out of the store in milliseconds. */
   readonly timeout?: number
 }
 
-/** What MPI knows about this process, and the store of the job. */
+/** This process's place in the MPI job, and the store of the job. */
 export interface MpiWorld {
   readonly place: { readonly rank: number; readonly worldSize: number }
   readonly store: Store
-  /** Whether `close` ends the connection, and with it what the store keeps for it. */
+  /** Whether `close` ends the connection and thereby deletes its `whileConnected` keys. */
   readonly isOwn: boolean
   close(): Promise<void>
 }
 
 /**
- * Joins the job of mpirun or srun; a world of one where neither has started this process. Rank and
- * number of ranks come from libmpi. Rank 0 hosts the store and tells its address by MPI_Bcast.
+ * Joins the job of mpirun or srun, or makes a world of one if neither started this process. Rank
+ * and number of ranks come from libmpi. Rank 0 hosts the store and sends its address by MPI_Bcast.
  *
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE without libmpi; ERR_TSR_MPI_LAUNCH when the variables of the
  *   launcher differ from what libmpi says; ERR_TSR_MPI
@@ -66,17 +66,17 @@ function worldOfOne(): MpiWorld {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Rank and number of ranks, as far as a launcher has set them. */
+/** Rank and number of ranks; undefined if the launcher has not set them. */
 export interface Place {
   readonly rank: number | undefined
   readonly worldSize: number | undefined
-  /** The variable that says it. */
+  /** The variable that it comes from. */
   readonly variable: string
 }
 
-/** The place that a launcher of MPI programs has given this process; undefined without one. */
+/** Returns the place from the MPI launcher's variables; undefined without a launcher. */
 function placeOf(env: Environment): Place | undefined {
-  // A PMIx server does not say how many ranks there are.
+  // A PMIx server does not set the number of ranks.
   return launchedPlace(env) ?? rankOfPmix(env)
 }
 
@@ -85,7 +85,7 @@ function rankOfPmix(env: Environment): Place | undefined {
   return rank === undefined ? undefined : { rank, worldSize: undefined, variable: 'PMIX_RANK' }
 }
 
-/** The place that torchrun's variables or the caller give this process. */
+/** Returns the place from torchrun's variables or the caller. */
 function expectedPlace(
   env: Environment,
   given: { readonly rank?: number; readonly worldSize?: number },
@@ -97,7 +97,7 @@ function expectedPlace(
   }
 }
 
-/** @throws ERR_TSR_MPI_LAUNCH when libmpi says otherwise */
+/** @throws ERR_TSR_MPI_LAUNCH if libmpi differs */
 function checkPlace(
   expected: Place,
   actual: { readonly rank: number; readonly worldSize: number },

@@ -6,8 +6,8 @@ import { abiOf, type MpiAbi } from './abi.ts'
 type Address = number | bigint
 
 /**
- * The functions of libmpi that are used, without their prefix, by the C types of their arguments:
- * `p` a pointer, `h` a handle, `i` an int.
+ * The used functions of libmpi, without their prefix, with the C types of their arguments: `p` for
+ * a pointer, `h` for a handle, `i` for an int.
  */
 const signatures = {
   Initialized: 'p',
@@ -54,14 +54,15 @@ export interface LibMpi {
   readonly call: (name: MpiCall, ...args: Address[]) => void
 }
 
-/** Bytes that MPI_Error_string may write. */
+/** Largest size in bytes of an MPI_Error_string. */
 const LONGEST_ERROR = 512
 
-/** A library is loaded once in a process. */
+/** Loaded only once per process. */
 let opened: LibMpi | undefined
 
 /**
- * Loads libmpi: what TSRUN_LIBMPI names, else that of the launcher which started this process.
+ * Loads libmpi: the library that TSRUN_LIBMPI names, or else the library of the launcher that
+ * started this process.
  *
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE
  */
@@ -81,10 +82,10 @@ export function openLibMpi(env: NodeJS.ProcessEnv = process.env): LibMpi {
 }
 
 /**
- * UCX, which many MPI libraries use, tests its memory hooks by moving the end of the process's heap up
- * and back (`ucm_fire_mmap_events`). What another thread allocates there in the meantime is lost, and
- * Node has several threads. So the hooks are off, unless the user has set the variable. UCX reads it
- * when it is loaded.
+ * Disables UCX's memory hooks, unless the user has set the variable. UCX, which many MPI libraries
+ * use, tests its hooks by moving the end of the process's heap up and back
+ * (`ucm_fire_mmap_events`). Memory that another thread of Node allocates there meanwhile is lost.
+ * UCX reads the variable when it is loaded.
  */
 function disableMemoryHooks(): void {
   process.env['UCX_MEM_EVENTS'] ??= 'n'
@@ -94,7 +95,10 @@ function unavailable(reason: string): Error {
   return tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'mpi', reason })
 }
 
-/** File names of libmpi: Open MPI 4 and 5 have .40; MPICH from 3.1 on and its derivatives have .12. */
+/**
+ * Returns file names of libmpi: .40 for Open MPI 4 and 5; .12 for MPICH from 3.1 and its
+ * derivatives.
+ */
 function candidates(env: NodeJS.ProcessEnv): string[] {
   const given = env['TSRUN_LIBMPI']
   if (given !== undefined && given !== '') return [given]

@@ -1,7 +1,7 @@
 import { addressOf } from '@tsrun/native'
 import type { MpiAbi } from './abi.ts'
 
-/** A rank's heap as libmpi sees it: addresses of offsets, and the C values that it leaves there. */
+/** A rank's heap as libmpi sees it: the addresses of offsets, and the C values at them. */
 export class NativeMemory {
   readonly #base: number
   readonly #abi: MpiAbi
@@ -34,7 +34,7 @@ export class NativeMemory {
   }
 }
 
-/** Byte offsets, at the low end of the heap, of what libmpi reads and writes: the first 128 bytes. */
+/** Byte offsets, in the first 128 bytes of the heap, of values that libmpi reads and writes. */
 export const low = {
   /** Number of failed operations whose buffers libmpi still holds; see `leaveMpiAtExit`. */
   abandoned: 0,
@@ -45,15 +45,15 @@ export const low = {
 } as const
 
 const SMALL_BYTES = 128
-/** Receives from any rank that are posted at a time. */
+/** Number of posted receives from any rank. */
 const RECEIVES = 8
-/** Sends to one rank that are under way at a time. */
+/** Largest number of pending sends to one rank. */
 export const SENDS = 2
 const REQUEST_BYTES = 8
 const LARGEST_SLOT = 64 * 1024
 const SMALLEST_SLOT = 4096
 
-/** Room for one message, and for its request. */
+/** Space for one message and its request. */
 interface Slot {
   readonly data: number
   readonly request: number
@@ -67,7 +67,7 @@ export interface Layout {
   readonly end: number
 }
 
-/** Takes at most a quarter of the engine's part of the heap; undefined when that is too little. */
+/** Lays out slots in at most a quarter of the engine's memory; undefined if that is too little. */
 export function layOut(worldSize: number, engineBytes: number): Layout | undefined {
   const slots = RECEIVES + SENDS * worldSize
   let slotBytes = LARGEST_SLOT

@@ -17,22 +17,25 @@ import { MpiCollectives } from './collectives.ts'
 import { layOut, low, NativeMemory, SENDS, type Layout } from './memory.ts'
 
 /*
- * Streams as MPI messages: each message is a piece of the stream between two ranks, copied through a
- * slot at the low end of the heap. MPI keeps the messages between two ranks in order. Nothing wakes a
- * thread that waits for MPI, so it polls: all the time at first, then more and more rarely.
+ * Streams as MPI messages. Each message is a piece of the stream between two ranks, copied through
+ * a slot at the low end of the heap. MPI keeps the messages between two ranks in order. MPI cannot
+ * wake a waiting thread, so it polls: constantly at first, then less and less often.
  */
 
-/** Milliseconds of constant polling, after something moved or while a collective is under way. */
+/**
+ * Milliseconds of constant polling after the last data moved, without and with a running
+ * collective.
+ */
 const RESTLESS = 1
 const RESTLESS_IN_COLLECTIVE = 50
-/** Milliseconds between two polls afterwards, and after a second. */
+/** Milliseconds between two polls after that, and after SECOND. */
 const NAP = 0.1
 const LONG_NAP = 2
 const SECOND = 1000
-/** Milliseconds that closing waits until what was sent has left. */
+/** Milliseconds that closing waits for pending sends. */
 const CLOSE_TIME = 1000
 
-/** What has arrived in a slot and was not read yet. */
+/** Unread data in a slot. */
 interface Arrival {
   readonly slot: number
   from: number
@@ -50,17 +53,17 @@ export class MpiTransport implements BlockingTransport {
   readonly #layout: Layout
   readonly #kernels: Kernels
   readonly #communicator: number
-  /** Slots of receives that were posted, in that order: the order in which they are filled. */
+  /** Slots of posted receives, in posting order, which is the order in which they fill. */
   readonly #posted: number[] = []
   readonly #arrivals: Arrival[][]
-  /** By send slot: whether its message is under way. */
+  /** Whether the message of each send slot is pending. */
   readonly #sending: boolean[]
   readonly #pollfd = Int32Array.of(this.doorbell, POLLIN)
   readonly #pollAddress = addressOf(this.#pollfd)
   readonly #bed = new Int32Array(new SharedArrayBuffer(4))
   #lastMoved = monotonicNow()
 
-  /** All ranks call it together. @throws ERR_TSR_ENGINE_MEMORY, ERR_TSR_MPI */
+  /** Must be called by all ranks together. @throws ERR_TSR_ENGINE_MEMORY, ERR_TSR_MPI */
   constructor(mpi: LibMpi, heap: Heap, rank: number, worldSize: number) {
     this.#mpi = mpi
     this.#native = new NativeMemory(heap.bytes, mpi.abi)
@@ -163,7 +166,7 @@ export class MpiTransport implements BlockingTransport {
     this.#posted.push(slot)
   }
 
-  /** Takes what has come, in the order in which MPI fills the receives. */
+  /** Reads arrived messages, in the order in which MPI fills the receives. */
   #look(): void {
     for (let slot = this.#posted[0]; slot !== undefined; slot = this.#posted[0]) {
       const { request } = this.#layout.receives[slot]!

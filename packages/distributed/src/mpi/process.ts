@@ -3,14 +3,16 @@ import { openLibMpi, type LibMpi } from './libmpi.ts'
 import { low, NativeMemory } from './memory.ts'
 
 /*
- * A process enters MPI once, and leaves it once: at its end, when all went well. A process that ends
- * otherwise does not leave MPI, and therefore mpirun or srun ends the whole job.
+ * A process enters MPI once, and leaves it once, at a successful end. Otherwise it does not leave
+ * MPI, and therefore mpirun or srun ends the whole job.
  */
 
-/** The main thread enters and leaves MPI, the engine's thread calls it: never both at once. */
+/**
+ * The main thread enters and leaves MPI, and the engine's thread calls it, never at the same time.
+ */
 const THREAD_SERIALIZED = 2
 
-/** Bytes of what ranks tell each other when they enter MPI. */
+/** Bytes that ranks exchange when they enter MPI. */
 const WORDS_BYTES = 1024
 
 export interface MpiProcess {
@@ -75,16 +77,16 @@ function enter(mpi: LibMpi): MpiProcess {
 }
 
 /**
- * Leaves MPI when the process ends well; after the engine, so the last call counts.
+ * Leaves MPI at a successful exit, after the engine. Only the last call counts.
  *
- * @param heap - of the engine
+ * @param heap - the engine's heap
  */
 export function leaveMpiAtExit(heap: Uint8Array): void {
   if (entered === undefined) return
   if (entered.leave !== undefined) process.off('exit', entered.leave)
   const { integers } = new NativeMemory(heap, openLibMpi().abi)
   entered.leave = (code) => {
-    // MPI_Finalize waits for all operations, also for one that never ends.
+    // MPI_Finalize would wait forever for an operation that never ends.
     const hasAbandoned = integers[low.abandoned / 4] !== 0
     if (code === 0 && !hasAbandoned) openLibMpi().call('Finalize')
   }

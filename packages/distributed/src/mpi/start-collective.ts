@@ -7,7 +7,7 @@ import type { LibMpi } from './libmpi.ts'
 import type { NativeMemory } from './memory.ts'
 import { movedType, numberType, reductionHandle } from './abi.ts'
 
-/** A collective, and all that its call of libmpi needs. */
+/** A collective, and everything for its libmpi call. */
 export interface CollectiveCall {
   readonly mpi: LibMpi
   readonly native: NativeMemory
@@ -16,7 +16,11 @@ export interface CollectiveCall {
   readonly communicator: number
 }
 
-/** Starts the collective; libmpi writes its request at this address. @throws ERR_TSR_MPI */
+/**
+ * Starts the collective. libmpi writes its request to the address `request`.
+ *
+ * @throws ERR_TSR_MPI
+ */
 export function startCollective(collective: CollectiveCall, request: number): void {
   const { mpi, native, channel, operation, communicator } = collective
   const { name, input, output, count, peer: root } = operation
@@ -26,7 +30,7 @@ export function startCollective(collective: CollectiveCall, request: number): vo
   const [from, to] = [native.address(input), native.address(output)]
   const type = movedType(handles, operation.dtype)
   const end = [communicator, request] as const
-  /** Of the root, or of every rank: its own slice may be in place already. */
+  /** Check whether the slice of the root, or of every rank, is already in place. */
   const own = slicesOf(channel, operation)[rank]!
   const [inOutput, inInput] = [input === output + own.at, output === input + own.at]
   switch (name) {
@@ -114,7 +118,7 @@ function startReduction(
   }
 }
 
-/** Addresses of the counts and of the displacements of slices, as two arrays of int. */
+/** Returns the addresses of the counts and displacements of slices, as arrays of int. */
 function placesOf(
   { native, channel, operation }: CollectiveCall,
   slices: readonly Slice[],
@@ -133,7 +137,7 @@ function placesOf(
   return [native.address(at), native.address(at + 4 * slices.length)]
 }
 
-/** Where the operation leaves its result on this rank; undefined where it reduces nothing. */
+/** Returns the place of the result on this rank; undefined without a reduction. */
 export function resultOf(
   channel: Channel,
   { name, input, output, count, dtype, peer: root }: Operation,

@@ -2,8 +2,8 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { startStoreServer } from '@tsrun/store'
 
 /*
- * The store of a job that tsrun has not launched, in a thread of rank 0: it answers while the main
- * thread blocks in an operation.
+ * The store of a job without tsrun, in a thread of rank 0, so that it answers while the main thread
+ * blocks in an operation.
  */
 
 const { host, token } = workerData as { host: string; token: string }

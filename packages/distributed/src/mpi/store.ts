@@ -5,7 +5,7 @@ import { count, object, parseJson, text, tsrError, type Of } from '@tsrun/core'
 import { connectStore, reachableAddress, type Store } from '@tsrun/store'
 import { packageFolder } from '../package-folder.ts'
 
-/** Where rank 0 hosts the store, and the secret of the job. */
+/** The address of the store on rank 0, and the secret of the job. */
 const storeAddress = object({ host: text, port: count(), token: text })
 
 export interface StoreOptions {
@@ -14,11 +14,13 @@ export interface StoreOptions {
   readonly isOneHost: boolean
   readonly iface: string | undefined
   readonly timeout: number | undefined
-  /** Returns on all ranks the text that the host of the store passes. */
+  /** Returns the text of the store's host on all ranks. */
   readonly broadcast: (text: string) => string
 }
 
-/** Opens the store of a job whose ranks can tell each other where it is. All ranks call it together. */
+/**
+ * Opens the store of a job whose ranks can broadcast its address. All ranks must call it together.
+ */
 export async function openSharedStore(
   options: StoreOptions,
 ): Promise<{ store: Store; close: () => Promise<void> }> {

@@ -1,49 +1,50 @@
 import { tsrError, type PortRange, type SessionKeys } from '@tsrun/core'
 
-/** Where a rank listens for the connections of its peers. */
+/** The address at which a rank listens. */
 export interface Endpoint {
   readonly host: string
   readonly port: number
 }
 
-/** A fresh connection, before its transport takes it over. */
+/** A new connection, before its transport takes it over. */
 export interface ByteChannel {
   /** The peer's address, if the peer dialed. */
   readonly from?: string
-  /** The keys that the handshake has agreed on, which encrypt what follows. */
+  /** The keys from the handshake, which encrypt all later bytes. */
   keys?: SessionKeys | undefined
   write(bytes: Uint8Array): Promise<void>
-  /** Exactly `length` bytes. Rejects when the stream ends before. */
+  /** Reads exactly `length` bytes. Rejects if the stream ends earlier. */
   read(length: number): Promise<Uint8Array>
   close(): void
 }
 
-/** How a transport listens for connections and makes them. */
+/** Listens for connections and dials them, for one kind of transport. */
 export interface Dialer<Channel extends ByteChannel> {
-  /** Where it listens. */
   readonly endpoint: Endpoint
-  /** The next connection of a peer; rejects when `stopListening` is called. */
+  /** Resolves to the next connection from a peer. Rejects when `stopListening` is called. */
   accept(): Promise<Channel>
-  /** Rejects when the signal is aborted before the connection is made. */
+  /** Rejects if the signal is aborted before the connection is made. */
   dial(endpoint: Endpoint, signal?: AbortSignal): Promise<Channel>
   stopListening(): void
 }
 
-/** Most connections in each stage of the handshake, beyond which the oldest are dropped: a flood locks nobody out. */
+/**
+ * Largest number of connections in each stage of the handshake. Above it, the oldest is dropped, so
+ * that a flood locks nobody out.
+ */
 export const LARGEST_QUEUE = 256
 
-/** Where a rank listens for its peers. */
 export interface ListenOptions {
   /** IP address. */
   readonly host: string
-  /** The range of ports to take one of; undefined: the kernel picks one. */
+  /** The range from which to take a port; undefined: the kernel picks one. */
   readonly ports: PortRange | undefined
-  /** For error messages. */
+  /** Named in errors. */
   readonly rank: number
 }
 
 /**
- * Listens at the first port that is free.
+ * Listens on the first free port of the range.
  *
  * @param isTaken - whether an attempt failed because the port is in use
  * @throws ERR_TSR_PORT_RANGE

@@ -10,7 +10,7 @@ import {
 } from '@tsrun/core'
 import type { ByteChannel } from './dialer.ts'
 
-/** The last byte of a handshake: the connection is accepted. */
+/** The last byte of a handshake, when the connection is accepted. */
 const ACCEPTED = 1
 
 const REFUSAL = 'TSRUN_REFUSAL'
@@ -19,27 +19,30 @@ function refusal(message: string): Error {
   return Object.assign(new Error(message), { code: REFUSAL })
 }
 
-/** Whether a handshake failed for good: another token or another protocol. */
+/** Whether a handshake failed permanently: another token or another protocol. */
 export function isRefusal(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === REFUSAL
 }
 
 export interface Credentials {
   readonly token: string
-  /** Names the job and its attempt, so that a rank of another one is refused. */
+  /** Identifies the job and its attempt, so that ranks of others are rejected. */
   readonly purpose: string
   /** Whether the connections are encrypted; default: 'none'. */
   readonly protection?: Protection
 }
 
-/** What the proofs cover, so that nobody in between can redirect a connection to another rank. */
+/**
+ * Returns the text that the proofs cover, so that a man in the middle cannot redirect a connection
+ * to another rank.
+ */
 function partiesOf(dialer: number, listener: number): string {
   return `${dialer} to ${listener}`
 }
 
 /**
- * Authenticates a connection that this rank has dialed: both sides prove that they know the token, and who
- * they are. Rejects with an Error whose message says why.
+ * Authenticates a connection that this rank has dialed. Both sides prove that they know the token
+ * and which rank they are. Rejects with an Error that gives the reason.
  *
  * @returns the keys of the connection; undefined without protection
  */
@@ -70,7 +73,6 @@ function explain(refused: HandshakeRefusal, protection: Protection): string {
   return `it was started otherwise; this rank has ${protectionFlags[protection]}`
 }
 
-/** A rank that has authenticated itself. */
 export interface AuthenticatedPeer {
   readonly rank: number
   /** The keys of the connection; undefined without protection. */
@@ -78,10 +80,10 @@ export interface AuthenticatedPeer {
 }
 
 /**
- * Authenticates a connection that rank `listener` has received.
+ * Authenticates a connection that rank `listener` has accepted.
  *
- * @param onHello - called once the peer has said that it speaks the protocol
- * @returns undefined if the peer does not belong to the job, or dialed another rank
+ * @param onHello - called once the peer has sent a valid hello
+ * @returns undefined if the peer is not part of the job or dialed another rank
  */
 export async function handshakeWithDialer(
   channel: ByteChannel,

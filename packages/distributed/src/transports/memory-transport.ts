@@ -3,15 +3,15 @@ import { sameFingerprint } from '../operation.ts'
 import type { SharedSlots, SlotHeader } from './shared-slots.ts'
 import { CLOSED, type Transport } from './transport.ts'
 
-/** Bytes under way in one direction. Small, so that tests see streams that fill up. */
+/** Capacity of one direction in bytes. Small, so that tests see full streams. */
 const PIPE_BYTES = 64 * 1024
-/** Groups that have slots. */
+/** Number of groups with slots. */
 const GROUPS = 4
-/** Groups that can expose buffers. Few, so that tests have groups that cannot. */
+/** Number of groups that can expose buffers. Small, so that tests also see groups that cannot. */
 const EXPOSING_GROUPS = 6
-/** Bytes of a slot. Small, so that tests see buffers that are too large for it. */
+/** Bytes of a slot. Small, so that tests see buffers that do not fit. */
 const SLOT = 4 * 1024
-/** Where the slots begin in a heap: offset 0 means that there is no buffer. */
+/** Offset of the slots in a heap; offset 0 would mean that there is no buffer. */
 const FIRST_SLOT = 64
 
 /** A byte stream from one rank to another, in memory. */
@@ -56,13 +56,13 @@ interface Publications {
   withdrawn: number
   /** By epoch modulo 2. */
   readonly headers: SlotHeader[]
-  /** By epoch modulo 2: where the exposed buffer is in the heap. */
+  /** Offset in the heap of the exposed buffer, by epoch modulo 2. */
   readonly exposed: number[]
 }
 
 /**
- * The slots of an in-process world. Each rank writes what it publishes into the heaps of all ranks
- * of its host.
+ * The slots of an in-process world. Each rank copies its published buffers into the heaps of all
+ * ranks of its host.
  */
 class MemorySlots {
   readonly #hosts: readonly number[]
@@ -85,7 +85,7 @@ class MemorySlots {
     )
   }
 
-  /** Bytes of every heap that they take up. */
+  /** Offset of the end of the slots in every heap. */
   get end(): number {
     return FIRST_SLOT + this.#hosts.length * GROUPS * 2 * SLOT
   }
@@ -158,9 +158,8 @@ export class MemoryNetwork {
 }
 
 /**
- * Byte streams within one thread. `portion` says how many of the bytes that could move do move, so
- * that a seeded world explores every way in which streams can break up; `alter` makes of what is sent
- * what arrives.
+ * Byte streams within one thread. `portion` chooses how many of the available bytes to move, so
+ * that a seeded world explores all ways to split streams. `alter` changes bytes in transit.
  */
 export class MemoryTransport implements Transport {
   readonly name = 'memory'
@@ -219,7 +218,7 @@ export class MemoryTransport implements Transport {
   }
 
   wantSend(): void {
-    // The world asks every engine in turn.
+    // The world polls every engine in turn.
   }
 
   closeReason(): string {

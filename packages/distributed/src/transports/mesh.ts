@@ -16,9 +16,9 @@ import {
   type Credentials,
 } from './handshake.ts'
 
-/** Where a rank is called, and how. */
+/** The endpoint of a rank, and the secret for dialing it. */
 export interface MeshEndpoint extends Endpoint {
-  /** What a caller has to know besides the token. */
+  /** The secret that a dialing rank needs besides the token. */
   readonly secret?: string | undefined
 }
 
@@ -28,25 +28,24 @@ export interface MeshOptions extends Credentials {
   readonly endpoints: readonly MeshEndpoint[]
   /** Milliseconds until ERR_TSR_CONNECT. */
   readonly timeout: number
-  /** Ranks that are reached in another way. */
+  /** Ranks that need no connection. */
   readonly apart?: readonly number[] | undefined
 }
 
-/** Milliseconds that a peer has to authenticate itself. */
+/** Milliseconds that an accepted peer has to authenticate. */
 const HANDSHAKE_TIME = 5000
-/** Refused callers that are logged, so that a crowd of them does not fill the disk. */
+/** Number of rejected connections to log, so that a flood does not fill the disk. */
 const REPORTED = 10
-/** Milliseconds that one attempt at a handshake may take before the next. */
+/** Milliseconds for one handshake attempt before the next. */
 const ATTEMPT_TIME = 10_000
 
 /**
- * Connects every rank with every other: each dials the ranks below it and accepts those above, except those
- * that are reached in another way. Unauthenticated connections (a wrong token, random bytes, silence) are
- * rejected.
+ * Connects all ranks. Each rank dials lower ranks and accepts from higher ones, except the ranks in
+ * `apart`. Unauthenticated connections (a wrong token, random bytes, silence) are rejected.
  *
- * @param signal - gives up connecting
- * @returns the connection to each rank, undefined for this one and for those apart
- * @throws ERR_TSR_CONNECT naming a peer that cannot be reached, or that never called; ERR_TSR_ABORTED
+ * @param signal - stops connecting
+ * @returns the connection to each rank, undefined for this rank and those in `apart`
+ * @throws ERR_TSR_CONNECT naming a peer that is unreachable or never dialed; ERR_TSR_ABORTED
  */
 export async function connectMesh<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
@@ -58,7 +57,7 @@ export async function connectMesh<Channel extends ByteChannel>(
   const channels: (Channel | undefined)[] = endpoints.map(() => undefined)
   const over = new AbortController()
   const calling = AbortSignal.any(signal === undefined ? [over.signal] : [signal, over.signal])
-  // each call listens for the end, which is no leak
+  // Each dial adds a listener; this is no leak.
   host.allowListeners(calling)
   const apart = new Set(options.apart)
   const peers = [...endpoints.keys()].filter((peer) => peer !== rank && !apart.has(peer))
@@ -77,7 +76,7 @@ export async function connectMesh<Channel extends ByteChannel>(
       throw connectError(options, peer, 'it has not called', cause)
     })
   } catch (error) {
-    // No other rank may take this one for connected.
+    // Close everything, so that no other rank takes this one for connected.
     over.abort()
     await Promise.allSettled(calls)
     for (const channel of channels) channel?.close()
@@ -130,7 +129,7 @@ async function callPeer<Channel extends ByteChannel>(
   })
 }
 
-/** Resolves when each awaited rank has connected; never after `over` is aborted. */
+/** Resolves when each awaited rank has connected. Never resolves after `over` is aborted. */
 async function acceptPeers<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
   options: MeshOptions,
@@ -161,7 +160,7 @@ async function acceptPeers<Channel extends ByteChannel>(
         'handshake',
         Deadline.after(HANDSHAKE_TIME),
       )
-      // Remove it at once, so that a second connection of this rank is rejected in the meantime.
+      // Remove it at once, so that a second connection of this rank is rejected meanwhile.
       const isExpected = peer !== undefined && awaited.delete(peer.rank)
       if (!isExpected) throw new Error('not a rank that is waited for')
       const { rank: other, keys } = peer
@@ -197,7 +196,6 @@ async function acceptPeers<Channel extends ByteChannel>(
   closePending()
 }
 
-/** What has to be proven to reach this rank. */
 function credentialsOf(options: MeshOptions, called: number): Credentials {
   const { token, purpose, protection, endpoints } = options
   const key = `${token}${endpoints[called]?.secret ?? ''}`

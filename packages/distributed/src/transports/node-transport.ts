@@ -14,29 +14,35 @@ import { regionOf } from './sealed/record-cipher.ts'
 import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
-/** Bytes that Node may hold for a peer that reads slowly, and that we hold unread. */
+/** Limit of bytes that Node buffers for a slow peer, and of bytes that we buffer unread. */
 const HIGH_WATER = 1024 * 1024
-/** Bytes handed to Node in one piece. Its buffer is reused: a new one would be paged in each time. */
+/**
+ * Largest number of bytes to pass to Node at once. The buffers are reused, because each new one
+ * would cause page faults.
+ */
 const PIECE = 256 * 1024
-/** Up to so many bytes a new buffer is cheaper. */
+/** Up to this size in bytes, a new buffer is cheaper. */
 const SMALL = 16 * 1024
-/** Records that are handed to Node at once: each call costs much. */
+/** Number of records to pass to Node at once, because each call is expensive. */
 const RECORDS = 10
-/** Free pieces that are kept. */
+/** Number of free pieces to keep. */
 const KEPT = 16
 
 interface Peer {
   readonly socket: Socket
-  /** Where the stream is encrypted. */
+  /** Set if the stream is encrypted. */
   readonly seal: SealedStream | undefined
   chunks: Buffer[]
-  /** Bytes of the first chunk that were taken. */
+  /** Number of bytes taken from the first chunk. */
   offset: number
   held: number
   closed: string | undefined
 }
 
-/** node:net sockets, for platforms without koffi. The bytes are those of `tcp`, with one more copy. */
+/**
+ * Uses node:net sockets, for platforms without koffi. Sends the same bytes as `tcp`, with one more
+ * copy.
+ */
 export class NodeTransport implements EventTransport {
   readonly name = 'node'
   readonly hosts: readonly number[] | undefined
@@ -81,7 +87,7 @@ export class NodeTransport implements EventTransport {
     const room = HIGH_WATER - peer.socket.writableLength
     if (room <= 0) return 0
     const taken = Math.min(length, room, PIECE)
-    // The bytes are copied, because they may change before the kernel has taken them.
+    // Copy the bytes, because they may change before the kernel has taken them.
     if (taken <= SMALL) {
       peer.socket.write(bytes.slice(at, at + taken))
       return taken
@@ -167,7 +173,7 @@ export class NodeTransport implements EventTransport {
 
 /** Listens with node:net. */
 export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
-  /** Connections whose handshake has not begun. Nothing is read from them. */
+  /** Connections whose handshake has not started. Nothing is read from them. */
   const callers: Socket[] = []
   let wake: (() => void) | undefined
   let listening = true
@@ -221,10 +227,10 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
   }
 }
 
-/** Bytes that are read ahead of what was asked for. */
+/** Largest number of bytes to read ahead during a handshake. */
 const LARGEST_REST = 64 * 1024
 
-/** A node:net socket during the handshake; `release` hands it over with what was read ahead. */
+/** A node:net socket during the handshake; `release` hands it over with the bytes read ahead. */
 export class SocketChannel implements ByteChannel {
   readonly socket: Socket
   readonly from: string
@@ -236,7 +242,7 @@ export class SocketChannel implements ByteChannel {
   readonly #onData = (chunk: Buffer): void => {
     this.#rest.push(chunk)
     this.#held += chunk.length
-    // A handshake is short: stop reading from a peer that sends more.
+    // A handshake is short, so stop reading from a peer that sends more.
     if (this.#held > LARGEST_REST) this.socket.pause()
     this.#wake?.()
   }
@@ -283,7 +289,7 @@ export class SocketChannel implements ByteChannel {
     }
   }
 
-  /** Stops reading. Returns what came after the handshake, and why no more comes. */
+  /** Stops reading. Returns the bytes after the handshake, and why the stream has ended, if so. */
   release(): { readonly chunks: Buffer[]; readonly ended: string | undefined } {
     this.socket.off('data', this.#onData)
     return { chunks: this.#rest, ended: this.#ended }

@@ -9,17 +9,19 @@ import {
   silenceBell,
 } from '@tsrun/native'
 
-/** What the thread of an engine sleeps on: a descriptor for each peer, the doorbell, and the bell. */
+/**
+ * The descriptors that an engine's thread sleeps on: one for each peer, the doorbell, and the bell.
+ */
 export class PollSet {
-  /** An eventfd of this process's own: to signal it ends `sleep`, from any thread. */
+  /** An eventfd of this process. Signalling it from any thread ends `sleep`. */
   readonly doorbell = openEventfd()
   readonly #bell: number
   readonly #peers: number
-  /** One struct pollfd for each peer, then those of the two bells: [fd, events | revents << 16]. */
+  /** One struct pollfd for each peer and for both bells: [fd, events | revents << 16]. */
   readonly #pollfds: Int32Array
   readonly #address: number
 
-  /** @param bell - which the peers of this host ring, see `createBell`; it is closed with the set */
+  /** @param bell - rung by the peers of this host, see `createBell`; closed with the set */
   constructor(peers: number, bell = -1) {
     this.#peers = peers
     this.#bell = bell
@@ -29,7 +31,7 @@ export class PollSet {
     this.watch(peers + 1, bell, POLLIN)
   }
 
-  /** Wakes up for these events of a peer's descriptor, and always when it fails. */
+  /** Wakes up for these events of a peer's descriptor, and always if it fails. */
   watch(peer: number, fd: number, events: number): void {
     this.#pollfds[2 * peer] = fd
     this.#pollfds[2 * peer + 1] = events
@@ -39,7 +41,7 @@ export class PollSet {
     this.watch(peer, -1, 0)
   }
 
-  /** Sleeps until something happens, at most `milliseconds`. */
+  /** Sleeps until an event, at most `milliseconds`. */
   sleep(milliseconds: number): void {
     const peers = this.#peers
     if (pollFds(this.#address, peers + 2, milliseconds) === 0) return
@@ -47,12 +49,12 @@ export class PollSet {
     if (this.seen(peers + 1) !== 0) silenceBell(this.#bell)
   }
 
-  /** The events of a peer's descriptor that ended the last `sleep`. */
+  /** Returns the events of a peer's descriptor that ended the last `sleep`. */
   seen(peer: number): number {
     return this.#pollfds[2 * peer + 1]! >>> 16
   }
 
-  /** The events of a peer's descriptor now. */
+  /** Polls a peer's descriptor and returns its events. */
   look(peer: number): number {
     pollFds(this.#address + peer * POLLFD_BYTES, 1, 0)
     return this.seen(peer)

@@ -1,8 +1,8 @@
 import { addressOf, pollFds, POLLFD_BYTES } from '@tsrun/native'
 
-/** Milliseconds between two polls while something happens. */
+/** Milliseconds between two polls while events arrive. */
 const INTERVAL = 1
-/** The same once nothing has happened in so many polls. */
+/** Milliseconds between two polls after IDLE_LOOKS polls without an event. */
 const IDLE_INTERVAL = 10
 const IDLE_LOOKS = 100
 
@@ -13,19 +13,19 @@ interface Waiter {
 }
 
 /**
- * Waits on descriptors on the event loop, which Node cannot do itself: while a descriptor is awaited, one
- * `poll` checks all of them every millisecond, or every ten once nothing has come for a while. For 256
- * descriptors that takes 5 %, and then 1 %, of a core. A thread that sleeps in `poll` instead could not be
- * ended with its rank. Callers check again themselves, as a descriptor may be closed or taken from them.
+ * Waits for descriptors on the event loop, which Node itself cannot do. While a descriptor is
+ * awaited, one `poll` checks all of them every millisecond, or every ten when idle. For 256
+ * descriptors, that takes 5 %, then 1 %, of a core. A thread that sleeps in `poll` could not be
+ * ended with its rank. Callers must check again, because a descriptor may meanwhile be closed.
  */
 class Readiness {
   readonly #waiters = new Set<Waiter>()
   #timer: NodeJS.Timeout | undefined
-  /** Polls since something has happened. */
+  /** Number of polls since the last event. */
   #idle = 0
   #pollfds = new Int32Array(0)
 
-  /** Resolves when one of these events has come to a descriptor, or when it is forgotten. */
+  /** Resolves when the descriptor has one of these events, or when it is forgotten. */
   async wait(fd: number, events: number): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#waiters.add({ fd, events, resolve })
@@ -33,7 +33,7 @@ class Readiness {
     })
   }
 
-  /** Ends the waits on a descriptor, before it is closed. */
+  /** Ends all waits on a descriptor. Must be called before it is closed. */
   forget(fd: number): void {
     for (const waiter of this.#waiters) if (waiter.fd === fd) this.#wake(waiter)
   }
@@ -72,5 +72,5 @@ class Readiness {
   }
 }
 
-/** Of all descriptors of this thread. */
+/** The waits on all descriptors of this thread. */
 export const readiness = new Readiness()

@@ -1,6 +1,6 @@
 import type { Fingerprint } from '../operation.ts'
 
-/** What a rank says about the collective that it has published a buffer for. */
+/** The collective for which a rank has published a buffer. */
 export interface SlotHeader {
   /** Sequence of the collective in its group. */
   readonly sequence: number
@@ -8,11 +8,13 @@ export interface SlotHeader {
 }
 
 /**
- * Where the ranks of one host publish buffers, which the others read. The publications of a group
- * are its epochs, counted from 1 modulo 2^32. A small buffer is copied to a slot: each rank has two
- * of them for each of the first groups of a world, and writes them alternately, so what is published
- * in an epoch stays until the epoch after the next. A large buffer is exposed where it is, and stays
- * until its rank has seen that all others have read it, or withdraws it. Peers are ranks of the world.
+ * Buffers that the ranks of one host publish for each other to read. Each publication of a group is
+ * an epoch, numbered from 1 modulo 2^32.
+ *
+ * A small buffer is copied to a slot. Each rank has two slots for each of the first groups of a
+ * world and alternates between them, so a publication stays until two epochs later. A large buffer
+ * is exposed in place. It stays until its rank knows that all others have read it, or withdraws it.
+ * Peers are world ranks.
  */
 export interface SharedSlots {
   /** Groups with ids below this number have slots. */
@@ -21,11 +23,14 @@ export interface SharedSlots {
   readonly exposingGroups: number
   /** Bytes of a slot. */
   readonly slotBytes: number
-  /** Whether this rank waits for what others publish, so that it must be woken when it sleeps. */
+  /** Whether this rank waits for publications, so that others must wake it when it sleeps. */
   isAwaited: boolean
-  /** Whether this rank reads what the peer publishes, and the peer reads what this one does. */
+  /** Whether this rank and the peer read each other's publications. */
   reaches(peer: number): boolean
-  /** Copies `bytes` bytes at offset `at` of the heap to the own slot, and wakes sleeping readers. */
+  /**
+   * Copies `bytes` bytes at offset `at` of the heap to this rank's slot, and wakes sleeping
+   * readers.
+   */
   publish(group: number, epoch: number, header: SlotHeader, at: number, bytes: number): void
   /** Lets the others read the buffer at offset `at` of the heap, and wakes sleeping readers. */
   expose(group: number, epoch: number, header: SlotHeader, at: number): void
@@ -38,9 +43,9 @@ export interface SharedSlots {
   /** Whether what a peer has published in an epoch belongs to this collective. */
   matches(peer: number, group: number, epoch: number, header: SlotHeader): boolean
   headerOf(peer: number, group: number, epoch: number): SlotHeader
-  /** Offset in this heap of what a rank, this one too, has published. */
+  /** Returns the offset in this heap of a rank's slot, including this rank's. */
   slotOf(peer: number, group: number, epoch: number): number
-  /** Offset in the peer's heap of the buffer that it exposes. */
+  /** Returns the offset in the peer's heap of its exposed buffer. */
   exposedAt(peer: number, group: number, epoch: number): number
   /** Tells the others how many steps this rank has done in a group, modulo 2^32, and wakes them. */
   advance(group: number, steps: number): void

@@ -33,25 +33,25 @@ import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
- * Milliseconds after which unacknowledged data ends a connection, as when a cable was pulled. It must
- * not be short: the kernel also counts a peer that is there but does not read, such as a stopped
- * process, or an inline engine whose rank computes.
+ * Milliseconds after which unacknowledged data ends a connection, for example if a cable was
+ * pulled. It must not be short: the kernel also counts a live peer that does not read, such as a
+ * stopped process, or an inline engine whose rank computes.
  */
 const USER_TIMEOUT = 300_000
 
-/** libc sockets: payloads go straight between the kernel and the arena. */
+/** Uses libc sockets: payloads move directly between the kernel and the arena. */
 export class TcpTransport implements BlockingTransport {
   readonly name = 'tcp'
   readonly place: LocalPlace | undefined
   readonly #base: number
-  /** Descriptor of each peer; -1 for this rank and for peers that are gone. */
+  /** Descriptor of each peer; -1 for this rank and for closed peers. */
   readonly #fds: number[]
   readonly #reasons: string[]
   readonly #polls: PollSet
-  /** Of peers whose stream is encrypted. */
+  /** The encryption of each peer; undefined if its stream is not encrypted. */
   readonly #seals: readonly (SealedStream | undefined)[]
 
-  /** @param keys - by rank; undefined where a connection carries the stream as it is */
+  /** @param keys - by rank; undefined if a connection is not encrypted */
   constructor(
     heap: Heap,
     fds: readonly (number | undefined)[],
@@ -127,7 +127,7 @@ export class TcpTransport implements BlockingTransport {
     const sent = sendBytes(fd, address, length, more)
     if (sent >= 0) return sent
     if (isTransient(sent)) return 0
-    // Nothing more can be sent, but what has come can still be read.
+    // Nothing more can be sent, but received data can still be read.
     this.#reasons[peer] = failure(sent)
     return CLOSED
   }
@@ -161,7 +161,6 @@ function failure(result: number): string {
   return `the connection failed with ${errnoName(-result)}`
 }
 
-/** Listens with a libc socket. */
 export async function openTcpDialer(options: ListenOptions): Promise<Dialer<DescriptorChannel>> {
   const { fd: listener, endpoint } = await listenAtFreePort(
     options,
@@ -210,7 +209,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
   }
 }
 
-/** Also returns -1 when this process has no descriptor left: then the caller waits in the queue. */
+/** Also returns -1 if this process has no descriptors left. The peer then waits in the queue. */
 function tryAccept(listener: number): number {
   try {
     return acceptTcp(listener)

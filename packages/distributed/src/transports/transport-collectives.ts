@@ -11,30 +11,32 @@ export interface GroupFacts {
   readonly layout: Layout
 }
 
-/** An operation that the engine runs, as transports see it. It is the channel of its messages, too. */
+/**
+ * An operation that the engine runs, as transports see it. It is also the channel of its messages.
+ */
 export interface RunningOperation extends Channel {
   readonly operation: Operation
   readonly group: GroupFacts
   readonly fingerprint: Fingerprint
   readonly state: 'running' | 'done' | 'failed'
-  /** When it began to move data, by `monotonicNow()`; 0 before. */
+  /** When it started to move data, by `monotonicNow()`; 0 before. */
   started: number
-  /** Continues it soon, if this is what it waits for. */
+  /** Schedules it to resume, if it waits for this. */
   resume(waited: Waited): void
 }
 
-/** Collectives that run on something of the transport's own, instead of on messages. */
+/** Collectives that a transport runs itself, without the engine's messages. */
 export interface TransportCollectives {
   /**
-   * The operation with the algorithm of theirs that runs it; undefined where they cannot run it. The
-   * answer is the same on all ranks of the group.
+   * Returns the operation with the transport's algorithm, or undefined if the transport cannot run
+   * it. The result is the same on all ranks of the group.
    */
   take(operation: Operation, group: GroupFacts): Operation | undefined
-  /** The body of the operation. It takes its place in their order when it is first resumed. */
+  /** Returns the body of the operation, which takes its position when first resumed. */
   run(running: RunningOperation): Resumable
   /** Polls pending transfers, and resumes the operations that wait for completed ones. */
   progress(): boolean
   removeGroup?(id: number): void
-  /** The group refuses operations from now on. */
+  /** Called when a group starts to refuse operations. */
   onGroupFailed?(id: number): void
 }

@@ -1,85 +1,85 @@
 import type { SharedSlots } from './shared-slots.ts'
 import type { TransportCollectives } from './transport-collectives.ts'
 
-/** What `trySend` and `tryReceive` return instead of a number of bytes when the peer is gone. */
+/** Returned by `trySend` and `tryReceive` if the peer is gone. */
 export const CLOSED = -1
 
-/** Why a stream ended that was tampered with between the ranks. */
+/** The reason for ending a stream that was tampered with. */
 export const ALTERED_REASON = 'what it sent was changed, repeated or left out on the way'
 
 /**
- * Moves bytes between this rank and its peers: one ordered, reliable stream for each peer. Nothing
- * here blocks. Offsets are in the rank's heap; peers are ranks of the world.
+ * Moves bytes between this rank and its peers: one ordered, reliable stream for each peer. No
+ * method blocks. Offsets are in the rank's heap; peers are world ranks.
  */
 export interface Transport {
   readonly name: string
-  /** Bytes at the low end of the heap that it keeps for itself; default 0. */
+  /** Bytes at the low end of the heap that the transport uses; default 0. */
   readonly reservedBytes?: number
   /**
-   * By rank: a number for each host, the same for ranks that share memory; the same list on all
-   * ranks. Default: no rank shares memory.
+   * The host number of each rank; ranks with the same number share memory. The same on all ranks.
+   * Default: no ranks share memory.
    */
   readonly hosts?: readonly number[] | undefined
-  /** Collectives that the library behind it runs itself. */
+  /** Collectives that the transport's library runs itself. */
   readonly collectives?: TransportCollectives
   /** For small collectives of ranks that share memory. */
   readonly slots?: SharedSlots | undefined
-  /** Whether `get` reaches the heap of a peer. */
+  /** Whether `get` can read the heap of a peer. */
   sharesMemory?(peer: number): boolean
   /** Copies `bytes` bytes at `from` in the peer's heap to `at` in this one. */
   get?(peer: number, at: number, from: number, bytes: number): void
   /**
-   * Takes up to `length` bytes at `at`; returns how many, 0 when the stream is full, `CLOSED` when
+   * Sends up to `length` bytes at `at`. Returns how many, 0 if the stream is full, or `CLOSED` if
    * the peer is gone. `more` announces that another send to this peer follows at once.
    */
   trySend(peer: number, at: number, length: number, more: boolean): number
-  /** Puts up to `length` bytes at `at`; returns how many, 0 when there are none, or `CLOSED`. */
+  /** Receives up to `length` bytes to `at`. Returns how many, 0 if there are none, or `CLOSED`. */
   tryReceive(peer: number, at: number, length: number): number
-  /** Whether to wake up when the stream to `peer` takes bytes again. */
+  /** Sets whether to wake up when the stream to `peer` accepts bytes again. */
   wantSend(peer: number, wanted: boolean): void
-  /** Why `CLOSED` was returned; human-readable. */
+  /** Returns a text that says why `CLOSED` was returned. */
   closeReason(peer: number): string
-  /** Ends the stream to one peer, after what was taken has been delivered. */
+  /** Ends the stream to one peer after delivering the accepted bytes. */
   closePeer(peer: number): void
   close(): void
 }
 
-/** The heap of another rank, as this process has mapped it. */
+/** The heap of another rank, mapped into this process. */
 export interface MappedHeap {
   readonly address: number
   readonly bytes: number
 }
 
-/** A rank's place among those of its host. */
+/** A rank's local rank on its host, and the number of ranks there. */
 export interface LocalPlace {
   readonly rank: number
   readonly size: number
 }
 
-/** A transport whose thread can sleep until something moves. */
+/** A transport whose thread can sleep until data moves. */
 export interface BlockingTransport extends Transport {
   /**
-   * Whether data that this rank has handed over moves only while it polls. An engine without a thread of
-   * its own has to poll now and then.
+   * Whether sent data moves only while this rank polls. An engine without its own thread must then
+   * poll regularly.
    */
   readonly movesWhenLookedAt?: boolean
   readonly place?: LocalPlace | undefined
-  /** By rank: the heap of a rank that shares memory with this one, as this process has mapped it. */
+  /** The mapped heap of each rank that shares memory with this one. */
   readonly heaps?: readonly (MappedHeap | undefined)[]
   /** Sleeps until a stream may move or the doorbell rings, at most `milliseconds`. */
   sleep(milliseconds: number): void
-  /** Lets other threads of the core run, once. */
+  /** Yields the core to other threads once. */
   yield(): void
   /**
-   * Spins briefly until a peer has sent something, without yielding the core. Returns whether one has: a
-   * wait without it would take a system call to notice.
+   * Spins briefly, without yielding the core, until a peer has sent something. Returns whether one
+   * has. Noticing that in another way would take a system call.
    */
   spin?(): boolean
-  /** An eventfd: to signal it ends `sleep`, from any thread. */
+  /** An eventfd. Signalling it from any thread ends `sleep`. */
   readonly doorbell: number
 }
 
-/** A transport that calls back on its thread's event loop. */
+/** A transport that calls back on the event loop of its thread. */
 export interface EventTransport extends Transport {
   /** Called whenever a stream may move. */
   onReady: () => void

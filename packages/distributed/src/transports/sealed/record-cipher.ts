@@ -3,19 +3,19 @@ import { tsrError } from '@tsrun/core'
 import { addressOf, AesGcm, hasOpenSsl, isAvailable, TAG_BYTES } from '@tsrun/native'
 
 /*
- * A record carries a piece of the stream: its length (4 bytes, little-endian), the piece, and a tag of
- * 16 bytes. The tag covers all of it and the number of the record in its direction, so that records can
- * be neither changed, nor replayed, left out or put in another order.
+ * A record holds a piece of the stream: its length (4 bytes, little-endian), the piece, and a tag
+ * of 16 bytes. The tag covers all of it and the number of the record in its direction. So records
+ * cannot be changed, replayed, dropped or reordered.
  */
 
 export const HEADER_BYTES = 4
-/** What a record has besides its piece. */
+/** Bytes of a record besides its piece. */
 export const OVERHEAD_BYTES = HEADER_BYTES + TAG_BYTES
 
-/** Memory with its address, where native code can read it. */
+/** Memory with its address for native code. */
 export interface Region {
   readonly bytes: Uint8Array
-  /** Of the first byte; 0 without native code. */
+  /** Address of the first byte; 0 without native code. */
   readonly address: number
 }
 
@@ -23,14 +23,14 @@ export function regionOf(bytes: Uint8Array): Region {
   return { bytes, address: isAvailable().available ? addressOf(bytes) : 0 }
 }
 
-/** Seals or opens the records of one direction. Each direction has a counter of its own. */
+/** Seals or opens the records of one direction. Each direction has its own counter. */
 export interface RecordCipher {
-  /** Writes the tag and the piece of `length` bytes of `from` into a record whose header is at `at` of `to`. */
+  /** Writes `length` bytes of `from` and the tag into a record with its header at `at` of `to`. */
   seal(counter: number, from: Region, piece: number, length: number, to: Region, at: number): void
   /**
-   * Reads the piece of the record whose header is at `at` of `from`.
+   * Reads the piece of the record with its header at `at` of `from`.
    *
-   * @returns false when it is not the record that was sealed; `to` then holds nothing of use
+   * @returns false if it is not the sealed record; the contents of `to` are then undefined
    */
   open(
     counter: number,
@@ -44,14 +44,14 @@ export interface RecordCipher {
   close(): void
 }
 
-/** The fastest cipher that there is. All of them make the same records. */
+/** Creates the fastest available cipher. All of them make the same records. */
 export function createRecordCipher(direction: 'seal' | 'open', key: Uint8Array): RecordCipher {
   return isAvailable().available && hasOpenSsl()
     ? new NativeCipher(direction, key)
     : new NodeCipher(key)
 }
 
-/** In place, by OpenSSL through native calls. */
+/** Works in place, by OpenSSL through native calls. */
 export class NativeCipher implements RecordCipher {
   readonly #gcm: AesGcm
 
@@ -89,7 +89,7 @@ export class NativeCipher implements RecordCipher {
   }
 }
 
-/** By node:crypto, which gives the results in memory of its own. */
+/** Uses node:crypto, which returns results in new memory. */
 export class NodeCipher implements RecordCipher {
   #key: Uint8Array
 
@@ -146,7 +146,7 @@ export class NodeCipher implements RecordCipher {
   }
 }
 
-/** As `AesGcm` makes it: 4 bytes of zeros, then the counter, big-endian. */
+/** Makes the same nonce as `AesGcm`: 4 zero bytes, then the counter, big-endian. */
 function nonceOf(counter: number): Uint8Array {
   const nonce = new Uint8Array(12)
   new DataView(nonce.buffer).setBigUint64(4, BigInt(counter))

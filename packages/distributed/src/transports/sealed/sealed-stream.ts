@@ -10,30 +10,30 @@ import {
 } from './record-cipher.ts'
 
 /**
- * Longest piece of the stream in a record. A shorter one costs more calls; of a longer one the other
- * side waits longer for the end, without which it can use nothing of it.
+ * Largest piece of the stream in a record, in bytes. Shorter pieces cost more calls. Longer ones
+ * delay the peer, which cannot use a record before its end.
  */
 export const LARGEST_PIECE = 24 * 1024
 const RECORD_BYTES = LARGEST_PIECE + OVERHEAD_BYTES
-/** Bytes that are read ahead. With room to spare, the begin of a record has to be moved seldom. */
+/** Bytes to read ahead. With spare space, the start of a record rarely has to be moved. */
 const INCOMING_BYTES = 4 * RECORD_BYTES
 
-/** Records after which a key is replaced, far below what AES-GCM may seal with one. */
+/** Number of records after which to replace a key, far below the limit of AES-GCM. */
 const RECORDS_OF_A_KEY = 2 ** 24
 
-/** What `receive` returns for a record that is not the next that the other side has sealed. */
+/** Returned by `receive` for a record that is not the next one the peer sealed. */
 export const ALTERED = -2
 
-/** Sends bytes of a region over the connection; returns how many were taken, 0, or `CLOSED`. */
+/** Sends bytes of a region over the connection. Returns how many were accepted, 0, or `CLOSED`. */
 export type SendRaw = (region: Region, at: number, length: number, more: boolean) => number
-/** Receives bytes of the connection into a region; returns how many, 0, or `CLOSED`. */
+/** Receives bytes of the connection into a region. Returns how many, 0, or `CLOSED`. */
 export type ReceiveRaw = (region: Region, at: number, length: number) => number
 
 /**
- * The stream to and from one peer as records, in place of the bytes themselves.
+ * The stream to and from one peer as encrypted records.
  *
- * Records cannot be taken back when the connection has taken a part of them. The last byte of their pieces
- * counts as sent only when the last byte of the records is, so the sender tries that byte again.
+ * A partly sent record cannot be taken back. The last byte of its piece counts as sent only once
+ * the last byte of the record is sent, so the sender retries with that byte.
  */
 export class SealedStream {
   readonly #sealing: KeyInUse
@@ -42,17 +42,17 @@ export class SealedStream {
   readonly #batchBytes: number
   readonly #outgoing: () => Region
   readonly #incoming = lazyRegion(INCOMING_BYTES)
-  /** Unsent bytes of the records that are under way are [from, to) of `#outgoing`. */
+  /** The unsent bytes of pending records are [from, to) of `#outgoing`. */
   #unsent = { from: 0, to: 0 }
-  /** Unread bytes are [from, to) of `#incoming`. */
+  /** The unread bytes are [from, to) of `#incoming`. */
   #unread = { from: 0, to: 0 }
-  /** Bytes at the begin of the unread ones that are opened already. */
+  /** Number of bytes at the start of the unread ones that are already opened. */
   #opened = 0
   #closed = false
 
   /**
-   * @param batch - records that are handed to the connection at once
-   * @param recordsOfAKey - after which the key is replaced; the same on both sides
+   * @param batch - number of records to pass to the connection at once
+   * @param recordsOfAKey - number of records after which to replace the key; the same on both sides
    */
   constructor(heap: Region, keys: SessionKeys, batch = 1, recordsOfAKey = RECORDS_OF_A_KEY) {
     this.#heap = heap
@@ -62,11 +62,11 @@ export class SealedStream {
     this.#opening = new KeyInUse('open', keys.receiving, recordsOfAKey)
   }
 
-  /** As `Transport.trySend`. */
+  /** Like `Transport.trySend`. */
   send(at: number, length: number, more: boolean, sendRaw: SendRaw): number {
     if (this.#closed) return CLOSED
     let sent = 0
-    // the byte that the records under way still owe
+    // First send the remainder of the pending records, which counts as one byte.
     if (this.#unsent.from < this.#unsent.to) {
       const state = this.#flush(more && length === 1, sendRaw)
       if (state !== 'sent') return state === 'closed' ? CLOSED : 0
@@ -75,7 +75,7 @@ export class SealedStream {
     while (sent < length) {
       const bytes = Math.min(length - sent, this.#batchBytes)
       this.#seal(at + sent, bytes)
-      // Not held back for the next records: the other side waits for the end of these.
+      // Do not delay them for the next records, because the peer waits for the end of these.
       const state = this.#flush(more && sent + bytes === length, sendRaw)
       if (state === 'closed') return CLOSED
       if (state === 'full') return sent + bytes - 1
@@ -84,7 +84,7 @@ export class SealedStream {
     return sent
   }
 
-  /** As `Transport.tryReceive`; `ALTERED` ends the stream, as does `CLOSED`. */
+  /** Like `Transport.tryReceive`. `ALTERED` ends the stream, like `CLOSED`. */
   receive(at: number, length: number, receiveRaw: ReceiveRaw): number {
     if (this.#closed) return CLOSED
     let received = 0
@@ -140,7 +140,7 @@ export class SealedStream {
     return 'sent'
   }
 
-  /** Copies what is opened and was too long for the last call. */
+  /** Copies opened bytes that did not fit into the last call. */
   #takeOpened(at: number, room: number): number {
     const taken = Math.min(room, this.#opened)
     if (taken === 0) return 0
@@ -152,7 +152,7 @@ export class SealedStream {
     return taken
   }
 
-  /** The length of the piece of the next record; 0 while it is not there, undefined for none of ours. */
+  /** Returns the length of the next record's piece; 0 if it is incomplete, undefined if invalid. */
   #nextRecord(): number | undefined {
     const { from, to } = this.#unread
     if (to - from < HEADER_BYTES) return 0
@@ -161,7 +161,7 @@ export class SealedStream {
     return to - from < bytes + OVERHEAD_BYTES ? 0 : bytes
   }
 
-  /** Opens the next record to `at` of the heap, or where it is. */
+  /** Opens the next record to `at` of the heap, or in place. */
   #open(bytes: number, at: number | undefined): boolean {
     const region = this.#incoming()
     const { from } = this.#unread
@@ -176,7 +176,7 @@ export class SealedStream {
     return cipher.open(counter, region, from, bytes, region, from + HEADER_BYTES)
   }
 
-  /** Moves the begin of a record to the front where its end might not fit. */
+  /** Moves the start of a record to the front if its end might not fit. */
   #makeRoom(): { region: Region; room: number } {
     const region = this.#incoming()
     const { from, to } = this.#unread
@@ -190,7 +190,7 @@ export class SealedStream {
   }
 }
 
-/** The cipher of one direction, its key, and how many records it has seen. */
+/** The cipher of one direction, its key, and the number of records so far. */
 class KeyInUse {
   readonly cipher: RecordCipher
   readonly #recordsOfAKey: number
@@ -203,7 +203,7 @@ class KeyInUse {
     this.#recordsOfAKey = recordsOfAKey
   }
 
-  /** The number of the next record. */
+  /** Returns the number of the next record, and replaces the key when it is due. */
   count(): number {
     const counter = this.#counter++
     if (counter > 0 && counter % this.#recordsOfAKey === 0) {
@@ -214,7 +214,7 @@ class KeyInUse {
   }
 }
 
-/** Memory for records, from the first use on: many connections are never used. */
+/** Allocates memory for records on first use, because many connections are never used. */
 function lazyRegion(bytes: number): () => Region {
   let region: Region | undefined
   return () => (region ??= regionOf(new Uint8Array(bytes)))

@@ -17,20 +17,20 @@ import { MappedSlots, MOST_READERS, SLOTS_BYTES } from './slots.ts'
 
 /** The first page of a heap holds its nonce. */
 const FIRST_BUFFER = 4096
-/** Polls of each word before the core is yielded: 10 us for one word, 50 us for two. */
+/** Number of polls of each word before yielding the core: 10 us for one word, 50 us for two. */
 export const SPIN_LOOKS = 8000
 
-/** Who shares memory with whom, the same on every rank; see `agreeOnSharing`. */
+/** Which ranks share memory, the same on every rank; see `agreeOnSharing`. */
 export interface Sharing {
-  /** By rank: the ranks that share memory with it, ascending. */
+  /** For each rank, the ranks that share memory with it, ascending. */
   readonly neighbours: readonly (readonly number[])[]
-  /** By rank: this rank's descriptor of the segment, where it is shared. */
+  /** For each rank, this rank's descriptors of its segment, if shared. */
   readonly segments: readonly (SharedSegment | undefined)[]
-  /** This rank's bell; undefined where it offers no segment. */
+  /** This rank's bell; undefined if it offers no segment. */
   readonly bell: number | undefined
 }
 
-/** The memory and the bell of another rank, as this one has opened them. */
+/** The memory and the bell of another rank, as opened by this one. */
 export interface SharedSegment {
   readonly fd: number
   readonly bytes: number
@@ -47,8 +47,8 @@ export interface Neighbour {
 }
 
 /**
- * Numbers the hosts by their lowest rank. A rank that shares memory with only some ranks of its host,
- * as where rights differ, counts as a host of its own.
+ * Numbers the hosts by their lowest rank. A rank that shares memory with only some ranks of its
+ * host, for example due to permissions, counts as a separate host.
  */
 export function hostsOf({ neighbours }: Pick<Sharing, 'neighbours'>): number[] {
   const circles = neighbours.map((peers, rank) => [...peers, rank].sort((a, b) => a - b).join())
@@ -57,7 +57,7 @@ export function hostsOf({ neighbours }: Pick<Sharing, 'neighbours'>): number[] {
   )
 }
 
-/** Releases the memory of other ranks that will not be mapped, and all bells. */
+/** Closes the segments of other ranks, which will not be mapped, and all bells. */
 export function closeSegments({ segments, bell }: Sharing): void {
   for (const segment of segments) if (segment !== undefined) closeSegment(segment)
   if (bell !== undefined) closeNative(bell)
@@ -69,15 +69,15 @@ export function closeSegment({ fd, bell }: SharedSegment): void {
 }
 
 /*
- * The low end of a heap: for each neighbour a ring buffer in, for each a window on the ring buffer
- * out, then this rank's slots and for each neighbour a window on its slots.
+ * Layout of the low end of a heap: for each neighbour an incoming ring buffer, for each a window on
+ * the outgoing ring buffer, then this rank's slots, and for each neighbour a window on its slots.
  */
 
 function inboundAt(index: number): number {
   return FIRST_BUFFER + index * RING_BUFFER_BYTES
 }
 
-/** Offset of the own slots, or behind them of the window on a neighbour's. */
+/** Returns the offset of this rank's slots, or of the window on a neighbour's slots after them. */
 function slotsAt(neighbours: number, index = -1): number {
   return inboundAt(2 * neighbours) + (index + 1) * SLOTS_BYTES
 }
@@ -86,12 +86,12 @@ function hasSlots(neighbours: number): boolean {
   return neighbours < MOST_READERS
 }
 
-/** Bytes at the low end of a heap that are not the engine's. */
+/** Returns the size in bytes of the low end that is not the engine's. */
 export function reservedBytes(neighbours: number): number {
   return slotsAt(neighbours, hasSlots(neighbours) ? neighbours : -1)
 }
 
-/** By world rank: the offset of its slots in this heap, the own ones included. */
+/** Returns the offset in this heap of each world rank's slots, including its own. */
 function slotPlaces(
   { neighbours }: Pick<Sharing, 'neighbours'>,
   rank: number,
@@ -111,10 +111,10 @@ function slotsOf(
 }
 
 /**
- * The slots of this host for one thread of a rank. They are there as soon as the neighbours have been
- * opened, by whichever thread.
+ * Opens the slots of this host for one thread of a rank. They work once any thread has opened the
+ * neighbours.
  *
- * @param spins - whether a rank that waits has a core of its own
+ * @param spins - whether each waiting rank has a core of its own
  */
 export function openSlots(
   heap: Heap,
@@ -138,7 +138,7 @@ export function openSlots(
   })
 }
 
-/** @throws ERR_TSR_ENGINE_MEMORY when the heap is too small for the ring buffers of all neighbours */
+/** @throws ERR_TSR_ENGINE_MEMORY if the heap is too small for the ring buffers of all neighbours */
 export function checkRoom(
   { engineBytes }: Heap,
   rank: number,
@@ -161,8 +161,9 @@ export function copyFrom(
 }
 
 /**
- * Maps a neighbour's heap. Its ring buffer for this rank and its slots are also mapped over the
- * windows in this heap, so that JavaScript and the kernels reach them. Takes over the descriptors.
+ * Maps a neighbour's heap. Also maps its ring buffer for this rank and its slots over the windows
+ * in this heap, so that JavaScript and the kernels can access them. Takes ownership of the
+ * descriptors.
  */
 export function openNeighbour(
   heap: Heap,

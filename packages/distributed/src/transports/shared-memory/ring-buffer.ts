@@ -1,22 +1,22 @@
 import type { Heap } from '../../arena/heap.ts'
 
-/** Bytes under way in one direction: some eager messages with their headers. */
+/** Capacity of one direction in bytes: some eager messages with their headers. */
 const CAPACITY = 64 * 1024
 const HEADER = 4096
 /** Bytes of a ring buffer with its header: whole pages. */
 export const RING_BUFFER_BYTES = HEADER + CAPACITY
 
-/** 32-bit words of the header, each on a cache line of its own. Counts are modulo 2^32. */
+/** 32-bit words of the header, each on a separate cache line. Counts are modulo 2^32. */
 const WRITTEN = 0
 const READ = 16
 const READER_SLEEPS = 32
 const WRITER_SLEEPS = 48
-/** 1 when the writer has ended the connection, in both directions. */
+/** 1 if the writer has ended the connection, in both directions. */
 const ENDED = 64
 
 type Copy = (to: number, from: number, bytes: number) => void
 
-/** A ring buffer between two processes: one writes, one reads. */
+/** A ring buffer between two processes, with one writer and one reader. */
 class RingBuffer {
   readonly words: Int32Array
   readonly data: number
@@ -43,7 +43,7 @@ export class RingBufferWriter {
     return (this.#written - Atomics.load(words, READ)) >>> 0 === CAPACITY
   }
 
-  /** Takes up to `length` bytes at `at`; returns how many. */
+  /** Writes up to `length` bytes from `at`, and returns how many. */
   write(at: number, length: number): number {
     const { words, data, copy } = this.#buffer
     const used = (this.#written - Atomics.load(words, READ)) >>> 0
@@ -58,7 +58,7 @@ export class RingBufferWriter {
     return taken
   }
 
-  /** Whether the reader sleeps and is not being woken. */
+  /** Whether the reader sleeps and nobody is waking it yet. */
   shouldWake(): boolean {
     const { words } = this.#buffer
     return (
@@ -70,7 +70,7 @@ export class RingBufferWriter {
     Atomics.store(this.#buffer.words, WRITER_SLEEPS, sleeps ? 1 : 0)
   }
 
-  /** Tells the reader that nothing more comes, and that nothing more is read. */
+  /** Tells the peer that nothing more is written or read. */
   end(): void {
     Atomics.store(this.#buffer.words, ENDED, 1)
   }
@@ -78,7 +78,7 @@ export class RingBufferWriter {
 
 /** The reader's end. */
 export class RingBufferReader {
-  /** Offset in the heap of the word that changes when there is more to read. */
+  /** Offset in the heap of the word that changes when more data is written. */
   readonly writtenAt: number
   readonly #buffer: RingBuffer
   #read = 0
@@ -92,16 +92,16 @@ export class RingBufferReader {
     return Atomics.load(this.#buffer.words, WRITTEN) === this.#read
   }
 
-  /** Whether the writer has ended the connection; what it wrote before can still be read. */
+  /** Whether the writer has ended the connection. Earlier data can still be read. */
   get hasEnded(): boolean {
     return Atomics.load(this.#buffer.words, ENDED) === 1
   }
 
-  /** Puts up to `length` bytes at `at`; returns how many. */
+  /** Reads up to `length` bytes to `at`, and returns how many. */
   read(at: number, length: number): number {
     const { words, data, copy } = this.#buffer
     const available = (Atomics.load(words, WRITTEN) - this.#read) >>> 0
-    // A writer that claims more than there is room for is broken.
+    // Limit the count, because a broken writer may claim more than the capacity.
     const taken = Math.min(length, available, CAPACITY)
     if (taken === 0) return 0
     const position = this.#read & (CAPACITY - 1)
@@ -113,7 +113,7 @@ export class RingBufferReader {
     return taken
   }
 
-  /** Whether the writer sleeps and is not being woken. */
+  /** Whether the writer sleeps and nobody is waking it yet. */
   shouldWake(): boolean {
     const { words } = this.#buffer
     return (

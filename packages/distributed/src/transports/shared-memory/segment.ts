@@ -15,10 +15,10 @@ import {
 import { hostIdentity } from '@tsrun/store'
 import type { SharedSegment } from './neighbours.ts'
 
-/** Bytes at the start of every segment that identify it. */
+/** Bytes of the nonce that identifies a segment, at its start. */
 const NONCE_BYTES = 16
 
-/** What other ranks of the host need to find a memory segment. */
+/** The address of a memory segment for other ranks of the host. */
 export interface SegmentAddress {
   /** Identifies the host; see `sharingIdentity`. */
   readonly host: string
@@ -27,22 +27,22 @@ export interface SegmentAddress {
   readonly bytes: number
   /** Hexadecimal. */
   readonly nonce: string
-  /** With which others wake the rank, and learn of its end. */
+  /** Other ranks use it to wake this rank and to notice its end. */
   readonly bell: BellAddress
 }
 
 /**
- * A memory segment: a rank's heap as the other ranks of its host can map it. It is a file without a
- * name, so nothing remains however the processes end, and neither the size nor the rights of /dev/shm
- * matter.
+ * A memory segment: a rank's heap that other ranks of its host can map. It is a file without a
+ * name, so nothing remains however the processes end, and it does not depend on the size or
+ * permissions of /dev/shm.
  */
 export interface Segment {
   readonly address: SegmentAddress
-  /** From now on no rank can find it; mappings that exist stay. */
+  /** Makes the segment unavailable to new mappings; existing ones stay. */
   close(): void
 }
 
-/** Maps a shared file over the still untouched pages of a heap. @throws what libc says */
+/** Maps a shared file over the untouched pages of a heap. @throws the libc error */
 export function createSegment(memory: WebAssembly.Memory): Segment {
   const bytes = new Uint8Array(memory.buffer)
   const fd = createSharedFile('tsrun-heap', bytes.length)
@@ -81,8 +81,8 @@ export function createSegment(memory: WebAssembly.Memory): Segment {
 /**
  * Opens the segment of another rank of this host.
  *
- * @returns descriptors, the caller's to close
- * @throws Error saying why it cannot be shared
+ * @returns descriptors, which the caller must close
+ * @throws Error with the reason if it cannot be shared
  */
 export function openSegment({ pid, fd, bytes, nonce, bell }: SegmentAddress): SharedSegment {
   const opened = openSharedFile(pid, fd)
@@ -100,8 +100,8 @@ export function openSegment({ pid, fd, bytes, nonce, bell }: SegmentAddress): Sh
 }
 
 /**
- * Equal for processes that can share memory: processes of one user, on one host, with one namespace
- * of process numbers. Containers and network namespaces count as hosts of their own.
+ * Returns a text that is equal for processes that can share memory: same user, same host, same PID
+ * namespace. Containers and network namespaces count as separate hosts.
  */
 function sharingIdentity(): string {
   const numbers = readlinkSync('/proc/self/ns/pid')

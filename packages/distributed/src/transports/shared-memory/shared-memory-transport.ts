@@ -16,29 +16,28 @@ import {
 } from './neighbours.ts'
 import type { MappedSlots } from './slots.ts'
 
-/** Polls of an empty ring buffer between two checks that its peer is still there. */
+/** Number of polls of an empty ring buffer between two checks that its peer is alive. */
 const LOOKS = 4096
-/** Where the words are listed that `spin` polls, and how many there is room for. */
+/** Offset of the list of words that `spin` polls, and its capacity. */
 const WATCHED_AT = 2176
 const MOST_WATCHED = 240
 
 export interface SharedMemoryOptions {
   readonly heap: Heap
   readonly rank: number
-  /** To the ranks of other hosts. */
+  /** Connects to the ranks of other hosts. */
   readonly tcp: TcpTransport
   readonly polls: PollSet
   readonly sharing: Sharing
-  /** Whether each rank of this host has a core of its own to wait on. */
+  /** Whether each rank of this host has a spare core for waiting. */
   readonly spins: boolean
 }
 
 /**
- * Streams to the ranks of this host go through ring buffers in shared memory, those to others through
- * tcp.
+ * Uses ring buffers in shared memory within this host, and tcp to other hosts.
  *
- * There is no connection to a neighbour. Ringing its bell wakes it, and the end of its bell says that
- * its process is gone. So a rank sleeps in one `poll` for all of its peers.
+ * There is no connection to a neighbour. Ringing its bell wakes it, and an error of its bell means
+ * that its process is gone. So a rank sleeps in one `poll` for all of its peers.
  */
 export class SharedMemoryTransport implements BlockingTransport {
   readonly name = 'shared-memory'
@@ -52,12 +51,12 @@ export class SharedMemoryTransport implements BlockingTransport {
   /** By rank. */
   readonly #neighbours: readonly (Neighbour | undefined)[]
   readonly #peers: readonly number[]
-  /** Why neighbours are gone. What is in their ring buffer still counts. */
+  /** Why neighbours are gone. Data in their ring buffers is still read. */
   readonly #ended = new Map<number, string>()
   readonly #wanted = new Set<number>()
   readonly #looks: number[]
   readonly #kernels: Kernels
-  /** Words that `spin` polls; 0 where it must not hold up anything else. */
+  /** Number of words that `spin` polls; 0 if it must not delay other work. */
   readonly #watched: number
 
   constructor({ heap, rank, tcp, polls, sharing, spins }: SharedMemoryOptions) {
@@ -80,7 +79,7 @@ export class SharedMemoryTransport implements BlockingTransport {
     this.heaps = this.#neighbours.map((neighbour) => neighbour?.heap)
     this.slots = openSlots(heap, kernels, rank, sharing, spins)
     this.#looks = this.#neighbours.map(() => 0)
-    // what comes from other hosts is noticed by system calls only
+    // Only system calls notice data from other hosts, so spin only without other hosts.
     const isAlone = this.#peers.length === sharing.neighbours.length - 1
     this.#watched = spins && isAlone ? this.#watch(heap) : 0
   }
@@ -142,7 +141,7 @@ export class SharedMemoryTransport implements BlockingTransport {
     }
     const { reader, writer, bell } = neighbour
     writer.end()
-    // it may sleep as a reader, or as a writer
+    // It may sleep as a reader or as a writer.
     if ([writer.shouldWake(), reader.shouldWake()].includes(true)) ringBell(bell)
     this.#end(peer, 'this rank closed the connection')
   }
@@ -155,7 +154,7 @@ export class SharedMemoryTransport implements BlockingTransport {
 
   sleep(milliseconds: number): void {
     this.#announceSleep(true)
-    // A rank that wrote earlier saw no sleeper, so poll once more.
+    // A rank that wrote before the announcement saw no sleeper, so poll once more.
     const hasNews = this.slots.hasNews()
     const hasWork = this.#peers.some((peer) => {
       const { reader, writer } = this.#neighbours[peer]!
@@ -174,12 +173,12 @@ export class SharedMemoryTransport implements BlockingTransport {
   }
 
   spin(): boolean {
-    // room in a ring buffer is none of the words
+    // The words do not include free space in a ring buffer.
     if (this.#watched === 0 || this.#wanted.size > 0) return false
     return this.#kernels.awaitChange(WATCHED_AT, this.#watched, SPIN_LOOKS)
   }
 
-  /** Lists the words that change when a neighbour has something for this rank; returns how many. */
+  /** Lists the words that change when a neighbour sends to this rank, and returns how many. */
   #watch({ unsigned }: Heap): number {
     const words = this.#peers.flatMap((peer) => {
       const published = this.slots.publishedAt(peer)
@@ -207,7 +206,7 @@ export class SharedMemoryTransport implements BlockingTransport {
     return true
   }
 
-  /** @param events - of its bell */
+  /** @param events - the events of its bell */
   #lookAfter(peer: number, events: number): void {
     if ((events & POLLERR) !== 0) this.#end(peer, 'its process ended')
   }

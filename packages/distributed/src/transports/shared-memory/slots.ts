@@ -1,36 +1,41 @@
 import type { Heap } from '../../arena/heap.ts'
 import type { SharedSlots, SlotHeader } from '../shared-slots.ts'
 
-/** Groups that have slots: the world, and those of a mesh of eight ranks with three axes. */
+/**
+ * Number of groups with slots: the world, and the groups of a mesh of eight ranks with three axes.
+ */
 const GROUPS = 13
 /** Bytes of a slot. */
 export const SLOT = 16 * 1024
-/** Groups that can expose buffers: each has two cache lines of words in the header. */
+/** Number of groups that can expose buffers. Each has two cache lines in the header. */
 export const EXPOSING_GROUPS = 31
 /** Bytes before the slots. */
 const HEADER = 4096
 const LINE = 16
 const GROUP_WORDS = 2 * LINE
 /**
- * Words of a group: its last epoch and the headers of the two last ones, and on another cache line its
- * steps and what it withdrew.
+ * Words of a group. One cache line has its last epoch and the headers of the last two. The other
+ * has its steps and the last withdrawn epoch.
  */
 const EPOCH = 0
 const SLOT_HEADERS = 1
-/** Sequence, fingerprint, and where the exposed buffer is. */
+/** Sequence, fingerprint, and offset of the exposed buffer. */
 const SLOT_HEADER_WORDS = 5
 const EXPOSED = 4
 const STEPS = LINE
 /** The last epoch whose buffer was withdrawn. */
 const WITHDRAWN = LINE + 1
-/** The word behind the groups counts what was published in all of them. */
+/** The word after all groups counts their publications. */
 const PUBLISHED = EXPOSING_GROUPS * GROUP_WORDS
-/** 1 while the rank sleeps and waits for what others publish. */
+/** 1 while the rank sleeps and waits for publications. */
 const SLEEPS = PUBLISHED + LINE
 
 /** Bytes of a rank's slots with their header: whole pages. */
 export const SLOTS_BYTES = HEADER + GROUPS * 2 * SLOT
-/** Every rank reads the slots of all others: beyond this many ranks of a host, messages are faster. */
+/**
+ * Largest number of ranks of a host that use slots. Each reads the slots of all others, so above
+ * it, messages are faster.
+ */
 export const MOST_READERS = 16
 
 interface MappedSlotsOptions {
@@ -38,19 +43,20 @@ interface MappedSlotsOptions {
   readonly copy: (to: number, from: number, bytes: number) => void
   /** World rank. */
   readonly rank: number
-  /** By world rank: where its slots are in this heap; undefined where they are not. */
+  /** Offset in this heap of each world rank's slots; undefined if it has none here. */
   readonly places: readonly (number | undefined)[]
   /** Wakes a rank that sleeps. */
   readonly wake: (peer: number) => void
   /**
-   * Whether the word at this offset, which counts modulo 2^32, has reached `count`. It may spin briefly.
+   * Whether the word at this offset, a counter modulo 2^32, has reached `count`. It may spin
+   * briefly.
    */
   readonly hasCome: (word: number, count: number) => boolean
 }
 
 /**
- * The slots of a host's ranks, mapped over windows of this heap. The threads of a rank have an object
- * each.
+ * The slots of a host's ranks, mapped over windows of this heap. Each thread of a rank has its own
+ * object.
  */
 export class MappedSlots implements SharedSlots {
   readonly groups = GROUPS
@@ -61,7 +67,7 @@ export class MappedSlots implements SharedSlots {
   /** By world rank. */
   readonly #words: readonly (Int32Array | undefined)[]
   readonly #peers: readonly number[]
-  /** By world rank: how many publications had been seen when this rank last looked. */
+  /** Publications of each world rank at the last call of `hasNews`. */
   readonly #seen: Int32Array
 
   constructor(options: MappedSlotsOptions) {
@@ -162,13 +168,13 @@ export class MappedSlots implements SharedSlots {
     return Atomics.load(this.#words[peer]!, group * GROUP_WORDS + WITHDRAWN) === epoch
   }
 
-  /** Offset in the heap of the word that changes with everything that a peer publishes. */
+  /** Returns the offset of the word that changes with each publication of a peer. */
   publishedAt(peer: number): number | undefined {
     const at = this.#options.places[peer]
     return at === undefined ? undefined : at + 4 * PUBLISHED
   }
 
-  /** Whether any rank has published something since the last time this was asked. */
+  /** Whether any rank has published since the last call. */
   hasNews(): boolean {
     let news = false
     for (const peer of this.#peers) {
@@ -179,10 +185,10 @@ export class MappedSlots implements SharedSlots {
     return news
   }
 
-  /** This rank is about to sleep, or has woken. What was published before is news. */
+  /** Announces that this rank is about to sleep, or has woken. Check `hasNews` after announcing. */
   announceSleep(sleeps: boolean): void {
     const words = this.#words[this.#options.rank]
-    // too many ranks for slots
+    // There are no slots because this host has too many ranks.
     if (words === undefined) return
     Atomics.store(words, SLEEPS, sleeps && this.isAwaited ? 1 : 0)
   }
@@ -192,7 +198,7 @@ export class MappedSlots implements SharedSlots {
     Atomics.add(words, PUBLISHED, 1)
     for (const peer of this.#peers) {
       const theirs = this.#words[peer]!
-      // one of those that publish rings
+      // Only one of several publishing ranks rings.
       const sleeps = Atomics.load(theirs, SLEEPS) === 1
       if (sleeps && Atomics.exchange(theirs, SLEEPS, 0) === 1) this.#options.wake(peer)
     }
