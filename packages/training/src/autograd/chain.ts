@@ -13,22 +13,23 @@ import { tf } from '../tfjs/tfjs.ts'
 import { RepeatableRecording } from './record.ts'
 import { sumInto } from './sum-gradients.ts'
 
-/** A recording whose backward pass is awaited: of a chain of segments, see `recordSegments`. */
+/** A recording of a chain of segments, whose backward pass is asynchronous; see `recordSegments`. */
 export interface SegmentedRecording {
   /** The output; owned by the recording. */
   readonly value: Tensor
 
   /**
-   * As `backward` of a `Recording`. Dispose the recording only after the promise has settled. While the
-   * gradient of a segment's input travels, the gradients of its parameters are computed.
+   * Like `backward` of a `Recording`, but asynchronous. Dispose the recording only after the promise has
+   * settled. While the gradient of a segment's input is exchanged, the gradients of its parameters are
+   * computed.
    *
    * @param dy - same shape as `value`; the caller keeps it until the promise has settled
    * @param onGradient - called once per parameter, as soon as its gradient is complete; the callee
    *   disposes the tensor
-   * @returns the gradient of the input, which the caller disposes; undefined unless it was asked for
+   * @returns the gradient of the input, which the caller disposes; undefined unless it was requested
    * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when `dy` has another shape;
-   *   ERR_TSR_STALE_RECORDING when a parameter that the pass still needs was replaced; the errors of
-   *   the collectives
+   *   ERR_TSR_STALE_RECORDING when a parameter that the pass still needs was replaced; the errors of the
+   *   collectives
    */
   backward(dy: Tensor, onGradient: GradientListener): Promise<Tensor | undefined>
 
@@ -37,9 +38,9 @@ export interface SegmentedRecording {
 }
 
 /**
- * Called around the passes of each local segment of a chain, for example to gather its parameters
- * before and to free them after. `index` is the segment's place in the chain. Segments before the first
- * parameter have no backward pass unless the gradient of the input is wanted.
+ * Called around the passes of each local segment of a chain, for example to gather its parameters before
+ * and to free them after. `index` is the segment's index in the chain. Segments before the first
+ * parameter have no backward pass unless the gradient of the input is requested.
  */
 export interface ChainHooks {
   beforeForward(index: number): Promise<void>
@@ -50,15 +51,15 @@ export interface ChainHooks {
 
 export interface ChainOptions extends RecordOptions {
   readonly hooks?: ChainHooks
-  /** Keeps only the input of each segment, and runs its forward pass again before its backward pass. */
+  /** Keeps only the input of each segment, and repeats its forward pass before its backward pass. */
   readonly recompute?: boolean
 }
 
 /**
- * Records segments one after the other: the output of each is the input of the next. Exchanges between
- * ranks are awaited.
+ * Records segments in sequence: the output of each is the input of the next. Awaits exchanges between
+ * ranks.
  *
- * @param x - the caller's, to be kept until the promise has settled
+ * @param x - owned by the caller, who keeps it until the promise has settled
  */
 export async function recordChain(
   segments: readonly Segment[],
@@ -89,7 +90,9 @@ class Chain implements SegmentedRecording {
   /** The index of the first link with a backward pass. */
   #first: number | undefined
   #value: Tensor
-  /** What the chain owns: the inputs of all links, to recompute them; otherwise an exchanged value. */
+  /**
+   * The tensors that the chain owns: with `recompute`, the inputs of all links; else an exchanged value.
+   */
   readonly #kept: Tensor[] = []
   #isSpent = false
 
@@ -153,7 +156,7 @@ class Chain implements SegmentedRecording {
       pass.free()
     } else {
       this.#value = value
-      // a recording has saved what it needs of its input
+      // A recording has saved the parts of its input that it needs.
       this.#freeKept()
     }
   }
@@ -181,7 +184,7 @@ class Chain implements SegmentedRecording {
         }
         timeSpan(this.#recorder, 'B', { name: 'free' }, () => {
           gradients.finish(link.segment)
-          // the output of the last link is the caller's to read
+          // The caller may still read the output of the last link.
           if (recording.value !== this.#value) link.pass.free()
         })
         this.#hooks?.afterBackward(index)
@@ -197,8 +200,8 @@ class Chain implements SegmentedRecording {
   }
 
   /**
-   * Backward through a segment and the exchange before it: the gradient of the segment's input is sent
-   * first, and the gradients of its parameters are computed while it travels.
+   * Runs the backward pass of a segment and the exchange before it. Sends the gradient of the segment's
+   * input first, and computes the gradients of its parameters during the exchange.
    */
   async #backwardInto(
     exchange: Exchange,
@@ -240,16 +243,16 @@ class Chain implements SegmentedRecording {
 }
 
 /**
- * Passes on each parameter's gradient once. Those of a parameter that several segments use are summed
- * until the first of these segments, the last one in a backward pass, is through.
+ * Reports each parameter's gradient once. If several segments use a parameter, sums its gradients until
+ * the backward pass of the first of these segments is complete.
  */
 class SharedGradients {
-  /** For the backward passes of the segments. */
+  /** The listener for the backward passes of the segments. */
   readonly listener: GradientListener
   readonly #onGradient: GradientListener
-  /** For each parameter that several segments use, how many of these are still to come. */
+  /** For each parameter that several segments use, the number of their pending backward passes. */
   readonly #left = new Map<Parameter, number>()
-  /** By the parameters' names. */
+  /** By parameter name. */
   readonly #sums = new Map<string, Tensor>()
   readonly #add = sumInto(this.#sums)
 
@@ -278,7 +281,7 @@ class SharedGradients {
     }
   }
 
-  /** Frees the sums that a failed pass has left. */
+  /** Frees the sums that a failed pass left behind. */
   dispose(): void {
     for (const sum of this.#sums.values()) sum.dispose()
     this.#sums.clear()

@@ -19,14 +19,14 @@ import { captureTape, disposeTape, isTapeActive, ownedResults } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
 
 /**
- * Runs `forward(x)` on TensorFlow.js' tape and keeps what the backward pass needs.
+ * Runs `forward(x)` on the tape of TensorFlow.js and keeps the values for the backward pass.
  *
- * The first call loads TensorFlow.js' gradients and checks that its tape works as expected.
+ * The first call loads the gradients of TensorFlow.js and checks that its tape works as expected.
  *
- * @param parameters - those whose gradients are wanted, with the values that `forward` reads
+ * @param parameters - the parameters whose gradients are requested, with the values that `forward` reads
  * @throws ERR_TSR_ARGUMENT for disposed tensors, and for a tf.Variable as the value of a parameter
  * @throws ERR_TSR_NESTED_RECORDING inside another recording or tf.grads
- * @throws ERR_TSR_AUTOGRAD when the tape of this version of TensorFlow.js is not the expected one
+ * @throws ERR_TSR_AUTOGRAD when the tape of this version of TensorFlow.js does not work as expected
  */
 export function record(
   forward: (x: Tensor) => Tensor,
@@ -41,9 +41,9 @@ export function record(
 }
 
 /**
- * Records `module.forward(x)` with the module's own passes where it has them, otherwise on the tape.
+ * Records `module.forward(x)` with the module's own passes if it has them, otherwise on the tape.
  *
- * @throws as `record`; ERR_TSR_BACKEND when the module is shared by several ranks and the backend
+ * @throws the errors of `record`; ERR_TSR_BACKEND when several ranks share the module and the backend
  *   cannot wait for them inside a pass: see `recordSegments`
  */
 export function recordModule(
@@ -66,7 +66,7 @@ export function recordModule(
   return recording
 }
 
-/** Undefined where the backend has no such way for the module, and where the tape would not see the pass. */
+/** Undefined if the backend cannot repeat the module's passes, or the tape would miss the pass. */
 function repeatedPass(
   module: Module,
   x: Tensor,
@@ -78,27 +78,27 @@ function repeatedPass(
 }
 
 /**
- * A forward pass whose recording can be freed before the backward pass, which then runs the forward
- * pass again (activation checkpointing: Chen et al., "Training Deep Nets with Sublinear Memory Cost",
- * 2016). The gradients are the same bits.
+ * A forward pass whose recording can be freed and is then recomputed before the backward pass
+ * (activation checkpointing: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016). The
+ * gradients are the same bits.
  */
 export class RepeatableRecording {
   readonly #segment: LocalSegment
   readonly #input: Tensor
   readonly #options: RecordOptions
-  /** Repeated in the same pass, for modules with random values. */
+  /** The pass to repeat in, for modules with random values. */
   readonly #pass = currentPass()
   #recording: Recording | undefined
   #isRepeated = false
 
-  /** @param input - the caller's, to be kept for as long as `recording` is used */
+  /** @param input - owned by the caller, who keeps it while `recording` is used */
   constructor(segment: LocalSegment, input: Tensor, options: RecordOptions) {
     this.#segment = segment
     this.#input = input
     this.#options = options
   }
 
-  /** Runs the forward pass unless its recording is there. */
+  /** Returns the recording; runs the forward pass again if it was freed. */
   get recording(): Recording {
     this.#recording ??= this.#record()
     return this.#recording
@@ -119,7 +119,7 @@ export class RepeatableRecording {
 }
 
 /**
- * Runs a module forward without recording. The caller disposes the result, also where `forward` returned
+ * Runs a module forward without recording. The caller disposes the result, even if `forward` returned
  * its input or a tensor that the module keeps.
  */
 export function runForward(module: Pick<Module, 'forward'>, x: Tensor): Tensor {
@@ -129,7 +129,7 @@ export function runForward(module: Pick<Module, 'forward'>, x: Tensor): Tensor {
 /** @throws ERR_TSR_ARGUMENT for a value that cannot be trained */
 function checkParameter({ name, value }: Parameter): void {
   checkAlive(`the value of ${name}`, value)
-  // what a tf.Variable has and a tensor does not
+  // Only a tf.Variable has this property.
   if (!('trainable' in value)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the value of ${name}`,
@@ -138,10 +138,10 @@ function checkParameter({ name, value }: Parameter): void {
   })
 }
 
-/** Whether this process has registered TensorFlow.js' gradients, which is global, and tested the tape. */
+/** Whether this process has registered the gradients of TensorFlow.js and tested the tape. */
 let isPrepared = false
 
-/** Done before the first recording rather than at import, for processes that never record. */
+/** Runs before the first recording, not at import, for processes that never record. */
 function prepareTape(): void {
   if (isPrepared) return
   registerGradients()

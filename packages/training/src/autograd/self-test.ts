@@ -12,8 +12,8 @@ type RecordOnTape = (
 ) => Recording
 
 /**
- * Checks the private parts of TensorFlow.js that recordings rely on: runs a small function, in which
- * one tensor is used twice, through a recording and through tf.grads, and compares the bits.
+ * Checks the private parts of TensorFlow.js that recordings rely on. Computes the gradients of a small
+ * function, which uses one tensor twice, with a recording and with tf.grads, and compares the bits.
  *
  * @throws ERR_TSR_AUTOGRAD when they differ
  */

@@ -3,7 +3,7 @@ import { addInPlace, sumOf } from '../backend/arithmetic.ts'
 import type { GradientListener } from '../model/recording.ts'
 
 /**
- * Collects gradients by parameter name, to sum them over micro-batches.
+ * Collects gradients by parameter name, and sums them over micro-batches.
  *
  * @example
  * const gradients = new Map<string, Tensor>()

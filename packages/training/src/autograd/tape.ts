@@ -7,7 +7,7 @@ import { tf } from '../tfjs/tfjs.ts'
  * checks that they are as expected.
  */
 
-/** One operation on TensorFlow.js' tape. Its gradients are computed lazily, by one function per input. */
+/** One operation on the tape. Its gradients are computed lazily, by one function per input. */
 export interface TapeNode {
   readonly inputs: Readonly<Record<string, Tensor>>
   readonly outputs: readonly Tensor[]
@@ -21,7 +21,7 @@ type Each<K extends string, T> = Readonly<Record<K, T>>
 interface PrivateEngine {
   startTape(): void
   endTape(): void
-  /** What tf.customGrad is made of. */
+  /** The function behind tf.customGrad. */
   runKernelFunc<K extends string>(call: {
     readonly inputs: Each<K, Tensor>
     readonly forwardFunc: (backend: unknown, save: (tensors: Tensor[]) => void) => Tensor
@@ -38,9 +38,9 @@ const engine = tf.engine() as unknown as PrivateEngine
 
 /**
  * Runs `forward` with the tape switched on and returns the value and the tape. The engine forgets the
- * tape, so that the backward pass may follow at any time or never.
+ * tape, so the backward pass may follow at any time or never.
  *
- * `forward` must be synchronous, because the engine has one tape only.
+ * `forward` must be synchronous, because the engine has only one tape.
  */
 export function captureTape(forward: () => Tensor): { value: Tensor; tape: readonly TapeNode[] } {
   if (engine.state.gradientDepth !== 0) {
@@ -76,8 +76,8 @@ export function disposeTape(tape: readonly TapeNode[]): void {
 }
 
 /**
- * Runs `compute` in a tidy scope and returns its tensors, which the caller owns. Tensors that existed
- * before are cloned, as a gradient function may return its argument.
+ * Runs `compute` in a tidy scope and returns its tensors, which the caller owns. Clones tensors that
+ * existed before: a gradient function may return its argument.
  */
 export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
   return tf.tidy(() => {
@@ -95,19 +95,19 @@ function isProduced(y: Tensor, tape: readonly TapeNode[]): boolean {
   return tape.some((node) => node.outputs.some((output) => output.id === y.id))
 }
 
-/** An operation with gradients of its own, for `withLazyGradients`. */
+/** An operation with its own gradients, for `withLazyGradients`. */
 export interface LazyOperation<K extends string> {
   forward(): Tensor
   /**
-   * One function per input that computes its gradient. They are called in their order, and only for
-   * the inputs whose gradients are wanted.
+   * One function per input that computes its gradient. They are called in order, and only for the inputs
+   * whose gradients are requested.
    *
-   * @param inputs - as they were in the forward pass
+   * @param inputs - the inputs of the forward pass
    */
   gradients(dy: Tensor, inputs: Each<K, Tensor>): Each<K, () => Tensor>
 }
 
-/** Like tf.customGrad, which however computes the gradients of all inputs, wanted or not. */
+/** Like tf.customGrad, but computes only the requested gradients. */
 export function withLazyGradients<K extends string>(
   inputs: Each<K, Tensor>,
   operation: LazyOperation<K>,

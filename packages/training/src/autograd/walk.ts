@@ -15,7 +15,7 @@ export interface BackwardPass {
   readonly onGradient: GradientListener
 }
 
-/** A node, with the names of those of its inputs that need a gradient. */
+/** A node, with the names of its inputs that need a gradient. */
 export interface DependentNode extends TapeNode {
   readonly targets: readonly string[]
 }
@@ -57,9 +57,9 @@ export interface HalvedPass {
 }
 
 /**
- * The first half follows the edges through which the value depends on `x`. The other edges, and the
- * gradients that they start from, are kept for the second half. A kernel provides a separate function
- * for the gradient of each input, so nothing is computed twice.
+ * Runs the first half: follows the edges through which the value depends on `x`. Keeps the other edges,
+ * and the gradients that they start from, for the second half. A kernel has a separate function for the
+ * gradient of each input, so nothing is computed twice.
  */
 export function walkInput(
   nodes: readonly DependentNode[],
@@ -82,7 +82,7 @@ export function walkInput(
       const rest = node.targets.filter((key) => !now.includes(key))
       if (now.length > 0) gradients.propagate({ ...node, targets: now })
       if (rest.length > 0) later.unshift({ ...node, targets: rest })
-      // the second half starts from the gradients of the other nodes
+      // The second half starts from the gradients of the other nodes.
       else gradients.releaseOutputs(node)
     }
     return {
@@ -112,7 +112,7 @@ export function walkBackward(
   }
 }
 
-/** Propagates the gradients at hand through the nodes, from the last to the first. */
+/** Propagates the current gradients through the nodes, from the last to the first. */
 function walkFrom(
   gradients: Gradients,
   nodes: readonly DependentNode[],
@@ -164,18 +164,18 @@ function countUses(
   return uses
 }
 
-/** Sums of gradients by the id of their tensor. Owns all of them except the first, `dy`. */
+/** Sums of gradients by the id of their tensor. Owns all of them except `dy`. */
 class Gradients {
   readonly #sums = new Map<number, Tensor>()
   readonly #borrowed: Tensor
 
-  /** @param outlives - clones `dy`, for a pass that continues when `dy` may have been disposed */
+  /** @param outlives - whether to clone `dy`, for a pass that continues after `dy` may be disposed */
   constructor(value: Tensor, dy: Tensor, outlives = false) {
     this.#borrowed = dy
     this.#sums.set(value.id, outlives ? tf.keep(tf.clone(dy)) : dy)
   }
 
-  /** Computes a node's gradients from those of its outputs, and adds them to those of its targets. */
+  /** Computes the gradients of a node's targets from the gradients of its outputs, and adds them up. */
   propagate(node: DependentNode): void {
     const dys = node.outputs.map(({ id }) => this.#sums.get(id))
     const results = ownedResults(() => inputGradients(node, dys))
@@ -188,7 +188,7 @@ class Gradients {
     for (const { id } of outputs) this.#release(id)
   }
 
-  /** The gradient of the input, owned by the caller; undefined unless it was asked for. */
+  /** The gradient of the input, owned by the caller; undefined unless it was requested. */
   ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
     if (!needsInputGradient) return undefined
     return this.take(x.id) ?? tf.keep(tf.zeros(x.shape))
@@ -205,7 +205,7 @@ class Gradients {
     gradient.dispose()
   }
 
-  /** Hands the sum over to the caller, who owns it. */
+  /** Removes the sum and passes its ownership to the caller. */
   take(id: number): Tensor | undefined {
     const sum = this.#sums.get(id)
     this.#sums.delete(id)

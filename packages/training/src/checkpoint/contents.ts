@@ -13,7 +13,7 @@ import {
 /** Where a part of a tensor is stored. */
 export interface StoredPiece {
   readonly file: string
-  /** The name of the part in the file. */
+  /** The name of the piece in the file. */
   readonly key: string
   readonly box?: Box
   readonly range?: readonly [from: number, to: number]
@@ -30,10 +30,10 @@ export interface StoredTensor {
 
 /** The contents of the `index.json` of a checkpoint. */
 export interface Contents {
-  /** A number that increases with each save to a folder: the newest checkpoint has the highest one. */
+  /** A number that increases with each save to a folder: the newest checkpoint has the highest. */
   readonly save: number
   readonly step: number
-  /** The number of ranks that have saved it. */
+  /** The number of ranks that saved it. */
   readonly ranks: number
   /** Whether it contains the state of an optimizer. */
   readonly hasOptimizer: boolean
@@ -57,9 +57,9 @@ export function encodeContents({ save, ...others }: Contents): string {
 export const HEAD = 128
 
 /**
- * The number of a save, from the beginning of an `index.json`, which may be long.
+ * Returns the number of a save, from only the beginning of an `index.json`, which may be long.
  *
- * @returns undefined unless `head` is the beginning of one
+ * @returns undefined unless `head` is the beginning of an `index.json`
  */
 export function saveNumberIn(head: string): number | undefined {
   if (!head.startsWith(`{"format":"${FORMAT}",`)) return undefined
@@ -68,8 +68,8 @@ export function saveNumberIn(head: string): number | undefined {
 }
 
 /**
- * Reads the text of an `index.json`. All of it is checked before any file that it names is opened: a
- * checksum protects from damage, but not from forgery.
+ * Reads the text of an `index.json`. Checks all of it before any file that it names is opened: a
+ * checksum protects against damage, but not against forgery.
  *
  * @throws Error that describes the problem
  */
@@ -142,12 +142,11 @@ function isRange(range: unknown, size: number): boolean {
   return isCounts(range) && range.length === 2 && range[0]! <= range[1]! && range[1]! <= size
 }
 
-/** The name of a file in the folder itself. */
+/** Whether it is a valid name of a file directly in the folder. */
 export function isName(name: unknown): name is string {
   return typeof name === 'string' && /^[\w.-]+$/.test(name) && !/^\.+$/.test(name)
 }
 
-/** @throws Error with this problem */
 function check(holds: boolean, problem: string): asserts holds {
   if (!holds) throw new Error(problem)
 }

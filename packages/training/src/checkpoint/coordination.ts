@@ -4,8 +4,8 @@ import type { ProcessGroup } from '@tsrun/distributed'
 type Outcome<T> = { readonly value: T } | { readonly error: SerializedTsrError }
 
 /**
- * Runs something on every rank. If it fails on one rank, this throws on all: the error of the rank
- * itself, or else that of the first rank that failed.
+ * Runs a function on every rank. If it fails on any rank, throws on all: the rank's own error, else the
+ * error of the first rank that failed.
  *
  * @param timeout - the milliseconds to wait for the other ranks; default: the time-out of the group
  * @returns the results of all ranks
@@ -40,18 +40,18 @@ export async function onAllRanks<T>(
 /** A save whose files are written while training continues. */
 export interface BackgroundSave {
   readonly done: Promise<void>
-  /** Its error, until it is reported. */
+  /** Its error, until a call reports it. */
   unreported?: { readonly error: unknown }
 }
 
 interface SaveQueue {
-  /** The end of the last save. It resolves to that save if it has failed in the background. */
+  /** Settles when the last save has ended. Resolves to that save if it failed in the background. */
   last: Promise<BackgroundSave | undefined>
   /** See `writersOf`. */
   writers?: Promise<ProcessGroup | undefined>
 }
 
-/** Between two calls for a group there is no other object to keep their order. */
+/** Keyed by group: no other object lives between two calls for a group. */
 const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
 /** The queues of saves without a group, by folder. Entries are removed when they are empty. */
 const queuesOfFolders = new Map<string, SaveQueue>()
@@ -66,10 +66,10 @@ function queueOf(key: ProcessGroup | string): SaveQueue {
 }
 
 /**
- * Runs the saves of a group, or those of this process to a folder, one after another.
+ * Runs the saves of a group, or of this process to a folder, one after another.
  *
  * @param key - the group, or the folder
- * @param save - gets the save before it, if that has failed in the background
+ * @param save - receives the previous save if it failed in the background
  */
 export async function inOrder<T extends { readonly background?: BackgroundSave }>(
   key: ProcessGroup | string,
@@ -94,8 +94,8 @@ export async function inOrder<T extends { readonly background?: BackgroundSave }
 }
 
 /**
- * The ranks of `group` for messages of a save while training continues. They need a group of their own,
- * because ranks write at their own pace.
+ * Returns a group of the ranks of `group` for messages of a save while training continues. It is
+ * separate, because ranks write at their own pace.
  */
 export async function writersOf(
   group: ProcessGroup | undefined,

@@ -7,12 +7,12 @@ import { onAllRanks } from './coordination.ts'
 import { syncFolder } from './safetensors/write.ts'
 
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
-/** A folder that is not finished or is to be deleted. */
+/** An unfinished folder, or one that was about to be deleted. */
 const LEFTOVER = /^\.step-.*\.(unfinished|old)$/
-/** A save that is in progress, or was cut off. */
+/** A save that is in progress, or was interrupted. */
 const UNFINISHED = /^\.step-(\d+).*\.unfinished$/
 
-/** A checkpoint whose files are all there and have the right sizes. */
+/** A checkpoint whose files all exist and have the right sizes. */
 export interface Checkpoint {
   readonly path: string
   readonly contents: Contents
@@ -32,9 +32,8 @@ interface ListedCheckpoint {
 }
 
 /**
- * The finished checkpoints in a folder in the reverse order of their saves, which need not be that of
- * their steps: a job may have been resumed from an earlier step. Those whose index cannot be read come
- * first.
+ * Lists the finished checkpoints in a folder, newest save first. This need not be the order of their
+ * steps: a job may have resumed from an earlier step. Checkpoints with an unreadable index come first.
  */
 async function listCheckpoints(directory: string): Promise<ListedCheckpoint[]> {
   const names = await readdir(directory).catch((error: unknown) => {
@@ -73,7 +72,7 @@ async function readSaveNumber(path: string): Promise<number | undefined> {
 }
 
 /**
- * Reads the index of a checkpoint and checks that its files are there.
+ * Reads the index of a checkpoint and checks that its files exist.
  *
  * @throws Error that describes the problem
  */
@@ -95,7 +94,7 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
   for (const [file, bytes] of Object.entries(contents.files)) {
     const found = await lstat(join(path, file)).catch(() => undefined)
     if (found === undefined) throw new Error(`${file} is missing`)
-    // A link may lead to any file that this user can read.
+    // Reject links, which may lead to any file that this user can read.
     if (!found.isFile()) throw new Error(`${file} is not a regular file`)
     if (found.size !== bytes) {
       throw new Error(`${file} has ${String(found.size)} bytes instead of ${String(bytes)}`)
@@ -104,7 +103,7 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
   return { path, contents }
 }
 
-/** The name and number of a new checkpoint. If there is one of this step, the name gets a suffix. */
+/** Returns the name and number of a new checkpoint. A second one of the same step gets a suffix. */
 export async function newPlace(
   directory: string,
   step: number,
@@ -121,7 +120,7 @@ export async function newPlace(
   }
 }
 
-/** Creates the folder that a checkpoint is written to, and removes the unfinished folders of others. */
+/** Creates the folder for writing a checkpoint, and removes unfinished folders of earlier saves. */
 export async function makeUnfinished(directory: string, name: string): Promise<string> {
   const made = makeFolders(directory)
   if (made !== undefined) await syncParents(directory, made)
@@ -140,13 +139,13 @@ async function syncParents(last: string, first: string): Promise<void> {
   }
 }
 
-/** Removes all checkpoints but the `keep` newest. Unreadable ones count as older than readable ones. */
+/** Removes all but the `keep` newest checkpoints. Unreadable ones count as the oldest. */
 export async function prune(directory: string, keep: number): Promise<void> {
   const listed = await listCheckpoints(directory)
   const readable = listed.filter(({ save }) => save !== undefined)
   const others = listed.filter(({ save }) => save === undefined)
   for (const { name } of [...readable, ...others].slice(keep)) {
-    // Rename it first, so that a partly removed folder is not taken for a checkpoint.
+    // Rename it first, so that a partly removed folder is not mistaken for a checkpoint.
     const old = join(directory, `.${name}.old`)
     await rename(join(directory, name), old)
     await rm(old, { recursive: true, force: true })
@@ -162,18 +161,18 @@ export interface LatestCheckpoint {
   readonly path: string
   readonly step: number
   /**
-   * Newer checkpoints that cannot be used: their save was cut off or is in progress, or files are missing
-   * or have other sizes.
+   * Newer checkpoints that cannot be used: their save was interrupted or is in progress, or files are
+   * missing or have wrong sizes.
    */
   readonly skipped: readonly UnusableCheckpoint[]
 }
 
 /**
- * The newest complete checkpoint in a folder; undefined if there is none. A checkpoint gets its name when
- * it is finished.
+ * Returns the newest complete checkpoint in a folder; undefined if there is none. A checkpoint gets its
+ * name when it is finished.
  *
  * @param directory - a checkpoint, or a folder with several
- * @param group - all of its ranks have to call this, and get the result of rank 0
+ * @param group - all of its ranks must call this, and get the result of rank 0
  * @throws ERR_TSR_CHECKPOINT_UNFINISHED when there are checkpoints, but none is complete
  */
 export async function latestCheckpoint(

@@ -5,17 +5,18 @@ import { onAllRanks } from './coordination.ts'
 import { copyCommon, partSize, type Piece, type PieceOwner } from './piece.ts'
 import { checkFinite, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
 
-/** The most values of a message. */
+/** The largest number of values in a message. */
 const CHUNK = 4 * 1024 * 1024
 
 /**
- * The whole tensors of a model by name, on rank 0 of the ranks that hold a part of it, which all call it.
+ * Gathers the whole tensors of a model on rank 0. All ranks that hold a part of it must call this.
  *
- * @param owner - of this rank's part
- * @param names - of the tensors that the model has
- * @param group - of these ranks; undefined: this process alone
- * @returns undefined on the other ranks
- * @throws ERR_TSR_CHECKPOINT_PIECES when no rank holds one of the names, ERR_TSR_NOT_FINITE; on all ranks
+ * @param owner - the owner of this rank's part
+ * @param names - the names of the model's tensors
+ * @param group - these ranks; undefined: only this process
+ * @returns the tensors by name on rank 0, undefined on other ranks
+ * @throws ERR_TSR_CHECKPOINT_PIECES when no rank holds one of the names, ERR_TSR_NOT_FINITE; on all
+ *   ranks
  */
 export async function gatherModel(
   owner: PieceOwner,
@@ -38,7 +39,7 @@ export async function gatherModel(
   })
 }
 
-/** A tied parameter may be in the list twice. */
+/** Removes duplicates: a tied parameter may be in the list twice. */
 function uniquePieces(pieces: readonly Piece[]): Piece[] {
   return [...new Map(pieces.map((piece) => [keyOf(factsOf(piece, false)), piece])).values()]
 }

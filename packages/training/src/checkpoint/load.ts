@@ -28,8 +28,9 @@ import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 
 export interface LoadOptions {
   /**
-   * Whether it is an error that the model lacks a tensor of the checkpoint, or the checkpoint a buffer of
-   * the model, which then keeps its values. A parameter that the checkpoint lacks always is. Default true.
+   * Whether to throw when the model lacks a tensor of the checkpoint, or the checkpoint lacks a buffer
+   * of the model, which then keeps its values. A parameter missing in the checkpoint is always an error.
+   * Default true.
    */
   readonly strict?: boolean
 }
@@ -38,27 +39,27 @@ const readOptions = declareOptions({
   strict: flag.default(true),
 } satisfies Rules<LoadOptions>)
 
-/** What was saved in addition to the tensors. */
+/** The saved values besides the tensors. */
 export interface LoadedCheckpoint extends LatestCheckpoint {
-  /** The `data` that was given to `saveCheckpoint`, else null. */
+  /** The `data` passed to `saveCheckpoint`, else null. */
   readonly data: unknown
   readonly seeds: Readonly<Record<string, number>>
 }
 
 /**
- * Loads a checkpoint into a model and an optimizer, whatever layout it was saved in: each rank reads the
- * parts of tensors that it holds. All ranks of the group have to call this. Nothing is changed until all
- * of them have read their parts.
+ * Loads a checkpoint into a model and an optimizer, from any layout: each rank reads the parts of
+ * tensors that it holds. All ranks of the group must call this. Nothing is changed until all ranks have
+ * read their parts.
  *
  * @param directory - a checkpoint, or a folder with several: the newest complete one is loaded
  * @param state - built as for training, with the same names and sizes
- * @param group - all ranks that hold a part; default: this process alone
+ * @param group - all ranks that hold a part; default: only this process
  *
  * @example
  * const { step, data } = await loadCheckpoint('checkpoints', { model, optimizer }, group)
  * loader.loadState(data as LoaderState)
  *
- * @throws ERR_TSR_CHECKPOINT_NONE when there is none; ERR_TSR_CHECKPOINT_MODEL when it is that of
+ * @throws ERR_TSR_CHECKPOINT_NONE when there is none; ERR_TSR_CHECKPOINT_MODEL when it belongs to
  *   another model, ERR_TSR_CHECKPOINT_MISSING and ERR_TSR_CHECKPOINT_SHAPE for a tensor;
  *   ERR_TSR_CHECKPOINT_UNFINISHED, ERR_TSR_CHECKPOINT_DAMAGED; ERR_TSR_ARGUMENT for an invalid or
  *   unknown option or key of the state. If one rank throws, all do.
@@ -102,7 +103,7 @@ async function load(
     checkModel(path, contents, { names: new Set(ranks.flat()), isStrict, hasOptimizer })
     for (const parts of requested) pieces.push(await readParts(checkpoint!, parts))
   })
-  // The optimizer comes first: it throws if the state is that of another kind of optimizer.
+  // Load the optimizer first: it throws if the state belongs to another kind of optimizer.
   for (const [i, owner] of [...owners.entries()].reverse()) {
     await onAllRanks(group, async () => {
       await owner.load(pieces[i]!)
@@ -136,16 +137,16 @@ function checkModel(path: string, contents: Contents, request: Request): void {
   })
 }
 
-/** A requested part, while it is read. */
+/** A requested part that is being read. */
 interface PartInProgress {
   readonly part: Part
   readonly dtype: SafetensorsDType
   values: PieceValues | undefined
-  /** The number of values that were read so far. */
+  /** The number of values read so far. */
   filled: number
 }
 
-/** A stored piece, and the requested parts that have values in it. */
+/** A stored piece, and the requested parts that overlap with it. */
 interface ReadTask {
   readonly stored: StoredPiece
   readonly part: Part
@@ -153,8 +154,8 @@ interface ReadTask {
 }
 
 /**
- * Reads parts of the tensors of a checkpoint, whatever parts it was saved in. Each stored piece is read
- * once and completely, because of its checksum.
+ * Reads parts of the tensors of a checkpoint from any stored parts. Reads each stored piece once and
+ * completely, because of its checksum.
  *
  * @throws ERR_TSR_CHECKPOINT_MISSING, ERR_TSR_CHECKPOINT_SHAPE, ERR_TSR_CHECKPOINT_DAMAGED
  */
@@ -235,13 +236,13 @@ async function readTask(
   const { key } = stored
   try {
     const values = (await file.read(key)) as PieceValues
-    // The header has no checksum.
+    // Compare with the header, which has no checksum.
     const isSame = file.entry(key).dtype === requests[0]!.dtype && values.length === partSize(part)
     if (!isSame) throw new Error(`${key} has another type or shape`)
     const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
     if (crc32(bytes) !== stored.crc32) throw new Error(`the checksum of ${key} does not match`)
     const [first] = requests
-    // In most cases the layout is the one that was saved, and no copy is needed.
+    // Usually the layout is the saved one, and no copy is needed.
     if (requests.length === 1 && keyOf(first!.part) === key) {
       first!.values = values
       first!.filled = values.length
@@ -257,7 +258,7 @@ async function readTask(
 
 function damaged(path: string, tensor: string, error: unknown): Error {
   const { code, message } = error as NodeJS.ErrnoException
-  // Errors of the file system are not changed.
+  // Pass on errors of the file system unchanged.
   if (code !== undefined && !isTsrError(error)) return error as Error
   const problem = isTsrError(error) ? String(error.facts['problem'] ?? message) : message
   return tsrError('ERR_TSR_CHECKPOINT_DAMAGED', { path, tensor, problem }, { cause: error })

@@ -14,14 +14,14 @@ export interface ModelFiles {
   readonly names: readonly string[]
   shapeOf(name: string): readonly number[]
   readFloats(name: string): Promise<Float32Array>
-  /** The same without waiting, also after `close`. */
+  /** Like `readFloats`, but synchronous; also works after `close`. */
   readFloatsSync(name: string): Float32Array
   close(): Promise<void>
 }
 
 /**
- * Opens a model as the Hugging Face Hub stores it: a file, or a folder with `model.safetensors` or with
- * several files that `model.safetensors.index.json` lists.
+ * Opens a model in the format of the Hugging Face Hub: a file, or a folder with `model.safetensors` or
+ * with several files listed in `model.safetensors.index.json`.
  *
  * @throws ERR_TSR_SAFETENSORS
  */
@@ -68,7 +68,7 @@ async function listFiles(path: string): Promise<string[]> {
   }
   const names = new Set(Object.values(weightMap(readFileText(index))))
   const own = [...names].filter(isName)
-  // Links are followed: the cache of the Hub consists of them.
+  // Follow links: the cache of the Hub consists of them.
   if (own.length > 0 && own.length === names.size) return own.map((name) => join(path, name))
   throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it lists no files of its folder' })
 }
@@ -86,7 +86,7 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** The names of files by tensor, which are to be checked; empty if `index` is not an index. */
+/** The unchecked names of files by tensor; empty if `index` is not an index. */
 function weightMap(index: string): Record<string, unknown> {
   try {
     const content: unknown = JSON.parse(index)

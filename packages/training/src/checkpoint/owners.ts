@@ -11,7 +11,7 @@ import {
   type PieceOwner,
 } from './piece.ts'
 
-/** An owner of the parameters of a model, or of the part of a model on this rank. */
+/** Makes an owner of the parameters of a model, or of this rank's part of a model. */
 export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner {
   const parts = parameters.map((parameter) => partOfParameter(parameter))
   return {
@@ -35,9 +35,9 @@ export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner 
 }
 
 /**
- * An owner of what another one owns, and of buffers: see `Module.buffers`.
+ * Adds buffers to an owner: see `Module.buffers`.
  *
- * @param owner - of the parameters of the same model
+ * @param owner - the owner of the parameters of the same model
  */
 export function withBuffers(owner: PieceOwner, buffers: readonly Parameter[]): PieceOwner {
   if (buffers.length === 0) return owner
@@ -65,7 +65,7 @@ export interface StatefulOptimizer extends Pick<Optimizer, 'state'> {
 
 const STEPS = 'steps'
 
-/** An owner of the state of an optimizer for these parameters. It is sharded as the parameters are. */
+/** Makes an owner of the optimizer state for these parameters. It is sharded like the parameters. */
 export function ownerOfOptimizer(
   optimizer: StatefulOptimizer,
   parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],
@@ -76,7 +76,7 @@ export function ownerOfOptimizer(
   )
 }
 
-/** An owner of the state of an optimizer for these parts of parameters. */
+/** Makes an owner of the optimizer state for these parts of parameters. */
 export function ownerOfState(optimizer: StatefulOptimizer, owned: readonly Part[]): PieceOwner {
   const partOf = new Map(owned.map((part) => [part.name, part]))
   return {

@@ -1,7 +1,7 @@
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 
-/** A box of a tensor: where it begins on each axis, and its length there. */
+/** A box of a tensor: its first index and its length on each axis. */
 export interface Box {
   readonly offset: readonly number[]
   readonly extent: readonly number[]
@@ -15,7 +15,7 @@ export interface Part {
   readonly shape: readonly number[]
   /** Default: the whole tensor. */
   readonly box?: Box
-  /** Only the values [from, to) of the box, in its row-major order; default: all. */
+  /** Only the values [from, to) of the box, in row-major order; default: all. */
   readonly range?: readonly [from: number, to: number]
 }
 
@@ -27,36 +27,36 @@ export interface Piece extends Part {
 }
 
 /**
- * An owner of tensors that are saved. This is the interface through which models, optimizers and wrappers
- * that shard them provide their part of a checkpoint and receive it. The pieces of a tensor on all ranks
- * are equal or disjoint, and together they are the whole tensor.
+ * Owns tensors that checkpoints contain. Models, optimizers and wrappers that shard them provide and
+ * receive their part of a checkpoint through this interface. On all ranks together, the pieces of a
+ * tensor are equal or disjoint, and form the whole tensor.
  */
 export interface PieceOwner {
-  /** A copy of the tensors of this rank, which does not change while it is written. */
+  /** Returns a copy of this rank's tensors, which does not change while it is written. */
   pieces(): readonly Piece[] | Promise<readonly Piece[]>
 
   /**
-   * The parts of a checkpoint that this rank needs.
+   * Returns the parts of a checkpoint that this rank needs.
    *
-   * @param names - of all tensors in the checkpoint, for owners such as optimizers, which hold nothing
-   *   before their first step
-   * @param isStrict - if false, it may do without what the checkpoint lacks, as buffers do; default true
+   * @param names - the names of all tensors in the checkpoint, for owners such as optimizers, which hold
+   *   nothing before their first step
+   * @param isStrict - if false, may skip tensors that the checkpoint lacks, such as buffers; default
+   *   true
    */
   parts(names: ReadonlySet<string>, isStrict?: boolean): readonly Part[]
 
   /**
-   * Receives the parts that it has requested, in the same order. It becomes the owner of the arrays.
-   * Called when all ranks have read all their parts.
+   * Receives the requested parts, in the same order, and becomes the owner of the arrays. Called after
+   * all ranks have read all their parts.
    */
   load(pieces: readonly Piece[]): void | Promise<void>
 }
 
-/** The number of values of a part. */
 export function partSize({ shape, box, range }: Part): number {
   return range === undefined ? sizeOf(box?.extent ?? shape) : range[1] - range[0]
 }
 
-/** The part of a parameter that this rank holds. @param range - only the values [from, to) of it */
+/** The part of a parameter that this rank holds. @param range - only its values [from, to) */
 export function partOfParameter(
   { name, shape, shard }: Pick<Parameter, 'name' | 'shape' | 'shard'>,
   range?: readonly [from: number, to: number],
@@ -84,16 +84,16 @@ export function parseStateName(
   return kind === undefined ? undefined : { kind, parameter: parameter! }
 }
 
-/** Values that two parts have in common and that are contiguous in both. */
+/** A range of values that is contiguous in two parts. */
 export interface Run {
-  /** The index of the first value in the one part. */
+  /** The index of its first value in the first part. */
   readonly from: number
-  /** The index of the first value in the other part. */
+  /** The index of its first value in the second part. */
   readonly to: number
   readonly length: number
 }
 
-/** The overlap of two parts of one tensor, in row-major order. */
+/** Yields the overlap of two parts of one tensor, in row-major order. */
 export function* commonRuns(a: Part, b: Part): Generator<Run> {
   const [first, second] = mergeAxes(a, b)
   const lower = first.offset.map((offset, axis) => Math.max(offset, second.offset[axis]!))
@@ -113,7 +113,7 @@ export function* commonRuns(a: Part, b: Part): Generator<Run> {
   }
 }
 
-/** Copies the values of `target` that `source` has. @returns their number */
+/** Copies the values that `source` and `target` have in common. @returns their number */
 export function copyCommon(source: Piece, target: Piece): number {
   let count = 0
   for (const { from, to, length } of commonRuns(source, target)) {
@@ -123,7 +123,7 @@ export function copyCommon(source: Piece, target: Piece): number {
   return count
 }
 
-/** The two boxes, whose trailing axes are merged as long as both boxes span them: runs become longer. */
+/** Returns both boxes, merging trailing axes that both span completely, so that runs are longer. */
 function mergeAxes(a: Part, b: Part): [Box, Box] {
   const shape = a.shape.length === 0 ? [1] : [...a.shape]
   const boxes = [a, b].map(({ box }) => ({
@@ -147,12 +147,12 @@ function end({ offset, extent }: Box, axis: number): number {
   return offset[axis]! + extent[axis]!
 }
 
-/** The row-major index in the box of a position in the tensor. */
+/** Returns the row-major index in the box of a position in the tensor. */
 function positionIn({ offset, extent }: Box, place: readonly number[]): number {
   return place.reduce((position, at, axis) => position * extent[axis]! + at - offset[axis]!, 0)
 }
 
-/** All indices below `lengths`, where the last axis changes fastest; for no axes, one empty index. */
+/** Yields all indices below `lengths`, last axis fastest; without axes, one empty index. */
 function* indices(lengths: readonly number[]): Generator<readonly number[]> {
   const index = lengths.map(() => 0)
   for (;;) {

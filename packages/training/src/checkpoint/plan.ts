@@ -19,25 +19,25 @@ export function factsOf(piece: Piece, compare: boolean): PieceFacts {
 
 /** A piece that is saved, and the rank that writes it. */
 export interface PlannedPiece extends PieceFacts {
-  /** Its name in the file: that of the tensor, and unless it is the whole tensor, the part. */
+  /** Its name in the file: the name of the tensor, and the part unless it is the whole tensor. */
   readonly key: string
   readonly rank: number
 }
 
 /** The pieces of a tensor on all ranks. */
 interface TensorPieces {
-  /** The piece of the first rank that has one. */
+  /** The piece of the first rank that holds one. */
   readonly facts: PieceFacts
   readonly rank: number
   /** The number of values so far. */
   size: number
-  /** The different pieces. */
+  /** The distinct pieces. */
   readonly parts: PieceFacts[]
 }
 
 /**
- * Decides which rank writes which piece. Of equal pieces, which replicas hold, one is written: by the
- * rank among them that has the least to write so far. All ranks compute the same plan.
+ * Decides which rank writes which piece. Of equal pieces, which replicas hold, only one is written, by
+ * the replica with the fewest bytes to write so far. All ranks compute the same plan.
  *
  * @param held - the pieces of each rank
  * @throws ERR_TSR_CHECKPOINT_PIECES when the pieces of a tensor do not form the whole tensor
@@ -72,9 +72,9 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
 }
 
 /**
- * A tied parameter may be in the list twice.
+ * Checks pieces with equal names: a tied parameter may be in the list twice.
  *
- * @param pieces - of one rank
+ * @param pieces - the pieces of one rank
  * @throws ERR_TSR_CHECKPOINT_PIECES when two pieces of the same name differ
  */
 export function checkNames(pieces: readonly Piece[]): void {
@@ -90,7 +90,7 @@ export function checkNames(pieces: readonly Piece[]): void {
 }
 
 /**
- * A checkpoint of such values would replace one from which training can resume.
+ * Rejects values that are not finite: they would replace a checkpoint from which training can resume.
  *
  * @throws ERR_TSR_NOT_FINITE when a value is NaN or infinite
  */
@@ -133,7 +133,7 @@ function checkSame(
   })
 }
 
-/** @throws ERR_TSR_CHECKPOINT_PIECES for replicas that differ, since either could be saved */
+/** @throws ERR_TSR_CHECKPOINT_PIECES for replicas that differ: either of them could be saved */
 function checkCopy(
   { facts, ranks }: { readonly facts: PieceFacts; readonly ranks: readonly number[] },
   found: PieceFacts,
@@ -158,7 +158,7 @@ function checkComplete({ facts, size, parts }: TensorPieces): void {
   })
 }
 
-/** @throws ERR_TSR_CHECKPOINT_PIECES when pieces overlap, and others are missing */
+/** @throws ERR_TSR_CHECKPOINT_PIECES when pieces overlap, although their sizes add up */
 function checkDisjoint(parts: readonly PieceFacts[]): void {
   const byBox = new Map<string, PieceFacts[]>()
   for (const part of parts.filter((each) => partSize(each) > 0)) {
@@ -167,7 +167,7 @@ function checkDisjoint(parts: readonly PieceFacts[]): void {
   }
   const boxes = [...byBox.values()]
   for (const [i, own] of boxes.entries()) {
-    // The ranges of one box are compared without looking at its rows.
+    // Compare the ranges of one box directly, without going through its rows.
     own.sort((a, b) => rangeOf(a)[0] - rangeOf(b)[0])
     for (const [k, part] of own.entries()) {
       if (k > 0 && rangeOf(own[k - 1]!)[1] > rangeOf(part)[0]) throw overlap(own[k - 1]!, part)

@@ -6,7 +6,7 @@ import { openModelFiles, type ModelFiles } from './model-files.ts'
 import { copyCommon, partOfParameter, partSize } from './piece.ts'
 import { checkModule } from './state.ts'
 
-/** The tensor of a file that has the values of a parameter. */
+/** The tensor in a file for a parameter. */
 export interface PretrainedSource {
   /** The name of the tensor in the file. */
   readonly tensor: string
@@ -15,7 +15,7 @@ export interface PretrainedSource {
 }
 
 /**
- * Maps a parameter to a tensor of a file from another program.
+ * Maps a parameter to a tensor in a file of another program.
  *
  * @param name - the name of the parameter
  * @param names - the names of all tensors in the file
@@ -30,10 +30,10 @@ export interface PretrainedReport {
 }
 
 /**
- * Loads pretrained weights into a model, or into the part of a model on this rank.
+ * Loads pretrained weights into a model, or into this rank's part of a model.
  *
- * The file has to contain the same numbers in the same order, as float32, float16 or bfloat16. Axes may
- * be joined: a weight [width, 3, width] accepts the values of [width, 3 width].
+ * The file must contain the same numbers in the same order, as float32, float16 or bfloat16. Axes may be
+ * joined: a weight [width, 3, width] accepts the values of [width, 3 width].
  *
  * @param path - a safetensors file, or a folder from the Hugging Face Hub with `model.safetensors`, or
  *   with several files and `model.safetensors.index.json`
@@ -88,7 +88,7 @@ function checkShape(parameter: Parameter, source: PretrainedSource, files: Model
   })
 }
 
-/** Whether the shapes are the same except for joined axes: [width, 3, width] and [width, 3 width] are. */
+/** Whether the shapes are equal except for joined axes, like [width, 3, width] and [width, 3 width]. */
 function areSame(found: readonly number[], wanted: readonly number[]): boolean {
   const isJoined = found.length > 0 && found.length < wanted.length
   const joined = isJoined
@@ -97,7 +97,7 @@ function areSame(found: readonly number[], wanted: readonly number[]): boolean {
   return joined.join() === found.join()
 }
 
-/** The values of a parameter, or of the part of it on this rank, from those of the tensor in the file. */
+/** Returns the values of this rank's part of a parameter from the values of the tensor in the file. */
 function partOfStored(
   parameter: Parameter,
   { transpose = false }: PretrainedSource,
@@ -112,9 +112,9 @@ function partOfStored(
 }
 
 /**
- * `loadPretrained` without waiting, for recipes, whose parts are built in a function that cannot wait.
+ * Like `loadPretrained`, but synchronous, for recipes that build parts in a synchronous function.
  *
- * @param files - may be closed
+ * @param files - may already be closed
  */
 export function fillFrom(
   files: ModelFiles,

@@ -13,9 +13,9 @@ import { withAbortError, withWriteError, writeCheckpoint } from './write.ts'
 export interface SavedState extends CheckpointState {
   /** The number of training steps so far. */
   readonly step: number
-  /** The position of the data loader, or any other JSON value. That of rank 0 is saved. */
+  /** The position of the data loader, or any other JSON value. The value of rank 0 is saved. */
   readonly data?: unknown
-  /** Random seeds by name. Those of rank 0 are saved. */
+  /** Random seeds by name. The seeds of rank 0 are saved. */
   readonly seeds?: Readonly<Record<string, number>>
 }
 
@@ -23,28 +23,28 @@ export interface SaveOptions {
   /** The number of checkpoints to keep, including this one; default: all. */
   readonly keep?: number
   /**
-   * Whether to return as soon as the values are copied, and to write while training continues; see
+   * Whether to return once the values are copied, and to write while training continues; see
    * `SavedCheckpoint.done`. Default false.
    */
   readonly background?: boolean
   /**
-   * Whether to throw when the values of replicas differ, which are compared by their CRC-32. If false,
-   * those of any replica are saved, for replicas that differ by rounding. Default true.
+   * Whether to throw when the values of replicas differ, compared by CRC-32. If false, saves the values
+   * of any replica, for replicas that differ by rounding. Default true.
    */
   readonly compare?: boolean
   /**
-   * Whether to throw when a parameter, a buffer or the state of the optimizer has a value that is NaN or
-   * infinite. Default true.
+   * Whether to throw when a parameter, a buffer or the optimizer state contains NaN or an infinite
+   * value. Default true.
    */
   readonly finite?: boolean
   /**
-   * The milliseconds that a rank waits for ranks that need longer; default: the time-out of the group,
-   * which may be too short for a slow disk.
+   * The milliseconds that a rank waits for slower ranks; default: the time-out of the group, which may
+   * be too short for a slow disk.
    */
   readonly timeout?: number
   /**
-   * Cancels the save if it is aborted on any rank before all files are written. Earlier checkpoints and
-   * the group are not affected.
+   * Cancels the save if aborted on any rank before all files are written. Earlier checkpoints and the
+   * group are not affected.
    */
   readonly signal?: AbortSignal
 }
@@ -64,33 +64,32 @@ const readOptions = declareOptions({
 const stepRule = count()
 
 export interface SavedCheckpoint {
-  /** The folder of the checkpoint, `<directory>/step-<step>`, which exists when it is done. */
+  /** The folder of the checkpoint, `<directory>/step-<step>`, which exists once the save is done. */
   readonly path: string
   /**
    * Resolves when the checkpoint is on the disk, and rejects if it could not be written. Await it before
-   * you leave the group. The next save waits for it, too, and throws its error if you did not.
+   * you leave the group. The next save waits for it too, and throws its error if nobody awaited it.
    */
   readonly done: Promise<void>
 }
 
 /**
- * Saves a model, an optimizer and the position in the data as `<directory>/step-<step>`. Each rank writes
- * a safetensors file with the tensors that only it holds, and one rank writes those that are equal on
- * several ranks. The checkpoint can be loaded in any other layout; see `loadCheckpoint`. All ranks of the
- * group have to call this.
+ * Saves a model, an optimizer and the position in the data as `<directory>/step-<step>`. Each rank
+ * writes a safetensors file with the tensors that only it holds; tensors that are equal on several ranks
+ * are written by one of them. The checkpoint can be loaded in any other layout; see `loadCheckpoint`.
+ * All ranks of the group must call this.
  *
- * The checkpoint gets its name when its files are on the disk: a crash at any time leaves the previous
- * checkpoint. A folder belongs to one job, and all its hosts must have access to it.
+ * The checkpoint gets its name when its files are on the disk, so a crash at any time leaves the
+ * previous checkpoint intact. A folder belongs to one job, and all its hosts must have access to it.
  *
- * @param group - all ranks that hold a part, for example the world; default: this process alone
+ * @param group - all ranks that hold a part, for example the world; default: only this process
  *
  * @example
  * await saveCheckpoint('checkpoints', { model, optimizer, step, data: loader.state() }, group)
  *
- * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...;
- *   ERR_TSR_CHECKPOINT_PIECES when the ranks do not hold one complete model, or replicas differ;
- *   ERR_TSR_NOT_FINITE when a value is NaN or infinite;
- *   ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
+ * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...; ERR_TSR_CHECKPOINT_PIECES
+ *   when the ranks do not hold one complete model, or replicas differ; ERR_TSR_NOT_FINITE when a value
+ *   is NaN or infinite; ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
  *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the ranks pass different
  *   arguments, or when the state or an option is invalid or unknown. If one rank throws, all do.
  */
@@ -169,7 +168,7 @@ async function save(
   return { path, background: writing }
 }
 
-/** The values that this rank writes, by their names in its file. */
+/** The values that this rank writes, by name in its file. */
 function valuesToWrite(
   pieces: readonly Piece[],
   plan: readonly PlannedPiece[],
@@ -184,7 +183,7 @@ function valuesToWrite(
   return values
 }
 
-/** The arguments that have to be the same on all ranks. */
+/** Arguments that must be equal on all ranks. */
 interface CommonArguments {
   readonly step: number
   readonly hasOptimizer: boolean
@@ -212,7 +211,7 @@ function checkAgreement(ranks: readonly CommonArguments[]): void {
 
 type JsonValues = Required<Pick<SavedState, 'data' | 'seeds'>>
 
-/** Copies the values, since the originals may change while they are written. */
+/** Copies the values, which may change while they are written. */
 function copyJsonValues({ data = null, seeds = {} }: SavedState): JsonValues {
   return { data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
 }

@@ -11,19 +11,19 @@ import {
 } from './owners.ts'
 import type { PieceOwner } from './piece.ts'
 
-/** What is saved and loaded: the part of this rank. */
+/** The state to save or load: this rank's part. */
 export interface CheckpointState {
   /** A model, a pipeline, or an owner of shards of parameters. */
   readonly model: ({ readonly parameters: readonly Parameter[] } & Buffered) | PieceOwner
-  /** An optimizer, or an owner of its state. If absent, the state of the optimizer is ignored. */
+  /** An optimizer, or an owner of its state. If absent, optimizer state is ignored. */
   readonly optimizer?: StatefulOptimizer | PieceOwner
 }
 
-/** The keys of `SavedState`: what was saved may be loaded through the same object. */
+/** The keys of `SavedState`: a saved object can also be passed to load. */
 const KNOWN = ['model', 'optimizer', 'step', 'data', 'seeds']
 
 /**
- * The owners of the tensors of a state, that of the model first.
+ * Returns the owners of the tensors of a state: first the model's, then the optimizer's.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -59,7 +59,7 @@ function isOwner(value: unknown): value is PieceOwner {
 }
 
 /**
- * Checks the arguments before and after the state, whose order is easily confused in JavaScript.
+ * Checks the arguments before and after the state, whose order JavaScript callers easily confuse.
  *
  * @throws ERR_TSR_ARGUMENT unless `directory` is a path, and `group` is a group or undefined
  */
@@ -83,14 +83,13 @@ export function checkModule(model: unknown): void {
   if (Array.isArray(parameters)) return
   const invalid = (value: string, expected: string) =>
     tsrError('ERR_TSR_ARGUMENT', { name: 'model', value, expected })
-  // Checked first, because a model of tf.layers has a method build, too.
+  // Check this first: a tf.layers model has a method `build` too.
   if (Array.isArray(layers))
     throw invalid('a model of tf.layers', 'ownerOfLayers(model) of @tsrun/layers')
   if (typeof build === 'function') throw invalid('a recipe', 'the result of its build()')
   throw invalid(describe(model), 'a module, a pipeline, or another object with parameters')
 }
 
-/** Whether `value` has all of these methods. */
 function hasMethods(value: unknown, names: readonly string[]): boolean {
   if (typeof value !== 'object' || value === null) return false
   const object = value as Record<string, unknown>

@@ -96,7 +96,7 @@ export async function withAbortError<T>(
   }
 }
 
-/** The errors of the file system when another process creates, renames or removes the same files. */
+/** Errors of the file system when another process creates, renames or removes the same files. */
 const CONFLICTS = ['EEXIST', 'ENOENT', 'ENOTEMPTY']
 
 /** @throws ERR_TSR_ARGUMENT when several ranks of a job save to one folder without a group */
@@ -132,7 +132,7 @@ export async function withWriteError<T>(
   }
 }
 
-/** @returns undefined if the rank has nothing to write: it has no file then */
+/** @returns undefined if the rank has nothing to write and thus no file */
 async function writeShard(
   path: string,
   { plan, tensors, signal }: RankShare,
@@ -181,7 +181,7 @@ async function finish(
   await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
   await rename(path, join(folder, name))
   await syncFolder(folder)
-  // The launcher listens in each rank, for --event-log.
+  // The launcher subscribes to this in each rank, for --event-log.
   saved.publish({ step: facts.step, path: join(folder, name) })
   await prune(folder, keep).catch((error: unknown) => {
     const facts = { path: join(folder, name), reason: (error as Error).message }

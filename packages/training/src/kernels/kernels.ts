@@ -82,7 +82,7 @@ type ScatterAdd = (
 
 let compiled: WebAssembly.Module | undefined
 
-/** Instantiates the kernels on `memory`, in which they keep no state. The first call compiles them. */
+/** Instantiates the kernels on `memory`, where they keep no state. The first call compiles them. */
 export function instantiateKernels(memory: WebAssembly.Memory): KernelExports {
   compiled ??= new WebAssembly.Module(kernelBytes())
   return new WebAssembly.Instance(compiled, { env: { memory } }).exports as unknown as KernelExports

@@ -1,6 +1,6 @@
 // The operands of a product are first copied into panels, in which the values of `width` rows (or
 // columns) are adjacent for each step of the inner dimension. The inner loop then reads memory in order
-// whatever the strides of the operands are, so transposed operands are as fast as others.
+// for any strides, so transposed operands are as fast as others.
 
 /** Transposes 4 x 4 values: reads four runs `stride` bytes apart, writes rows `width` values apart. */
 // @ts-ignore: decorator
@@ -20,7 +20,7 @@ function transposeSquare(to: usize, width: usize, from: usize, stride: usize): v
   v128.store(to + width * 12, v128.shuffle<f32>(abHigh, cdHigh, 2, 3, 6, 7))
 }
 
-/** One value at a time. Lanes of the panel beyond `lanes` become zero. */
+/** Copies one value at a time. Lanes of the panel beyond `lanes` become zero. */
 function packEdge(
   to: usize,
   from: usize,

@@ -21,8 +21,9 @@ function least(a: usize, b: usize): usize {
 /**
  * c [m, n] = finish(start + a [m, k] b [k, n]), float32, where c is in row-major order.
  *
- * @param aRow - the bytes between the rows of a; `aColumn`, between its columns; one of them is 4
- * @param start - the address of n values that every row starts from (a bias), or 0
+ * @param aRow - the bytes between rows of a; `aColumn` is the bytes between its columns; one of them is
+ *   4
+ * @param start - the address of n values (a bias) with which every row starts, or 0
  * @param finisher - RELU, MASK or 0
  * @param mask - [m, n], for MASK
  * @param scratch - see `scratch_bytes`

@@ -43,7 +43,7 @@ export function mask(out: usize, x: usize, y: usize, count: usize): void {
   }
 }
 
-/** out[ids[i]] += x[i] for rows of `columns` values. Rows whose id is not in [0, segments) are ignored. */
+/** out[ids[i]] += x[i] for rows of `columns` values. Skips rows whose id is not in [0, segments). */
 // @ts-ignore: decorator
 @inline
 function scatterAdd<T>(

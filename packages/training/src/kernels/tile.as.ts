@@ -1,4 +1,4 @@
-/** What `finish` does to the values of a tile when they are complete. */
+/** The final operation on the values of a tile. */
 export const RELU: i32 = 1
 export const MASK: i32 = 2
 
@@ -13,9 +13,9 @@ function finish(x: v128, finisher: i32, mask: usize): v128 {
 
 /**
  * c = finish(c + a b) for a tile of 4 x 8, from a panel of `a`, [depth][4], and one of `b`, [depth][8].
- * In the first block of the inner dimension, the 8 values of `start` replace each row of c. Sums are
- * computed in the order of the inner dimension and every product and every sum is rounded: the bits do
- * not depend on the blocking, and are the same as those of XNNPACK.
+ * In the first block of the inner dimension, each row of c starts with the 8 values of `start`. Sums are
+ * computed in the order of the inner dimension, and every product and every sum is rounded. So the bits
+ * do not depend on the blocking, and equal those of XNNPACK.
  *
  * @param stride - the bytes between the rows of `c` and of `mask`
  */

@@ -79,8 +79,8 @@ function decay(b: v128, x: v128, rest: v128, y: v128): v128 {
 }
 
 /**
- * next = keep value - rate m / (sqrt(v) scale + epsilon), with m = beta1 m + (1 - beta1) g and
- * v = beta2 v + (1 - beta2) g g, which are stored, too.
+ * next = keep value - rate m / (sqrt(v) scale + epsilon), with m = beta1 m + (1 - beta1) g and v = beta2
+ * v + (1 - beta2) g g, which are stored too.
  *
  * @param lanes - the number of values to read and write: 4 or 1
  */

@@ -20,7 +20,7 @@ declare namespace WebAssembly {
   }
 }
 
-/** As bundlers load it. */
+/** The form in which bundlers load it. */
 declare module '*.wasm' {
   const bytes: Uint8Array<ArrayBuffer>
   export default bytes

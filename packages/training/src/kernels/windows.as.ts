@@ -1,7 +1,7 @@
 // The sliding windows of convolutions and pooling over images [batch, height, width, channels]. Windows
 // are numbered in the order of the outputs, [batch, rows, columns]; outside of an image the values are 0.
 
-/** In the order of `Geometry` of backend/wasm/windows.ts, which has the comments. */
+/** Has the fields of `Geometry` in backend/wasm/windows.ts, where they are documented, in order. */
 @unmanaged
 class Geometry {
   height: i32 = 0
@@ -99,9 +99,7 @@ function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
   }
 }
 
-/**
- * Copies the values of the windows [first, last) to `patches`, [window, tall, wide, channels].
- */
+/** Copies the values of the windows [first, last) to `patches`, [window, tall, wide, channels]. */
 export function take_windows(
   patches: usize,
   images: usize,
@@ -133,7 +131,7 @@ export function take_windows(
   }
 }
 
-/** Adds `patches` to the values of the windows [first, last), the opposite of `take_windows`. */
+/** Adds `patches` to the values of the windows [first, last): the transpose of `take_windows`. */
 export function add_windows(
   images: usize,
   patches: usize,
@@ -159,7 +157,7 @@ export function add_windows(
   }
 }
 
-/** Adds dy to dx at the largest value of x in each window; of equal ones, the first. */
+/** Adds dy to dx at the largest value of x in each window; of equal values, at the first. */
 export function max_pool_gradient(
   dx: usize,
   x: usize,
@@ -217,7 +215,7 @@ export function max_pool_gradient(
   }
 }
 
-/** Nothing is larger than NaN, so a window may have no largest value: place -1. */
+/** Skips the place -1: a window may have no largest value, because nothing is larger than NaN. */
 // @ts-ignore: decorator
 @inline
 function addAt(dx: usize, place: i32, dy: usize): void {
@@ -249,8 +247,8 @@ export function average_pool_gradient(
 }
 
 /**
- * The gradient of the filter [tall, wide, channels, multiplier] of a depthwise convolution is added to
- * dw. dy is [windows, channels, multiplier].
+ * Adds the gradient of the filter [tall, wide, channels, multiplier] of a depthwise convolution to dw.
+ * dy is [windows, channels, multiplier].
  */
 export function depthwise_filter_gradient(
   dw: usize,
@@ -285,7 +283,7 @@ export function depthwise_filter_gradient(
   }
 }
 
-/** The gradient of the images of a depthwise convolution with the filter w is added to dx. */
+/** Adds the gradient of the images of a depthwise convolution with the filter w to dx. */
 export function depthwise_input_gradient(
   dx: usize,
   w: usize,

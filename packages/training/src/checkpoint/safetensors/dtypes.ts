@@ -1,4 +1,4 @@
-/** Arrays for the values of a tensor. Floats of 16 and 8 bits are represented by their bits. */
+/** Arrays of values of tensors. Floats of 16 and 8 bits are represented by their bits. */
 export type TensorValues =
   | Float32Array
   | Float64Array
@@ -40,12 +40,12 @@ export function bytesOf(dtype: SafetensorsDType): number {
   return arrays[dtype].BYTES_PER_ELEMENT
 }
 
-/** A view of bytes as values of a dtype. */
+/** Returns the bytes as values of a dtype, without a copy. */
 export function toValues(dtype: SafetensorsDType, bytes: ArrayBuffer): TensorValues {
   return new arrays[dtype](bytes)
 }
 
-/** The dtype that an array is written as by default. Names are compared, since realms differ in classes. */
+/** Returns the default dtype of an array. Compares names, because classes differ between realms. */
 export function dtypeOf(values: TensorValues): SafetensorsDType {
   const kind = values[Symbol.toStringTag]
   const plain = (Object.keys(arrays) as SafetensorsDType[]).filter((dtype) =>
@@ -54,7 +54,7 @@ export function dtypeOf(values: TensorValues): SafetensorsDType {
   return plain.find((dtype) => dtype !== 'F16' && arrays[dtype].name === kind)!
 }
 
-/** The values as float32; undefined for dtypes other than F32, F64, F16 and BF16. */
+/** Returns the values as float32; undefined for dtypes other than F32, F64, F16 and BF16. */
 export function toFloat32(dtype: SafetensorsDType, values: TensorValues): Float32Array | undefined {
   if (dtype === 'F32') return values as Float32Array
   if (dtype === 'F64') return Float32Array.from(values as Float64Array)
@@ -62,7 +62,7 @@ export function toFloat32(dtype: SafetensorsDType, values: TensorValues): Float3
   return widen(dtype, values as Uint16Array)
 }
 
-/** The values of 16-bit floats. @param halves - their bits */
+/** Converts 16-bit floats, given by their bits, to float32. */
 function widen(dtype: 'F16' | 'BF16', halves: Uint16Array): Float32Array {
   const floats = new Float32Array(halves.length)
   if (dtype === 'BF16') {
@@ -78,7 +78,6 @@ function widen(dtype: 'F16' | 'BF16', halves: Uint16Array): Float32Array {
 /** The values of all 65,536 float16 numbers, computed when first used. */
 let float16: Float32Array | undefined
 
-/** The value of a float16. */
 function valueOf(half: number): number {
   const sign = half & 0x8000 ? -1 : 1
   const exponent = (half >>> 10) & 31
@@ -96,7 +95,7 @@ export function isCounts(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0)
 }
 
-/** A name from a file as errors show it: it may be of any length, and control a terminal. */
+/** Shortens and escapes a name from a file for errors: it may be long, and contain control characters. */
 export function shorten(name: string): string {
   const text = JSON.stringify(name).slice(1, -1)
   return text.length <= LONGEST_NAME ? text : `${text.slice(0, LONGEST_NAME)}…`

@@ -6,7 +6,7 @@ import { bytesOf, isCounts, isDType, isRecord, shorten, type SafetensorsDType } 
 export interface SafetensorsEntry {
   readonly dtype: SafetensorsDType
   readonly shape: readonly number[]
-  /** The offsets of its bytes from the end of the header. */
+  /** The offsets of its bytes, relative to the end of the header. */
   readonly begin: number
   readonly end: number
 }
@@ -22,8 +22,8 @@ export const METADATA = '__metadata__'
 const encoder = new TextEncoder()
 
 /**
- * The header of a safetensors file (github.com/huggingface/safetensors, section Format): its length as a
- * little-endian uint64, then JSON, padded with spaces to align the data.
+ * Encodes the header of a safetensors file (github.com/huggingface/safetensors, section Format): its
+ * length as a little-endian uint64, then JSON, padded with spaces to align the data.
  */
 export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Array {
   const tensors = Array.from(entries, ([name, { dtype, shape, begin, end }]) => {
@@ -87,7 +87,7 @@ function checkEntry(name: string, entry: unknown): SafetensorsEntry {
   return { dtype, shape, begin, end }
 }
 
-/** Tensors must neither overlap nor leave gaps. */
+/** Checks that tensors neither overlap nor leave gaps. */
 function checkOffsets(entries: ReadonlyMap<string, SafetensorsEntry>, dataBytes: number): void {
   let next = 0
   const ordered = [...entries].sort(([, a], [, b]) => a.begin - b.begin || a.end - b.end)

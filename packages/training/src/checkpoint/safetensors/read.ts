@@ -9,16 +9,16 @@ import {
   type SafetensorsHeader,
 } from './header.ts'
 
-/** An open safetensors file. Tensors are read when they are requested. */
+/** An open safetensors file. Tensors are read on request. */
 export interface SafetensorsFile extends SafetensorsHeader {
   readonly path: string
   /** @throws ERR_TSR_SAFETENSORS_TENSOR when the file has no tensor of this name */
   entry(name: string): SafetensorsEntry
-  /** The values of a tensor in the dtype of the file. */
+  /** Reads the values of a tensor in the dtype of the file. */
   read(name: string): Promise<TensorValues>
-  /** The values of a tensor as float32. Its dtype must be F32, F16, BF16 or F64. */
+  /** Reads the values of a tensor as float32. Its dtype must be F32, F16, BF16 or F64. */
   readFloats(name: string): Promise<Float32Array>
-  /** The same without waiting, also after `close`. */
+  /** Like `readFloats`, but synchronous; also works after `close`. */
   readFloatsSync(name: string): Float32Array
   close(): Promise<void>
 }
@@ -26,7 +26,8 @@ export interface SafetensorsFile extends SafetensorsHeader {
 /**
  * Opens a safetensors file and checks its header.
  *
- * @throws ERR_TSR_SAFETENSORS when it is not one, is truncated, or its tensors overlap; ENOENT, ...
+ * @throws ERR_TSR_SAFETENSORS when it is no safetensors file, is truncated, or its tensors overlap;
+ *   ENOENT, ...
  *
  * @example
  * const file = await openSafetensors('model.safetensors')
@@ -53,7 +54,7 @@ async function readHeader(
   if (size < 8) throw damaged(path, `it has ${String(size)} bytes, too few for a header`)
   const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)
   if (length > BigInt(HEADER_LIMIT) || length > BigInt(size - 8)) {
-    // The length is not told: it is what the first bytes of any other file happen to be.
+    // Do not show the length: in any other file, these bytes have another meaning.
     const facts = `a header that is longer than the file of ${String(size)} bytes, or than 100 MB`
     throw damaged(path, `it declares ${facts}: it is not a safetensors file, or it is truncated`)
   }
@@ -122,7 +123,7 @@ export function describeNames(names: readonly string[]): string {
 }
 
 async function readBytes(file: FileHandle, begin: number, end: number): Promise<ArrayBuffer> {
-  // Not from the shared pool, and not filled with zeros.
+  // Allocate outside of the shared pool, and without filling with zeros.
   const bytes = Buffer.allocUnsafeSlow(end - begin)
   for (let at = 0; at < bytes.length;) {
     // A read is limited to 2 GiB.

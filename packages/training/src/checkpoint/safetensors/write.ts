@@ -9,9 +9,9 @@ import { encodeHeader, METADATA, type SafetensorsEntry } from './header.ts'
 /** A tensor to write. */
 export interface TensorData {
   readonly shape: readonly number[]
-  /** In row-major order. */
+  /** The values in row-major order. */
   readonly values: TensorValues
-  /** Default: that of the array. Required for float16 and bfloat16 (bits in a Uint16Array) and for bool. */
+  /** Default: the dtype of the array. Required for bool, float16 and bfloat16 (bits in a Uint16Array). */
   readonly dtype?: SafetensorsDType
 }
 
@@ -22,16 +22,16 @@ export interface WrittenFile {
   readonly checksums: ReadonlyMap<string, number>
 }
 
-/** The most bytes of one write, between which other work is done. */
+/** The largest number of bytes in one write; other work can run between writes. */
 const CHUNK = 16 * 1024 * 1024
 
 /**
- * Writes a safetensors file, which can be read by Python's `safetensors`. The file gets its name when it
- * is complete and on the disk.
+ * Writes a safetensors file, which Python's `safetensors` can read. The file gets its name when it is
+ * complete and on the disk.
  *
  * @param tensors - by name, in the order of the file
  * @param metadata - the strings of `__metadata__`
- * @param signal - if it is aborted before the end, no file is left and its reason is thrown
+ * @param signal - if aborted before the end, no file is left and its reason is thrown
  * @throws ERR_TSR_ARGUMENT when the number of values of a tensor does not match its shape, or its name is
  *   `__metadata__`; errors of the file system (ENOSPC, EROFS, ...)
  *
@@ -67,13 +67,13 @@ export async function writeSafetensors(
   return { bytes, checksums }
 }
 
-/** Writes a file under a temporary name, and renames it when it is on the disk. */
+/** Writes a file under a temporary name, and renames it once it is on the disk. */
 export async function writeDurably(
   path: string,
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
   const unfinished = `${path}.unfinished`
-  // Never write to a file that an earlier process has left, or to a planted link.
+  // Never write to a file that an earlier process left, or to a planted link.
   await rm(unfinished, { force: true })
   const file = await open(unfinished, 'wx')
   try {
@@ -89,12 +89,12 @@ export async function writeDurably(
   await syncFolder(dirname(path))
 }
 
-/** What a file system answers that cannot sync: it keeps what was written as well as it can. */
+/** Error codes of file systems that cannot sync: they keep written data as well as they can. */
 const CANNOT_SYNC = ['EINVAL', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'ENOTTY']
-/** Where folders are no files to open, or may not be read: Windows, SMB, FUSE. */
+/** Also covers systems on which folders cannot be opened or read as files: Windows, SMB, FUSE. */
 const CANNOT_SYNC_FOLDERS = [...CANNOT_SYNC, 'EACCES', 'EBADF', 'EISDIR', 'EPERM']
 
-/** Makes the names in a folder durable, where its file system can. */
+/** Makes the names in a folder durable, if its file system can. */
 export async function syncFolder(path: string): Promise<void> {
   await unless(CANNOT_SYNC_FOLDERS, async () => {
     const folder = await open(path, 'r')
