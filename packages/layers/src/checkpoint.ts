@@ -13,11 +13,11 @@ import { weightsOf, type LayerPlace, type LayersModel, type LayersWeight } from 
 export type LayerNames = (place: LayerPlace) => string
 
 /**
- * An owner of the weights of a tf.layers model, for `saveCheckpoint` and `loadCheckpoint`. Such a model
- * and other models with the same parameter names can load each other's checkpoints.
+ * Makes an owner of the weights of a tf.layers model, for `saveCheckpoint` and `loadCheckpoint`. The
+ * model can exchange checkpoints with any model that has the same parameter names.
  *
- * @param names - default: `<layer>.<weight>`, for layers that you have named; `denseNames` are the names
- *   of `shardedMLP`
+ * @param names - default: `<layer>.<weight>`, for layers that you have named; `denseNames` gives the
+ *   names of `shardedMLP`
  *
  * @throws ERR_TSR_ARGUMENT when two weights get the same name
  *
@@ -46,7 +46,7 @@ export function ownerOfLayers(model: LayersModel, names?: LayerNames): PieceOwne
   }
 }
 
-/** A weight of a tf.layers model, and the part of a tensor that it is. */
+/** A weight of a tf.layers model, with its part in a checkpoint. */
 export interface PlacedWeight extends LayersWeight {
   readonly part: Part
 }

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { compareReplicas } from '@tsrun/training/parts'
 
-/** The parameters of tf.layers' callbacks that decide how many steps `fit` makes. */
+/** The parameters of tf.layers callbacks that determine the number of steps of `fit`. */
 interface FitParameters {
   readonly epochs: number
   readonly initialEpoch: number | null
@@ -42,7 +42,7 @@ class FitComparison {
     compareReplicas(await group.allGatherObject(facts), group, 'options')
   }
 
-  // Called by `fit` as well.
+  // `fit` calls these too.
   readonly onTrainEnd = nothing
   readonly onEpochBegin = nothing
   readonly onEpochEnd = nothing
@@ -54,8 +54,8 @@ const compared = new WeakSet()
 
 /**
  * Makes `fit` of tf.layers compare its sizes between the ranks before the first step, for models with a
- * `SharedOptimizer`. An optimizer sees only one batch after the other, and the rank with the most would
- * be left waiting after the last one.
+ * `SharedOptimizer`. An optimizer sees only one batch at a time, so the rank with the most batches would
+ * wait forever after the last common one.
  */
 export function compareFits(): void {
   for (const library of loadedLayers()) {
@@ -70,7 +70,7 @@ interface Layers {
   registerCallbackConstructor(verbosity: number, callback: new () => object): void
 }
 
-/** The copies of tf.layers that the script has loaded. */
+/** Returns the copies of tf.layers that the script has loaded. */
 function loadedLayers(): Layers[] {
   return Object.entries(createRequire(import.meta.url).cache).flatMap(([file, loaded]) => {
     const exports = file.includes('tfjs-layers') ? (loaded?.exports as Partial<Layers>) : {}

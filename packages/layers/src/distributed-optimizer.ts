@@ -14,7 +14,7 @@ import {
 } from '@tsrun/training/parts'
 import { compareFits, type SharedOptimizer } from './compare-fits.ts'
 
-/** What `getWeights` of an optimizer of tf.train returns: first its number of steps, an integer. */
+/** The result of an optimizer's `getWeights`: first its number of steps, an integer. */
 type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
 
 type Named<T> = { readonly name: string; readonly tensor: T }
@@ -22,23 +22,23 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
 
 /**
  * Makes `fit` of a tf.layers model, and `minimize`, data parallel (like Horovod's DistributedOptimizer
- * for Keras): wraps an optimizer of `tf.train`, and averages the gradients over the ranks of the group
- * before the optimizer sees them, all in one blocking all-reduce. The first step starts with the
- * trained variables of rank 0; for those that are not trained see {@link broadcastWeights}. The state
- * of the wrapped optimizer is the same on all ranks: it starts without steps, or from `setWeights`,
- * which gives all ranks the weights of rank 0.
+ * for Keras). Wraps an optimizer of `tf.train`, and averages the gradients over the ranks of the group
+ * before they reach the optimizer, all in one blocking all-reduce. The first step starts with the
+ * trained variables of rank 0; for untrained ones see {@link broadcastWeights}. The state of the wrapped
+ * optimizer is the same on all ranks: it starts without steps, or from `setWeights`, which gives all
+ * ranks the weights of rank 0.
  *
- * Each rank fits its own part of the data: equally many examples on all ranks, in batches of the same
- * size, so that the mean of their gradients is the gradient of one batch with all examples, and no rank
- * is left waiting. The loss and the metrics that `fit` shows are those of the rank's own part, unless
- * {@link averageMetrics} is among its callbacks.
+ * Each rank fits its own part of the data. All ranks must have equally many examples, in batches of the
+ * same size: then the mean of their gradients is the gradient of one batch with all examples, and no
+ * rank waits forever. The loss and the metrics of `fit` cover only the rank's own part, unless {@link
+ * averageMetrics} is among its callbacks.
  *
- * The name, the configuration and the weights are those of the wrapped optimizer.
+ * Name, configuration and weights are those of the wrapped optimizer.
  *
- * @throws ERR_TSR_REPLICA, at a step, when the ranks train different variables, and when `fit` begins
- *   with other numbers of examples, batches or epochs on some ranks;
- *   ERR_TSR_ARGUMENT, at a step, when the wrapped optimizer has made steps on this rank alone;
- *   ERR_TSR_BACKEND, at the first step, on webgpu, which cannot wait inside `fit`
+ * @throws ERR_TSR_REPLICA, at a step, when the ranks train different variables, and at the start of
+ *   `fit` when ranks differ in numbers of examples, batches or epochs; ERR_TSR_ARGUMENT, at a step, when
+ *   the wrapped optimizer has made steps only on this rank; ERR_TSR_BACKEND, at the first step, on
+ *   webgpu, which cannot wait inside `fit`
  *
  * @example
  * const model = tfjs.sequential({ layers: [tfjs.layers.dense({ inputShape: [784], units: 10 })] })
@@ -50,12 +50,12 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   /** The wrapped optimizer, which updates the variables. Change the learning rate here. */
   readonly inner: tfc.Optimizer
   readonly #group: ProcessGroup
-  /** Names of the variables that have got the values of rank 0. */
+  /** Names of the variables that were set to the values of rank 0. */
   readonly #shared = new Set<string>()
   #bucket: Float32Array | undefined
   /** Describes the gradients of the last step. */
   #signature: string | undefined
-  /** Steps of the wrapped optimizer that all ranks have made together. */
+  /** The number of steps that the wrapped optimizers of all ranks made together. */
   #steps = 0
 
   /** @throws ERR_TSR_ARGUMENT unless they are an optimizer of tf.train and a process group */
@@ -93,12 +93,12 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     const named = Array.isArray(gradients)
       ? gradients
       : Object.entries(gradients).map(([name, tensor]) => ({ name, tensor }))
-    // fit lists variables that the loss does not depend on, with an undefined gradient
+    // `fit` also lists variables that the loss does not depend on, with an undefined gradient.
     const present = named.filter(({ tensor }: Named<unknown>) => Boolean(tensor))
     this.#compare(present)
     const averages = this.#average(present)
     try {
-      // an optimizer finds the state of a variable by its index in this list
+      // Optimizers find the state of a variable by its index in this list.
       this.inner.applyGradients(
         named.map(({ name, tensor }) => ({ name, tensor: averages.get(name) ?? tensor })),
       )
@@ -125,7 +125,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     return await this.inner.getWeights()
   }
 
-  /** Gives the wrapped optimizers of all ranks the weights of rank 0. All ranks call it. */
+  /** Sets the wrapped optimizers of all ranks to the weights of rank 0. All ranks call it. */
   override async setWeights(weights: OptimizerWeight[]): Promise<void> {
     if (this.#group.size === 1) {
       await this.inner.setWeights(weights)
@@ -148,11 +148,11 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     return this.inner.getConfig()
   }
 
-  /** Gives variables that it has not seen yet the values of rank 0. */
+  /** Sets new variables to the values of rank 0. */
   #share(variables: readonly tfc.Variable[]): void {
     const fresh = variables.filter(({ name }) => !this.#shared.has(name))
     if (fresh.length === 0) return
-    // parallelizeLayers gives the variables that it makes a shard
+    // Variables made by parallelizeLayers have a shard.
     const described: readonly (tfc.Variable & { readonly shard?: Shard })[] = fresh
     compareReplicas(this.#group.allGatherObjectSync(describeParameters(described)), this.#group)
     const layout = flatten(fresh)
@@ -173,8 +173,8 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   }
 
   /**
-   * Checks that all ranks have gradients of the same variables and have made the same steps, unless
-   * both are as they were after the last step.
+   * Checks that all ranks have gradients of the same variables and have made the same steps. Skips the
+   * check if neither changed since the last step.
    */
   #compare(gradients: readonly Named<Tensor>[]): void {
     const variables = gradients.map(({ name, tensor: { shape } }) => ({ name, shape }))
@@ -209,7 +209,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     )
   }
 
-  /** The bucket of the last step, unless different variables are trained now. */
+  /** Returns the bucket of the last step, unless other variables are trained now. */
   #bucketOf(length: number): Float32Array {
     if (this.#bucket?.length === length) return this.#bucket
     this.#freeBucket()
@@ -241,9 +241,9 @@ interface DescribedWeight {
 }
 
 /**
- * The weights of rank 0's optimizer, on all ranks of the group.
+ * Returns the weights of rank 0's optimizer, on all ranks of the group.
  *
- * @param weights - those of other ranks are ignored
+ * @param weights - ignored on other ranks
  * @returns new tensors
  */
 async function weightsOfRoot(

@@ -3,15 +3,15 @@ import { flatten, tensorFrom, writeTo } from '@tsrun/training'
 import { checkGroup, compareParameters, partsOf } from '@tsrun/training/parts'
 import { weightsOf, type LayersModel } from './model.ts'
 
-/** What `fit` and `new CustomCallback` of tf.layers take. */
+/** The argument of `new CustomCallback` of tf.layers. */
 export interface MetricsCallback {
   onEpochEnd(epoch: number, logs?: Record<string, unknown>): Promise<void>
 }
 
 /**
  * Makes the loss and the metrics of `fit` the same on all ranks (like Horovod's MetricAverageCallback):
- * replaces each with the mean over the ranks, before later callbacks and the history see it. So all
- * ranks stop early at the same epoch, or none does. All ranks fit equally many epochs with the same
+ * replaces each with the mean over the ranks before later callbacks and the history see it. So early
+ * stopping happens at the same epoch on all ranks. All ranks must fit equally many epochs with the same
  * metrics.
  *
  * @example
@@ -33,9 +33,9 @@ export function averageMetrics(group: ProcessGroup): MetricsCallback {
 }
 
 /**
- * Gives all weights of a tf.layers model the values of `root`, including those that are not trained,
- * which a `DistributedOptimizer` does not see. Call it if frozen layers start with random values, or
- * after `fit` if the model has moving averages (batch normalization), which differ between ranks.
+ * Sets all weights of a tf.layers model to the values of `root`, including untrained weights, which a
+ * `DistributedOptimizer` does not see. Call it if frozen layers start with random values, or after `fit`
+ * if the model has moving averages (batch normalization), which differ between ranks.
  *
  * @throws ERR_TSR_REPLICA when the ranks have different weights, ERR_TSR_ARGUMENT
  *

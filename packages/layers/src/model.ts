@@ -12,18 +12,18 @@ export interface LayersVariable {
   write(value: Tensor): unknown
 }
 
-/** The properties of a layer that are used. */
+/** The properties of a layer that this package uses. */
 interface LayersLayer {
   readonly name: string
   readonly weights: readonly LayersVariable[]
   readonly trainableWeights: readonly LayersVariable[]
-  /** What regularizers add to the loss. */
+  /** The terms that regularizers add to the loss. */
   readonly losses?: readonly unknown[]
   getClassName(): string
   getConfig(): Readonly<Record<string, unknown>>
 }
 
-/** The properties of a `tf.LayersModel` that are used. */
+/** The properties of a `tf.LayersModel` that this package uses. */
 export interface LayersModel {
   readonly layers: readonly LayersLayer[]
   /** In the order in which `fit` trains them. */
@@ -34,27 +34,27 @@ export interface LayersModel {
 
 /** The place of a weight in a tf.layers model. */
 export interface LayerPlace {
-  /** The name of the layer. If you give none, TensorFlow.js creates a different one for each model. */
+  /** The name of the layer. TensorFlow.js gives unnamed layers a different name in each model. */
   readonly layer: string
   /** The index of the layer among those that have weights. */
   readonly index: number
   /**
-   * `kernel`, `bias`, `gamma`, ... If a layer has several weights of a name, as bidirectional layers and
-   * nested models do, the second one is `kernel_1`, and so on.
+   * `kernel`, `bias`, `gamma`, ... If a layer has several weights with one name, as in bidirectional
+   * layers and nested models, the second one is `kernel_1`, and so on.
    */
   readonly weight: string
 }
 
-/** A weight of a model, where it is in it. */
+/** A weight of a model, with its place. */
 export interface LayersWeight extends LayerPlace {
-  /** `layers.<index of the layer among all>.<weight>`: tf.layers counts the layers of a process. */
+  /** `layers.<index among all layers>.<weight>`; names of tf.layers are numbered per process. */
   readonly name: string
   readonly shape: readonly number[]
   readonly variable: LayersVariable
   readonly isTrained: boolean
 }
 
-/** All weights of a model, layer by layer, those that are trained before the others. */
+/** Returns all weights of a model, layer by layer, trained weights before the others. */
 export function weightsOf({ layers }: LayersModel): LayersWeight[] {
   let index = 0
   return layers.flatMap(({ name: layer, weights, trainableWeights }, position) => {

@@ -10,15 +10,15 @@ import {
 import { weightsOf, type LayersModel, type LayersVariable } from './model.ts'
 import { drawByPass, type Compound } from './random-layers.ts'
 
-/** A model of tf.layers for `trainer` of `@tsrun/training`, which asks this package for it. */
+/** A tf.layers model for `trainer` of `@tsrun/training`, which calls this package. */
 export interface AdaptedLayers {
-  /** Whether the outputs are probabilities, which cross-entropy would put through softmax once more. */
+  /** Whether its outputs are probabilities, to which cross-entropy would apply softmax again. */
   readonly endsInSoftmax: boolean
-  /** The model as a module. `restore` gives the model its trained weights before they are disposed. */
+  /** Makes a module. `restore` returns the trained weights to the model before they are disposed. */
   build(): Module & { restore(): void }
 }
 
-/** @throws ERR_TSR_ARGUMENT for regularizers: here the loss is that of the trainer alone */
+/** @throws ERR_TSR_ARGUMENT for regularizers: the trainer uses only its own loss */
 export function adaptLayers(model: LayersModel): AdaptedLayers {
   const at = model.layers.findIndex(({ losses = [] }) => losses.length > 0)
   if (at >= 0) {
@@ -37,9 +37,9 @@ export function adaptLayers(model: LayersModel): AdaptedLayers {
 }
 
 /**
- * A model of tf.layers as a module: while it is trained, its weights are read from the parameters here,
- * so that the tape sees them as it sees those of other modules. Weights that are not trained, such as
- * moving averages and those of frozen layers, are buffers.
+ * A tf.layers model as a module. During training, its weights read their values from the parameters
+ * here, so that the tape sees them like those of other modules. Untrained weights, such as moving
+ * averages and weights of frozen layers, are buffers.
  */
 class LayersModule implements Module {
   readonly usesPass = true
@@ -78,9 +78,9 @@ class LayersModule implements Module {
   }
 }
 
-/** Makes the weight read its value from a parameter with a copy of it. */
+/** Creates a parameter with a copy of the weight, and makes the weight read its value from there. */
 function take(variable: LayersVariable, name: string, shape: readonly number[]): Parameter {
-  // A copy: the variable of tf.layers stays what it was until `restore`.
+  // Copy it: the variable of tf.layers keeps its value until `restore`.
   const parameter = { name, shape, value: tf.keep(tf.clone(variable.read())) }
   variable.read = () => parameter.value
   variable.write = (next) => {

@@ -18,7 +18,7 @@ interface Named {
   getClassName(): string
 }
 
-/** Properties of a tf.layers.dense that may need more than a part of the layer. */
+/** Properties of a tf.layers.dense that may require the whole layer. */
 interface DenseOptions {
   readonly name: string
   readonly activation: Named & { apply(x: Tensor): Tensor }
@@ -36,7 +36,7 @@ interface DenseVariable {
   shard?: Shard
 }
 
-/** The properties of a tf.layers.dense that are used. */
+/** The properties of a tf.layers.dense that this package uses. */
 interface DenseLayer extends DenseOptions {
   readonly kernel: DenseVariable
   readonly bias: DenseVariable | null
@@ -47,20 +47,20 @@ interface DenseLayer extends DenseOptions {
 
 /**
  * Shares the dense layers of a tf.layers model among the ranks of a group, in place and with the same
- * kind of plan as `parallelize`. Afterwards each rank has its part of their weights, and `fit`,
- * `predict` and `evaluate` work as before, with the same batches on all ranks of the group. Dropout
- * drops the same values on all of them.
+ * kind of plan as `parallelize`. Afterwards each rank has its part of their weights. `fit`, `predict`
+ * and `evaluate` work as before, with the same batches on all ranks of the group. Dropout drops the same
+ * values on all ranks.
  *
  * The model must be built: give its first layer an `inputShape`. After `fit`, compile it again with a
- * new optimizer, because the old one has kept state of whole weights.
+ * new optimizer, because the old one holds state for whole weights.
  *
  * @example
  * parallelizeLayers(model, { up: columnParallel(), down: rowParallel() }, group)
  * await model.fit(x, y, { shuffle: false })
  *
- * @throws ERR_TSR_ARGUMENT without a plan of styles or a group; when a name fits no layer or one that
- *   is not dense, a layer cannot be divided, or a part of it would not do what the whole does, because
- *   of an activation that needs all outputs, a regularizer, or a constraint other than `nonNeg`; when a
+ * @throws ERR_TSR_ARGUMENT without a plan of styles or a group; when a name matches no layer or a layer
+ *   that is not dense; when a layer cannot be divided, or its parts would compute something else: with
+ *   an activation that needs all outputs, a regularizer, or a constraint other than `nonNeg`; when a
  *   layer adds random noise
  */
 export function parallelizeLayers<M extends LayersModel>(
@@ -96,10 +96,10 @@ export function parallelizeLayers<M extends LayersModel>(
   return model
 }
 
-/** Stands for a layer that cannot be shared. */
+/** A placeholder for a layer that cannot be shared. */
 const other = (): Module => ({ parameters: [], forward: (x) => x })
 
-/** The layers in a row if they follow one another, as those of other models need not. */
+/** Makes a module of the layers. It has `layers` only if they are a plain sequence. */
 function rowOf(children: Record<string, Module>, model: LayersModel): Module {
   const row = {
     children,
@@ -114,7 +114,7 @@ function rowOf(children: Record<string, Module>, model: LayersModel): Module {
   })
 }
 
-/** The layer as a module with copies of its weights, which the style shards. */
+/** Makes a module of the layer, with copies of its weights, which the style shards. */
 function linearOf({ name, kernel, bias }: DenseLayer): Module {
   const copy = (key: string, value: Tensor): Parameter => ({
     name: `${name}.${key}`,
@@ -133,7 +133,7 @@ function replaceCall(layer: DenseLayer, shared: Module): void {
   const [weight, bias] = shared.parameters as [Parameter, Parameter]
   adopt(layer.kernel, weight)
   if (layer.bias !== null) adopt(layer.bias, bias)
-  // the input has another width if the layer before is shared
+  // If the previous layer is shared, the input has another width.
   layer.inputSpec = [{ minNDim: 2 }]
   layer.call = (inputs) =>
     tf.tidy(() => {
@@ -142,7 +142,7 @@ function replaceCall(layer: DenseLayer, shared: Module): void {
     })
 }
 
-/** Makes this rank's part the variable of the layer and its optimizer, and of the module. */
+/** Makes this rank's part the variable of the layer, of its optimizer, and of the module. */
 function adopt(variable: DenseVariable, parameter: Parameter): void {
   const { shard } = parameter
   const part = tf.variable(parameter.value, variable.val.trainable)
@@ -152,13 +152,13 @@ function adopt(variable: DenseVariable, parameter: Parameter): void {
   variable.shape = parameter.shape
   if (shard !== undefined) {
     variable.shard = shard
-    // DistributedOptimizer sees the tf.Variable only
+    // DistributedOptimizer sees only the tf.Variable.
     Object.assign(part, { shard })
   }
   parameter.value = part
 }
 
-/** Activations whose outputs each depend on one input. */
+/** Activations that compute each output from one input. */
 const ELEMENTWISE = new Set([
   ...['linear', 'relu', 'relu6', 'elu', 'selu', 'gelu', 'gelu_new', 'mish', 'swish'],
   ...['sigmoid', 'hardSigmoid', 'softplus', 'softsign', 'tanh'],
@@ -166,7 +166,7 @@ const ELEMENTWISE = new Set([
 
 /**
  * @param shared - this rank's part of the layer
- * @throws ERR_TSR_ARGUMENT when a part of the layer would not do what the whole does
+ * @throws ERR_TSR_ARGUMENT when the parts of the layer would compute something else than the whole
  */
 function checkPart(layer: DenseOptions, shared: Module): void {
   const [kernel, bias] = shared.parameters

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { currentPass, generator, type Tensor } from '@tsrun/training'
 
-/** The properties of a layer that are used to make it draw the same values again. */
+/** The properties of a layer that are needed to repeat its random values. */
 export interface RandomLayer {
   readonly name: string
   getClassName(): string
@@ -9,7 +9,7 @@ export interface RandomLayer {
   call(inputs: unknown, options: unknown): Tensor | Tensor[]
 }
 
-/** A layer that may consist of others: a model, a wrapper, both directions of a recurrent layer. */
+/** A layer that may contain others: a model, a wrapper, both directions of a recurrent layer. */
 export interface Compound extends RandomLayer {
   readonly layers?: readonly Compound[]
   readonly layer?: Compound
@@ -22,8 +22,8 @@ const DROPOUT = new Set(['Dropout', 'SpatialDropout1D'])
 const NOISE = new Set(['GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
 
 /**
- * Makes a layer draw the same random values on all ranks, from its name and the number of the call,
- * because shared layers need the same input on all ranks. A seed that the user has set stays.
+ * Makes a layer draw the same random values on all ranks, from its name and the number of the call:
+ * shared layers need the same input on all ranks. Keeps a seed set by the user.
  *
  * @throws ERR_TSR_ARGUMENT for a layer of noise that takes no seed
  */
@@ -38,10 +38,10 @@ export function drawAlike(layer: RandomLayer): void {
 }
 
 /**
- * Runs a model in the pass under way: what its dropouts drop depends on the step and the row of the
- * pass, so that a pass that is recomputed drops the same. A seed that the user has set stays.
+ * Runs a model in the current pass: values dropped by its dropouts depend on the step and the row of the
+ * pass, so that a recomputed pass drops the same values. Keeps a seed set by the user.
  *
- * @throws ERR_TSR_ARGUMENT in a pass that is recomputed, for layers that draw other values then
+ * @throws ERR_TSR_ARGUMENT in a recomputed pass, for layers that would draw other values
  */
 export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
   const pass = currentPass()
@@ -61,12 +61,12 @@ export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
   }
 }
 
-/** Gives a layer another seed in each call. @returns ends that */
+/** Gives a layer another seed in each call. @returns a function that undoes it */
 function drawFrom(layer: RandomLayer, draw: () => number): () => void {
   const own = Object.getOwnPropertyDescriptor(layer, 'call')
   const call = layer.call.bind(layer)
   layer.call = (inputs, options) => {
-    // A caller has set one: `drawByPass` calls what `drawAlike` has put in place.
+    // A caller has set the seed: `drawByPass` calls the replacement made by `drawAlike`.
     if (typeof layer.seed === 'number') return call(inputs, options)
     layer.seed = draw()
     try {

@@ -17,7 +17,7 @@ interface NamedTensor {
   readonly tensor: Tensor
 }
 
-/** An optimizer of `tf.train`, which may be wrapped in a `DistributedOptimizer`. */
+/** An optimizer of `tf.train`, possibly wrapped in a `DistributedOptimizer`. */
 export interface TrainOptimizerLike {
   readonly iterations: number
   getClassName(): string
@@ -29,9 +29,9 @@ export interface TrainOptimizerLike {
 type Kind = readonly [suffix: string, kind: string]
 
 /**
- * The state that the optimizers of tf.train have for each variable, in the order of their weights: the
- * suffix of its name there, and the name that it is saved under. Optimizers with the formulas of `Adam`
- * and `SGD` use the same names, so that either can continue from the state of the other.
+ * The state that optimizers of tf.train have for each variable, in the order of their weights: the
+ * suffix of its name in tf.train, and its name in checkpoints. Optimizers with the formulas of `Adam`
+ * and `SGD` use the same names as these, so that each can continue from the state of the other.
  */
 const KINDS: Readonly<Record<string, readonly Kind[]>> = {
   SGD: [],
@@ -52,11 +52,11 @@ const KINDS: Readonly<Record<string, readonly Kind[]>> = {
 }
 
 /**
- * An owner of the state that an optimizer of `tf.train` has for the weights that `fit` trains, for
- * `saveCheckpoint` and `loadCheckpoint`. Supported are sgd, momentum, adam, rmsprop, adagrad and
- * adadelta, also wrapped in a `DistributedOptimizer`, all of whose ranks have to load.
+ * Makes an owner of the state that an optimizer of `tf.train` has for the weights that `fit` trains, for
+ * `saveCheckpoint` and `loadCheckpoint`. Supports sgd, momentum, adam, rmsprop, adagrad and adadelta,
+ * also wrapped in a `DistributedOptimizer`, where all ranks must load.
  *
- * @param names - as for `ownerOfLayers`
+ * @param names - as in `ownerOfLayers`
  *
  * @throws ERR_TSR_ARGUMENT for another optimizer; when saving, for one that has trained variables of
  *   another model; when loading, for the state of another kind of optimizer
@@ -145,7 +145,7 @@ async function writeState(
   }
 }
 
-/** @returns the number of steps, which tf.train counts for all variables together */
+/** @returns the number of steps, which tf.train counts once for all variables */
 function checkState(
   trained: readonly PlacedWeight[],
   kinds: readonly Kind[],

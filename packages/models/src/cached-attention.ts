@@ -2,22 +2,22 @@ import { tsrError } from '@tsrun/core'
 import { type AttentionCore, type Tensor, tf, viewOf } from '@tsrun/training'
 import { attend, causalAttention, isHostAccessible, scopedTensor } from '@tsrun/training/parts'
 
-/** A core of one attention layer for generation, which keeps the keys and values of earlier calls. */
+/** The core of an attention layer for generation, which keeps the keys and values of earlier calls. */
 export interface CachedAttention extends AttentionCore {
-  /** The number of positions that are kept. */
+  /** The number of cached positions. */
   readonly length: number
-  /** Forgets the positions from `length` on. */
+  /** Drops the positions from `length` on. */
   truncate(length: number): void
   dispose(): void
 }
 
 /**
- * Causal attention to the positions of this and all earlier calls. A call is for positions that follow
- * those that are kept; it computes what `causalAttention` would for these positions of the whole
- * sequence. There is no backward pass.
+ * Causal attention to the positions of this and all earlier calls (a KV cache). Each call is for the
+ * positions after the cached ones. The results equal those of `causalAttention` on the whole sequence.
+ * There is no backward pass.
  *
- * Where the host can access tensors, keys and values are in arrays and a row is computed in double
- * precision, because an operation of TensorFlow.js takes longer than what it does for one position.
+ * If the host can access tensors, keys and values are in arrays and a row is computed in double
+ * precision: calling an operation of TensorFlow.js takes longer than computing one position.
  */
 export function cachedAttention(): CachedAttention {
   return isHostAccessible() ? new HostCache() : new DeviceCache()
@@ -53,7 +53,7 @@ class HostCache implements CachedAttention {
       }
     }
     this.length = before + count
-    // a prompt is faster as a product of matrices
+    // A prompt is faster as a product of matrices.
     if (before === 0) return { output: causalAttention.forward(q, k, v).output, saved: [] }
     const output = scopedTensor(q.shape, (out) => {
       const queries = viewOf(q)
@@ -79,7 +79,7 @@ class HostCache implements CachedAttention {
     this.length = 0
   }
 
-  /** Of one query, which is at `at` in the inputs and the outputs. */
+  /** Computes the output for one query, at `at` in the inputs and outputs. */
   #attend(
     queries: Float32Array,
     out: Float32Array,
@@ -167,7 +167,7 @@ class DeviceCache implements CachedAttention {
   }
 }
 
-/** Rows of [batch, heads, length, size]. */
+/** Returns rows of [batch, heads, length, size]. */
 function rowsOf(x: Tensor, from: number, count: number): Tensor {
   const [batch, heads, length, size] = x.shape as [number, number, number, number]
   if (from === 0 && count === length) return x

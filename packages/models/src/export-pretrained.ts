@@ -22,43 +22,44 @@ import {
 import { gptNames, type CompleteGPTOptions } from './gpt.ts'
 import { gpt2Config, type TextEnds } from './gpt2-config.ts'
 
-/** A `Trainer`, with what it trains and on which ranks. */
+/** A `Trainer`, with its state and its ranks. */
 interface Trained {
   readonly state: CheckpointState
   readonly layout?: { readonly world: ProcessGroup }
 }
 
 export interface ExportedState {
-  /** A `GPT`, a pipeline of its parts, what `fullyShard` has made of one, or a `trainer()` of one. */
+  /** A `GPT`, a pipeline of its parts, the result of `fullyShard` or `trainer()` for one of these. */
   readonly model: CheckpointState['model'] | Trained
-  /** The recipe that it was built from: `gpt(...)`, or the result of `pretrainedGPT`. */
+  /** The recipe of the model: `gpt(...)`, or the result of `pretrainedGPT`. */
   readonly recipe: { readonly options: CompleteGPTOptions; readonly textEnds?: TextEnds }
-  /** A folder whose tokenizer is copied, for example that of the model that was fine-tuned. */
+  /** A folder whose tokenizer is copied, for example the folder of the fine-tuned model. */
   readonly tokenizer?: string
 }
 
-/** What belongs to a tokenizer on the Hugging Face Hub. */
+/** The files of a tokenizer on the Hugging Face Hub. */
 const TOKENIZER_FILES = [
   ...['tokenizer.json', 'tokenizer_config.json', 'vocab.json', 'merges.txt'],
   ...['special_tokens_map.json', 'added_tokens.json'],
 ]
 
-/** Copied with them: which token ends a text, how to draw. */
+/** Also copied: the end token and sampling options. */
 const GENERATION = 'generation_config.json'
 
 /**
  * Writes a `GPT` of any layout as a folder that `transformers` loads: `model.safetensors`, one file in
- * float32, and `config.json`. All ranks that hold a part call it; rank 0 of the group writes, and needs
- * memory for the whole model.
+ * float32, and `config.json`. All ranks that hold a part must call it. Rank 0 of the group writes, and
+ * needs memory for the whole model.
  *
- * @param ranks - all ranks that hold a part; default: those of the trainer, or this process alone
+ * @param ranks - all ranks that hold a part; default: the ranks of the trainer, or only this process
  *
  * @example
  * await exportPretrained('my-gpt2', { model: pipe, recipe, tokenizer: 'gpt2' }, group)
  * // in Python: transformers.GPT2LMHeadModel.from_pretrained('my-gpt2')
  *
  * @throws ERR_TSR_ARGUMENT, also for a folder without a tokenizer; ERR_TSR_CHECKPOINT_PIECES when the
- *   ranks do not hold the whole model; ERR_TSR_NOT_FINITE; errors of the file system. If one rank throws, all do.
+ *   ranks do not hold the whole model; ERR_TSR_NOT_FINITE; errors of the file system. If one rank
+ *   throws, all do.
  */
 export async function exportPretrained(
   directory: string,
@@ -74,7 +75,7 @@ export async function exportPretrained(
     const expected = 'gpt(...), or the result of pretrainedGPT'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'recipe', value: describe(recipe), expected })
   }
-  // Only rank 0 needs to have the folder.
+  // Only rank 0 needs access to the folder.
   const reads = tokenizer !== undefined && (group?.rank ?? 0) === 0
   const [copied = []] = await onAllRanks(group, async () =>
     reads ? await tokenizerIn(tokenizer) : [],
@@ -83,7 +84,7 @@ export async function exportPretrained(
   await onAllRanks(group, async () => {
     if (whole === undefined) return
     makeFolders(directory)
-    // transformers wants to know from which framework a file is
+    // transformers requires the name of the framework that wrote a file.
     await withConflictError(group, directory, async () => {
       await writeSafetensors(join(directory, 'model.safetensors'), asGPT2(whole), {
         format: 'pt',
@@ -92,7 +93,7 @@ export async function exportPretrained(
       const config = Buffer.from(`${JSON.stringify(content, null, 2)}\n`)
       await writeDurably(join(directory, 'config.json'), (file) => writeAll(file, config))
     })
-    // A copy by copyFile has the rights of the original, which some file systems cannot give.
+    // copyFile would also copy the permissions, which some file systems do not support.
     for (const name of copied) {
       const content = readFileBytes(join(tokenizer!, name))
       await writeDurably(join(directory, name), (file) => writeAll(file, content))
@@ -100,7 +101,7 @@ export async function exportPretrained(
   })
 }
 
-/** Under the names and in the shapes of GPT-2, whose joint weights are matrices. */
+/** Converts to the names and shapes of GPT-2, whose joint weights are matrices. */
 function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
   return new Map(
     Array.from(whole, ([name, { shape, values }]) => {
@@ -112,7 +113,7 @@ function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
 }
 
 /**
- * The files to copy.
+ * Returns the names of the files to copy.
  *
  * @throws ERR_TSR_ARGUMENT for a folder without a tokenizer
  */

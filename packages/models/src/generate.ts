@@ -16,25 +16,25 @@ import { GenerationPass, scoresAt } from './generation-pass.ts'
 import { sampleToken } from './sampling.ts'
 
 export interface GenerateOptions {
-  /** The most tokens to generate; default 100. */
+  /** The largest number of tokens to generate; default 100. */
   readonly maxTokens?: number
-  /** Scores are divided by it, so that below 1 likely tokens become likelier; 0 is greedy. Default 1. */
+  /** Divides the scores: below 1, likely tokens become likelier; 0 is greedy. Default 1. */
   readonly temperature?: number
-  /** Draws from so many tokens of the highest scores only; default all. */
+  /** Draws only from this number of tokens with the highest scores; default all. */
   readonly topK?: number
-  /** Draws from the likeliest tokens only that together reach this probability; default 1, all. */
+  /** Draws only from the likeliest tokens that together reach this probability; default 1, all. */
   readonly topP?: number
-  /** The tokens depend only on it, the prompt and the model; default 0. */
+  /** The seed; the tokens depend only on it, the prompt and the model. Default 0. */
   readonly seed?: number
   /** Tokens at which the text ends. They are not part of the result. */
   readonly stop?: readonly number[]
   /**
-   * Whether attention keeps the keys and values of earlier positions, so that each token takes one
-   * position's time. The tokens are the same. Default: true for a `GPT`; a model of your own can set it
-   * if positions meet in `CausalSelfAttention` only, and are numbered by `PositionEmbedding` only.
+   * Whether attention caches the keys and values of earlier positions, so that each token takes the time
+   * of one position. The tokens are the same. Default: true for a `GPT`. Set it for another model if
+   * only `CausalSelfAttention` combines positions, and only `PositionEmbedding` numbers them.
    */
   readonly cache?: boolean
-  /** The most tokens that the model sees at once; default: those of its table of positions. */
+  /** The largest number of tokens of an input; default: the size of the model's table of positions. */
   readonly block?: number
   /** Called with each token as soon as it is drawn, for example to print it. */
   readonly onToken?: (token: number) => void
@@ -66,24 +66,24 @@ interface Wrapper {
   release?(): void
 }
 
-/** A `Trainer`, with what it trains. */
+/** A `Trainer` and its model. */
 interface Trained {
   readonly state: { readonly model: object }
 }
 
 /**
- * What can generate: a model, a `pipeline()`, what `dataParallel()` or `fullyShard()` has made of one, or
- * a `trainer()` of one.
+ * Anything that can generate: a model, a `pipeline()`, the result of `dataParallel()` or `fullyShard()`
+ * for one of these, or a `trainer()`.
  */
 export type Generative = Module | Stages | Wrapper | Trained
 
 /**
- * Generates the tokens that follow a prompt, one after the other, in every layout that the model is
+ * Generates the tokens that follow a prompt, one after the other, in every layout that the model can be
  * trained in. Ranks that hold a model together (pipeline stages, tensor parallel ranks, ranks that share
- * a sequence or, in stage 3 of ZeRO, parameters) call it with the same prompt and options, and all get
- * the same tokens. Replicas may each have a prompt of their own.
+ * a sequence or, in stage 3 of ZeRO, parameters) call it with the same prompt and options, and get the
+ * same tokens. Replicas may have different prompts.
  *
- * When the model's `block` is full, generation continues from the last half of it.
+ * When the model's `block` is full, generation continues from its last half.
  *
  * @param tokens - the prompt, at least one token
  * @returns the new tokens, without the prompt
@@ -93,8 +93,8 @@ export type Generative = Module | Stages | Wrapper | Trained
  * const tokens = await generate(model, Buffer.from('The whale '), { maxTokens: 50, temperature: 0.8 })
  * console.log(Buffer.from(tokens).toString())
  *
- * @throws ERR_TSR_ARGUMENT for a text or an empty prompt, a token that the model does not have, an invalid or
- *   unknown option, or a model whose output is not [1, length, vocabulary]
+ * @throws ERR_TSR_ARGUMENT for a text or an empty prompt, a token that the model does not have, an
+ *   invalid or unknown option, or a model whose output is not [1, length, vocabulary]
  */
 export async function generate(
   model: Generative,
@@ -115,7 +115,7 @@ export async function generate(
   }
   if (isTrained(model)) return await generate(model.state.model as Generative, tokens, options)
   if (isWrapper(model)) {
-    // stages gather their parameters themselves, in each pass
+    // Pipeline stages gather their parameters themselves, in each pass.
     const isSharded = model.gather !== undefined && !isPipeline(model.module)
     if (isSharded) await model.gather!()
     try {
@@ -174,7 +174,7 @@ async function drawTokens(
   return text.slice(prompt.length)
 }
 
-/** @param fill - the number of positions at the end that only fill the input up */
+/** @param fill - the number of padding positions at the end */
 async function readScores(
   { head }: GenerationPass,
   outputs: Tensor,

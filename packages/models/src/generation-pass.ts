@@ -19,23 +19,23 @@ import { cachedAttention, type CachedAttention } from './cached-attention.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
 /**
- * The modules of a rank while a text is generated: attention keeps keys and values, positions continue
- * those of the call before, and scores are computed for the last position only. `end` makes the modules
- * what they were.
+ * Prepares the modules of a rank for generation: attention caches keys and values, positions continue
+ * from the previous call, and scores are computed only for the last position. `end` restores the
+ * modules.
  */
 export class GenerationPass {
-  /** The most tokens that the model sees at once; infinite if no module says so. */
+  /** The largest number of tokens of an input; infinite if no module limits it. */
   readonly block: number
-  /** The number of positions of an input is a multiple of it. */
+  /** The number of positions of an input must be a multiple of this. */
   readonly multiple: number
-  /** Gets the scores of all tokens where each rank computes those of a part. */
+  /** Gathers the scores of all tokens if each rank computes a part of them. */
   readonly head: VocabParallelHead | undefined
   readonly #caches: CachedAttention[] = []
   readonly #undo: (() => void)[] = []
-  /** The number of positions that were computed, without those that fill the last input up. */
+  /** The number of computed positions, without the padding of the last input. */
   #length = 0
 
-  /** @param keeps - whether to keep keys and values; otherwise each input is a whole sequence */
+  /** @param keeps - whether to cache keys and values; otherwise each input is a whole sequence */
   constructor(modules: readonly Module[], keeps: boolean) {
     const all = modules.flatMap((root) => [
       root,
@@ -56,12 +56,12 @@ export class GenerationPass {
     for (const module of modules) if (isWhole && isGPT(module)) this.#shortenHead(module)
   }
 
-  /** The number of positions whose keys and values are kept. */
+  /** The number of positions whose keys and values are cached. */
   get length(): number {
     return this.#length
   }
 
-  /** Forgets the positions from `length` on. */
+  /** Drops the positions from `length` on. */
   truncate(length: number): void {
     this.#length = length
     for (const cache of this.#caches) cache.truncate(length)
@@ -72,7 +72,7 @@ export class GenerationPass {
     for (const cache of this.#caches) cache.dispose()
   }
 
-  /** Each rank of a context parallel group computes whole sequences, from all tokens. */
+  /** Replaces the core: each context parallel rank computes whole sequences, from all tokens. */
   #replaceCore(module: CausalSelfAttention, keeps: boolean): void {
     const { core } = module
     if (keeps) {
@@ -90,7 +90,7 @@ export class GenerationPass {
   #replacePositions(module: PositionEmbedding, positions: Positions): void {
     const { positions: original } = module
     const last = module.weight.shape[0]! - 1
-    // positions that only fill an input up may lie behind the last one
+    // Padding positions may lie beyond the last position.
     module.positions = (length) =>
       positions(length).map((position) => Math.min(position + this.#length, last))
     this.#undo.push(() => {

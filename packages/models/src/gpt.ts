@@ -36,15 +36,15 @@ export interface GPTOptions {
   readonly epsilon?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
-  /** The rate of the dropout of the embeddings, in training; default 0. */
+  /** The dropout rate of the embeddings, in training; default 0. */
   readonly embeddingDropout?: number
-  /** Dropout rate of the probabilities of attention; default 0. */
+  /** The dropout rate of the attention probabilities; default 0. */
   readonly attentionDropout?: number
-  /** Dropout rate of what attention and feed-forward networks add to their input; default 0. */
+  /** The dropout rate of the outputs that are added to the residual stream; default 0. */
   readonly residualDropout?: number
   /**
-   * Initial values depend only on it and on the names of the parameters; what is dropped, on the step and
-   * the place in the batch as well. Default 0.
+   * The seed. Initial values depend only on it and on the names of the parameters; dropped values also
+   * on the step and the place in the batch. Default 0.
    */
   readonly seed?: number
   /** Builds only the blocks [from, to); default all. */
@@ -70,21 +70,22 @@ const readOptions = declareOptions({
 
 /**
  * A GPT like GPT-2 (Radford et al., 2019) that can be built in parts. The part with the first block also
- * has the embeddings of tokens and positions, the part with the last block a LayerNorm and the layer
- * that computes the scores of the next token.
+ * has the embeddings of tokens and positions. The part with the last block also has a LayerNorm and the
+ * layer that computes the scores of the next token.
  *
- * The parameters have the names of the files of GPT-2: `wte.weight`, `wpe.weight`, `h.<i>.ln_1.weight`,
- * `h.<i>.attn.c_attn.weight`, `h.<i>.attn.c_proj.weight`, `h.<i>.ln_2.weight`, `h.<i>.mlp.c_fc.weight`,
- * `h.<i>.mlp.c_proj.weight`, `ln_f.weight`, most with a bias, and `lm_head.weight` unless tied. Two
- * have the same values in another shape: `c_attn.weight` is [width, 3, width] instead of [width,
- * 3 width], and its bias likewise. With tied weights, the parts with the first and the last block have
- * a `wte.weight` each, whose gradients have to be summed.
+ * The parameters have the names used in the files of GPT-2: `wte.weight`, `wpe.weight`,
+ * `h.<i>.ln_1.weight`, `h.<i>.attn.c_attn.weight`, `h.<i>.attn.c_proj.weight`, `h.<i>.ln_2.weight`,
+ * `h.<i>.mlp.c_fc.weight`, `h.<i>.mlp.c_proj.weight`, `ln_f.weight`, most with a bias, and
+ * `lm_head.weight` unless tied. Two have the same values in another shape: `c_attn.weight` is [width, 3,
+ * width] instead of [width, 3 width], and its bias [3, width]. With tied weights, the parts with the
+ * first and the last block each have a `wte.weight`, whose gradients have to be summed.
  *
- * The initial weights are uniform, with standard deviation `deviation`; for those that lead back to the
- * residual stream, `deviation` / sqrt(2 layers).
+ * The initial weights are uniform, with standard deviation `deviation`; the weights that lead back to
+ * the residual stream have `deviation` / sqrt(2 layers).
  *
- * Dropout is that of GPT-2: of the embeddings, of the probabilities of attention, and of what each part
- * of a block adds to its input. It works as in `Dropout`: only in training, the same in every layout.
+ * Dropout is applied as in GPT-2: to the embeddings, to the attention probabilities, and to the outputs
+ * that blocks add to their input. As in `Dropout`, it acts only in training, and is the same in every
+ * layout.
  *
  * @throws ERR_TSR_ARGUMENT when a size, a rate or the range is invalid, or for an unknown option
  */
@@ -168,7 +169,7 @@ export function gptNames({ layers, tied }: Pick<CompleteGPTOptions, 'layers' | '
   return ['wte.weight', 'wpe.weight', ...blocks.flat(), ...both(['ln_f']), ...head]
 }
 
-/** The options of a `GPT`, complete. */
+/** The options of a `GPT`, with all defaults filled in. */
 export type CompleteGPTOptions = Omit<ReturnType<typeof readOptions>, 'range'>
 
 /**
@@ -180,23 +181,23 @@ export function gpt(options: Omit<GPTOptions, 'range'> = {}) {
   const complete: CompleteGPTOptions = readOptions(options)
   return {
     layers: complete.layers,
-    /** The options, with the defaults of those that were left out. */
+    /** The options, with all defaults filled in. */
     options: complete,
     build: () => new GPT(options),
     slice: (from: number, to: number) => new GPT({ ...options, range: [from, to] }),
   }
 }
 
-/** Whether it is a GPT, or a part of one. */
+/** Whether the module is a GPT, or a part of one. */
 export function isGPT(module: Module): module is GPT {
   return module.kind === 'gpt'
 }
 
 export interface GptPlanOptions {
   /**
-   * Whether ranks have only a part of each sequence between the shared layers (Korthikanti et al.,
-   * 2022): the same bytes in twice as many collectives, and activations there divided by the number of
-   * ranks. The length of sequences has to be a multiple of the number of ranks. Default false.
+   * Whether ranks hold only a part of each sequence between the shared layers (Korthikanti et al.,
+   * 2022). Sends the same bytes in twice as many collectives, and divides the activations there by the
+   * number of ranks. The sequence length must be a multiple of the number of ranks. Default false.
    */
   readonly sequence?: boolean
 }
@@ -206,7 +207,7 @@ const readGptPlanOptions: (given: GptPlanOptions) => Required<GptPlanOptions> = 
 })
 
 /**
- * The plan for a `GPT`: attention is shared by heads, feed-forward networks by hidden units, and the
+ * The plan for a `GPT`: ranks share attention by heads, feed-forward networks by hidden units, and the
  * vocabulary by tokens.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option

@@ -1,16 +1,16 @@
 import { readFileText, tsrError } from '@tsrun/core'
 import type { CompleteGPTOptions, GPTOptions } from './gpt.ts'
 
-/** The tokens with which texts begin and end; null: there are none. */
+/** The tokens with which texts begin and end; null if there are none. */
 export interface TextEnds {
   readonly bos_token_id?: number | null
   readonly eos_token_id?: number | readonly number[] | null
 }
 
-/** Both tokens of GPT-2. */
+/** The begin and end token of GPT-2. */
 const END_OF_TEXT = 50_256
 
-/** The keys of a `config.json` of GPT-2 that say what the model computes. Absent ones have defaults. */
+/** The keys of a GPT-2 `config.json` that define the computation. Absent keys have defaults. */
 interface GPT2Config extends TextEnds {
   readonly model_type?: string
   readonly vocab_size?: number
@@ -31,11 +31,11 @@ interface GPT2Config extends TextEnds {
   readonly resid_pdrop?: number
 }
 
-/** The names of GELU with the approximation by tanh. */
+/** Names of the tanh approximation of GELU. */
 const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']
 
 /**
- * What a `config.json` of the Hugging Face Hub says of a `GPT`: its options, and the ends of its texts.
+ * Reads the options of a `GPT` and the ends of its texts from a `config.json` of the Hugging Face Hub.
  *
  * @throws ERR_TSR_PRETRAINED when it cannot be read, or describes a model that a `GPT` cannot compute
  */
@@ -92,9 +92,9 @@ export function readGPT2Config(path: string): {
 }
 
 /**
- * The content of a `config.json` for a `GPT`, as `transformers` reads it.
+ * Makes the content of a `config.json` for a `GPT`, for `transformers`.
  *
- * @param textEnds - default: those of GPT-2 if the vocabulary has them
+ * @param textEnds - default: the ends of GPT-2 if the vocabulary contains them
  */
 export function gpt2Config(
   options: CompleteGPTOptions,

@@ -5,7 +5,7 @@ import { fillFrom, openModelFiles } from '@tsrun/training/parts'
 import { GPT, gpt, type CompleteGPTOptions } from './gpt.ts'
 import { readGPT2Config, type TextEnds } from './gpt2-config.ts'
 
-/** A recipe for a `GPT` with weights from files; the parts of the model are read when they are built. */
+/** A recipe for a `GPT` with weights from files. Weights are read when a part of the model is built. */
 export interface PretrainedGPT {
   readonly layers: number
   readonly options: CompleteGPTOptions
@@ -16,17 +16,18 @@ export interface PretrainedGPT {
 }
 
 /**
- * A recipe for the GPT-2 in a folder in the form of the Hugging Face Hub: `config.json` and
- * `model.safetensors`, or several files with `model.safetensors.index.json`. It is used wherever `gpt()`
- * is: each rank reads only the layers that it builds, at that time. Training drops values at the rates of
- * the configuration; rates that it does not say are 0.1, as in `transformers`.
+ * Makes a recipe for the GPT-2 in a folder of the Hugging Face Hub: `config.json` and
+ * `model.safetensors`, or several files with `model.safetensors.index.json`. Use it like `gpt()`: each
+ * rank reads only the layers that it builds, when it builds them. Training uses the dropout rates of the
+ * configuration; the default rate is 0.1, as in `transformers`.
  *
- * @throws ERR_TSR_PRETRAINED when config.json is missing, or describes what a `GPT` cannot compute;
- *   ERR_TSR_SAFETENSORS when the weights are missing or damaged; when a part is built also
+ * @throws ERR_TSR_PRETRAINED when config.json is missing, or describes a model that a `GPT` cannot
+ *   compute; ERR_TSR_SAFETENSORS when the weights are missing or damaged; when a part is built also
  *   ERR_TSR_SAFETENSORS_TENSOR and ERR_TSR_CHECKPOINT_SHAPE
  *
- * @example const recipe = await pretrainedGPT('gpt2') const pipe = pipeline(parallelize(recipe, gptPlan(),
- *   mesh.tp), mesh.pp, { optimizer })
+ * @example
+ * const recipe = await pretrainedGPT('gpt2')
+ * const pipe = pipeline(parallelize(recipe, gptPlan(), mesh.tp), mesh.pp, { optimizer })
  */
 export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   const config = readGPT2Config(join(folder, 'config.json'))
@@ -34,7 +35,7 @@ export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   const files = await openModelFiles(folder)
   await files.close()
   const make = (range?: readonly [from: number, to: number]): GPT => {
-    // initial values would only be replaced
+    // Skip initial values, which would be replaced.
     const model = new GPT({ ...options, deviation: 0, ...(range && { range }) })
     fillFrom(files, model.parameters, gpt2Names())
     return model
@@ -56,8 +57,8 @@ const readGPT2Options = declareOptions({
 } satisfies Rules<GPT2NamesOptions>)
 
 /**
- * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub, whose names may
- * start with `transformer.`. A file without `lm_head.weight` has tied it to `wte.weight`.
+ * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub, whose names
+ * may start with `transformer.`. In a file without `lm_head.weight`, it is tied to `wte.weight`.
  *
  * @throws ERR_TSR_ARGUMENT
  */

@@ -2,20 +2,20 @@ import { tsrError } from '@tsrun/core'
 import { type Generator, uniform } from '@tsrun/training'
 
 export interface SamplingOptions {
-  /** Scores are divided by it; 0 takes the token of the highest score. */
+  /** Divides the scores; 0 selects the token with the highest score. */
   readonly temperature: number
-  /** Only so many tokens of the highest scores are drawn from. */
+  /** Draws only from this number of tokens with the highest scores. */
   readonly topK: number | undefined
-  /** Only the likeliest tokens are drawn from that together reach this probability. */
+  /** Draws only from the likeliest tokens that together reach this probability. */
   readonly topP: number
 }
 
 /**
- * Draws a token from softmax(scores / temperature), cut to the `topK` likeliest tokens and then to the
- * likeliest ones whose probabilities add up to `topP` (nucleus sampling; Holtzman et al., 2020). In
- * double precision, so that ranks with the same scores draw the same token.
+ * Draws a token from softmax(scores / temperature), restricted to the `topK` likeliest tokens and then
+ * to the likeliest tokens whose probabilities add up to `topP` (nucleus sampling; Holtzman et al.,
+ * 2020). Computes in double precision, so that ranks with the same scores draw the same token.
  *
- * @param scores - of each token
+ * @param scores - the score of each token
  * @throws ERR_TSR_ARGUMENT when a score is NaN
  */
 export function sampleToken(
@@ -29,7 +29,7 @@ export function sampleToken(
   }
   if (temperature === 0 || topK === 1) return likeliest(scores)
   const isCut = topK !== undefined || topP < 1
-  // equal scores keep the order of their tokens
+  // Sort equal scores by token.
   const order = isCut
     ? Array.from(scores.keys()).sort((a, b) => scores[b]! - scores[a]! || a - b)
     : Array.from(scores.keys())
@@ -52,7 +52,7 @@ export function sampleToken(
   return candidates.at(-1)!
 }
 
-/** The token of the highest score; of equal ones the first. */
+/** The token with the highest score; of equal scores, the first. */
 function likeliest(scores: Float32Array): number {
   let best = 0
   for (let token = 1; token < scores.length; token++)

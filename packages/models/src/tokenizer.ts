@@ -8,11 +8,11 @@ export interface Tokenizer {
   readonly vocabulary: number
   encode(text: string): number[]
   decode(tokens: ArrayLike<number>): string
-  /** A text for `textBatch` and `textBatches`, in the smallest array that holds the tokens. */
+  /** Makes a text for `textBatch` and `textBatches`, in the smallest array type that holds the tokens. */
   tokenize(text: string): Text
 }
 
-/** What is used of the package, whose declarations refer to paths of its own build. */
+/** The used part of the package, whose declarations refer to paths of its own build. */
 interface HubPackage {
   readonly Tokenizer: new (
     description: object,
@@ -25,9 +25,9 @@ interface HubPackage {
 }
 
 /**
- * The tokenizer of a folder in the form of the Hugging Face Hub, by the package
- * `@huggingface/tokenizers`, which is installed beside the script. The folder needs `tokenizer.json`;
- * `tokenizer_config.json` is used if it is there.
+ * Loads the tokenizer of a folder in the format of the Hugging Face Hub, with the package
+ * `@huggingface/tokenizers`, which the script's project must install. The folder must contain
+ * `tokenizer.json`; `tokenizer_config.json` is optional.
  *
  * @throws ERR_TSR_DATASET when tokenizer.json is missing or invalid, ERR_TSR_PACKAGE_MISSING
  *
@@ -68,7 +68,7 @@ function arrayFor(vocabulary: number) {
   return vocabulary <= 2 ** 16 ? Uint16Array : Uint32Array
 }
 
-/** What a tokenizer may do without. */
+/** Returns the text of an optional file, or `{}`. */
 function readConfig(path: string): string {
   try {
     return readFileText(path)

@@ -3,7 +3,7 @@ import { count, declareOptions, makeFolders, replaceFile, type Rules } from '@ts
 import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
 export interface TrainTokenizerOptions {
-  /** The most tokens, at least 256; the text may have too few pairs for as many. */
+  /** The largest number of tokens, at least 256; the text may have too few pairs to reach it. */
   readonly vocabulary: number
   /** Pairs that occur less often do not become tokens; default 2. */
   readonly minimum?: number
@@ -14,15 +14,15 @@ const readOptions = declareOptions({
   minimum: count({ from: 1 }).default(2),
 } satisfies Rules<TrainTokenizerOptions>)
 
-/** How GPT-2 divides a text; tokens do not reach across. */
+/** How GPT-2 splits a text into words; a token never spans two words. */
 const WORD = /'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+/gu
 
 /**
- * Trains a byte-level BPE tokenizer like GPT-2's (Sennrich et al., 2016; Radford et al., 2019) on a text:
- * the most frequent pair of tokens becomes a token, again and again. The result is that of Python's
- * `tokenizers.ByteLevelBPETokenizer`.
+ * Trains a byte-level BPE tokenizer like GPT-2's (Sennrich et al., 2016; Radford et al., 2019) on a
+ * text: repeatedly merges the most frequent pair of tokens into a new token. The result equals that of
+ * Python's `tokenizers.ByteLevelBPETokenizer`.
  *
- * @param folder - gets `tokenizer.json`, which `loadTokenizer` and Python load
+ * @param folder - the folder for `tokenizer.json`, which `loadTokenizer` and Python load
  * @throws ERR_TSR_ARGUMENT, ERR_TSR_PACKAGE_MISSING without `@huggingface/tokenizers`
  *
  * @example
@@ -86,7 +86,7 @@ function countWords(
   })
 }
 
-/** A pair of neighbours: how often it occurs, and in which words. */
+/** A pair of neighbours: its number of occurrences, and the words that contain it. */
 interface Pair {
   readonly left: number
   readonly right: number
@@ -94,7 +94,7 @@ interface Pair {
   readonly words: Set<Word>
 }
 
-/** Adds tokens to the list. @returns the pairs that they consist of */
+/** Adds tokens to the list. @returns the pairs that were merged */
 function findMerges(
   words: readonly Word[],
   tokens: string[],
@@ -129,7 +129,7 @@ function findMerges(
   return merges
 }
 
-/** Of pairs as frequent as others, the one whose tokens are older. */
+/** Returns the most frequent pair; of equally frequent pairs, the one with the older tokens. */
 function mostFrequent(pairs: Iterable<Pair>): Pair | undefined {
   let best: Pair | undefined
   for (const pair of pairs) {
