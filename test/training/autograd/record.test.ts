@@ -60,7 +60,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
-  it('goes backward in halves, to the same bits, and leaves nothing behind', () => {
+  it('runs its backward pass in halves with the same bits, and leaks nothing', () => {
     const before = tf.memory().numTensors
     const whole = record(network, x, [first, second], both)
     const { input, gradients, calls } = collect(whole, dy)
@@ -89,7 +89,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('does all of its backward pass in the second half if the input gradient is not wanted', () => {
+  it('runs the whole backward pass in the second half if no input gradient is requested', () => {
     const recording = record(network, x, [first, second], { needsInputGradient: false })
     expect(recording.backwardInput!(dy)).toBeUndefined()
     const [, dw, dv] = reference()
@@ -100,14 +100,14 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
-  it('reports each parameter once, the last used first, and tied ones when complete', () => {
+  it('reports each parameter once, last used first, and a tied one when its sum is complete', () => {
     const recording = record(network, x, [first, second], both)
     const { calls } = collect(recording, dy)
     expect(calls.map(([name]) => name)).toEqual(['second', 'first'])
     recording.dispose()
   })
 
-  it('permits any number in flight, to be run backward in any order', () => {
+  it('allows any number of recordings in flight, run backward in any order', () => {
     const inputs = [1, 2, 3].map((seed) => tf.randomNormal([5, 6], 0, 1, 'float32', seed))
     const recordings = inputs.map((input) => record(network, input, [first, second], both))
     for (const i of [1, 2, 0]) {
@@ -161,7 +161,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
-  it('gives no input gradient when none is wanted', () => {
+  it('returns no input gradient if none is requested', () => {
     const recording = record(network, x, [first], { needsInputGradient: false })
     const { input, calls } = collect(recording, dy)
     expect(input).toBeUndefined()
@@ -169,7 +169,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
-  it('gives zeros for an input that the output ignores, and no call for such parameters', () => {
+  it('gives an unused input zero gradients, and does not report unused parameters', () => {
     const recording = record(() => tf.square(second.value), x, [first, second], both)
     const { input, calls } = collect(recording, tf.ones([6, 3]))
     expect(input!.dataSync()).toEqual(new Float32Array(30))
@@ -177,7 +177,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
-  it('records the identity without giving away input or dy', () => {
+  it('records the identity function without taking over its input or dy', () => {
     const recording = record((input) => input, x, [], both)
     const { input } = collect(recording, tf.onesLike(x))
     expect(input!.dataSync()).toEqual(new Float32Array(30).fill(1))
@@ -208,7 +208,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     expect(tf.memory().numTensors).toBeLessThanOrEqual(before + 1)
   })
 
-  it('works after a forward pass that has thrown', () => {
+  it('works after a forward pass that threw', () => {
     const before = tf.memory()
     const broken = () =>
       record(

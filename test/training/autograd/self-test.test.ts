@@ -17,7 +17,7 @@ const autogradError = (problem: string) =>
   }) as Error
 
 describe('the self-test of the tape', () => {
-  it('passes and leaves nothing behind', () => {
+  it('passes and leaks nothing', () => {
     const before = tf.memory()
     testTape(recordOnTape)
     expect(tf.memory()).toEqual(before)

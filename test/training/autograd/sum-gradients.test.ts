@@ -1,7 +1,7 @@
 import { loadBackend, sumInto, tf, type Tensor } from '@tsrun/training'
 import { build, gradient } from '../optim/support/cases.ts'
 
-it('sums the gradients of micro-batches by name', async () => {
+it('gradients of micro-batches are summed by name', async () => {
   await loadBackend('wasm')
   const gradients = new Map<string, Tensor>()
   const before = tf.memory().numTensors
@@ -16,7 +16,7 @@ it('sums the gradients of micro-batches by name', async () => {
   expect(tf.memory().numTensors - before).toBe(4)
 })
 
-it('sums gradients that share their memory with another tensor, and does not change that', async () => {
+it('summing gradients does not change another tensor that shares their memory', async () => {
   await loadBackend('wasm')
   const gradients = new Map<string, Tensor>()
   const add = sumInto(gradients)

@@ -38,7 +38,7 @@ async function movesOf(run: () => void | Promise<void>): Promise<number> {
   }
 }
 
-describe.each(['wasm', 'cpu'] as const)('tensors and arrays on %s', (name) => {
+describe.each(['wasm', 'cpu'] as const)('the backend %s', (name) => {
   beforeAll(() => loadBackend(name))
 
   it('creates a tensor in place, which operations can use', () => {
@@ -66,7 +66,7 @@ describe.each(['wasm', 'cpu'] as const)('tensors and arrays on %s', (name) => {
     ['float32', Float32Array.of(1.5, -2, 0, 1e-38, NaN, Infinity)],
     ['int32', Int32Array.of(1, -2, 0, 2 ** 31 - 1, -(2 ** 31), 7)],
     ['bool', Uint8Array.of(1, 0, 0, 1, 1, 0)],
-  ] as const)('%s goes from an array to a tensor and back', async (dtype, values) => {
+  ] as const)('moves %s values from an array to a tensor and back', async (dtype, values) => {
     const source = values.slice()
     const tensor = tf.tidy(() => tensorFrom(source as never, [2, 3], dtype))
     source.fill(0)
@@ -137,7 +137,7 @@ describe.each(['wasm', 'cpu'] as const)('tensors and arrays on %s', (name) => {
     expect(array.every((value) => value === 1)).toBe(true)
   })
 
-  it('refuses arrays that do not fit, also those of another realm', async () => {
+  it('refuses arrays that do not fit a tensor, also from another realm', async () => {
     const tensor = tf.ones([2, 3])
     const before = tf.memory().numTensors
     const refused = (array: unknown, found: string) => {

@@ -34,7 +34,7 @@ describe('loadBackend', () => {
   })
 
   it.each(['wasm', 'cpu'])(
-    'loads the gradients of TensorFlow.js and the methods of tensors with %s, before anything is recorded',
+    'loads the gradients and tensor methods of TensorFlow.js with %s, before anything is recorded',
     async (backend) => {
       const { stdout } = await run(`
         await loadBackend('${backend}')
@@ -61,14 +61,17 @@ describe('loadBackend', () => {
     })
   })
 
-  it.each(['wasm', 'cpu'])('loads %s from TSRUN_BACKEND and prints nothing', async (name) => {
-    const { stdout, stderr } = await run(
-      `await loadBackend(); tf.square(tf.scalar(3)).dataSync(); process.stdout.write(tf.getBackend())`,
-      { TSRUN_BACKEND: name },
-    )
-    expect(stdout).toBe(name)
-    expect(stderr).toBe('')
-  })
+  it.each(['wasm', 'cpu'])(
+    'loads the backend %s that TSRUN_BACKEND names, and prints nothing',
+    async (name) => {
+      const { stdout, stderr } = await run(
+        `await loadBackend(); tf.square(tf.scalar(3)).dataSync(); process.stdout.write(tf.getBackend())`,
+        { TSRUN_BACKEND: name },
+      )
+      expect(stdout).toBe(name)
+      expect(stderr).toBe('')
+    },
+  )
 
   it('shares the engine and the gradients with a script that imports TensorFlow.js itself', async () => {
     const { stdout } = await run(`

@@ -1,6 +1,6 @@
 import { loadBackend, overwrite, recordModule, ShardedMLP, tf, viewOf } from '@tsrun/training'
 
-describe('writing into a tensor that was used, on wasm', () => {
+describe('overwriting a used tensor on wasm', () => {
   beforeAll(() => loadBackend('wasm'))
 
   const image = () => tf.tensor4d(new Array(8).fill(1), [1, 2, 2, 2])
@@ -9,7 +9,7 @@ describe('writing into a tensor that was used, on wasm', () => {
     ...tf.conv2d(image(), weights, 1, 'valid').dataSync(),
   ]
 
-  it('has no effect on a convolution, because XNNPACK has packed its filter', () => {
+  it('in place has no effect on a convolution, because XNNPACK has packed its filter', () => {
     const weights = filter()
     expect(convolve(weights)).toEqual([2, 2, 2, 2])
     viewOf(weights).fill(5)
@@ -17,7 +17,7 @@ describe('writing into a tensor that was used, on wasm', () => {
     expect(convolve(weights)).toEqual([2, 2, 2, 2])
   })
 
-  it('is avoided by overwrite, which creates a new tensor', () => {
+  it('with overwrite() creates a new tensor', () => {
     const weights = filter()
     convolve(weights)
     const before = tf.memory()
@@ -36,13 +36,13 @@ describe('writing into a tensor that was used, on wasm', () => {
         tf.fused.conv2d({ x: image(), filter: w, strides: 1, pad: 'valid' }),
     ],
     ['prelu', (w: ReturnType<typeof filter>) => tf.prelu(tf.ones([1, 1, 2, 1]), w)],
-  ])('takes a new tensor after %s', (_, use) => {
+  ])('creates a new tensor after a kernel that packs it: %s', (_, use) => {
     const weights = filter()
     use(weights)
     expect(overwrite(weights, (values) => values.fill(5))).not.toBe(weights)
   })
 
-  it('takes a new tensor after a product whose activation the original kernel computes', () => {
+  it('creates a new tensor after a product whose activation needs the original kernel', () => {
     const [a, b, bias] = [tf.ones([1, 2]), tf.ones([2, 2]), tf.zeros([2])]
     const run = (weights: typeof b) =>
       tf.fused.matMul({ a, b: weights, bias, activation: 'sigmoid' }).dataSync()[0]!
@@ -52,7 +52,7 @@ describe('writing into a tensor that was used, on wasm', () => {
     expect(run(next)).toBeCloseTo(0.5, 6)
   })
 
-  it('is done in place after the products of our kernels, which pack nothing', () => {
+  it('writes in place after products of our kernels, which pack nothing', () => {
     const [a, b] = [tf.ones([1, 2]), tf.ones([2, 2])]
     expect([...tf.matMul(a, b).dataSync()]).toEqual([2, 2])
     const before = tf.memory()
@@ -62,7 +62,7 @@ describe('writing into a tensor that was used, on wasm', () => {
     expect([...tf.matMul(a, b).dataSync()]).toEqual([12, 12])
   })
 
-  it('does not change clones, reshaped tensors and tensors that a recording has saved', () => {
+  it('does not change clones, reshaped tensors or tensors that a recording saved', () => {
     const x = tf.ones([3, 4])
     const [clone, flat] = [tf.clone(x), tf.reshape(x, [12])]
     const next = overwrite(x, (values) => values.fill(7))
@@ -75,7 +75,7 @@ describe('writing into a tensor that was used, on wasm', () => {
   })
 })
 
-it('always takes a new tensor on cpu, where tensors share the arrays that they were created from', async () => {
+it('overwriting creates a new tensor on cpu, where tensors share the arrays they were created from', async () => {
   await loadBackend('cpu')
   const mine = Float32Array.of(1, 2)
   const tensor = tf.tensor1d(mine)

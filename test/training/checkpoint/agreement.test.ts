@@ -62,13 +62,13 @@ describe('a save', () => {
   })
 })
 
-describe('a load fails on all ranks when it does on one', () => {
+describe('a load', () => {
   const sizes = { layers: 2, inputs: 4, hidden: 6, outputs: 6 }
 
   it.each([
     ['asks for what is not there', 'ERR_TSR_CHECKPOINT_MISSING'],
     ['has an optimizer and no parameters', 'ERR_TSR_ARGUMENT'],
-  ])('which %s', async (_, code) => {
+  ])('fails on all ranks if one rank %s', async (_, code) => {
     const folder = makeFolder()
     await saveCheckpoint(folder, { model: shardedMLP(sizes).build(), step: 1 })
     const errors = await outcomes(async (world) => {

@@ -74,7 +74,7 @@ it('a state can be loaded through the object with which it was saved', async () 
   await expect(loadCheckpoint(folder, state)).resolves.toMatchObject({ step: 1 })
 })
 
-it('arguments in another order are refused', async () => {
+it('saving and loading refuse arguments in another order', async () => {
   const folder = makeFolder()
   const state = { model, step: 1 }
   for (const run of [save, load]) {
@@ -129,7 +129,7 @@ describe('loadPretrained', () => {
     await expect(loadPretrained(path, undefined as never)).rejects.toThrow(/model is undefined/)
   })
 
-  it('reports what is missing', async () => {
+  it('names the missing file, or says that the folder is a checkpoint', async () => {
     const folder = makeFolder()
     const { path } = await saveCheckpoint(folder, { model, step: 1 })
     for (const [given, message] of [

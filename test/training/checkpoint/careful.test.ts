@@ -70,7 +70,7 @@ describe('simultaneous saves', () => {
   })
 })
 
-it('a save of an earlier step than others is not deleted by its own keep', async () => {
+it('a save does not delete itself by its keep option, even if other saves have later steps', async () => {
   const folder = makeFolder()
   for (const step of [200, 100, 300]) {
     await saveCheckpoint(folder, { model: countingOwner([whole]), step })
@@ -79,7 +79,7 @@ it('a save of an earlier step than others is not deleted by its own keep', async
   expect(readdirSync(folder).sort()).toEqual(['step-00000050', 'step-00000300'])
 })
 
-it('a state that one rank refuses is refused on all, also if a rank holds none', async () => {
+it('a state that one rank refuses is refused on all ranks, even if a rank has no tensors', async () => {
   const folder = makeFolder()
   const parameter = { name: 'w', shape: [4, 3] }
   const stateOf = (rank: number, optimizer: SGD | Adam) => {
@@ -114,7 +114,7 @@ it('a state that one rank refuses is refused on all, also if a rank holds none',
   for (const outcome of outcomes) expect(outcome).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
 })
 
-it('ranks without a part of a tensor may have an empty one at any place', async () => {
+it('a rank without a part of a tensor may give an empty part at any place', async () => {
   const folder = makeFolder()
   const ranges = [
     [0, 7],
@@ -133,7 +133,7 @@ it('ranks without a part of a tensor may have an empty one at any place', async 
   expect(model.held[0]!.values).toEqual(cut(whole, 4).values)
 })
 
-it('ranks wait for those that write until their time-out', async () => {
+it('ranks wait for a slow writer of a checkpoint until their time-out', async () => {
   const folder = makeFolder()
   await runWorld({ size: 2, seed: 1 }, async (world) => {
     const timeouts: (number | undefined)[] = []

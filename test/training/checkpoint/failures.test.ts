@@ -137,7 +137,7 @@ describe('a forged index with a matching checksum', () => {
     })
   })
 
-  it('does not lead out of the folder by a link', async () => {
+  it('cannot leave the folder through a link', async () => {
     const folder = await folderWith(1)
     const file = fileOf(folder, 1)
     renameSync(file, join(folder, 'elsewhere'))
@@ -146,7 +146,7 @@ describe('a forged index with a matching checksum', () => {
     await expect(load(folder)).rejects.toMatchObject({ facts: { problem: told } })
   })
 
-  it('does not tell what another file begins with', async () => {
+  it('does not reveal how another file begins', async () => {
     const path = join(makeFolder(), 'secret')
     writeFileSync(path, 'root:x:0:0:root:/root:/bin/sh')
     const error = await openSafetensors(path).catch((thrown: unknown) => thrown)
@@ -159,7 +159,7 @@ describe('a forged index with a matching checksum', () => {
 // every bit is in damage.slow.test.ts
 describeDamage(7)
 
-describe('a damaged file', () => {
+describe('loading a damaged file', () => {
   it('changes nothing on any rank', async () => {
     const folder = makeFolder()
     const parts = (rank: number): Part[] => [{ ...whole, range: rank === 0 ? [0, 5] : [5, 12] }]

@@ -12,7 +12,7 @@ beforeAll(async () => {
 const nameOf = (step: number) => `step-${String(step).padStart(8, '0')}`
 
 describe('the newest checkpoint', () => {
-  it('is the one that was saved last, or undefined', async () => {
+  it('is the one saved last, or undefined if there is none', async () => {
     const folder = await folderWith(9, 100, 20)
     expect(await latestCheckpoint(folder)).toMatchObject({ step: 20, skipped: [] })
     expect(await latestCheckpoint(join(folder, 'step-00000100'))).toMatchObject({ step: 100 })
@@ -22,7 +22,7 @@ describe('the newest checkpoint', () => {
     })
   })
 
-  it('of a resumed job is its own, and so are those that are kept', async () => {
+  it('of a job resumed at an earlier step is its own, and keep counts its saves as the newest', async () => {
     const folder = makeFolder()
     for (const step of [100, 200, 300, 210, 220]) {
       await saveCheckpoint(folder, state(step), undefined, { keep: 2 })
@@ -31,14 +31,14 @@ describe('the newest checkpoint', () => {
     expect(await load(folder)).toEqual({ step: 220, first: 220 })
   })
 
-  it('of a step that was saved twice is the later one', async () => {
+  it('of a step saved twice is the later save', async () => {
     const folder = await folderWith(1)
     await saveCheckpoint(folder, state(1, 50))
     await saveCheckpoint(folder, state(1, 60))
     expect(await load(folder)).toEqual({ step: 1, first: 60 })
   })
 
-  it('is found if the number of a save is lost: the damaged checkpoint is skipped', async () => {
+  it('is found without the numbers of later saves, whose damaged checkpoints are ignored', async () => {
     const folder = await folderWith(30, 20, 10)
     truncateSync(join(folder, nameOf(20), 'index.json'), 40)
     truncateSync(join(folder, nameOf(30), 'index.json'), 0)
@@ -50,7 +50,7 @@ describe('the newest checkpoint', () => {
     expect(readdirSync(folder).sort()).toEqual([nameOf(5), nameOf(10)])
   })
 
-  it('is found whatever else lies in the folder', async () => {
+  it('is found beside any other files in the folder', async () => {
     const folder = await folderWith(10)
     const cut = `.${nameOf(20)}.unfinished`
     for (const name of [cut, nameOf(30), 'step-x']) mkdirSync(join(folder, name))
@@ -66,7 +66,7 @@ describe('the newest checkpoint', () => {
     })
   })
 
-  it('exists when an older one cannot be removed, and the error says so', async () => {
+  it('is complete even if an older one cannot be removed, and the error says so', async () => {
     const folder = makeFolder()
     // with a dot before it, and an end behind it, this name is too long
     const stuck = `step-${'1'.padStart(248, '0')}`

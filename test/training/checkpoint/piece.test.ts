@@ -45,7 +45,7 @@ const pieces = fc
   .array(fc.integer({ min: 1, max: 5 }), { maxLength: 4 })
   .chain((shape) => fc.tuple(part(shape), part(shape)))
 
-it('copies the values that two parts have in common, and nothing else', () => {
+it('a copy between two parts of a tensor copies exactly the values that they share', () => {
   fc.assert(
     fc.property(pieces, ([from, to]) => {
       const held = placesOf(from)

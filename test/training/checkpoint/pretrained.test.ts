@@ -64,7 +64,7 @@ describe('a GPT-2 file', () => {
     expect(model.forward(tokens()).dataSync()).toEqual(trained().forward(tokens()).dataSync())
   })
 
-  it('whose head is tied is loaded into a tied model, and into one that is not', async () => {
+  it('with a tied head is loaded into tied and untied models', async () => {
     const source = new GPT({ ...sizes, seed: 5, tied: true })
     const path = await fileOf(asGPT2(source))
     for (const tied of [true, false]) {
@@ -153,7 +153,7 @@ describe('a GPT-2 file', () => {
   })
 })
 
-it('a rank loads its part of a layer', async () => {
+it('a tensor parallel rank loads its part of a pretrained layer', async () => {
   const whole = shardedMLP({ layers: 1, inputs: 3, outputs: 4, seed: 2 }).build()
   const tensors = new Map(
     whole.parameters.map(({ name, shape, value }) => [

@@ -17,7 +17,7 @@ function fileOf(header: unknown, dataBytes: number): string {
 
 const f32 = (shape: unknown, ...data_offsets: unknown[]) => ({ dtype: 'F32', shape, data_offsets })
 
-it('reads the bits that were written, in every dtype', async () => {
+it('a safetensors file preserves the bits of every dtype', async () => {
   const path = join(makeFolder(), 'all.safetensors')
   const tensors = new Map<
     string,
@@ -50,13 +50,13 @@ it('reads the bits that were written, in every dtype', async () => {
   await file.close()
 })
 
-it('aligns its data to eight bytes', async () => {
+it('a safetensors file aligns its data to eight bytes', async () => {
   const path = join(makeFolder(), 'aligned.safetensors')
   await writeSafetensors(path, new Map([['x', { shape: [1], values: Float32Array.of(1) }]]))
   expect(Number(readFileSync(path).readBigUInt64LE()) % 8).toBe(0)
 })
 
-it('refuses values whose number does not match the shape, and leaves no file', async () => {
+it('a safetensors file is not written if the number of values does not match the shape', async () => {
   const folder = makeFolder()
   const tensors = new Map([['x', { shape: [3], values: Float32Array.of(1) }]])
   await expect(writeSafetensors(join(folder, 'x.safetensors'), tensors)).rejects.toMatchObject({
@@ -66,7 +66,7 @@ it('refuses values whose number does not match the shape, and leaves no file', a
   expect(readdirSync(folder)).toEqual([])
 })
 
-describe('refuses a file', () => {
+describe('the safetensors reader', () => {
   it.each([
     ['that is not JSON', 'no', 0, 'not JSON'],
     ['whose header is an array', [], 0, 'not a JSON object'],
@@ -90,7 +90,7 @@ describe('refuses a file', () => {
     ['with more bytes at its end', { x: f32([2], 0, 8) }, 9, 'something was appended'],
     ['with metadata that are not strings', { __metadata__: { step: 1 } }, 0, 'metadata'],
     ['with an entry that is null', { x: null }, 0, 'x is not an object'],
-  ])('%s', async (_, header, dataBytes, problem) => {
+  ])('refuses a file %s', async (_, header, dataBytes, problem) => {
     const path = fileOf(header, dataBytes)
     await expect(openSafetensors(path)).rejects.toMatchObject({
       code: 'ERR_TSR_SAFETENSORS',
@@ -107,7 +107,7 @@ describe('refuses a file', () => {
       'longer than the file',
     ],
     ['whose header has no end', Buffer.alloc(16, 0xff), 'longer than the file'],
-  ])('%s', async (_, content, problem) => {
+  ])('refuses a file without a complete header: a file %s', async (_, content, problem) => {
     const path = join(makeFolder(), 'bad.safetensors')
     writeFileSync(path, content)
     await expect(openSafetensors(path)).rejects.toMatchObject({
@@ -117,7 +117,7 @@ describe('refuses a file', () => {
   })
 })
 
-it('refuses the name that the format reserves', async () => {
+it('safetensors refuses a tensor with the name that the format reserves', async () => {
   const tensors = new Map([['__metadata__', { shape: [1], values: Float32Array.of(1) }]])
   const path = join(makeFolder(), 'x.safetensors')
   await expect(writeSafetensors(path, tensors)).rejects.toMatchObject({
@@ -126,7 +126,7 @@ it('refuses the name that the format reserves', async () => {
   })
 })
 
-it('reads a tensor named __proto__', async () => {
+it('safetensors reads a tensor named __proto__', async () => {
   const path = fileOf('{"__proto__":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4)
   const file = await openSafetensors(path)
   expect(await file.read('__proto__')).toEqual(Float32Array.of(0))

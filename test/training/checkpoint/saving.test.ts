@@ -25,7 +25,7 @@ describe('saving', () => {
     expect(readdirSync(folder).sort()).toEqual(['notes.txt', 'step-00000003', 'step-00000004'])
   })
 
-  it('removes unfinished checkpoints of others', async () => {
+  it('removes unfinished checkpoints of earlier saves', async () => {
     const folder = await folderWith(1)
     renameSync(join(folder, 'step-00000001'), join(folder, '.step-00000001.unfinished'))
     expect(await latestCheckpoint(folder)).toBeUndefined()
@@ -33,7 +33,7 @@ describe('saving', () => {
     expect(readdirSync(folder)).toEqual(['step-00000002'])
   })
 
-  it('fails on all ranks if one cannot write, and leaves nothing', async () => {
+  it('fails on all ranks if one cannot write, and leaves no files', async () => {
     const folder = makeFolder()
     const file = join(folder, 'file')
     writeFileSync(file, '')
@@ -183,7 +183,7 @@ describe('saving in the background', () => {
     })
   })
 
-  it('reports its failure once, or else the next save does', async () => {
+  it('reports its failure once, to the caller or else from the next save', async () => {
     const folder = makeFolder()
     const bad = join(folder, 'link')
     symlinkSync(join(folder, 'nowhere', 'below'), bad)

@@ -53,7 +53,7 @@ async function lastGradients(ranks: number): Promise<Record<string, number[]>[]>
 }
 
 it.each([2, 3])(
-  'one of %d ranks whose part is empty runs no pass, and all have the gradient',
+  'of %d ranks, one without examples runs no pass, and all get the gradient',
   async (ranks) => {
     const [alone] = await lastGradients(1)
     for (const gradients of await lastGradients(ranks)) {

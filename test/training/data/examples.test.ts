@@ -74,7 +74,7 @@ describe('examples', () => {
     Uint8ClampedArray,
     Uint16Array,
     Uint32Array,
-  ])('of a %p are int32 like those of a batch, unless they are scaled', (Integers) => {
+  ])('of a %p become int32 as in a batch, unless they are scaled', (Integers) => {
     const data = examples({
       inputs: { values: Integers.of(0, 2, 4), scale: 0.25 },
       labels: Integers.of(2, 1, 0),
@@ -90,7 +90,7 @@ describe('examples', () => {
     expect(take(batch!.inputs()).values).toEqual([0, -Infinity])
   })
 
-  it('go through a loader, in shares', () => {
+  it('are divided among the ranks by a loader', () => {
     const data = examples({ inputs: [10, 11, 12, 13, 14], labels: [0, 1, 2, 3, 4] })
     const seen = [0, 1].flatMap((rank) => {
       const loader = dataLoader(data, { batch: 2, share: [rank, 2] })
@@ -99,7 +99,7 @@ describe('examples', () => {
     expect(seen.sort()).toEqual([0, 1, 2, 3, 4])
   })
 
-  it('have as many values in each column', () => {
+  it('must have equally many rows in each column', () => {
     expect(() => examples({ inputs: [1, 2, 3], labels: [1, 2] })).toThrow(
       failure('ERR_TSR_ARGUMENT', /labels.*2 values/),
     )
@@ -162,7 +162,7 @@ it.each<[string, unknown, RegExp]>([
 describe('records', () => {
   const rules = { inputs: ['a', 'b'], labels: { from: 'kind', classes: ['x', 'y'] } } as const
 
-  it('of a CSV file have quoted values, in any of its forms', async () => {
+  it('of a CSV file may have quoted values, in any variant of the format', async () => {
     const text = '\uFEFFa,b,"the ""kind"""\r\n1,2,"x, with\r\nend"\n-3.5,1e2,\n\n'
     const rows: unknown[] = []
     for await (const row of csvRecords(fileOf('a.csv', text))) rows.push(row)
@@ -205,7 +205,7 @@ describe('records', () => {
     expect(take(batch!.tensor('sum')).values).toEqual([2, -1, 4.25, 3, 17])
   })
 
-  it('have lists of any depth, of the same shape', () => {
+  it('may have lists of any depth and equal shape', () => {
     const data = examplesFrom([{ x: [[1, 2, 3]] }, { x: [[4, 5, 6]] }], {
       inputs: 'x',
       flat: { from: 'x', shape: [3], dtype: 'int32' },
@@ -278,7 +278,7 @@ describe('records', () => {
     ['no source', { dtype: 'int32' }, /from of the rule of labels is undefined/],
     ['a class twice', { from: 'x', classes: ['a', 'a'] }, /classes of the rule of labels/],
     ['a number', 5, /from of the rule of labels is 5/],
-  ])('by a rule with %s are refused', (_, labels, message) => {
+  ])('are refused with a rule that has %s', (_, labels, message) => {
     expect(() => examplesFrom([{ x: 1 }], { labels: labels as 'x' })).toThrow(
       failure('ERR_TSR_ARGUMENT', message),
     )
@@ -297,7 +297,7 @@ describe('records', () => {
     expect(rows.map(({ a }) => String(a).length)).toEqual([2 ** 24 - 9, 1])
   })
 
-  it.each(['', 'NA'])('that a function makes no number of are refused: %j', async (cell) => {
+  it.each(['', 'NA'])('are refused if a function maps %j to no number', async (cell) => {
     const rule = { labels: ({ a }: DataRecord) => 2 * Number(a) }
     const refused = failure('ERR_TSR_DATASET', /record 2: the function of a field gives NaN/)
     const path = fileOf('a.csv', `a,b\n1,2\n${cell},3`)

@@ -47,7 +47,7 @@ async function inputsOf(folder: string, options: ImageFolderOptions): Promise<nu
 }
 
 describe('a folder of images', () => {
-  it('has a label for each folder, and the images of all folders below', async () => {
+  it('has a label for each folder, and includes the images of nested folders', async () => {
     const image = png(colors)
     const folder = folderOf({
       'dog/a.PNG': image,
@@ -68,7 +68,7 @@ describe('a folder of images', () => {
     expect([...x.dataSync()].slice(0, 12)).toEqual(colors.map((byte) => byte / 255))
   })
 
-  it('leaves out what is hidden, and what archives of macOS add', async () => {
+  it('skips hidden files and the files that macOS adds to archives', async () => {
     const image = png(colors)
     const folder = folderOf({
       'cat/a.png': image,
@@ -83,31 +83,34 @@ describe('a folder of images', () => {
     expect(images.paths).toEqual([join(folder, 'cat/a.png')])
   })
 
-  it.each(['a.png', 'a.jpg'])('refuses %s of 10,000 x 10,000 pixels undecoded', async (name) => {
-    const options = { width: 8, height: 8, channels: 4, data: new Uint8Array(256) }
-    const file = Buffer.from(name === 'a.png' ? encode(options) : jpeg.encode(options).data)
-    if (name === 'a.png') {
-      file.writeUInt32BE(10_000, 16)
-      file.writeUInt32BE(10_000, 20)
-    } else {
-      // Height and width follow the marker of the frame, its length and a byte.
-      const frame = file.indexOf(Buffer.of(0xff, 0xc0))
-      file.writeUInt16BE(10_000, frame + 5)
-      file.writeUInt16BE(10_000, frame + 7)
-    }
-    const path = join(folderOf({ [name]: file }), name)
-    const refused = failure('ERR_TSR_DATASET', /a\.(png|jpg).*(64 megapixels|limit exceeded)/)
-    await expect(readImage(path, { size: [2, 2] })).rejects.toEqual(refused)
-  })
+  it.each(['a.png', 'a.jpg'])(
+    'refuses %s of 10,000 x 10,000 pixels before decoding it',
+    async (name) => {
+      const options = { width: 8, height: 8, channels: 4, data: new Uint8Array(256) }
+      const file = Buffer.from(name === 'a.png' ? encode(options) : jpeg.encode(options).data)
+      if (name === 'a.png') {
+        file.writeUInt32BE(10_000, 16)
+        file.writeUInt32BE(10_000, 20)
+      } else {
+        // Height and width follow the marker of the frame, its length and a byte.
+        const frame = file.indexOf(Buffer.of(0xff, 0xc0))
+        file.writeUInt16BE(10_000, frame + 5)
+        file.writeUInt16BE(10_000, frame + 7)
+      }
+      const path = join(folderOf({ [name]: file }), name)
+      const refused = failure('ERR_TSR_DATASET', /a\.(png|jpg).*(64 megapixels|limit exceeded)/)
+      await expect(readImage(path, { size: [2, 2] })).rejects.toEqual(refused)
+    },
+  )
 
-  it('refuses a file of more than 64 MiB unread', async () => {
+  it('refuses a file of more than 64 MiB before reading it', async () => {
     const path = join(folderOf({ 'a.png': png(colors) }), 'a.png')
     truncateSync(path, 2 ** 26 + 1)
     const refused = failure('ERR_TSR_DATASET', /a\.png.*more than 64 MiB/)
     await expect(readImage(path, { size: [2, 2] })).rejects.toEqual(refused)
   })
 
-  it('refuses a PNG file whose data are more than its header says, before they take memory', async () => {
+  it('refuses a PNG file with more data than its header says before allocating memory', async () => {
     const chunk = (type: string, data: Uint8Array) => {
       const body = Buffer.concat([Buffer.from(type), data])
       const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
@@ -149,7 +152,7 @@ describe('a folder of images', () => {
     expect(color!.slice(0, 6)).toEqual([0, 0, 0, 1, 1, 1])
   })
 
-  it('scales images, and normalizes their values', async () => {
+  it('scales images and normalizes their values', async () => {
     const folder = folderOf({ 'a/1.png': png([0, 100, 200, 100], 1) })
     const [image] = await inputsOf(folder, { size: [1, 4], channels: 1, mean: 0.5, deviation: 2 })
     const bytes = image!.map((value) => Math.round((value * 2 + 0.5) * 255))
@@ -161,7 +164,7 @@ describe('a folder of images', () => {
     ])
   })
 
-  it('normalizes each channel, and one image alone as it does in the folder', async () => {
+  it('normalizes each channel, and a single image as it does in the folder', async () => {
     const folder = folderOf({ 'a/1.png': png(colors), '.hidden/2.png': png(colors) })
     const options = { size: [2, 2], mean: [0, 0.5, 1], deviation: [1, 2, 4] } as const
     const [image] = await inputsOf(folder, options)
@@ -184,7 +187,7 @@ describe('a folder of images', () => {
     expect(pixels).toEqual([1, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0])
   })
 
-  it('reads JPEG', async () => {
+  it('reads JPEG files', async () => {
     const data = Buffer.from(
       Array.from({ length: 64 }, (_, i) => [10, 200, 10 + (i % 8), 255]).flat(),
     )
@@ -196,7 +199,7 @@ describe('a folder of images', () => {
     expect(Math.abs(blue! - 13)).toBeLessThan(5)
   })
 
-  it('is refused without images, and a file that cannot be decoded when it is used', async () => {
+  it('is refused if it has no images, and fails at the first use of an undecodable file', async () => {
     const size = [2, 2] as const
     const refused = failure('ERR_TSR_DATASET', /no folders with \.png/)
     const half = folderOf({ 'a/1.png': png(colors), 'b/notes.txt': png(colors) })

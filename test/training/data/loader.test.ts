@@ -31,7 +31,7 @@ function epochOf(epoch: number, seed = 7): number[] {
   ])
 }
 
-it('runs one epoch after another, in the order of batches()', () => {
+it('a data loader runs one epoch after another, in the order of batches()', () => {
   const [loader] = loaders(8, 1)
   for (const epoch of [0, 1]) {
     expect(loader).toMatchObject({ epoch, remaining: 5 })
@@ -45,7 +45,7 @@ it.each<{ from: [batch: number, ranks: number]; to: [batch: number, ranks: numbe
   { from: [8, 2], to: [6, 3] },
   { from: [4, 1], to: [16, 2] },
   { from: [5, 5], to: [37, 2] },
-])('continues with another size: batch and ranks $from, then $to', ({ from, to }) => {
+])('a data loader resumes with another size: batch and ranks $from, then $to', ({ from, to }) => {
   const before = loaders(...from)
   take(before)
   const first = take(before, 3)
@@ -60,14 +60,14 @@ it.each<{ from: [batch: number, ranks: number]; to: [batch: number, ranks: numbe
   expect(take(after).flat()).toEqual(epochOf(2))
 })
 
-it('continues in the process where a loop was left', () => {
+it('a data loader continues in the same process where a loop was left', () => {
   const [loader] = loaders(8, 1)
   const parts = [take([loader!], 2), take([loader!], 1), take([loader!])]
   expect(parts.flat(2)).toEqual(epochOf(0))
   expect(loader!.epoch).toBe(1)
 })
 
-it('lets only the latest of two loops continue', () => {
+it('a data loader lets only the latest of two loops continue', () => {
   const [loader] = loaders(8, 1)
   const [first, second] = [loader![Symbol.iterator](), loader![Symbol.iterator]()]
   const [one, two] = [first, second].map((loop) => loop.next().value as { indices: Int32Array })
@@ -82,7 +82,7 @@ it('lets only the latest of two loops continue', () => {
   expect(loader!.state()).toMatchObject({ epoch: 1, consumed: 0 })
 })
 
-it('ends the epoch if its last batch was returned before the checkpoint', () => {
+it('a resumed data loader ends the epoch if its last batch was returned before the checkpoint', () => {
   const [loader] = loaders(8, 1)
   take([loader!], 5)
   expect(loader!.state()).toMatchObject({ epoch: 0, consumed: EXAMPLES })
@@ -91,7 +91,7 @@ it('ends the epoch if its last batch was returned before the checkpoint', () => 
   expect(take([next!]).flat()).toEqual(epochOf(1))
 })
 
-it('leaves out an incomplete last batch of the remaining examples', () => {
+it('a resumed data loader drops an incomplete last batch of the remaining examples', () => {
   const options = { batch: 10, seed: 7, dropLast: true }
   const loader = dataLoader(dataset(EXAMPLES), options)
   expect(take([loader], 2).flat()).toEqual(epochOf(0).slice(0, 20))
@@ -101,13 +101,13 @@ it('leaves out an incomplete last batch of the remaining examples', () => {
   expect(take([loader]).flat()).toEqual(epochOf(0).slice(20, 30))
 })
 
-it('keeps the order of the state, whatever the seed of the options', () => {
+it('a resumed data loader keeps the saved order, even if its seed option differs', () => {
   const loader = dataLoader(dataset(EXAMPLES), { batch: 8, seed: 1 })
   loader.loadState(loaders(8, 1)[0]!.state())
   expect(take([loader]).flat()).toEqual(epochOf(0))
 })
 
-it('refuses the state of other data, and invalid positions', () => {
+it('a data loader refuses the state of other data, and invalid positions', () => {
   const [loader] = loaders(8, 1)
   const state = loader!.state()
   for (const [change, message] of [

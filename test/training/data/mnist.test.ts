@@ -50,7 +50,7 @@ describe('mnist', () => {
     expect(square).toBeCloseTo(1, 3)
   })
 
-  it('has 10,000 test images, each class about a tenth', () => {
+  it('has 10,000 test images, about a tenth of them in each class', () => {
     const test = mnist({ split: 'test' })
     expect(test.size).toBe(10_000)
     const labels = new Int32Array(test.size)
@@ -113,7 +113,7 @@ describe('mnist', () => {
     }
   })
 
-  it('names the package to install if it is missing', async () => {
+  it('names the package to install if the data are missing', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'tsrun-mnist-'))
     const entry = fileURLToPath(
       new URL('../../../packages/training/dist/index.js', import.meta.url),
@@ -133,7 +133,7 @@ describe('mnist', () => {
   })
 })
 
-describe('batches', () => {
+describe('batches()', () => {
   const order = (options: Parameters<typeof batches>[1]) =>
     [...batches(counting, options)].map(({ indices }) => [...indices])
 
@@ -150,7 +150,7 @@ describe('batches', () => {
     expect(order({ batch: 2, seed: 4 }).flat()).toEqual(order({ batch: 5, seed: 4 }).flat())
   })
 
-  it('can leave out an incomplete last batch, and knows its length', () => {
+  it('can drop an incomplete last batch, and knows its length', () => {
     expect(order({ batch: 4, dropLast: true }).map(({ length }) => length)).toEqual([4, 4])
     expect(batches(counting, { batch: 4, dropLast: true })).toHaveLength(2)
     expect(batches(counting, { batch: 4 })).toHaveLength(3)

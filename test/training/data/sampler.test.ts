@@ -27,19 +27,22 @@ const sizes = [
 ]
 
 describe.each([true, false])('a sampler, shuffle: %p', (shuffle) => {
-  it.each(sizes)('has each of $examples examples once over $ranks ranks', ({ examples, ranks }) => {
-    const mine = parts({ examples, ranks, shuffle })
-    expect(sorted(mine.flat())).toEqual(whole(examples))
-    const lengths = mine.map(({ length }) => length)
-    // not -0
-    for (let rank = 0; rank < ranks; rank++) {
-      expect(sampler({ examples, rank, ranks }).length).toBe(lengths[rank])
-    }
-    expect(Math.max(...lengths) - Math.min(...lengths)).toBeLessThanOrEqual(1)
-  })
+  it.each(sizes)(
+    'gives out each of $examples examples once over $ranks ranks',
+    ({ examples, ranks }) => {
+      const mine = parts({ examples, ranks, shuffle })
+      expect(sorted(mine.flat())).toEqual(whole(examples))
+      const lengths = mine.map(({ length }) => length)
+      // not -0
+      for (let rank = 0; rank < ranks; rank++) {
+        expect(sampler({ examples, rank, ranks }).length).toBe(lengths[rank])
+      }
+      expect(Math.max(...lengths) - Math.min(...lengths)).toBeLessThanOrEqual(1)
+    },
+  )
 
   it.each(sizes)(
-    'leaves out the last of $examples, so that $ranks ranks have equally many',
+    'drops the last of $examples examples, so that $ranks ranks have equally many',
     (options) => {
       const { examples, ranks } = options
       const mine = parts({ ...options, shuffle, dropLast: true })
@@ -50,7 +53,7 @@ describe.each([true, false])('a sampler, shuffle: %p', (shuffle) => {
   )
 })
 
-it('has another order in each epoch, and the same when an epoch is repeated', () => {
+it('a sampler has another order in each epoch, and the same if an epoch is repeated', () => {
   const mine = sampler({ examples: 50, rank: 1, ranks: 2, seed: 3 })
   expect(mine.epoch).toBe(0)
   const first = [...mine]
@@ -62,7 +65,7 @@ it('has another order in each epoch, and the same when an epoch is repeated', ()
   expect(parts({ examples: 50, ranks: 2, seed: 4 })[1]).not.toEqual(first)
 })
 
-it('distributes the batches of a single process over all ranks', () => {
+it('a sampler distributes the batches of a single process over all ranks', () => {
   const dataset = { size: 11, features: 1, classes: 2 } as Dataset
   const single = [...batches(dataset, { batch: 6, seed: 5, epoch: 2 })]
   const ranks = parts({ examples: 11, ranks: 3, seed: 5 }, 2)
@@ -85,7 +88,7 @@ it.each([
   [{ ...one, dropLast: 1 as never }, /dropLast is 1; expected true or false/],
   [{ ...one, seed: Number.NaN }, /seed is NaN; expected a number/],
   [{ ...one, seed: 'x' as never }, /seed is "x"/],
-])('refuses %p', (options, message) => {
+])('a sampler refuses the options %p', (options, message) => {
   expect(() => sampler(options)).toThrow(message)
   expect(() => sampler(options)).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
 })
@@ -103,7 +106,7 @@ it.each([
   [{ batch: '2' }, /batch is "2"/],
   [{ batch: 2, share: 2 }, /share is 2; expected an index and a count/],
   [undefined, /options is undefined; expected an object with batch, /],
-])('refuses batches of %j, and a loader', (options, message) => {
+])('batches() and the data loader refuse the options %j', (options, message) => {
   const dataset = { size: 4, features: 1, classes: 2 } as Dataset
   for (const make of [batches, dataLoader]) {
     expect(() => make(dataset, options as never)).toThrow(message)
@@ -111,7 +114,7 @@ it.each([
 })
 
 it.each([Number.NaN, -1, 0.5])(
-  'refuses batches of epoch %p, and a loader with an epoch',
+  'batches() refuses epoch %p, and the data loader refuses the option epoch',
   (epoch) => {
     const dataset = { size: 4, features: 1, classes: 2 } as Dataset
     expect(() => batches(dataset, { batch: 2, epoch })).toThrow(`epoch is ${String(epoch)}`)
@@ -121,7 +124,7 @@ it.each([Number.NaN, -1, 0.5])(
   },
 )
 
-it('refuses an invalid epoch', () => {
+it('a sampler refuses an invalid epoch', () => {
   expect(() => {
     sampler({ examples: 4, rank: 0, ranks: 1 }).setEpoch(-1)
   }).toThrow(/epoch is -1/)

@@ -31,8 +31,8 @@ function labelsOf(data: Dataset | Examples): number[] {
 describe.each<[string, Dataset | Examples]>([
   ['examples', own],
   ['a data set', counting],
-])('of %s', (_, data) => {
-  it('a subset has the examples with these indices, in this order', () => {
+])('a split of %s', (_, data) => {
+  it('into a subset has the examples with the given indices, in their order', () => {
     const part = subset(data, [7, 2, 2])
     expect(part.size).toBe(3)
     expect(labelsOf(part)).toEqual([7, 2, 2])
@@ -40,7 +40,7 @@ describe.each<[string, Dataset | Examples]>([
     expect(() => subset(data, [10])).toThrow(failure('ERR_TSR_ARGUMENT', /index of the subset/))
   })
 
-  it('a random split has every example once, the same with the same seed', () => {
+  it('at random has every example once, and is the same with the same seed', () => {
     const parts = randomSplit(data, [0.5, 0.3, 0.2], { seed: 3 })
     expect(parts.map(({ size }) => size)).toEqual([5, 3, 2])
     const labels = parts.map(labelsOf)
@@ -50,14 +50,17 @@ describe.each<[string, Dataset | Examples]>([
     expect(dataLoader(parts[0], { batch: 2 }).length).toBe(3)
   })
 
-  it.each([[[0.8, 0.3]], [[-0.1, 0.5]], [[NaN]]])('fractions of %j are refused', (fractions) => {
-    expect(() => randomSplit(data, fractions)).toThrow(
-      failure('ERR_TSR_ARGUMENT', /in all at most 1/),
-    )
-  })
+  it.each([[[0.8, 0.3]], [[-0.1, 0.5]], [[NaN]]])(
+    'into the fractions %j is refused',
+    (fractions) => {
+      expect(() => randomSplit(data, fractions)).toThrow(
+        failure('ERR_TSR_ARGUMENT', /in all at most 1/),
+      )
+    },
+  )
 })
 
-it('a subset of an instance of a class has its getters', () => {
+it('a subset of a class instance has its getters', () => {
   class Counting {
     readonly size = 10
     readonly #features = 1

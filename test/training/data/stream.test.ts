@@ -42,7 +42,7 @@ async function idsOf(loader: ReturnType<typeof loaderOf>, limit = Infinity): Pro
 }
 
 describe('a stream', () => {
-  it('has each record once, in their order unless it is shuffled', async () => {
+  it('yields each record once, in order unless shuffled', async () => {
     const loader = loaderOf()
     expect(await idsOf(loader)).toEqual([
       [0, 1, 2],
@@ -85,7 +85,7 @@ describe('a stream', () => {
     expect(seen.sort((a, b) => a - b)).toEqual(everything)
   })
 
-  it('names the shard of a record that cannot be used, and its number there', async () => {
+  it('names the shard and the number of a record that cannot be used', async () => {
     async function* spoiled(shard: string): AsyncGenerator<DataRecord> {
       for await (const record of open(shard)) yield record['id'] === 23 ? { id: 'x' } : record
     }
@@ -94,7 +94,7 @@ describe('a stream', () => {
     await expect(idsOf(loader)).rejects.toEqual(refused)
   })
 
-  it('refuses states and shards that are none', async () => {
+  it('refuses invalid states and shards', async () => {
     const refused = (message: RegExp) => failure('ERR_TSR_ARGUMENT', message)
     expect(() => {
       loaderOf().loadState({} as StreamState)
@@ -124,7 +124,7 @@ describe('a stream', () => {
     ])
   })
 
-  it('throws the error of a shard where its batch would come', async () => {
+  it('throws the error of a shard in place of its batch', async () => {
     const loader = streamLoader({
       shards: ['a'],
       async *open() {
@@ -145,7 +145,7 @@ describe('a stream', () => {
 })
 
 describe('prefetch', () => {
-  it('reads ahead, as far as it may, and closes what it reads', async () => {
+  it('reads ahead up to its limit, and closes its shards', async () => {
     const log: string[] = []
     async function* numbers() {
       try {

@@ -62,7 +62,7 @@ describe('textBatch', () => {
     })
   })
 
-  it('depends only on seed and step: the shares of all ranks are the batch', () => {
+  it('depends only on seed and step, and the shares of all ranks add up to the batch', () => {
     const whole = rows(textBatch(text, 5, { ...options, seed: 2 }).inputs)
     for (const count of [1, 2, 3, 4]) {
       const shares = Array.from({ length: count }, (_, index) =>
@@ -83,7 +83,7 @@ describe('textBatch', () => {
     expect(rows(some.labels)).toEqual(rows(all.labels).map(take))
   })
 
-  it('creates no tensors but those of the caller', () => {
+  it('creates no tensors except those it returns', () => {
     const before = tf.memory().numTensors
     rows(textBatch(text, 1, options).inputs)
     expect(tf.memory().numTensors).toBe(before)
@@ -106,7 +106,7 @@ describe('textBatch', () => {
   })
 })
 
-it.each([Number.NaN, -1, 0.5])('refuses step %p', (step) => {
+it.each([Number.NaN, -1, 0.5])('textBatch refuses step %p', (step) => {
   expect(() => textBatch(text, step, options)).toThrow(`step is ${String(step)}`)
 })
 
@@ -118,7 +118,7 @@ describe('textBatches', () => {
     expect(() => first(options, Number.NaN)).toThrow(/limit is NaN/)
   })
 
-  it('contain the text once, however they are shared', () => {
+  it('contain the text once for any number of ranks', () => {
     const tokensOf = (share: readonly [number, number]) =>
       [...textBatches(text, { batch: 5, block: 16, share })].map(({ inputs }) => rows(inputs))
     const whole = tokensOf([0, 1]).flat(2)

@@ -28,7 +28,7 @@ function linesOf(path: string): Record<string, unknown>[] {
 }
 
 describe('jsonl', () => {
-  it('writes an object a line', async () => {
+  it('writes one object per line', async () => {
     const path = join(makeFolder(), 'runs', 'metrics.jsonl')
     const log = jsonl(path, { rank: 0 })
     const before = Date.now() / 1000
@@ -55,7 +55,7 @@ describe('jsonl', () => {
     expect([limits![0], limits!.at(-1)]).toEqual([0.5, 15])
   })
 
-  it('continues a file, also after a line that was torn', async () => {
+  it('appends to a file, also after an incomplete line', async () => {
     const path = join(makeFolder(), 'metrics.jsonl')
     writeFileSync(path, '{"step":0,"name":"loss","value":1}\n{"step":1,"na')
     const log = jsonl(path, { rank: 0 })
@@ -69,7 +69,7 @@ describe('jsonl', () => {
 })
 
 describe('csv', () => {
-  it('writes a row a number, below one header', async () => {
+  it('writes one row per value, below one header', async () => {
     const path = join(makeFolder(), 'metrics.csv')
     for (let start = 0; start < 2; start++) {
       const log = csv(path, { rank: 0 })
@@ -111,7 +111,7 @@ describe('tensorBoard', () => {
     expect(counts.reduce((a, b) => a + b)).toBe(5)
   })
 
-  it('writes a file of its own after a restart', async () => {
+  it('starts a new file after a restart', async () => {
     const folder = makeFolder()
     for (let start = 0; start < 2; start++) {
       const log = tensorBoard(folder, { rank: 0 })
@@ -123,7 +123,7 @@ describe('tensorBoard', () => {
 })
 
 describe.each(kinds)('%s', (name, create) => {
-  it('writes on rank 0, or on all ranks to places of their own', async () => {
+  it('writes on rank 0, or on every rank to its own place', async () => {
     const folder = makeFolder()
     const silent = create(join(folder, 'a.log'), { rank: 1 })
     silent.scalar('loss', 1, 0)
@@ -136,7 +136,7 @@ describe.each(kinds)('%s', (name, create) => {
     expect(existsSync(join(folder, place))).toBe(true)
   })
 
-  it('refuses steps that are none, options that it does not have, and metrics after its end', async () => {
+  it('refuses invalid steps, unknown options, and metrics after it was closed', async () => {
     const path = join(makeFolder(), 'a')
     const refused = (message: RegExp) => failure('ERR_TSR_ARGUMENT', message)
     expect(() => create(path, { ranks: 'some' as 'all' })).toThrow(refused(/ranks/))
@@ -164,7 +164,7 @@ describe.each(kinds)('%s', (name, create) => {
   })
 })
 
-describe('what was not flushed', () => {
+describe('an unflushed metric', () => {
   /** Runs a process that logs one value with `csv`, and exits at once. @returns its stderr */
   const logAndExit = (path: string): string => {
     const entry = fileURLToPath(
@@ -189,7 +189,7 @@ describe('what was not flushed', () => {
     expect(readFileSync(path, 'utf8')).toBe('step,name,value\n0,lo\n0,loss,1\n')
   })
 
-  it('is named in one line if it cannot be written then, and the exit code stays', () => {
+  it('is named in one line if it cannot be written at exit, and the exit code stays', () => {
     const path = join(makeFolder(), 'file')
     writeFileSync(path, '')
     const output = logAndExit(join(path, 'metrics.csv'))

@@ -78,7 +78,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       expectSlopes(layer, [2, 5, 4, 2])
     })
 
-    it('starts with weights of a size that fits its window, by name', () => {
+    it('draws initial weights by name, with a deviation that fits its window', () => {
       const make = (name: string) => new Conv2d({ name, inputs: 3, outputs: 64, kernel: 5 })
       const [a, again, b] = [make('a'), make('a'), make('b')].map((layer) =>
         layer.weight.value.dataSync(),
@@ -90,7 +90,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       expect(Math.max(...a!)).toBeGreaterThan(0.99 * limit)
     })
 
-    it('says what is wrong with its input and its options', () => {
+    it('explains invalid inputs and options', () => {
       const layer = new Conv2d({ name: 'c', inputs: 3, outputs: 1, kernel: 2 })
       expect(() => layer.forward(wave([1, 4, 4, 1]))).toThrow(
         'the input of c.weight is a tensor of shape [1, 4, 4, 1]; expected float32 [batch, height, width, 3]',
@@ -111,7 +111,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     expectSlopes(new AvgPool2d({ size: 2, stride: 1 }), [1, 4, 4, 3])
   })
 
-  it('Flatten makes rows of a batch vectors', () => {
+  it('Flatten turns each row of a batch into a vector', () => {
     expect(new Flatten().forward(wave([2, 3, 4, 5])).shape).toEqual([2, 60])
   })
 })

@@ -44,7 +44,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     tf.dispose([logits, labels, filler])
   })
 
-  it('is the mean of -log softmax at the labels, and has the gradient of that', () => {
+  it('is the mean of -log softmax at the labels, and has its gradient', () => {
     const { logits, labels } = build(9)
     const value = crossEntropy(logits, labels)
     expect(value.shape).toEqual([])
@@ -56,7 +56,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     })
   })
 
-  it('has a gradient without bias: each value is the nearest to the exact one', () => {
+  it('rounds each value of the gradient to the nearest, without bias', () => {
     const [rows, classes] = [7, 5]
     const { logits, labels } = build(rows, classes)
     const actual = gradientOf((x) => crossEntropy(x, labels), logits).dataSync()
@@ -113,7 +113,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
   })
 
   it.each([crossEntropy, summedCrossEntropy])(
-    '%p gives the same result with and without the tape',
+    'gives the same result with and without the tape: %p',
     (loss) => {
       const { logits, labels } = build(6)
       const dy = tf.scalar(0.25)
@@ -170,7 +170,7 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
     }
   })
 
-  it('counts correct predictions; of equal logits the first one counts', () => {
+  it('counts correct predictions, where the first of equal logits is the prediction', () => {
     const logits = tf.tensor2d([
       [0, 2, 1],
       [5, 5, 1],

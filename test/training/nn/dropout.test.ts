@@ -15,7 +15,7 @@ const options = { needsInputGradient: true }
 const ones = (rows: number) => tf.ones([rows, 500])
 const layer = new Dropout({ name: 'drop', rate: 0.25 })
 
-it('drops others in each forwardBackward of a model', async () => {
+it('Dropout drops other values in each forwardBackward of a model', async () => {
   await loadBackend('wasm')
   const model = wholeModel(
     new Sequential({ drop: layer, linear: new Linear({ name: 'l', inputs: 500, outputs: 3 }) }),
@@ -47,7 +47,7 @@ describe.each(['wasm', 'cpu'] as const)('Dropout on %s', (backend) => {
     expect(Math.abs(share - 0.25)).toBeLessThan(5 * Math.sqrt((0.25 * 0.75) / values.length))
   })
 
-  it('drops others in each step, row and module, and the same ones again', () => {
+  it('drops other values in each step, row and module, and repeats them on demand', () => {
     expect(drop(3, 4)).toEqual(drop(3, 4))
     expect(drop(3, 4)).not.toEqual(drop(4, 4))
     expect(drop(3, 1, 0)).not.toEqual(drop(3, 1, 1))
@@ -57,11 +57,11 @@ describe.each(['wasm', 'cpu'] as const)('Dropout on %s', (backend) => {
     )
   })
 
-  it('drops the same in parts of a batch as in all of it', () => {
+  it('drops the same values in parts of a batch as in the whole batch', () => {
     expect([...drop(3, 2), ...drop(3, 3, 2)]).toEqual(drop(3, 5))
   })
 
-  it('changes nothing without training', () => {
+  it('changes nothing outside training', () => {
     const x = ones(2)
     expect(layer.forward(x)).toBe(x)
     expect(inPass({ training: false, step: 1 }, () => layer.forward(x))).toBe(x)
@@ -75,7 +75,7 @@ describe.each(['wasm', 'cpu'] as const)('Dropout on %s', (backend) => {
     expect(dx.dataSync()).toContain(0)
   })
 
-  it('drops the same when the pass is recomputed', async () => {
+  it('drops the same values when the pass is recomputed', async () => {
     const x = ones(2)
     const chain = await inPass({ training: true, step: 5, row: 8 }, () =>
       recordChain([layer], x, { ...options, recompute: true }),

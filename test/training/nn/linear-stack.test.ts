@@ -33,7 +33,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     ],
   ]
 
-  it.each(cases)('give the same bits when they go backward in halves: %s', (_, rows, build) => {
+  it.each(cases)('give the same bits if the backward pass runs in halves: %s', (_, rows, build) => {
     const module = build()
     const x = tf.randomNormal([rows, module.parameters[0]!.shape[0]!], 0, 1, 'float32', 7)
     for (const needsInputGradient of [true, false]) {
@@ -61,7 +61,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     for (const { value } of module.parameters) value.dispose()
   })
 
-  it.each(cases)('equal tf.grads and the tape: %s', (_, rows, build) => {
+  it.each(cases)('have the results of tf.grads and the tape: %s', (_, rows, build) => {
     const module = build()
     const inputs = module.parameters[0]!.shape[0]!
     const x = tf.randomNormal([rows, inputs], 0, 1, 'float32', 7)
@@ -96,7 +96,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     expect(names).toEqual(module.parameters.map(({ name }) => name).reverse())
   })
 
-  it('have bitwise the output of forward, for any number of rows', () => {
+  it('give the same bits as forward, for any number of rows', () => {
     const module = new ShardedMLP({ layers: 4, inputs: 20, hidden: 24 })
     const x = tf.randomNormal([9, 20], 0, 1, 'float32', 7)
     const whole = module.forward(x).dataSync()
@@ -162,7 +162,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     }
   })
 
-  it('refuse a second backward pass, and changed parameters', () => {
+  it('refuse a second backward pass, and one after parameters changed', () => {
     const module = new ShardedMLP({ layers: 2, inputs: 6, hidden: 5 })
     const recordings = [1, 2].map(() =>
       recordModule(module, tf.ones([4, 6]), { needsInputGradient: false }),

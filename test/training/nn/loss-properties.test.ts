@@ -38,7 +38,7 @@ it.each([
     'a tensor of shape [4, 1]',
   ],
   ['a promise of NaN', () => Promise.resolve(NaN), 'NaN'],
-])('a step refuses a loss that counts %s', async (_, count, value) => {
+])('a training step refuses a loss whose count is %s', async (_, count, value) => {
   for (const reduction of ['mean', 'sum']) {
     const model = modelWith(lossWith({ reduction, count }))
     const before = await model.parameters[0]!.value.data()
@@ -55,7 +55,7 @@ it.each([
 it.each([
   ['a tensor', (labels: Tensor) => tf.sum(labels), 'a tensor of shape []'],
   ['a promise of nothing', () => Promise.resolve(undefined), 'undefined'],
-])('an evaluation refuses a loss with %s for its right answers', async (_, countCorrect, value) => {
+])('an evaluation refuses a loss whose countCorrect returns %s', async (_, countCorrect, value) => {
   const model = modelWith(lossWith({ reduction: 'sum', countCorrect }))
   await expect(model.evaluate(batch())).rejects.toMatchObject({
     code: 'ERR_TSR_ARGUMENT',
@@ -83,7 +83,7 @@ const ones = (labels: Tensor): Tensor => tf.sum(tf.onesLike(labels))
 it.each([
   ['at once', (labels: Tensor) => ones(labels).dataSync()[0]!],
   ['as a promise', async (labels: Tensor) => (await ones(labels).data())[0]!],
-])('a count made %s of tensors leaves none behind', async (_, count) => {
+])('a loss that counts with tensors leaks none if it returns the count %s', async (_, count) => {
   const countCorrect = (_outputs: Tensor, labels: Tensor) => count(labels)
   const model = modelWith(lossOf(squares, { count, countCorrect }))
   const data = batch()

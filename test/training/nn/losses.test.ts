@@ -64,7 +64,7 @@ function registerUnknown(): void {
   tf.registerBackend('unknown', () => Object.assign(new constructor(), { firstUse: false }))
 }
 
-it('cross-entropy of a device leaves out classes with the score -Infinity', async () => {
+it('cross-entropy on a device excludes classes with the score -Infinity', async () => {
   await loadBackend('cpu')
   registerUnknown()
   await tf.setBackend('unknown')
@@ -92,7 +92,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     expectFormula(summedMeanSquaredError, scores, [4, 3], targets, (y) => total(y) / 3)
   })
 
-  it('binaryCrossEntropy is that of sigmoids, without overflow', () => {
+  it('binaryCrossEntropy is the cross-entropy of sigmoids, without overflow', () => {
     const answers = [1, 0, 0.25, 1, 1, 1, 0, 1, 0, 0, 0, 0]
     const targets = tf.tensor2d(answers, [4, 3])
     const log = (y: number) => (y > 0 ? Math.log1p(Math.exp(-y)) : Math.log1p(Math.exp(y)) - y)
@@ -111,7 +111,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     )
   })
 
-  it('crossEntropyWith ignores labels, in the loss and in the mean', () => {
+  it('crossEntropyWith excludes ignored labels from the loss and the mean', () => {
     const labels = classes(0, -100, 2, 1)
     const loss = crossEntropyWith({ ignoreIndex: -100 })
     const formula = (y: readonly number[]) =>
@@ -125,7 +125,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     expect(() => loss(logits(), classes(0, -1, 2, 1))).toThrow(/a label is -1; expected 0 to 2/)
   })
 
-  it('crossEntropyWith sums over the labels that count, and counts them', async () => {
+  it('crossEntropyWith sums over the labels that are not ignored, and counts them', async () => {
     const [outputs, labels] = [logits(), classes(0, -100, 2, 1)]
     const tokens = [tf.reshape(outputs, [2, 2, 3]), tf.reshape(labels, [2, 2])] as const
     const loss = crossEntropyWith({ ignoreIndex: -100, labelSmoothing: 0.1 })
@@ -148,7 +148,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   })
 
   it.each([crossEntropy, crossEntropyWith({}), crossEntropyWith({ ignoreIndex: -100 })])(
-    'cross-entropy leaves out classes with the score -Infinity (%#)',
+    'cross-entropy excludes classes with the score -Infinity (%#)',
     (loss) => {
       const outputs = tf.tensor2d([2, -Infinity, 0.5, 0, 3, -Infinity], [2, 3])
       const [value, gradient] = evaluate(loss, outputs, classes(0, 1))

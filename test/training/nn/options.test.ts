@@ -45,7 +45,7 @@ it.each<[() => unknown, RegExp]>([
     () => new Linear({ name: 'a', inputs: 6, outputs: 4, activation: given('gleu') }),
     /activation is "gleu"; expected one of "linear", "relu", "gelu", .* "sigmoid"/,
   ],
-])('refuses unknown and invalid options', (make, message) => {
+])('models and modules refuse unknown and invalid options', (make, message) => {
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
   expect(make).toThrow(message)
 })

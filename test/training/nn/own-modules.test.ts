@@ -19,7 +19,7 @@ const given = (value: unknown) => value as never
 const linear = (name: string, inputs: number, outputs: number) =>
   new Linear({ name, inputs, outputs, activation: 'relu' })
 
-it('asks for a backend before the first tensor', () => {
+it('a module created before any backend is loaded asks for a backend', () => {
   expect(() => linear('early', 2, 2)).toThrow(
     expect.objectContaining({ code: 'ERR_TSR_BACKEND_NOT_LOADED' }),
   )
@@ -78,7 +78,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       }
     })
 
-    it('says what is wrong with its input', () => {
+    it('explains an invalid input', () => {
       const layer = linear('l', 3, 4)
       expect(() => layer.forward(tf.ones([2, 5]))).toThrow(
         'the input of l.weight is a tensor of shape [2, 5]; expected float32 [..., 3]',
@@ -90,7 +90,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   })
 
   describe('Sequential', () => {
-    it('has the outputs and the gradients of its modules, one after the other', () => {
+    it('has the outputs and gradients of its modules in sequence', () => {
       const [a, b] = [linear('a', 3, 5), linear('b', 5, 2)]
       const plain: Module = {
         parameters: [...a.parameters, ...b.parameters],
@@ -125,7 +125,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       expect(() => recipe.slice(2, 4)).toThrow(/range is \[2, 4\)/)
     })
 
-    it('refuses what cannot be trained', () => {
+    it('refuses modules that cannot be trained', () => {
       const twice = { a: linear('same', 3, 3), b: linear('same', 3, 3) }
       expect(() => new Sequential(twice)).toThrow(/two same.weight; expected one parameter/)
       expect(() => new Sequential(given({ a: 5 }))).toThrow(/the module a is 5/)
@@ -150,7 +150,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       expect(found['w']).toEqual([2, 2, 2])
     })
 
-    it('refuses what is no parameter', () => {
+    it('refuses parameters that are not parameters', () => {
       expect(() => moduleOf(given({ w: tf.ones([2]) }), (x) => x)).toThrow(
         /the parameter w is .*; expected a parameter: createParameter/,
       )
@@ -158,7 +158,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   })
 
   describe('createParameter', () => {
-    it('draws by name and seed', () => {
+    it('draws values by name and seed', () => {
       const draw = (name: string, seed?: number) => [
         ...createParameter(name, [4, 5], init.uniform(2), seed).value.dataSync(),
       ]
@@ -173,13 +173,16 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       ['heUniform', init.heUniform(), Math.sqrt(2 / 100)],
       ['xavierUniform', init.xavierUniform(), Math.sqrt(2 / 200)],
       ['zeros', init.zeros, 0],
-    ] as const)('%s has its mean and deviation', (name, initializer, deviation) => {
-      const values = createParameter(name, [100, 100], initializer).value.dataSync<'float32'>()
-      const mean = values.reduce((a, b) => a + b, 0) / values.length
-      const square = values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / values.length
-      expect(Math.abs(mean)).toBeLessThanOrEqual(0.05 * deviation)
-      expect(Math.abs(Math.sqrt(square) - deviation)).toBeLessThanOrEqual(0.05 * deviation)
-    })
+    ] as const)(
+      'draws %s values with the right mean and deviation',
+      (name, initializer, deviation) => {
+        const values = createParameter(name, [100, 100], initializer).value.dataSync<'float32'>()
+        const mean = values.reduce((a, b) => a + b, 0) / values.length
+        const square = values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / values.length
+        expect(Math.abs(mean)).toBeLessThanOrEqual(0.05 * deviation)
+        expect(Math.abs(Math.sqrt(square) - deviation)).toBeLessThanOrEqual(0.05 * deviation)
+      },
+    )
 
     it('refuses names, shapes and values that do not fit', () => {
       expect(() => createParameter('', [2], init.zeros)).toThrow(/expected the name of a parameter/)

@@ -61,7 +61,7 @@ async function figures(middle: string, ranks: number, options: TrainerOptions = 
 }
 
 it.each(Object.keys(middles))(
-  'a stage of a pipeline that is only %s evaluates and predicts as one process does',
+  'a pipeline stage that is only %s evaluates and predicts like one process',
   async (middle) => {
     const [alone] = await figures(middle, 1)
     for (const [ranks, schedule] of [

@@ -54,7 +54,7 @@ it.each<[number, PipelineOptions]>([
   [3, { schedule: 'zb-h1', recompute: true }],
   // some have no parameters
   [6, { schedule: 'gpipe' }],
-])('a sequential recipe of images is a pipeline of %i ranks, %o', async (ranks, options) => {
+])('a sequential image model trains in a pipeline of %i ranks: %o', async (ranks, options) => {
   const wanted = await losses(1, {})
   const found = await losses(ranks, options)
   found.forEach((loss, i) => {

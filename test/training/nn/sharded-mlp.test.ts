@@ -7,7 +7,7 @@ const bits = (module: ShardedMLP) =>
 describe('ShardedMLP', () => {
   beforeAll(() => loadBackend('wasm'))
 
-  it('names its parameters by layer, and by default has 16 layers for MNIST', () => {
+  it('names its parameters by layer, and defaults to 16 layers for MNIST', () => {
     const model = new ShardedMLP()
     expect(model.parameters).toHaveLength(32)
     expect(model.parameters[0]).toMatchObject({ name: 'layers.0.weight', shape: [784, 128] })

@@ -59,7 +59,7 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
     }
   })
 
-  it('are those of the given parameters, each once', async () => {
+  it('include each given parameter once', async () => {
     const arrays = copies()
     const parameters = ['a.weight', 'a.bias', 'a.bias', 'without'].map((name) => ({
       name,
@@ -70,7 +70,7 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
     expect(await clipGradients([], new Map<string, Tensor>(), { maxNorm: 1 })).toBe(0)
   })
 
-  it('are summed in double precision', async () => {
+  it('have their norm summed in double precision', async () => {
     const many = new Float32Array(2 ** 20).fill(1)
     many[0] = 2 ** 13
     const norm = await gradientNorm([{ gradient: many, spread: [] }])
@@ -87,13 +87,13 @@ it.each([
     /with the unknown key "pp"; expected only maxNorm, norm/,
   ],
   [{ maxNorm: '1' } as never, /maxNorm is "1"; expected a number/],
-])('refuses %p', async (options, message) => {
+])('gradient clipping refuses the options %p', async (options, message) => {
   const clipped = clipGradients(all, copies(), options)
   await expect(clipped).rejects.toThrow(message)
   await expect(clipped).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
 })
 
-it('refuses shards of parameters without the group that has the rest', async () => {
+it('gradient clipping refuses sharded parameters without the group of the other shards', async () => {
   const part = { name: 'b.weight', shape: [1], shard: { shape: [2], axis: 0, offset: 0 } }
   await expect(clipGradients([part], copies(), { maxNorm: 1 })).rejects.toThrow(
     /tensor is undefined; expected the group whose ranks share b.weight.*ERR_TSR_ARGUMENT/,

@@ -73,7 +73,7 @@ async function outcomeOn(
 
 for (const { name, env, what } of backends) {
   needing(env !== undefined, what).describe(`optimizers and clipping on ${name}`, () => {
-    it('have the same results as on the host, and their state can be read', async () => {
+    it('optimizer updates on a device equal those on the host, and their state can be read', async () => {
       const [expected, device] = [await outcomeOn('cpu', {}), await outcomeOn(name, env)]
       expect(Object.keys(device)).toEqual(Object.keys(expected))
       for (const { left } of Object.values(device)) expect(left).toBe(0)
@@ -88,7 +88,7 @@ for (const { name, env, what } of backends) {
       }
     })
 
-    it('do not change clones of a parameter or the array that it was created from', async () => {
+    it('optimizer updates on a device do not change clones of a parameter or its source array', async () => {
       const source = `
       const { Adam, SGD, tf } = training
       await training.loadBackend('${name}')

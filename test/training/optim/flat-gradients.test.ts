@@ -33,7 +33,7 @@ function fill({ length }: { readonly length: number }): Float32Array {
   return new Float32Array(length).fill(NaN)
 }
 
-it('lays out parameters in order and without gaps', () => {
+it('the flat layout places parameters in order and without gaps', () => {
   const layout = flatten([
     { name: 'a', shape: [2, 3] },
     { name: 'b', shape: [] },

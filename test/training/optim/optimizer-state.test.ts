@@ -1,11 +1,11 @@
 import { Adam, loadBackend, SGD, type Optimizer, type Parameter } from '@tsrun/training'
 import { build, cases, gradient } from './support/cases.ts'
 
-describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backend) => {
+describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
   it.each(cases)(
-    '%s keeps its state by name, whatever the order of parameters and their selection',
+    '%s keeps its state by name, for any order and selection of parameters',
     (_, make) => {
       const run = (orders: string[][]) => {
         const parameters = new Map(['a', 'b'].map((name) => [name, build(name, [1, 2])]))
@@ -51,7 +51,7 @@ describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backen
     expect(await second.state()).toEqual(await first.state())
   })
 
-  it.each(cases)('%s starts again after it is disposed', async (_, make) => {
+  it.each(cases)('%s restarts with new state after it is disposed', async (_, make) => {
     const first = make()
     const step = (optimizer: Optimizer) => {
       const parameter = build('p', [1, 2])
@@ -98,7 +98,7 @@ describe.each(['wasm', 'cpu'] as const)('the state of optimizers on %s', (backen
     },
   )
 
-  it('refuses the state of another optimizer, or of a parameter of another size', async () => {
+  it('an optimizer refuses the state of another optimizer, or of a parameter of another size', async () => {
     const parameter = build('p', [1, 2])
     const adaptive = new Adam()
     adaptive.step([parameter], new Map([['p', gradient([1, 1])]]))

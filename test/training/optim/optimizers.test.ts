@@ -1,7 +1,7 @@
 import { Adam, AdamW, loadBackend, SGD, tf, type Parameter } from '@tsrun/training'
 import { build, cases, gradient } from './support/cases.ts'
 
-describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
+describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
   it.each(cases)('%s follows its scalar reference for 50 steps', (_, make, rule) => {
@@ -22,7 +22,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     })
   })
 
-  it('makes the same first steps as torch', () => {
+  it('optimizers make the same first steps as torch', () => {
     const momentum = build('a', [1])
     const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
     optimizer.step([momentum], new Map([['a', gradient([1])]]))
@@ -79,7 +79,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
   })
 
   it.each(cases)(
-    '%s replaces values, disposes the gradients that it uses and skips other parameters',
+    '%s replaces values, disposes the gradients that it uses and ignores other parameters',
     (_, make) => {
       const [used, unused] = [build('used', [1, 2]), build('unused', [3])]
       const old = used.value
@@ -94,7 +94,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     },
   )
 
-  it('is not affected by packed copies of a weight', () => {
+  it('an optimizer is not affected by packed copies of a weight', () => {
     const weight: Parameter = { name: 'w', shape: [2, 2], value: tf.ones([2, 2]) }
     const x = tf.ones([1, 2])
     expect([...tf.matMul(x, weight.value).dataSync()]).toEqual([2, 2])
@@ -102,7 +102,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     expect([...tf.matMul(x, weight.value).dataSync()]).toEqual([0, 0])
   })
 
-  it('refuses a gradient of another shape, naming the parameter', () => {
+  it('an optimizer refuses a gradient of another shape, and names the parameter', () => {
     const step = () => {
       new SGD({ learningRate: 1 }).step(
         [build('layers.0.bias', [1, 2])],
@@ -162,7 +162,7 @@ describe.each(['wasm', 'cpu'] as const)('optimizers on %s', (backend) => {
     step(parameters, new Map())
   })
 
-  it.each(cases)('%s updates a parameter that is listed twice once', (_, make) => {
+  it.each(cases)('%s updates a parameter once, even if it is listed twice', (_, make) => {
     const [tied, once] = [build('a', [1, 2]), build('a', [1, 2])]
     make().step([tied, tied], new Map([['a', Float32Array.of(0.5, -0.5)]]))
     make().step([once], new Map([['a', Float32Array.of(0.5, -0.5)]]))

@@ -13,7 +13,7 @@ it.each<[() => Optimizer, RegExp]>([
   [() => new Adam({ betas: [0.9, 1.5] }), /betas\[1\] is 1.5/],
   [() => new Adam({ epsilon: -1 }), /epsilon is -1/],
   [() => new AdamW({ weightDecay: -0.1 }), /weightDecay is -0.1/],
-])('refuses invalid options', (make, message) => {
+])('optimizers refuse invalid options', (make, message) => {
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
   expect(make).toThrow(message)
 })
@@ -22,7 +22,7 @@ it.each<[() => Optimizer, RegExp]>([
 const made = (kind: unknown, ...options: unknown[]) =>
   new (kind as new (...options: unknown[]) => Optimizer)(...options)
 
-it.each([SGD, Adam, AdamW])('refuses options that %p does not have', (kind) => {
+it.each([SGD, Adam, AdamW])('%p refuses unknown options', (kind) => {
   for (const [options, message] of [
     [{ lr: 0.1 }, /options is an object with the unknown key "lr"; expected only learningRate, /],
     [{ learningRate: 0.1, weight_decay: 0.1 }, /the unknown key "weight_decay"/],
@@ -40,7 +40,7 @@ it.each([SGD, Adam, AdamW])('refuses options that %p does not have', (kind) => {
 })
 
 it.each([new SGD({ learningRate: 1 }), new Adam(), new AdamW()])(
-  'refuses a step with a learning rate that was set to NaN: %p',
+  'an optimizer refuses a step after its learning rate was set to NaN: %p',
   (optimizer) => {
     optimizer.learningRate = NaN
     expect(() => {
@@ -49,7 +49,7 @@ it.each([new SGD({ learningRate: 1 }), new Adam(), new AdamW()])(
   },
 )
 
-it('refuses options of another kind of optimizer', () => {
+it('optimizers refuse the options of another kind of optimizer', () => {
   expect(() => made(Adam, { nesterov: true })).toThrow(/the unknown key "nesterov"/)
   expect(() => made(SGD, { learningRate: 1, betas: [0.9, 0.9] })).toThrow(/the unknown key "betas"/)
   expect(() => made(SGD, { learningRate: 1, momentum: 0.9, nesterov: 'no' })).toThrow(
@@ -58,7 +58,7 @@ it('refuses options of another kind of optimizer', () => {
   expect(() => made(SGD)).toThrow(/options is undefined; expected an object with learningRate/)
 })
 
-it('refuses parameters in place of the options', () => {
+it('optimizers refuse parameters in place of the options', () => {
   const parameters: readonly Partial<Parameter>[] = [{ name: 'a' }, { name: 'b' }]
   expect(() => made(Adam, parameters, { learningRate: 0.1 })).toThrow(/options is an array of 2/)
 })

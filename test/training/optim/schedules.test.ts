@@ -3,12 +3,12 @@ import { constantRate, SGD, warmupCosine, warmupStableDecay } from '@tsrun/train
 const rates = (schedule: (step: number) => number, steps: number) =>
   Array.from({ length: steps }, (_, step) => Number(schedule(step).toFixed(6)))
 
-it('rises to the peak during the warm-up, and stays there', () => {
+it('constantRate rises to the peak during the warm-up, and stays there', () => {
   expect(rates(constantRate({ peak: 8, warmup: 3 }), 6)).toEqual([2, 4, 6, 8, 8, 8])
   expect(rates(constantRate({ peak: 8 }), 2)).toEqual([8, 8])
 })
 
-it('falls along half a cosine to the minimum', () => {
+it('warmupCosine falls along half a cosine to the minimum', () => {
   const schedule = warmupCosine({ peak: 3, warmup: 1, total: 5, minimum: 1 })
   const half = Math.SQRT1_2
   expect(rates(schedule, 8)).toEqual(
@@ -17,7 +17,7 @@ it('falls along half a cosine to the minimum', () => {
   expect(rates(warmupCosine({ peak: 2, total: 2 }), 3)).toEqual([2, 1, 0])
 })
 
-it('stays at the peak until the decay', () => {
+it('warmupStableDecay stays at the peak until the decay', () => {
   const options = { peak: 4, warmup: 1, total: 8, decay: 4 }
   expect(rates(warmupStableDecay(options), 10)).toEqual([2, 4, 4, 4, 4, 3, 2, 1, 0, 0])
   const sqrt = warmupStableDecay({ ...options, shape: 'sqrt', minimum: 2 })
@@ -26,12 +26,12 @@ it('stays at the peak until the decay', () => {
   expect(rates(cosine, 9).slice(4)).toEqual([4, 3.414214, 2, 0.585786, 0])
 })
 
-it('supports zero steps of decay, and zero steps', () => {
+it('learning rate schedules support zero steps, and zero steps of decay', () => {
   expect(rates(warmupStableDecay({ peak: 1, total: 2, decay: 0 }), 3)).toEqual([1, 1, 0])
   expect(rates(warmupCosine({ peak: 1, total: 0 }), 2)).toEqual([0, 0])
 })
 
-it('can set the learning rate of an optimizer', () => {
+it('a learning rate schedule can set the rate of an optimizer', () => {
   const optimizer = new SGD({ learningRate: 0 })
   optimizer.learningRate = constantRate({ peak: 0.5 })(0)
   expect(optimizer.learningRate).toBe(0.5)
@@ -63,7 +63,7 @@ it.each([
     /the unknown key "min"; .* total, minimum /,
   ],
   [() => warmupStableDecay({ peak: 1, total: 9, decays: 2 } as never), /the unknown key "decays"/],
-])('refuses invalid options', (make, message) => {
+])('learning rate schedules refuse invalid options', (make, message) => {
   expect(make).toThrow(message)
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
 })

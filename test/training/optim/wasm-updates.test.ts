@@ -28,7 +28,7 @@ function train(optimizer: Optimizer, gradientAs: 'tensor' | 'array'): Float32Arr
   return steps
 }
 
-describe('the fused updates of the wasm backend', () => {
+describe('the fused update on wasm', () => {
   const cases: [string, () => Optimizer][] = [
     ['SGD', () => new SGD({ learningRate: 0.1 })],
     ['SGD with momentum', () => new SGD({ learningRate: 0.1, momentum: 0.9 })],
@@ -42,7 +42,7 @@ describe('the fused updates of the wasm backend', () => {
     ['AdamW', () => new AdamW({ learningRate: 0.02, weightDecay: 0.1 })],
   ]
 
-  it.each(cases)('%s gives the same bits as plain JavaScript', async (_, make) => {
+  it.each(cases)('of %s gives the same bits as plain JavaScript', async (_, make) => {
     await loadBackend('cpu')
     const expected = train(make(), 'tensor')
     await loadBackend('wasm')
@@ -50,7 +50,7 @@ describe('the fused updates of the wasm backend', () => {
     expect(train(make(), 'array')).toEqual(expected)
   })
 
-  it.each(cases)('%s keeps its state when the memory grows', async (_, make) => {
+  it.each(cases)('of %s keeps its state when the memory grows', async (_, make) => {
     await loadBackend('wasm')
     const [optimizer, undisturbed] = [make(), make()]
     const expected = [train(undisturbed, 'tensor'), train(undisturbed, 'tensor')]

@@ -51,7 +51,7 @@ const calls: [string, (group: ProcessGroup) => unknown][] = [
 ]
 
 describe.each(calls)('%s', (_, call) => {
-  it('asks for a group if there is none', async () => {
+  it('asks for a group if it is missing', async () => {
     await runWorld({ size: 1 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 1, tp: 1 }, world)
       for (const [wrong, shown] of [
@@ -128,13 +128,13 @@ describe('a DistributedOptimizer', () => {
   })
 })
 
-describe('a plan', () => {
+describe('a tensor parallel plan', () => {
   it.each<[string, unknown, string]>([
     ['a style that is not called', { 'layers.0': columnParallel }, 'the function columnParallel'],
     ['a word', { 'layers.0': 'colwise' }, '"colwise"'],
     ['nothing', { 'layers.0': undefined }, 'undefined'],
     ['no plan', undefined, 'plan is undefined'],
-  ])('is made of styles: %s', async (_, plan, shown) => {
+  ])('consists of styles, and refuses %s', async (_, plan, shown) => {
     await runWorld({ size: 1 }, async (group) => {
       const module = shardedMLP(sizes).build()
       for (const call of [
@@ -164,8 +164,8 @@ describe('options of a style', () => {
   })
 })
 
-describe('weights of tf.layers that ranks share', () => {
-  it('cannot be given the values of one rank', async () => {
+describe('sharded weights of tf.layers', () => {
+  it('cannot be overwritten with the values of one rank', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const model = parallelizeLayers(layersModel(), { only: columnParallel() }, group)
       const error = await errorOf(() => broadcastWeights(model, group))

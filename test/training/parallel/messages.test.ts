@@ -2,7 +2,7 @@ import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { allReduceTensor, loadBackend, recvTensor, sendTensor, tf } from '@tsrun/training'
 import { errorOf } from '../../distributed/support/outcome.ts'
 
-describe.each(['wasm', 'cpu'] as const)('messages of tensors on %s', (backend) => {
+describe.each(['wasm', 'cpu'] as const)('tensor messages on %s', (backend) => {
   beforeAll(async () => {
     await loadBackend(backend)
   })
@@ -11,7 +11,7 @@ describe.each(['wasm', 'cpu'] as const)('messages of tensors on %s', (backend) =
     ['float32', [1.5, -2, 3, 4, 5, 6]],
     ['int32', [1, -2, 3, 4, 5, 6]],
     ['bool', [1, 0, 0, 1, 1, 0]],
-  ] as const)('carries %s values round a ring', async (dtype, values) => {
+  ] as const)('carry %s values round a ring', async (dtype, values) => {
     const before = tf.memory().numTensors
     await runWorld({ size: 3, seed: 1 }, async (group) => {
       const own = tf.tensor(
@@ -32,7 +32,7 @@ describe.each(['wasm', 'cpu'] as const)('messages of tensors on %s', (backend) =
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('receives in the order of the sends, without waiting for them', async () => {
+  it('are received in the order of the sends, without waiting for them', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       if (group.rank === 0) {
         const sends = [1, 2, 3].map(async (value) => {
@@ -52,7 +52,7 @@ describe.each(['wasm', 'cpu'] as const)('messages of tensors on %s', (backend) =
     })
   })
 
-  it('sums and averages into a new tensor', async () => {
+  it('of an all-reduce sum and average into a new tensor', async () => {
     await runWorld({ size: 3, seed: 2 }, async (group) => {
       const own = tf.tensor([group.rank, 10], [2, 1])
       const sum = await allReduceTensor(group, own)
@@ -70,7 +70,7 @@ describe.each(['wasm', 'cpu'] as const)('messages of tensors on %s', (backend) =
     })
   })
 
-  it('frees its buffers, also when an operation fails', async () => {
+  it('free their buffers, also when an operation fails', async () => {
     await runWorld({ size: 2, seed: 1 }, async (group) => {
       // a third of an arena each time
       const values = (20 * 2 ** 20) / 4
@@ -87,7 +87,7 @@ describe.each(['wasm', 'cpu'] as const)('messages of tensors on %s', (backend) =
   })
 })
 
-it('says what is wrong with an argument', async () => {
+it('tensor messages explain an invalid argument', async () => {
   await loadBackend('cpu')
   await runWorld({ size: 1 }, async (group) => {
     const tensor = tf.tensor([1])

@@ -40,20 +40,20 @@ export function describeBackends(...names: readonly string[]): void {
     for (const warm of processes.values()) warm.end()
   })
 
-  describe('numbers', () => {
+  describe('training', () => {
     let reference: Trained
     beforeAll(async () => {
       reference = await on('cpu', {}, 'train(50)')
     })
 
-    it('on the cpu backend show that the network learns', () => {
+    it('on the cpu backend reduces the loss', () => {
       expect(reference.losses).toHaveLength(50)
       expect(reference.losses.at(-1)).toBeLessThan(0.2 * reference.losses[0]!)
     })
 
     for (const { backend, env, what } of tried) {
       const { it } = needing(env !== undefined, what)
-      it(`on ${backend} equal those on cpu: 50 losses and all gradients`, async () => {
+      it(`on ${backend} has the 50 losses and all gradients of cpu`, async () => {
         const trained = await on<Trained>(backend, env, 'train(50)')
         expect(worst(trained.losses, reference.losses)).toBeLessThan(1e-4)
         expect(trained.tensors[1]).toBe(trained.tensors[0])
@@ -69,7 +69,7 @@ export function describeBackends(...names: readonly string[]): void {
     }
   })
 
-  describe('memory', () => {
+  describe('memory use', () => {
     for (const { backend, env, what } of [{ backend: 'cpu', env: {}, what: '' }, ...tried]) {
       const { it } = needing(env !== undefined, what)
       it(`on ${backend} is the same after 1,000 steps`, async () => {

@@ -45,7 +45,7 @@ const { describe: describeIt } = needing(
   'TensorFlow with the kernels of these sources (npx tsrun setup tensorflow)',
 )
 
-describeIt('the kernels of the binding', () => {
+describeIt('the native kernels of tensorflow', () => {
   it('change values in place only if no other tensor shares them', async () => {
     const outcome = await found(`
       const [value, gradient] = [tensor([1, 2]), tensor([10, 20])]
@@ -120,7 +120,7 @@ describeIt('the kernels of the binding', () => {
     expect(outcome).toEqual({ calls: [5], differ: 0, moved: true })
   })
 
-  it('add to sums in place, or to none of them if one is shared', async () => {
+  it('add to all sums in place, or to none if one is shared', async () => {
     const outcome = await found(`
       const [x, w, b] = [tensor([1, 2, 3, 4], 2, 2), tensor([1, 0, 0, 1], 2, 2), tensor([0, 0])]
       const relu = Uint8Array.of(1)
@@ -239,7 +239,7 @@ describeIt('the kernels of the binding', () => {
     })
   })
 
-  it('update from an array as from a tensor', async () => {
+  it('update parameters from arrays as from tensors', async () => {
     const outcome = await found(`
       const size = 100
       const values = (seed) => Array.from({ length: size }, (_, i) => Math.sin(seed * (i + 1)))
@@ -306,7 +306,7 @@ describeIt('the kernels of the binding', () => {
     expect(outcome).toEqual(expected.map((what) => `a kernel of the binding takes ${what}`))
   })
 
-  it('have a signal stack, so that the CPU profiler does not corrupt the heap during products', async () => {
+  it('have a signal stack, so that CPU profiling does not corrupt the heap', async () => {
     const outcome = await found(`
       const { Session } = await import('node:inspector')
       const profiler = new Session()

@@ -27,25 +27,25 @@ function behind(nodes: readonly GraphNode[], outputs: readonly number[]): string
   return outputs.flatMap(walk).filter((op) => op !== 'Placeholder' && op !== 'Const')
 }
 
-describe('operations that TensorFlow has one kernel for on a GPU', () => {
+describe('fusion for TensorFlow on a GPU', () => {
   const [x, weight, bias] = [given(5, 3), given(3, 4), given(4)]
   const product = node('BatchMatMulV2', [5, 4], 0, 1)
 
-  it('are a product with its bias and ReLU', () => {
+  it('covers a product with its bias and ReLU', () => {
     const sum = node('Add', [5, 4], 3, 2)
     const nodes = [x, weight, bias, product, sum, node('Relu', [5, 4], 4)]
     expect(behind(nodes, [5])).toEqual(['_FusedMatMul BiasAdd+Relu'])
     expect(behind(nodes.slice(0, 5), [4])).toEqual(['_FusedMatMul BiasAdd'])
   })
 
-  it('are a product of a batch of one, whose shape stays', () => {
+  it('covers a product of a batch of one, and keeps its shape', () => {
     const batched = node('BatchMatMulV2', [1, 5, 4], 0, 1)
     const nodes = [given(1, 5, 3), given(1, 3, 4), bias, batched, node('AddV2', [1, 5, 4], 2, 3)]
     const matrices = ['Reshape', 'Reshape']
     expect(behind(nodes, [4])).toEqual(['Reshape', '_FusedMatMul BiasAdd', ...matrices])
   })
 
-  it('are the gradient of a ReLU', () => {
+  it('covers the gradient of a ReLU', () => {
     const [dy, y] = [given(5, 4), given(5, 4)]
     const sign = node('Sign', [5, 4], 1)
     const step = node('Relu', [5, 4], 2)
@@ -53,7 +53,7 @@ describe('operations that TensorFlow has one kernel for on a GPU', () => {
     expect(behind(nodes, [5])).toEqual(['ReluGrad'])
   })
 
-  it('stay apart where something else needs a value between them', () => {
+  it('does not apply if another operation needs a value in between', () => {
     const sum = node('Add', [5, 4], 3, 2)
     const nodes = [x, weight, bias, product, sum, node('Relu', [5, 4], 4)]
     expect(behind(nodes, [5, 3])).toEqual(['Relu', 'Add', 'BatchMatMulV2', 'BatchMatMulV2'])
@@ -63,7 +63,7 @@ describe('operations that TensorFlow has one kernel for on a GPU', () => {
     ])
   })
 
-  it('stay apart where the addend is no bias of the columns', () => {
+  it('does not apply if the addend is not a bias of the columns', () => {
     const sum = node('Add', [5, 4], 3, 2)
     expect(behind([x, weight, given(5, 1), product, sum], [4])).toEqual(['Add', 'BatchMatMulV2'])
     const wide = node('BatchMatMulV2', [2, 5, 4], 0, 1)

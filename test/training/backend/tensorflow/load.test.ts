@@ -66,7 +66,7 @@ function setUpForGpus(facts: { readonly isUsingGpuDevice: boolean }): void {
   writeFileSync(join(folder, 'index.js'), backend)
 }
 
-describe('the backend tensorflow, if it is not set up', () => {
+describe('the backend tensorflow without a set-up', () => {
   it('is refused with the command that sets it up', async () => {
     const { stdout } = await run(load, { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' })
     expect(stdout).toMatch(/^ERR_TSR_BACKEND .* it is not set up: run `npx tsrun setup tensorflow`/)
@@ -91,7 +91,7 @@ describe('the backend tensorflow, if it is not set up', () => {
   })
 })
 
-describe('the backend tensorflow, if its set-up does not work', () => {
+describe('the backend tensorflow with a broken set-up', () => {
   it.each([
     ['binding is broken', 'throw new Error("libtensorflow_cc.so.2: no such file\\nmore")', {}],
     ['package is gone', '', { folder: '/nowhere' }],
@@ -108,7 +108,7 @@ describe('the backend tensorflow, if its set-up does not work', () => {
     expect(stderr).toContain('TensorFlow is set up but cannot be used: taking wasm')
   })
 
-  it('is refused when it is set up for GPUs and finds none, unless they are hidden', async () => {
+  it('is refused if it is for GPUs and finds none, unless they are hidden', async () => {
     setUpForGpus({ isUsingGpuDevice: false })
     const asked = { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' }
     expect((await run(load, asked)).stdout).toMatch(
@@ -122,8 +122,8 @@ describe('the backend tensorflow, if its set-up does not work', () => {
   })
 })
 
-describe('the backend tensorflow, where packages find only those that they name', () => {
-  it('loads, although TensorFlow.js requires one that it does not name', async () => {
+describe('the backend tensorflow under strict package isolation', () => {
+  it('loads despite an undeclared dependency of TensorFlow.js', async () => {
     setUpForGpus({ isUsingGpuDevice: true })
     const strict = join(home, 'strict.cjs')
     writeFileSync(
@@ -147,7 +147,7 @@ describe('the backend tensorflow on a GPU', () => {
     ['the one that the rank has', { CUDA_VISIBLE_DEVICES: '3' }, 'Card 3'],
     ['the first of several', { CUDA_VISIBLE_DEVICES: 'GPU-ab, GPU-cd' }, 'Card GPU-ab'],
     ['one of which nvidia-smi does not know', { CUDA_VISIBLE_DEVICES: 'MIG-ab' }, 'GPU'],
-  ])('reports the name of %s, wherever it was set up', async (_, visible, device) => {
+  ])('reports the name of its GPU: %s', async (_, visible, device) => {
     setUpForGpus({ isUsingGpuDevice: true })
     const answer =
       'case $* in *MIG*) exit 6 ;; esac; for last; do :; done; echo "Card ${last#--id=}"'
@@ -167,7 +167,7 @@ const { describe: describeIt } = needing(
   'TensorFlow (npx tsrun setup tensorflow)',
 )
 
-describeIt('the backend tensorflow, if it is set up', () => {
+describeIt('the backend tensorflow', () => {
   const env = { ...tensorflow, TSRUN_BACKEND: 'tensorflow' }
 
   it('shares the engine and the gradients with a script that imports TensorFlow.js itself', async () => {
@@ -181,7 +181,7 @@ describeIt('the backend tensorflow, if it is set up', () => {
     expect(stdout).toBe('tensorflowtrue,6,tensorflow')
   })
 
-  it('runs the operations that need functions which Node 23 has removed', async () => {
+  it('runs operations that need functions removed in Node 23', async () => {
     const { stdout } = await run(
       `const util = (await import('node:util')).default
        for (const name of ['isNullOrUndefined', 'isUndefined', 'isArray']) delete util[name]

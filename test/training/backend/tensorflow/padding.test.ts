@@ -34,12 +34,14 @@ const { describe: describeIt } = needing(
   'TensorFlow (npx tsrun setup tensorflow)',
 )
 
-describeIt('tensorflow computes like cpu', () => {
-  it.each(['convolutions', 'poolings'] as const)('%s at borders', async (name) => {
-    await loadBackend('cpu')
-    const all = [...sets[name]()]
-    const expected = all.map(run)
-    const actual = (await process.run(`
+describeIt('tensorflow', () => {
+  it.each(['convolutions', 'poolings'] as const)(
+    'computes %s at borders like cpu',
+    async (name) => {
+      await loadBackend('cpu')
+      const all = [...sets[name]()]
+      const expected = all.map(run)
+      const actual = (await process.run(`
       await training.loadBackend()
       const { ${name}, run } = await load('${url}')
       return [...${name}()].map((one) => {
@@ -48,18 +50,19 @@ describeIt('tensorflow computes like cpu', () => {
         return { shape, values: texts(values), gradients: gradients.map(texts) }
       })
     `)) as { shape: number[]; values: string[]; gradients: string[][] }[]
-    const differs = (one: SmallCase): boolean => {
-      const [mine, wanted]: [(typeof actual)[0], Result] = [
-        actual[all.indexOf(one)]!,
-        expected[all.indexOf(one)]!,
-      ]
-      return (
-        String(mine.shape) !== String(wanted.shape) ||
-        !isClose(mine.values, wanted.values) ||
-        mine.gradients.some((gradient, k) => !isClose(gradient, wanted.gradients[k]!))
-      )
-    }
-    const wrong = all.filter(differs)
-    expect(wrong.map(({ title }) => title)).toEqual([])
-  })
+      const differs = (one: SmallCase): boolean => {
+        const [mine, wanted]: [(typeof actual)[0], Result] = [
+          actual[all.indexOf(one)]!,
+          expected[all.indexOf(one)]!,
+        ]
+        return (
+          String(mine.shape) !== String(wanted.shape) ||
+          !isClose(mine.values, wanted.values) ||
+          mine.gradients.some((gradient, k) => !isClose(gradient, wanted.gradients[k]!))
+        )
+      }
+      const wrong = all.filter(differs)
+      expect(wrong.map(({ title }) => title)).toEqual([])
+    },
+  )
 })

@@ -56,14 +56,14 @@ const { describe: describeIt } = needing(
   'TensorFlow with the binding of these sources (npx tsrun setup tensorflow)',
 )
 
-describeIt('passes of a module that runs the same operations each time', () => {
+describeIt('repeated passes of a module', () => {
   const warm = new WarmProcess({ ...tensorflow })
   const run = async (body: string) => await warm.run(`${counting}${body}`)
   afterAll(() => {
     warm.end()
   })
 
-  it('become functions, whose numbers are those of the tape, whole and in halves', async () => {
+  it('become TensorFlow functions with the values of the tape, whole and in halves', async () => {
     const kinds = ['whole', 'whole', 'whole', 'halves', 'halves', 'whole', 'halves']
     const found = (await run(`${gpt}
       const x = idsOf(3)
@@ -99,7 +99,7 @@ describeIt('passes of a module that runs the same operations each time', () => {
     expect(found.at(-1)!.calls.operations).toBe(0)
   })
 
-  it('check the ids of tokens each time', async () => {
+  it('check the token ids each time', async () => {
     const error = await run(`${gpt}
       for (const last of [1, 2, 3]) recordModule(model, idsOf(last), { needsInputGradient: false }).dispose()
       try {
@@ -110,7 +110,7 @@ describeIt('passes of a module that runs the same operations each time', () => {
     expect(error).toBe('ERR_TSR_ARGUMENT')
   })
 
-  it('use the values that parameters had in the forward pass', async () => {
+  it('use the parameter values of their forward pass', async () => {
     const [before, after] = (await run(`${gpt}
       const x = idsOf(3)
       const dy = tf.ones([3, 8, 20])
@@ -138,7 +138,7 @@ describeIt('passes of a module that runs the same operations each time', () => {
     expect(after).toEqual(before)
   })
 
-  it('follow parameters whose memory is another one in the backward pass, as in ZeRO 3', async () => {
+  it('follow parameters whose memory moved before the backward pass, as in ZeRO 3', async () => {
     const losses = (await run(`
       const { runWorld, initDeviceMesh } = await load(${JSON.stringify(distributed)})
       const train = async (zero, recompute) => {
@@ -167,7 +167,7 @@ describeIt('passes of a module that runs the same operations each time', () => {
     }
   })
 
-  it('follow a module that was replaced by another one', async () => {
+  it('follow a module that was replaced', async () => {
     const [recorded, direct] = (await run(`
       const { GELU, LayerNorm, ReLU, Sequential } = training
       count({ kernels: undefined })
@@ -180,7 +180,7 @@ describeIt('passes of a module that runs the same operations each time', () => {
     expect(recorded).toEqual(direct)
   })
 
-  it('become functions for some shapes of input only, and so do losses', async () => {
+  it('become functions for only a few input shapes, like losses', async () => {
     const defined = await run(`
       let defined = 0
       count({ functions: { ...counted.functions, define: (...args) => {
@@ -204,7 +204,7 @@ describeIt('passes of a module that runs the same operations each time', () => {
     expect(defined).toBeLessThan(33)
   })
 
-  it('are not repeated for a class that was derived with a forward of its own', async () => {
+  it('of a derived class with its own forward do not become functions', async () => {
     const outputs = await run(`
       class Scaled extends Linear {
         factor = 1
@@ -225,8 +225,8 @@ describeIt('passes of a module that runs the same operations each time', () => {
   })
 })
 
-describeIt('a training step where tensors are on a GPU', () => {
-  it('takes few calls, and updates parameters as operation by operation', async () => {
+describeIt('a training step with tensors on a GPU', () => {
+  it('makes few calls, and updates parameters as separate operations do', async () => {
     const warm = new WarmProcess({ ...tensorflow })
     // what the host may assume of tensors; the CPU computes here
     const found = (await warm.run(`${counting}

@@ -10,8 +10,8 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-describe('every op differentiates on wasm', () => {
-  it('that TensorFlow.js can differentiate on cpu', () => {
+describe('the wasm backend', () => {
+  it('is tested with every op that has a gradient on cpu', () => {
     const { _tfGlobals: registries } = globalThis as unknown as {
       _tfGlobals: ReadonlyMap<string, ReadonlyMap<string, unknown>>
     }
@@ -23,7 +23,7 @@ describe('every op differentiates on wasm', () => {
   })
 
   it.each(cases.map((one) => ({ title: `${one.kernel} ${one.note ?? ''}`.trim(), one })))(
-    '$title',
+    'computes the gradients of cpu for $title',
     ({ one }) => {
       const before = tf.memory().numTensors
       const actual = differentiate(one)
@@ -40,7 +40,7 @@ describe('every op differentiates on wasm', () => {
   )
 })
 
-it('einsum sums over axes of one operand, which it cannot on cpu', async () => {
+it('einsum on wasm sums over axes of one operand, which cpu does not support', async () => {
   await loadBackend('wasm')
   const a = tf.tensor2d([1, 2, 3, 4, 5, 6], [2, 3])
   const b = tf.tensor2d([1, 0, -1, 2, 3, 1], [3, 2])
@@ -52,7 +52,7 @@ it('einsum sums over axes of one operand, which it cannot on cpu', async () => {
   expect(tf.memory().numTensors).toBe(before)
 })
 
-it('a kernel that only the cpu backend has runs there, and says so once', async () => {
+it('a kernel that wasm lacks runs on the cpu backend, with one warning', async () => {
   const { code, stdout, stderr } = await runModule(`
     const { loadBackend, record, tf } = training
     await loadBackend('wasm')

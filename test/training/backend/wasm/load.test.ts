@@ -7,8 +7,8 @@ jest.setTimeout(60_000)
 
 const entry = new URL('../../../../packages/training/dist/index.js', import.meta.url)
 
-describe('a process that has loaded the wasm backend', () => {
-  it('ends on an uncaught error like any other: with exit code 1 and only the stack', () => {
+describe('a process with the wasm backend', () => {
+  it('exits on an uncaught error with code 1 and prints only the stack', () => {
     const program = `
       const { loadBackend } = await import(${JSON.stringify(entry.href)})
       await loadBackend('wasm')

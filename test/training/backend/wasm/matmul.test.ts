@@ -81,7 +81,7 @@ describe('matMul on wasm', () => {
     expect(single.dataSync()).toEqual(new Float32Array(15).fill(4))
   })
 
-  it('has the gradients of batches', () => {
+  it('computes the gradients of batches', () => {
     const [a, b] = [tf.randomUniform([3, 4, 5]), tf.randomUniform([3, 6, 5])]
     const gradients = (q: Tensor, k: Tensor) => {
       const keys = { name: 'k', shape: k.shape, value: k }

@@ -3,7 +3,7 @@ import { createTensor, generator, loadBackend, tf, uniform, type Tensor } from '
 describe('the memory of the wasm backend', () => {
   beforeAll(() => loadBackend('wasm'))
 
-  it('throws an error with its use when it is full, and remains usable', () => {
+  it('reports its use in an error when full, and remains usable', () => {
     const kept = tf.tensor1d([1, 2, 3])
     // Memory that is never touched takes none of the machine's.
     const quarter = () => createTensor([2 ** 26], () => undefined)
@@ -47,7 +47,7 @@ describe('the memory of the wasm backend', () => {
     expect(quarter().size).toBe(2 ** 26)
   })
 
-  it('never allocates memory that is in use, however full it is', () => {
+  it('never allocates memory that is in use, even when full', () => {
     const { wasm } = tf.engine().backend as unknown as {
       wasm: { _malloc(bytes: number): number; _free(address: number): void; HEAPU8: Uint8Array }
     }

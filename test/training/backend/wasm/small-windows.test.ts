@@ -37,16 +37,19 @@ const differ = (a: Float32Array, b: Float32Array): boolean =>
   a.length !== b.length ||
   a.some((value, i) => !Object.is(value, b[i]) && !(Math.abs(value - b[i]!) <= 1e-4))
 
-it.each(['cpu', 'wasm'] as const)('windows in the padding have no value on %s', async (backend) => {
-  await loadBackend(backend)
-  const x = tf.tensor4d([1, 2, 3, 4], [1, 2, 2, 1])
-  const pad: [number, number][] = [[0, 0], [1, 0], [0, 1], [0, 0]] // prettier-ignore
-  const [largest, mean] = [tf.maxPool, tf.avgPool].map((pool) => [
-    ...pool(x, 1, 2, pad as Parameters<typeof tf.maxPool>[3]).dataSync(),
-  ])
-  expect(largest).toEqual([-Infinity, -Infinity, 3, -Infinity])
-  expect(mean).toEqual([NaN, NaN, 3, NaN])
-})
+it.each(['cpu', 'wasm'] as const)(
+  'pooling windows inside the padding have no value on %s',
+  async (backend) => {
+    await loadBackend(backend)
+    const x = tf.tensor4d([1, 2, 3, 4], [1, 2, 2, 1])
+    const pad: [number, number][] = [[0, 0], [1, 0], [0, 1], [0, 0]] // prettier-ignore
+    const [largest, mean] = [tf.maxPool, tf.avgPool].map((pool) => [
+      ...pool(x, 1, 2, pad as Parameters<typeof tf.maxPool>[3]).dataSync(),
+    ])
+    expect(largest).toEqual([-Infinity, -Infinity, 3, -Infinity])
+    expect(mean).toEqual([NaN, NaN, 3, NaN])
+  },
+)
 
 describe.each([
   ['convolutions and windows with gaps', [convolutions, dilated]],
@@ -62,7 +65,7 @@ describe.each([
     expected.push(...all.map(run))
   })
 
-  it('have the gradient on cpu that follows from the forward pass', async () => {
+  it('have a gradient on cpu that follows from the forward pass', async () => {
     await loadBackend('cpu')
     const wrong = all.flatMap((one, i) =>
       one.linear
@@ -72,7 +75,7 @@ describe.each([
     expect(wrong).toEqual([])
   })
 
-  it('have the values and gradients of cpu on wasm', async () => {
+  it('have the same values and gradients on wasm as on cpu', async () => {
     await loadBackend('wasm')
     const before = tf.memory().numTensors
     const wrong = all.filter((one, i) => {

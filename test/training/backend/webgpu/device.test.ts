@@ -36,7 +36,7 @@ describe('adapterNames', () => {
     expect(await adapterNames(dawn(refuse))).toEqual(names)
   })
 
-  it('is empty if there is no driver', async () => {
+  it('returns nothing if there is no driver', async () => {
     expect(await adapterNames(dawn(() => Promise.resolve(null)))).toEqual([])
   })
 })

@@ -45,7 +45,7 @@ describeWithDriver('webgpu', () => {
     expect(stderr).toContain('ERR_TSR_BACKEND')
   })
 
-  it('multiplies as the cpu backend does', async () => {
+  it('multiplies like the cpu backend', async () => {
     const [device, host] = (await results(`
       for (const name of ['webgpu', 'cpu']) {
         await training.loadBackend(name)
@@ -59,7 +59,7 @@ describeWithDriver('webgpu', () => {
     })
   })
 
-  it('refuses synchronous reads, and finishes reads of tensors that are disposed', async () => {
+  it('refuses synchronous reads, and finishes reads of tensors disposed meanwhile', async () => {
     const [code, first, ...left] = await results(`
       const y = tf.matMul(tf.ones([8, 8]), tf.ones([8, 8]))
       try { y.dataSync() } catch (error) { console.log(JSON.stringify(error.code)) }
@@ -103,9 +103,9 @@ describeWithDriver('webgpu', () => {
   })
 })
 
-describe('without the packages or a driver for webgpu', () => {
+describe('webgpu without its packages or a driver', () => {
   const { it: linux } = needing(process.platform === 'linux', 'Linux')
-  linux('says that a driver is missing', async () => {
+  linux('reports that a driver is missing', async () => {
     const env = { VK_ICD_FILENAMES: '/nowhere', VK_DRIVER_FILES: '/nowhere' }
     const { code, stderr } = await runModule(load, env)
     expect(code).toBe(1)

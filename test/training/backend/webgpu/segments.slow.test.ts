@@ -30,7 +30,7 @@ type Report = { readonly backend: string } & Record<'gathered' | 'paired', Train
 
 const { describe: withDriver } = needing(vulkan !== undefined, 'Vulkan driver')
 
-withDriver('layers that ranks share, on webgpu', () => {
+withDriver('tensor parallel layers on webgpu', () => {
   it('train in segments to the losses of cpu', async () => {
     const script = 'test/training/parallel/tensor/fixtures/losses-in-segments.mjs'
     const wanted = JSON.parse(await run('cpu', script)) as Report
@@ -53,7 +53,7 @@ withDriver('layers that ranks share, on webgpu', () => {
     expect(result).toMatchObject({ gatheredCollectives: 5, pairedCollectives: 3 })
   })
 
-  it('are refused in one pass, and if they are not a chain, before anything is sent', async () => {
+  it('are refused before any message if recorded in one pass or not a chain', async () => {
     // whatever else is used of a group would be a message
     const script = `
       await training.loadBackend()

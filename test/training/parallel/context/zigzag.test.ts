@@ -11,7 +11,7 @@ import {
 } from '@tsrun/training'
 
 describe('zigzagPositions', () => {
-  it.each([1, 2, 3, 4])('has each position once, for %i ranks', (size) => {
+  it.each([1, 2, 3, 4])('has each position once over %i ranks', (size) => {
     const length = 2 * size * 5
     const all = Array.from({ length: size }, (_, rank) => [
       ...zigzagPositions(length, { rank, size }),
@@ -37,7 +37,7 @@ describe('zigzagPositions', () => {
 describe('contextParallel', () => {
   beforeAll(() => loadBackend('wasm'))
 
-  it('leaves a model as it is in a group of one rank', async () => {
+  it('does not change a model in a group of one rank', async () => {
     await runWorld({ size: 1, seed: 1 }, (group) => {
       const model = new GPT({ layers: 1 })
       const attention = () => (model.children['h.0']!.children!['attn'] as CausalSelfAttention).core

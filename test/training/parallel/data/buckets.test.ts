@@ -22,7 +22,7 @@ function plan(
   return buckets.map(({ slots }) => slots.map(({ length }) => length))
 }
 
-it('buckets take gradients until they are full, a small one first', () => {
+it('buckets take gradients until they are full, and the first bucket is small', () => {
   expect(plan([10, 10, 10, 500, 600, 5], 100)).toEqual([
     [10, 10],
     [10, 500],
@@ -30,11 +30,11 @@ it('buckets take gradients until they are full, a small one first', () => {
   ])
 })
 
-it('a gradient larger than a bucket has its own', () => {
+it('a gradient larger than a bucket gets its own bucket', () => {
   expect(plan([5000, 10, 5000], 100)).toEqual([[5000], [10], [5000]])
 })
 
-it('little that is left for a second bucket joins the first', () => {
+it('a small remainder for a second bucket joins the first', () => {
   expect(plan([50, 50, 12], 400)).toEqual([[50, 50, 12]])
   expect(plan([50, 50, 13], 400)).toEqual([[50, 50], [13]])
   expect(plan([50, 50, 1000, 12], 400)).toEqual([[50, 50], [1000], [12]])

@@ -68,7 +68,7 @@ const ways: readonly (readonly [string, Train])[] = [
   ],
 ]
 
-it.each(ways)('replicas put together by hand train as alone, by %s', async (_, train) => {
+it.each(ways)('manually combined replicas train like one process, by %s', async (_, train) => {
   const wanted = await alone()
   const models = {
     whole: () => wholeModel(recipe.build(), options()),
@@ -93,7 +93,7 @@ it.each(ways)('replicas put together by hand train as alone, by %s', async (_, t
   }
 })
 
-it('a mean over replicas of a loss that says what it counts is refused before anything changes', async () => {
+it('averaging over replicas refuses a counting loss with the reduction mean before any change', async () => {
   await runWorld({ size: 2, seed: 2 }, async (group) => {
     const model = wholeModel(recipe.build(), options())
     const refused = failure('ERR_TSR_ARGUMENT', /reduction is mean.*reduction: 'token'/)

@@ -147,7 +147,7 @@ describe('data parallel replicas', () => {
     expect(ranks[0]!.at(-1)!.parameters).toEqual(ranks[1]!.at(-1)!.parameters)
   })
 
-  it('divide by the number of examples if it differs between them', async () => {
+  it('divide by the number of all examples if replicas have different numbers', async () => {
     const bounds = [0, 5, 24]
     const gradients = await runWorld({ size: 2, seed: 4 }, async (group) => {
       const module = build()
@@ -165,7 +165,7 @@ describe('data parallel replicas', () => {
     for (const rank of gradients) expect(excess(rank, single!.gradients)).toBeLessThanOrEqual(0)
   })
 
-  it('send each gradient once, in as many operations as there are buckets', async () => {
+  it('send each gradient once, in one operation per bucket', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const module = build()
       const elements = module.parameters.reduce((sum, { value }) => sum + value.size, 0)

@@ -23,9 +23,9 @@ const plan = { 'layers.0': columnParallel(), 'layers.1': rowParallel() }
 const cut = (group: ProcessGroup) =>
   parallelize(shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build(), plan, group)
 
-describe('a model that ranks share', () => {
+describe('a sharded model', () => {
   it.each([0, 1, 3] as const)(
-    'cannot be replicated over the same ranks: stage %i',
+    'cannot be replicated over the same ranks: ZeRO stage %i',
     async (stage) => {
       await runWorld({ size: 2, seed: 1 }, async (group) => {
         const model = cut(group)
@@ -53,7 +53,7 @@ describe('a model that ranks share', () => {
 })
 
 describe('errors of replicas along one axis of a mesh', () => {
-  it('name ranks of the world', async () => {
+  it('name the ranks of the world', async () => {
     await runWorld({ size: 4, seed: 3 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, tp: 2 }, world)
       await onPoints(mesh.dp, ['a'], {}, async (replica) => {

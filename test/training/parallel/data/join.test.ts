@@ -36,7 +36,7 @@ async function loopOf(
 
 describe('a joined loop', () => {
   it.each(Object.keys(optimizers))(
-    'leaves all ranks with one model and one state of %s, epoch after epoch',
+    'leaves all ranks with the same model and %s state after every epoch',
     async (name) => {
       const epochs = [
         [3, 1, 2],
@@ -67,7 +67,7 @@ describe('a joined loop', () => {
   it.each([
     ['live', [1, 2]],
     ['world', [1, 4 / 3]],
-  ] as const)('divides by %s ranks', async (divideBy, wanted) => {
+  ] as const)('divides by the number of %s ranks', async (divideBy, wanted) => {
     const lengths = [1, 2, 2]
     const seen = await runWorld({ size: 3, seed: 5 }, (group) =>
       onPoints(group, ['a', 'b'], {}, async (replica) => {
@@ -93,7 +93,7 @@ describe('a joined loop', () => {
     }
   })
 
-  it('keeps passes that a rank has not sent away from the steps of the others', async () => {
+  it('keeps passes that a rank has not sent out of the steps of other ranks', async () => {
     const seen = await runWorld({ size: 2, seed: 6 }, (group) =>
       onPoints(group, ['a'], {}, async (replica) => {
         let got: Record<string, number> = {}
@@ -109,7 +109,7 @@ describe('a joined loop', () => {
     expect(seen).toEqual([{ a: 1 }, {}])
   })
 
-  it('completes a step that a rank has begun without ending it', async () => {
+  it('completes a step that a rank began but did not end', async () => {
     const seen = await runWorld({ size: 2, seed: 7 }, (group) =>
       onPoints(group, ['a', 'b'], { bucketBytes: 4, firstBucketBytes: 4 }, async (replica) => {
         let got: Record<string, number> = {}
@@ -126,7 +126,7 @@ describe('a joined loop', () => {
     expect(seen).toEqual([{ a: 2, b: 2 }, {}])
   })
 
-  it('takes accumulated passes as outside of join()', async () => {
+  it('accepts accumulated passes as outside of join()', async () => {
     const passes = async (group: ProcessGroup, isJoined: boolean) =>
       await onPoints(group, ['a'], {}, async (replica) => {
         let got: Record<string, number> = {}
@@ -146,7 +146,7 @@ describe('a joined loop', () => {
     }
   })
 
-  it('asks for the optimizer', async () => {
+  it('asks for the optimizer if it is missing', async () => {
     await runWorld({ size: 1 }, (group) =>
       onPoints(group, ['a'], {}, async (replica) => {
         const loop = async (): Promise<void> => Promise.resolve()

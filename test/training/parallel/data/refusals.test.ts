@@ -26,7 +26,7 @@ const different: [string, FullyShardOptions, FullyShardOptions][] = [
   ['firstBucketBytes', { firstBucketBytes: 4 }, {}],
 ]
 
-describe('ranks with differences', () => {
+describe('ranks with different settings', () => {
   it.each(different)('are told that %s differs: %j and %j', async (name, ...options) => {
     await runWorld({ size: 2, seed: 1 }, async (group) => {
       for (const stage of [0, 1, 3] as const) {
@@ -57,7 +57,7 @@ describe('ranks with differences', () => {
   })
 })
 
-describe('options', () => {
+describe('options of replicas', () => {
   it.each([
     { wire: 'int8' },
     { reduction: 'sum' },
@@ -69,7 +69,7 @@ describe('options', () => {
     { frozen: ['layers.*'] },
     { bucketBytes: 0 },
     { bucketbytes: 4 },
-  ])('that are invalid are refused: %j', async (options) => {
+  ])('are refused if invalid: %j', async (options) => {
     await runWorld({ size: 1 }, async (group) => {
       const module = new Points('a', 'b')
       for (const make of [dataParallel, fullyShard]) {
@@ -82,7 +82,7 @@ describe('options', () => {
   })
 
   it.each([{ stage: 4 }, { stage: '3' }, { reshardAfterForward: 0 }, { recompute: 'yes' }])(
-    'of fullyShard are refused as well: %j',
+    'of fullyShard are refused if invalid: %j',
     async (options) => {
       await runWorld({ size: 1 }, async (group) => {
         const module = new Points('a', 'b')
@@ -106,7 +106,7 @@ describe('options', () => {
     },
   )
 
-  it('do not merge two parameters with the same name', async () => {
+  it('are refused for a model with two parameters of one name', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const twice = new Points('a', 'a')
       for (const make of [dataParallel, fullyShard]) {
@@ -125,7 +125,7 @@ describe('options', () => {
     })
   })
 
-  it('of a step: a number of tokens is a number, and not negative', async () => {
+  it('of a step are refused if the number of tokens is negative or not a number', async () => {
     await runWorld({ size: 1 }, async (group) => {
       await onPoints(group, ['a'], { reduction: 'token' }, async (replica) => {
         give(replica, 'a', 6)

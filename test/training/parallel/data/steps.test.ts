@@ -59,7 +59,7 @@ describe("unused: 'zeros'", () => {
   })
 
   it.each([1, 2, 3] as const)(
-    'the same in stage %i: the optimizer leaves it alone',
+    'gives no update to an unused parameter in ZeRO stage %i',
     async (stage) => {
       await runWorld({ size: 2, seed: 3 }, async (group) => {
         const module = new Points('a', 'b')
@@ -96,7 +96,7 @@ describe("unused: 'zeros'", () => {
 const kinds: FullyShardOptions[] = [{ stage: 1 }, { stage: 2 }, { stage: 3 }]
 
 describe('a replica', () => {
-  it('says after a failed step that the step has failed', async () => {
+  it('reports in later calls that a step has failed', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const check = async (replica: {
         readonly module: Points
@@ -159,7 +159,7 @@ describe('a replica', () => {
     })
   })
 
-  it('lets passes write gradients into its buckets themselves', async () => {
+  it('lets passes write gradients directly into its buckets', async () => {
     await runWorld({ size: 2, seed: 5 }, async (group) => {
       await onPoints(group, ['a', 'b'], {}, async (replica) => {
         const { memory } = replica.onGradient

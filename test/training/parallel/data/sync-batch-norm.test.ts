@@ -78,7 +78,7 @@ describe.each(['wasm', 'cpu'] as const)('a BatchNorm of one rank on %s', (backen
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('keeps running statistics, and evaluates by them', () => {
+  it('keeps running statistics, and uses them in evaluation', () => {
     const norm = new BatchNorm({ name: 'n', channels: 1, momentum: 0.5 }, groupOfOne)
     const x = tf.tensor([1, 2, 3, 6], [4, 1])
     record((h) => norm.forward(h), x, norm.parameters, { needsInputGradient: false }).dispose()
@@ -98,7 +98,7 @@ describe.each(['wasm', 'cpu'] as const)('a BatchNorm of one rank on %s', (backen
   })
 })
 
-it('refuses what is no group, and unknown options', async () => {
+it('BatchNorm refuses an invalid group and unknown options', async () => {
   await loadBackend('cpu')
   await runWorld({ size: 1 }, async (group) => {
     const options = { name: 'n', channels: 2 }
@@ -115,6 +115,6 @@ it('refuses what is no group, and unknown options', async () => {
   })
 })
 
-it('is also found by the name that PyTorch has for it', () => {
+it('BatchNorm is also exported as SyncBatchNorm, its name in PyTorch', () => {
   expect(SyncBatchNorm).toBe(BatchNorm)
 })
