@@ -21,6 +21,13 @@ const noSkip = {
   message: 'needing() of test/needs.ts counts tests as skipped and says what is missing.',
 }
 
+const noInternals = {
+  selector:
+    '.source:matches([value=/^[.].*packages.[a-z]+.(src|page)./], :has(TemplateElement[value.raw=/packages/]))',
+  message:
+    'Import what a package exports by its name, and the rest from test/internals: if its file moves, one line changes there.',
+}
+
 /** What only Node can run. Everything else of these packages also runs in a web page. */
 const portable = {
   files: ['packages/{core,distributed,store,training}/src/**/*.ts'],
@@ -123,8 +130,8 @@ export default defineConfig(
   },
   {
     files: ['test/**/*.ts'],
-    ignores: ['test/needs.ts'],
-    rules: { 'no-restricted-syntax': ['error', noInstanceof, noSkip] },
+    ignores: ['test/needs.ts', 'test/internals/**'],
+    rules: { 'no-restricted-syntax': ['error', noInstanceof, noSkip, noInternals] },
   },
   {
     files: ['test/**/*.test.ts'],

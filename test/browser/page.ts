@@ -1,10 +1,5 @@
 /** What the test bundles: it runs in a page, so its imports lead to no module of Node. */
-import { runWorld } from '../../packages/distributed/src/run-world.ts'
-import { tensorFrom } from '../../packages/training/src/backend/host-memory.ts'
-import { loadWasm } from '../../packages/training/src/backend/wasm/load.ts'
-import { shardedMLP } from '../../packages/training/src/nn/sharded-mlp.ts'
-import { SGD } from '../../packages/training/src/optim/sgd.ts'
-import { pipeline } from '../../packages/training/src/parallel/pipeline/index.ts'
+import { loadWasm, pipeline, runWorld, SGD, shardedMLP, tensorFrom } from '../internals/browser.ts'
 
 const world = { size: 2, seed: 1, memory: 32 << 20 }
 const ROWS = 8

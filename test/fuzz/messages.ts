@@ -30,11 +30,14 @@ import {
 } from '../internals/distributed/groups.ts'
 import { createMemory, heapOf, type Heap } from '../internals/distributed/arena.ts'
 import { CLOSED, type Transport } from '../internals/distributed/transports.ts'
-import { Calls } from '../../packages/store/src/calls.ts'
-import { StoreData } from '../../packages/store/src/data.ts'
-import { LinkedStore } from '../../packages/store/src/linked-store.ts'
-import { decodeClientMessage, decodeServerMessage } from '../../packages/store/src/protocol.ts'
-import { Session } from '../../packages/store/src/session.ts'
+import {
+  Calls,
+  StoreData,
+  LinkedStore,
+  decodeClientMessage,
+  decodeServerMessage,
+  Session,
+} from '../internals/store.ts'
 import { SteppedWorld } from '../distributed/support/stepped-world.ts'
 import { isRaw, type Target } from './campaign.ts'
 import { json, packed, parsed, plainly, textOf } from './inputs.ts'

@@ -20,7 +20,7 @@ import {
   trainer,
   type Module,
 } from '@tsrun/training'
-import { sampleToken } from '../../packages/models/src/sampling.ts'
+import { sampleToken } from '../internals/models.ts'
 import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
 import { failure } from '../training/parallel/support/failure.ts'
 import { livelyGpt, small } from '../training/nn/support/tokens.ts'

@@ -1,9 +1,5 @@
 import fc from 'fast-check'
-import {
-  AF_INET6,
-  decodeSocketAddress,
-  encodeSocketAddress,
-} from '../../packages/native/src/socket-address.ts'
+import { AF_INET6, decodeSocketAddress, encodeSocketAddress } from '../internals/native.ts'
 
 const port = fc.nat(65535)
 

@@ -1,4 +1,4 @@
-import { millisecondsText, numberText, percentText } from '../../packages/observe/page/formats.ts'
+import { millisecondsText, numberText, percentText } from '../internals/observe.ts'
 
 it('shows no number where there is none: NaN and the infinities are null in JSON', () => {
   const { loss } = JSON.parse(JSON.stringify({ loss: Infinity })) as { loss: number }

@@ -1,4 +1,4 @@
-import { StoreData } from '../../packages/store/src/data.ts'
+import { StoreData } from '../internals/store.ts'
 
 const KiB = 1024
 const bytes = (kibibytes: number): Uint8Array => new Uint8Array(kibibytes * KiB)

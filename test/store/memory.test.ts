@@ -1,8 +1,7 @@
 import { Duplex } from 'node:stream'
 import type { Socket } from 'node:net'
 import { connectStore, startStoreServer, type Store, type StoreServer } from '@tsrun/store'
-import { Connection } from '../../packages/store/src/connection.ts'
-import { decodeServerMessage } from '../../packages/store/src/protocol.ts'
+import { Connection, decodeServerMessage } from '../internals/store.ts'
 import { frame, openProven, until } from './raw-client.ts'
 
 const token = 'ab'.repeat(32)

@@ -9,7 +9,7 @@ import {
   parseSpanFileName,
 } from '@tsrun/distributed/record'
 import { RankTrace } from '../../internals/distributed/record.ts'
-import { SpanFileReader } from '../../../packages/observe/src/trace/span-file-reader.ts'
+import { SpanFileReader } from '../../internals/observe.ts'
 
 let directory = ''
 beforeEach(() => (directory = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { seededRandom } from '../../../packages/core/src/random.ts'
+import { seededRandom } from '@tsrun/core'
 import { createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
   NativeCipher,

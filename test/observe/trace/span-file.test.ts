@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { spanKinds, type Span } from '@tsrun/distributed/record'
-import { SpanFileReader } from '../../../packages/observe/src/trace/span-file-reader.ts'
+import { SpanFileReader } from '../../internals/observe.ts'
 import { writeSpans } from './files.ts'
 
 let directory = ''

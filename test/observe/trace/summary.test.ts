@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findTracedRun, summarizeTrace, writeChromeTrace } from '@tsrun/observe'
 import type { Span } from '@tsrun/distributed/record'
-import { alignClocks } from '../../../packages/observe/src/trace/clocks.ts'
+import { alignClocks } from '../../internals/observe.ts'
 import { RUN, writeSpans } from './files.ts'
 
 let directory = ''

@@ -1,6 +1,5 @@
 import { loadBackend, record, tf, type Tensor } from '@tsrun/training'
-import { testTape } from '../../../packages/training/src/autograd/self-test.ts'
-import { recordOnTape } from '../../../packages/training/src/autograd/record.ts'
+import { testTape, recordOnTape } from '../../internals/training.ts'
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import type { Part, Piece } from '@tsrun/training'
-import { copyCommon } from '../../../packages/training/src/checkpoint/piece.ts'
+import { copyCommon } from '../../internals/training.ts'
 
 /** The place in the whole of each value of a part, found the slow way. */
 function placesOf({ shape, box, range }: Part): number[] {

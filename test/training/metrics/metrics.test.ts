@@ -1,7 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { csv, jsonl, tensorBoard, type MetricLog } from '@tsrun/training'
 import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
 import { failure } from '../parallel/support/failure.ts'
@@ -167,14 +166,10 @@ describe.each(kinds)('%s', (name, create) => {
 describe('an unflushed metric', () => {
   /** Runs a process that logs one value with `csv`, and exits at once. @returns its stderr */
   const logAndExit = (path: string): string => {
-    const entry = fileURLToPath(
-      new URL('../../../packages/training/src/metrics/index.ts', import.meta.url),
-    )
-    const source = `import { csv } from ${JSON.stringify(entry)}
+    const source = `import { csv } from '@tsrun/training'
       csv(${JSON.stringify(path)}).scalar('loss', 1, 0)
       process.exit(0)`
-    const flags = ['--import', import.meta.resolve('tsx'), '--conditions=@tsrun/source']
-    const args = [...flags, '--input-type=module', '-e', source]
+    const args = ['--input-type=module', '-e', source]
     const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' })
     expect(status).toBe(0)
     return stdout + stderr

@@ -9,7 +9,7 @@ import {
   tf,
   wholeModel,
 } from '@tsrun/training'
-import { recordChain } from '../../../packages/training/src/autograd/chain.ts'
+import { recordChain } from '../../internals/training.ts'
 
 const options = { needsInputGradient: true }
 const ones = (rows: number) => tf.ones([rows, 500])

@@ -1,5 +1,5 @@
 import { generator, uniform } from '@tsrun/training'
-import { xoshiro128 } from '../../../packages/training/src/random/generator.ts'
+import { xoshiro128 } from '../../internals/training.ts'
 
 const draw = (name: string, seed: number, count: number) => {
   const next = generator(name, seed)

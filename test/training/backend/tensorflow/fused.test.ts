@@ -1,8 +1,4 @@
-import { fused } from '../../../../packages/training/src/backend/tensorflow/fused.ts'
-import type {
-  GraphNode,
-  Value,
-} from '../../../../packages/training/src/backend/tensorflow/graph.ts'
+import { fused, type GraphNode, type Value } from '../../../internals/training.ts'
 
 const T = { name: 'T', type: 4, value: 1 }
 const value = (node: number): Value => ({ node, output: 0 })

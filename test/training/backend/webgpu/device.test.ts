@@ -1,7 +1,4 @@
-import {
-  adapterNames,
-  chooseAdapter,
-} from '../../../../packages/training/src/backend/webgpu/device.ts'
+import { adapterNames, chooseAdapter } from '../../../internals/training.ts'
 
 const names = ['NVIDIA H200', 'NVIDIA T4', 'NVIDIA T400', 'llvmpipe (LLVM 15.0.6, 256 bits)']
 

@@ -1,5 +1,5 @@
 import type { Part, Piece, PieceOwner } from '@tsrun/training'
-import { copyCommon } from '../../../../packages/training/src/checkpoint/piece.ts'
+import { copyCommon } from '../../../internals/training.ts'
 
 /** Holds these parts of tensors whose values count up from `first` in row-major order. */
 export function countingOwner(parts: readonly Part[], first = 0): PieceOwner & { held: Piece[] } {

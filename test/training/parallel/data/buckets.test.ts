@@ -1,5 +1,5 @@
-import type { Parameter } from '../../../../packages/training/src/model/parameter.ts'
-import { planBuckets } from '../../../../packages/training/src/parallel/gradients/buckets.ts'
+import type { Parameter } from '@tsrun/training'
+import { planBuckets } from '../../../internals/training.ts'
 
 /** Lengths of the gradients in each bucket. */
 function plan(

@@ -1,5 +1,5 @@
 import { runWorld, type PersistentOperation, type ProcessGroup } from '@tsrun/distributed'
-import { PreparedMessages } from '../../../../packages/training/src/parallel/pipeline/prepared-messages.ts'
+import { PreparedMessages } from '../../../internals/training.ts'
 
 const LENGTH = 6000
 

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { splitLayers } from '../../../../packages/training/src/parallel/pipeline/split.ts'
+import { splitLayers } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 
 describe('splitLayers', () => {

@@ -1,4 +1,4 @@
-import type { ScheduleName } from '../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+import type { ScheduleName } from '@tsrun/training/planning'
 
 export interface Configuration {
   readonly title: string

@@ -1,9 +1,5 @@
 import { readFileSync } from 'node:fs'
-import {
-  formatActions,
-  schedule,
-  type ScheduleName,
-} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+import { formatActions, schedule, type ScheduleName } from '@tsrun/training/planning'
 
 interface Golden {
   readonly name: ScheduleName

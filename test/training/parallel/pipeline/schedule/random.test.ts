@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { isTsrError } from '@tsrun/core'
-import { executionOrder } from '../../../../../packages/training/src/parallel/pipeline/schedule/dependencies.ts'
 import {
   customSchedule,
   formatAction,
   schedule,
   scheduleNames,
   validateSchedule,
-} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+} from '@tsrun/training/planning'
+import { executionOrder } from '../../../../internals/training.ts'
 import { hasCycle, randomLists } from '../../support/random-lists.ts'
 
 const extent = fc.record({

@@ -10,7 +10,7 @@ import {
   validateSchedule,
   type Action,
   type ScheduleName,
-} from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+} from '@tsrun/training/planning'
 import { failure } from '../../support/failure.ts'
 
 describe('actions as text', () => {

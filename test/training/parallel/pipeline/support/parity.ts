@@ -1,7 +1,6 @@
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { disposeModule, loadBackend, SGD, shardedMLP, tf } from '@tsrun/training'
-import { pipeline } from '../../../../../packages/training/src/parallel/pipeline/index.ts'
-import { schedule as planned } from '../../../../../packages/training/src/parallel/pipeline/schedule/index.ts'
+import { disposeModule, loadBackend, SGD, shardedMLP, tf, pipeline } from '@tsrun/training'
+import { schedule as planned } from '@tsrun/training/planning'
 import type { Configuration } from '../../support/configurations.ts'
 import {
   exampleBatch,

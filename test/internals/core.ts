@@ -1,0 +1,5 @@
+export { coreErrors, nativeErrors } from '../../packages/core/src/errors/core.ts'
+export { distributedErrors } from '../../packages/core/src/errors/distributed.ts'
+export { launcherErrors } from '../../packages/core/src/errors/launcher.ts'
+export { storeErrors } from '../../packages/core/src/errors/store.ts'
+export { trainingErrors } from '../../packages/core/src/errors/training.ts'

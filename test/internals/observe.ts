@@ -1,0 +1,3 @@
+export { millisecondsText, numberText, percentText } from '../../packages/observe/page/formats.ts'
+export { alignClocks } from '../../packages/observe/src/trace/clocks.ts'
+export { SpanFileReader } from '../../packages/observe/src/trace/span-file-reader.ts'
