@@ -1,4 +1,4 @@
 import { runCommand } from './commands/command-line.ts'
 
-// Not process.exitCode: another process that still holds the pipe of a rank must not keep this one running.
+// process.exitCode would keep this process running while another process holds a rank's pipe.
 process.exit(await runCommand(process.argv.slice(2)))

@@ -27,19 +27,20 @@ import { addTrace } from './trace.ts'
 import { addView } from './view.ts'
 import { addStacks } from './stacks.ts'
 
-/** The exit code for wrong flags, and for a job that cannot be started: no script, port taken. */
+/** Exit code for wrong flags, and if a job cannot start: no script, port taken. */
 const USAGE = 2
 
 /**
  * The `tsrun` command. It takes over the signals and the output of this process.
  *
  * @param argv - without the program and its script
- * @returns the exit code: 0, that of the rank that failed first, 128 + n for signal n, 2 for wrong usage
+ * @returns the exit code: 0, the code of the rank that failed first, 128 + n for signal n, 2 for wrong
+ *   usage
  */
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
   const { stdout, stderr, env } = process
-  // The pipe to the parent is no input for the ranks.
+  // The parent pipe must not become the ranks' input.
   const isHeld = env[PARENT_PIPE] !== undefined
   if (isHeld) watchParentPipe(process.stdin, env, interrupts)
   const input = { isTerminal: isatty(0), open: () => process.stdin }
@@ -56,7 +57,7 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
   })
 }
 
-/** A stream that writes all of a text to a file, where that of Node loses what a nearly full disk leaves. */
+/** A stream that writes all bytes to a file. Node's stream loses data on a nearly full disk. */
 function toFile(fd: number): Writable | undefined {
   if (!statusOf(fd).isFile()) return undefined
   return new Writable({
@@ -71,7 +72,7 @@ function toFile(fd: number): Writable | undefined {
   })
 }
 
-/** Runs a command line with the given streams and signals. */
+/** Runs a command line in the given context. */
 export async function runCommandLine(
   argv: readonly string[],
   given: Omit<CommandContext, 'exitCode'>,
@@ -122,10 +123,10 @@ async function runParsed(
 }
 
 /**
- * Parses the command line and runs the command that it names.
+ * Parses the command line and runs its command.
  *
- * @param say - is given a sentence for each value that another one replaces
- * @returns what yargs has to print: help, the version, a completion
+ * @param say - called with a sentence for each value that is overridden
+ * @returns the text that yargs prints: help, the version, or completions
  * @throws ERR_TSR_USAGE, and the errors of the command
  */
 export async function parse(
@@ -137,7 +138,7 @@ export async function parse(
   const line = isRequest ? argv.slice(2) : argv
   const inCommand = commandNames.includes(line[0] ?? '') && !(isRequest && line.length === 1)
   const words = isRequest ? argv : inCommand ? wordsOfCommand(argv) : normalizeFlags(argv)
-  // With this, yargs adds descriptions to the words that it completes.
+  // With ZSH_NAME, yargs adds descriptions to completions.
   if (isRequest) process.env['ZSH_NAME'] = 'zsh'
   const parser = yargs()
     .locale('en')
@@ -146,7 +147,7 @@ export async function parse(
     .usage('$0 [flags] script [arguments of the script]')
     .usage('\nStarts N copies (ranks) of a script, joined by a store, as one job.')
     .parserConfiguration({
-      // What follows the script is its own; what follows a command belongs to the command.
+      // Words after the script belong to the script; words after a command belong to the command.
       'halt-at-non-option': !inCommand,
       'populate--': true,
       'parse-numbers': false,
@@ -168,7 +169,7 @@ export async function parse(
       for (const note of settleRepeated(values, aliases, own)) say(note)
     })
     .fail((message: string | null, error: Error | undefined) => {
-      // Only yargs itself gives a message; its errors have the same one.
+      // Only yargs passes a message; if it passes an error, too, the messages are equal.
       if (message === null || (error !== undefined && message !== error.message)) throw error!
       const known = parser.parsed === false ? [] : Object.keys(parser.parsed.aliases)
       throw usageError(explain(message, argv, known))
@@ -183,12 +184,12 @@ export async function parse(
   return printed
 }
 
-/** For yargs, what follows `--` is no argument of a command; only `tsrun hosts` has a use for it. */
+/** yargs does not pass words after `--` to a command; only `tsrun hosts` uses them. */
 function wordsOfCommand(argv: readonly string[]): readonly string[] {
   return argv[0] === 'hosts' ? argv : argv.filter((word) => word !== '--')
 }
 
-/** Says in our words what yargs has found wrong. @param known - the names of the flags */
+/** Translates error messages of yargs. @param known - the names of the flags */
 function explain(message: string, argv: readonly string[], known: readonly string[]): string {
   const [, needsValue] = /^Not enough arguments following: (.*)$/.exec(message) ?? []
   if (needsValue !== undefined) return `--${needsValue} needs a value`

@@ -30,14 +30,14 @@ export function addCompletion({ env, console }: CommandContext): AddCommand {
     )
 }
 
-/** The first argument with which such a script asks for words; the line from `tsrun` on follows. */
+/** First argument of the requests from completion scripts. The words of the line follow. */
 export const COMPLETION_REQUEST = '--get-yargs-completions'
 
 /**
- * Answers such a request: a line for each word that fits, with a tab and a description; then `:files` or
- * `:folders` where the shell is to complete their names.
+ * Answers a completion request: a line for each matching word, with a tab and a description. `:files`
+ * or `:folders` ask the shell to complete file names.
  *
- * @param line - what follows `tsrun`, up to the cursor; yargs knows the flags and words of a command
+ * @param line - the words after `tsrun`, up to the cursor; yargs knows the flags and words of a command
  */
 export function answerCompletion(parser: Argv, line: readonly string[]): unknown {
   const current = line.at(-1) ?? ''
@@ -55,7 +55,7 @@ export function answerCompletion(parser: Argv, line: readonly string[]): unknown
         const isFlag = current.startsWith('-')
         const words = !inCommand
           ? wordsOfJob(line, found.map(separate))
-          : // yargs takes this word for a request to itself.
+          : // yargs would handle this word itself.
             line[0] === 'completion' && !isFlag
             ? shells
             : wordsOfCommand(found.map(separate), isFlag)
@@ -70,24 +70,24 @@ export function answerCompletion(parser: Argv, line: readonly string[]): unknown
   )
 }
 
-/** With ZSH_NAME, yargs writes `word:description`, with a backslash before the colons of the word. */
+/** With ZSH_NAME, yargs writes `word:description`, and escapes colons in the word. */
 function separate(answer: string): string {
   const [, word = answer, description = ''] = /^((?:\\:|[^:])*):(.*)$/s.exec(answer) ?? []
   return describeWord(word.replaceAll('\\:', ':'), description)
 }
 
-/** The choices of a command, else files; or its flags. */
+/** The choices of a command or, without any, files; or its flags. */
 function wordsOfCommand(found: readonly string[], isFlag: boolean): string[] {
   const hasChoices = found.some((word) => !word.startsWith('-'))
   return [...found, ...(isFlag || hasChoices ? [] : [':files'])]
 }
 
-/** What fits behind the flags of a job, with those commands that yargs has found. */
+/** Completions after the flags of a job, together with the commands found by yargs. */
 function wordsOfJob(line: readonly string[], found: readonly string[]): string[] {
   const before = line.slice(0, -1)
   for (let i = 0; i < before.length; i++) {
     const word = before[i]!
-    // From the script on, everything is its own.
+    // Words from the script on belong to the script.
     if (!/^-./.test(word) || word === '--') return [':files']
     const flag = findFlag(word)
     if (flag?.value === undefined) continue
@@ -99,7 +99,7 @@ function wordsOfJob(line: readonly string[], found: readonly string[]): string[]
   if (line.at(-1)?.startsWith('-') !== true) return [...commands, ':files']
   const flags = flagTable.flatMap((flag) => {
     const names = [flag.name, ...(flag.aliases ?? [])].filter((one) => one.length > 1)
-    // A switch that is on can only be turned off.
+    // A switch that is on by default can only be turned off.
     const prefix = flag.fallback === 'true' ? '--no-' : '--'
     return names.map((one) => describeWord(prefix + one, flag.description))
   })
@@ -110,7 +110,7 @@ function wordsOfJob(line: readonly string[], found: readonly string[]): string[]
   return [...flags, ...others]
 }
 
-/** The words that a flag accepts: those in lower case of what help shows in place of its value. */
+/** The values that a flag accepts: the lower-case words in the placeholder of its help text. */
 function valuesOf(flag: Flag | undefined, prefix: string): string[] {
   const { value = '' } = flag ?? {}
   if (value === 'FILE') return [':files']
@@ -119,7 +119,7 @@ function valuesOf(flag: Flag | undefined, prefix: string): string[] {
   return words.map((word) => prefix + word)
 }
 
-/** The longest description that a line of a terminal has room for. */
+/** Most characters of a description that fit on a terminal line. */
 const LONGEST = 60
 
 function describeWord(word: string, description: string): string {

@@ -3,22 +3,22 @@ import type { Console } from '../logs/console.ts'
 import type { InputSource } from '../processes/input.ts'
 import type { Interrupts } from '../processes/interrupts.ts'
 
-/** What a command gets from the process that runs it. */
+/** The environment of a command. */
 export interface CommandContext {
   readonly env: NodeJS.ProcessEnv
   readonly cwd: string
   readonly console: Console
   readonly interrupts: Interrupts
-  /** The standard input of the process; without it the ranks read nothing. */
+  /** The standard input of the process; undefined: ranks get no input. */
   readonly stdin?: InputSource
-  /** The exit code of the process; commands set it. */
+  /** The exit code of the process, set by the command. */
   exitCode: number
 }
 
 /** Adds a command to the parser. */
 export type AddCommand = (parser: Argv) => unknown
 
-/** The commands beside the start of a job. */
+/** All commands except the start of a job. */
 export const commandNames: readonly string[] = [
   'init',
   'hosts',

@@ -60,7 +60,7 @@ export function addDoctor(context: CommandContext): AddCommand {
     )
 }
 
-/** What `tsrun doctor --hosts` is asked to do. */
+/** The arguments of `tsrun doctor --hosts`. */
 interface CompareRequest {
   readonly hosts: string
   readonly json: boolean
@@ -72,7 +72,7 @@ interface CompareRequest {
   readonly iface?: string | undefined
 }
 
-/** Seconds that a round of measurements takes, about, and the start of the hosts. */
+/** Approximate seconds of a round of measurements, and of starting the hosts. */
 const [ROUND, START] = [1.5, 4]
 
 /** @throws ERR_TSR_USAGE */

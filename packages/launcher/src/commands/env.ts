@@ -33,7 +33,7 @@ export function addEnv(context: CommandContext): AddCommand {
     )
 }
 
-/** The report as a list of Markdown. */
+/** The report as a Markdown list. */
 export function envText(report: HostReport): string {
   const { packages, cpu, memory, shm, numaNodes, koffi, mpi, variables } = report
   const packageList = Object.entries(packages).map(
@@ -100,7 +100,7 @@ function backendLines({ backends, tensorflow }: HostReport): string[] {
   ]
 }
 
-/** In backticks, as values may have asterisks; in one line. A secret is only `set`. */
+/** One line in backticks, because values may contain asterisks. A secret is only `set`. */
 function asCode(value: string): string {
   if (value === 'set') return value
   const line = JSON.stringify(value).slice(1, -1).replaceAll('\\"', '"')

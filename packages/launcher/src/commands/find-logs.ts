@@ -8,17 +8,17 @@ import { attemptsIn, ranksIn } from '../logs/log-reader.ts'
 export interface FoundLogs {
   /** DIR/RUN-ID */
   readonly folder: string
-  /** Only this attempt. */
+  /** The attempt to show; undefined: all. */
   readonly attempt: number | undefined
-  /** Only this rank. */
+  /** The rank to show; undefined: all. */
   readonly rank: number | undefined
-  /** What is remembered of the run on this host. */
+  /** This host's record of the run. */
   readonly record: RunRecord | undefined
 }
 
 /**
- * Finds the log files of a run by its id, or the beginning of its id; by a folder: of --log-dir, of a run,
- * of an attempt or of a rank; or those of the newest run of this host.
+ * Finds the log files of a run. `given` is a run ID or its beginning, or a folder (of --log-dir, of a
+ * run, of an attempt or of a rank). Default: the newest run of this host.
  *
  * @throws ERR_TSR_NO_LOGS
  */
@@ -91,12 +91,12 @@ function namesIn(folder: string): string[] {
   }
 }
 
-/** When the last attempt began. */
+/** When the last attempt started. */
 function timeOf(run: string): number {
   return statSync(join(run, `attempt_${attemptsIn(run).at(-1)!}`)).mtimeMs
 }
 
-/** At most three of them. */
+/** Lists at most three runs. */
 function namesOf(runs: readonly RunRecord[], beginning: string): string {
   const names = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(beginning))
   return names.slice(0, 3).join(', ')

@@ -34,7 +34,7 @@ export function addFlight({ console, cwd }: CommandContext): AddCommand {
     )
 }
 
-/** Characters of a reason that are shown. */
+/** Most characters of a reason. */
 const LONGEST_REASON = 160
 
 /** @throws ERR_TSR_FLIGHT_FOLDER */

@@ -17,7 +17,7 @@ import { chooseHosts, readHosts, type RemoteHost } from '../remote/hostfile.ts'
 import { PARENT_PIPE } from '../remote/parent-pipe.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
-/** What `tsrun hosts` is asked to do. */
+/** The arguments of `tsrun hosts`. */
 interface HostsRequest {
   readonly hostfile: string
   readonly include?: string | undefined
@@ -90,7 +90,6 @@ async function runOnHosts(request: HostsRequest, context: CommandContext): Promi
   return await runJobOn(hosts, request, reach, context)
 }
 
-/** The names that `--env` lists. */
 function variablesIn({ env = '' }: HostsRequest): string[] {
   return env.split(',').filter((name) => name !== '')
 }
@@ -113,7 +112,7 @@ async function runJobOn(
       const lines = splitters[stream].push(Buffer.from(text))
       console.write(stream, lines.map((line) => `${prefix}${line.text}\n`).join(''))
     })
-    // The first line is the token: arguments can be read by other users of the host.
+    // Send the token as the first line, because other users of the host can read arguments.
     connection.send(token)
     return connection
   })
@@ -130,7 +129,7 @@ async function runJobOn(
   const ends = await Promise.all(
     connections.map(async (connection): Promise<RemoteEnd> => {
       const end = await connection.ended
-      // Without one host there is no job. The others would wait for it.
+      // The job cannot run without all hosts, and the others would wait.
       if (end.isLost) for (const other of connections) other.send('SIGTERM')
       return end
     }),
@@ -145,7 +144,7 @@ async function runJobOn(
 /**
  * The command line of one host, for its shell.
  *
- * @param columns - the characters of a line that this host's output has room for
+ * @param columns - characters that fit on a line of this host's output
  */
 function commandOf(
   hosts: readonly RemoteHost[],

@@ -38,13 +38,16 @@ export function addInit({ cwd, console }: CommandContext): AddCommand {
 /** Files that must not exist yet: existing files are never overwritten. */
 const scripts = ['train.ts', 'train.test.ts']
 
-/** The settings of a project, which are kept where they exist. A package without a `.`: npm leaves out `.gitignore`. */
+/**
+ * Settings of a project; existing files are kept. The template's name lacks the dot, because npm leaves
+ * out `.gitignore`.
+ */
 const settings = { 'tsconfig.json': 'tsconfig.json', '.gitignore': 'gitignore' }
 
 /**
  * Writes the files of a project.
  *
- * @returns what was done, and what to type next
+ * @returns a report, and the commands to run next
  * @throws ERR_TSR_USAGE before anything is written
  */
 function initProject(folder: string, cwd: string): string {
@@ -60,7 +63,7 @@ function initProject(folder: string, cwd: string): string {
   const lines: string[] = []
   const made: string[] = []
   const write = (name: string, text: string): void => {
-    // Not through a link, nor over what has come meanwhile.
+    // Do not follow links, and do not overwrite files created meanwhile.
     writeFileSync(join(home, name), text, { flag: 'wx' })
     made.push(name)
     lines.push(`  wrote     ${name}`)
@@ -83,7 +86,7 @@ function initProject(folder: string, cwd: string): string {
     throw usageError(`the project cannot be written: ${(error as Error).message}`)
   }
   const enter = home === cwd ? [] : [`  cd ${quote(folder)}`]
-  // A script of the project itself does something else.
+  // An existing script of the project with this name does something else.
   const { scripts: own } = JSON.parse(manifest) as { scripts: Record<string, string> }
   const runs = Object.entries(templateManifest().scripts)
     .map(([name, line]) => (own[name] === line ? `npm run ${name}` : `npx ${line}`))
@@ -107,10 +110,13 @@ function checkFolder(folder: string, home: string): void {
 
 type Manifest = Record<string, unknown>
 
-/** What `npm init` writes in place of a test. */
+/** The placeholder of `npm init` for a test script. */
 const NO_TEST = 'echo "Error: no test specified" && exit 1'
 
-/** The package.json of a project: that of the template or, if there is one, with what it lacks. @throws ERR_TSR_USAGE */
+/**
+ * The package.json of a project: the template, or the existing file with missing entries added. @throws
+ * ERR_TSR_USAGE
+ */
 function completeManifest(text: string | undefined): string {
   const wanted = templateManifest()
   if (text === undefined) return `${JSON.stringify(wanted, null, 2)}\n`
@@ -148,13 +154,13 @@ function completeManifest(text: string | undefined): string {
 
 type DependencyKind = 'dependencies' | 'devDependencies'
 
-/** The package.json of a new project, with our packages at the version of this launcher, to which they belong. */
+/** The package.json of a new project, with tsrun's packages at the version of this launcher. */
 function templateManifest(): Record<DependencyKind | 'scripts', Record<string, string>> {
   const text = template('package.json').replaceAll('"tsrun"', JSON.stringify(version))
   return JSON.parse(text) as Record<DependencyKind | 'scripts', Record<string, string>>
 }
 
-/** Replaces a file at once: a full disk leaves the old one. */
+/** Replaces a file atomically: on a full disk, the old file stays. */
 function replaceFile(path: string, text: string): void {
   const unfinished = `${path}.${process.pid}`
   try {
@@ -166,7 +172,7 @@ function replaceFile(path: string, text: string): void {
   }
 }
 
-/** Whether there is anything of this name, also a link to nothing. */
+/** Whether the name exists, even as a dangling link. */
 function isThere(path: string): boolean {
   return attempt(() => lstatSync(path, { throwIfNoEntry: false })) !== undefined
 }
@@ -182,7 +188,6 @@ function template(name: string): string {
   return readFileSync(new URL(`templates/${name}`, packageFolder), 'utf8')
 }
 
-/** The text of a file; undefined where there is none. */
 function read(path: string): string | undefined {
   try {
     return readFileText(path)
@@ -201,7 +206,7 @@ function attempt<T>(act: () => T): T | undefined {
   }
 }
 
-/** A word as a shell reads it. */
+/** Quotes a word for a shell. */
 function quote(word: string): string {
   return /^[\w./@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
 }

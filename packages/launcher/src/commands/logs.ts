@@ -90,18 +90,18 @@ interface Request extends FoundLogs {
   readonly prefix: string | undefined
 }
 
-/** Milliseconds between two polls for new lines. */
+/** Milliseconds between polls for new lines. */
 const LOOK = 100
-/** Pieces between two checks for Ctrl-C. */
+/** Pieces between checks for Ctrl-C. */
 const TURN = 100
-/** Milliseconds. Between two attempts of a job there are up to ten seconds. */
+/** Milliseconds. The launcher waits up to ten seconds between attempts. */
 const LONGEST_PAUSE = 12_000
 
 /** Shows the logs of one run. */
 class LogCommand {
   readonly #request: Request
   readonly #context: CommandContext
-  /** The last lines so far, while `--tail` waits for the end. */
+  /** The last lines so far, while `--tail` waits for the end of the logs. */
   #kept: { readonly stream: StreamName; readonly text: string }[] | undefined
   /** When all known ranks had ended. */
   #endedAt: number | undefined
@@ -162,7 +162,7 @@ class LogCommand {
     try {
       for (;;) {
         const isLast = this.#attempts().at(-1) === attempt
-        // Ranks that have ended by now write nothing after the next poll.
+        // Ranks that have ended write nothing after the next poll.
         const isOver = !isLast || this.#isOver(readers)
         this.#findRanks(attempt, readers)
         const isNew = await this.#showNew(readers, output)
@@ -181,7 +181,7 @@ class LogCommand {
     }
   }
 
-  /** Shows all that there is now, in the order of time. @returns whether there was anything */
+  /** Shows all available output in order of time. @returns whether there was any */
   async #showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<boolean> {
     const { console } = this.#context
     for (let count = 0; ; count++) {
@@ -195,7 +195,7 @@ class LogCommand {
       }
       if (first === undefined || this.#isStopped) return count > 0
       output.take(first, first.next())
-      // Of a slow reader of the output, no more is read than it takes.
+      // Apply back-pressure from a slow reader.
       if (console.isWaiting()) await console.flush()
       else if (count % TURN === 0) await setImmediate()
     }
@@ -212,7 +212,7 @@ class LogCommand {
     readers.sort((a, b) => a.rank - b.rank)
   }
 
-  /** @throws ERR_TSR_USAGE when there is none of the ranks that are asked for */
+  /** @throws ERR_TSR_USAGE if none of the requested ranks exists */
   #checkRanks(readers: readonly RankReader[]): void {
     const { ranks } = this.#request
     if (readers.length > 0 || ranks === undefined || this.#isStopped) return
@@ -222,12 +222,12 @@ class LogCommand {
     throw usageError(`--rank names ${formatRankList(ranks)}, but the files are of ${known}`)
   }
 
-  /** Whether nothing more is written, or the reader has stopped. */
+  /** Whether no more output follows, or the reader has stopped. */
   #isOver(readers: readonly RankReader[]): boolean {
     const { isFollowing, record } = this.#request
     if (!isFollowing || this.#isStopped) return true
     if (record !== undefined) return !isRunning(reread(record, this.#context.env))
-    // The run of another host, whose launcher cannot be seen.
+    // The launcher of another host's run is not visible here.
     const haveEnded = readers.length > 0 && readers.every(({ hasEnded }) => hasEnded)
     this.#endedAt = haveEnded ? (this.#endedAt ?? performance.now()) : undefined
     return this.#endedAt !== undefined && performance.now() - this.#endedAt > LONGEST_PAUSE
@@ -250,7 +250,7 @@ class LogCommand {
     if (this.#kept.length > 2 * tail + TURN) this.#kept = last(this.#kept, tail)
   }
 
-  /** Shows the lines that `--tail` has kept, and from now on all that follow. */
+  /** Shows the lines kept for `--tail`, and then all later lines. */
   #showKept(): void {
     const kept = last(this.#kept ?? [], this.#request.tail ?? 0)
     this.#kept = undefined

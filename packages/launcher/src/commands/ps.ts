@@ -44,13 +44,13 @@ function psText(runId: string | undefined): string {
 }
 
 function jobText(job: StatusSnapshot): string {
-  // Other programs read whole rows.
+  // Pipes get whole rows, because other programs read them.
   const width = isatty(1) ? textWidth() : Infinity
   const table = formatTable([titles, ...job.ranks.map(toRow)], 'left', width)
   return `${[jobTitle(job), ...table].join('\n')}\n`
 }
 
-/** The job in one line. */
+/** Describes the job in one line. */
 export function jobTitle(job: StatusSnapshot): string {
   const { runId, script, launcherPid, ranks, worldSize, restartCount, abortedBy } = job
   const attempt = restartCount === 0 ? '' : `, attempt ${restartCount}`
@@ -61,7 +61,7 @@ export function jobTitle(job: StatusSnapshot): string {
 const titles = ['rank', 'pid', 'state', 'since', 'operation', 'bytes', 'waits for', 'step', 'loss']
 
 /**
- * What a rank is doing, in words.
+ * Describes the activity of a rank.
  *
  * @param computing - see `activityOf`
  */
@@ -70,7 +70,7 @@ export function describeState(
   computing?: number,
 ): {
   readonly state: RankActivity
-  /** The time in this state. */
+  /** Duration of this state. */
   readonly time: string
   readonly operation: string
   readonly waits: string

@@ -31,17 +31,17 @@ import { finishTrace, openWatchers } from '../observe.ts'
 import { JobInput } from '../processes/input.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
-/** Starts a job. @param command - the script, then its own arguments, untouched */
+/** Starts a job. @param command - the script and its arguments, unchanged */
 export type RunHandler = (values: FlagValues, command: readonly string[]) => Promise<void>
 
-/** `tsrun [flags] script [arguments of the script]`: the command without a name. */
+/** `tsrun [flags] script [arguments of the script]`, the default command. */
 export function addRun(run: RunHandler): AddCommand {
   return (parser) =>
     parser
       .command(
         '$0',
         false,
-        // The flags are those that the whole command line is parsed with.
+        // The flags are already defined on the parser of the whole command line.
         (own: Argv) => own,
         async (argv: Record<string, unknown>) => {
           await run(readFlags(argv), (argv['--'] as readonly string[] | undefined) ?? [])
@@ -70,14 +70,15 @@ export function addFlags(parser: Argv): Argv {
   return parser
 }
 
-/** The flag that yargs sets to false when it reads `--no-python`: `python`. */
+/** The name that yargs sets to false for `--no-python`: `python`. */
 function negated({ name }: Flag): string[] {
   return name.startsWith('no-') ? [name.slice(3)] : []
 }
 
 /**
- * Writes the flags before the script with dashes, and `--node-args VALUE` as `--node-args=VALUE`, because
- * its value begins with a dash, as a flag does. The arguments of the script stay as they are.
+ * Normalizes the flags before the script: underscores become dashes, and `--node-args VALUE` becomes
+ * `--node-args=VALUE`, because its value begins with a dash like a flag. The arguments of the script
+ * stay unchanged.
  */
 export function normalizeFlags(argv: readonly string[]): string[] {
   const words: string[] = []
@@ -96,7 +97,7 @@ export function normalizeFlags(argv: readonly string[]): string[] {
   return words
 }
 
-/** The flag that a word of the command line names. */
+/** Finds the flag for a word of the command line. */
 export function findFlag(word: string): Flag | undefined {
   const name = word.replace(/^--?/, '').replaceAll('_', '-')
   return flagTable.find((flag) => flag.name === name || flag.aliases?.includes(name) === true)
@@ -124,9 +125,9 @@ function environmentText(): string {
 }
 
 /**
- * Runs the job that the command line describes, or prints the plan of it.
+ * Runs the job of the command line, or prints its plan.
  *
- * @throws ERR_TSR_USAGE, ERR_TSR_SCRIPT and others, when the job cannot be started
+ * @throws ERR_TSR_USAGE, ERR_TSR_SCRIPT and others, if the job cannot start
  */
 export async function startJob(
   values: FlagValues,
@@ -141,7 +142,7 @@ export async function startJob(
     gpus: () => findGpus(env).length,
     usesGpus: () => usesGpus(env),
   })
-  // Before anything is started: whether there are enough cores.
+  // Check that there are enough cores before starting anything.
   if (given.binding !== undefined) coresOf(given.binding, 0, given.nproc)
   const options = given.dryRun ? given : withFolders(given, cwd)
   const script = findCode(options, cwd, env)
@@ -199,7 +200,7 @@ export async function startJob(
   context.exitCode = exitCode
 }
 
-/** @throws ERR_TSR_USAGE when the file is no plan */
+/** @throws ERR_TSR_USAGE if the file is no valid plan */
 async function openChaos(
   { chaos, kind, nproc, nnodes }: JobOptions,
   cwd: string,
@@ -207,7 +208,7 @@ async function openChaos(
   events: EventLog | undefined,
 ): Promise<Chaos | undefined> {
   if (chaos === undefined) return undefined
-  // Only here, so that other jobs start without it.
+  // Load it only when needed, so that other jobs start faster.
   const [{ Chaos }, { readChaosPlan }] = await Promise.all([
     import('../chaos/chaos.ts'),
     import('../chaos/plan-file.ts'),
@@ -220,8 +221,8 @@ async function openChaos(
 }
 
 /**
- * With a new folder if log files or profiles are asked for and no folder is named, and that of the trace,
- * or one for the steps that the dashboard shows.
+ * Adds a new folder if log files or profiles are requested without one. Also adds the trace folder, or
+ * one for the steps on the dashboard.
  *
  * @throws ERR_TSR_USAGE
  */
@@ -233,14 +234,14 @@ function withFolders(options: JobOptions, cwd: string): JobOptions {
   return { ...options, trace, logDir: mkdtempSync(join(tmpdir(), 'tsrun-logs-')) }
 }
 
-/** What the ranks run. @throws ERR_TSR_SCRIPT */
+/** Finds the code of the ranks. @throws ERR_TSR_SCRIPT */
 function findCode({ kind, script }: JobOptions, cwd: string, env: NodeJS.ProcessEnv): Script {
   if (kind === 'module') return findModule(script, cwd)
   if (kind === 'program') return findProgram(script, cwd, env)
   return findScript(script, cwd, nearestCommand(script))
 }
 
-/** The command that was probably meant with the name of a script that does not exist. */
+/** The command that the user probably meant, if the script does not exist. */
 function nearestCommand(script: string): string | undefined {
   if (/[./\\]/.test(script)) return undefined
   const name = nearestName(script, commandNames)

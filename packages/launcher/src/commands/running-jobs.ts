@@ -3,11 +3,11 @@ import { tsrError } from '@tsrun/core'
 import { readStatusPage, STATUS_NAME, type StatusSnapshot } from '@tsrun/distributed/record'
 import { usageError } from '../args/readers.ts'
 
-/** What a command prints where there is no job. */
+/** The output if there is no job. */
 export const NO_JOB = 'no job of yours runs on this host\n'
 
 /**
- * The jobs that this user runs on this host, or the one with this run id.
+ * The jobs of this user on this host, or the job with this run ID.
  *
  * @param command - the command that needs them, for the error
  * @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB
@@ -24,7 +24,7 @@ export function runningJobs(command: string, runId: string | undefined): StatusS
   throw tsrError('ERR_TSR_NO_JOB', { runId, known })
 }
 
-/** The pages have no names, but each is an open file of its launcher. */
+/** Status pages have no names, but each is an open file of its launcher. */
 function findJobs(): StatusSnapshot[] {
   const own = process.getuid?.()
   return readdirSync('/proc')
@@ -39,7 +39,7 @@ function pagesOf(pid: number): StatusSnapshot[] {
       const path = `${folder}/${fd}`
       if (!readlinkSync(path).includes(STATUS_NAME)) return []
       const page = readStatusPage(path)
-      // Ranks have the page open for a moment while they start.
+      // Starting ranks also have the page open for a moment.
       return page.launcherPid === pid ? [page] : []
     } catch {
       // The file was closed in the meantime.

@@ -10,7 +10,7 @@ import { quantity } from '../args/quantity.ts'
 import { readFlag, usageError } from '../args/readers.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
-/** Loaded when a command needs it: it is no part of what starts a job. */
+/** Loaded only when needed, so that jobs start faster. */
 type Planning = typeof import('@tsrun/training/planning')
 
 const durationFlags = {

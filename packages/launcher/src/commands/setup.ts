@@ -6,17 +6,17 @@ import type { Interruption } from '../protocol/nodes.ts'
 import { checkTensorFlow, setUpTensorFlow } from '../setup/setup.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
-/** The exit code of a set-up that failed. */
+/** Exit code of a failed set-up. */
 const FAILED = 1
 
-/** @param isCheck - only check the installation that is there */
+/** @param isCheck - only check an existing installation */
 export type SetupHandler = (
   request: TensorFlowRequest,
   isCheck: boolean,
   sha256: readonly string[],
 ) => Promise<void>
 
-/** `tsrun setup tensorflow` @param cwd - where relative paths begin */
+/** `tsrun setup tensorflow` @param cwd - base of relative paths */
 export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
   return (parser) =>
     parser.command(
@@ -86,7 +86,7 @@ export function addSetup(cwd: string, setUp: SetupHandler): AddCommand {
     )
 }
 
-/** Sets TensorFlow up, or checks it, and says how that goes. */
+/** Installs or checks TensorFlow, and reports progress. */
 export async function setUp(
   request: TensorFlowRequest,
   isCheck: boolean,

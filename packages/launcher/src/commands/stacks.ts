@@ -4,7 +4,7 @@ import type { StatusSnapshot } from '@tsrun/distributed/record'
 import type { AddCommand, CommandContext } from './context.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
 
-/** Milliseconds for the answer of a launcher, which asks its ranks for 2 seconds. */
+/** Milliseconds for a launcher to answer. It gives its ranks 2 seconds. */
 const ANSWER_TIME = 5000
 
 /** `tsrun stacks [run-id]` */

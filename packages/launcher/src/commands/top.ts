@@ -41,7 +41,7 @@ export function addTop(context: CommandContext): AddCommand {
     )
 }
 
-/** What the next poll compares with, by process. */
+/** The previous samples by process, for the next poll. */
 type Samples = ReadonlyMap<number, RankUse>
 
 async function watch(
@@ -56,14 +56,14 @@ async function watch(
   const isScreen = isTerminal && !once
   const gpus = new GpuWatch(env, interrupts.stop)
   let before = sample(runningJobs('top', runId), [])
-  // The screen as it was comes back at the end.
+  // Switch to the alternate screen, so that the original returns at the end.
   if (isScreen) console.write('stdout', '\x1b[?1049h')
   try {
     for (let isFirst = true; ; isFirst = false) {
       const wait = isFirst ? Math.min(interval, 500) : interval
       const asked = gpus.ask()
       await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
-      // The screen shows what is known; nvidia-smi may take seconds.
+      // The screen does not wait for nvidia-smi, which may take seconds.
       if (once) await asked
       if (interrupts.stop.aborted) return
       const jobs = runningJobs('top', isFirst ? runId : undefined).filter(
@@ -80,7 +80,7 @@ async function watch(
   }
 }
 
-/** The text in place of what the screen shows, without the lines that it has no room for. */
+/** Overwrites the screen with the text. Omits lines that do not fit. */
 function screen(text: string, rows: number): string {
   const lines = text.split('\n').slice(0, rows - 1)
   return `\x1b[H${lines.map((line) => `${line}\x1b[K\n`).join('')}\x1b[J`
@@ -92,7 +92,7 @@ function sample(jobs: readonly StatusSnapshot[], gpus: readonly GpuUse[]): Sampl
   )
 }
 
-/** The tables of all jobs, in lines of at most `width` characters. */
+/** The tables of all jobs, with at most `width` characters in a line. */
 export function topText(
   jobs: readonly StatusSnapshot[],
   before: Samples,
@@ -112,7 +112,7 @@ export function topText(
     .join('\n\n')
 }
 
-/** What a job is, on two lines where one is too short. */
+/** The title of a job, on two lines if one is too short. */
 function titleLines(job: StatusSnapshot, width: number): string[] {
   const title = jobTitle(job)
   const facts = title.lastIndexOf(' (')
@@ -135,9 +135,9 @@ const titles = [
   'waits',
   'operation',
 ]
-/** The columns that are left out first where a line is too short for all of them. */
+/** Columns to omit, in this order, if a line is too short for all. */
 const expendable = ['for', 'waits', 'memory', 'GPU memory', 'GPU']
-/** The fewest characters of an operation. */
+/** Fewest characters of an operation. */
 const SHORTEST = 16
 
 function fit(rows: readonly string[][], columns: readonly string[], width: number): string[] {

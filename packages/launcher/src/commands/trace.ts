@@ -69,7 +69,7 @@ async function showTrace(request: Request, { console, cwd }: CommandContext): Pr
   console.print('stdout', text)
 }
 
-/** The paths of folders that a command line names, each once. @throws ERR_TSR_USAGE */
+/** The unique paths of the given folders. @throws ERR_TSR_USAGE */
 export function pathsOf(folders: readonly string[], cwd: string): string[] {
   const paths = folders.map((folder) => {
     const path = resolve(cwd, folder)

@@ -10,7 +10,7 @@ import type { AddCommand, CommandContext } from './context.ts'
 import { findLogs, noLogs } from './find-logs.ts'
 import { pathsOf } from './trace.ts'
 
-/** The last lines that the page shows. */
+/** Most lines on the page. */
 const MOST_LINES = 2000
 
 interface Request {
@@ -71,7 +71,7 @@ async function view(request: Request, { console, cwd, env, interrupts }: Command
   }
   console.print('stdout', `${server.url}\n`)
   console.print('stderr', 'tsrun: serving the page until Ctrl-C\n')
-  // The server alone does not keep the process alive.
+  // The server does not keep the process alive.
   await stayUntilAborted(interrupts.stop)
   await server.close()
 }
@@ -109,7 +109,7 @@ function readPage(
   }
 }
 
-/** The folder of a run in one of --log-dir. */
+/** The folder of a run inside a --log-dir, if it is there. */
 function chosenRun(path: string, run: string | undefined): string {
   const own = join(path, run ?? '')
   return existsSync(own) ? own : path

@@ -7,7 +7,7 @@ export type StreamName = 'stdout' | 'stderr'
 /** A line of output, or a part of one. */
 export interface Line {
   readonly text: string
-  /** `\r`: the writer goes back and overwrites the line; '': the line was cut and continues. */
+  /** `\r`: the writer overwrites the line; '': a part of a long line, which continues. */
   readonly end: '\n' | '\r' | ''
 }
 

@@ -39,7 +39,7 @@ export interface LineFiles {
 
 /** The log files of a rank. */
 export interface RankFiles extends LineFiles {
-  /** Begins the index, once the rank runs. */
+  /** Writes the header of the index once the rank runs. */
   describe(header: Omit<IndexHeader, 'format'>): void
 }
 

@@ -16,7 +16,7 @@ const libraryPlaces = [
   '/node_modules/tsx/',
 ]
 
-/** The stack of an error with only the user's frames. */
+/** Number of omitted frames. */
 export interface ShortStack {
   readonly text: string
   /** The number of frames that are left out. */

@@ -4,12 +4,12 @@ import { StringDecoder } from 'node:string_decoder'
 import { version } from '../job/package.ts'
 import type { RemoteHost } from './hostfile.ts'
 
-/** How other hosts are reached. */
+/** How to reach other hosts. */
 export interface Reach {
   /** The program and its arguments, `ssh` by default. */
   readonly ssh: readonly [string, ...string[]]
   readonly env: NodeJS.ProcessEnv
-  /** The working directory, here and on the hosts. */
+  /** The working directory on all hosts, including this one. */
   readonly cwd: string
 }
 
@@ -19,26 +19,26 @@ export function readSsh(text: string): Reach['ssh'] {
   return [program, ...args]
 }
 
-/** How the command on a host has ended. */
+/** How the command on a host ended. */
 export interface RemoteEnd {
   readonly code: number
-  /** Whether ssh itself has failed: the host cannot be reached, or is lost. */
+  /** Whether ssh failed: the host is unreachable, or the connection was lost. */
   readonly isLost: boolean
 }
 
-/** The exit code of ssh when it, and not the command, has failed. */
+/** Exit code of ssh if ssh failed instead of the command. */
 const SSH_FAILED = 255
 
 /**
- * A command that runs on another host. Its standard input is its pipe to the parent: signals go there as lines, and
- * its end tells the command that the connection is lost.
+ * A command that runs on another host. Signals are sent as lines to its standard input, whose end tells
+ * the command that the connection is lost.
  */
 export class Connection {
   readonly host: RemoteHost
   readonly ended: Promise<RemoteEnd>
   readonly #child: ChildProcess
 
-  /** @param onOutput - gets what the command prints */
+  /** @param onOutput - receives the output of the command */
   constructor(
     host: RemoteHost,
     command: string,
@@ -47,14 +47,14 @@ export class Connection {
   ) {
     this.host = host
     const { name, user, port } = host
-    // Options that the user gives come first, and the first of a name counts.
+    // The user's options come first, because ssh uses the first value of an option.
     const own = ['BatchMode=yes', 'ServerAliveInterval=10', 'ConnectTimeout=15']
     const options = ['-T', ...own.flatMap((option) => ['-o', option])]
     const place = [
       ...(port === undefined ? [] : ['-p', String(port)]),
       user === undefined ? name : `${user}@${name}`,
     ]
-    // In a process group of its own, Ctrl-C of the terminal does not end the connection.
+    // In a separate process group, the terminal's Ctrl-C does not end the connection.
     this.#child = spawn(program, [...args, ...options, ...place, command], {
       env,
       detached: true,
@@ -78,12 +78,12 @@ export class Connection {
     })
   }
 
-  /** Gives the command a line. */
+  /** Sends a line to the command. */
   send(line: string): void {
     this.#child.stdin!.write(`${line}\n`)
   }
 
-  /** Ends the connection without waiting for the command, which stops when it notices. */
+  /** Ends the connection without waiting. The command stops when it detects that. */
   close(): void {
     this.#child.kill('SIGKILL')
   }
@@ -94,13 +94,13 @@ export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }
 
-/** A command for the shell of a host: it goes to the directory first, where it finds Node and tsrun. */
+/** A command for the shell of a host. It changes to the directory and adds Node to the PATH first. */
 export function commandIn(cwd: string, command: string): string {
   const path = `PATH="$PATH":${quoted(dirname(process.execPath))}`
   return `cd ${quoted(cwd)} && ${path} && export PATH && ${command}`
 }
 
-/** Why tsrun cannot run on a host, or not with this one; undefined if it can. */
+/** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
 export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string | undefined> {
   let [stdout, stderr] = ['', '']
   const command = commandIn(reach.cwd, 'npx --no -- tsrun --version </dev/null')

@@ -4,15 +4,14 @@ import { usageError } from '../args/readers.ts'
 
 /** A host that `tsrun hosts` reaches with ssh. */
 export interface RemoteHost {
-  /** As ssh and the other hosts know it. */
+  /** The name for ssh and for the other hosts. */
   readonly name: string
-  /** The number of its ranks. */
   readonly slots: number
   readonly user: string | undefined
   readonly port: number | undefined
 }
 
-/** The hosts of a file. @throws ERR_TSR_USAGE */
+/** Reads the hosts of a file. @throws ERR_TSR_USAGE */
 export function readHosts(file: string, cwd: string): RemoteHost[] {
   try {
     return parseHostfile(readFileText(resolve(cwd, file)), file)
@@ -26,10 +25,10 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
 }
 
 /**
- * Reads a host file: a host on each line, with `slots=4`, `user=me` and `port=2222` behind it, as those of
- * Open MPI and DeepSpeed have; `#` begins a comment.
+ * Parses a host file, like those of Open MPI and DeepSpeed: one host on each line, followed by
+ * `slots=4`, `user=me` and `port=2222`; `#` starts a comment.
  *
- * @throws ERR_TSR_USAGE with the number of the line
+ * @throws ERR_TSR_USAGE with the line number
  */
 export function parseHostfile(text: string, file: string): RemoteHost[] {
   const hosts: RemoteHost[] = []
@@ -37,7 +36,7 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
     const [name, ...settings] = line.replace(/#.*/, '').trim().split(/\s+/)
     if (name === undefined || name === '') continue
     const where = `${file}, line ${index + 1}`
-    // What begins with a dash would be an option of ssh.
+    // ssh would take a name with a leading dash as an option.
     if (!/^[\w[][\w.:%\]-]*$/.test(name)) throw usageError(`${where}: ${name} is no name of a host`)
     if (hosts.some((host) => host.name === name))
       throw usageError(`${where}: ${name} is there twice`)
@@ -71,9 +70,9 @@ function readSettings(settings: readonly string[], where: string): Omit<RemoteHo
 }
 
 /**
- * The hosts that `--include` names, or all but those of `--exclude`, in the order of the file.
+ * The hosts of `--include`, or all except those of `--exclude`, in the order of the file.
  *
- * @throws ERR_TSR_USAGE for a name that the file does not have, and when no host is left
+ * @throws ERR_TSR_USAGE for a name that is not in the file, or if no host is left
  */
 export function chooseHosts(
   hosts: readonly RemoteHost[],

@@ -1,12 +1,12 @@
 import type { Readable } from 'node:stream'
 import type { Interrupts } from '../processes/interrupts.ts'
 
-/** Set for a launcher that `tsrun hosts` has started. */
+/** Set for a launcher that `tsrun hosts` started. */
 export const PARENT_PIPE = 'TSRUN_PARENT_PIPE'
 
 /**
- * On a host that `tsrun hosts` has started this launcher on: signals arrive as lines on the standard input.
- * When that ends, so does the job: nothing is left on a host whose connection is lost.
+ * Handles the signals that `tsrun hosts` sends as lines on standard input. The end of the input stops
+ * the job, so that nothing keeps running on a host after its connection is lost.
  */
 export function watchParentPipe(
   input: Readable,
@@ -14,7 +14,7 @@ export function watchParentPipe(
   interrupts: Interrupts,
 ): void {
   if (env[PARENT_PIPE] === undefined) return
-  // The ranks, and what they start, have no such pipe.
+  // Do not let ranks and their children inherit it.
   Reflect.deleteProperty(env, PARENT_PIPE)
   let rest = ''
   input.setEncoding('utf8')

@@ -7,31 +7,31 @@ import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.t
 import type { Tool } from './toolchain.ts'
 import type { Wheel } from './wheel.ts'
 
-/** The revision of what we add to the binding. An installation of another revision is made again. */
+/** Revision of tsrun's additions to the binding. Installations of another revision are rebuilt. */
 export const BINDING_REVISION = 8
 
-/** The sources that are compiled with the binding, and beside it. */
+/** Sources that are compiled into the binding, or into separate libraries. */
 const native = fileURLToPath(new URL('src/setup/native', packageFolder))
 const QUIET = 'libtsrun_quiet.so'
 const ENTRY = 'tsrun_binding_entry'
-/** The instruction sets for which the kernels are compiled. `native/load.h` takes the first that the CPU has. */
+/** Instruction sets of the kernels. `native/load.h` loads the first that the CPU supports. */
 const INSTRUCTIONS = {
   avx512: ['-mavx512f', '-mavx512dq', '-mavx512vl', '-mavx512bw', '-mavx2', '-mfma'],
   avx2: ['-mavx2', '-mfma'],
   any: [],
 }
 const GENERAL = ['-O2', '-DNDEBUG', '-std=c++17', '-fPIC', '-shared', '-w']
-/** These give the same results with every instruction set. */
+/** Flags for identical results with every instruction set. */
 const EXACT = ['-ffp-contract=off', '-DEIGEN_FAST_MATH=0']
 const FRAMEWORK = '-l:libtensorflow_framework.so.2'
 
 /**
- * Compiles the sources of the binding in the npm package, together with those in `native`, against a wheel,
- * to the place where the package looks for the binding.
+ * Compiles the binding's sources in the npm package, together with those in `native`, against a wheel.
+ * Writes the result where the package expects the binding.
  *
  * @param folder - the folder of the npm package
  * @param headers - the folder of Node's headers
- * @returns why the binding has no kernels of ours; undefined if it has them
+ * @returns why the binding lacks tsrun's kernels; undefined if it has them
  * @throws ERR_TSR_SETUP
  */
 export async function compileBinding(
@@ -55,7 +55,8 @@ export async function compileBinding(
     ],
     { cwd: target },
   )
-  // A wheel of another version may lack the function that quiet.cc calls. It then prints its messages.
+  // A wheel of another version may lack the function that quiet.cc calls. Its messages are then
+  // printed.
   const first = silenced?.ok === true ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
 
   const compile = (...added: readonly string[]) =>
@@ -79,7 +80,7 @@ export async function compileBinding(
     compile(...ours),
     compileKernels(context, command, include, target),
   ])
-  // The headers of TensorFlow change between versions. The binding also works without what we add.
+  // TensorFlow's headers change between versions. The binding also works without tsrun's additions.
   const output = whole?.ok === true ? whole : await compile()
   if (output?.ok === true) return [whole, kernels].map(failureOf).find(Boolean)
   const reason = failureOf(output)!
@@ -90,7 +91,7 @@ export async function compileBinding(
   )
 }
 
-/** Skips instruction sets that the compiler does not know. @returns the output for one that it knows */
+/** Skips instruction sets that the compiler does not support. @returns the output for a supported one */
 async function compileKernels(
   context: ToolContext,
   command: string,

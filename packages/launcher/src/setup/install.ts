@@ -26,8 +26,8 @@ import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
 import { getWheel, libraryFoldersOf, needsPython } from './wheel.ts'
 
 /**
- * Installs TensorFlow in a new folder, to which the manifest points at the end. Until then, the previous
- * installation stays as it is.
+ * Installs TensorFlow in a new folder, and points the manifest to it at the end. Until then, the
+ * previous installation stays usable.
  *
  * @throws ERR_TSR_SETUP; the reason of the context's signal
  */
@@ -123,7 +123,7 @@ async function build(
   }
 }
 
-/** What could not be compared with a hash. */
+/** Downloads that could not be checked by a hash. */
 function unknownOf(
   { sha256: accepted = [] }: ToolContext,
   downloads: readonly Download[],
@@ -135,7 +135,7 @@ function unknownOf(
   )
 }
 
-/** Finds all that is needed, before anything is downloaded. */
+/** Finds all required tools before any download. */
 async function findTools(context: ToolContext, request: TensorFlowRequest) {
   checkNode(process.versions)
   if (!request.official && process.platform !== 'linux') {
@@ -174,12 +174,12 @@ function makeHome({ env, log }: ToolContext): string {
   }
 }
 
-/** The prefix of the folder in which this process builds. It names the host and the process. */
+/** Prefix of the build folder of this process. It names the host and the process. */
 function draftPrefix(): string {
   return `${ownPrefix()}${process.pid}-`
 }
 
-/** Removes the folders of set-ups on this host that were killed. */
+/** Removes build folders of killed set-ups on this host. */
 export function removeAbandoned(home: string, inUse: string | undefined): void {
   for (const name of readdirSync(home)) {
     const folder = join(home, name)
@@ -189,7 +189,7 @@ export function removeAbandoned(home: string, inUse: string | undefined): void {
   }
 }
 
-/** Removes the folder of the previous installation, unless it is somewhere else. */
+/** Removes the folder of the previous installation if it is in `home`. */
 function removeReplaced(home: string, folder: string | undefined): void {
   if (folder === undefined || dirname(folder) !== home) return
   rmSync(folder, { recursive: true, force: true, maxRetries: 3 })

@@ -6,16 +6,16 @@ import { npmLock, npmManifest, OFFICIAL_ARCHIVES, TFJS_VERSION } from './pins.ts
 import { npmFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolContext } from './tool.ts'
 
-/** A file that an install script has fetched. */
+/** A file that an install script downloaded. */
 export interface Download {
   readonly url: string
   readonly sha256: string
 }
 
-/** Records what a program downloads: see the file. A URL, as a path with spaces cannot be in NODE_OPTIONS. */
+/** Records the downloads of a program. It is a URL, because NODE_OPTIONS cannot hold paths with spaces. */
 const recorder = new URL('src/setup/record-downloads.mjs', packageFolder).href
 
-/** The folder into which npm installs the package. */
+/** The folder in which npm installs the package. */
 export function folderOfPackage(folder: string, name: TensorFlowManifest['package']): string {
   return join(folder, 'node_modules', name)
 }
@@ -61,10 +61,10 @@ function isInstalled(folder: string, name: TensorFlowManifest['package']): boole
 }
 
 /**
- * Runs the package's own install script, which downloads a library and a binding, and compares what it has
- * downloaded before any of it runs.
+ * Runs the package's install script, which downloads a library and a binding. Checks the hashes before
+ * any downloaded code runs.
  *
- * @returns what it has downloaded
+ * @returns the downloads
  * @throws ERR_TSR_SETUP
  */
 export async function installOfficially(
@@ -98,8 +98,8 @@ export async function installOfficially(
 }
 
 /**
- * Refuses a download with another hash than the one that is known for it. What is unknown must be among
- * `accepted` unless that is empty.
+ * Rejects a download whose hash differs from the known one. A download without a known hash must be
+ * among `accepted`, unless that is empty.
  *
  * @throws ERR_TSR_SETUP
  */

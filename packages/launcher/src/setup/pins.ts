@@ -4,25 +4,25 @@ import type { TensorFlowManifest } from '@tsrun/core'
 import { packageFolder } from '../job/package.ts'
 
 /*
- * What a set-up downloads is pinned: each npm package by the lock file in `pins`, each wheel by its hashes
- * there, and the libraries that the npm package downloads by the hashes below. `npm run pins` writes the
- * files; the versions are chosen here.
+ * All downloads of a set-up are pinned: npm packages by the lock file in `pins`, wheels by the hashes
+ * there, and the libraries that the npm package downloads by the hashes below. `npm run pins` writes
+ * these files. The versions are chosen here.
  */
 
-/** The last release. The sources of its binding work with TensorFlow 2.9 to 2.21. */
+/** The last release. Its binding compiles with TensorFlow 2.9 to 2.21. */
 export const TFJS_VERSION = '4.22.0'
 
-/** The TensorFlow whose wheels are pinned. */
+/** The version of the pinned wheels. */
 export const TENSORFLOW_VERSION = '2.21.0'
 
-/** The versions of CPython and the processors for which there are wheels of that TensorFlow on Linux. */
+/** The CPython versions and processors that have Linux wheels of that TensorFlow. */
 export const PINNED_PYTHONS = ['3.10', '3.11', '3.12', '3.13'] as const
 export const PINNED_MACHINES = ['x86_64', 'aarch64'] as const
 
 /**
- * The SHA-256 of the archives that the install script of the npm package downloads, by their names: those
- * of libtensorflow. Several independent projects have recorded that for Linux without GPUs, one project the
- * other two. For the archives of the binding itself no hashes have been published.
+ * SHA-256 by file name of the libtensorflow archives that the install script of the npm package
+ * downloads. Several independent projects recorded the hash for Linux without GPUs, and one project
+ * recorded the other two. No hashes were published for the archives of the binding.
  */
 export const OFFICIAL_ARCHIVES: Readonly<Record<string, string>> = {
   'libtensorflow-cpu-linux-x86_64-2.9.1.tar.gz':
@@ -35,23 +35,23 @@ export const OFFICIAL_ARCHIVES: Readonly<Record<string, string>> = {
 
 const pins = new URL('src/setup/pins/', packageFolder)
 
-/** The package.json of a set-up. `npm run pins` makes the lock file of it. */
+/** The package.json of an installation. `npm run pins` makes the lock file from it. */
 export function npmManifest(name: TensorFlowManifest['package']): object {
   return {
     name: 'tsrun-tensorflow',
     private: true,
     dependencies: { [name]: TFJS_VERSION, 'node-api-headers': '^1.5.0' },
-    // The version that the package asks for has known vulnerabilities.
+    // The version that the package requires has known vulnerabilities.
     overrides: { tar: '^7.5.16' },
   }
 }
 
-/** The lock file that belongs to the manifest. */
+/** The lock file for the manifest. */
 export function npmLock(name: TensorFlowManifest['package']): string {
   return readFileSync(new URL(`${name.split('/')[1]!}.lock.json`, pins), 'utf8')
 }
 
-/** The file with the requirements of pip and their hashes. */
+/** pip's requirements file, with hashes. */
 export function requirements(gpu: boolean): string {
   return fileURLToPath(new URL(`tensorflow-${gpu ? 'gpu' : 'cpu'}.txt`, pins))
 }

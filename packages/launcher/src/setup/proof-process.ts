@@ -1,4 +1,4 @@
-// A program that computes with an installed binding: node proof-process.js FOLDER PACKAGE
+// Tests an installed binding by computing with it: node proof-process.js FOLDER PACKAGE
 
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ interface Tensor {
   dataSync(): ArrayLike<number>
 }
 
-/** The part of TensorFlow.js that this program uses. The launcher does not depend on that package. */
+/** The part of TensorFlow.js that is used. The launcher does not depend on that package. */
 interface TensorFlow {
   getBackend(): string
   backend(): {

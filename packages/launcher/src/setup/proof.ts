@@ -9,15 +9,15 @@ export type Proof =
       readonly works: true
       readonly tensorflow: string
       readonly devices: readonly string[]
-      /** Why a binding for GPUs does not use them; undefined if it does, or need not. */
+      /** Why a GPU binding does not use the GPUs; undefined if it does or need not. */
       readonly idleGpus: IdleGpus | undefined
     }
   | { readonly works: false; readonly problem: string }
 
-/** Milliseconds. Where the wheel has no code for a GPU, the driver first compiles all of it, for minutes. */
+/** Milliseconds. If the wheel has no code for a GPU, the driver first compiles all kernels, for minutes. */
 export const LONGEST_START = 600_000
 
-/** Tests a binding in a new process: it multiplies, differentiates and lists the devices. */
+/** Tests a binding in a new process: multiplies, differentiates and lists the devices. */
 export async function prove(
   context: ToolContext,
   {
@@ -32,7 +32,7 @@ export async function prove(
     env: {
       LD_LIBRARY_PATH: libraryPath({ libraryFolders }, context.env),
       NODE_OPTIONS: '',
-      // The log names the devices. With memory growth, the GPU may be in use by other processes.
+      // The log names the devices. Memory growth lets other processes use the GPU at the same time.
       TF_CPP_MIN_LOG_LEVEL: '0',
       TF_FORCE_GPU_ALLOW_GROWTH: 'true',
     },
@@ -45,7 +45,10 @@ export async function prove(
   return { works: true, tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }
 }
 
-/** The names in TensorFlow's log, which has a line for each: `Created device …/device:GPU:0 with … name: NVIDIA H200, pci …`. */
+/**
+ * The GPU names in TensorFlow's log, which has a line for each: `Created device …/device:GPU:0 with …
+ * name: NVIDIA H200, pci …`.
+ */
 export function gpusIn(log: string): string[] {
   const created = /Created device \S*\/device:GPU:\d+ with .*?\bname: ([^,\n]+)/g
   const names = Array.from(log.matchAll(created), ([, name]) => name!.trim())
@@ -59,7 +62,7 @@ function problemOf(output: ToolOutput | undefined): string {
   return error ?? 'the process ended without a message'
 }
 
-/** What TensorFlow logs where it uses no GPU, with the most specific message first. */
+/** TensorFlow's log messages for unused GPUs, the most specific first. */
 const causes = [
   /failed call to cuInit/,
   /Could not load dynamic library/,
@@ -67,17 +70,17 @@ const causes = [
   /Could not find cuda drivers/,
 ]
 
-/** Why a binding for GPUs has computed on the CPU. */
+/** Why a GPU binding computed on the CPU. */
 export interface IdleGpus {
   /** The message in TensorFlow's log. */
   readonly reason: string
-  /** Whether this host has GPUs. An image may be built on a host without. */
+  /** Whether this host has GPUs. A container image may be built on a host without any. */
   readonly listed: boolean
 }
 
 /**
- * Why an installation for GPUs computes on the CPU; undefined if it computes on a GPU, if the GPUs are
- * hidden on purpose, or if it is for the CPU.
+ * Why a GPU installation computes on the CPU. Undefined if it uses a GPU, if the GPUs are hidden on
+ * purpose, or if it is an installation for CPUs.
  */
 function findIdleGpus(
   name: TensorFlowManifest['package'],
@@ -88,12 +91,12 @@ function findIdleGpus(
   return { reason: whyCpu(log), listed: findGpus(env).length > 0 }
 }
 
-/** What to do where the GPUs of a host are not used, as the end of a sentence. */
+/** Advice for unused GPUs, as the end of a sentence. */
 export const gpuAdvice =
   'check that nvidia-smi works and the driver is new enough, name a TensorFlow with CUDA with --wheel or ' +
   '--python, or set CUDA_VISIBLE_DEVICES to nothing to compute on the CPU'
 
-/** The first sentence of the message, without the prefix of the log. */
+/** The first sentence of the message, without the log prefix. */
 export function whyCpu(log: string): string {
   const lines = log.split('\n')
   const line = causes

@@ -1,6 +1,6 @@
 // Loaded into the install script of the npm package and its children by NODE_OPTIONS: appends the address and
-// the SHA-256 of each download to the file that TSRUN_DOWNLOADS names. What is downloaded is not run before
-// the set-up has compared it.
+// the SHA-256 of each download to the file that TSRUN_DOWNLOADS names. The set-up checks the hashes before any
+// downloaded code runs.
 import { createHash } from 'node:crypto'
 import { appendFileSync } from 'node:fs'
 import { IncomingMessage } from 'node:http'
@@ -10,7 +10,7 @@ const file = process.env['TSRUN_DOWNLOADS']
 const hashes = new WeakMap()
 const push = IncomingMessage.prototype.push
 
-// Each piece of a body passes here, no matter which code reads the message.
+// Every chunk of a body passes here, for all code that reads the message.
 IncomingMessage.prototype.push = function (chunk, encoding) {
   const hash = hashes.get(this) ?? createHash('sha256')
   hashes.set(this, hash)

@@ -18,10 +18,13 @@ import type { ToolContext } from './tool.ts'
 const needsGpu =
   'jobs that use this installation need a GPU, or CUDA_VISIBLE_DEVICES set to nothing'
 
-/** Where a set-up takes place; the log is a file of its own. */
+/** The context of a set-up, which opens its log itself. */
 type SetupContext = Omit<ToolContext, 'log'>
 
-/** Says whether TensorFlow is set up and works. @returns whether it does, on its GPUs if it is for GPUs */
+/**
+ * Reports whether TensorFlow is installed and works. @returns whether it does, and uses GPUs if meant
+ * to
+ */
 export async function checkTensorFlow(context: SetupContext): Promise<boolean> {
   const { works, sentence, idleGpus } = await examine(context)
   context.say(sentence)
@@ -29,7 +32,7 @@ export async function checkTensorFlow(context: SetupContext): Promise<boolean> {
 }
 
 /**
- * Sets TensorFlow up unless that has been done already.
+ * Installs TensorFlow unless it is already installed.
  *
  * @throws ERR_TSR_SETUP; the reason of the signal
  */
@@ -86,7 +89,7 @@ async function examine(context: SetupContext): Promise<State> {
   return { works: true, sentence, manifest, idleGpus }
 }
 
-/** In both cases ranks that load the backend fail. */
+/** In both cases, ranks that load the backend fail. */
 function describeIdle({ reason, listed }: IdleGpus): string {
   return listed
     ? `but jobs need the GPUs and TensorFlow finds none (${reason}): ${gpuAdvice}`
@@ -108,7 +111,7 @@ async function proveQuietly(context: SetupContext, manifest: TensorFlowManifest)
   }
 }
 
-/** Whether the installation is what `request` asks for. Any source fits a request that names none. */
+/** Whether the installation matches `request`. A request without a source accepts any source. */
 function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean {
   const { gpu, official, wheel, python } = manifest.request
   const named = request.official || request.wheel !== null || request.python !== null

@@ -4,18 +4,17 @@ import { basename } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 
-/** What a set-up gets from the process that runs it. */
+/** The environment of a set-up. */
 export interface ToolContext {
   readonly env: NodeJS.ProcessEnv
-  /** Aborted when the user interrupts. */
+  /** Aborts when the user interrupts. */
   readonly signal: AbortSignal
-  /** The file to which all output of the tools is written. */
+  /** The log file for the output of all tools. */
   readonly log: string
-  /** Prints a sentence for the user. */
   readonly say: (sentence: string) => void
-  /** Milliseconds between two sentences about a tool that is still running; default 10 s. */
+  /** Milliseconds between messages about a running tool; default 10 s. */
   readonly reminderInterval?: number
-  /** With --official: the hashes that downloads must have for which tsrun knows none; empty for any. */
+  /** With --official: accepted hashes of downloads that tsrun has no hash for; empty accepts any. */
   readonly sha256?: readonly string[]
 }
 
@@ -30,19 +29,17 @@ interface ToolOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Milliseconds. */
   readonly limit?: number
-  /** What the tool is working on, for the messages while it prints nothing. */
+  /** What the tool is working on, for messages while it prints nothing. */
   readonly work?: string
 }
 
-/** Half an hour, in which a slow network downloads 3 GB of CUDA libraries. */
+/** Half an hour, for downloading 3 GB of CUDA libraries over a slow network. */
 const LONGEST = 30 * 60_000
 
 /**
- * Runs a program to its end, and its children with it. While it runs for a long time, messages say how far it
- * is.
+ * Runs a program and its children until they end. Prints progress messages while it runs for long.
  *
- * @returns undefined if there is no such program
- *
+ * @returns undefined if the program does not exist
  * @throws the reason of the context's signal
  */
 export async function runTool(
@@ -59,7 +56,7 @@ export async function runTool(
     detached: true,
   })
   const output = { stdout: '', stderr: '' }
-  /** The end of the last output, of both streams. */
+  /** The end of the latest output of both streams. */
   let printed = ''
   appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
   for (const name of ['stdout', 'stderr'] as const) {
@@ -101,7 +98,7 @@ export async function runTool(
   }
 }
 
-/** The last line without colours, at most 100 characters; pip's progress bars do not count. */
+/** The last line without colours, at most 100 characters. Skips pip's progress bars. */
 function lastLineOf(text: string): string | undefined {
   const lines = stripVTControlCharacters(text).split(/[\r\n]/)
   return lines
@@ -114,19 +111,19 @@ export function setupError(problem: string): Error {
   return tsrError('ERR_TSR_SETUP', { problem })
 }
 
-/** Why npm or pip failed, by which the advice is chosen. */
+/** Why npm or pip failed; determines the advice. */
 interface Failure {
   readonly kind: 'offline' | 'full' | 'no wheel' | 'damaged' | 'other file' | 'other'
   /** A line of the tool's output. */
   readonly reason: string
 }
 
-/** Lines of npm that do not give the reason. */
+/** Lines of npm without the reason. */
 const npmNoise = /complete log|npm (error|ERR!)( (code|syscall|errno|path|dest) .*)?$/
 const npmOffline =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b/
 
-/** The line of a failed tool's output that says most: an error of npm or pip, else the last line. */
+/** The most informative line of a failed tool's output: an error of npm or pip, else the last line. */
 export function reasonOf(output: ToolOutput): string {
   const lines = textOf(output)
     .split('\n')
@@ -152,8 +149,8 @@ export function npmFailure(output: ToolOutput): Failure {
 }
 
 /**
- * Pip ends with the same two lines when no version fits and when it could not read the index. The lines
- * before them tell the two apart.
+ * Classifies a failure of pip. Pip ends with the same two lines if no version fits and if it could not
+ * read the index, so the earlier lines decide.
  */
 export function pipFailure(output: ToolOutput): Failure {
   const text = textOf(output)
@@ -171,14 +168,14 @@ export function pipFailure(output: ToolOutput): Failure {
   return { kind: unfit ? 'no wheel' : 'other', reason }
 }
 
-/** The hash of the file that pip has refused. */
+/** The hash of the file that pip rejected. */
 function hashesIn(text: string): string {
   const got = /\bGot\s+([0-9a-f]{64})/.exec(text)?.[1] ?? 'unknown'
   const from = /^\s+(\S+).* from (\S+)/m.exec(text)
   return `${from === null ? 'a file' : from[2]!} has the SHA-256 ${got}, which is none of those that are pinned`
 }
 
-/** What to do when the disk is full. The sizes were measured with TensorFlow 2.21. */
+/** Advice for a full disk. The sizes were measured with TensorFlow 2.21. */
 export function roomAdvice(gpu: boolean, folder: string): string {
   return (
     `an installation needs about ${gpu ? 7 : 2} GB in ${folder}, and for a while as much in TMPDIR (/tmp): ` +

@@ -1,13 +1,13 @@
 import { isOldNode, OLDEST_NODE } from '../job/package.ts'
 import { runTool, setupError, type ToolContext } from './tool.ts'
 
-/** A program that was found to work. */
+/** A program that works. */
 export interface Tool {
   readonly command: string
   readonly version: string
 }
 
-/** The version of Node-API that the binding needs. */
+/** Node-API version that the binding needs. */
 const NODE_API = 8
 
 /** @throws ERR_TSR_SETUP */

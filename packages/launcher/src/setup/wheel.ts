@@ -10,14 +10,14 @@ import { findPython, type Tool } from './toolchain.ts'
 export interface Wheel {
   /** The folder of its libraries and of `include`. */
   readonly folder: string
-  /** Where it comes from, for a message. */
+  /** Its source, for messages. */
   readonly origin: string
 }
 
 const libraries = ['libtensorflow_cc.so.2', 'libtensorflow_framework.so.2'] as const
 const header = 'include/tensorflow/c/eager/c_api.h'
 
-/** The TensorFlow that the user names, else one that pip installs. @throws ERR_TSR_SETUP */
+/** Uses the TensorFlow that the user names, or installs one with pip. @throws ERR_TSR_SETUP */
 export async function getWheel(
   context: ToolContext,
   { wheel, python, gpu }: TensorFlowRequest,
@@ -32,14 +32,14 @@ export async function getWheel(
   return check(await installWheel(context, interpreter, { archives, gpu }, folder))
 }
 
-/** Whether pip, and so Python, is needed. @throws ERR_TSR_SETUP when there is no wheel in --wheel */
+/** Whether pip, and therefore Python, is needed. @throws ERR_TSR_SETUP if --wheel contains no wheel */
 export function needsPython({ wheel, official }: TensorFlowRequest): boolean {
   if (official || (wheel !== null && unpackedIn(wheel) !== undefined)) return false
   if (wheel !== null) archivesIn(wheel)
   return true
 }
 
-/** The folders of the libraries that TensorFlow loads at run time: its own, then those of CUDA wheels. */
+/** Folders of the libraries that TensorFlow loads at run time: its own, then CUDA's. */
 export function libraryFoldersOf(tensorflow: string): string[] {
   const nvidia = join(dirname(tensorflow), 'nvidia')
   const parts = existsSync(nvidia) ? readdirSync(nvidia).sort() : []
@@ -91,7 +91,7 @@ async function installWheel(
       ? ['--require-hashes', '-r', requirements(gpu)]
       : ['--no-index', ...wheelsOf(archives)]
   const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
-  // The dependencies are those of TensorFlow's Python part, which is not used.
+  // Skip the dependencies of TensorFlow's Python code, which is not used.
   const args = ['-m', 'pip', 'install', ...flags, '--no-compile', '--no-deps', ...source]
   const output = await runTool(context, interpreter, args)
   if (output?.ok !== true) {
@@ -105,7 +105,7 @@ async function installWheel(
   )
 }
 
-/** TensorFlow and, for GPUs, the CUDA libraries beside it. */
+/** The wheels of TensorFlow and, for GPUs, of the CUDA libraries. */
 function wheelsOf(folder: string): string[] {
   const names = readdirSync(folder).filter((name) => /^(tensorflow|nvidia)[^/]*\.whl$/.test(name))
   return names.map((name) => join(folder, name))
@@ -118,7 +118,7 @@ interface Place {
   readonly log: string
 }
 
-/** The reason why pip failed, and what to do. */
+/** Why pip failed, and what to do. */
 function whyNot(output: ToolOutput | undefined, { python, gpu, folder, log }: Place): string {
   if (output === undefined) return `(it does not start): see ${log}`
   const { kind, reason } = pipFailure(output)

@@ -1,14 +1,14 @@
 import { decode, encode } from '@tsrun/core'
 import { VALUE_LIMIT, type Store } from '@tsrun/store'
 
-/** What the ranks are told to run. */
+/** The program for the ranks. */
 export type Task = FunctionTask | ModuleTask
 
 export interface FunctionTask {
   readonly kind: 'function'
-  /** An expression. */
+  /** A JavaScript expression. */
   readonly source: string
-  /** An absolute path. The function's imports are resolved from there, and stacks show it. */
+  /** An absolute path, from which the function's imports are resolved. Stack traces show it. */
   readonly path: string
 }
 
@@ -18,19 +18,19 @@ export interface ModuleTask {
   readonly entry: string
 }
 
-/** The largest number of bytes of the arguments, or of the value of a rank. */
+/** Most bytes of the arguments, or of a rank's return value. */
 const LARGEST = 256 * 1024 * 1024
 
-/** The key of the task and its arguments. */
+/** Key of the task and its arguments. */
 export const TASK = 'tsrun/spawn/task'
 
-/** The key of the value that a rank returns. */
+/** Key of a rank's return value. */
 export function valueOf(rank: number): string {
   return `tsrun/spawn/value/${rank}`
 }
 
 /**
- * Puts a value of any size into the store, in pieces of the size that the store accepts.
+ * Puts a value of any size into the store, in pieces that the store accepts.
  *
  * @throws ERR_TSR_ARGUMENT, ERR_TSR_MESSAGE_TOO_LARGE
  */
@@ -44,7 +44,7 @@ export async function putValue(store: Store, key: string, value: unknown): Promi
   await store.set(key, String(pieces))
 }
 
-/** Waits for a value that `putValue` has put there. */
+/** Waits for a value from `putValue`. */
 export async function takeValue(store: Store, key: string): Promise<unknown> {
   const pieces = Number(Buffer.from(await store.get(key)).toString())
   const bytes: Uint8Array[] = []

@@ -6,32 +6,32 @@ import type { StreamName } from '../logs/lines.ts'
 export interface OutputLine {
   readonly rank: number
   readonly stream: StreamName
-  /** Without its end. */
+  /** Without the line terminator. */
   readonly text: string
 }
 
 export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown[]> {
-  /** The number of ranks. Default 1. */
+  /** Number of ranks. Default 1. */
   readonly nproc?: number
   /**
-   * What the function of every rank gets after its rank: plain data, typed arrays, Maps, Sets, Errors;
-   * at most 256 MiB together.
+   * Arguments of every rank's function, after the rank: plain data, typed arrays, Maps, Sets, Errors;
+   * at most 256 MiB in total.
    */
   readonly args?: Args
-  /** The export of a module that is called; only with a module. Default: `default`. */
+  /** Name of the export to call; only with a module. Default: `default`. */
   readonly export?: string
   /**
    * The file from which the `import()` of a function resolves modules, usually `import.meta.url`.
    * Default: the script of this process.
    */
   readonly base?: string | URL
-  /** Variables that are added to the environment of this process; undefined removes a variable. */
+  /** Variables to add to the environment of this process; undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>
-  /** More arguments of Node, as in `child_process.fork`. Default: none. */
+  /** Additional arguments of Node, as in `child_process.fork`. Default: none. */
   readonly execArgv?: readonly string[]
   /**
-   * `inherit`: the output goes to that of this process, each line with its rank before it; `ignore`;
-   * or a function that gets the lines. Default `inherit`.
+   * `inherit`: writes to the output of this process, with the rank before each line; `ignore`; or a
+   * function that receives the lines. Default `inherit`.
    */
   readonly output?: 'inherit' | 'ignore' | ((line: OutputLine) => void)
   /** Milliseconds after which the ranks are stopped. Default: no limit. */
@@ -40,11 +40,11 @@ export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown
   readonly signal?: AbortSignal
   /** Milliseconds between SIGTERM and SIGKILL when ranks are stopped. Default 10 000. */
   readonly grace?: number
-  /** Faults that are brought over the ranks on purpose, as `tsrun --chaos` does. Default: none. */
+  /** Faults to inject, as with `tsrun --chaos`. Default: none. */
   readonly chaos?: ChaosOptions
 }
 
-/** The longest time of a timer, in milliseconds. */
+/** Longest delay of a timer in milliseconds. */
 const LONGEST = 2 ** 31 - 1
 
 /** Fills in the defaults. @throws ERR_TSR_ARGUMENT */
@@ -65,7 +65,6 @@ export const readOptions = declareOptions({
   chaos: anything<ChaosOptions>(),
 })
 
-/** The options, complete. */
 export type CompleteOptions = ReturnType<typeof readOptions>
 
 function isEnvironment(env: unknown): boolean {

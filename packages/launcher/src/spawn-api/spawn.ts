@@ -18,16 +18,16 @@ import { readOptions, type CompleteOptions, type SpawnOptions } from './options.
 import { planTask, type PlannedTask } from './task.ts'
 
 /**
- * Runs a function in the ranks of a job, each a process of its own, and resolves to the values that they
- * return, in the order of the ranks. It is `tsrun` as a function (`torch.multiprocessing.spawn`, with
+ * Runs a function in the ranks of a job, each in a separate process, and resolves to their return
+ * values in the order of the ranks. It is `tsrun` as a function (`torch.multiprocessing.spawn`, with
  * results).
  *
  * A function is sent as its source: it must not use variables from outside, and imports what it needs
- * with `import()`. A module is imported by each rank, and its export is called. Either is called with the
- * rank and `args`, and may use `initProcessGroup()`. Arguments and values are copied: plain data,
- * typed arrays, Maps, Sets, dates, bigints and Errors, up to 256 MiB for each rank; functions become
- * undefined, and instances of classes become plain objects. A rank ends like a script, when nothing keeps
- * it alive any more. No rank outlives the call or this process, however it ends.
+ * with `import()`. A module is imported by each rank, and its export is called. Either is called with
+ * the rank and `args`, and may use `initProcessGroup()`. Arguments and values are copied: plain data,
+ * typed arrays, Maps, Sets, dates, bigints and Errors, up to 256 MiB for each rank. Functions become
+ * undefined, and class instances become plain objects. Like a script, a rank ends when nothing keeps it
+ * alive. Ranks never outlive the call or this process, even if it crashes.
  *
  * @param program - a function or an arrow function, or the path or URL of a module
  * @returns the values that the functions of the ranks returned, by rank
@@ -39,8 +39,8 @@ import { planTask, type PlannedTask } from './task.ts'
  * }) // [100, 121, 144]
  *
  * @throws ERR_TSR_RANK_FAILED when a rank fails: `cause` is its error with its stack, `facts.report`
- * the report that tsrun prints; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT, ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT,
- * ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
+ *   the report that tsrun prints; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT, ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT,
+ *   ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
  */
 export async function spawn<Value, Args extends readonly unknown[]>(
   program: (rank: number, ...args: Args) => Value,
@@ -95,11 +95,11 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
     protection: { ...readProtection(env), environment: {} },
     ...{ portRange: undefined, maxRestarts: 0, grace, logDir: undefined, logFormat: 'pretty' },
     ...{ logPrefix: undefined, eventLog: undefined },
-    // None of the ranks is shown unless the output is inherited.
+    // Show the output of ranks only if it is inherited.
     ...{ ranks: output === 'inherit' ? undefined : new Set(), localRanks: undefined },
     ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },
     ...{ kind: 'file', role: 'default', virtualLocalRank: false, binding: undefined },
-    // Ranks only need to know that there is a plan.
+    // Ranks only need to know that a plan exists.
     ...{ ...noRankOptions, nodeArguments: execArgv, chaos: chaos && 'an option of spawn' },
     ...{
       dashboard: undefined,
@@ -114,7 +114,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   return createJob(jobOptions, env, process.cwd(), entry, code)
 }
 
-/** @throws ERR_TSR_ARGUMENT for a plan that would do nothing */
+/** @throws ERR_TSR_ARGUMENT for a plan without effect */
 function chaosOf({ chaos, nproc }: CompleteOptions): ChaosPlan | undefined {
   if (chaos === undefined) return undefined
   try {
@@ -154,7 +154,7 @@ async function collect({ local }: JobStore, nproc: number): Promise<unknown[]> {
   return values
 }
 
-/** The failure report of a job as an error. Its cause is the error of the rank that failed first. */
+/** Converts a failure report to an error. Its cause is the error of the rank that failed first. */
 function rankError(failure: Failure): TsrError {
   const { rank, worldSize, ended, error, what, code, explanation, jobExitCode } = failure
   const first = what ?? failure.stderr.at(-1)
@@ -170,7 +170,7 @@ function rankError(failure: Failure): TsrError {
   return tsrError('ERR_TSR_RANK_FAILED', facts, { cause })
 }
 
-/** The error for a rank that ended with exit code 0 before the end of its function. */
+/** The error for a rank that exited with code 0 before its function returned. */
 function noValueError(rank: number, worldSize: number): TsrError {
   const problem = 'ended with exit code 0 before its function returned'
   return tsrError('ERR_TSR_RANK_FAILED', { rank, worldSize, problem, exitCode: 0, report: '' })

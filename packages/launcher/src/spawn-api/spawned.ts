@@ -1,6 +1,6 @@
 /**
- * The script of a rank that `spawn` starts: it takes its task from the store, calls the function and
- * puts the value into the store.
+ * The script of a rank of `spawn`: it takes its task from the store, calls the function and puts its
+ * return value into the store.
  */
 import { types } from 'node:util'
 import { compileFunction, constants } from 'node:vm'
@@ -11,9 +11,9 @@ import { putValue, takeValue, TASK, valueOf, type FunctionTask, type Task } from
 type RankFunction = (rank: number, ...args: unknown[]) => unknown
 
 /**
- * The function that a rank calls: the export of the module, or the one that is made from its source.
+ * The function that a rank calls: an export of the module, or the function compiled from its source.
  *
- * @throws ERR_TSR_SCRIPT when the module exports no such function
+ * @throws ERR_TSR_SCRIPT if the module exports no such function
  */
 async function findFunction(task: Task): Promise<RankFunction> {
   if (task.kind === 'function') return compile(task)
@@ -26,7 +26,7 @@ async function findFunction(task: Task): Promise<RankFunction> {
   throw tsrError('ERR_TSR_SCRIPT', { script: url, problem })
 }
 
-/** esbuild, and so tsx, calls this helper of its own in functions whose names it keeps. */
+/** esbuild, and therefore tsx, calls this helper in functions whose names it keeps. */
 const keepName = (value: unknown): unknown => value
 
 function compile({ source, path }: FunctionTask): RankFunction {
@@ -45,7 +45,7 @@ function compile({ source, path }: FunctionTask): RankFunction {
   }
 }
 
-/** Explains the usual mistake, the use of a name that the module of the function declares. */
+/** Explains a common mistake: using a name that the module of the function declares. */
 function explain(error: unknown, path: string): unknown {
   if (!types.isNativeError(error) || error.name !== 'ReferenceError') return error
   const { message, stack = '' } = error
@@ -56,7 +56,7 @@ function explain(error: unknown, path: string): unknown {
   return error
 }
 
-/** Resolving `import()` from a given path is experimental in `node:vm`, and Node warns about that. */
+/** Suppresses Node's warning that resolving `import()` from a given path is experimental. */
 function keepWarningQuiet(): void {
   const emitWarning = process.emitWarning.bind(process)
   const quiet = (warning: string | Error, ...rest: never[]): void => {

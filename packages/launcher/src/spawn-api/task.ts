@@ -7,7 +7,7 @@ import { findScript, type Script } from '../job/script.ts'
 import type { Task } from './messages.ts'
 import type { CompleteOptions } from './options.ts'
 
-/** A task, and the file whose language Node has to run. */
+/** A task, and the file that determines its language. */
 export interface PlannedTask {
   readonly task: Task
   readonly code: Script
@@ -16,9 +16,9 @@ export interface PlannedTask {
 type Program = ((rank: number, ...args: never) => unknown) | string | URL
 
 /**
- * How the ranks get the program.
+ * Decides how the ranks get the program.
  *
- * @throws ERR_TSR_ARGUMENT for a function that has no source; ERR_TSR_SCRIPT for a file that does not exist
+ * @throws ERR_TSR_ARGUMENT for a function without source; ERR_TSR_SCRIPT for a file that does not exist
  */
 export function planTask(program: Program, options: CompleteOptions): PlannedTask {
   const { base, export: entry } = options
@@ -43,7 +43,7 @@ export function planTask(program: Program, options: CompleteOptions): PlannedTas
   }
 }
 
-/** The language of this process' script, whose name need not say it. */
+/** The language of this process's script, whose file name may not tell. */
 function languageOf(path: string): Script {
   try {
     return findScript(path, '/')
@@ -52,7 +52,7 @@ function languageOf(path: string): Script {
   }
 }
 
-/** What Vite makes of `import(...)`, perhaps of a file, and of the names that a module imports. */
+/** Vite's replacements for `import(...)`, possibly of a file, and for imported names. */
 const VITE_IMPORT = /\b__vite_ssr_dynamic_import__\((?:"(\/[^"\\]*)")?/g
 const VITE_NAME = /\b__vi(te_ssr)?_import_(\d+|meta)__/
 
@@ -76,7 +76,7 @@ function sourceOf(program: (...args: never) => unknown): string {
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'program', value, expected })
 }
 
-/** The file that Vite names: below its root, which Vitest tells, or anywhere. */
+/** The URL of a path from Vite: below Vite's root, which Vitest exposes, or an absolute path. */
 function urlOfVite(name: string): string {
   const anywhere = /^\/@fs(\/.*)/.exec(name)?.[1]
   if (anywhere !== undefined) return pathToFileURL(anywhere).href
@@ -96,7 +96,7 @@ function parses(source: string): boolean {
   }
 }
 
-/** Whether it is a URL, also one of another realm. */
+/** Whether the value is a URL, possibly of another realm. */
 function isUrl(value: unknown): value is URL {
   return typeof value === 'object' && value !== null && 'href' in value
 }

@@ -1,4 +1,4 @@
-// A call from JavaScript: its arguments (tensors and numbers), and the tensors that it returns.
+// A call from JavaScript: its arguments (tensors and numbers), and its result tensors.
 #pragma once
 #include <node_api.h>
 
@@ -24,7 +24,7 @@ inline void Check(bool holds, const char* expected) {
 // The reference count of a tensor's memory.
 inline int64_t References(const tensorflow::Tensor& tensor) { return tensor.buf_->RefCount(); }
 
-// The number of references that one handle holds: it also protects the memory from being forwarded.
+// The number of references that one handle holds. It also protects the memory from being forwarded.
 inline int64_t ReferencesOfHandle() {
   static const int64_t count = [] {
     auto* handle = tensorflow::TensorHandle::CreateLocalHandle(tensorflow::Tensor(tensorflow::DT_FLOAT, {1}));
@@ -43,7 +43,7 @@ struct Matrix {
   int64_t rows, columns;
 
   int64_t size() const { return rows * columns; }
-  // Whether no other tensor shares the memory, so that it may be written.
+  // Whether no other tensor shares the memory, so that writing to it is safe.
   bool IsAlone() const {
     tensorflow::TensorBuffer* buffer = tensor->buf_;
     if (buffer == nullptr || buffer->root_buffer() != buffer || !buffer->OwnsMemory()) return false;
@@ -68,13 +68,12 @@ class Call {
     handles_ = static_cast<const int32_t*>(handles);
   }
 
-  // The number of tensors among the arguments.
   size_t count() const { return count_; }
   int32_t handle(size_t i) const { return handles_[i]; }
 
   float* Floats(size_t argument, int64_t size) const { return FloatsOf(arguments_[argument], size); }
 
-  // Any bytes, which are the caller's.
+  // Any bytes. The caller owns the memory.
   std::pair<const void*, size_t> Bytes(size_t argument) const {
     void* data = nullptr;
     size_t length = 0;
@@ -94,22 +93,21 @@ class Call {
     return device;
   }
 
-  // Whether tensors are in memory that the host can access.
+  // Whether the tensors are in memory that the host can access.
   bool IsOnHost() const { return eager().CanonicalDevice(device()) == nullptr; }
 
   const tensorflow::DeviceMgr* devices() const { return eager().local_device_mgr(); }
 
-  // Runs functions on the device of tensors.
+  // Runs functions on the device of the tensors.
   tensorflow::FunctionLibraryRuntime& runtime() const { return *eager().func_lib(device()); }
 
-  // Whether there is such an argument.
   bool Has(size_t argument) const {
     napi_valuetype type = napi_undefined;
     return argument < arguments_.size() && napi_typeof(env_, arguments_[argument], &type) == napi_ok &&
            type != napi_undefined;
   }
 
-  // An argument that is a list of arrays, each as long as `sizes` says.
+  // An argument that is a list of arrays with lengths `sizes`.
   std::vector<float*> Arrays(size_t argument, const std::vector<int64_t>& sizes) const {
     uint32_t length = 0;
     const napi_status status = napi_get_array_length(env_, arguments_[argument], &length);
@@ -123,7 +121,7 @@ class Call {
     return arrays;
   }
 
-  // On any device.
+  // The handle of a tensor on any device.
   TFE_TensorHandle* Handle(size_t i) const {
     Check(i < count_, "more tensors");
     const auto found = backend_->tfe_handle_map_.find(handles_[i]);
@@ -134,7 +132,7 @@ class Call {
   Matrix Tensor(size_t i) const {
     const tensorflow::Tensor* tensor = nullptr;
     auto* handle = tensorflow::TensorHandleFromInterface(tensorflow::unwrap(Handle(i)));
-    // For the CPU of this process TensorFlow has no device; on any other, data() is not an address of this process.
+    // TensorFlow uses a null device for the local CPU; on other devices, data() is no address of this process.
     Check(handle->device() == nullptr, "tensors of the CPU");
     Check(handle->Tensor(&tensor).ok() && tensor->dtype() == tensorflow::DT_FLOAT, "float32 in memory");
     const int dims = tensor->dims();
@@ -158,16 +156,16 @@ class Call {
     return data;
   }
 
-  // Likewise, on the device of tensors.
+  // Adds a tensor on the device of the arguments to the results.
   void Add(tensorflow::Tensor&& tensor) {
     tensorflow::Device* on = device();
     Add(tensorflow::TensorHandle::CreateLocalHandle(std::move(tensor), eager().CanonicalDevice(on), on, &eager()));
   }
 
-  // Adds a tensor to the results, which take it over.
+  // Adds a tensor to the results, which take ownership.
   void Add(tensorflow::TensorHandle* handle) { results_.push_back(tensorflow::wrap(handle)); }
 
-  // The flags of the layers.
+  // One flag for each layer.
   std::vector<bool> Flags(size_t argument) const {
     void* data = nullptr;
     size_t length = 0;
@@ -247,7 +245,7 @@ class Call {
 
 using Callback = napi_value (*)(Call&);
 
-// What Node calls: errors of the function become errors of JavaScript.
+// The entry point for Node: converts C++ exceptions to JavaScript errors.
 template <Callback Function>
 napi_value Guarded(napi_env env, napi_callback_info info) {
   try {

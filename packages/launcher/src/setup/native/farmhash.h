@@ -1,5 +1,5 @@
-// Replaces the header of FarmHash, which TensorFlow's headers include and its wheels do not contain. It
-// declares what those headers mention; none of it is called.
+// Replaces the FarmHash header, which TensorFlow's headers include but its wheels lack. It declares the names that
+// those headers mention. None is called.
 #pragma once
 #include <cstddef>
 #include <cstdint>

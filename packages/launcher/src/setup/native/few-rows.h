@@ -1,6 +1,6 @@
-// Products of a matrix of few rows, such as a micro-batch, with the weights of a linear layer. Eigen first copies both
-// factors into panels, which takes longer than the product itself where few rows use them. These functions read each
-// weight once, from where it is, and keep what they add up in registers. Matrices are stored row by row.
+// Products of a matrix of few rows, such as a micro-batch, with the weights of a linear layer. Eigen first copies
+// both factors into panels, which takes longer than the product itself for few rows. These functions read each weight
+// once, in place, and keep the sums in registers. Matrices are row-major.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -25,13 +25,13 @@ constexpr int64_t kLanes = 4;
 #endif
 constexpr bool kManyRegisters = kLanes == 16;
 
-// At any address that a float may have.
+// Vectors may be at any address that is aligned for float.
 typedef float Vector __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 
 inline Vector Load(const float* at) { return *reinterpret_cast<const Vector*>(at); }
 inline void Store(float* at, Vector v) { *reinterpret_cast<Vector*>(at) = v; }
 
-// sum += factor vector, rounded once where the processor can
+// sum += factor vector, with one rounding if the processor supports FMA
 inline void AddProduct(float factor, Vector vector, Vector& sum) {
 #if defined(__AVX512F__)
   sum = _mm512_fmadd_ps(_mm512_set1_ps(factor), vector, sum);
@@ -45,7 +45,7 @@ inline void AddProduct(float factor, Vector vector, Vector& sum) {
 // The loops over a tile have constant bounds and are unrolled, which keeps its sums in registers.
 #define TSRUN_UNROLL _Pragma("GCC unroll 32")
 
-// A tile of y += x w: R rows and V vectors of columns, over `depth` inputs. `first`: y has no values yet.
+// A tile of y += x w: R rows and V vectors of columns, over `depth` inputs. `first`: y is uninitialized.
 template <int R, int V>
 void SumTile(Product p, int64_t depth, const float* x, const float* w, bool first, float* y) {
   Vector sum[R][V];
@@ -72,9 +72,9 @@ void SumColumns(Product p, int64_t depth, const float* x, const float* w, bool f
   for (; row < p.rows; row++) SumTile<1, V>(p, depth, x + row * p.inputs, w, first, y + row * p.outputs);
 }
 
-// y = x w. Each sum is added up in the order of the inputs.
+// y = x w. Each sum adds its terms in the order of the inputs.
 inline void Forward(Product p, const float* x, const float* w, float* y) {
-  // The inputs whose weights are read side by side: a processor prefetches about as many streams.
+  // Inputs whose weights are read in parallel: processors prefetch about as many streams.
   constexpr int64_t kDepth = 32;
   constexpr int V = 3;
   for (int64_t k = 0; k < p.inputs; k += kDepth) {
@@ -94,7 +94,7 @@ inline void Forward(Product p, const float* x, const float* w, float* y) {
   }
 }
 
-// K columns of dx = dz w^T, whose rows are the lanes of V vectors. `turned` has dz in this form.
+// K columns of dx = dz w^T, with rows as the lanes of V vectors. `turned` is dz in this layout.
 template <int K, int V>
 void ColumnTile(Product p, const float* turned, const float* w, float* dx) {
   Vector sum[K][V] = {};
@@ -120,14 +120,14 @@ void InputGradientInVectors(Product p, const float* dz, const float* w, float* d
   for (int64_t row = 0; row < p.rows; row++) {
     for (int64_t n = 0; n < p.outputs; n++) turned[n * V * kLanes + row] = dz[row * p.outputs + n];
   }
-  // Rows of a power of two of weights share a set of the first-level cache, which has a dozen places for them.
+  // Weight rows with a power-of-two stride map to one set of the L1 cache, which has about a dozen ways.
   constexpr int K = kManyRegisters ? 10 : std::max(1, 12 / V);
   int64_t k = 0;
   for (; k + K <= p.inputs; k += K) ColumnTile<K, V>(p, turned.get(), w + k * p.outputs, dx + k);
   for (; k < p.inputs; k++) ColumnTile<1, V>(p, turned.get(), w + k * p.outputs, dx + k);
 }
 
-// dx = dz w^T. Each sum is added up in the order of the outputs.
+// dx = dz w^T. Each sum adds its terms in the order of the outputs.
 inline void InputGradient(Product p, const float* dz, const float* w, float* dx) {
   if (p.rows <= kLanes) {
     InputGradientInVectors<1>(p, dz, w, dx);
@@ -173,8 +173,8 @@ void OuterRows(Product p, const float* x, const float* dz, bool adds, float* dw)
   }
 }
 
-// dw = x^T dz; or dw += x^T dz, where the product is complete before it is added. Each sum is added up in the order
-// of the rows.
+// dw = x^T dz, or dw += x^T dz, for which the product is completed before it is added. Each sum adds its terms in the
+// order of the rows.
 inline void WeightGradient(Product p, const float* x, const float* dz, bool adds, float* dw) {
   constexpr int K = kManyRegisters ? 6 : 3;
   int64_t k = 0;

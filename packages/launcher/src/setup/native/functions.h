@@ -1,4 +1,4 @@
-// Functions of TensorFlow: many operations that one call runs, planned and placed once.
+// TensorFlow functions: graphs of many operations, which one call runs and which are planned and placed once.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,9 +16,9 @@ inline void Check(const absl::Status& status) {
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
 }
 
-// define(outputs, graph, inputs, number) -> the function `tsrun_<number>`, for `call`. `graph` is a serialized
-// GraphDef whose nodes are `n<index>`; the first `inputs` of them are placeholders, the arguments of the function.
-// `outputs` has a node and the number of one of its outputs for each result.
+// define(outputs, graph, inputs, number) -> defines the function `tsrun_<number>` for `call`. `graph` is a serialized
+// GraphDef with nodes named `n<index>`; the first `inputs` nodes are placeholders for the arguments. `outputs` has,
+// for each result, a node and the index of one of its outputs.
 inline napi_value DefineFunction(Call& call) {
   const std::unique_ptr<TF_Status, decltype(&TF_DeleteStatus)> status(TF_NewStatus(), TF_DeleteStatus);
   const auto check = [&status] {
@@ -52,7 +52,7 @@ inline napi_value DefineFunction(Call& call) {
   tensorflow::FunctionLibraryRuntime::InstantiateOptions instantiation;
   instantiation.executor_type = "SINGLE_THREADED_EXECUTOR";
   if (call.IsOnHost()) {
-    // Only these are rewritten for oneDNN, as TensorFlow does with single operations.
+    // Only these functions are rewritten for oneDNN, like TensorFlow's single operations.
     instantiation.target = call.device()->name();
     instantiation.is_multi_device_function = true;
     instantiation.input_devices.assign(count, instantiation.target);
@@ -63,7 +63,7 @@ inline napi_value DefineFunction(Call& call) {
   return call.Result(static_cast<double>(handle));
 }
 
-// call(inputs, function) -> the results of a function that was defined, as new tensors
+// call(inputs, function) -> the results of a defined function, as new tensors
 inline napi_value CallFunction(Call& call) {
   std::vector<tensorflow::Tensor> inputs, outputs;
   for (size_t i = 0; i < call.count(); i++) {
@@ -74,7 +74,7 @@ inline napi_value CallFunction(Call& call) {
   tensorflow::FunctionLibraryRuntime::Options options;
   std::function<void(std::function<void()>)> runner = [](const std::function<void()>& run) { run(); };
   options.runner = &runner;
-  // For operations whose values are in the memory of the host.
+  // For operations whose values are in host memory.
   tensorflow::PrivateIntraProcessRendezvous rendezvous(call.devices());
   options.rendezvous = &rendezvous;
   options.run_all_kernels_inline = true;

@@ -1,5 +1,5 @@
-// The kernels with Eigen, in one thread. This file is compiled once for each instruction set, to a library
-// of its own, because Eigen's templates compile to different code under the same names.
+// Single-threaded kernels with Eigen. This file is compiled once for each instruction set, into separate libraries,
+// because Eigen's templates compile to different code under the same names.
 #include "kernels.h"
 
 #include <Eigen/Core>
@@ -34,7 +34,7 @@ void Forward(Product p, const float* x, const float* w, const float* bias, bool 
 }
 
 void Mask(int64_t size, const float* dy, const float* y, float* dz) {
-  // A product, so that infinity and NaN are not hidden.
+  // Multiply, so that infinity and NaN are not hidden.
   Out<Values>(dz, size) = In<Values>(dy, size) * (In<Values>(y, size) > 0.0f).cast<float>();
 }
 
@@ -57,7 +57,7 @@ void ParameterGradients(Product p, const float* x, const float* dz, float* scrat
         In<Matrix>(x, p.rows, p.inputs).transpose() * In<Matrix>(dz, p.rows, p.outputs);
     if (adds) Out<Values>(dw, size) += In<Values>(scratch, size);
   }
-  // Row by row: the order in which Eigen sums columns depends on the alignment of their memory.
+  // Sum row by row: the order in which Eigen sums columns depends on the alignment of their memory.
   Out<Values> sum(adds ? scratch : db, p.outputs);
   sum.setZero();
   for (int64_t row = 0; row < p.rows; row++) sum += In<Values>(dz + row * p.outputs, p.outputs);

@@ -1,4 +1,4 @@
-// What a process and its threads need for the kernels: the library, and a stack for signal handlers.
+// Process state for the kernels: the library, and a stack for signal handlers.
 #pragma once
 #include <dlfcn.h>
 #include <signal.h>
@@ -9,9 +9,9 @@
 
 #include "kernels.h"
 
-// A process in which TensorFlow runs the operation MatMul under V8's CPU profiler crashes with a corrupted
-// heap, but not where signal handlers have a stack of their own: the products seem to use the stack pointer
-// for another purpose for a while. Handlers that ask for this stack (SA_ONSTACK) get it; the profiler's does.
+// A process that runs TensorFlow's MatMul under V8's CPU profiler crashes with a corrupted heap, unless signal
+// handlers have a separate stack. The matrix products seem to use the stack pointer for another purpose. Handlers
+// with SA_ONSTACK, such as the profiler's, use this stack.
 class SignalStack {
  public:
   SignalStack() {
@@ -38,7 +38,7 @@ class SignalStack {
   void* memory_ = nullptr;
 };
 
-// The library for the widest instruction set of this machine, among those that could be compiled.
+// Loads the library for the widest instruction set of this machine, among those that were compiled.
 inline const Kernels* LoadKernels() {
   Dl_info self;
   if (dladdr(reinterpret_cast<void*>(&LoadKernels), &self) == 0) return nullptr;

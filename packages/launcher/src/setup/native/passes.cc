@@ -1,7 +1,7 @@
-// Adds `kernels` to the binding of @tensorflow/tfjs-node, with which it is compiled: functions that compute
-// immediately, in the calling thread, on the memory of tensors. They call TensorFlow only to allocate and to
-// resolve handles. Where ranks share cores, the code of TensorFlow's own operations would have left the
-// caches each time.
+// Adds `kernels` to the binding of @tensorflow/tfjs-node, into which it is compiled: functions that compute
+// synchronously, in the calling thread, on the memory of tensors. They call TensorFlow only to allocate and to
+// resolve handles. When ranks share cores, the code of TensorFlow's own operations would be evicted from the caches
+// each time.
 #include <node_api.h>
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 #include "call.h"
 #include "functions.h"
 
-// The command line renames the entry point of the binding to BINDING_ENTRY; this file defines the one that Node calls.
+// The compiler's command line renames the binding's entry point to BINDING_ENTRY; Node calls the one in this file.
 #undef napi_register_module_v1
 extern "C" napi_value BINDING_ENTRY(napi_env env, napi_value exports);
 
 namespace {
 
-// copyOut([tensor], target): from any device; what is not in memory is copied there first
+// copyOut([tensor], target): copies from any device, through host memory if needed
 napi_value CopyOut(Call& call) {
   const std::unique_ptr<TF_Status, decltype(&TF_DeleteStatus)> status(TF_NewStatus(), TF_DeleteStatus);
   const std::unique_ptr<TF_Tensor, decltype(&TF_DeleteTensor)> tensor(
@@ -64,12 +64,12 @@ napi_value LinearForward(Call& call) {
   return call.Results();
 }
 
-// The destination of the gradients of weights and biases, in this order: new tensors, existing sums, or arrays of
-// the caller, whose contents are replaced or added to.
+// The destination of the gradients of weights and biases, in this order: new tensors, existing sums, or arrays of the
+// caller, whose contents are replaced or added to.
 class ParameterSink {
  public:
-  // `first`: the index of the first sum among the tensors of the call, where there are sums.
-  // `arrays`: the argument with the arrays, where there are any; the next one says whether they are added to.
+  // `first`: index of the first sum among the tensors of the call, if there are sums. `arrays`: index of the argument
+  // with the arrays, if any; the next argument tells whether to add to them.
   ParameterSink(Call& call, const std::vector<Matrix>& weights, size_t first, size_t arrays) : call_(call) {
     const size_t layers = weights.size();
     const bool has_arrays = call.Has(arrays);
@@ -100,7 +100,7 @@ class ParameterSink {
     if (adds) scratch_.reset(new float[largest]);
   }
 
-  // Whether nothing but the caller refers to the memory that is written.
+  // Whether only the caller refers to the memory that is written.
   bool IsAlone() const {
     return std::all_of(targets_.begin(), targets_.end(),
                        [](const Matrix& target) { return target.tensor == nullptr || target.IsAlone(); });
@@ -115,14 +115,14 @@ class ParameterSink {
  private:
   Call& call_;
   std::vector<Matrix> targets_;
-  // Where gradients are added to what is there.
+  // Used if gradients are added to existing values.
   std::unique_ptr<float[]> scratch_;
 };
 
 // linearBackward([x, dy, weights..., outputs..., sums...], relu, needsInputGradient, arrays?, adds?)
-//   -> gradients of the weights, of the biases, of x if that is needed. Where sums are given, the gradients
-//      are added to them, and the result is only that of x; or false, if other tensors share the sums. Where
-//      arrays are given, the gradients are written or added to them, and the result is only that of x
+//   -> gradients of the weights, of the biases, and of x if needed. If sums are given, the gradients are added to
+//      them, and the result is only the gradient of x; or false if other tensors share the sums. If arrays are
+//      given, the gradients are written or added to them, and the result is only the gradient of x
 napi_value LinearBackward(Call& call) {
   const std::vector<bool> relu = call.Flags(1);
   const bool needs_input_gradient = call.Flag(2);
@@ -159,7 +159,7 @@ napi_value LinearBackward(Call& call) {
 }
 
 // linearBackwardInput([dy, weights..., outputs...], relu, needsInputGradient)
-//   -> the gradient before each activation, of x if that is needed
+//   -> the gradient before each activation, and of x if needed
 napi_value LinearBackwardInput(Call& call) {
   const std::vector<bool> relu = call.Flags(1);
   const bool needs_input_gradient = call.Flag(2);
@@ -191,7 +191,7 @@ napi_value LinearBackwardInput(Call& call) {
 }
 
 // linearBackwardParameters([x, gradients before each activation..., outputs of all but the last...], arrays?, adds?)
-//   -> gradients of the weights, of the biases; nothing, where they are written or added to arrays
+//   -> gradients of the weights and of the biases; nothing if they are written or added to arrays
 napi_value LinearBackwardParameters(Call& call) {
   const size_t layers = call.count() / 2;
   const Matrix input = call.Tensor(0);
@@ -211,8 +211,8 @@ napi_value LinearBackwardParameters(Call& call) {
   return call.Results();
 }
 
-// The tensors of an optimizer: the first `changed` ones are written. The gradient comes last, as a tensor or as the
-// array after `numbers` numbers.
+// The tensors of an optimizer, of which the first `changed` are written. The gradient comes last, as a tensor or as
+// the array after `numbers` numbers.
 bool ReadUpdate(const Call& call, size_t changed, size_t numbers, std::vector<Matrix>& tensors) {
   for (size_t i = 0; i < changed; i++) {
     tensors.push_back(call.Tensor(i));
@@ -230,7 +230,7 @@ bool ReadUpdate(const Call& call, size_t changed, size_t numbers, std::vector<Ma
 }
 
 // descend([value, gradient], rate) or descend([value], rate, gradient)
-//   -> whether it was done: false if another tensor shares the value
+//   -> true if done; false if another tensor shares the value
 napi_value Descend(Call& call) {
   std::vector<Matrix> t;
   if (!ReadUpdate(call, 1, 1, t)) return call.Boolean(false);
@@ -277,7 +277,7 @@ extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, n
                {"descendWithMomentum", Guarded<DescendWithMomentum>},
                {"adam", Guarded<Adam>},
            });
-    // Bindings of before take no arrays for gradients, and would ignore them.
+    // Older bindings take no arrays for gradients, and would ignore them.
     napi_value kernels, takes_arrays;
     napi_get_named_property(env, exports, "kernels", &kernels);
     napi_get_boolean(env, true, &takes_arrays);

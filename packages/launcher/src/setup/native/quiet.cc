@@ -1,5 +1,5 @@
-// A library that is loaded before TensorFlow's. TensorFlow respects TF_CPP_MIN_LOG_LEVEL only after it has
-// logged the instruction sets in every process.
+// A library that is loaded before TensorFlow. TensorFlow respects TF_CPP_MIN_LOG_LEVEL only after it has logged the
+// instruction sets in every process.
 #include <cstdlib>
 
 #include "absl/log/globals.h"
