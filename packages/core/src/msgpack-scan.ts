@@ -46,7 +46,6 @@ class Scan {
   readonly #most: number
   #containers = 0
   #at = 0
-  /** The innermost is last. */
   readonly #open: Open[] = [{ missing: 1, isMap: false }]
 
   constructor(bytes: Uint8Array, most: number) {

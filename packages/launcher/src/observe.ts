@@ -47,7 +47,6 @@ export async function loadObserve(what: string, cwd: string): Promise<Observe> {
   return observe
 }
 
-/** The launcher's environment, and its stop signal. */
 interface Place {
   readonly env: NodeJS.ProcessEnv
   readonly cwd: string

@@ -67,7 +67,6 @@ export class AesGcm {
     this.#init(cipher(), key)
   }
 
-  /** Switches to another key. */
   rekey(key: Uint8Array): void {
     this.#init(0, key)
   }

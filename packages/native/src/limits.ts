@@ -38,7 +38,6 @@ export function limitAddressSpace(bytes: number): void {
   limit(RLIMIT_AS, bytes)
 }
 
-/** Sets the soft limit. */
 function limit(resource: number, value: number): void {
   /** struct rlimit: the soft limit, then the hard limit. */
   const limits = new BigUint64Array(2)

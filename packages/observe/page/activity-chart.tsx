@@ -87,7 +87,6 @@ function draw(
   }
 }
 
-/** Fraction of the time that ranks spent in this activity. */
 function share(samples: readonly ActivitySample[], activity: RankActivity): number | undefined {
   const all = samples.flatMap(({ ranks }) => [...ranks.values()])
   const sum = all.reduce((total, parts) => total + (parts[activity] ?? 0), 0)

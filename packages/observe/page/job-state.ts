@@ -11,7 +11,6 @@ import type {
   StepView,
 } from '../src/dashboard/views.ts'
 
-/** Most lines and points that the page keeps. */
 const KEPT_LINES = 2000
 const KEPT_POINTS = 3600
 export const ACTIVITY_SECONDS = 30

@@ -8,7 +8,6 @@ interface Properties {
   readonly ranks: readonly number[]
 }
 
-/** Most lines shown at once. */
 const SHOWN = 500
 
 /** The last lines of the ranks. It scrolls with them unless the reader has scrolled up. */

@@ -45,7 +45,6 @@ export function Page(): JSX.Element {
   )
 }
 
-/** The parts of the page that change while a job runs. */
 function Live({ state }: { readonly state: JobState }): JSX.Element {
   const { job, points, samples, links, step } = state
   return (

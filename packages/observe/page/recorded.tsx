@@ -15,7 +15,6 @@ import { Table } from './table.tsx'
 
 interface Properties {
   readonly view: RecordedView
-  /** The last step. */
   readonly last: StepView
   readonly points: readonly ChartPoint[]
 }

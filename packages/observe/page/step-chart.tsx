@@ -74,7 +74,6 @@ export function StepChart({ step }: { readonly step: StepView }): JSX.Element {
   )
 }
 
-/** The fraction of all ranks' time in this share. */
 function meanShare({ ranks }: StepView, share: keyof StepView['ranks'][number]['shares']): number {
   const time = ranks.reduce((sum, { milliseconds }) => sum + milliseconds, 0)
   const part = ranks.reduce((sum, { shares }) => sum + shares[share], 0)

@@ -26,7 +26,6 @@ const readOptions = declareOptions({
   tracer: having<OpenTelemetryTracer>(['startSpan'], 'a tracer of @opentelemetry/api').optional(),
 })
 
-/** The name of spans of each kind. */
 const names: Readonly<Record<SpanKind, string>> = {
   batch: 'take batch apart',
   F: 'forward',

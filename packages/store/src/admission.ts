@@ -117,7 +117,6 @@ export interface AdmissionOptions {
   readonly tls: StoreTls | undefined
   /** Milliseconds for a connection to prove the token. */
   readonly handshakeTimeout: number
-  /** Most connections in each stage of the handshake. */
   readonly maxUnauthenticated: number
   /** Called for each connection that is dropped because it does not prove the token. */
   readonly onRefused?: ((peer: string, reason: string) => void) | undefined

@@ -48,7 +48,6 @@ export interface StoreProgress {
 export interface StoreConnectOptions {
   readonly host: string
   readonly port: number
-  /** The secret of the job. */
   readonly token: string
   /** How the store encrypts its connections; see `StoreServerOptions`. Default: not at all. */
   readonly tls?: StoreTls | boolean

@@ -80,7 +80,6 @@ export class Connection {
     return this.#unsent.length > 0 || this.#socket.writableNeedDrain
   }
 
-  /** Sets whether this connection keeps the process alive. */
   setBusy(busy: boolean): void {
     if (busy) this.#socket.ref()
     else this.#socket.unref()

@@ -283,7 +283,7 @@ class Queues {
     return this.length(queue)
   }
 
-  /** Returns values that had been taken to the front of the queue, in their order. */
+  /** Puts taken values back to the front of the queue, in their order. */
   putBack(queue: string, values: readonly Uint8Array[]): void {
     const waiting = values.filter((value) => !this.#hand(queue, value))
     if (waiting.length > 0)
@@ -320,7 +320,6 @@ class Queues {
     }
   }
 
-  /** Whether a waiting client took the value. */
   #hand(queue: string, value: Uint8Array): boolean {
     const [taker] = this.#takers.get(queue) ?? []
     if (taker === undefined) return false

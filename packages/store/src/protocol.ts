@@ -48,7 +48,6 @@ export function checkLimit(what: string, bytes: number, limit: number): void {
 
 const bytes = where<Uint8Array>(host.types.isUint8Array, 'bytes')
 
-/** The fields of each request. */
 const requests = {
   set: {
     key: text,
@@ -79,7 +78,6 @@ type VariantOf<Op extends Operation> = { readonly op: Op } & ObjectOf<(typeof re
 
 export type Request = { [Op in Operation]: VariantOf<Op> }[Operation]
 
-/** The result of each operation. */
 const results = {
   set: choice(null),
   get: bytes,

@@ -11,7 +11,6 @@ import {
   VALUE_LIMIT,
 } from './protocol.ts'
 
-/** Operations that may wait. */
 type Waiting = 'get' | 'multiGet' | 'wait' | 'queuePop'
 
 type Immediate = Exclude<Request, { op: 'set' | Waiting | 'watch' | 'unwatch' }>

@@ -146,7 +146,6 @@ export function shown(value: unknown): string {
   return typeof value === 'object' && value !== null ? shownObject(value) : String(value)
 }
 
-/** Most keys that are listed of a plain object. */
 const MOST_KEYS = 5
 
 function shownObject(value: object): string {

@@ -6,7 +6,6 @@ import {
   type KeyObject,
 } from 'node:crypto'
 
-/** Bytes of an AES-128 key. */
 const KEY_BYTES = 16
 
 /** One key for each direction of a connection. */

@@ -68,7 +68,6 @@ export class Chaos {
     })
   }
 
-  /** Injects a fault after a step or a number of operations. */
   #injectWhenDone(injection: Injection): void {
     const rank = chooseRank(injection)
     const { step, operations } = injection.fault
@@ -106,11 +105,9 @@ export class Chaos {
 
 interface PlannedFault {
   readonly fault: Fault
-  /** Number of remaining injections. */
   left: number
 }
 
-/** A fault in one attempt. */
 interface Injection extends Attempt {
   readonly fault: Fault
   readonly random: () => number
@@ -120,7 +117,6 @@ interface Injection extends Attempt {
 /** Milliseconds between two stops of a slowed process. */
 const TURN = 40
 
-/** Lets a process run only for a share of the time. */
 function slowDown(
   process: RankProcess,
   { share, forSeconds }: Fault,
@@ -142,7 +138,7 @@ function chooseRank({ fault, random, worldSize }: Injection): number {
   return fault.rank ?? Math.floor(random() * worldSize)
 }
 
-/** Hashes several numbers to a seed (FNV-1a). */
+/** FNV-1a. */
 function hashOf(...numbers: readonly number[]): number {
   return numbers.reduce((hash, number) => Math.imul(hash ^ number, 16777619), 2166136261)
 }

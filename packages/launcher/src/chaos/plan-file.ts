@@ -7,9 +7,8 @@ import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } fro
 /** Faults injected from outside, so they work for any program. */
 const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
 
-/** The job of a plan. */
 interface Job {
-  /** Whether the ranks are not Node processes. */
+  /** The ranks are not Node processes. */
   readonly isProgram: boolean
   /** Most ranks of the job. */
   readonly size: number

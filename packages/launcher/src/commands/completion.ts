@@ -119,7 +119,6 @@ function valuesOf(flag: Flag | undefined, prefix: string): string[] {
   return words.map((word) => prefix + word)
 }
 
-/** Most characters of a description that fit on a terminal line. */
 const LONGEST = 60
 
 function describeWord(word: string, description: string): string {

@@ -11,7 +11,6 @@ export interface CommandContext {
   readonly interrupts: Interrupts
   /** The standard input of the process; undefined: ranks get no input. */
   readonly stdin?: InputSource
-  /** The exit code of the process, set by the command. */
   exitCode: number
 }
 

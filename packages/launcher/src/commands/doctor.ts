@@ -60,7 +60,6 @@ export function addDoctor(context: CommandContext): AddCommand {
     )
 }
 
-/** The arguments of `tsrun doctor --hosts`. */
 interface CompareRequest {
   readonly hosts: string
   readonly json: boolean

@@ -91,12 +91,10 @@ function namesIn(folder: string): string[] {
   }
 }
 
-/** When the last attempt started. */
 function timeOf(run: string): number {
   return statSync(join(run, `attempt_${attemptsIn(run).at(-1)!}`)).mtimeMs
 }
 
-/** Lists at most three runs. */
 function namesOf(runs: readonly RunRecord[], beginning: string): string {
   const names = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(beginning))
   return names.slice(0, 3).join(', ')

@@ -34,7 +34,6 @@ export function addFlight({ console, cwd }: CommandContext): AddCommand {
     )
 }
 
-/** Most characters of a reason. */
 const LONGEST_REASON = 160
 
 /** @throws ERR_TSR_FLIGHT_FOLDER */

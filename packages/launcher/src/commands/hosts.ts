@@ -17,7 +17,6 @@ import { chooseHosts, readHosts, type RemoteHost } from '../remote/hostfile.ts'
 import { PARENT_PIPE } from '../remote/parent-pipe.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
-/** The arguments of `tsrun hosts`. */
 interface HostsRequest {
   readonly hostfile: string
   readonly include?: string | undefined

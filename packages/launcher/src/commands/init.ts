@@ -206,7 +206,6 @@ function attempt<T>(act: () => T): T | undefined {
   }
 }
 
-/** Quotes a word for a shell. */
 function quote(word: string): string {
   return /^[\w./@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
 }

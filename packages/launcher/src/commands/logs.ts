@@ -97,7 +97,6 @@ const TURN = 100
 /** Milliseconds. The launcher waits up to ten seconds between attempts. */
 const LONGEST_PAUSE = 12_000
 
-/** Shows the logs of one run. */
 class LogCommand {
   readonly #request: Request
   readonly #context: CommandContext
@@ -250,7 +249,6 @@ class LogCommand {
     if (this.#kept.length > 2 * tail + TURN) this.#kept = last(this.#kept, tail)
   }
 
-  /** Shows the lines kept for `--tail`, and then all later lines. */
   #showKept(): void {
     const kept = last(this.#kept ?? [], this.#request.tail ?? 0)
     this.#kept = undefined

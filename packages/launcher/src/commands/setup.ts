@@ -6,7 +6,6 @@ import type { Interruption } from '../protocol/nodes.ts'
 import { checkTensorFlow, setUpTensorFlow } from '../setup/setup.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
-/** Exit code of a failed set-up. */
 const FAILED = 1
 
 /** @param isCheck - only check an existing installation */

@@ -137,7 +137,6 @@ const titles = [
 ]
 /** Columns to omit, in this order, if a line is too short for all. */
 const expendable = ['for', 'waits', 'memory', 'GPU memory', 'GPU']
-/** Fewest characters of an operation. */
 const SHORTEST = 16
 
 function fit(rows: readonly string[][], columns: readonly string[], width: number): string[] {

@@ -10,7 +10,6 @@ import type { AddCommand, CommandContext } from './context.ts'
 import { findLogs, noLogs } from './find-logs.ts'
 import { pathsOf } from './trace.ts'
 
-/** Most lines on the page. */
 const MOST_LINES = 2000
 
 interface Request {

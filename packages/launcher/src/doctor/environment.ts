@@ -12,7 +12,6 @@ import { findMpi, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
 /** Host facts for a bug report. Null means missing or unknown. */
 export interface HostReport {
   readonly tsrun: string
-  /** The version of each package of tsrun. */
   readonly packages: Readonly<Record<string, string | null>>
   readonly node: string
   readonly v8: string
@@ -246,7 +245,6 @@ function readNumaNodes(): string[] {
     .map((name) => (read(join(folder, name, 'cpulist')) ?? '').trim())
 }
 
-/** The arguments for nvidia-smi. */
 const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader']
 
 async function readGpuReports(
@@ -317,7 +315,7 @@ function readVariables(env: Environment): Record<string, string> {
   )
 }
 
-/** Hides the secrets in a value, such as `user:password@host` and `token=…`. */
+/** Hides secrets such as in `user:password@host` and `token=…`. */
 function hide(value: string): string {
   return value
     .replaceAll(/(:\/\/[^\s/:@]*):[^\s/@]*@/g, '$1:…@')

@@ -45,7 +45,6 @@ export interface SharedMemoryFacts {
 export interface CoreFacts {
   /** The cores on which this process may run. */
   readonly allowed: number
-  /** All cores of the machine. */
   readonly all: number
   /** CPU limit of the container, in cores; undefined: no limit. */
   readonly quota: number | undefined

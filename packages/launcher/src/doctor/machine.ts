@@ -25,7 +25,6 @@ export interface RunOptions {
   readonly env?: NodeJS.ProcessEnv
   /** Milliseconds; default 20 s. */
   readonly limit?: number
-  /** Kills the program. */
   readonly signal?: AbortSignal
 }
 
@@ -92,7 +91,7 @@ async function sharingProblem(): Promise<string | undefined> {
   }
 }
 
-/** The source of a child process. */
+/** Runs in a child process, which gets its source. */
 const writeHere = (): void => {
   process.getBuiltinModule('node:fs').writeFileSync(process.argv[1]!, 'here', { flag: 'r+' })
 }

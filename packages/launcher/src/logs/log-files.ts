@@ -96,7 +96,6 @@ export function openLineFiles(
   }
 }
 
-/** Files that are written until one write fails. */
 class OpenFiles {
   readonly #open = new Map<string, number>()
   readonly #onFailure: (reason: string) => void

@@ -52,7 +52,6 @@ class GrowingFile {
     return bytes
   }
 
-  /** Moves to the start of the last lines. */
   toLastLines(count: number): void {
     let at = this.size
     // The newline at the end of the file ends the last line.

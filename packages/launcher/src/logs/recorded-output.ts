@@ -51,7 +51,7 @@ export class RecordedOutput {
     this.#merger.flush()
   }
 
-  /** Shows incomplete last lines. */
+  /** Shows the incomplete last lines. */
   end(readers: readonly RankReader[]): void {
     for (const [key, { splitter, presenter }] of this.#outputs) {
       const [rank, stream] = key.split(' ') as [string, StreamName]

@@ -43,7 +43,6 @@ function findHead(lines: readonly string[], mark: number): number {
   return source < 0 ? start : Math.max(0, start - LONGEST_HEAD) + source
 }
 
-/** The output of a rank, and how to show it. */
 interface RankOutput {
   readonly lines: readonly Line[]
   readonly present: (line: Line) => string

@@ -40,7 +40,6 @@ const ZERO = 'zero'
 export class Members {
   /** All present nodes except node 0 by id, in the order of their arrival. */
   readonly arrived = new Map<string, ArrivedNode>()
-  /** Called when a node arrives. */
   onArrival: (node: ArrivedNode) => void = () => undefined
   /** Called when the launcher of a node has ended. */
   onLeave: (node: ArrivedNode) => void = () => undefined
@@ -53,7 +52,6 @@ export class Members {
   /** Why no more nodes can arrive. */
   #failure: unknown
   #plan: NodePlan | undefined
-  /** Wakes `gather`. */
   #changed: () => void = () => undefined
 
   private constructor(
@@ -201,7 +199,6 @@ export class Members {
     return `the job has its ${nnodes} nodes, and ${node.host} is one more`
   }
 
-  /** The node ranks that are free. */
   #freeRanks(): number[] {
     const taken = new Set([...this.arrived.values()].map(({ node }) => node.nodeRank))
     const { nnodes } = this.#job.options

@@ -21,7 +21,6 @@ import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 /** Milliseconds for the other nodes to read the last verdict before the store closes. */
 const CLOSING_TIME = 3000
 
-/** Another node of the job. */
 interface Watched {
   readonly monitor: HeartbeatMonitor
   /** Aborted when the node is lost, or has left after the last verdict. */
@@ -40,12 +39,10 @@ export class NodeZero implements Nodes {
   readonly #members: Members
   readonly #isElastic: boolean
   readonly #listening: NodeJS.Timeout
-  /** By id. */
   readonly #watched = new Map<string, Watched>()
   #lost: LostNode[] = []
   /** Whether a lost node left voluntarily. */
   #hasLeft = false
-  /** Number of restarts after failures so far. */
   #restarts = 0
   /** Why the current attempt ends early. */
   #change: string | undefined
@@ -195,7 +192,6 @@ export class NodeZero implements Nodes {
       if (!this.#members.arrived.has(id)) this.#lose(id, 'its launcher has ended')
   }
 
-  /** Detects when a node is silent for too long. */
   #watch(id: string): Watched {
     const { announcer } = this.#context
     const { hostTimeout } = this.#job.options

@@ -84,7 +84,6 @@ async function serveStore(
   }
 }
 
-/** Runs the rendezvous on node 0. */
 async function lead(
   job: Job,
   store: JobStore,

@@ -19,7 +19,6 @@ export interface Evidence {
    * way.
    */
   readonly hasLeft?: boolean
-  /** Number of restarts after failures so far. */
   readonly restarts: number
   readonly maxRestarts: number
   /** Why the nodes were stopped, if nodes may join or leave before the next attempt. */

@@ -88,7 +88,6 @@ export class JobInput {
     return stream
   }
 
-  /** Pauses until the slowest rank has caught up. */
   #wait(reader: Writable): void {
     this.#waiting.add(reader)
     this.#stream?.pause()

@@ -25,7 +25,6 @@ export interface RankUse {
   readonly cpuSeconds: number | undefined
   /** Milliseconds that its main thread was runnable but waited for a core. */
   readonly delay: number
-  /** Whether it may use a GPU. */
   readonly hasGpu: boolean
   readonly gpu: GpuUse | undefined
 }

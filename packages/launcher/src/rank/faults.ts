@@ -98,7 +98,6 @@ function moveClock(milliseconds: number): void {
   })
 }
 
-/** Bytes mapped by this process. */
 function mappedBytes(): number {
   const [pages = ''] = readFileSync('/proc/self/statm', 'latin1').split(' ')
   return Number(pages) * PAGE

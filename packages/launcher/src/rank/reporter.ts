@@ -35,7 +35,6 @@ export function reportToLauncher(control: ControlPipe): void {
   })
 }
 
-/** Whether an uncaught error will end the process. */
 function isFatal(): boolean {
   const isCaught =
     process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()

@@ -19,7 +19,7 @@ const libraryPlaces = [
 /** Number of omitted frames. */
 export interface ShortStack {
   readonly text: string
-  /** The number of frames that are left out. */
+  /** Number of omitted frames. */
   readonly hidden: number
 }
 

@@ -38,7 +38,6 @@ export class Connection {
   readonly ended: Promise<RemoteEnd>
   readonly #child: ChildProcess
 
-  /** @param onOutput - receives the output of the command */
   constructor(
     host: RemoteHost,
     command: string,
@@ -78,7 +77,6 @@ export class Connection {
     })
   }
 
-  /** Sends a line to the command. */
   send(line: string): void {
     this.#child.stdin!.write(`${line}\n`)
   }

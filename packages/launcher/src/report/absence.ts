@@ -52,7 +52,6 @@ function isWaiting(outcome: RankOutcome): outcome is Waiting {
   return outcome.error?.wait !== undefined
 }
 
-/** By rank: the ranks that it waits for. */
 function collectWaits(
   outcomes: readonly RankOutcome[],
   waiting: readonly Waiting[],
@@ -144,7 +143,6 @@ function describeAbsence(
 
 interface DescribedWait {
   readonly operation: string
-  /** The ranks that waited. */
   readonly ranks: readonly number[]
   /** The flight records' information about the absent rank. */
   readonly known: FlightPlace | undefined

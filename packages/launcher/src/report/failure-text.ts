@@ -81,13 +81,11 @@ function describeNode({ node, host, ranks, reason }: NodeFailure): string {
   return `node ${node} (${host}, ${formatRanks(ranks)}) is gone: ${reason}`
 }
 
-/** A block of a report. Omitted if it has no lines. */
 interface Block {
   readonly title: string
   readonly lines: readonly string[]
 }
 
-/** Lays out a report between two horizontal rules. */
 function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
   const lines = [
     colour ? styleText(['bold', 'red'], rule(TITLE), { validateStream: false }) : rule(TITLE),

@@ -71,7 +71,6 @@ export function describeFailure(
   }
 }
 
-/** Whether the first line of the report already says this. */
 function isTold(finding: FlightFinding, { culprit: { rank }, absence }: RootCause): boolean {
   if (absence === undefined || finding.kind !== 'missing') return false
   return finding.unknown.includes(rank) || finding.missing.some((place) => place.rank === rank)
@@ -192,7 +191,6 @@ function describeMissing(ranks: readonly number[]): string[] {
   return [`${formatRanks(ranks)}: unknown, because the host is gone`]
 }
 
-/** The error with its stack, reduced to the user's code. */
 function textOf(
   { error, rank }: RankOutcome,
   isDetailed: boolean,
@@ -208,7 +206,6 @@ function textOf(
   return `${text}\n    (${frames} of libraries hidden; ${where})`
 }
 
-/** The call of process.exit(), formatted as an error with its stack. */
 function describeExit({ exitCode, exitedAt }: RankOutcome): string | undefined {
   return exitedAt === undefined ? undefined : `process.exit(${exitCode ?? ''}) called\n${exitedAt}`
 }

@@ -52,7 +52,6 @@ function mergeGroups(dumps: readonly FlightDump[]): MergedGroup[] {
   return [...groups.values()].sort((a, b) => a.id - b.id)
 }
 
-/** Examines the first collective of the group that did not complete. */
 function examineGroup(
   group: MergedGroup,
   byRank: ReadonlyMap<number, FlightDump>,

@@ -72,7 +72,6 @@ function blameAbsent(
   return absent && { ...absent, presumed: false }
 }
 
-/** The rank that ran another operation than most. */
 function findOdd(
   outcomes: readonly RankOutcome[],
   findings: readonly FlightFinding[],

@@ -123,7 +123,6 @@ async function build(
   }
 }
 
-/** Downloads that could not be checked by a hash. */
 function unknownOf(
   { sha256: accepted = [] }: ToolContext,
   downloads: readonly Download[],

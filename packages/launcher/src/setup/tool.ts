@@ -168,7 +168,6 @@ export function pipFailure(output: ToolOutput): Failure {
   return { kind: unfit ? 'no wheel' : 'other', reason }
 }
 
-/** The hash of the file that pip rejected. */
 function hashesIn(text: string): string {
   const got = /\bGot\s+([0-9a-f]{64})/.exec(text)?.[1] ?? 'unknown'
   const from = /^\s+(\S+).* from (\S+)/m.exec(text)

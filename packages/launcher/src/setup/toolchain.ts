@@ -7,7 +7,6 @@ export interface Tool {
   readonly version: string
 }
 
-/** Node-API version that the binding needs. */
 const NODE_API = 8
 
 /** @throws ERR_TSR_SETUP */

@@ -105,7 +105,6 @@ async function installWheel(
   )
 }
 
-/** The wheels of TensorFlow and, for GPUs, of the CUDA libraries. */
 function wheelsOf(folder: string): string[] {
   const names = readdirSync(folder).filter((name) => /^(tensorflow|nvidia)[^/]*\.whl$/.test(name))
   return names.map((name) => join(folder, name))
@@ -118,7 +117,6 @@ interface Place {
   readonly log: string
 }
 
-/** Why pip failed, and what to do. */
 function whyNot(output: ToolOutput | undefined, { python, gpu, folder, log }: Place): string {
   if (output === undefined) return `(it does not start): see ${log}`
   const { kind, reason } = pipFailure(output)

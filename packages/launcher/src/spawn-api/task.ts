@@ -96,7 +96,7 @@ function parses(source: string): boolean {
   }
 }
 
-/** Whether the value is a URL, possibly of another realm. */
+/** The URL may be of another realm. */
 function isUrl(value: unknown): value is URL {
   return typeof value === 'object' && value !== null && 'href' in value
 }

@@ -6,7 +6,6 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Settings } from './settings.ts'
 
-/** The part of esbuild that is used. */
 interface Esbuild {
   transform(source: string, options: object): Promise<{ readonly code: string }>
 }

@@ -46,7 +46,6 @@ function findUpwards(folder: string, name: string): string | undefined {
 
 const LONGEST_CHAIN = 10
 
-/** Merges the options of a file with the options of the files that it extends. */
 function readOptions(file: string, depth: number): Options {
   if (depth > LONGEST_CHAIN) throw new Error('the files extend each other')
   const { extends: bases = [], compilerOptions = {} } = parse(readFileSync(file, 'utf8'))

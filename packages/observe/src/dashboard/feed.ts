@@ -31,7 +31,6 @@ const LONGEST_PAUSE = 5000
 
 /** The feed's data sources. */
 export interface DashboardSources {
-  /** The current state of the job. */
   readonly job: () => JobView
   readonly links: () => LinksView
   /** The last step of all ranks; undefined if it has not changed. */
@@ -67,7 +66,6 @@ export class DashboardFeed implements PageSource {
     this.#dropped += 1
   }
 
-  /** Shows the report of a failure, or removes it if undefined. */
   setReport(text: string | undefined): void {
     this.#report = text === undefined ? undefined : shortened(text, REPORT_LENGTH)
   }

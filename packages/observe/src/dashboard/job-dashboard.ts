@@ -72,7 +72,6 @@ export class JobDashboard {
     )
   }
 
-  /** Adds a line of a rank's output. */
   addLine({ rank, stream, text }: LogLine): void {
     this.#feed.addLine({ rank, stream, text: visibleText(text) })
   }

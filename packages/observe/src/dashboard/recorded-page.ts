@@ -27,7 +27,6 @@ export interface RecordedPageOptions {
   readonly lines: readonly LogLine[]
   /** Number of earlier lines that are omitted. */
   readonly dropped: number
-  /** The report of a failure. */
   readonly report: string | undefined
 }
 
@@ -41,7 +40,6 @@ export function servePage(port: number, options: RecordedPageOptions): Promise<D
   return DashboardServer.open({ port, feed: new RecordedPage(options) })
 }
 
-/** Shows the last attempt of a recorded run, step by step. */
 class RecordedPage implements PageSource {
   readonly isLive = false
   readonly #steps: RecordedSteps | undefined
@@ -123,7 +121,6 @@ function placeOf(
   }
 }
 
-/** Losses and rates by step. */
 function pointsOf({ numbers, ranks, hasSteps }: RecordedSteps): ChartPoint[] {
   if (!hasSteps) return []
   const size = Math.ceil(numbers.length / MOST_POINTS)

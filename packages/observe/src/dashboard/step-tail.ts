@@ -140,7 +140,6 @@ class SpanTail {
     this.#forget()
   }
 
-  /** Keeps the last steps and their spans. */
   #forget(): void {
     const last = Math.max(...Array.from(this.windows.values(), ({ end }) => end))
     for (const [step, { end }] of [...this.windows].slice(0, -KEPT_STEPS)) {

@@ -12,7 +12,6 @@ import {
 
 /** Bars shorter than this fraction of a step are not sent. */
 const SHORTEST = 1 / 4000
-/** Most collectives of a rank that are sent. */
 const MOST_COLLECTIVES = 60
 
 /** The spans of a rank around a step. */
@@ -118,7 +117,6 @@ function collectivesOf(
     })
 }
 
-/** Rounds to microseconds. */
 function rounded(milliseconds: number): number {
   return Math.round(1000 * milliseconds) / 1000
 }

@@ -9,7 +9,6 @@ export interface RankView {
   readonly state: RankActivity
   /** Fraction of its time outside operations in which it computed, 0 to 1. */
   readonly computing?: number | undefined
-  /** The current operation, or the last one. */
   readonly operation?: string | undefined
   /** The ranks whose messages it waits for. */
   readonly waitsFor: readonly number[]
@@ -163,7 +162,6 @@ export interface DashboardUpdate {
   readonly step?: StepView | undefined
   /** Number of lines dropped because there were too many. */
   readonly dropped: number
-  /** The report of a failure. */
   readonly report?: string | undefined
   /** Only for a recorded job. */
   readonly recorded?: RecordedView | undefined

@@ -114,7 +114,6 @@ function hashOf(text: string): number {
   return ((high >>> 0) % 0x200000) * 2 ** 32 + (low >>> 0)
 }
 
-/** Facts that are shown with a slice. */
 const shownFacts = [
   'stage',
   'microbatch',
@@ -184,7 +183,6 @@ class EventFile {
   }
 }
 
-/** Rounds to a nanosecond. */
 function rounded(microseconds: number): number {
   return Math.round(1000 * microseconds) / 1000
 }

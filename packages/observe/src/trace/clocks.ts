@@ -59,7 +59,6 @@ export function alignClocks(files: readonly SpanFileReader[]): Map<string, numbe
   return offsets
 }
 
-/** The parts of operations, grouped by operation. */
 function partsOf(files: readonly SpanFileReader[]): Part[][] {
   const operations = new Map<string, Part[]>()
   for (const file of files) {

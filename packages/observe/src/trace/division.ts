@@ -41,7 +41,6 @@ export interface Piece extends Window {
   readonly operation: Span | undefined
 }
 
-/** The part for each kind of span of the main thread. */
 const own: Partial<Record<SpanKind, StepPart>> = {
   input: 'input',
   batch: 'batch',

@@ -9,7 +9,6 @@ export interface RecordedStep extends Window {
   readonly loss: number | undefined
 }
 
-/** The steps and spans of a rank in the last attempt. */
 interface RankSteps {
   readonly header: SpanFileHeader
   /** By step number. */
@@ -85,7 +84,6 @@ function filesByRank(files: readonly SpanFileReader[]): SpanFileReader[][] {
   return [...byRank.values()].map((list) => list.sort((a, b) => begun(a) - begun(b)))
 }
 
-/** Collects the steps of one rank. */
 class Windows {
   spans = 0
   readonly steps = new Map<number, RecordedStep>()
@@ -107,7 +105,6 @@ class Windows {
     this.steps.set(step, { start: start + this.#offset, end: end + this.#offset, loss })
   }
 
-  /** The whole recording as one step. */
   get all(): ReadonlyMap<number, RecordedStep> {
     if (this.#from >= this.#to) return new Map()
     const [start, end] = [this.#from + this.#offset, this.#to + this.#offset]

@@ -40,7 +40,6 @@ export class SpanFileReader {
     this.begin = end + 1
   }
 
-  /** Yields the spans in the order of recording. */
   *spans(): Generator<Span, void, undefined> {
     for (const { spans } of this.parts()) yield* spans
   }

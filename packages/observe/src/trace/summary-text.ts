@@ -2,7 +2,6 @@ import { shareOfPart, shareTitles } from './shares.ts'
 import type { PathShare } from './critical-path.ts'
 import type { RankSummary, TraceSummary } from './summary.ts'
 
-/** Most parts of the critical path that are listed. */
 const MOST_PARTS = 6
 
 /** Describes a trace in sentences, as an addition to the table. */

@@ -96,7 +96,6 @@ function chooseSteps(
   return chosen.slice(-Math.max(1, Math.floor(MOST_SPANS / Math.max(1, spansPerStep))))
 }
 
-/** Finds the spans of successive windows. */
 class Cursor {
   readonly #spans: readonly Span[]
   #open: Span[] = []
@@ -115,7 +114,6 @@ class Cursor {
   }
 }
 
-/** Sums over steps. */
 class Totals {
   readonly #places: readonly { readonly rank: number; readonly host: string }[]
   readonly #steps: number[]

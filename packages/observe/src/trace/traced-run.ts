@@ -7,7 +7,6 @@ import { SpanFileReader } from './span-file-reader.ts'
 /** The span files of one run. */
 export interface TracedRun {
   readonly runId: string
-  /** The number of the last attempt. */
   readonly lastAttempt: number
   /** A file for each rank of each attempt, in the order of attempts and ranks. */
   readonly files: readonly SpanFileReader[]

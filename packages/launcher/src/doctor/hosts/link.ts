@@ -185,7 +185,6 @@ async function stream(socket: Socket, answers: Answers, bytes: number): Promise<
   return performance.now() - start
 }
 
-/** The answers on a connection, each with a time limit. */
 class Answers {
   readonly #socket: Socket
   readonly #limit: number

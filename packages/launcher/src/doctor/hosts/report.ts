@@ -14,7 +14,6 @@ export interface Remark {
 
 /** Most hosts that fit on a line. */
 const MOST_COLUMNS = 8
-/** Most of the worst links that are listed. */
 const WORST = 5
 
 /** Formats the report for a terminal, at most 80 columns wide for host names up to 12 letters. */

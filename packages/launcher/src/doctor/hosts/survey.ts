@@ -8,7 +8,6 @@ import { SECRET_BYTES, type Link } from './link.ts'
 export interface SurveyRequest {
   readonly hosts: readonly RemoteHost[]
   readonly reach: Reach
-  /** The port of the store. */
   readonly port: number
   /** Ports of the ranks, for example `29600-29699`; default: any. */
   readonly portRange: string | undefined
@@ -36,7 +35,7 @@ export type LinkFinding = { readonly from: number; readonly to: number } & (
 
 export interface Survey {
   readonly hosts: readonly HostFinding[]
-  /** From each host to each other one, except for pairs that could not be measured. */
+  /** Between all hosts whose agents answered, in both directions. */
   readonly links: readonly LinkFinding[]
   /** By host: why it does not reach the store; undefined if it does, or if this is unknown. */
   readonly store: readonly (string | undefined)[]
@@ -49,7 +48,6 @@ const SHORT_LIMIT = 1500
 /** Milliseconds for any question. */
 const LONGEST = 60_000
 
-/** A host whose agent answers questions. */
 interface Asked {
   readonly index: number
   readonly host: RemoteHost

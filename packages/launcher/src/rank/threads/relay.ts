@@ -95,7 +95,6 @@ function damage(relay: Relay, bytes: Buffer): Buffer {
   return bytes.subarray(0, LET_THROUGH)
 }
 
-/** Runs it when it is due, in order. */
 function later(relay: Relay, run: () => void): void {
   relay.queue.push({ due: relay.due, run })
   if (relay.queue.length === 1) passDue(relay)
