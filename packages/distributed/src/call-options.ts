@@ -23,10 +23,7 @@ export interface MessageOptions extends CallOptions {
 }
 
 export interface CollectiveOptions extends CallOptions {
-  /**
-   * The same on all ranks. Default `auto`: chosen by the size of the buffer and the number of
-   * ranks.
-   */
+  /** The same on all ranks. Default `auto`: chosen by the size of the buffer and the number of ranks. */
   readonly algorithm?: AlgorithmName
 }
 

@@ -119,9 +119,8 @@ export interface Operation {
   /** The output; equal to `input` if the operation is in place. */
   readonly output: number
   /**
-   * Elements that all ranks must agree on: of the whole buffer, of one rank's slice if the buffers
-   * have slices, or 0 if these are uneven. SKIPPED if a receive discards its message, whatever its
-   * size.
+   * Elements that all ranks must agree on: of the whole buffer, of one rank's slice if the buffers have
+   * slices, or 0 if these are uneven. SKIPPED if a receive discards its message, whatever its size.
    */
   readonly count: number
   /**
@@ -155,9 +154,7 @@ export interface Operation {
   readonly begun: number
 }
 
-/**
- * Whether libmpi runs it. It can then not be cancelled, and it is unknown which peers it waits for.
- */
+/** Whether libmpi runs it. It can then not be cancelled, and it is unknown which peers it waits for. */
 export function isNative({ algorithm }: Operation): boolean {
   return algorithm === 'mpi'
 }
@@ -197,9 +194,7 @@ export function fingerprintOf(operation: Operation, dtypeCode: number): Fingerpr
   return { kind, root, count: uneven.has(name) ? EACH_ITS_OWN : count }
 }
 
-/**
- * Whether a message belongs to a call. The messages of uneven collectives have individual counts.
- */
+/** Whether a message belongs to a call. The messages of uneven collectives have individual counts. */
 export function belongsTo(message: Fingerprint, call: Fingerprint): boolean {
   const { kind, root, count } = message
   const isUneven = uneven.has(keyOf(operationCodes, kind & 255) ?? '')

@@ -46,9 +46,7 @@ export interface PersistentOperation {
   readonly prefersRun: boolean
   /** Whether no run is under way. */
   isCompleted(): boolean
-  /**
-   * When the phases of the last completed run began; undefined before the first run or if unknown.
-   */
+  /** When the phases of the last completed run began; undefined before the first run or if unknown. */
   readonly timing: WorkTiming | undefined
   /** Frees the buffers that it holds. @throws ERR_TSR_ARGUMENT while a run is under way */
   free(): void

@@ -107,10 +107,7 @@ export interface GroupCalls<Form extends CallForm> {
     counts: readonly number[],
     options?: CollectiveOptions,
   ): Returned<Form>
-  /**
-   * Concatenates every rank's `input` [n] into `output` [size * n] on `root`. Other ranks pass
-   * null.
-   */
+  /** Concatenates every rank's `input` [n] into `output` [size * n] on `root`. Other ranks pass null. */
   gather(
     output: AnyTypedArray | null,
     input: AnyTypedArray,
@@ -159,9 +156,8 @@ export interface GroupCalls<Form extends CallForm> {
   /** Completes when all ranks have called it. */
   barrier(options?: CollectiveOptions): Returned<Form>
   /**
-   * A barrier whose error names the missing ranks. Rank 0 waits for all ranks until the time-out,
-   * then fails with ERR_TSR_BARRIER_MISSING and notifies the others, which wait up to twice as
-   * long.
+   * A barrier whose error names the missing ranks. Rank 0 waits for all ranks until the time-out, then
+   * fails with ERR_TSR_BARRIER_MISSING and notifies the others, which wait up to twice as long.
    */
   monitoredBarrier(options?: MonitoredBarrierOptions): Returned<Form>
 
@@ -311,11 +307,7 @@ export interface ProcessGroup
   /** The rank before this one, wrapping around as in a ring. */
   readonly previous: number
 
-  /**
-   * Allocates a zero-filled array in the arena; free it with `free`.
-   *
-   * @throws ERR_TSR_ARENA_EXHAUSTED
-   */
+  /** Allocates a zero-filled array in the arena; free it with `free`. @throws ERR_TSR_ARENA_EXHAUSTED */
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   /**
    * Like `alloc`, but with arbitrary contents, for buffers that are overwritten anyway.
@@ -325,10 +317,9 @@ export interface ProcessGroup
   allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   free(buffer: AnyTypedArray): void
   /**
-   * Converts floating-point numbers with SIMD instructions. It multiplies float32 by `factor`
-   * (default 1) and rounds to float16 or bfloat16 (nearest, ties to even), or stores float32, also
-   * in place. It also converts float16 or bfloat16 to float32. Both arguments are arrays of `alloc`
-   * or parts of them.
+   * Converts floating-point numbers with SIMD instructions. It multiplies float32 by `factor` (default 1)
+   * and rounds to float16 or bfloat16 (nearest, ties to even), or stores float32, also in place. It also
+   * converts float16 or bfloat16 to float32. Both arguments are arrays of `alloc` or parts of them.
    *
    * @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT when lengths or dtypes do not fit
    */

@@ -39,9 +39,7 @@ export function premulSum(factor: number): PremulSum {
   return { premulSum: factorRule.check('factor of premulSum', factor) }
 }
 
-/**
- * Wire codes of the reductions, shared with the kernels. Frames contain them, so they never change.
- */
+/** Wire codes of the reductions, shared with the kernels. Frames contain them, so they never change. */
 export const reductionCodes = {
   sum: 1,
   avg: 2,

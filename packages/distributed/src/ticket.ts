@@ -30,9 +30,7 @@ export interface TicketDriver {
   spinBriefly(ticket: Ticket): void
   /** Blocks the calling thread until the run has ended. @throws ERR_TSR_SYNC_UNSUPPORTED */
   block(ticket: Ticket, operation: string): void
-  /**
-   * Calls back once when the run has ended. If `isAwaited`, it keeps the process alive until then.
-   */
+  /** Calls back once when the run has ended. If `isAwaited`, it keeps the process alive until then. */
   notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void
   abort(ticket: Ticket): void
 }
@@ -86,9 +84,7 @@ export class Ticket {
     if (this.#isRunning) this.driver.collect(this)
   }
 
-  /**
-   * Calls back once when the ticket is settled, always asynchronously. See `TicketDriver.notify`.
-   */
+  /** Calls back once when the ticket is settled, always asynchronously. See `TicketDriver.notify`. */
   onSettled(callback: () => void, isAwaited: boolean): void {
     if (this.isSettled) queueMicrotask(callback)
     else this.driver.notify(this, callback, isAwaited)

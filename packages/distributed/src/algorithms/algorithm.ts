@@ -30,10 +30,7 @@ export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic
   }
 }
 
-/**
- * Returns the other ranks, starting with the next one, so that each rank starts with a different
- * peer.
- */
+/** Returns the other ranks, starting with the next one, so that each rank starts with a different peer. */
 export function otherRanks({ rank, size }: Pick<Channel, 'rank' | 'size'>): number[] {
   return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
 }

@@ -2,9 +2,7 @@ import type { Heap } from '../arena/heap.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { TuningTable } from './tuning-table.ts'
 
-/**
- * Something that an operation waits for: a message, its source, or a publication of another rank.
- */
+/** Something that an operation waits for: a message, its source, or a publication of another rank. */
 export interface Waited {
   readonly done: boolean
   /** World ranks that it waits for, if no pending message names them. */

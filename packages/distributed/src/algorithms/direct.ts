@@ -5,15 +5,14 @@ import { until, untilAll, type Channel, type Message, type Steps } from './chann
 import { cutIntoChunks, cutIntoSegments, partBytes, slicesOf, type Piece } from './pieces.ts'
 
 /*
- * Direct exchange: every rank gets its data from every other rank, without intermediaries. Ranks
- * that share memory copy each byte once, from buffer to buffer, and the work is spread evenly. Over
- * sockets, the ring moves as many bytes with fewer simultaneous connections.
+ * Direct exchange: every rank gets its data from every other rank, without intermediaries. Ranks that
+ * share memory copy each byte once, from buffer to buffer, and the work is spread evenly. Over sockets,
+ * the ring moves as many bytes with fewer simultaneous connections.
  *
- * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
- * adds chunk r of all ranks, then fetches the sums of the other chunks while the block is still
- * cached. Sent per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages per block. Reduce-scatter and
- * all-gather are one half each, (n-1)/n S. One rank adds each chunk, so all ranks get the same
- * bits.
+ * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r adds
+ * chunk r of all ranks, then fetches the sums of the other chunks while the block is still cached. Sent
+ * per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages per block. Reduce-scatter and all-gather are one
+ * half each, (n-1)/n S. One rank adds each chunk, so all ranks get the same bits.
  *
  * broadcast: the root sends its S bytes to each of n-1 ranks.
  */

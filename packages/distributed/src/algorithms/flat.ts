@@ -22,7 +22,6 @@ export interface FlatEpoch {
   readonly slotOf: (rank: number) => number
 }
 
-/** Which ranks read which buffers. */
 type Readers = 'all read all' | 'all read the root' | 'the root reads all'
 
 interface FlatCollective {

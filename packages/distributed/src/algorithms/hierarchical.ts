@@ -6,16 +6,15 @@ import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.
 
 /*
  * Collectives of groups over several hosts, some with several ranks. Ranks of a host copy from each
- * other's memory, and as few bytes as possible go between hosts (Sanders & Träff, 2002; NCCL's
- * trees and MPI libraries' two-level collectives are similar).
+ * other's memory, and as few bytes as possible go between hosts (Sanders & Träff, 2002; NCCL's trees and
+ * MPI libraries' two-level collectives are similar).
  *
- * all-reduce, with m ranks on the smallest host: the buffer is cut into m chunks. In each host,
- * owner j adds chunk j of all its ranks. The owners of chunk j on all h hosts reduce it among
- * themselves. Then every rank fetches all chunks from the owners of its host. Each host sends
- * 2(h-1)/h S bytes to other hosts, spread over m connections.
+ * all-reduce, with m ranks on the smallest host: the buffer is cut into m chunks. In each host, owner j
+ * adds chunk j of all its ranks. The owners of chunk j on all h hosts reduce it among themselves. Then
+ * every rank fetches all chunks from the owners of its host. Each host sends 2(h-1)/h S bytes to other
+ * hosts, spread over m connections.
  *
- * broadcast: the root sends to one rank of every other host, and these send to their hosts' other
- * ranks.
+ * broadcast: the root sends to one rank of every other host, and these send to their hosts' other ranks.
  */
 
 /** Chooses the algorithm between hosts, for a number of bytes. */
@@ -142,9 +141,7 @@ function* fetchFromOwners(
   yield* untilAll(started)
 }
 
-/**
- * Returns a channel among these ranks of another channel, in this order. This rank is one of them.
- */
+/** Returns a channel among these ranks of another channel, in this order. This rank is one of them. */
 function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
   return {
     heap: channel.heap,

@@ -45,9 +45,8 @@ export function* linearScatter(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * The monitored barrier: every rank reports to rank 0, which releases all ranks once all have
- * reported. Unlike other barriers, it lets one rank know which ranks are missing. Two empty
- * messages per rank.
+ * The monitored barrier: every rank reports to rank 0, which releases all ranks once all have reported.
+ * Unlike other barriers, it lets one rank know which ranks are missing. Two empty messages per rank.
  */
 export function* linearBarrier(channel: Channel): Steps {
   const others = otherRanks(channel)

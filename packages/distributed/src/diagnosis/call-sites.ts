@@ -5,14 +5,12 @@ import { packageFolder } from '../package-folder.ts'
 const own = host.pathOf(packageFolder)
 /** Number of stack frames to search for the caller of this package. */
 const DEEPEST = 30
-/** Number of collectives whose call sites are kept. */
+/** Number of kept collectives. */
 const KEPT = 4096
 /** Largest number of differences to log. */
 const REPORTED = 20
 
-/**
- * Returns the line that called this package, as `train.ts:12:3` relative to the current directory.
- */
+/** Returns the line that called this package, as `train.ts:12:3` relative to the current directory. */
 export function callSite(): string | undefined {
   const before = Error.stackTraceLimit
   Error.stackTraceLimit = DEEPEST

@@ -9,10 +9,7 @@ export interface LinkStatistics {
   /** Rank of the world. */
   readonly worldRank: number
   readonly transport: string
-  /**
-   * Bytes of payloads and frame headers, including payloads that the peer copied from shared
-   * memory.
-   */
+  /** Bytes of payloads and frame headers, including payloads that the peer copied from shared memory. */
   readonly bytesSent: number
   readonly bytesReceived: number
   readonly framesSent: number

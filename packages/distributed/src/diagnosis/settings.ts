@@ -2,10 +2,7 @@ import { choice, count, number, positive, readVariable } from '@tsrun/core'
 
 /** What to record and report. */
 export interface DiagnosisSettings {
-  /**
-   * Folder for dumps of the flight recorder on failure; undefined: dumps are written only on
-   * request.
-   */
+  /** Folder for dumps of the flight recorder on failure; undefined: dumps are written only on request. */
   readonly flightDirectory: string | undefined
   /** Operations that the flight recorder keeps. */
   readonly flightEntries: number

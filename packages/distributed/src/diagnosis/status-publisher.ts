@@ -22,20 +22,16 @@ interface Known {
   readonly text: Uint8Array
 }
 
-/** The published facts of an operation. */
 interface Started extends Pick<Task, 'operation' | 'fingerprint' | 'posted'> {
   readonly group: { readonly name: string }
 }
 
-/** The published facts of a completed operation. */
 interface Settled extends Pick<Task, 'operation' | 'posted' | 'completed'> {
   /** When its first message moved; 0 if none did; undefined if it needs no messages. */
   readonly started: number | undefined
 }
 
-/**
- * Publishes on the status page what a thread of this rank runs. Uses plain stores, no system calls.
- */
+/** Publishes on the status page what a thread of this rank runs. Uses plain stores, no system calls. */
 export class StatusPublisher {
   readonly #slot: StatusSlot
   /** The number of this thread, for the slot's `writer` of the texts. */

@@ -38,10 +38,9 @@ const EARLY_GROUPS = 64
 /**
  * Ends operations that cannot finish, and notifies the other ranks.
  *
- * A message that times out, is aborted or is withdrawn fails without consequences for others. A
- * failed collective or a mismatch leaves the ranks of a group in different states. So the group
- * fails on every rank, from that collective on: its running operations fail and later ones are
- * refused.
+ * A message that times out, is aborted or is withdrawn fails without consequences for others. A failed
+ * collective or a mismatch leaves the ranks of a group in different states. So the group fails on every
+ * rank, from that collective on: its running operations fail and later ones are refused.
  */
 export class Failures {
   readonly #engine: EngineState
@@ -226,17 +225,15 @@ export class Failures {
   }
 
   /**
-   * Tells the members that this rank has destroyed the group. For the world, the close frame tells
-   * them.
+   * Tells the members that this rank has destroyed the group. For the world, the close frame tells them.
    */
   onDestroyed(group: EngineGroup): void {
     if (group.id !== 0) this.#tellGroup(group, 0, { reason: '', all: false, destroyed: true })
   }
 
   /**
-   * Tells the awaited ranks what this rank runs after it has waited for a while. Ranks that wait
-   * for each other in different collectives may send nothing, because each takes the other for the
-   * root.
+   * Tells the awaited ranks what this rank runs after it has waited for a while. Ranks that wait for each
+   * other in different collectives may send nothing, because each takes the other for the root.
    */
   #inquire(task: Task): void {
     task.hasInquired = true
@@ -245,7 +242,6 @@ export class Failures {
     this.#askPeers(task, task.waitingFor?.missing?.() ?? [])
   }
 
-  /** Tells these world ranks what this rank runs, so that they can detect a mismatch. */
   #askPeers({ group, operation, fingerprint }: Task, peers: Iterable<number>): void {
     const address = { space: spaces.collective, group: group.id, sequence: operation.sequence }
     for (const peer of peers) this.#engine.links[peer]?.inquire(address, fingerprint)

@@ -70,9 +70,7 @@ export interface FaultContext {
   readonly operation: string
 }
 
-/**
- * Returns the error on the receiving rank. A rank that is part of a mismatch sees it from its side.
- */
+/** Returns the error on the receiving rank. A rank that is part of a mismatch sees it from its side. */
 export function faultError({ reason, mismatch }: Fault, context: FaultContext): TsrError {
   const { group, sequence, rank, peer, operation } = context
   if (mismatch?.peer !== rank) {

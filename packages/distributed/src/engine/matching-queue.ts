@@ -87,7 +87,6 @@ export class MatchingQueues {
     this.#match(key)
   }
 
-  /** Assigns sources to receives in call order. */
   #match(key: number): void {
     const queue = this.#queues.get(key)
     if (queue === undefined) return
@@ -119,10 +118,7 @@ export class MatchingQueues {
     }
   }
 
-  /**
-   * Finds a rank whose next message has arrived. Starts after this rank, so that no rank is
-   * favoured.
-   */
+  /** Finds a rank whose next message has arrived. Starts after this rank, so that no rank is favoured. */
   #findSource({ task }: PostedReceive, key: number): number | undefined {
     const { rank, ranks } = task.group
     for (let distance = 1; distance < ranks.length; distance++) {

@@ -2,9 +2,7 @@ import { isTsrError, reviveTsrError, tsrError, type TsrError } from '@tsrun/core
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
-/**
- * Returns the error of an operation, or of a group without operations, that needs a departed peer.
- */
+/** Returns the error of an operation, or of a group without operations, that needs a departed peer. */
 export function peerError(
   task: Task | undefined,
   link: Link,

@@ -65,7 +65,7 @@ export class Task implements RunningOperation {
   /** Pending transfers. */
   readonly open = new Set<TaskTransfer>()
   readonly onSettled: (task: Task) => void
-  /** Streams of a collective, by group rank; closed when it ends. */
+  /** Streams of a collective, by group rank. */
   readonly #streams: (Stream | undefined)[] = []
   readonly #scratch: number[] = []
 

@@ -24,12 +24,9 @@ import { World, type WorldFacts } from './membership/world.ts'
 import { ObjectCollectives } from './objects/collectives.ts'
 import { ObjectMessages } from './objects/messages.ts'
 
-/** Id of the group of all ranks. */
 const WORLD_ID = 0
 
-/**
- * A process group backed by an engine. Base classes implement collectives and synchronous forms.
- */
+/** A process group backed by an engine. Base classes implement collectives and synchronous forms. */
 export class EngineProcessGroup extends Collectives implements ProcessGroup {
   readonly ranks: readonly number[]
   readonly timeout: number
@@ -267,10 +264,7 @@ export async function newGroupOf(
   return await EngineProcessGroup.of(parent).newGroup(ranks, options)
 }
 
-/**
- * Returns the group of all ranks of the newest world that `reconfigure` made from this group's
- * world.
- */
+/** Returns the group of all ranks of the newest world that `reconfigure` made from this group's world. */
 export function newestOf(group: EngineProcessGroup): EngineProcessGroup {
   const { newest } = group.world.lineage
   return newest === undefined ? group : EngineProcessGroup.of(newest)

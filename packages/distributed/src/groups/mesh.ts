@@ -32,9 +32,7 @@ export interface MeshFacts<Axis extends string> {
   get<Part extends Axis>(...axes: readonly Part[]): Promise<DeviceMesh<Part>>
 }
 
-/**
- * The ranks of a group in a grid with named axes. Each axis property is this rank's group along it.
- */
+/** The ranks of a group in a grid with named axes. Each axis property is this rank's group along it. */
 export type DeviceMesh<Axis extends string> = MeshFacts<Axis> & Readonly<Record<Axis, ProcessGroup>>
 
 /** Names that an axis must not have. `then` would make a mesh a thenable. */
@@ -192,10 +190,7 @@ function rankOf<Axis extends string>(
   return axes.reduce((rank, axis) => rank * shape[axis] + coordinate[axis], 0)
 }
 
-/**
- * Returns the ranks along `axes` with this coordinate on all other axes; the last axis varies
- * fastest.
- */
+/** Returns the ranks along `axes` with this coordinate on all other axes; the last axis varies fastest. */
 function ranksAlong<Axis extends string>(
   shape: Coordinate<Axis>,
   coordinate: Coordinate<Axis>,

@@ -137,7 +137,6 @@ export function bfloat16_scale(at: usize, count: usize, factor: f64): void {
   scale(BFLOAT16, at, count, factor)
 }
 
-/** Multiplies float32 by a factor and rounds to 16 bits. */
 // @ts-ignore: decorator
 @inline
 function narrowAll(format: i32, out: usize, from: usize, count: usize, factor: f64): void {

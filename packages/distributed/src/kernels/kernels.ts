@@ -20,9 +20,7 @@ export interface Kernels {
    */
   scale(dtype: DType, at: number, count: number, factor: number): void
 
-  /**
-   * Computes out[i] = a[i] * factor in float32, rounded to a 16-bit float: nearest, ties to even.
-   */
+  /** Computes out[i] = a[i] * factor in float32, rounded to a 16-bit float: nearest, ties to even. */
   narrow(dtype: HalfDType, out: number, a: number, count: number, factor: number): void
 
   /** Converts 16-bit floats to float32. */
@@ -41,9 +39,8 @@ export interface Kernels {
   awaitCount(word: number, count: number, looks: number): boolean
 
   /**
-   * Spins until one of several words changes since the last call. Polls at most `rounds` times;
-   * returns whether one did. `table` is the offset of two words for each: its offset, and the last
-   * value seen.
+   * Spins until one of several words changes since the last call. Polls at most `rounds` times; returns
+   * whether one did. `table` is the offset of two words for each: its offset, and the last value seen.
    */
   awaitChange(table: number, count: number, rounds: number): boolean
 }

@@ -58,9 +58,7 @@ function maximum<T>(a: v128, b: v128): v128 {
   }
 }
 
-/**
- * Compares 64-bit integers. Unsigned ones compare like signed ones with the highest bit flipped.
- */
+/** Compares 64-bit integers. Unsigned ones compare like signed ones with the highest bit flipped. */
 // @ts-ignore: decorator
 @inline
 function isGreater<T>(a: v128, b: v128): v128 {

@@ -1,6 +1,5 @@
-// The part of WebAssembly that is used here. @types/node 20 leaves it to the DOM library, which
-// would add a browser's globals. The declarations match the DOM library's, so that both can be
-// loaded.
+// The part of WebAssembly that is used here. @types/node 20 leaves it to the DOM library, which would add
+// a browser's globals. The declarations match the DOM library's, so that both can be loaded.
 declare namespace WebAssembly {
   interface Memory {
     readonly buffer: ArrayBuffer

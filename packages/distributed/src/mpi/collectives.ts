@@ -133,9 +133,7 @@ export class MpiCollectives implements TransportCollectives {
     return group
   }
 
-  /**
-   * Makes the group's communicator in its first operation. Operations that start meanwhile wait.
-   */
+  /** Makes the group's communicator in its first operation. Operations that start meanwhile wait. */
   *#startEarly(request: Request, group: MpiGroup): Steps {
     group.early.push(request)
     if (group.isOpening) return

@@ -12,15 +12,12 @@ interface Signal {
 /** Largest tag that every libmpi supports. */
 const LARGEST_TAG = 32767
 
-/**
- * The communicators of libmpi. Communicators of groups other than the world are made on first use.
- */
+/** The communicators of libmpi. Communicators of groups other than the world are made on first use. */
 export class Communicators {
   readonly #mpi: LibMpi
   readonly #native: NativeMemory
   /** The communicator for the go-aheads of `make`. */
   readonly #goAheads: number
-  /** The operations of this rank that make a communicator, in that order. */
   readonly #queue: Signal[] = []
   #expected: (Signal & { readonly at: number }) | undefined
 
@@ -42,11 +39,10 @@ export class Communicators {
   }
 
   /**
-   * Makes the communicator of an operation's group. The libmpi call blocks until all members have
-   * made it, so no rank may enter it while another member could enter another such call. Therefore
-   * the members commit in the order of their world ranks, which cannot form a cycle, and the last
-   * one gives the go-ahead. The go-ahead bypasses the engine, whose frames do not move during that
-   * call.
+   * Makes the communicator of an operation's group. The libmpi call blocks until all members have made
+   * it, so no rank may enter it while another member could enter another such call. Therefore the members
+   * commit in the order of their world ranks, which cannot form a cycle, and the last one gives the
+   * go-ahead. The go-ahead bypasses the engine, whose frames do not move during that call.
    *
    * @returns its handle
    */

@@ -85,7 +85,6 @@ function rankOfPmix(env: Environment): Place | undefined {
   return rank === undefined ? undefined : { rank, worldSize: undefined, variable: 'PMIX_RANK' }
 }
 
-/** Returns the place from torchrun's variables or the caller. */
 function expectedPlace(
   env: Environment,
   given: { readonly rank?: number; readonly worldSize?: number },

@@ -57,7 +57,6 @@ export interface LibMpi {
 /** Largest size in bytes of an MPI_Error_string. */
 const LONGEST_ERROR = 512
 
-/** Loaded only once per process. */
 let opened: LibMpi | undefined
 
 /**
@@ -95,10 +94,7 @@ function unavailable(reason: string): Error {
   return tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'mpi', reason })
 }
 
-/**
- * Returns file names of libmpi: .40 for Open MPI 4 and 5; .12 for MPICH from 3.1 and its
- * derivatives.
- */
+/** Returns file names of libmpi: .40 for Open MPI 4 and 5; .12 for MPICH from 3.1 and its derivatives. */
 function candidates(env: NodeJS.ProcessEnv): string[] {
   const given = env['TSRUN_LIBMPI']
   if (given !== undefined && given !== '') return [given]

@@ -22,10 +22,7 @@ import { layOut, low, NativeMemory, SENDS, type Layout } from './memory.ts'
  * wake a waiting thread, so it polls: constantly at first, then less and less often.
  */
 
-/**
- * Milliseconds of constant polling after the last data moved, without and with a running
- * collective.
- */
+/** Milliseconds of constant polling after the last data moved, without and with a running collective. */
 const RESTLESS = 1
 const RESTLESS_IN_COLLECTIVE = 50
 /** Milliseconds between two polls after that, and after SECOND. */

@@ -7,9 +7,7 @@ import { low, NativeMemory } from './memory.ts'
  * MPI, and therefore mpirun or srun ends the whole job.
  */
 
-/**
- * The main thread enters and leaves MPI, and the engine's thread calls it, never at the same time.
- */
+/** The main thread enters and leaves MPI, and the engine's thread calls it, never at the same time. */
 const THREAD_SERIALIZED = 2
 
 /** Bytes that ranks exchange when they enter MPI. */

@@ -16,11 +16,7 @@ export interface CollectiveCall {
   readonly communicator: number
 }
 
-/**
- * Starts the collective. libmpi writes its request to the address `request`.
- *
- * @throws ERR_TSR_MPI
- */
+/** Starts the collective. libmpi writes its request to the address `request`. @throws ERR_TSR_MPI */
 export function startCollective(collective: CollectiveCall, request: number): void {
   const { mpi, native, channel, operation, communicator } = collective
   const { name, input, output, count, peer: root } = operation

@@ -18,9 +18,7 @@ export interface StoreOptions {
   readonly broadcast: (text: string) => string
 }
 
-/**
- * Opens the store of a job whose ranks can broadcast its address. All ranks must call it together.
- */
+/** Opens the store of a job whose ranks can broadcast its address. All ranks must call it together. */
 export async function openSharedStore(
   options: StoreOptions,
 ): Promise<{ store: Store; close: () => Promise<void> }> {

@@ -5,10 +5,7 @@ import type { SpanFacts, SpanRecorder } from './spans.ts'
 export interface CurrentTrace {
   /** The recorder of callers that have no other. */
   readonly recorder: SpanRecorder
-  /**
-   * Ends the current step, with the number and the loss that the program reports, and starts the
-   * next.
-   */
+  /** Ends the current step, with the number and the loss that the program reports, and starts the next. */
   endStep(step: number, loss?: number): void
 }
 

@@ -53,22 +53,16 @@ const flightHeader = object({
   groups: list(flightGroup, MOST),
 })
 
-/** One operation that a rank has called. */
 const flightEntry = object({
   /** The position among the operations of the rank, from 1. */
   number,
   /** The id of the group. */
   group: integer,
-  /**
-   * Position among the collectives of the group; for a message, among the rank's messages in the
-   * group.
-   */
+  /** Position among the collectives of the group; for a message, among the rank's messages in the group. */
   sequence: number,
   /** `allReduce`, `send`, ... */
   name: text,
-  /**
-   * The operation with everything that ranks must agree on: `allReduce(sum) float32[4096] by ring`.
-   */
+  /** The operation with everything that ranks must agree on: `allReduce(sum) float32[4096] by ring`. */
   operation: text,
   /** The label of the call. */
   label: text.optional(),

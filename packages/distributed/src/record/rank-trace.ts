@@ -54,7 +54,6 @@ const collections = new Map([
 
 type Owner = Pick<SpanFileOwner, 'runId' | 'restartCount' | 'rank' | 'worldSize' | 'node'>
 
-/** The limits of a trace. */
 interface Extent {
   readonly steps: StepRange
   /** Size in bytes at which a new file replaces the current one. */
@@ -78,10 +77,8 @@ export class RankTrace implements SpanSink, CurrentTrace {
   #file: SpanFile
   /** Size in bytes at which the next file replaces this one. */
   #limit: number
-  /** The current step. */
   #step = 1
   #isKept: boolean
-  /** When the current step started. */
   #begun: number | undefined
   #reported: number | undefined
 

@@ -103,10 +103,7 @@ export function sendSpansTo(next: SpanSink | undefined): void {
   sink = next
 }
 
-/**
- * One span of a rank. Times are milliseconds of `monotonicNow()`, which all processes of a host
- * share.
- */
+/** One span of a rank. Times are milliseconds of `monotonicNow()`, which all processes of a host share. */
 export interface Span extends SpanFacts {
   readonly rank: number
   readonly kind: SpanKind

@@ -38,8 +38,7 @@ export interface StatusIdentity {
   /** The number of ranks of this host. */
   readonly slots: number
   /**
-   * The name of the launcher's abstract Unix socket for queries, and a secret; undefined if it has
-   * none.
+   * The name of the launcher's abstract Unix socket for queries, and a secret; undefined if it has none.
    */
   readonly socket: string | undefined
 }

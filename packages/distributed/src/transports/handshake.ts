@@ -10,7 +10,6 @@ import {
 } from '@tsrun/core'
 import type { ByteChannel } from './dialer.ts'
 
-/** The last byte of a handshake, when the connection is accepted. */
 const ACCEPTED = 1
 
 const REFUSAL = 'TSRUN_REFUSAL'

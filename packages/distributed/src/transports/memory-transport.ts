@@ -14,7 +14,6 @@ const SLOT = 4 * 1024
 /** Offset of the slots in a heap; offset 0 would mean that there is no buffer. */
 const FIRST_SLOT = 64
 
-/** A byte stream from one rank to another, in memory. */
 class Pipe {
   readonly #bytes = new Uint8Array(PIPE_BYTES)
   #read = 0

@@ -25,7 +25,6 @@ const PIECE = 256 * 1024
 const SMALL = 16 * 1024
 /** Number of records to pass to Node at once, because each call is expensive. */
 const RECORDS = 10
-/** Number of free pieces to keep. */
 const KEPT = 16
 
 interface Peer {
@@ -40,8 +39,7 @@ interface Peer {
 }
 
 /**
- * Uses node:net sockets, for platforms without koffi. Sends the same bytes as `tcp`, with one more
- * copy.
+ * Uses node:net sockets, for platforms without koffi. Sends the same bytes as `tcp`, with one more copy.
  */
 export class NodeTransport implements EventTransport {
   readonly name = 'node'

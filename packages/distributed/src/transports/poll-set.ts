@@ -9,9 +9,7 @@ import {
   silenceBell,
 } from '@tsrun/native'
 
-/**
- * The descriptors that an engine's thread sleeps on: one for each peer, the doorbell, and the bell.
- */
+/** The descriptors that an engine's thread sleeps on: one for each peer, the doorbell, and the bell. */
 export class PollSet {
   /** An eventfd of this process. Signalling it from any thread ends `sleep`. */
   readonly doorbell = openEventfd()

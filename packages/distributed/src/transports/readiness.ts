@@ -21,7 +21,6 @@ interface Waiter {
 class Readiness {
   readonly #waiters = new Set<Waiter>()
   #timer: NodeJS.Timeout | undefined
-  /** Number of polls since the last event. */
   #idle = 0
   #pollfds = new Int32Array(0)
 

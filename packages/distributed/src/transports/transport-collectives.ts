@@ -11,9 +11,7 @@ export interface GroupFacts {
   readonly layout: Layout
 }
 
-/**
- * An operation that the engine runs, as transports see it. It is also the channel of its messages.
- */
+/** An operation that the engine runs, as transports see it. It is also the channel of its messages. */
 export interface RunningOperation extends Channel {
   readonly operation: Operation
   readonly group: GroupFacts

@@ -8,18 +8,14 @@ const STAGE_BYTES = 64 * 1024
 /** Largest number of payload bytes to read in one call, so that sending gets its turn. */
 const SLICE = 1024 * 1024
 
-/**
- * The destination of a frame's payload. `at` is, or becomes, undefined if the payload is discarded.
- */
+/** The destination of a frame's payload. `at` is, or becomes, undefined if the payload is discarded. */
 export interface Destination {
   at: number | undefined
   readonly onArrived: () => void
 }
 
 export interface FrameReaderEvents {
-  /**
-   * Handles a header and returns the destination of its payload; undefined if there is no payload.
-   */
+  /** Handles a header and returns the destination of its payload; undefined if there is no payload. */
   onFrame(header: FrameHeader): Destination | undefined
   /** Called for bytes that are not a frame. The stream is then unusable. */
   onGarbage(): void
@@ -84,7 +80,6 @@ export class FrameReader {
     return moved
   }
 
-  /** Whether more can be read, or the bytes read ahead suffice. */
   get #mayContinue(): boolean {
     if (!this.#isDry) return true
     return this.#to - this.#from >= (this.#destination === undefined ? HEADER_BYTES : 1)

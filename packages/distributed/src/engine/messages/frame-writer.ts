@@ -42,10 +42,7 @@ interface OutgoingFrame {
   copy?: number
 }
 
-/**
- * Writes the frames to one peer in order. Every frame carries the flow control of the other
- * direction.
- */
+/** Writes the frames to one peer in order. Every frame carries the flow control of the other direction. */
 export class FrameWriter {
   readonly #transport: Transport
   readonly #memory: EngineMemory
@@ -163,8 +160,7 @@ export class FrameWriter {
   }
 
   /**
-   * Writes as much as the transport accepts. Returns whether anything moved, false also if it is
-   * closed.
+   * Writes as much as the transport accepts. Returns whether anything moved, false also if it is closed.
    */
   flush(): boolean {
     let moved = false

@@ -19,15 +19,14 @@ const MAGIC = 0x32525354
 export const EAGER_LIMIT = 16 * 1024
 
 /**
- * The kinds of frames. *Eager* frames carry small payloads at once, as long as the receiver has
- * memory for unexpected ones. Other messages use *rendezvous*: the sender may send a request to
- * send. The receiver answers with a clear-to-send once it has a place for the payload. Only then
- * `data` follows. So an unexpected message never blocks the stream behind it.
+ * The kinds of frames. *Eager* frames carry small payloads at once, as long as the receiver has memory
+ * for unexpected ones. Other messages use *rendezvous*: the sender may send a request to send. The
+ * receiver answers with a clear-to-send once it has a place for the payload. Only then `data` follows. So
+ * an unexpected message never blocks the stream behind it.
  *
- * Ranks that share memory use a *rendezvous get*, like an RDMA read. The sender exposes the payload
- * in place (`exposed`). The receiver copies it once it has a place for it, and reports that
- * (`getDone`). A sender that withdraws first clears the word at `guard`, which invalidates any copy
- * made meanwhile.
+ * Ranks that share memory use a *rendezvous get*, like an RDMA read. The sender exposes the payload in
+ * place (`exposed`). The receiver copies it once it has a place for it, and reports that (`getDone`). A
+ * sender that withdraws first clears the word at `guard`, which invalidates any copy made meanwhile.
  */
 export const frameKinds = {
   eager: 1,

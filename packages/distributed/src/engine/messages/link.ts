@@ -100,9 +100,7 @@ export class Link {
     return stream
   }
 
-  /**
-   * Moves available data, and returns whether anything moved. A link that cannot continue is lost.
-   */
+  /** Moves available data, and returns whether anything moved. A link that cannot continue is lost. */
   move(): boolean {
     if (this.failure !== undefined) return false
     try {
@@ -128,9 +126,7 @@ export class Link {
     })
   }
 
-  /**
-   * Drops a collective's stream. Returns the fingerprint of the first message without a receive.
-   */
+  /** Drops a collective's stream. Returns the fingerprint of the first message without a receive. */
   closeStream(stream: Stream): Fingerprint | undefined {
     this.streams.delete(stream.key)
     if (stream.unexpected.length > 0) {
@@ -252,9 +248,7 @@ export class Link {
     }
   }
 
-  /**
-   * Closes a link that has no memory for its frames, because missing frames would confuse the peer.
-   */
+  /** Closes a link that has no memory for its frames, because missing frames would confuse the peer. */
   #fail(cause: unknown): void {
     this.failure ??= cause
     this.#writer.discard()

@@ -6,7 +6,6 @@ import { EAGER_LIMIT, HEADER_BYTES } from './frame.ts'
 /** Smallest block of a frame in bytes. Sizes double up to the block of the largest eager frame. */
 const SMALLEST_BLOCK = 64
 const LARGEST_BLOCK = HEADER_BYTES + EAGER_LIMIT
-/** Largest part of the memory for scratch. */
 const SCRATCH = 0.875
 /** Number of free blocks of each size to keep. */
 const KEPT = 64
@@ -18,7 +17,6 @@ export class EngineMemory {
   readonly copy: (to: number, from: number, bytes: number) => void
   readonly #rank: number
   readonly #allocator: Allocator
-  /** Free frame blocks by size class. */
   readonly #blocks: number[][] = []
 
   /** @param reserved - bytes at the low end to leave alone */
@@ -58,9 +56,7 @@ export class EngineMemory {
     this.#allocator.release(at)
   }
 
-  /**
-   * Returns a block for a header and `payload` bytes (at most EAGER_LIMIT). Reuses freed blocks.
-   */
+  /** Returns a block for a header and `payload` bytes (at most EAGER_LIMIT). Reuses freed blocks. */
   takeFrameBlock(payload: number): number {
     const size = classOf(payload)
     return this.#blocks[size]?.pop() ?? this.allocate(Math.min(2 ** size, LARGEST_BLOCK))

@@ -22,7 +22,6 @@ export class Receives {
   readonly #gets: Gets | undefined
   /** Receives that the peer may send data for and whose data has not started to arrive. */
   readonly #cleared = new Set<Transfer>()
-  /** The receive whose payload is arriving. */
   #arriving: { readonly receive: Transfer; readonly destination: Destination } | undefined
 
   constructor(
@@ -188,7 +187,6 @@ export class Receives {
     this.#writer.write(frameKinds.clearToSend, receive.stream, receive)
   }
 
-  /** Stores a small message that has no receive yet. */
   #keep(stream: Stream, { index, fingerprint, bytes }: FrameHeader): Destination {
     const at = this.#memory.takeFrameBlock(bytes) + HEADER_BYTES
     stream.arriving++

@@ -6,11 +6,10 @@ import { streamKey, type Stream, type Transfer } from './stream.ts'
 const ROUND = 1024
 
 /**
- * Sequence retirement: frees the streams of unused tags. Both sides number the messages of a
- * stream, so neither may drop it on its own. A receiver that waits for no message reports how many
- * messages it has received (`retire`). If the sender has sent no more, both count from 0 again
- * (`retired`). Until the answer arrives, the receiver clears no large message, because its number
- * may change.
+ * Sequence retirement: frees the streams of unused tags. Both sides number the messages of a stream, so
+ * neither may drop it on its own. A receiver that waits for no message reports how many messages it has
+ * received (`retire`). If the sender has sent no more, both count from 0 again (`retired`). Until the
+ * answer arrives, the receiver clears no large message, because its number may change.
  */
 export class Retirement {
   readonly #writer: FrameWriter
@@ -59,7 +58,7 @@ export class Retirement {
     return held
   }
 
-  /** Drops a stream in its initial state. */
+  /** Drops a stream if it is in its initial state. */
   #drop(stream: Stream): void {
     const { nextSend, nextReceive, receives, unexpected, cleared, arriving, held } = stream
     const waits = [receives, unexpected, cleared].some((list) => list.length > 0)

@@ -111,10 +111,7 @@ export class Sends {
     this.#writer.write(frameKinds.exposed, transfer.stream, transfer, exposed)
   }
 
-  /**
-   * Invalidates an exposed payload, so that it may change. The guard stays until the peer has
-   * answered.
-   */
+  /** Invalidates an exposed payload, so that it may change. The guard stays until the peer has answered. */
   #conceal(transfer: Transfer): boolean {
     for (const [guard, exposed] of this.#exposed) {
       if (exposed !== transfer) continue

@@ -72,10 +72,7 @@ export interface Stream extends StreamAddress {
   held: Transfer[] | undefined
 }
 
-/**
- * Returns a key that is unique among the streams of a link: group < 2^18, space < 4, sequence <
- * 2^32.
- */
+/** Returns a key that is unique among the streams of a link: group < 2^18, space < 4, sequence < 2^32. */
 export function streamKey(space: number, group: number, sequence: number): number {
   return (group * 4 + space) * 4294967296 + sequence
 }

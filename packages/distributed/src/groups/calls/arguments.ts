@@ -99,9 +99,7 @@ function problemOf(name: string, buffer: unknown, wanted: DType | undefined): st
   return `${name} is a ${kind}, but ${wanted} is stored in a ${dtypes[wanted].array.name}`
 }
 
-/**
- * Detached arrays have length 0, and Node 20 has no property to distinguish them from empty ones.
- */
+/** Detached arrays have length 0, and Node 20 has no property to distinguish them from empty ones. */
 function isDetached({ length, buffer }: AnyTypedArray): boolean {
   if (length > 0) return false
   try {
@@ -259,7 +257,6 @@ function readOp(op: unknown): readonly [name: Reduction, factor: number] {
   return [wordRule.check('op', op), 1]
 }
 
-/** A buffer that is not null, and its name in errors. */
 interface Given extends Named {
   readonly buffer: AnyTypedArray
 }

@@ -94,8 +94,7 @@ export class Operations implements AwaitedStarter {
       operation.sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
       operation.flight = this.runner.journal.number(options?.label)
       const ticket = this.#run(operation, this.#isAwaited)
-      // Count only accepted operations, so that a refusal does not put this rank ahead of the
-      // others.
+      // Count only accepted operations, so that a refusal does not put this rank ahead of the others.
       if (isMessage) this.#messages++
       else if (call.sequence === undefined) this.#collectives++
       const work = new OperationWork<T>(this, call, operation, ticket, staged)

@@ -14,7 +14,6 @@ export type Restartable = {
   -readonly [Name in 'sequence' | 'flight' | 'aborted']: Operation[Name]
 } & Omit<Operation, 'sequence' | 'flight' | 'aborted'>
 
-/** The group's operations. */
 interface Owner {
   readonly runner: Runner
   /** World rank of each member. */

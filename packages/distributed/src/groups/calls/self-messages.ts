@@ -95,7 +95,6 @@ function describe({ name, dtype, count }: Call<unknown>): string {
   return `${name} ${dtype}[${count}]`
 }
 
-/** One side of a message of a rank to itself. */
 class SelfWork<T> extends PendingWork<T> {
   readonly sequence: number
   readonly call: Call<T>

@@ -2,7 +2,6 @@ import type { Arena } from '../../arena/arena.ts'
 import type { AnyTypedArray } from '../../dtype.ts'
 import { bufferError } from './arguments.ts'
 
-/** The buffers of a call. */
 interface Submitted {
   readonly input: AnyTypedArray | undefined
   readonly output: AnyTypedArray | undefined

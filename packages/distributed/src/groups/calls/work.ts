@@ -8,7 +8,6 @@ import type { Call } from './call.ts'
 import type { StagedBuffers } from './staging.ts'
 import { PendingWork, type Outcome } from './pending-work.ts'
 
-/** The group's operations. */
 interface Owner {
   readonly runner: Runner
   /** World rank of each member. */
@@ -94,7 +93,6 @@ export class OperationWork<T> extends PendingWork<T> {
     return this.#outcome
   }
 
-  /** Copies the result back and frees the staging. */
   #finish(error: TsrError | undefined): T {
     const { name, options, onDone, onEnd, resultOf } = this.#call
     if (this.#onAbort !== undefined) options?.signal?.removeEventListener('abort', this.#onAbort)

@@ -53,7 +53,6 @@ function endpointKey(rank: number): string {
   return `endpoint/${rank}`
 }
 
-/** The endpoint that a rank publishes. */
 const published = object({
   host: text,
   port: count(),
@@ -71,9 +70,7 @@ const published = object({
   refusal: text.optional(),
   tuning: object({ source: text, digest: text }),
   protection: choice('none', 'encrypted'),
-  /**
-   * Secret of the handshake, besides the token. If the store uses TLS, only members can read it.
-   */
+  /** Secret of the handshake, besides the token. If the store uses TLS, only members can read it. */
   secret: text.optional(),
 })
 

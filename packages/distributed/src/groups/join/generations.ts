@@ -54,9 +54,7 @@ class Place {
   readonly #root: Store
   readonly #departures: Set<string>
   readonly #lineage: Lineage = { newest: undefined }
-  /** The newest generation that this process has joined. */
   #joined = 0
-  /** The newest generation that this process has tried to join. */
   #tried = 0
   #isLeaving = false
 
@@ -133,10 +131,7 @@ class Place {
   }
 }
 
-/**
- * Returns the number of the next generation. The first rank that asks starts it; the others find
- * it.
- */
+/** Returns the number of the next generation. The first rank that asks starts it; the others find it. */
 async function beginNext(root: Store, generation: number): Promise<number> {
   const { value } = await root.compareSet('generation', String(generation), String(generation + 1))
   const next = readGeneration(value)

@@ -39,10 +39,7 @@ export interface Past {
 
 /** Milliseconds before the time-out at which to stop waiting for a missing host name. */
 const LAST_LOOK = 1000
-/**
- * Milliseconds that leaving waits for the other ranks, because process.exit() would end their
- * store.
- */
+/** Milliseconds that leaving waits for the other ranks, because process.exit() would end their store. */
 const LEAVE_TOGETHER = 3000
 
 /**
@@ -126,10 +123,7 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
   }
 }
 
-/**
- * Starts the store, or reuses the open store of an earlier world, which other ranks may already
- * use.
- */
+/** Starts the store, or reuses the open store of an earlier world, which other ranks may already use. */
 async function hostStore(past: Past, options: StoreServerOptions): Promise<StoreServer> {
   const { server } = past
   const isOpen = server?.inspect().isOpen === true && server.endpoint.port === options.port
@@ -139,8 +133,7 @@ async function hostStore(past: Past, options: StoreServerOptions): Promise<Store
 }
 
 /**
- * Waits until MASTER_ADDR resolves, on rank 0 to this host. The DNS entry of a new host may appear
- * late.
+ * Waits until MASTER_ADDR resolves, on rank 0 to this host. The DNS entry of a new host may appear late.
  *
  * @returns the address to listen at
  * @throws ERR_TSR_STORE_LISTEN, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_ABORTED
@@ -183,8 +176,7 @@ function inherited(rank: number): Error {
 }
 
 /**
- * Requires a token except on loopback, because without one every program that reaches the ports may
- * join.
+ * Requires a token except on loopback, because without one every program that reaches the ports may join.
  */
 function checkToken(token: string, host: string, address: string): void {
   if (token !== '' || isLoopback(address)) return

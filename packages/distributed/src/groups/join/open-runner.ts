@@ -46,7 +46,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   return await startRunner(engine, options, exchange, joining.signal)
 }
 
-/** Starts tracing if the launcher asks for it. @throws ERR_TSR_ENVIRONMENT */
+/**  @throws ERR_TSR_ENVIRONMENT */
 function beginTracing(
   journal: Journal,
   { rank, worldSize, environment, diagnosis }: InitSettings,
@@ -72,7 +72,6 @@ interface SegmentOffer {
   readonly refusal?: string
 }
 
-/** Makes a shareable heap if that is wanted and possible. */
 function offerSegment(
   { rank, sharedMemory }: InitSettings,
   memory: WebAssembly.Memory,

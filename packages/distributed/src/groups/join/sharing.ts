@@ -15,7 +15,6 @@ export interface SegmentSurvey {
   readonly wait: StoreCallOptions
 }
 
-/** The report of a rank on the others' segments. */
 const report = object({
   /** Ranks of its host whose segments it cannot open. */
   lacks: list(count()),

@@ -51,15 +51,11 @@ export async function takeGroupId({ store }: World): Promise<number> {
   return id
 }
 
-/**
- * Takes ids from the top, so that groups of one rank leave the low ids, which have slots, to
- * others.
- */
+/** Takes ids from the top, so that groups of one rank leave the low ids, which have slots, to others. */
 async function takeIdOfOne({ store }: World): Promise<number> {
   return LARGEST_GROUP - (await store.add('groups-of-one', 1))
 }
 
-/** Returns the world ranks of the members. */
 function checkMembers(
   { runner: { gone } }: World,
   parent: Pick<ProcessGroup, 'name' | 'rank' | 'ranks'>,

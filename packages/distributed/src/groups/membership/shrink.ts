@@ -10,7 +10,6 @@ import type { World } from './world.ts'
 /** Milliseconds between two checks of the votes and of presence. */
 const CHECK_INTERVAL = 25
 
-/** The group that is shrunk. */
 type Shrinking = Pick<GroupIdentity, 'id' | 'name' | 'ranks'>
 
 /**
@@ -108,9 +107,8 @@ async function waitForDecision(
 }
 
 /**
- * Returns a nearly largest set of voters that are all connected to each other. While two of the set
- * have lost their connection, it removes the rank with the most lost connections; on a tie, the
- * highest.
+ * Returns a nearly largest set of voters that are all connected to each other. While two of the set have
+ * lost their connection, it removes the rank with the most lost connections; on a tie, the highest.
  *
  * @param members - determines the order of the result
  */

@@ -11,10 +11,7 @@ export interface WorldFacts {
   readonly store: Store
   /** Default time-out of operations in milliseconds. */
   readonly timeout: number
-  /**
-   * Whether each rank announces in the store that it is alive. Ranks that share a connection do
-   * not.
-   */
+  /** Whether each rank announces in the store that it is alive. Ranks that share a connection do not. */
   readonly hasPresence?: boolean
   /** How often `reconfigure` has rebuilt the world; default 0. */
   readonly generation?: number
@@ -116,10 +113,7 @@ export function presenceKey(rank: number): string {
   return `${presenceFolder}${rank}`
 }
 
-/**
- * Announces in the store that this rank is alive. The store deletes the key when the connection
- * ends.
- */
+/** Announces in the store that this rank is alive. The store deletes the key when the connection ends. */
 export async function announcePresence(store: Store, rank: number): Promise<void> {
   await store.set(presenceKey(rank), String(host.processId), { whileConnected: true })
 }

@@ -110,9 +110,7 @@ export class ObjectCollectives {
     )
   }
 
-  /**
-   * Reserves two positions among the group's collectives, for calls that run one after the other.
-   */
+  /** Reserves two positions among the group's collectives, for calls that run one after the other. */
   #reserve(): { readonly sequence: number; readonly calls: Collectives } {
     const operations = this.#operations
     const sequence = operations.reserve(2)

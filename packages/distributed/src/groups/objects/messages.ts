@@ -127,7 +127,6 @@ export class ObjectMessages {
   }
 }
 
-/** Waits until these receives are completed or failed. */
 function* waitFor(works: readonly (SteppedWork<unknown> | undefined)[]): Steps<void> {
   for (const work of works) {
     try {

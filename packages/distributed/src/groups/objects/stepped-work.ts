@@ -67,7 +67,6 @@ export class SteppedWork<T> extends PendingWork<T> {
     }, this.#isAwaited)
   }
 
-  /** Resumes the generator up to its next wait. */
   #advance(): void {
     this.#firstTiming ??= this.#current?.timing
     try {

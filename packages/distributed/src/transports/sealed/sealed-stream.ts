@@ -161,7 +161,7 @@ export class SealedStream {
     return to - from < bytes + OVERHEAD_BYTES ? 0 : bytes
   }
 
-  /** Opens the next record to `at` of the heap, or in place. */
+  /** Opens a record to `at` of the heap, or in place. */
   #open(bytes: number, at: number | undefined): boolean {
     const region = this.#incoming()
     const { from } = this.#unread
@@ -190,7 +190,6 @@ export class SealedStream {
   }
 }
 
-/** The cipher of one direction, its key, and the number of records so far. */
 class KeyInUse {
   readonly cipher: RecordCipher
   readonly #recordsOfAKey: number

@@ -161,9 +161,8 @@ export function copyFrom(
 }
 
 /**
- * Maps a neighbour's heap. Also maps its ring buffer for this rank and its slots over the windows
- * in this heap, so that JavaScript and the kernels can access them. Takes ownership of the
- * descriptors.
+ * Maps a neighbour's heap. Also maps its ring buffer for this rank and its slots over the windows in this
+ * heap, so that JavaScript and the kernels can access them. Takes ownership of the descriptors.
  */
 export function openNeighbour(
   heap: Heap,

@@ -16,7 +16,6 @@ const ENDED = 64
 
 type Copy = (to: number, from: number, bytes: number) => void
 
-/** A ring buffer between two processes, with one writer and one reader. */
 class RingBuffer {
   readonly words: Int32Array
   readonly data: number

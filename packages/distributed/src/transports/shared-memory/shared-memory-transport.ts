@@ -56,7 +56,7 @@ export class SharedMemoryTransport implements BlockingTransport {
   readonly #wanted = new Set<number>()
   readonly #looks: number[]
   readonly #kernels: Kernels
-  /** Number of words that `spin` polls; 0 if it must not delay other work. */
+  /** Number of words that `spin` polls; 0 if spinning would delay other work. */
   readonly #watched: number
 
   constructor({ heap, rank, tcp, polls, sharing, spins }: SharedMemoryOptions) {
