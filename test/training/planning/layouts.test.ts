@@ -6,7 +6,7 @@ const options = { parameters: 10e9, memory: 24e9, ranks: 8, sequence: 512 }
 describe('planLayouts', () => {
   const { layouts, best, model } = planLayouts(options)
 
-  it('finds every division of the ranks once for each stage of ZeRO, and with recomputation', () => {
+  it('finds every division of the ranks once per ZeRO stage, with and without recomputation', () => {
     const keys = layouts.map(({ dp, tp, pp, zero, recompute }) =>
       [dp, tp, pp, zero, recompute].join(),
     )
@@ -31,7 +31,7 @@ describe('planLayouts', () => {
     expect(weights + gradients + optimizer).toBeCloseTo(160e9, -3)
   })
 
-  it('puts those that fit first, by time, and the others behind, by size', () => {
+  it('lists layouts that fit by time, and then the others by size', () => {
     const fitting = layouts.filter(({ fits }) => fits)
     expect(layouts.slice(0, fitting.length)).toEqual(fitting)
     expect(fitting.map(({ step }) => step)).toEqual(
@@ -41,7 +41,7 @@ describe('planLayouts', () => {
     expect(fitting.every(({ memory }) => memory.total <= 24e9)).toBe(true)
   })
 
-  it('has the bubble of 1F1B where messages cost nothing', () => {
+  it('predicts the bubble of 1F1B if messages cost nothing', () => {
     const free = planLayouts({ ...options, link: 1e30, latency: 0, batch: 32 }).layouts
     for (const { dp, pp, bubble, step, recompute } of free) {
       expect(bubble).toBeCloseTo((pp - 1) / (32 / dp + pp - 1), 9)
@@ -52,7 +52,7 @@ describe('planLayouts', () => {
     }
   })
 
-  it('takes as long as the simulator says, also with many micro-batches and slow links', () => {
+  it('predicts the time of the simulator, also with many micro-batches and slow links', () => {
     const slow = planLayouts({ ...options, link: 1e8, batch: 64 })
     const { parameters, layers, width, sequence } = slow.model
     const found = slow.layouts.find(({ pp, recompute }) => pp === 8 && !recompute)!
@@ -66,21 +66,21 @@ describe('planLayouts', () => {
     expect(found.step / makespan).toBeCloseTo(1, 9)
   })
 
-  it('holds the activations of one micro-batch per later stage', () => {
+  it('counts the activations of one micro-batch per later stage', () => {
     const find = (pp: number) =>
       layouts.find((each) => each.pp === pp && each.tp === 1 && !each.recompute)!
     expect(find(8).inFlight).toBe(8)
     expect(find(1).inFlight).toBe(1)
   })
 
-  it('refuses what is no model', () => {
+  it('refuses objects that are not models', () => {
     expect(() => planLayouts({ ...options, width: 100, heads: 3 })).toThrow(
       'a divisor of the width',
     )
     expect(() => planLayouts({ ...options, parameters: -1 })).toThrow('parameters is -1')
   })
 
-  it('is a table with a row per layout', () => {
+  it('prints a table with a row per layout', () => {
     const table = planTable(planLayouts(options), 3)
     expect(table).toHaveLength(4)
     expect(table[1]!.at(-1)).toBe('best')

@@ -6,7 +6,7 @@ const draw = (name: string, seed: number, count: number) => {
   return Array.from({ length: count }, next)
 }
 
-it('is xoshiro128**', () => {
+it('the random generator is xoshiro128**', () => {
   // What the authors' C code gives from the state 1, 2, 3, 4.
   const next = xoshiro128([1, 2, 3, 4])
   expect(Array.from({ length: 10 }, next)).toEqual([

@@ -52,7 +52,7 @@ describe('the trainers of all ranks', () => {
     for (const error of errors) expect(error).toContain(words)
   })
 
-  it.each([{ pp: 2 }, { tp: 2 }])('refuse other frozen parameters, on %j', async (shape) => {
+  it.each([{ pp: 2 }, { tp: 2 }])('refuse different frozen parameters, with %j', async (shape) => {
     const errors = await failures(2, async (group) => {
       const mesh = await initDeviceMesh(shape as { pp: number }, group)
       const optimizer = new SGD({ learningRate })
@@ -62,14 +62,14 @@ describe('the trainers of all ranks', () => {
     for (const error of errors) expect(error).toContain('frozen **.bias, not frozen undefined')
   })
 
-  it('leave nothing of a model that is refused', async () => {
+  it('leak nothing of a model that is refused', async () => {
     const mesh = await alone()
     const before = tf.memory().numTensors
     await expect(trainer(recipe, { mesh, frozen: 'layers.9.*' })).rejects.toThrow('frozen is')
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('refuse tensors of other values on ranks that share layers', async () => {
+  it('refuse different tensors on ranks that share layers', async () => {
     const plan = {}
     const errors = await failures(2, async (group) => {
       const mesh = await initDeviceMesh({ tp: 2 }, group)
@@ -115,7 +115,7 @@ describe('the trainers of all ranks', () => {
 
 describe('a step that throws', () => {
   it.each([{ zero: 0 }, { zero: 2 }, { zero: 3 }] as const)(
-    'leaves no part of a gradient to the next one (%j)',
+    'leaves no part of a gradient for the next step (%j)',
     async ({ zero }) => {
       const values = await runWorld({ size: 2 }, async (group) => {
         const loss = Object.assign(
@@ -146,7 +146,7 @@ describe('a step that throws', () => {
   )
 })
 
-it('a step that throws on one rank only is refused by the next one', async () => {
+it('the step after one that threw on only one rank is refused', async () => {
   const errors = await failures(2, async (group) => {
     const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh: group })
     await run.step(batchAt(group.rank))
@@ -190,7 +190,7 @@ describe('fit', () => {
           { batch: 8 },
         ),
     ],
-  ])('refuses %s of which one rank has fewer batches', async (_, data) => {
+  ])('refuses %s with fewer batches on one rank', async (_, data) => {
     const errors = await failures(2, async (group) => {
       const mesh = await initDeviceMesh({ tp: 2 }, group)
       const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh, plan: {} })
@@ -200,7 +200,7 @@ describe('fit', () => {
   })
 
   it.each([{ dp: 2 }, { tp: 2 }])(
-    'refuses a shorter generator of one rank, on %j',
+    'refuses a generator that is shorter on one rank, with %j',
     async (shape) => {
       const errors = await failures(2, async (group) => {
         const mesh = await initDeviceMesh(shape as { dp: number }, group)
@@ -212,7 +212,7 @@ describe('fit', () => {
     },
   )
 
-  it('goes through batches of one number for each rank, epoch by epoch', async () => {
+  it('iterates over equally many batches on each rank, epoch by epoch', async () => {
     const steps = await runWorld({ size: 2 }, async (group) => {
       const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh: group })
       const lists = await run.fit(some(3), { epochs: 2, ...quiet })
@@ -235,7 +235,7 @@ describe('fit', () => {
     await expect(fitAlone(dataset, { batch: 8 })).rejects.toThrow(words)
   })
 
-  it('stops all ranks when a callback of one asks to', async () => {
+  it('stops all ranks if a callback of one rank stops', async () => {
     const ends = await runWorld({ size: 2 }, async (group) => {
       const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh: group })
       const callback = {
@@ -249,7 +249,7 @@ describe('fit', () => {
     for (const end of ends) expect(end).toEqual([3, 'callback'])
   })
 
-  it('evaluates at the end, also when no multiple of `every` is there', async () => {
+  it('evaluates at the end, even if the last step is no multiple of `every`', async () => {
     const { evaluations } = await fitAlone(dataset, {
       batch: 8,
       steps: 5,

@@ -163,7 +163,7 @@ describe.each([
     }
   })
 
-  it('are those of another layout', async () => {
+  it('have the same values after loading in another layout', async () => {
     const test = batchAt(99, [0, 1])
     const [loss] = await runWorld({ size: 2, seed: 1 }, async (group) => {
       const run = await start(build(), { dp: 2 }, group, { zero: 3 })
@@ -181,7 +181,7 @@ describe.each([
     })
   })
 
-  it('are what a training without recomputation gives', async () => {
+  it('have the same values with and without recomputation', async () => {
     const after = async (options: TrainerOptions) => {
       const [buffers] = await runWorld({ size: 1 }, async (group) => {
         const optimizer = new SGD({ learningRate: 0.1 })
@@ -199,7 +199,7 @@ describe.each([
     }
   })
 
-  it('come back after steps that are undone, and stay in a moving average', async () => {
+  it('are restored after undone steps, and stay in a moving average', async () => {
     await runWorld({ size: 2 }, async (group) => {
       const run = await start(build(), { dp: 2 }, group)
       await train(run, 0)
@@ -217,7 +217,7 @@ describe.each([
     })
   })
 
-  it('may lack in a checkpoint only if that is said', async () => {
+  it('may be missing in a checkpoint only if the caller permits it', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const run = await start(build(), {}, group)
       await train(run, 0)
@@ -238,7 +238,7 @@ describe.each([
   })
 })
 
-it('leaves a model of tf.layers its moving statistics, and no tensor', async () => {
+it('a trainer leaves a tf.layers model its moving statistics, and leaks no tensor', async () => {
   await runWorld({ size: 2 }, async (group) => {
     const model = layersModel()
     const [, normalization] = model.layers
@@ -270,7 +270,7 @@ it('leaves a model of tf.layers its moving statistics, and no tensor', async () 
   })
 })
 
-it('numbers weights of one name in a model of tf.layers inside another', async () => {
+it('a nested tf.layers model numbers weights with the same name', async () => {
   await runWorld({ size: 1 }, async (group) => {
     const inner = tfjs.sequential({
       layers: [
@@ -290,7 +290,7 @@ it('numbers weights of one name in a model of tf.layers inside another', async (
   })
 })
 
-it('collects the buffers of modules inside others, each once', () => {
+it('buffers of nested modules are collected once each', () => {
   const [inner, outer] = [norm('inner', 2), norm('outer', 2)]
   const nested = new Sequential({ a: new Sequential({ inner }), outer })
   expect(buffersOf(nested)).toEqual([...inner.buffers, ...outer.buffers])

@@ -31,7 +31,7 @@ async function withRun(part: (run: Trainer) => Promise<void>): Promise<void> {
   })
 }
 
-it('earlyStopping refuses an accuracy that there is not, at the first evaluation', async () => {
+it('earlyStopping refuses a missing accuracy at the first evaluation', async () => {
   await withRun(async (run) => {
     const info = { ...(await run.evaluate(batch)), step: 1, isBest: true }
     expect(info.accuracy).toBeNaN()

@@ -75,7 +75,7 @@ describe('dropout in a trainer', () => {
     labels: () => tf.keep(tf.zeros([size], 'int32')),
   })
 
-  it('does nothing in an evaluation, also in layers that ranks share', async () => {
+  it('does nothing in an evaluation, also in sharded layers', async () => {
     const plan = { first: columnParallel({ gather: 'replicated' }) }
     const losses = async (shape: MeshShape, options: TrainerOptions) => {
       const size = shape.tp ?? 1

@@ -65,7 +65,7 @@ describe('fit with checkpoints', () => {
     expect(await latestCheckpoint(folder)).toMatchObject({ step: 2 })
   })
 
-  it('says where it resumes from, how much is left, and what stopped it', async () => {
+  it('logs where it resumes, how much is left, and what stopped it', async () => {
     const written = jest.spyOn(process.stdout, 'write').mockReturnValue(true)
     try {
       const save = { directory: folder, every: 4 }
@@ -93,7 +93,7 @@ describe('fit with checkpoints', () => {
     }
   })
 
-  it('tells callbacks of checkpoints that are complete, each once', async () => {
+  it('tells callbacks of each complete checkpoint once', async () => {
     const saved: [number, boolean][] = []
     const callback = {
       onSave: ({ step, path }: { step: number; path: string }) => {
@@ -108,7 +108,7 @@ describe('fit with checkpoints', () => {
     ])
   })
 
-  it('starts from the beginning beside checkpoints of later steps only if that is said', async () => {
+  it('starts over beside checkpoints of later steps only if the caller permits it', async () => {
     const save = { directory: folder, every: 4 }
     await fitOn(1, { steps: 8, save })
     await expect(fitOn(1, { steps: 4, save })).rejects.toThrow("'auto' to resume from it, false to")
@@ -156,7 +156,7 @@ describe('fit with checkpoints', () => {
   const difference = (outputs: Tensor, labels: Tensor): Tensor => tf.mean(tf.sub(outputs, labels))
   const ones = { size: 2, inputs: Float32Array.of(1, 1), labels: Float32Array.of(1, 1) }
 
-  it('keeps the last good checkpoint when gradients are infinite and the loss is not', async () => {
+  it('keeps the last good checkpoint if gradients are infinite and the loss is not', async () => {
     const run = await trainer(infinite(), {
       optimizer: new SGD({ learningRate: 0.1 }),
       loss: difference,
@@ -179,7 +179,7 @@ describe('fit with checkpoints', () => {
   it.each([
     [{}, /^w is not finite/],
     [{ clip: 1 }, /^the norm of the gradients of step 1 is not finite/],
-  ])('refuses infinite gradients also where it saves nothing: %p', async (how, message) => {
+  ])('refuses infinite gradients also if it saves nothing: %p', async (how, message) => {
     const optimizer = new SGD({ learningRate: 0.1 })
     const options = { optimizer, loss: difference, mesh: await alone(), ...how }
     const run = await trainer(infinite(), options)
@@ -188,7 +188,7 @@ describe('fit with checkpoints', () => {
     run.dispose()
   })
 
-  it('still knows the best evaluation when it resumes', async () => {
+  it('remembers the best evaluation when it resumes', async () => {
     const save = { directory: folder, best: true }
     const train = async (steps: number) => {
       const isBest: boolean[] = []

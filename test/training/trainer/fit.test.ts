@@ -27,7 +27,7 @@ jest.setTimeout(120_000)
 beforeAll(() => loadBackend('wasm'))
 
 describe('fit', () => {
-  it('has the losses of a loop of steps, on any number of ranks, also with an uneven last batch', async () => {
+  it('has the losses of a loop of steps on any number of ranks, also with an uneven last batch', async () => {
     const { results } = await fitOn(1, { epochs: 3 })
     // 50 examples: six batches of 8 and one of 2.
     expect(results[0]).toMatchObject({ steps: 21, end: 'complete' })
@@ -60,7 +60,7 @@ describe('fit', () => {
     expect(sharded.results).toEqual(replicated.results)
   })
 
-  it('takes examples with fields of any shape', async () => {
+  it('accepts examples with fields of any shape', async () => {
     const [fromDataset] = (await fitOn(1, { epochs: 2, evaluate: { data: dataset } })).results
     const { inputs, labels } = batchAt(0, dataset.size) as Record<
       'inputs' | 'labels',
@@ -75,7 +75,7 @@ describe('fit', () => {
     expect(found).toEqual([fromDataset])
   })
 
-  it('takes functions of the step, and iterables, whose position is saved too', async () => {
+  it('accepts functions of the step, and iterables, whose position is saved', async () => {
     const run = await trainer(recipe, {
       optimizer: new SGD({ learningRate: 0.1 }),
       mesh: await alone(),
@@ -88,7 +88,7 @@ describe('fit', () => {
     run.dispose()
   })
 
-  it('takes examples of the user as it takes a data set', async () => {
+  it('accepts custom examples like a data set', async () => {
     const indices = Int32Array.from({ length: dataset.size }, (_, i) => i)
     const values = new Float32Array(dataset.size * FEATURES)
     const labels = new Int32Array(dataset.size)
@@ -110,7 +110,7 @@ describe('fit', () => {
     again.dispose()
   })
 
-  it('does not end with a function unless there are steps, and says so', async () => {
+  it('refuses a function of the step without a number of steps', async () => {
     const run = await trainer(recipe, {
       optimizer: new SGD({ learningRate: 0.1 }),
       mesh: await alone(),
@@ -121,7 +121,7 @@ describe('fit', () => {
     run.dispose()
   })
 
-  it('refuses data that have no batches, or no more of them', async () => {
+  it('refuses data without batches, or with too few of them', async () => {
     const run = await trainer(recipe, {
       optimizer: new SGD({ learningRate: 0.1 }),
       mesh: await alone(),
@@ -146,7 +146,7 @@ describe('fit', () => {
     for (const error of errors) expect(error).toContain(words)
   })
 
-  it('counts epochs and steps from where the call begins', async () => {
+  it('counts epochs and steps from the start of the call', async () => {
     const optimizer = new SGD({ learningRate: 0.1 })
     const run = await trainer(recipe, { optimizer, mesh: await alone() })
     const fit = async (options: FitOptions) => {

@@ -135,7 +135,7 @@ const layouts: readonly Layout[] = [
   ['replicas of shared layers', { tp: 2, dp: 2 }],
 ]
 
-it('trains tied tables in a pipeline with ZeRO 3 as in a single process', async () => {
+it('a trainer trains tied tables in a pipeline with ZeRO 3 as in a single process', async () => {
   const tied = gpt({ vocabulary: 17, block: BLOCK, layers: 2, heads: 2, width: 8, tied: true })
   const problem = { ...language, recipe: tied }
   const expected = alone(problem)
@@ -209,13 +209,13 @@ const ofGpt = layouts.filter(([, { tp = 1 }]) => tp === 1)
 describe.each([
   ['an MLP', mlp, layouts],
   ['a GPT', language, ofGpt],
-] as const)('trainer: %s', (_, problem, all) => {
+] as const)('a trainer of %s', (_, problem, all) => {
   let expected: number[]
   beforeAll(() => {
     expected = alone(problem)
   })
 
-  it.each(all)('trains as in a single process, and leaves no tensor: %s', async (...layout) => {
+  it.each(all)('trains as in a single process, and leaks no tensor: %s', async (...layout) => {
     const before = tf.memory().numTensors
     const ranks = await together(problem, layout as unknown as Layout)
     for (const losses of ranks) {

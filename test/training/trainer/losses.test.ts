@@ -256,7 +256,7 @@ const layouts: readonly (readonly [MeshShape, TrainerOptions])[] = [
   [{ tp: 2 }, { accumulate: 2 }],
 ]
 
-describe.each(Object.entries(problems))('%s', (_, problem) => {
+describe.each(Object.entries(problems))('a loss (%s)', (_, problem) => {
   let expected: Seen
   beforeAll(() => {
     expected = alone(problem)

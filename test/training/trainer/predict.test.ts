@@ -102,7 +102,7 @@ describe('a trainer', () => {
     ['an object', { inputs: [[1, 2]] }, /inputs is an object with the keys inputs/],
     ['a number', 5, /inputs is 5/],
     ['nothing', undefined, /inputs is undefined/],
-  ])('predicts nothing for %s', async (_, rows, message) => {
+  ])('refuses to predict for %s', async (_, rows, message) => {
     const run = await trainer(recipe, { mesh: await alone() })
     const before = tf.memory().numTensors
     const refused = failure('ERR_TSR_ARGUMENT', message)
@@ -161,38 +161,44 @@ describe('a trainer', () => {
     run.dispose()
   })
 
-  it.each([1, 2])('has an accuracy where there are answers, on %i stages', async (pp) => {
-    const evaluated = await runWorld({ size: 2 }, async (group) => {
-      const mesh = await initDeviceMesh({ dp: 2 / pp, pp }, group)
-      const { inputs } = batchAt(0)
-      const evaluate = async (loss: Loss, value: number) => {
-        const run = await trainer(recipe, { mesh, loss })
-        const labels = new Float32Array(8 * CLASSES).fill(value)
-        const shapes = { inputs: [8, FEATURES], labels: [8, CLASSES] }
-        const made = { inputs: inputs as Float32Array, labels }
-        const part = (name: 'inputs' | 'labels') => () => tf.tensor(made[name], shapes[name])
-        const found = await run.evaluate({
-          size: 8,
-          inputs: part('inputs'),
-          labels: part('labels'),
+  it.each([1, 2])(
+    'returns an accuracy only if its loss counts right answers, on %i stages',
+    async (pp) => {
+      const evaluated = await runWorld({ size: 2 }, async (group) => {
+        const mesh = await initDeviceMesh({ dp: 2 / pp, pp }, group)
+        const { inputs } = batchAt(0)
+        const evaluate = async (loss: Loss, value: number) => {
+          const run = await trainer(recipe, { mesh, loss })
+          const labels = new Float32Array(8 * CLASSES).fill(value)
+          const shapes = { inputs: [8, FEATURES], labels: [8, CLASSES] }
+          const made = { inputs: inputs as Float32Array, labels }
+          const part = (name: 'inputs' | 'labels') => () => tf.tensor(made[name], shapes[name])
+          const found = await run.evaluate({
+            size: 8,
+            inputs: part('inputs'),
+            labels: part('labels'),
+          })
+          run.dispose()
+          return found.accuracy
+        }
+        const answers = [
+          await evaluate(binaryCrossEntropy, 0),
+          await evaluate(binaryCrossEntropy, 1),
+        ]
+        const counting: Loss = Object.assign((outputs: Tensor) => tf.mean(outputs), {
+          reduction: 'mean' as const,
+          countCorrect: async (outputs: Tensor, labels: Tensor) =>
+            (await outputs.data()).length - (await labels.data()).length / 2,
         })
-        run.dispose()
-        return found.accuracy
-      }
-      const answers = [await evaluate(binaryCrossEntropy, 0), await evaluate(binaryCrossEntropy, 1)]
-      const counting: Loss = Object.assign((outputs: Tensor) => tf.mean(outputs), {
-        reduction: 'mean' as const,
-        countCorrect: async (outputs: Tensor, labels: Tensor) =>
-          (await outputs.data()).length - (await labels.data()).length / 2,
+        expect(await evaluate(counting, 0)).toBeCloseTo(1 / 2)
+        return { squares: await evaluate(meanSquaredError, 0), answers }
       })
-      expect(await evaluate(counting, 0)).toBeCloseTo(1 / 2)
-      return { squares: await evaluate(meanSquaredError, 0), answers }
-    })
-    for (const { squares, answers } of evaluated) {
-      expect(squares).toBeNaN()
-      // Each score is on one of the two sides, so they add up.
-      expect(answers[0]! + answers[1]!).toBeCloseTo(1)
-      expect(Math.max(...answers)).toBeGreaterThan(0)
-    }
-  })
+      for (const { squares, answers } of evaluated) {
+        expect(squares).toBeNaN()
+        // Each score is on one of the two sides, so they add up.
+        expect(answers[0]! + answers[1]!).toBeCloseTo(1)
+        expect(Math.max(...answers)).toBeGreaterThan(0)
+      }
+    },
+  )
 })

@@ -73,7 +73,7 @@ async function record({ shape, options }: Layout, isRecorded = true): Promise<Sp
   })
 }
 
-describe.each(Object.entries(layouts))('%s', (_, layout) => {
+describe.each(Object.entries(layouts))('a trace of %s', (_, layout) => {
   it('records passes, copies, operations and the update', async () => {
     for (const spans of await record(layout)) {
       const kinds = new Set(spans.map(({ kind }) => kind))
@@ -105,7 +105,7 @@ describe.each(Object.entries(layouts))('%s', (_, layout) => {
   })
 })
 
-it('says how many bytes of gradients are copied into buckets: each once', async () => {
+it('a trace counts the bytes of gradients copied into buckets, each once', async () => {
   const { parameters } = recipe.build()
   const bytes = 4 * parameters.reduce((sum, { value }) => sum + value.size, 0)
   for (const spans of await record(layouts['replicas']!)) {

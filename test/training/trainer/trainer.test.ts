@@ -25,14 +25,17 @@ beforeAll(() => loadBackend('wasm'))
 describe('a trainer', () => {
   const optimizer = new SGD({ learningRate: 0.1 })
 
-  it.each([NaN, Infinity, -1, undefined])('names a learning rate of %p', async (rate) => {
-    const learningRate = (step: number) => (step === 1 ? rate! : 0.1)
-    const run = await trainer(recipe, { optimizer, mesh: await alone(), learningRate })
-    await run.step(batchAt(0))
-    const refused = failure('ERR_TSR_ARGUMENT', /learningRate\(1\) is .*; expected a number >= 0/)
-    await expect(run.step(batchAt(1))).rejects.toEqual(refused)
-    run.dispose()
-  })
+  it.each([NaN, Infinity, -1, undefined])(
+    'refuses a learning rate of %p, and names it',
+    async (rate) => {
+      const learningRate = (step: number) => (step === 1 ? rate! : 0.1)
+      const run = await trainer(recipe, { optimizer, mesh: await alone(), learningRate })
+      await run.step(batchAt(0))
+      const refused = failure('ERR_TSR_ARGUMENT', /learningRate\(1\) is .*; expected a number >= 0/)
+      await expect(run.step(batchAt(1))).rejects.toEqual(refused)
+      run.dispose()
+    },
+  )
 
   const disposed = () => {
     const tensor = tf.zeros([8, FEATURES])
@@ -61,7 +64,7 @@ describe('a trainer', () => {
     run.dispose()
   })
 
-  it('trains on arrays of any floats', async () => {
+  it('trains on arrays of any float type', async () => {
     const losses: number[] = []
     for (const kind of [Float32Array, Float64Array]) {
       const run = await trainer(recipe, { optimizer, mesh: await alone() })
@@ -113,7 +116,7 @@ describe('a trainer', () => {
   it.each<[string, () => Partial<AnyBatch>]>([
     ['an array', () => ({ size: 0, inputs: new Float32Array(0), labels: new Int32Array(0) })],
     ['a tensor', () => ({ inputs: tf.zeros([0, FEATURES]), labels: tf.zeros([0], 'int32') })],
-  ])('takes no examples on one replica: %s', async (_, empty) => {
+  ])('accepts one replica without examples: %s', async (_, empty) => {
     for (const zero of [0, 2] as const) {
       const losses = await runWorld({ size: 2 }, async (mesh) => {
         const run = await trainer(recipe, { mesh, optimizer, zero })
@@ -134,7 +137,7 @@ describe('a trainer', () => {
     expect(sums).toEqual([1, 2].map(() => [2, 4, 6, 8, 10, 10]))
   })
 
-  it('lays a mesh of the caller out as it is', async () => {
+  it('uses a given mesh as its layout', async () => {
     const groups = await runWorld({ size: 4 }, async (group) => {
       const mesh = await initDeviceMesh({ pp: 2, dp: 2 }, group)
       const run = await trainer(recipe, { mesh, microbatches: 2 })
@@ -146,7 +149,7 @@ describe('a trainer', () => {
     }
   })
 
-  it('refuses a model of which nothing would be trained', async () => {
+  it('refuses a model without trainable parameters', async () => {
     const weights = tf.variable(tf.ones([FEATURES, CLASSES]))
     const model: Module = { parameters: [], forward: (x) => tf.matMul(x, weights) }
     await expect(trainer(model, { optimizer, mesh: await alone() })).rejects.toThrow(
@@ -155,7 +158,7 @@ describe('a trainer', () => {
     weights.dispose()
   })
 
-  it('leaves no tensor in 200 steps, also when the loss throws', async () => {
+  it('leaks no tensor in 200 steps, also when the loss throws', async () => {
     let isBroken = false
     const compute = (outputs: Tensor, labels: Tensor): Tensor => {
       if (isBroken) throw new Error('no loss today')
@@ -176,7 +179,7 @@ describe('a trainer', () => {
     run.dispose()
   })
 
-  it('finds out whether a loss of the user is a mean or a sum', async () => {
+  it('detects whether a custom loss is a mean or a sum', async () => {
     const of = async (loss: Loss): Promise<number[]> => {
       const optimizer = new SGD({ learningRate: 0.05 })
       const how = { mesh: await alone(), optimizer, loss, accumulate: 2 }
@@ -197,7 +200,7 @@ describe('a trainer', () => {
     ).rejects.toThrow('the mean or the sum over the examples')
   })
 
-  it('keeps a moving average of the parameters, and puts it in their place for a while', async () => {
+  it('keeps a moving average of the parameters, and uses it temporarily in their place', async () => {
     const average = movingAverage({ decay: 0.5 })
     const run = await trainer(recipe, {
       mesh: await alone(),
@@ -223,7 +226,7 @@ describe('a trainer', () => {
     run.dispose()
   })
 
-  it('finds a learning rate, and leaves everything as it was', async () => {
+  it('finds a learning rate without changing its own state', async () => {
     const optimizer = new SGD({ learningRate: 0.3, momentum: 0.9 })
     const run = await trainer(recipe, { mesh: await alone(), optimizer })
     await run.step(batchAt(0))

@@ -99,7 +99,7 @@ it.each(layouts)(
 )
 
 it.each(layouts)(
-  'the first step says what no rank has used, and the next one continues: %j %j',
+  'the first step names parameters that no rank used, and the next continues: %j %j',
   async (...layout) => {
     const { seen } = await train(layout, [0])
     expect(seen[0]).toBe('ERR_TSR_UNUSED_PARAMETERS')
@@ -107,12 +107,12 @@ it.each(layouts)(
   },
 )
 
-it.each(layouts)("unused: 'zeros' says nothing: %j %j", async (shape, options) => {
+it.each(layouts)("unused: 'zeros' reports no unused parameters: %j %j", async (shape, options) => {
   const { seen } = await train([shape, { ...options, unused: 'zeros' }], [0, 1])
   for (const loss of seen) expect(loss).toEqual(expect.any(Number))
 })
 
-it('names the parameter, and the two ways to continue', async () => {
+it('an error about an unused parameter names it and two ways to continue', async () => {
   const [message] = await runWorld({ size: 1 }, async (mesh) => {
     const forgotten = createParameter('forgotten', [1], init.zeros)
     const used = createParameter('used', [2, 2], init.ones)
@@ -126,7 +126,7 @@ it('names the parameter, and the two ways to continue', async () => {
   expect(message).toContain("unused to 'zeros'")
 })
 
-it('accumulate beside stages is refused, and names microbatches', async () => {
+it('accumulate is refused for a pipeline, with advice to use microbatches', async () => {
   const [message] = await runWorld({ size: 2 }, async (group) => {
     const mesh = await initDeviceMesh({ dp: 1, pp: 2 }, group)
     const recipe = sequential({ a: () => given(undefined), b: () => given(undefined) })

@@ -57,7 +57,7 @@ describe('batches of different lengths', () => {
   })
 })
 
-it('says that the ranks have batches of different sizes', async () => {
+it('a pipeline reports that its ranks have batches of different sizes', async () => {
   const errors = await runWorld({ size: 2, seed: 2 }, async (group) => {
     const pipe = pipeline(model, group, { optimizer: new SGD({ learningRate: 0.1 }) })
     return await pipe.step(examples(8 + 4 * group.rank)).catch((error: unknown) => error)
@@ -70,8 +70,8 @@ it('says that the ranks have batches of different sizes', async () => {
   )
 })
 
-describe('calls', () => {
-  it('that do not await the one before are refused at once, and the first continues', async () => {
+describe('a pipeline', () => {
+  it('refuses a call at once while another one runs, which continues', async () => {
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       const first = pipe.step(examples(8))
       await expect(pipe.step(examples(8))).rejects.toEqual(
@@ -96,19 +96,19 @@ describe('calls', () => {
       { schedule: parseSchedule('0F0 0B0 0F1 0B1'), microbatches: 8 },
       /microbatches is 8; expected 2, as in the schedule/,
     ],
-  ])('a pipeline refuses %s', async (_, options, message) => {
+  ])('refuses %s', async (_, options, message) => {
     await expect(onRanks(1, options, () => Promise.resolve())).rejects.toEqual(
       failure('ERR_TSR_ARGUMENT', message),
     )
   })
 
-  it('a pipeline takes the number of micro-batches of its lists', async () => {
+  it('takes the number of micro-batches from its action lists', async () => {
     const options = { schedule: parseSchedule('0F0 0B0 0F1 0B1'), microbatches: 2 }
     await onRanks(1, options, () => Promise.resolve())
   })
 })
 
-describe('after a failure and dispose() no tensor is left', () => {
+describe('a pipeline leaves no tensor after dispose() and a failure', () => {
   const no = (): never => {
     throw new Error('no')
   }
@@ -159,7 +159,7 @@ describe('after a failure and dispose() no tensor is left', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('of a loss in evaluate', async () => {
+  it('of a loss in evaluate()', async () => {
     const before = tf.memory().numTensors
     await onRanks(1, { loss: failingLoss, schedule: 'looped' }, async (pipe) => {
       await fails(pipe.evaluate(examples(8)))

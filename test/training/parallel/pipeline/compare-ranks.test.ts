@@ -87,7 +87,7 @@ describe('ranks with different options', () => {
     ['a learning rate', rate(0.2), rate(0.1), /SGD, learningRate 0.1, not .* learningRate 0.2/],
     ['an optimizer', rate(0.2), { optimizer: new Adam() }, /optimizer Adam.* not optimizer SGD/],
     ['an optimizer on one rank only', rate(0.2), {}, /optimizer undefined, not optimizer SGD/],
-  ])('are refused on all of them, before anything else: %s', async (_, first, second, message) => {
+  ])('are refused on all ranks before anything else: %s', async (_, first, second, message) => {
     const before = tf.memory().numTensors
     const ranks = await outcomes((rank) => (rank === 0 ? first : second))
     for (const seen of ranks) {
@@ -102,7 +102,7 @@ describe('ranks with different options', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('may differ in options of one rank only: its memory, and the loss of the last rank', async () => {
+  it("are accepted if only recompute, or a loss that is not the last rank's, differs", async () => {
     const loss: Loss = (outputs, labels) => summedCrossEntropy(outputs, labels)
     const [wanted] = await outcomes(() => ({}))
     const own = (rank: number) => (rank === 0 ? { recompute: true } : { loss })
@@ -114,7 +114,7 @@ describe('ranks with different options', () => {
   })
 })
 
-describe('the comparison', () => {
+describe('the comparison of options', () => {
   const plan: PipelineModel = {
     layers: 4,
     slice: (from, to) => model.slice(from, to),
@@ -143,7 +143,7 @@ describe('the comparison', () => {
     ])
   })
 
-  it('is left out in a group of one rank', async () => {
+  it('is omitted in a group of one rank', async () => {
     await onRanks(1, rate(0.1), async (pipe, group) => {
       const gathered = jest.spyOn(group, 'allGatherObject')
       await pipe.step(examples(8))
@@ -151,7 +151,7 @@ describe('the comparison', () => {
     })
   })
 
-  it('happens after changes of the learning rate, and permits later ones', async () => {
+  it('uses the learning rate of the first pass, and permits later changes', async () => {
     await runWorld({ size: 2 }, async (group) => {
       const optimizer = new SGD({ learningRate: group.rank })
       const pipe = pipeline(model, group, { microbatches: 2, optimizer })

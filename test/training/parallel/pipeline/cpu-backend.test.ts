@@ -6,7 +6,7 @@ import { exampleBatch, excess, singleProcessStep } from '../support/reference.ts
 jest.setTimeout(60_000)
 
 // This backend hands out its tensors' own memory: a message must never live on in a buffer.
-it('trains like a single process on the cpu backend too', async () => {
+it('a pipeline on the cpu backend trains like a single process', async () => {
   await loadBackend('cpu')
   const [size, classes] = [10, 3]
   const model = shardedMLP({ layers: 4, inputs: 6, hidden: 8, outputs: classes })

@@ -10,7 +10,7 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-describe('schedules of your own', () => {
+describe('custom schedules', () => {
   const own = customSchedule(parseActions('0F1 0F0 0B1 0B0\n1F1 1B1 1F0 1B0'), 'last first')
 
   async function loss(options: PipelineOptions, chunks = 1): Promise<number> {
@@ -30,7 +30,7 @@ describe('schedules of your own', () => {
     )
   })
 
-  it('are refused where they do not fit', async () => {
+  it('are refused if they do not fit the pipeline', async () => {
     for (const text of ['0F0 0B0\n1F0 1B0\n2F0 2B0', '0F0 1F0 1B0 0B0']) {
       const options = { schedule: parseSchedule(text) }
       await expect(onRanks(2, options, () => Promise.resolve())).rejects.toEqual(
@@ -39,7 +39,7 @@ describe('schedules of your own', () => {
     }
   })
 
-  it('are refused where they are impossible, with rank, place and reason', async () => {
+  it('are refused if they are impossible, with rank, place and reason', async () => {
     const schedule = {
       actions: [
         ['0F0', '0B0'],
@@ -51,7 +51,7 @@ describe('schedules of your own', () => {
     )
   })
 
-  it('may put the stages on any rank: backwards, or as a V', async () => {
+  it('may place the stages on any rank: in reverse, or as a V', async () => {
     const wanted = await loss({ schedule: 'gpipe', microbatches: 2 })
     const backwards = {
       actions: [
@@ -65,7 +65,7 @@ describe('schedules of your own', () => {
     expect(await loss({ schedule: v }, 2)).toBeCloseTo(wanted, 5)
   })
 
-  it('may have several stages a rank', async () => {
+  it('may have several stages per rank', async () => {
     const looped = customSchedule(
       parseActions('0F0 0F1 2F0 2F1 2B1 2B0 0B1 0B0\n1F0 1F1 3F0 3B0 3F1 3B1 1B1 1B0'),
     )

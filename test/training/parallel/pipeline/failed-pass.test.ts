@@ -15,8 +15,8 @@ async function codeOf(step: Promise<unknown>): Promise<unknown> {
   )
 }
 
-describe('after a failed pass', () => {
-  it('a pipeline refuses the next pass, which would take the messages of the first', async () => {
+describe('a pipeline', () => {
+  it('refuses the next pass after a failed one, whose messages it would receive', async () => {
     await loadBackend('wasm')
     let end = (): void => undefined
     const ended = new Promise<void>((resolve) => {

@@ -47,7 +47,7 @@ describe('the split of a pipeline', () => {
     expect(excess(weighed.gradients, wanted.gradients)).toBeLessThanOrEqual(0)
   })
 
-  it('has a number for each stage if ranks have several', async () => {
+  it('has a number of layers for each stage if ranks have several', async () => {
     const { layers } = await train(2, { schedule: 'interleaved', split: [1, 1, 3, 1] })
     expect(layers).toEqual([
       [1, 3],
@@ -65,7 +65,7 @@ describe('the split of a pipeline', () => {
 })
 
 describe('measureCosts', () => {
-  it('gives every rank the same time of each layer, and leaves nothing behind', async () => {
+  it('gives every rank the same time of each layer, and leaks nothing', async () => {
     const wide = shardedMLP({ layers: 4, inputs: 8, hidden: 10, outputs: 3 })
     const before = tf.memory().numTensors
     const ranks = await runWorld({ size: 2 }, (group) => measureCosts(wide, group, batch))
@@ -75,7 +75,7 @@ describe('measureCosts', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('gives all replicas of a mesh the same times, the largest that were measured', async () => {
+  it('gives all replicas of a mesh the largest measured times', async () => {
     const ranks = await runWorld({ size: 4 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
       const own = await measureCosts(model, mesh.pp, batch)

@@ -30,7 +30,7 @@ beforeAll(async () => {
 })
 
 describe('a pipeline on one axis of a mesh', () => {
-  it('runs beside others, and its spans name the ranks of the world', async () => {
+  it('runs beside other pipelines, and its spans name the ranks of the world', async () => {
     const ranks = await runWorld({ size: 4, seed: 2 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
       const pipe = pipeline(model, mesh.pp, { optimizer: new SGD({ learningRate: 0.1 }) })

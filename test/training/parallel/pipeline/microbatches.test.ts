@@ -49,7 +49,7 @@ describe('an invalid batch', () => {
     expect(losses).toEqual([losses[0], losses[0], losses[0]])
   })
 
-  it('is refused if a function makes no tensor', async () => {
+  it('is refused if a function returns no tensor', async () => {
     const before = tf.memory().numTensors
     await onRanks(1, training, async (pipe) => {
       const promise = { ...examples(8), inputs: () => Promise.resolve(inputs) }
@@ -61,8 +61,8 @@ describe('an invalid batch', () => {
   })
 })
 
-describe('a rank', () => {
-  it('need not have the part of a batch that it does not read', async () => {
+describe('a pipeline rank', () => {
+  it('may omit the part of a batch that it does not read', async () => {
     const parts = [{ inputs }, {}, { labels }]
     const run = (of: (rank: number) => object) =>
       onRanks(3, training, async (pipe, { rank }) => {
@@ -71,7 +71,7 @@ describe('a rank', () => {
     expect(await run((rank) => parts[rank]!)).toEqual(await run(() => ({ inputs, labels })))
   })
 
-  it('has to have the part that it reads', async () => {
+  it('must have the part of a batch that it reads', async () => {
     await onRanks(1, training, async (pipe) => {
       for (const batch of [{ inputs }, { size: 8, labels }]) {
         await expect(pipe.step(batch as unknown as Batch)).rejects.toEqual(

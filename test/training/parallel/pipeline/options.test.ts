@@ -17,7 +17,7 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-describe('pipeline() refuses, before it builds a layer,', () => {
+describe('pipeline()', () => {
   it.each<[string, object, RegExp]>([
     ['a split by another name', { split: { cost: [1, 1, 1, 9] } }, /split is an object with cost;/],
     [
@@ -55,7 +55,7 @@ describe('pipeline() refuses, before it builds a layer,', () => {
       { schedule: { actions: [['0F0', '0B0']] }, chunks: 1 },
       /chunks is 1; expected a whole number from 1, with schedule/,
     ],
-  ])('%s', async (_, options, message) => {
+  ])('refuses %s before it builds a layer', async (_, options, message) => {
     const slice = jest.fn<PipelineModel['slice']>()
     await runWorld({ size: 1 }, async (group) => {
       await Promise.resolve()

@@ -25,8 +25,8 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-describe('step', () => {
-  it('learns, and tells every rank the same loss', async () => {
+describe('step()', () => {
+  it('reduces the loss, and returns the same loss on every rank', async () => {
     const ranks = await runWorld({ size: 3 }, async (group) => {
       const optimizer = new Adam({ learningRate: 0.01 })
       const pipe = pipeline(model, group, { optimizer })
@@ -56,7 +56,7 @@ describe('step', () => {
     for (let seed = 1; seed <= 12; seed++) expect(await train(seed)).toEqual(first)
   })
 
-  it('reads inputs on the first rank and labels on the last one only', async () => {
+  it('reads inputs only on the first rank, and labels only on the last', async () => {
     const read: string[] = []
     await onRanks(3, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe, { rank }) => {
       const { size, inputs, labels } = examples(8)
@@ -81,7 +81,7 @@ describe('step', () => {
   })
 })
 
-describe('a loss of the user', () => {
+describe('a custom loss', () => {
   const perExample = (logits: Tensor, labels: Tensor): Tensor =>
     tf.neg(tf.sum(tf.mul(tf.logSoftmax(logits), tf.oneHot(labels, logits.shape[1]!)), -1))
   const mean: Loss = (logits, labels) => tf.mean(perExample(logits, labels))
@@ -95,7 +95,7 @@ describe('a loss of the user', () => {
     ['a sum that does not say so', sum],
     ['a declared mean', declared],
     ['the mean cross-entropy', crossEntropy],
-  ])('%s trains as the default does', async (_, loss) => {
+  ])('trains like the default: %s', async (_, loss) => {
     const train = (options: PipelineOptions) =>
       onRanks(
         2,
@@ -114,7 +114,7 @@ describe('a loss of the user', () => {
   })
 })
 
-describe('evaluate', () => {
+describe('evaluate()', () => {
   it.each([1, 2, 4])('gives the result of a single process, on %i ranks', async (size) => {
     const batch = examples(37)
     const whole = model.build()
@@ -135,7 +135,7 @@ describe('evaluate', () => {
     expect(tf.memory().numTensors).toBeLessThanOrEqual(before)
   })
 
-  it('may come first, and between steps', async () => {
+  it('can run before the first step and between steps', async () => {
     const losses = await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       const before = await pipe.evaluate(examples(16))
       const { loss } = await pipe.step(examples(16))
@@ -148,7 +148,7 @@ describe('evaluate', () => {
   })
 })
 
-describe('the messages', () => {
+describe('the messages of a pipeline', () => {
   it('carry each activation and each gradient once: 2 x batch x width numbers per boundary', async () => {
     const spans = await onRanks(3, { microbatches: 4 }, async (pipe) => {
       const { gradients } = await pipe.forwardBackward(examples(11))
@@ -181,7 +181,7 @@ describe('the messages', () => {
     },
   )
 
-  it('bring no gradient back if no earlier stage has parameters', async () => {
+  it('return no gradient if no earlier stage has parameters', async () => {
     const frozen = {
       layers: 4,
       slice: (from: number, to: number): Module => {
@@ -216,7 +216,7 @@ describe('the messages', () => {
     )
   })
 
-  it('go to the given recorder', async () => {
+  it('are recorded by the given recorder', async () => {
     const counts = await runWorld({ size: 2 }, async (group) => {
       const recorder = new SpanRecorder({ rank: group.rank, capacity: 8 })
       const pipe = pipeline(model, group, { recorder, optimizer: new SGD({ learningRate: 0.1 }) })
@@ -228,14 +228,14 @@ describe('the messages', () => {
   })
 })
 
-describe('mistakes', () => {
+describe('a pipeline refuses', () => {
   it('more stages than layers', async () => {
     await expect(onRanks(5, {}, () => Promise.resolve())).rejects.toEqual(
       failure('ERR_TSR_STAGES', /4 layers cannot be cut into 5/),
     )
   })
 
-  it('no optimizer, no micro-batches, an unknown schedule', async () => {
+  it('a missing optimizer, zero micro-batches and an unknown schedule', async () => {
     await expect(onRanks(1, {}, (pipe) => pipe.step(examples(4)))).rejects.toEqual(
       failure('ERR_TSR_ARGUMENT', /optimizer/),
     )
@@ -246,7 +246,7 @@ describe('mistakes', () => {
     }
   })
 
-  it('a batch without a size, or of another size than it says', async () => {
+  it('a batch whose size is missing or wrong', async () => {
     const { inputs, labels } = examples(4)
     await expect(
       onRanks(1, {}, (pipe) => pipe.forwardBackward({ inputs, labels })),
@@ -258,7 +258,7 @@ describe('mistakes', () => {
 })
 
 describe('any module', () => {
-  it('can be cut, such as one that knows the tape alone', async () => {
+  it('can be cut into stages, even if it supports only the tape', async () => {
     const square: Module = { parameters: [], forward: (x) => tf.square(x) }
     const squares = { layers: 2, slice: () => square }
     const results = await runWorld({ size: 2 }, async (group) => {

@@ -55,7 +55,7 @@ describe('PreparedMessages', () => {
     })
   })
 
-  it('gives no buffer twice: not before its send has started, nor before that has ended', async () => {
+  it('does not reuse a buffer before its send has ended', async () => {
     await runWorld({ size: 2, seed: 5 }, async (group) => {
       const { counts, messages, prepare } = counted(group)
       if (group.rank === 0) {

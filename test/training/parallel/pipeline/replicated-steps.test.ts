@@ -116,7 +116,7 @@ async function trainReplicas(layout: Layout): Promise<Seen[]> {
 const byStage = (stage: 1 | 2 | 3) => (pipe: Pipeline, group: ProcessGroup) =>
   fullyShard(pipe, group, { stage })
 
-describe('the steps of replicas of a pipeline', () => {
+describe('replicas of a pipeline', () => {
   const layouts: [string, Layout][] = [
     ['averaged, 1f1b', { schedule: '1f1b', replicate: (pipe, dp) => dataParallel(pipe, dp) }],
     ['averaged, looped', { schedule: 'looped', replicate: (pipe, dp) => dataParallel(pipe, dp) }],
@@ -141,7 +141,7 @@ describe('the steps of replicas of a pipeline', () => {
       },
     ],
   ]
-  it.each(layouts)('are those of a single process: %s', async (_, layout) => {
+  it.each(layouts)('make the steps of a single process: %s', async (_, layout) => {
     const wanted = await trainSingle(layout.recipe ?? model, layout.examples ?? features)
     const before = tf.memory().numTensors
     const ranks = await trainReplicas(layout)
@@ -157,7 +157,7 @@ describe('the steps of replicas of a pipeline', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('use its own gradients again after the replica is disposed; two replicas of one pipeline are refused', async () => {
+  it('train with local gradients after dispose(), and refuse to be replicated twice', async () => {
     await runWorld({ size: 4, seed: 1 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
       const pipe = pipeline(model, mesh.pp, { optimizer: new SGD({ learningRate: 0.1 }) })
@@ -173,7 +173,7 @@ describe('the steps of replicas of a pipeline', () => {
   })
 })
 
-it('gradients go to a listener in the last backward pass of their stage, with the same bits', async () => {
+it('a gradient listener is called in the last backward pass of its stage, with the same bits', async () => {
   for (const schedule of ['1f1b', 'zb-h1', 'interleaved', 'looped'] as const) {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const pipe = pipeline(tiedModel, group, { schedule, microbatches: 3 })

@@ -52,7 +52,7 @@ describe('splitLayers', () => {
     }
   })
 
-  it('finds a largest stage that is no larger than in any other split', () => {
+  it('minimizes the largest stage, compared with every other split', () => {
     fc.assert(
       fc.property(
         fc.array(fc.nat({ max: 20 }), { minLength: 1, maxLength: 9 }),

@@ -85,7 +85,7 @@ async function train(size: number, options: PipelineOptions): Promise<Snapshot[]
   })
 }
 
-describe('a table that embedding and head share', () => {
+describe('a tied table of embedding and head', () => {
   const layouts: [string, number, PipelineOptions][] = [
     ['one rank, one stage', 1, {}],
     ['one rank, two stages', 1, { schedule: 'interleaved' }],
@@ -117,7 +117,7 @@ describe('a table that embedding and head share', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('begins with the values of the first stage', async () => {
+  it('starts with the values of the first stage', async () => {
     const ranks = await runWorld({ size: 2 }, async (group) => {
       const other = gpt({ ...sizes, tied: true, seed: group.rank })
       const pipe = pipeline(other, group, { optimizer: new SGD({ learningRate: 0.01 }) })
@@ -129,7 +129,7 @@ describe('a table that embedding and head share', () => {
     expect(ranks[1]).toEqual(ranks[0])
   })
 
-  it('that starts with different values is shared by ZeRO 1 and 2, and refused by ZeRO 3', async () => {
+  it('with different initial values is accepted by ZeRO 1 and 2, and refused by ZeRO 3', async () => {
     const tables = (stage: 1 | 2 | 3, seeds: readonly number[]) =>
       runWorld({ size: 4 }, async (world) => {
         const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)

@@ -34,7 +34,7 @@ async function wanted(seeds: readonly number[]): Promise<number[][]> {
 }
 
 describe('two pipelines', () => {
-  it('over one group: a call during another one is refused, and the first continues', async () => {
+  it('over one group refuse a call during another one, which continues', async () => {
     const [[first]] = (await wanted([1])) as [[number]]
     const losses = await runWorld({ size: 2, seed: 1 }, async (group) => {
       const [a, b] = [make(1, group), make(2, group)]
@@ -98,7 +98,7 @@ describe('dispose()', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('is refused while a call is under way, which continues', async () => {
+  it('is refused during a call, which continues', async () => {
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       const step = pipe.step(examples(8))
       expect(() => {

@@ -23,7 +23,7 @@ const plan = { up: columnParallel(), down: rowParallel() }
 
 beforeAll(() => loadBackend('wasm'))
 
-it('a dropout at two places of a model drops by the positions of its rank, divided once', async () => {
+it('a dropout at two places of a model is sharded once, by the positions of its rank', async () => {
   const positions = await runWorld({ size: 2 }, (group) => {
     const dropout = new Dropout({ name: 'drop', rate: 0.5 })
     const norm = new LayerNorm({ name: 'norm', width: 4 })
@@ -64,7 +64,7 @@ class WithStaleLayers extends Own {
   readonly layers: readonly Module[] = Object.values(this.children)
 }
 
-describe('parallelize of a module of a user', () => {
+describe('parallelize() of a custom module', () => {
   it.each<[string, () => Module, RegExp]>([
     [
       'parameters',
@@ -81,7 +81,7 @@ describe('parallelize of a module of a user', () => {
       () => new Sequential({ block: new WithStaleParameters() }),
       /the parameters of block/,
     ],
-  ])('refuses %s that still hold what was replaced', async (_, make, message) => {
+  ])('refuses %s that still contain the replaced ones', async (_, make, message) => {
     const styles = { '**.up': columnParallel(), '**.down': rowParallel() }
     const errors = await onEach(2, (group) => {
       try {
@@ -97,7 +97,7 @@ describe('parallelize of a module of a user', () => {
     }
   })
 
-  it('accepts those that read their children, and all in a group of one', async () => {
+  it('accepts modules that read their children, and any module in a group of one', async () => {
     const [one] = await onEach(1, (group) => parallelize(new WithStaleLayers(), plan, group).layers)
     expect(one).toHaveLength(2)
     const counts = await onEach(2, (group) => parallelize(new Own(), plan, group).parameters.length)
@@ -105,9 +105,9 @@ describe('parallelize of a module of a user', () => {
   })
 })
 
-describe('layers without a bias, and with other activations', () => {
+describe('layers without a bias or with other activations', () => {
   it.each([{ bias: false, activation: 'gelu' }, { bias: false }, { activation: 'tanh' }] as const)(
-    'are shared by ranks: %j',
+    'can be sharded over ranks: %j',
     async (options) => {
       const run = async (model: Module) => {
         const x = tf.tensor2d([1, -2, 3, 0.5, 2, 2, -1, 0], [2, 4])

@@ -72,7 +72,7 @@ describe.each(models)('scores of %s', (_, build, inputs, shape) => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('are those of all classes in a group of one rank', async () => {
+  it('cover all classes in a group of one rank', async () => {
     await onEach(1, (group) => {
       const model = build(group)
       const [x, labels] = [inputs(), tf.zeros(shape, 'int32')]

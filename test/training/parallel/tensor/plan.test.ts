@@ -151,7 +151,7 @@ describe('parallelize', () => {
     expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /gather: 'partial' for layers\.[01]/))
   })
 
-  it('leaves a model as it is in a group of one rank', async () => {
+  it('does not change a model in a group of one rank', async () => {
     await onEach(1, (group) => {
       const model = new GPT(sizes)
       const { layers, parameters } = model
@@ -181,7 +181,7 @@ describe('parallelize', () => {
     }
   })
 
-  it('shares the layers of a network in its place', async () => {
+  it('shards the layers of a network in place', async () => {
     await onEach(2, (group) => {
       const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
       const same = parallelize(model, { 'layers.0': columnParallel() }, group)

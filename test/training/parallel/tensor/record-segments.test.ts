@@ -67,7 +67,7 @@ describe('recordSegments', () => {
     disposeModule(second)
   }
 
-  it('awaits, so that the ranks of one process can share a network', async () => {
+  it('awaits messages, so that ranks in one process can shard a network', async () => {
     const values = await runWorld({ size: 2, seed: 1 }, async (group) => {
       const plan = { 'layers.0': columnParallel(), 'layers.1': rowParallel() }
       const shared = parallelize(network(), plan, group)
@@ -85,7 +85,7 @@ describe('recordSegments', () => {
     expect(values[0]).toEqual(values[1])
   })
 
-  it('names the layer when a rank has left, and gives everything back', async () => {
+  it('names the layer if a rank has left, and frees everything', async () => {
     const [survivor] = await runWorld({ size: 2, seed: 1 }, async (world) => {
       let lent = 0
       const group = new Proxy(world, {
@@ -137,7 +137,7 @@ describe('recordSegments', () => {
     })
   })
 
-  it('goes backward once, from a gradient of the shape of the output', async () => {
+  it('runs backward once, from a gradient of the shape of the output', async () => {
     await withLayers(async (first, second, x) => {
       const recording = await recordSegments(model(first, second), x, both)
       const wrong = tf.ones([3, 5])

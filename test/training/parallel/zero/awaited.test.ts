@@ -36,8 +36,8 @@ async function onGradients(
   disposeModule(sharded.module)
 }
 
-describe.each([1, 2, 3] as const)('stage %i', (stage) => {
-  it('refuses other calls while a step is under way, and accepts them after it', async () => {
+describe.each([1, 2, 3] as const)('ZeRO stage %i', (stage) => {
+  it('refuses other calls during a step, and accepts them after it', async () => {
     await runWorld({ size: 2, seed: 1 }, (group) =>
       onGradients(group, { stage }, async (sharded, gradients) => {
         const input = ones()
@@ -62,7 +62,7 @@ describe.each([1, 2, 3] as const)('stage %i', (stage) => {
     )
   })
 
-  it('refuses gradients that come while a step is under way', async () => {
+  it('refuses gradients during a step', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const sharded = await fullyShard(build(), group, { stage })
       const [parameter] = sharded.module.parameters
@@ -81,8 +81,8 @@ describe.each([1, 2, 3] as const)('stage %i', (stage) => {
   })
 })
 
-describe.each([1, 2] as const)('stage %i', (stage) => {
-  it('refuses other calls after an optimizer has made a step of the shards only', async () => {
+describe.each([1, 2] as const)('ZeRO stage %i', (stage) => {
+  it('refuses other calls after an optimizer has updated only the shards', async () => {
     await runWorld({ size: 2, seed: 3 }, (group) =>
       onGradients(group, { stage }, async (sharded, gradients) => {
         const input = ones()
@@ -103,7 +103,7 @@ describe.each([1, 2] as const)('stage %i', (stage) => {
 })
 
 describe('dataParallel', () => {
-  it('refuses a second call of gradients(), and new gradients, while the first call is under way', async () => {
+  it('refuses a second call of gradients(), and new gradients, during the first call', async () => {
     await runWorld({ size: 2, seed: 4 }, (group) =>
       onPoints(group, ['a'], {}, async (replica) => {
         give(replica, 'a', 1)

@@ -16,7 +16,7 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-it('the norm needs no tensor parallel group of one rank', async () => {
+it('gradient clipping needs no tensor parallel group of one rank', async () => {
   const norms = await runWorld({ size: 2, seed: 1 }, async (world) => {
     const mesh = await initDeviceMesh({ dp: 2, tp: 1 }, world)
     const whole = shardedMLP({ layers: 1, inputs: 4, outputs: 4 }).build()
@@ -39,7 +39,7 @@ it('the norm needs no tensor parallel group of one rank', async () => {
 })
 
 it.each([1, 3] as const)(
-  'the norm counts parameters of several pipeline stages once, in ZeRO stage %i',
+  'gradient clipping counts parameters of several pipeline stages once, in ZeRO stage %i',
   async (stage) => {
     const sizes = { layers: 2, width: 8, heads: 2, block: 4, vocabulary: 11, seed: 3 }
     const model = gpt({ ...sizes, tied: true })

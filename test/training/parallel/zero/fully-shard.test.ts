@@ -50,7 +50,7 @@ describe.each(stages)('fullyShard with %j', (how) => {
     { size: 3, name: 'SGD', options: { deterministic: true, bucketBytes: 500 } },
     { size: 4, name: 'AdamW', options: { deterministic: true } },
   ] as const)(
-    'makes the steps of dataParallel to the bit: $size ranks, $name, $options',
+    'makes bitwise the steps of dataParallel: $size ranks, $name, $options',
     async ({ size, name, options }) => {
       const before = tf.memory().numTensors
       const training = { steps: STEPS, optimizer: optimizers[name] }
@@ -66,7 +66,7 @@ describe.each(stages)('fullyShard with %j', (how) => {
   })
 
   it.each([{}, { wire: 'bfloat16' }] as const)(
-    'shares state along one axis of a mesh, and repeats it along the other: %j',
+    'shards state along one axis of a mesh, and replicates it along the other: %j',
     async (options) => {
       const training = { steps: STEPS, optimizer: optimizers.SGD }
       const layout = async (world: ProcessGroup): Promise<Trace> => {

@@ -51,8 +51,8 @@ async function trainAlone(): Promise<Values[]> {
   return seen
 }
 
-describe('replicas of a pipeline that share their state', () => {
-  it.each([1, 2, 3] as const)('train like a single process, in stage %i', async (stage) => {
+describe('pipeline replicas with sharded state', () => {
+  it.each([1, 2, 3] as const)('train like a single process, in ZeRO stage %i', async (stage) => {
     const [dp, pp] = [2, 2]
     const ranks = await runWorld({ size: dp * pp, seed: 6 }, async (world) => {
       const mesh = await initDeviceMesh({ dp, pp }, world)

@@ -27,13 +27,13 @@ beforeAll(async () => {
 const sent = (group: ProcessGroup): number =>
   group.linkStatistics().reduce((sum, { bytesSent }) => sum + bytesSent, 0)
 
-describe.each(stages)('stage %i', (stage) => {
+describe.each(stages)('ZeRO stage %i', (stage) => {
   it.each([
     { replicas: 1, options: {} },
     { replicas: 1, options: { wire: 'bfloat16' } },
     { replicas: 2, options: {} },
     { replicas: 1, options: { reshardAfterForward: false } },
-  ] as const)('sends what the formula says: %j', async ({ replicas, options }) => {
+  ] as const)('sends as many bytes as the formula says: %j', async ({ replicas, options }) => {
     const ranks = 2
     await runWorld({ size: ranks * replicas, seed: 2 }, async (world) => {
       const mesh = await initDeviceMesh({ replicate: replicas, shard: ranks }, world)
@@ -85,7 +85,7 @@ describe.each(stages)('stage %i', (stage) => {
     })
   })
 
-  it('holds the share of state that the stage promises', async () => {
+  it('holds only its documented share of the state', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const module = build()
       const numbers = module.parameters.reduce((sum, { value }) => sum + value.size, 0)
@@ -211,7 +211,7 @@ describe.each(stages)('stage %i', (stage) => {
     })
   })
 
-  it('names its operation when a rank does something else', async () => {
+  it('names its operation if another rank calls a different one', async () => {
     const errors = await runWorld({ size: 3, seed: 3 }, async (group) => {
       const module = build()
       const sharded = await fullyShard(module, group, { stage })
@@ -235,8 +235,8 @@ describe.each(stages)('stage %i', (stage) => {
   })
 })
 
-describe('values that are sharded', () => {
-  it('throw when they are read, and are unsharded between gather and release', async () => {
+describe('sharded values', () => {
+  it('throw when they are read, except between gather and release', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const module = build()
       const start = parameterValues(module)
@@ -265,7 +265,7 @@ describe('values that are sharded', () => {
     })
   })
 
-  it('train with gradients of other passes; units with parameters of another model are refused', async () => {
+  it('train with gradients of other passes, and refuse units of another model', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const module = build()
       const other = await errorOf(() => fullyShard(module, group, { units: build(3).layers }))

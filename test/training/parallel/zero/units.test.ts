@@ -92,37 +92,43 @@ describe('a parameter that several units use', () => {
   })
 })
 
-describe.each([false, true])('a GPT with tied weights: %s', (tied) => {
-  it.each([1, 2, 3] as const)('trains in stage %i like data parallel replicas', async (stage) => {
-    const [batch, length] = [4, 8]
-    const sizes = { vocabulary: 11, block: length, layers: 2, heads: 2, width: 8, tied }
-    const ids = (rank: number): Tensor =>
-      tf.tensor2d(
-        Array.from({ length: batch * length }, (_, i) => (i * i + 3 * rank) % 11),
-        [batch, length],
-        'int32',
-      )
-    const pass = (group: ProcessGroup) => ({ inputs: ids(group.rank), labels: ids(group.rank + 1) })
-    const train = async (group: ProcessGroup, whole: boolean): Promise<Values> => {
-      const model = gpt(sizes).build()
-      const optimizer = new SGD({ learningRate: 0.5 })
-      const replica = whole ? await dataParallel(model, group) : undefined
-      const sharded = whole ? undefined : await fullyShard(model, group, { stage })
-      for (let step = 0; step < 5; step++) {
-        if (replica !== undefined) {
-          await runPass(pass(group), (x) => recorded(model, x, replica.onGradient))
-          optimizer.step(model.parameters, await replica.gradients())
+describe.each([false, true])('a GPT (tied weights: %s)', (tied) => {
+  it.each([1, 2, 3] as const)(
+    'trains in ZeRO stage %i like data parallel replicas',
+    async (stage) => {
+      const [batch, length] = [4, 8]
+      const sizes = { vocabulary: 11, block: length, layers: 2, heads: 2, width: 8, tied }
+      const ids = (rank: number): Tensor =>
+        tf.tensor2d(
+          Array.from({ length: batch * length }, (_, i) => (i * i + 3 * rank) % 11),
+          [batch, length],
+          'int32',
+        )
+      const pass = (group: ProcessGroup) => ({
+        inputs: ids(group.rank),
+        labels: ids(group.rank + 1),
+      })
+      const train = async (group: ProcessGroup, whole: boolean): Promise<Values> => {
+        const model = gpt(sizes).build()
+        const optimizer = new SGD({ learningRate: 0.5 })
+        const replica = whole ? await dataParallel(model, group) : undefined
+        const sharded = whole ? undefined : await fullyShard(model, group, { stage })
+        for (let step = 0; step < 5; step++) {
+          if (replica !== undefined) {
+            await runPass(pass(group), (x) => recorded(model, x, replica.onGradient))
+            optimizer.step(model.parameters, await replica.gradients())
+          }
+          if (sharded !== undefined) {
+            await runPass(pass(group), (x) => sharded.record(x))
+            await sharded.step(optimizer, await sharded.gradients())
+          }
         }
-        if (sharded !== undefined) {
-          await runPass(pass(group), (x) => sharded.record(x))
-          await sharded.step(optimizer, await sharded.gradients())
-        }
+        return sharded === undefined ? parameterValues(model) : await wholeValues(sharded)
       }
-      return sharded === undefined ? parameterValues(model) : await wholeValues(sharded)
-    }
-    const [wanted] = await runWorld({ size: 2, seed: 4 }, (group) => train(group, true))
-    for (const values of await runWorld({ size: 2, seed: 5 }, (group) => train(group, false))) {
-      expect(values).toEqual(wanted)
-    }
-  })
+      const [wanted] = await runWorld({ size: 2, seed: 4 }, (group) => train(group, true))
+      for (const values of await runWorld({ size: 2, seed: 5 }, (group) => train(group, false))) {
+        expect(values).toEqual(wanted)
+      }
+    },
+  )
 })

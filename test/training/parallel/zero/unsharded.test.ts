@@ -21,9 +21,9 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-describe('parameters that are unsharded', () => {
+describe('unsharded parameters', () => {
   it.each([1, 2, 3] as const)(
-    'have the values of a checkpoint that is loaded: stage %i',
+    'have the values of a loaded checkpoint: ZeRO stage %i',
     async (stage) => {
       const folder = makeFolder()
       await runWorld({ size: 2, seed: 1 }, async (group) => {
@@ -46,7 +46,7 @@ describe('parameters that are unsharded', () => {
 })
 
 describe('a backward pass through units', () => {
-  it('that fails leaves no gradient behind', async () => {
+  it('leaves no gradient behind if it fails', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const model = build()
       const failing: Module = {

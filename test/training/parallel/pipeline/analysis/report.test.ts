@@ -32,7 +32,7 @@ function sample(times: Partial<StepSample>): StepSample {
 }
 
 describe('pipelineReport', () => {
-  it('agrees with the simulator where nothing is lost', () => {
+  it('agrees with the simulator if no time is lost', () => {
     const report = pipelineReport([[sample({})], [sample({ length: 12 })]], plan)
     expect(report.stepTime).toBe(15)
     expect(report.bubble).toBeCloseTo(1 / 5, 12)
@@ -53,7 +53,7 @@ describe('pipelineReport', () => {
     expect(pipelineReport(ranks, plan)).toMatchObject({ steps: 3, stepTime: 15 })
   })
 
-  it('simulates lists in which some backwards are whole and some are halved', () => {
+  it('simulates action lists with whole and halved backward passes', () => {
     const mixed = parseSchedule('0F0 0F1 0B0 0I1 0W1\n1F0 1I0 1F1 1B1 1W0')
     const ranks = [
       [sample({ forward: [1, 1], backward: [2, 1], weights: [1], weightsCpu: [1] })],
@@ -64,7 +64,7 @@ describe('pipelineReport', () => {
     expect(predictedIdle).toEqual([0.4, 0.1])
   })
 
-  it('simulates unequal stages with their own times', () => {
+  it('simulates unequal stages with a time for each', () => {
     const report = pipelineReport(
       [[sample({ length: 27 })], [sample({ forward: each(2), backward: each(4) })]],
       plan,
@@ -74,7 +74,7 @@ describe('pipelineReport', () => {
     expect(report.predictedIdle[0]).toBeCloseTo(15 / 27, 12)
   })
 
-  it('counts the CPU times of ranks that share cores, and lets them wait for one', () => {
+  it('counts the CPU times of ranks that share cores, and lets them wait for a core', () => {
     const stretched = { forwardCpu: each(0.5), backwardCpu: each(1) }
     const samples = [[sample(stretched)], [sample(stretched)]]
     const shared = pipelineReport(samples, plan, { cores: 1 })

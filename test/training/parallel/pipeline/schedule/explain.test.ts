@@ -34,7 +34,7 @@ describe('explainSimulation', () => {
     )
   })
 
-  it('names the action that a rank waits for, and the message under way', () => {
+  it('names the action that a rank waits for, and the message in flight', () => {
     const simulation = schedule('gpipe', { stages: 2, microbatches: 1 }).simulate({ transfer: 1 })
     const { idle } = explainSimulation(simulation)
     expect(idle.map(({ rank, start, end, reason }) => [rank, start, end, reason])).toEqual([

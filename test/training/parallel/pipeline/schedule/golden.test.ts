@@ -63,7 +63,7 @@ const halved = [
 
 describe('zb-h1', () => {
   it.each(halved)(
-    '$stages stages, $microbatches micro-batches: makespan $makespan, $peak in flight',
+    'has makespan $makespan and $peak in flight: $stages stages, $microbatches micro-batches',
     ({ stages, microbatches, makespan, peak }) => {
       const made = schedule('zb-h1', { stages, microbatches })
       made.validate()
@@ -84,12 +84,12 @@ interface TorchOrder {
   readonly actions: readonly string[]
 }
 
-describe("PyTorch's orders", () => {
+describe('an action list of PyTorch', () => {
   const file = new URL('golden-torch.json', import.meta.url)
   const { schedules } = JSON.parse(readFileSync(file, 'utf8')) as { schedules: TorchOrder[] }
 
   it.each(schedules)(
-    '$name, $ranks ranks, $chunks stages each, $microbatches micro-batches',
+    'equals ours: $name, $ranks ranks, $chunks stages each, $microbatches micro-batches',
     ({ name, ranks, chunks, microbatches, actions }) => {
       const made = schedule(name, { stages: ranks * chunks, ranks, microbatches })
       expect(formatActions(made.actions).split('\n')).toEqual(actions)
@@ -105,9 +105,9 @@ const inV = [
   { name: 'dualpipe-v', ranks: 4, microbatches: 8, makespan: 51, peak: [9, 9, 9, 9] },
 ] as const
 
-describe('two stages per rank in a V', () => {
+describe('a schedule with two stages per rank in a V', () => {
   it.each(inV)(
-    '$name, $ranks ranks, $microbatches micro-batches: makespan $makespan',
+    'has the makespan: $name, $ranks ranks, $microbatches micro-batches, makespan $makespan',
     ({ name, ranks, microbatches, makespan, peak }) => {
       const made = schedule(name, { stages: 2 * ranks, microbatches })
       const simulation = made.simulate({ forward: 1, backward: 2 })
@@ -117,7 +117,7 @@ describe('two stages per rank in a V', () => {
     },
   )
 
-  it.each(['zb-v', 'dualpipe-v'] as const)('%s never waits for ever, with any counts', (name) => {
+  it.each(['zb-v', 'dualpipe-v'] as const)('never deadlocks, with any counts: %s', (name) => {
     for (let ranks = 1; ranks <= 6; ranks++) {
       for (let microbatches = 1; microbatches <= 15; microbatches++) {
         schedule(name, { stages: 2 * ranks, ranks, microbatches }).validate()
@@ -125,20 +125,20 @@ describe('two stages per rank in a V', () => {
     }
   })
 
-  it('refuses stages that are not two per rank', () => {
+  it('refuses other numbers of stages than two per rank', () => {
     const given = { stages: 7, microbatches: 2 }
     expect(() => schedule('zb-v', given)).toThrow('an even number, two per rank')
     expect(() => schedule('zb-v', { ...given, ranks: 4 })).toThrow('8, two per rank')
   })
 })
 
-describe('looped over four ranks', () => {
+describe('the looped schedule on four ranks', () => {
   it.each([
     { chunks: 1, microbatches: 8, makespan: 33 },
     { chunks: 2, microbatches: 8, makespan: 28.5 },
     { chunks: 2, microbatches: 6, makespan: 22.5 },
     { chunks: 4, microbatches: 8, makespan: 26.25 },
-  ])('$chunks chunks, $microbatches micro-batches: makespan $makespan', (row) => {
+  ])('has the makespan: $chunks chunks, $microbatches micro-batches, makespan $makespan', (row) => {
     const { chunks, microbatches, makespan } = row
     const made = schedule('looped', { stages: 4 * chunks, ranks: 4, microbatches })
     made.validate()
@@ -158,9 +158,9 @@ const dealt = [
   { chunks: 4, microbatches: 8, makespan: 26.25, bubble: 0.0857, peak: [19, 17, 15, 13] },
 ]
 
-describe('interleaved over four ranks', () => {
+describe('the interleaved schedule on four ranks', () => {
   it.each(dealt)(
-    '$chunks chunks, $microbatches micro-batches: makespan $makespan, bubble $bubble',
+    'has the times: $chunks chunks, $microbatches micro-batches, makespan $makespan, bubble $bubble',
     ({ chunks, microbatches, makespan, bubble, peak }) => {
       const made = schedule('interleaved', { stages: 4 * chunks, ranks: 4, microbatches })
       made.validate()
@@ -171,7 +171,7 @@ describe('interleaved over four ranks', () => {
     },
   )
 
-  it('never waits for ever, with any counts', () => {
+  it('never deadlocks, with any counts', () => {
     for (let ranks = 1; ranks <= 5; ranks++) {
       for (let chunks = 1; chunks <= 4; chunks++) {
         for (let microbatches = 1; microbatches <= 13; microbatches++) {
@@ -183,7 +183,7 @@ describe('interleaved over four ranks', () => {
     }
   })
 
-  it('refuses stages that cannot be dealt out; other schedules refuse more than one per rank', () => {
+  it('refuses unequal numbers of stages per rank; other schedules refuse more than one', () => {
     const stages = { stages: 6, ranks: 4, microbatches: 2 }
     expect(() => schedule('interleaved', stages)).toThrow('a multiple of the 4 ranks')
     expect(() => schedule('1f1b', stages)).toThrow('one per rank')
@@ -192,7 +192,7 @@ describe('interleaved over four ranks', () => {
 
 describe('the golden table', () => {
   it.each(table)(
-    '$name, $stages stages, $microbatches micro-batches: makespan $makespan, bubble $bubble',
+    'has the times: $name, $stages stages, $microbatches micro-batches, makespan $makespan, bubble $bubble',
     ({ name, stages, microbatches, makespan, bubble, peak }) => {
       const made = schedule(name, { stages, microbatches })
       made.validate()
@@ -213,7 +213,7 @@ describe('the golden table', () => {
   })
 })
 
-describe('the formulas', () => {
+describe('the formulas of schedules', () => {
   const counts = [1, 2, 3, 4, 5, 7, 8]
   const cases = counts.flatMap((stages) => counts.map((microbatches) => ({ stages, microbatches })))
 

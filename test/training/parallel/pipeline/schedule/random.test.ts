@@ -20,8 +20,8 @@ function sizeFor(name: string, size: { stages: number; microbatches: number }): 
   return name.endsWith('-v') ? { ...size, stages: 2 * size.stages } : size
 }
 
-describe('random schedules', () => {
-  it('every named schedule validates and runs, at any size', () => {
+describe('pipeline schedules', () => {
+  it('with a name are valid and run, at any size', () => {
     fc.assert(
       fc.property(extent, fc.constantFrom(...scheduleNames), (given, name) => {
         const size = sizeFor(name, given)
@@ -36,7 +36,7 @@ describe('random schedules', () => {
     )
   })
 
-  it('valid lists never deadlock, and invalid ones have a cycle', () => {
+  it('from random lists never deadlock if they are valid, and have a cycle if not', () => {
     let refused = 0
     fc.assert(
       fc.property(randomLists, ({ lists }) => {
@@ -63,7 +63,7 @@ describe('random schedules', () => {
     expect(refused).toBeGreaterThan(50)
   })
 
-  it('puts the actions into an order in which each has what it needs', () => {
+  it('are sorted so that each action follows what it needs', () => {
     fc.assert(
       fc.property(extent, fc.constantFrom(...scheduleNames), (given, name) => {
         const size = sizeFor(name, given)

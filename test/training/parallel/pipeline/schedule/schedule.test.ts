@@ -13,8 +13,8 @@ import {
 } from '@tsrun/training/planning'
 import { failure } from '../../support/failure.ts'
 
-describe('actions as text', () => {
-  it('reads what it writes', () => {
+describe('the text format of actions', () => {
+  it('is read as it was written', () => {
     expect(formatAction({ kind: 'F', stage: 0, microbatch: 3 })).toBe('0F3')
     expect(parseAction('12W34')).toEqual({ kind: 'W', stage: 12, microbatch: 34 })
     for (const name of scheduleNames) {
@@ -23,16 +23,16 @@ describe('actions as text', () => {
     }
   })
 
-  it('takes commas and blank lines', () => {
+  it('accepts commas and blank lines', () => {
     expect(formatActions(parseActions('\n0F0, 0B0\n\n1F0,1B0\n'))).toBe('0F0 0B0\n1F0 1B0')
   })
 
-  it('takes CSV with empty cells, comments, and Windows line endings', () => {
+  it('accepts CSV with empty cells, comments, and Windows line endings', () => {
     const text = '\uFEFF# two ranks\r\n0F0,,,0B0\r\n,1F0,1B0, # the end\r\n'
     expect(formatActions(parseActions(text))).toBe('0F0 0B0\n1F0 1B0')
   })
 
-  it('takes JSON lines, with or without the rank', () => {
+  it('accepts JSON lines, with or without the rank', () => {
     const wanted = '0F0 0B0\n1F0 1B0'
     expect(formatActions(parseActions('["0F0", "0B0"]\n["1F0", "1B0"]'))).toBe(wanted)
     const lines = ['{ "rank": 1, "actions": ["1F0", "1B0"] }', '{"rank":0,"actions":["0F0","0B0"]}']
@@ -51,13 +51,16 @@ describe('actions as text', () => {
     ['{"rank": 1, "actions": ["0F0"]}', /rank 0 has no line/],
     ['0F0 0B0\n1B0 1F0', /rank 1, action 0: 1B0 comes before its forward/],
     ['', /no actions/],
-  ])('parseSchedule refuses %j', (text, message) => {
+  ])('makes parseSchedule refuse %j', (text, message) => {
     expect(() => parseSchedule(text)).toThrow(failure('ERR_TSR_SCHEDULE', message))
   })
 
-  it.each(['', 'F0', '0X1', '0F', '-1F0', '0F1.5', '0f1'])('refuses %p', (text) => {
-    expect(() => parseAction(text)).toThrow(failure('ERR_TSR_SCHEDULE'))
-  })
+  it.each(['', 'F0', '0X1', '0F', '-1F0', '0F1.5', '0f1'])(
+    'does not include the action %p',
+    (text) => {
+      expect(() => parseAction(text)).toThrow(failure('ERR_TSR_SCHEDULE'))
+    },
+  )
 })
 
 describe('schedule', () => {
@@ -83,7 +86,7 @@ describe('schedule', () => {
     }
   })
 
-  it('accepts your own lists, with backward passes in halves', () => {
+  it('accepts custom lists, with backward passes in halves', () => {
     const own = customSchedule(parseActions('0F0 0F1 0I0 0I1 0W0 0W1\n1F0 1I0 1F1 1I1 1W0 1W1'))
     expect(own).toMatchObject({ name: 'custom', stages: 2, microbatches: 2 })
     expect(own.simulate({ forward: 1, backward: 2 }).makespan).toBe(8)
@@ -198,7 +201,7 @@ describe('grid', () => {
     )
   })
 
-  it('is folded where its slots do not fit on a line', () => {
+  it('is folded if its slots do not fit on a line', () => {
     const plan = schedule('1f1b', { stages: 2, microbatches: 2 })
     expect(plan.grid({ width: 16 })).toBe(
       [

@@ -18,7 +18,7 @@ interface Report {
 
 /** Compares passes in segments with those in one piece, on so many ranks. */
 export function describeSegments(size: number): void {
-  describe('a shared network in segments', () => {
+  describe('a sharded network in segments', () => {
     it(`has the bits and the messages of the model in one piece, ${size} ranks`, async () => {
       const script = 'test/training/parallel/tensor/fixtures/in-segments.mjs'
       const ranks = JSON.parse(await runScript(size, script)) as Report[][]
