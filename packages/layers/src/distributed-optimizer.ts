@@ -53,12 +53,11 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   /** Names of the variables that were set to the values of rank 0. */
   readonly #shared = new Set<string>()
   #bucket: Float32Array | undefined
-  /** Describes the gradients of the last step. */
   #signature: string | undefined
   /** The number of steps that the wrapped optimizers of all ranks made together. */
   #steps = 0
 
-  /** @throws ERR_TSR_ARGUMENT unless they are an optimizer of tf.train and a process group */
+  /** @throws ERR_TSR_ARGUMENT for anything but an optimizer of tf.train and a process group */
   constructor(inner: tfc.Optimizer, group: ProcessGroup) {
     super()
     trainOptimizer.check('inner', inner)

@@ -36,7 +36,7 @@ export interface LayersModel {
 export interface LayerPlace {
   /** The name of the layer. TensorFlow.js gives unnamed layers a different name in each model. */
   readonly layer: string
-  /** The index of the layer among those that have weights. */
+  /** The index of the layer among the layers with weights. */
   readonly index: number
   /**
    * `kernel`, `bias`, `gamma`, ... If a layer has several weights with one name, as in bidirectional

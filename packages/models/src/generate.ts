@@ -52,7 +52,7 @@ const readOptions = declareOptions({
   onToken: anything<(token: number) => void>(),
 } satisfies Rules<GenerateOptions>)
 
-/** A rank's part of a pipeline, as `pipeline()` returns it. */
+/** A rank's part of a pipeline, the result of `pipeline()`. */
 interface Stages {
   readonly modules: readonly Module[]
   readonly whole?: Module | undefined

@@ -113,13 +113,12 @@ export class GenerationPass {
 
 const everyPosition: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
 
-/** The last position of [batch, length, width]: [batch, 1, width]. */
 function lastPosition(x: Tensor): Tensor {
   const [batch, length, width] = x.shape as [number, number, number]
   return length === 1 ? x : tf.slice(x, [0, length - 1, 0], [batch, 1, width])
 }
 
-/** The scores [vocabulary] at a position of the output, counted from its end. */
+/** Returns the scores [vocabulary] at a position of the output, counted from its end. */
 export function scoresAt(outputs: Tensor, fromEnd: number): Tensor {
   const [batch, length, vocabulary] = outputs.shape as [number, number, number]
   if (outputs.rank !== 3 || batch !== 1) {

@@ -5,7 +5,7 @@ import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 export interface TrainTokenizerOptions {
   /** The largest number of tokens, at least 256; the text may have too few pairs to reach it. */
   readonly vocabulary: number
-  /** Pairs that occur less often do not become tokens; default 2. */
+  /** The smallest number of occurrences for a pair to become a token; default 2. */
   readonly minimum?: number
 }
 

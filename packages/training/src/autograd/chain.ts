@@ -268,7 +268,6 @@ class SharedGradients {
     this.listener = this.#left.size === 0 ? onGradient : take
   }
 
-  /** Called after the backward pass of a segment. */
   finish({ parameters }: LocalSegment): void {
     for (const parameter of parameters) {
       const left = this.#left.get(parameter)

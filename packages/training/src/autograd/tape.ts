@@ -52,7 +52,7 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
     const value = tf.tidy(() => {
       const y = forward()
       tape = engine.state.activeTape!
-      // An output that no operation made, such as the input itself, belongs to the caller.
+      // If no operation made the output (it may be the input), it belongs to the caller: return a clone.
       return tf.keep(isProduced(y, tape) ? y : tf.clone(y))
     })
     return { value, tape }
@@ -65,12 +65,10 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
   }
 }
 
-/** Whether operations are being recorded. */
 export function isTapeActive(): boolean {
   return engine.state.gradientDepth > 0
 }
 
-/** Frees the tensors that the operations saved for their gradients. */
 export function disposeTape(tape: readonly TapeNode[]): void {
   for (const { saved } of tape) for (const tensor of saved ?? []) tensor.dispose()
 }

@@ -20,7 +20,9 @@ export interface DependentNode extends TapeNode {
   readonly targets: readonly string[]
 }
 
-/** The nodes on a path from `sources` (ids of tensors) to `y`, in order, and the `rest` of the tape. */
+/**
+ * Splits the tape into the nodes on paths from `sources` (tensor ids) to `y`, in order, and the `rest`.
+ */
 export function dependentNodes(
   tape: readonly TapeNode[],
   sources: ReadonlySet<number>,
@@ -50,7 +52,7 @@ export function dependentNodes(
 /** A backward pass in two halves: see `Recording.backwardInput`. */
 export interface HalvedPass {
   readonly inputGradient: Tensor | undefined
-  /** The second half: computes the gradients of the parameters. */
+  /** Runs the second half: computes the gradients of the parameters. */
   readonly finish: (onGradient: GradientListener) => void
   /** Frees what the first half kept for the second. */
   readonly dispose: () => void
@@ -138,7 +140,6 @@ function walkFrom(
   }
 }
 
-/** Computes the gradients of the node's targets. */
 function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tensor[] {
   const { gradient, kernelName, targets } = node
   if (gradient === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: kernelName })

@@ -10,7 +10,7 @@ import {
   type SafetensorsDType,
 } from './safetensors/dtypes.ts'
 
-/** Where a part of a tensor is stored. */
+/** A stored part of a tensor. */
 export interface StoredPiece {
   readonly file: string
   /** The name of the piece in the file. */
@@ -47,7 +47,7 @@ export interface Contents {
 export const INDEX = 'index.json'
 const FORMAT = 'tsrun checkpoint 1'
 
-/** The text of `index.json`: the contents with their CRC-32. */
+/** Makes the text of `index.json`: the contents with their CRC-32. */
 export function encodeContents({ save, ...others }: Contents): string {
   const text = JSON.stringify({ save, ...others })
   return `{"format":"${FORMAT}","crc32":${String(crc32(text))},"contents":${text}}\n`

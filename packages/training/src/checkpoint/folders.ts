@@ -18,13 +18,13 @@ export interface Checkpoint {
   readonly contents: Contents
 }
 
-/** Why a checkpoint cannot be used. */
+/** A checkpoint that cannot be used, with the reason. */
 export interface UnusableCheckpoint {
   readonly path: string
   readonly problem: string
 }
 
-/** A folder that has the name of a checkpoint. */
+/** A folder whose name is the name of a checkpoint. */
 interface ListedCheckpoint {
   readonly name: string
   /** See `Contents`; undefined if the index cannot be read. */

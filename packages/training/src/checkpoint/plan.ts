@@ -105,7 +105,7 @@ function bytesIn({ values: { buffer, byteOffset, byteLength } }: Piece): Buffer 
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/** The name of a part in its file, as in `layers.0.weight[0:4,8:16]`; a range adds `{0:100}`. */
+/** Names a part in its file, as in `layers.0.weight[0:4,8:16]`; a range adds `{0:100}`. */
 export function keyOf({ name, shape, box, range }: Part): string {
   const isWhole = box === undefined || box.extent.every((length, axis) => length === shape[axis])
   const ends = isWhole

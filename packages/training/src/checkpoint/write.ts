@@ -117,7 +117,7 @@ export async function withConflictError<T>(
   }
 }
 
-/** @throws ERR_TSR_CHECKPOINT_WRITE when `run` throws another error */
+/** @throws ERR_TSR_CHECKPOINT_WRITE for errors of `run` that are not errors of tsrun */
 export async function withWriteError<T>(
   rank: number,
   path: string,

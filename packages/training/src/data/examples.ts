@@ -21,7 +21,7 @@ import {
 } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
-/** One tensor of every example, for example its image or its label. */
+/** One tensor of each example, for example its image or its label. */
 export interface Field<D extends HostDType = HostDType> {
   /** The shape of one example; [] for a number. */
   readonly shape: readonly number[]

@@ -17,7 +17,7 @@ import { checkedPng } from './png-chunks.ts'
 import { examples, type Examples } from './examples.ts'
 
 export interface ImageFolderOptions {
-  /** Images of another height and width are scaled. */
+  /** Images of another size are scaled to this height and width. */
   readonly size: readonly [height: number, width: number]
   /** 1 for gray, 3 for red, green and blue; default 3. */
   readonly channels?: 1 | 3
@@ -27,7 +27,6 @@ export interface ImageFolderOptions {
   readonly deviation?: number | readonly number[]
 }
 
-/** A number for all channels, or a list with one for each. */
 function eachChannel(from: number) {
   return where<number | readonly number[]>(
     (value) =>
@@ -136,7 +135,7 @@ export async function readImage(path: string, options: ImageFolderOptions): Prom
   return Float32Array.from(bytes, normalization(channels, mean, deviation))
 }
 
-/** @returns a function of a byte and its place in the image, whose last axis has the channels */
+/** @returns a function of a byte and its index in the image, whose last axis has the channels */
 function normalization(
   channels: number,
   mean: number | readonly number[],
@@ -201,7 +200,6 @@ async function listImages(directory: string) {
   }
 }
 
-/** @returns a function that decodes a file */
 async function decodersFor(paths: readonly string[]): Promise<(path: string) => Image> {
   const has = (kind: string): boolean => paths.some((path) => kindOf(path) === kind)
   const png = has('png')
@@ -237,7 +235,7 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
   }
 }
 
-/** Gray pixels of 1, 2 or 4 bits. Each row begins with a new byte. */
+/** Unpacks gray pixels of 1, 2 or 4 bits. Each row begins with a new byte. */
 function unpacked({ data, width, height, depth }: DecodedPng): Uint8Array {
   const length = Math.ceil((width * depth) / 8)
   return Uint8Array.from({ length: width * height }, (_, i) => {
@@ -247,7 +245,7 @@ function unpacked({ data, width, height, depth }: DecodedPng): Uint8Array {
   })
 }
 
-/** Scales an image by linear interpolation between the centers of pixels, to bytes. */
+/** Scales an image to bytes by linear interpolation between the centers of pixels. */
 function resize(image: Image, [height, width]: readonly [number, number], channels: 1 | 3) {
   const bytes = new Uint8Array(height * width * channels)
   const [ys, xs] = [positions(image.height, height), positions(image.width, width)]

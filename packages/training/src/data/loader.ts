@@ -23,7 +23,7 @@ const readOptions = declareOptions(batchRules satisfies Rules<LoaderOptions>)
 
 /** Yields the batches of one epoch; each loop runs the next epoch. */
 export interface Loader extends Iterable<ExampleBatch> {
-  /** The epoch that is under way or comes next. It increases at the end of an epoch. */
+  /** The current or next epoch. It increases at the end of an epoch. */
   readonly epoch: number
   /** The number of batches in a whole epoch. */
   readonly length: number
@@ -111,7 +111,6 @@ function overlappingLoops(): Error {
   return tsrError('ERR_TSR_ARGUMENT', { name: 'the loop over a loader', value, expected })
 }
 
-/** @param state - anything that was saved as `data` in a checkpoint */
 function checkState(state: Partial<LoaderState> | null): void {
   if (typeof state?.seed === 'number' && typeof state.shuffle === 'boolean') return
   const expected = 'the result of state() of a loader'

@@ -5,7 +5,7 @@ import { examples, type Column, type Examples } from './examples.ts'
 /** A row of a CSV file, an object of a JSONL file, ...: values by name. */
 export type DataRecord = Readonly<Record<string, unknown>>
 
-/** Where the values of a field come from: a key of the records, several keys, or a function. */
+/** The source of the values of a field: a key of the records, several keys, or a function. */
 export type FieldSource =
   string | readonly string[] | ((record: DataRecord) => number | ArrayLike<number>)
 

@@ -4,7 +4,7 @@ import { epochOrder, orderRules, shareRule } from './order.ts'
 export interface SamplerOptions {
   /** The number of examples of the data set. */
   readonly examples: number
-  /** The index of this rank among those that share the examples: its data parallel coordinate. */
+  /** The index of this rank among the ranks that share the examples: its data parallel coordinate. */
   readonly rank: number
   /** The number of ranks that share the examples. */
   readonly ranks: number

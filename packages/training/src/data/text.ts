@@ -109,7 +109,6 @@ export function* textBatches(
   }
 }
 
-/** This rank's share of the sequences that begin at the indices `all`. */
 function sequencesAt({ tokens }: Text, all: Int32Array, options: CompleteOptions): TextBatch {
   const { block, share } = options
   const positions = options.positions ?? Int32Array.from({ length: block }, (_, i) => i)

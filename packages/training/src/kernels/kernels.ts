@@ -41,7 +41,7 @@ export interface KernelExports extends WindowKernels {
   ): void
 }
 
-/** Windows of images; `geometry` is the address of the class of that name in windows.as.ts. */
+/** Windows of images; `geometry` is the address of a `Geometry` of windows.as.ts. */
 interface WindowKernels {
   take_windows(patches: number, images: number, first: number, last: number, geometry: number): void
   add_windows(images: number, patches: number, first: number, last: number, geometry: number): void

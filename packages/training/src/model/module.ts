@@ -15,19 +15,21 @@ export interface Module {
    */
   readonly buffers?: readonly Parameter[]
 
-  /** The output for `x`. It consists of operations of TensorFlow.js, so the tape can differentiate it. */
+  /**
+   * Returns the output for `x`. Uses operations of TensorFlow.js, so that the tape can differentiate it.
+   */
   forward(x: Tensor): Tensor
 
   /** Records a forward pass without the tape, if the module has a faster way. */
   record?(x: Tensor, options: RecordOptions): Recording
 
   /**
-   * The modules that this one consists of, by name. `forward` calls them through this object, so that
-   * they can be replaced; see `parallelize`.
+   * The modules that this one contains, by name. `forward` calls them through this object, so that they
+   * can be replaced; see `parallelize`.
    */
   readonly children?: Record<string, Module>
 
-  /** The modules in their order, if `forward` calls one after another. */
+  /** The modules in order, if `forward` calls one after another. */
   readonly layers?: readonly Module[]
 
   /**
@@ -69,7 +71,7 @@ export interface Separable extends Module {
   forwardWith(values: readonly Tensor[], x: Tensor): Tensor
 }
 
-/** The parameters of all children, each once. */
+/** Returns the parameters of all children, each once. */
 export function parametersOf(children: Readonly<Record<string, Module>>): readonly Parameter[] {
   return [...new Set(Object.values(children).flatMap(({ parameters }) => parameters))]
 }
@@ -88,7 +90,7 @@ export function buffersOf({ buffers = [], children = {}, layers }: Buffered): re
   return [...new Set([...buffers, ...inside.flatMap(buffersOf)])]
 }
 
-/** Whether the module, or one inside it, reads the pass that it runs in. */
+/** Whether the module, or one inside it, reads the current pass. */
 export function usesPass(module: Module): boolean {
   return module.usesPass ?? insideOf(module).some(usesPass)
 }
@@ -100,7 +102,7 @@ export function communicates(
   return module.communicates ?? insideOf(module).some(communicates)
 }
 
-/** Whether modules that are applied one after the other are repeatable; `x` is the input of the first. */
+/** Whether modules applied in sequence are repeatable; `x` is the input of the first. */
 export function areRepeatable(modules: readonly Module[], x?: Tensor): boolean {
   return modules.every((module, i) => isRepeatable(module, i === 0 ? x : undefined))
 }
@@ -145,7 +147,7 @@ export interface NamedModule {
   readonly replace: (next: Module) => void
 }
 
-/** All modules inside `model`, each before the modules that it consists of. */
+/** Yields all modules inside `model`, each before its own children. */
 export function* modulesOf(model: Module, prefix = ''): Generator<NamedModule> {
   const { children = {} } = model
   for (const [key, module] of Object.entries(children)) {
@@ -156,7 +158,7 @@ export function* modulesOf(model: Module, prefix = ''): Generator<NamedModule> {
       current = next
     }
     yield { name, module, replace }
-    // The modules inside a replacement are not visited.
+    // Do not visit the modules inside a replacement.
     if (current === module) yield* modulesOf(module, `${name}.`)
   }
 }

@@ -2,8 +2,8 @@
 export type NamePatterns = string | readonly string[] | ((name: string) => boolean)
 
 /**
- * A predicate for names that match a pattern: `*` stands for one part between dots, `**` for any number
- * of parts.
+ * Returns a predicate for names that match a pattern: `*` stands for one part between dots, `**` for any
+ * number of parts.
  *
  * @example
  * matchName('layers.*.bias')('layers.3.bias') // true
@@ -14,7 +14,7 @@ export function matchName(pattern: string): (name: string) => boolean {
   return (name) => matchParts(parts, name.split('.'))
 }
 
-/** A predicate for names that match any of the patterns. */
+/** Returns a predicate for names that match any of the patterns. */
 export function matchNames(patterns: NamePatterns): (name: string) => boolean {
   if (typeof patterns === 'function') return patterns
   const matchers = (typeof patterns === 'string' ? [patterns] : patterns).map(matchName)

@@ -6,7 +6,7 @@ import type { Parameter } from './parameter.ts'
 export interface RecordOptions {
   /** Whether `backward` returns the gradient of the input. The first stage does not need it. */
   readonly needsInputGradient: boolean
-  /** Records the passes as spans `F` and `B`; of segments, each pass. */
+  /** Records the passes as spans `F` and `B`; in a chain of segments, the passes of each segment. */
   readonly recorder?: SpanRecorder | undefined
 }
 
@@ -55,7 +55,7 @@ export interface GradientListener {
    */
   readonly sums?: ReadonlyMap<string, Tensor>
 
-  /** Where a pass may write gradients itself, instead of calling the listener. */
+  /** Memory into which a pass may write gradients, instead of calling the listener. */
   readonly memory?: GradientMemory
 }
 

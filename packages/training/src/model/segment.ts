@@ -21,7 +21,7 @@ export interface Exchange {
   backward(dy: Tensor): Promise<Tensor>
 }
 
-/** A link of a model that is a chain of computations and collectives; see `recordSegments`. */
+/** A segment of a model that is a chain of computations and collectives; see `recordSegments`. */
 export type Segment = LocalSegment | Exchange
 
 export function isLocal(segment: Segment): segment is LocalSegment {

@@ -43,7 +43,6 @@ const functions = {
 /** A function of each value. `linear` changes nothing; `gelu` is the approximation of GPT-2. */
 export type Activation = keyof typeof functions
 
-/** The names of all activations. */
 export const activations = Object.keys(functions) as readonly Activation[]
 
 export function activate(activation: Activation, x: Tensor): Tensor {

@@ -168,7 +168,7 @@ function eachRow(
   }
 }
 
-/** Far below all scores, but finite, so that differences are numbers. */
+/** Far below all scores, but finite, so that differences are not NaN. */
 const MASKED = -1e30
 
 function masked(scores: Tensor, mask: Mask): Tensor {

@@ -20,8 +20,8 @@ export interface Conv2dOptions {
   /** The step between neighbouring outputs; default 1. */
   readonly stride?: number | readonly [height: number, width: number]
   /**
-   * The zeros around an image: a number of rows and columns on each side, `valid` for none (default),
-   * or `same` for as many that an output with stride 1 has the size of the image.
+   * The zeros around an image: a number of rows and columns on each side; `valid` for none (default); or
+   * `same`, so that with stride 1 the output has the size of the image.
    */
   readonly padding?: number | 'valid' | 'same'
   /** Whether a bias is added; default true. */

@@ -54,8 +54,8 @@ crossEntropy.reduction = 'mean' as const
 crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
 
 /**
- * The cross-entropy summed over the examples, the first axis, instead of averaged. A pipeline adds
- * these sums up over micro-batches.
+ * The cross-entropy summed over the examples (the first axis) instead of averaged. A pipeline adds up
+ * these sums over micro-batches.
  */
 export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
   return crossEntropy(logits, labels, 'sum')
@@ -108,7 +108,7 @@ function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): Evaluat
   return { value: tf.scalar(loss), gradient }
 }
 
-/** @throws ERR_TSR_ARGUMENT unless each label is that of a class */
+/** @throws ERR_TSR_ARGUMENT for a label that is not a class */
 export function checkLabels(labels: Int32Array, classes: number): void {
   const wrong = labels.find((label) => !(label >= 0 && label < classes))
   if (wrong === undefined) return
@@ -206,7 +206,7 @@ export function markPartial(scores: Tensor): Tensor {
   return scores
 }
 
-/** @throws ERR_TSR_ARGUMENT for scores of some of the classes: the loss would be wrong */
+/** @throws ERR_TSR_ARGUMENT for scores of only some classes: the loss would be wrong */
 function checkComplete(scores: Tensor): void {
   if (!partialScores.has(scores.dataId)) return
   throw tsrError('ERR_TSR_ARGUMENT', {

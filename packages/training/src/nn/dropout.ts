@@ -18,7 +18,6 @@ export interface DropoutOptions {
   readonly seed?: number
 }
 
-/** Rules for a rate. */
 export const dropoutRate = where<number>(
   (value) => typeof value === 'number' && value >= 0 && value < 1,
   'at least 0 and less than 1',
@@ -59,7 +58,7 @@ export class Dropout implements Module {
     return pass === undefined ? x : tf.tidy(() => tf.mul(x, this.#mask(x.shape, pass)))
   }
 
-  /** 0 with the probability of the rate, else 1 / (1 - rate). */
+  /** Makes a mask: 0 with the probability `rate`, else 1 / (1 - rate). */
   #mask(shape: readonly number[], pass: Pass): Tensor {
     const [rows = 1, ...rest] = shape
     const width = rest.reduce((product, length) => product * length, 1)

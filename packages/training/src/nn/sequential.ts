@@ -58,7 +58,7 @@ export class Sequential implements Module {
   }
 }
 
-/** Makes a layer of a {@link sequential} recipe, which passes it the layer's name. */
+/** Makes a layer of a {@link sequential} recipe from the layer's name. */
 export type LayerFactory = (name: string) => Module
 
 /**

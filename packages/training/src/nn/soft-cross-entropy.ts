@@ -39,8 +39,8 @@ type Complete = ReturnType<typeof readCrossEntropyOptions>
  * A cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015): each class k has the
  * target (1 - s) [k = label] + s / classes, and the loss is -sum target log p.
  *
- * Its arguments are those of `crossEntropy`. In training by parts, on any number of ranks, it is the
- * mean over the labels of the whole batch that count. The accuracy skips the same labels.
+ * Its arguments are those of `crossEntropy`. Micro-batches on any number of ranks together give the mean
+ * over the labels of the whole batch that count. The accuracy skips the same labels.
  *
  * @throws ERR_TSR_ARGUMENT for invalid or unknown options
  *

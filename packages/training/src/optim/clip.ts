@@ -27,7 +27,7 @@ export interface ClippedParameter extends Pick<
   Parameter,
   'name' | 'shape' | 'shard' | 'countedElsewhere'
 > {
-  /** For a shard of `fullyShard`: the range of values of the parameter that it has. */
+  /** For a shard of `fullyShard`: the range of the parameter's values that it holds. */
   readonly range?: {
     readonly parameter: Pick<Parameter, 'shape'>
     readonly from: number

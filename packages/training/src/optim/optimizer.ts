@@ -5,7 +5,7 @@ import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Gradients, OptimizerState } from './state.ts'
 
-/** Updates parameters from their gradients. It keeps its state by the names of the parameters. */
+/** Updates parameters from their gradients. Keeps its state by parameter name. */
 export interface Optimizer {
   /** The step size; may be changed between steps. */
   learningRate: number
@@ -25,7 +25,7 @@ export interface Optimizer {
    */
   step(parameters: readonly Parameter[], gradients: Gradients): void
 
-  /** A copy of the state of each parameter that was updated. */
+  /** Returns a copy of the state of each updated parameter. */
   state(): Promise<OptimizerState>
 
   /**

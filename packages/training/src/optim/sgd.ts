@@ -18,7 +18,7 @@ import { addDecay, updateInPlace, updateOnDevice, updateOnHost } from './update-
 
 export interface SGDOptions extends DecayOptions {
   readonly learningRate: number
-  /** The factor of the previous step that is added to this one; default 0. */
+  /** The fraction of the previous step that is added to this one; default 0. */
   readonly momentum?: number
   /** Whether to use Nesterov momentum, which looks one step ahead; default false. */
   readonly nesterov?: boolean

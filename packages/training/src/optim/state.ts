@@ -27,7 +27,7 @@ export class ParameterStates {
   readonly #names: readonly string[]
   readonly #steps = new Map<string, number>()
   readonly #vectors = new Map<string, Vector>()
-  /** Loaded values that were not used yet: the shapes of parameters are known only in a step. */
+  /** Loaded values that are not used yet: the shapes of parameters are known only in a step. */
   readonly #loaded = new Map<string, Float32Array>()
   readonly #numbers = new Map<string, { values: readonly number[]; tensor: Tensor }>()
 
@@ -53,7 +53,7 @@ export class ParameterStates {
     }
   }
 
-  /** Counts the updates of a parameter; the first is 1. */
+  /** Counts and returns the updates of a parameter; the first is 1. */
   nextStep(parameter: string): number {
     const step = (this.#steps.get(parameter) ?? 0) + 1
     this.#steps.set(parameter, step)
@@ -104,7 +104,6 @@ export class ParameterStates {
     return tensor
   }
 
-  /** A copy of the whole state. */
   async read(): Promise<OptimizerState> {
     const state = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
     const fetched: Promise<void>[] = []

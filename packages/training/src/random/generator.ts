@@ -10,8 +10,8 @@ export function generator(name: string, seed: number): Generator {
 }
 
 /**
- * xoshiro128** (Blackman & Vigna, 2018), from a state that is not all zeros. Integer arithmetic
- * only: the same bits on every machine and version of Node.
+ * xoshiro128** (Blackman & Vigna, 2018), from a state that is not all zeros. Uses only integer
+ * arithmetic: the same bits on every machine and version of Node.
  */
 export function xoshiro128([a, b, c, d]: readonly [number, number, number, number]): Generator {
   return () => {

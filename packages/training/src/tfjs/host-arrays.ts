@@ -66,7 +66,7 @@ function describe(array: unknown): string {
   return `${kind ?? ''}[${String(length ?? array.byteLength)}]`
 }
 
-/** From tensors to arrays of the host, or from arrays to tensors. */
+/** Tensors to host arrays, or host arrays to tensors. */
 export type CopyDirection = 'toHost' | 'toTensor'
 
 export interface Copies {

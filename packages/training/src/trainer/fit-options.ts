@@ -60,7 +60,7 @@ export interface SavingOptions {
   readonly finite?: boolean
 }
 
-/** Why `fit` ended. */
+/** The reason for the end of `fit`; see `FitResult`. */
 export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1' | 'SIGINT'
 
 /** The result of `fit`, the same on all ranks. */

@@ -38,9 +38,9 @@ export interface Layout extends Readonly<Record<Axis, ProcessGroup>> {
 }
 
 /**
- * @param given - the sizes of the axes, or a mesh that has some of them; default: all ranks are replicas
- * @throws ERR_TSR_ARGUMENT for an unknown axis; ERR_TSR_MESH_SHAPE when the sizes do not multiply to the
- *   number of ranks
+ * @param given - the sizes of the axes, or a mesh with some of them; default: all ranks are replicas
+ * @throws ERR_TSR_ARGUMENT for an unknown axis; ERR_TSR_MESH_SHAPE when the product of the sizes is not
+ *   the number of ranks
  */
 export async function layoutOf(
   given: MeshShape | AnyMesh | ProcessGroup | undefined,

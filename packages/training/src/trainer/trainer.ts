@@ -99,7 +99,7 @@ export class Trainer {
     return this.layout.world.rank
   }
 
-  /** The parameters on this rank: of the whole model, of its stage, or its parts of shared layers. */
+  /** The parameters on this rank: of the whole model or its stage, and its parts of shared layers. */
   get parameters(): readonly Parameter[] {
     return this.#core.parameters
   }
@@ -169,7 +169,7 @@ export class Trainer {
     this.layout.world.reportProgress({ step: this.#steps, loss })
     return {
       loss,
-      // Ranks along cp have the same examples.
+      // Context parallel ranks (cp) have the same examples.
       examples: totals.examples / this.layout.cp.size,
       waited: result.waited ?? 0,
       ...(result.norm !== undefined && { norm: result.norm }),

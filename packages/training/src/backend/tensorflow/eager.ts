@@ -85,7 +85,7 @@ export class Eager {
   readonly #losses: readonly Attribute[]
   readonly #sums: readonly Attribute[]
   readonly #variables: readonly Attribute[]
-  /** The tensor [0]: the axis of a sum over a vector. It lives as long as the backend. */
+  /** The tensor [0], which selects the axis of a sum over a vector. It lives as long as the backend. */
   readonly #firstAxis: Handle
   /** Whether the host can access the memory of tensors. */
   readonly isOnHost: boolean
@@ -124,7 +124,6 @@ export class Eager {
     return this.#backend.binding
   }
 
-  /** Whether functions can be defined. */
   get hasFunctions(): boolean {
     return this.#binding.functions?.call !== undefined
   }
@@ -247,7 +246,7 @@ export class Eager {
     return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
   }
 
-  /** Makes another tensor with the same memory and disposes this one. */
+  /** Moves the memory to a new tensor and disposes the old one. */
   retake(tensor: Tensor): Tensor {
     const { dataId, shape, dtype } = tensor
     this.#backend.incRef(dataId)
@@ -291,7 +290,7 @@ export class Eager {
     return this.#run('Relu', this.#float, [x])
   }
 
-  /** dy where the output of the ReLU is positive, else 0. */
+  /** Returns dy wherever the output of the ReLU is positive, else 0. */
   reluGradient(dy: Handle, output: Handle): Handle {
     return this.#run('ReluGrad', this.#float, [dy, output])
   }
@@ -327,7 +326,7 @@ export class Eager {
     return this.#run('VarHandleOp', attributes, [])
   }
 
-  /** Gives a variable the values of a tensor. They share memory until one of them changes. */
+  /** Sets a variable to the values of a tensor. They share memory until one of them changes. */
   assign(variable: Handle, value: Handle): void {
     this.#binding.executeOp('AssignVariableOp', this.#variables, [variable, value], 0)
   }
@@ -336,7 +335,6 @@ export class Eager {
     return this.#run('ReadVariableOp', this.#variables, [variable])
   }
 
-  /** Runs an operation that changes variables. */
   apply(name: string, inputs: readonly Handle[]): void {
     this.#binding.executeOp(name, this.#float, inputs, 0)
   }

@@ -39,7 +39,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
     const inputs = [value, { node: at - 1, output: 0 }]
     return { op: 'Reshape', attributes: [T], inputs, dtypes: [T.value as number], shapes: [shape] }
   }
-  /** The first matrix of a batch of one. */
+  /** Removes the leading axis of a batch of one matrix. */
   const matrix = (value: Value, T: Attribute): Value => {
     const shape = shapeOf(value)
     if (shape.length === 2) return value
@@ -54,7 +54,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
     if (y === undefined || shapeOf(dy).join() !== shapeOf(y).join()) return undefined
     return { ...node, op: 'ReluGrad', inputs: [dy, y] }
   }
-  /** relu(x W + b), or x W + b */
+  /** Fuses relu(x W + b), or x W + b. */
   const linear = (sum: GraphNode, last: GraphNode): GraphNode | undefined => {
     const [a, b] = sum.inputs as [Value, Value]
     const product = only(a, 'BatchMatMulV2') ?? only(b, 'BatchMatMulV2')

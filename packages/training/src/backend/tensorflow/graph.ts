@@ -12,7 +12,6 @@ export interface GraphNode {
   readonly inputs: readonly Value[]
   /** The dtypes of its outputs, by TensorFlow's numbers. */
   readonly dtypes: readonly number[]
-  /** The shapes of its outputs. */
   readonly shapes: readonly (readonly number[])[]
   /** Only for constants. */
   readonly constant?: Constant

@@ -59,7 +59,6 @@ class EagerPasses implements LinearPasses {
   readonly #saved: Handle[] = []
   /** Kept between the halves of a backward pass: a clone of the gradient of the output. */
   #lastGradient: Tensor | undefined
-  /** The handles to free. */
   readonly #held = new Set<Handle>()
 
   constructor(
@@ -177,7 +176,6 @@ class EagerPasses implements LinearPasses {
     return handle
   }
 
-  /** Frees a handle, if this object holds it. */
   #drop(handle: Handle): void {
     if (this.#held.delete(handle)) this.#eager.free(handle)
   }

@@ -68,7 +68,6 @@ class Plan {
   halves: readonly [Step, Step] | undefined
   /** The keys of the parameters whose values a step needs. */
   needed: readonly string[] = []
-  /** The key of the gradient of the output. */
   outputGradient: string | undefined
   #isFirst = true
   #canRepeat = true
@@ -138,7 +137,6 @@ class TracedPass implements Recording {
   readonly #trace: Trace
   readonly #pass: Recording
   readonly #output: string | undefined
-  /** The number of nodes of the forward pass. */
   readonly #length: number
   #first: { readonly length: number; readonly outputs: readonly string[] } | undefined
 

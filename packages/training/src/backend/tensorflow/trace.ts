@@ -12,7 +12,6 @@ export interface TracedFunction {
   readonly inputs: readonly string[]
   /** The keys of the values that it returns. */
   readonly outputs: readonly string[]
-  /** The shapes of its results. */
   readonly shapes: readonly (readonly number[])[]
 }
 
@@ -32,7 +31,6 @@ export class Trace implements Observer {
     this.#eager = eager
   }
 
-  /** The number of nodes so far. */
   get length(): number {
     return this.#nodes.length
   }
@@ -159,7 +157,9 @@ export class Trace implements Observer {
     return { definition, inputs, outputs, shapes }
   }
 
-  /** Returns what the values depend on: arguments, and indices of nodes, in the order of the trace. */
+  /**
+   * Returns the arguments and the indices of nodes that the values depend on, in the order of the trace.
+   */
   #nodesBehind(
     values: readonly Value[],
     isArgument: (node: number) => boolean,

@@ -22,7 +22,7 @@ const KERNELS = [
   'Dilation2DBackpropFilter',
 ]
 
-/** The part of the cpu backend that is used here (tfjs-backend-cpu 4.22, `backend_cpu.ts`). */
+/** The used part of the cpu backend (tfjs-backend-cpu 4.22, `backend_cpu.ts`). */
 interface CpuBackend {
   makeTensorInfo(shape: readonly number[], dtype: DataType, values: HostArray): TensorInfo
   readSync(dataId: object): HostArray
@@ -98,7 +98,7 @@ function moveTo(
   }
 }
 
-/** The cpu backend prints an advertisement for tfjs-node with its first tensor, except in production. */
+/** Sets production mode: otherwise the first tensor of the cpu backend prints an advertisement. */
 function withCpu<T>(compute: (cpu: CpuBackend) => T): T {
   registerCpu()
   const production = tf.env().getBool('PROD')

@@ -103,7 +103,7 @@ export class WasmHeap {
   }
 }
 
-/** A matrix at an address, in row-major order; or the transpose of the matrix there. */
+/** A row-major matrix at an address, or its transpose. */
 export interface Operand {
   readonly at: number
   readonly transposed: boolean

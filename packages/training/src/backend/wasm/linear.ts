@@ -111,7 +111,6 @@ export class WasmLinearPasses implements LinearPasses {
     this.#input.dispose()
   }
 
-  /** The address of the saved gradient of layer `i` before its activation. */
   #savedOf(i: number): number {
     const isLast = i === this.#layers.length - 1
     if (isLast && this.#layers[i]!.activation === 'linear') {
@@ -132,7 +131,7 @@ export class WasmLinearPasses implements LinearPasses {
     )
   }
 
-  /** Summed over the batch in double precision. */
+  /** Sums over the batch in double precision. */
   #biasGradient({ bias }: LinearLayer, dz: number): Tensor {
     const gradient = this.#heap.tensor(bias.shape)
     this.#heap.sumRows(this.#heap.addressOf(gradient), dz, this.#batch, bias.shape[0]!)

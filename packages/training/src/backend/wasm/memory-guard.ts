@@ -21,7 +21,7 @@ const RESERVE = 2 ** 24
 /** From this memory size on, check that each request leaves the reserve. */
 const NEARLY_FULL = LIMIT - 2 ** 29
 
-/** Freed blocks of at least this size are kept for later requests that malloc cannot serve safely. */
+/** Freed blocks of at least this size are kept, for requests that malloc cannot serve safely. */
 const LARGE = 2 ** 26
 
 /** The modules whose malloc is already replaced. */
@@ -80,7 +80,7 @@ function limitGrowth(memory: WebAssembly.Memory): void {
   }
 }
 
-/** Large blocks that were freed while more than half of the memory is in use. */
+/** Keeps large blocks that are freed while more than half of the memory is in use. */
 class LargeBlocks {
   readonly #wasm: WasmModule['wasm']
   readonly #sizes = new Map<number, number>()

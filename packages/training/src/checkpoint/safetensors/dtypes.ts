@@ -75,7 +75,6 @@ function widen(dtype: 'F16' | 'BF16', halves: Uint16Array): Float32Array {
   return floats
 }
 
-/** The values of all 65,536 float16 numbers, computed when first used. */
 let float16: Float32Array | undefined
 
 function valueOf(half: number): number {

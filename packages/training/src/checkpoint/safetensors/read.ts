@@ -116,7 +116,6 @@ class OpenFile implements SafetensorsFile {
   }
 }
 
-/** Lists the first few of many names. */
 export function describeNames(names: readonly string[]): string {
   const some = names.slice(0, 5).map(shorten).join(', ')
   return names.length > 5 ? `${some} and ${String(names.length - 5)} more` : some || 'nothing'

@@ -106,14 +106,12 @@ export async function syncFolder(path: string): Promise<void> {
   })
 }
 
-/** Ignores errors of the file system with these codes. */
 async function unless(codes: readonly string[], run: () => Promise<void>): Promise<void> {
   await run().catch((error: unknown) => {
     if (!codes.includes((error as NodeJS.ErrnoException).code ?? '')) throw error
   })
 }
 
-/** Repeats writes until all bytes are written. */
 export async function writeAll(file: FileHandle, data: Uint8Array): Promise<void> {
   for (let at = 0; at < data.length;) {
     const { bytesWritten } = await file.write(data, at)
