@@ -221,9 +221,9 @@ export function connectError(fd: number): number {
 const SEND_BUFFER_WITHIN_HOST = 256 * 1024
 
 /**
- * Sets the options of a data connection: no Nagle delay, keep-alive probes, a cache-sized send buffer
- * within a host, and `userTimeout`, the milliseconds that data may remain unacknowledged (for example
- * after a pulled cable).
+ * Sets the options of a data connection: no Nagle delay, keep-alive probes, and a cache-sized send
+ * buffer within a host. `userTimeout` is the milliseconds that data may remain unacknowledged, for
+ * example after a pulled cable.
  */
 export function tuneTcp(fd: number, userTimeout: number): void {
   setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1)

@@ -11,9 +11,9 @@ import { protectionCode, type Protection } from './protection.ts'
  *     client proof
  *     server proof   zeros when the server refuses the client
  *
- * The client proves first, so that a peer that merely connects learns nothing for guessing the token
- * offline. A proof covers both nonces against replay, the role of its sender against reflection, the
- * purpose against relaying to another port or job, and the parties against relaying to another rank.
+ * The client proves first, so that a peer that merely connects gets no data for guessing the token
+ * offline. A proof covers both nonces against replay, and the role of its sender against reflection. It
+ * covers the purpose and the parties, so that it cannot be relayed to another port, job or rank.
  *
  * If the connection is encrypted, the nonces are ephemeral X25519 public keys, from which both sides
  * derive the keys of the connection.

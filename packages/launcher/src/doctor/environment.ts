@@ -171,7 +171,7 @@ function read(path: string): string | undefined {
 }
 
 /**
- * Where packages are resolved from: the user's folder, tsrun, and the packages that depend on a
+ * Folders to resolve packages from: the user's, tsrun's, and those of packages that depend on a
  * backend.
  */
 function placesOf(cwd: string): string[] {

@@ -56,9 +56,9 @@ function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
 const SETTLING_TIME = 300
 
 /**
- * Waits until it is clear which rank failed first. It is unclear while all failures so far may be
- * consequences of another failure, on this or another host, or while a rank that has reported an error
- * still runs.
+ * Waits until it is clear which rank failed first. It stays unclear while all failures may be
+ * consequences of another one, on this or another host. It also stays unclear while a rank that
+ * reported an error still runs.
  */
 export async function settle(
   ranks: readonly RankProcess[],

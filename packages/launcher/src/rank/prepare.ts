@@ -65,9 +65,9 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
 }
 
 /**
- * Ensures that this process and its group are killed when the launcher ends for any reason, even while
- * this process is blocked in native code. Uses the kernel's parent-death signal or, if unavailable, a
- * thread that watches the control pipe.
+ * Ensures that the end of the launcher, for any reason, kills this process and its group, even in
+ * blocking native code. Uses the kernel's parent-death signal or, if unavailable, a thread that watches
+ * the control pipe.
  */
 export function dieWithLauncher({ launcherPid, control }: Place): void {
   if (!askKernel()) watchLauncher(control.fd, true)

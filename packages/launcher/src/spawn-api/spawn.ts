@@ -18,9 +18,8 @@ import { readOptions, type CompleteOptions, type SpawnOptions } from './options.
 import { planTask, type PlannedTask } from './task.ts'
 
 /**
- * Runs a function in the ranks of a job, each in a separate process, and resolves to their return
- * values in the order of the ranks. It is `tsrun` as a function (`torch.multiprocessing.spawn`, with
- * results).
+ * Runs a function in the ranks of a job, each in a separate process. Resolves to their return values in
+ * the order of the ranks. It is `tsrun` as a function (`torch.multiprocessing.spawn`, with results).
  *
  * A function is sent as its source: it must not use variables from outside, and imports what it needs
  * with `import()`. A module is imported by each rank, and its export is called. Either is called with

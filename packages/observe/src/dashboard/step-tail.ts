@@ -97,7 +97,10 @@ class SpanTail {
   readonly #path: string
   readonly #decoder: SpanDecoder
   #at: number
-  /** All spans since then have been read; Infinity: reading is complete from the next step on. */
+  /**
+   * All spans from this time on have been read. Infinity after a skipped part, until the next step
+   * ends.
+   */
   #from: number
 
   /** @throws Error if it is no span file */

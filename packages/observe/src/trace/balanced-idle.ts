@@ -16,9 +16,8 @@ export interface BalancedAction extends Window {
 }
 
 /**
- * Computes how long each rank of a pipeline would be idle in a step if computations of one kind took
- * equally long on all stages and messages took no time. This is the bubble of the schedule while it
- * fills and drains.
+ * Computes the bubble of a pipeline's schedule while it fills and drains: the idle time of each rank in
+ * a step if computations of one kind took equally long on all stages and messages took no time.
  *
  * @param spans - by rank
  * @param windows - the step on each rank

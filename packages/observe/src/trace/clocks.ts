@@ -21,10 +21,10 @@ export function hostOf({ node, host }: SpanFileHeader): string {
 }
 
 /**
- * Returns the offset to add to each host's times, in milliseconds, to get the clock of the first file's
- * host. An operation cannot end on one host before it has begun on another host that it depends on,
- * which bounds the difference of two clocks from both sides. The result is the middle between the
- * closest bounds, which is exact if messages take equally long in both directions. Hosts without common
+ * Returns the offset in milliseconds that converts each host's times to the clock of the first file's
+ * host. An operation cannot end on one host before it has begun on a host that it depends on. This
+ * bounds the difference of two clocks from both sides. The result is the middle between the closest
+ * bounds, which is exact if messages take equally long in both directions. Hosts without common
  * operations are aligned by their wall clocks.
  */
 export function alignClocks(files: readonly SpanFileReader[]): Map<string, number> {
