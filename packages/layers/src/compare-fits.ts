@@ -2,7 +2,6 @@ import { createRequire } from 'node:module'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { compareReplicas } from '@tsrun/training/parts'
 
-/** The parameters of tf.layers callbacks that determine the number of steps of `fit`. */
 interface FitParameters {
   readonly epochs: number
   readonly initialEpoch: number | null
@@ -70,7 +69,6 @@ interface Layers {
   registerCallbackConstructor(verbosity: number, callback: new () => object): void
 }
 
-/** Returns the copies of tf.layers that the script has loaded. */
 function loadedLayers(): Layers[] {
   return Object.entries(createRequire(import.meta.url).cache).flatMap(([file, loaded]) => {
     const exports = file.includes('tfjs-layers') ? (loaded?.exports as Partial<Layers>) : {}

@@ -147,7 +147,6 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     return this.inner.getConfig()
   }
 
-  /** Sets new variables to the values of rank 0. */
   #share(variables: readonly tfc.Variable[]): void {
     const fresh = variables.filter(({ name }) => !this.#shared.has(name))
     if (fresh.length === 0) return

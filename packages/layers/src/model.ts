@@ -12,7 +12,6 @@ export interface LayersVariable {
   write(value: Tensor): unknown
 }
 
-/** The properties of a layer that this package uses. */
 interface LayersLayer {
   readonly name: string
   readonly weights: readonly LayersVariable[]

@@ -36,7 +36,6 @@ interface DenseVariable {
   shard?: Shard
 }
 
-/** The properties of a tf.layers.dense that this package uses. */
 interface DenseLayer extends DenseOptions {
   readonly kernel: DenseVariable
   readonly bias: DenseVariable | null
@@ -114,7 +113,6 @@ function rowOf(children: Record<string, Module>, model: LayersModel): Module {
   })
 }
 
-/** Makes a module of the layer, with copies of its weights, which the style shards. */
 function linearOf({ name, kernel, bias }: DenseLayer): Module {
   const copy = (key: string, value: Tensor): Parameter => ({
     name: `${name}.${key}`,
@@ -158,7 +156,6 @@ function adopt(variable: DenseVariable, parameter: Parameter): void {
   parameter.value = part
 }
 
-/** Activations that compute each output from one input. */
 const ELEMENTWISE = new Set([
   ...['linear', 'relu', 'relu6', 'elu', 'selu', 'gelu', 'gelu_new', 'mish', 'swish'],
   ...['sigmoid', 'hardSigmoid', 'softplus', 'softsign', 'tanh'],

@@ -79,7 +79,6 @@ class HostCache implements CachedAttention {
     this.length = 0
   }
 
-  /** Computes the output for one query, at `at` in the inputs and outputs. */
   #attend(
     queries: Float32Array,
     out: Float32Array,
@@ -167,7 +166,6 @@ class DeviceCache implements CachedAttention {
   }
 }
 
-/** Returns rows of [batch, heads, length, size]. */
 function rowsOf(x: Tensor, from: number, count: number): Tensor {
   const [batch, heads, length, size] = x.shape as [number, number, number, number]
   if (from === 0 && count === length) return x

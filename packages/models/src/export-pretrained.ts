@@ -22,7 +22,6 @@ import {
 import { gptNames, type CompleteGPTOptions } from './gpt.ts'
 import { gpt2Config, type TextEnds } from './gpt2-config.ts'
 
-/** A `Trainer`, with its state and its ranks. */
 interface Trained {
   readonly state: CheckpointState
   readonly layout?: { readonly world: ProcessGroup }
@@ -37,7 +36,6 @@ export interface ExportedState {
   readonly tokenizer?: string
 }
 
-/** The files of a tokenizer on the Hugging Face Hub. */
 const TOKENIZER_FILES = [
   ...['tokenizer.json', 'tokenizer_config.json', 'vocab.json', 'merges.txt'],
   ...['special_tokens_map.json', 'added_tokens.json'],

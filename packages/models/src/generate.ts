@@ -66,7 +66,6 @@ interface Wrapper {
   release?(): void
 }
 
-/** A `Trainer` and its model. */
 interface Trained {
   readonly state: { readonly model: object }
 }

@@ -56,7 +56,6 @@ export class GenerationPass {
     for (const module of modules) if (isWhole && isGPT(module)) this.#shortenHead(module)
   }
 
-  /** The number of positions whose keys and values are cached. */
   get length(): number {
     return this.#length
   }

@@ -7,7 +7,6 @@ export interface TextEnds {
   readonly eos_token_id?: number | readonly number[] | null
 }
 
-/** The begin and end token of GPT-2. */
 const END_OF_TEXT = 50_256
 
 /** The keys of a GPT-2 `config.json` that define the computation. Absent keys have defaults. */

@@ -68,7 +68,6 @@ function arrayFor(vocabulary: number) {
   return vocabulary <= 2 ** 16 ? Uint16Array : Uint32Array
 }
 
-/** Returns the text of an optional file, or `{}`. */
 function readConfig(path: string): string {
   try {
     return readFileText(path)

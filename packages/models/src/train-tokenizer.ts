@@ -67,7 +67,6 @@ function byteSymbols(): string[] {
   })
 }
 
-/** A word as the ids of its tokens. */
 interface Word {
   ids: number[]
   readonly count: number

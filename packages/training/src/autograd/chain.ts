@@ -87,7 +87,6 @@ class Chain implements SegmentedRecording {
   readonly #recompute: boolean
   readonly #recorder: SpanRecorder | undefined
   readonly #links: (RecordedSegment | Exchange)[] = []
-  /** The index of the first link with a backward pass. */
   #first: number | undefined
   #value: Tensor
   /**

@@ -114,7 +114,6 @@ export function walkBackward(
   }
 }
 
-/** Propagates the current gradients through the nodes, from the last to the first. */
 function walkFrom(
   gradients: Gradients,
   nodes: readonly DependentNode[],

@@ -17,7 +17,6 @@ interface Block {
   readonly address: number
 }
 
-/** Frees the memory of vectors that were garbage-collected. */
 const blocks = new FinalizationRegistry<Block>(({ heap, address }) => {
   heap.free(address)
 })

@@ -137,7 +137,6 @@ function checkModel(path: string, contents: Contents, request: Request): void {
   })
 }
 
-/** A requested part that is being read. */
 interface PartInProgress {
   readonly part: Part
   readonly dtype: SafetensorsDType

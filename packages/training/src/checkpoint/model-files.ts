@@ -73,7 +73,6 @@ async function listFiles(path: string): Promise<string[]> {
   throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it lists no files of its folder' })
 }
 
-/** Explains why a folder is not a model. */
 async function problemOf(path: string): Promise<string> {
   if (await exists(join(path, INDEX))) return 'it is a checkpoint, which loadCheckpoint loads'
   return `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`

@@ -147,7 +147,6 @@ function end({ offset, extent }: Box, axis: number): number {
   return offset[axis]! + extent[axis]!
 }
 
-/** Returns the row-major index in the box of a position in the tensor. */
 function positionIn({ offset, extent }: Box, place: readonly number[]): number {
   return place.reduce((position, at, axis) => position * extent[axis]! + at - offset[axis]!, 0)
 }

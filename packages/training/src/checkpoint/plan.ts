@@ -24,7 +24,6 @@ export interface PlannedPiece extends PieceFacts {
   readonly rank: number
 }
 
-/** The pieces of a tensor on all ranks. */
 interface TensorPieces {
   /** The piece of the first rank that holds one. */
   readonly facts: PieceFacts

@@ -97,7 +97,6 @@ function areSame(found: readonly number[], wanted: readonly number[]): boolean {
   return joined.join() === found.join()
 }
 
-/** Returns the values of this rank's part of a parameter from the values of the tensor in the file. */
 function partOfStored(
   parameter: Parameter,
   { transpose = false }: PretrainedSource,

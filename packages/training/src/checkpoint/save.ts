@@ -168,7 +168,6 @@ async function save(
   return { path, background: writing }
 }
 
-/** The values that this rank writes, by name in its file. */
 function valuesToWrite(
   pieces: readonly Piece[],
   plan: readonly PlannedPiece[],

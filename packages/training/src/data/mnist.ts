@@ -64,7 +64,6 @@ function once<Value>(make: () => Value): () => Value {
   return () => (value ??= { made: make() }).made
 }
 
-/** An array of bytes in the IDX format. */
 interface IdxArray {
   readonly shape: readonly number[]
   readonly bytes: Uint8Array

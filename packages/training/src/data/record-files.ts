@@ -177,7 +177,6 @@ async function openRecords(path: string): Promise<FileHandle> {
   })
 }
 
-/** Makes the error for a file. Leaves an error of tsrun as it is. */
 function unusable(path: string, reason: unknown, cause?: unknown): Error {
   if (isTsrError(reason)) return reason
   const isError = reason instanceof Error

@@ -25,7 +25,6 @@ export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike
   }
 }
 
-/** The reading functions, with indices mapped by `place`. */
 function readers(
   data: Dataset | Examples,
   place: (rows: Int32Array) => Int32Array,

@@ -74,7 +74,6 @@ function checkInput({ shape, dtype }: Tensor, { weight }: LinearLayer): void {
   })
 }
 
-/** Computes the passes with kernels of TensorFlow.js, for backends without faster passes. */
 function kernelPasses(
   layers: readonly LinearLayer[],
   x: Tensor,

@@ -78,7 +78,6 @@ export class PartLoss {
     functionRule.check('loss.countCorrect', this.#countCorrect)
   }
 
-  /** Whether the loss provides its own denominator. */
   get countsLabels(): boolean {
     return this.#count !== undefined
   }
@@ -188,7 +187,6 @@ export class PartLoss {
     return fetched()
   }
 
-  /** The loss, and its largest slope. */
   #probe(outputs: Tensor, labels: Tensor): [Maybe<number>, Maybe<number>] {
     const recorded = taped((x) => checkScalar(this.#loss(x, labels)), outputs)
     const one = tf.onesLike(recorded.value)

@@ -52,7 +52,6 @@ export interface LayoutPlan {
   readonly best: PlannedLayout | undefined
 }
 
-/** The largest number of pipeline stages that is considered. */
 const MOST_STAGES = 32
 
 const whole = count({ from: 1 })
@@ -139,7 +138,6 @@ function roundWidth(width: number): number {
   return Math.max(1, unit * Math.round(width / unit))
 }
 
-/** All layouts that divide the heads, the layers and the batch. */
 function layoutsOf(ranks: number, { layers, heads }: ModelShape, batch: number): RankLayout[] {
   return divisors(ranks).flatMap((dp) =>
     divisors(ranks / dp).flatMap((tp) => {

@@ -82,7 +82,6 @@ export function exchangeTime(
   return zero === 3 ? shared / 2 + examples * shared : shared
 }
 
-/** The time of a ring all-reduce. */
 function ringTime(
   ranks: number,
   bytes: number,

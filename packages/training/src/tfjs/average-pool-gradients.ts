@@ -13,7 +13,6 @@ interface Attributes {
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
 }
 
-/** The windows of pooling along one axis. */
 interface Axis {
   readonly size: number
   readonly window: number

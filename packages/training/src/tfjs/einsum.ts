@@ -22,7 +22,6 @@ export function contract(terms: readonly Term[], output: string): Tensor {
   })
 }
 
-/** Sums over the axes that are not in `others`. */
 function summed({ tensor, labels }: Term, others: string): Term {
   const axes = Array.from(labels).flatMap((label, axis) => (others.includes(label) ? [] : [axis]))
   if (axes.length === 0) return { tensor, labels }

@@ -144,7 +144,6 @@ async function valuesOfPart(part: BatchPart): Promise<ArrayLike<number> | undefi
 
 const SHOWN = 4
 
-/** Shows the first values, and a hash of all. */
 function describeValues(values: ArrayLike<number> | undefined): string {
   if (values === undefined) return 'unknown'
   let hash = 0

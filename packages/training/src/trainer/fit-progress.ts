@@ -19,7 +19,6 @@ export class FitProgress {
   readonly #output = new ProgressLine()
   /** The time after the first step, which includes compilation. */
   #begin: number | undefined
-  /** The time of the last step. */
   #at = 0
   #examples = 0
   #counted = 0

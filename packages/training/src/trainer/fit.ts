@@ -191,7 +191,6 @@ async function checkValues({ state, layout }: Trainer): Promise<void> {
   })
 }
 
-/** @returns the checkpoint to resume from, if there is one */
 async function resume(
   run: Trainer,
   source: Source,

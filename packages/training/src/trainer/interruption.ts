@@ -7,7 +7,6 @@ const SIGNALS = ['SIGTERM', 'SIGUSR1', 'SIGINT'] as const
 /** 128 plus the number of the signal, as in shells. */
 const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 
-/** Reasons to end a training before it is complete. */
 type Stop = Exclude<FitEnd, 'complete'>
 
 /** If ranks ask for different reasons, the latest in this list wins. */

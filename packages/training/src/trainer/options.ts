@@ -21,13 +21,11 @@ import type { ParallelPlan } from '../parallel/tensor/styles.ts'
 import type { ZeroStage } from '../parallel/zero/options.ts'
 import type { AnyMesh, MeshShape } from './layout.ts'
 
-/** How replicas exchange gradients. */
 type GradientOptions = Pick<
   DataParallelOptions,
   'bucketBytes' | 'firstBucketBytes' | 'wire' | 'deterministic'
 >
 
-/** How a pipeline runs. */
 type StageOptions = Pick<
   PipelineOptions,
   'schedule' | 'chunks' | 'split' | 'microbatches' | 'unused'

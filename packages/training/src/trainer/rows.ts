@@ -45,7 +45,6 @@ export function rowsOf(inputs: Tensor | TensorLike): Tensor {
   return tf.keep(tensorFrom(Float32Array.from(values), wanted))
 }
 
-/** The shape of the first row, and whether its values are in an integer array. */
 function formOf(first: unknown): { shape: readonly number[]; isWhole: boolean } {
   const shape: number[] = []
   let [value, isWhole] = [first, false]

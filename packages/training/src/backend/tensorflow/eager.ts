@@ -192,7 +192,6 @@ export class Eager {
     return { float32: this.float, int32: this.int32 }[dtype as string]
   }
 
-  /** The kernels, if the binding has them and they can access the memory of tensors. */
   get kernels(): BindingKernels | undefined {
     return this.isOnHost ? this.#binding.kernels : undefined
   }

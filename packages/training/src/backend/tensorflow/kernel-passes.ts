@@ -118,7 +118,6 @@ export class KernelPasses implements LinearPasses {
     }
   }
 
-  /** The weights, then the biases. */
   #parameters(): Parameter[] {
     return [...this.#layers.map(({ weight }) => weight), ...this.#layers.map(({ bias }) => bias)]
   }

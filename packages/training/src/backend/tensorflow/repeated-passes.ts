@@ -12,7 +12,7 @@ import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 import { keyOfArgument, placeOf, Trace, type TracedFunction } from './trace.ts'
 
-/** The largest number of plans of a module, which has one for each shape of input. */
+/** The limit for the plans of a module, which has one for each shape of input. */
 const MOST_PLANS = 8
 
 /**
@@ -223,7 +223,6 @@ class TracedPass implements Recording {
   }
 }
 
-/** A pass that calls the functions of a plan. */
 class RepeatedPass implements Recording {
   readonly value: Tensor
   readonly #plan: Plan

@@ -4,7 +4,7 @@ import type { Handle } from './binding-kernels.ts'
 import { currentEager } from './eager.ts'
 import { placeOf, Trace, type TracedFunction } from './trace.ts'
 
-/** The largest number of functions of a computation, which has one for each set of shapes. */
+/** The limit for the functions of a computation, which has one for each set of shapes. */
 const MOST_FUNCTIONS = 8
 
 /** By name of the computation and shapes of its inputs; undefined after the first run. */

@@ -66,7 +66,6 @@ function warn(kernelName: string): void {
   )
 }
 
-/** Copies the inputs to the cpu backend, and the outputs back. */
 function moveTo(
   cpu: CpuBackend,
   wasm: WasmModule,

@@ -24,7 +24,6 @@ const NEARLY_FULL = LIMIT - 2 ** 29
 /** Freed blocks of at least this size are kept, for requests that malloc cannot serve safely. */
 const LARGE = 2 ** 26
 
-/** The modules whose malloc is already replaced. */
 const guarded = new WeakSet()
 
 /**

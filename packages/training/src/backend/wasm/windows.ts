@@ -51,7 +51,7 @@ function install<K extends string>(
   tf.registerKernel({ kernelName, backendName: 'wasm', kernelFunc })
 }
 
-/** The values of all windows, one row for each, transposed, times dy. */
+/** Multiplies the values of all windows (one row for each), transposed, by dy. */
 function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInfo {
   const { x, dy } = inputs
   const { filterShape } = attrs
@@ -172,7 +172,6 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
 /** The largest number of bytes of the patches in a part, to stay in the cache of a core. */
 const PART = 2 ** 20
 
-/** The windows of a convolution or of pooling. */
 class Windows {
   readonly heap: WasmHeap
   /** The number of windows of all images. */

@@ -87,7 +87,6 @@ function checkEntry(name: string, entry: unknown): SafetensorsEntry {
   return { dtype, shape, begin, end }
 }
 
-/** Checks that tensors neither overlap nor leave gaps. */
 function checkOffsets(entries: ReadonlyMap<string, SafetensorsEntry>, dataBytes: number): void {
   let next = 0
   const ordered = [...entries].sort(([, a], [, b]) => a.begin - b.begin || a.end - b.end)
