@@ -88,7 +88,7 @@ it.each([
   expect(hover(call)).toContain(shown)
 })
 
-it('a user who calls all forms has no type errors', () => {
+it('a script that uses all forms of the calls has no type errors', () => {
   const messages = service
     .getSemanticDiagnostics(script)
     .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))

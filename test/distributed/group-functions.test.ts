@@ -8,7 +8,7 @@ const areComplete: [Exclude<keyof Calls, keyof typeof groupFunctions>] extends [
   : false = true
 
 describe('the functions on the default group', () => {
-  it('are those of all calls of a group', () => {
+  it('cover all calls of a group', () => {
     expect(areComplete).toBe(true)
   })
 

@@ -8,9 +8,9 @@ jest.setTimeout(120_000)
 // All other sizes up to 9 are in collectives.slow.test.ts.
 describeCollectives([1, 2, 3, 4, 5])
 
-describe('results', () => {
+describe('the results of collectives', () => {
   it.each(['ring', 'recursive-doubling'] as const)(
-    'are the same bits on all ranks where floats round (%s)',
+    'have the same bits on all ranks if floats are rounded (%s)',
     async (algorithm) => {
       for (const size of [2, 3, 4, 5, 7, 8]) {
         const results = await runWorld({ size, seed: size }, async (group) => {
@@ -36,7 +36,7 @@ describe('results', () => {
   )
 
   it.each(['ring', 'recursive-doubling', 'halving-doubling', 'linear'] as const)(
-    'are the same bits on all ranks where elements are NaN, of any sign and payload (%s)',
+    'have the same bits on all ranks if elements are NaN, of any sign and payload (%s)',
     async (algorithm) => {
       const special = [0x7fc00001, 0xffc00002, 0x7f800000, 0xff800000, 0x7f800001, 0x3f800000]
       for (const size of [2, 3, 4, 5]) {
@@ -55,7 +55,7 @@ describe('results', () => {
     },
   )
 
-  it('may be gathered in place: the input is the own slice of the output', async () => {
+  it("may be gathered in place, from the rank's own slice of the output", async () => {
     await runWorld({ size: 4, seed: 3 }, async (group) => {
       const output = group.alloc('float64', 4 * 5000)
       const input = output.subarray(group.rank * 5000, (group.rank + 1) * 5000)
@@ -68,7 +68,7 @@ describe('results', () => {
     })
   })
 
-  it('are kept apart when many collectives are under way at once', async () => {
+  it('are kept apart if many collectives are in progress at once', async () => {
     await runWorld({ size: 5, seed: 11 }, async (group) => {
       const buffers = Array.from({ length: 60 }, (_, i) =>
         new Float64Array(i % 7 === 0 ? 40_000 : 10 * i).fill(i + group.rank),

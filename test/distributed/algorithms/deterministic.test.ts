@@ -66,16 +66,19 @@ async function everywhere(
 const op = 'sum'
 const deterministic = true
 
-describe('deterministic', () => {
-  it.each(algorithmsOf('allReduce'))('allReduce by %s folds in rank order', async (algorithm) => {
-    await everywhere(async (group, dtype, length) => {
-      const buffer = inputOf(dtype, group.rank, length)
-      await group.allReduce(buffer, { dtype, algorithm, deterministic })
-      expectBits(buffer, folded(dtype, op, group.size, length))
-    })
-  })
+describe('the option deterministic', () => {
+  it.each(algorithmsOf('allReduce'))(
+    'makes allReduce by %s fold in rank order',
+    async (algorithm) => {
+      await everywhere(async (group, dtype, length) => {
+        const buffer = inputOf(dtype, group.rank, length)
+        await group.allReduce(buffer, { dtype, algorithm, deterministic })
+        expectBits(buffer, folded(dtype, op, group.size, length))
+      })
+    },
+  )
 
-  it.each(algorithmsOf('reduce'))('reduce by %s folds in rank order', async (algorithm) => {
+  it.each(algorithmsOf('reduce'))('makes reduce by %s fold in rank order', async (algorithm) => {
     await everywhere(async (group, dtype, length) => {
       const root = length % group.size
       const buffer = inputOf(dtype, group.rank, length)
@@ -86,7 +89,7 @@ describe('deterministic', () => {
   })
 
   it.each(algorithmsOf('reduceScatter'))(
-    'reduceScatter by %s folds in rank order, also into its own input',
+    'makes reduceScatter by %s fold in rank order, also into its own input',
     async (algorithm) => {
       await everywhere(async (group, dtype, length) => {
         const { rank, size } = group
@@ -108,7 +111,7 @@ describe('deterministic', () => {
     },
   )
 
-  it('allReduceCoalesced folds each buffer in rank order', async () => {
+  it('makes allReduceCoalesced fold each buffer in rank order', async () => {
     await everywhere(async (group, dtype, length) => {
       const buffers = [length, 3].map((each) => inputOf(dtype, group.rank, each))
       await group.allReduceCoalesced(buffers, { dtype, deterministic })
@@ -118,7 +121,7 @@ describe('deterministic', () => {
     })
   })
 
-  it('is needed: without it the algorithms differ', async () => {
+  it('is necessary, because without it the algorithms give different bits', async () => {
     const results = await runWorld({ size: 4, seed: 1 }, async (group) => {
       const input = inputOf('float32', group.rank, 1000)
       const [a, b] = [input.slice(), input.slice()]

@@ -9,7 +9,7 @@ jest.setTimeout(300_000)
 describeExchanges([1, 2, 3, 4, 5])
 
 it.each(['direct', 'ring', 'halving-doubling'] as const)(
-  'allReduce of several blocks and segments by %s',
+  'allReduce of several blocks and segments by %s equals the reference',
   async (algorithm) => {
     await runWorld({ size: 3, seed: 1 }, async (group) => {
       for (const count of [200_000, 1_000_003]) {
@@ -22,7 +22,7 @@ it.each(['direct', 'ring', 'halving-doubling'] as const)(
   },
 )
 
-it('allReduce of large buffers by hierarchical, where all ranks are on one host', async () => {
+it('allReduce of large buffers by hierarchical equals the reference on one host', async () => {
   await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
     const buffer = group.alloc('float32', 4_500_000).fill(group.rank + 1)
     await group.allReduce(buffer, { algorithm: 'hierarchical', op: 'avg' })
@@ -30,7 +30,7 @@ it('allReduce of large buffers by hierarchical, where all ranks are on one host'
   })
 })
 
-it('allToAllV with an empty input that begins where the output does', async () => {
+it('allToAllV accepts an empty input that begins where the output does', async () => {
   const received = await runWorld({ size: 3 }, async (group) => {
     const buffer = group.alloc('int32', 4)
     const isGiver = group.rank === 0

@@ -37,7 +37,7 @@ describe('chunks and segments', () => {
     )
   })
 
-  it('are of bounded size, and one is left of nothing', () => {
+  it('have bounded size, and an empty buffer has one', () => {
     fc.assert(
       fc.property(sizes, sizes, (start, bytes) => {
         const size = segmentBytes(bytes)
@@ -78,14 +78,14 @@ describe('the choice of algorithm', () => {
   const choose = (operation: OperationName, bytes: number, layout: Layout = 'apart'): string =>
     chooseAlgorithm(operation, { bytes, layout })
 
-  it('takes messages in the place of windows where a group has none', () => {
+  it('falls back from windows to messages in groups without windows', () => {
     const facts = { name: 'allReduce', algorithm: 'auto', dtype: 'float32', deterministic: false }
     const resolve = (count: number): string =>
       resolveAlgorithm({ ...facts, count } as Operation, 20, 'together', builtInTuning).algorithm
     expect([resolve(1024), resolve(16 * 1024 * 1024)]).toEqual(['recursive-doubling', 'direct'])
   })
 
-  it('takes few steps for small buffers and few bytes for large ones', () => {
+  it('prefers few steps for small buffers and few bytes for large ones', () => {
     expect(choose('allReduce', 4096)).toBe('recursive-doubling')
     expect(choose('allReduce', 1024 * 1024)).toBe('halving-doubling')
     expect(choose('allReduce', 128 * 1024 * 1024)).toBe('ring')

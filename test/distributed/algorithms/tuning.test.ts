@@ -21,7 +21,7 @@ function fileOf(content: unknown): string {
 const ring = { algorithm: 'ring' }
 
 describe('a tuning file', () => {
-  it('replaces the thresholds that it names, per medium, and no others', () => {
+  it('replaces only the thresholds that it names, per medium', () => {
     const path = fileOf({
       version: 1,
       about: { machine: 'a laptop' },
@@ -39,7 +39,7 @@ describe('a tuning file', () => {
     expect(source).toBe(path)
   })
 
-  it('tunes coalesced all-reduces like others, unless it says more', () => {
+  it('tunes coalesced all-reduces like others, unless it names them', () => {
     const { table } = readTuning(fileOf({ version: 1, sockets: { allReduce: [ring] } }))
     expect(table.sockets.allReduceCoalesced).toEqual([{ ...ring, upTo: Infinity }])
   })
@@ -70,7 +70,7 @@ describe('a tuning file', () => {
       { version: 1, sockets: { allReduce: [{ ...ring, upTo: '4KiB' }, ring] } },
       'entry 0: "upTo" is "4KiB"; expected bytes, ascending',
     ],
-  ])('is refused when it is %j', (content, problem) => {
+  ])('is refused with the content %j', (content, problem) => {
     const path = fileOf(content)
     expect(() => readTuning(path)).toThrow(
       expect.objectContaining({
@@ -81,7 +81,7 @@ describe('a tuning file', () => {
     )
   })
 
-  it('is refused when it is missing', () => {
+  it('is refused if it is missing', () => {
     const path = join(folder, 'nowhere.json')
     expect(() => readTuning(path)).toThrow(
       expect.objectContaining({
@@ -96,14 +96,14 @@ describe('the tunings of a job', () => {
   const builtIn = identityOf(readTuning(''))
   const other = identityOf(readTuning(fileOf({ version: 1, sockets: { allReduce: [ring] } })))
 
-  it('are the same when they say the same, wherever they come from', () => {
+  it('are equal if their content is equal, from any source', () => {
     const empty = identityOf(readTuning(fileOf({ version: 1 })))
     expect(() => {
       checkSameTuning(1, [builtIn, empty])
     }).not.toThrow()
   })
 
-  it('are refused on every rank when they differ', () => {
+  it('are refused on every rank if they differ', () => {
     for (const [rank, peer] of [
       [0, 1],
       [1, 0],
@@ -120,7 +120,7 @@ describe('the tunings of a job', () => {
   })
 })
 
-describe('between the hosts of a hierarchical all-reduce', () => {
+describe('a hierarchical all-reduce', () => {
   /** Frames that each owner of a chunk has sent to those of the other hosts. */
   async function framesBetween(algorithm: string, below?: number): Promise<number[]> {
     const thresholds = below === undefined ? [] : [{ upTo: below, algorithm: 'ring' }]
@@ -139,19 +139,19 @@ describe('between the hosts of a hierarchical all-reduce', () => {
     )
   }
 
-  it('the tuning decides too', async () => {
+  it('uses the tuning also between hosts', async () => {
     // everybody to everybody, once
     expect(await framesBetween('linear')).toEqual(Array.from({ length: 12 }, () => 1))
     expect(await framesBetween('ring')).not.toEqual(Array.from({ length: 12 }, () => 1))
   })
 
-  it('the bytes of the whole buffer count, because all owners of a host share its link', async () => {
+  it('uses the size of the whole buffer between hosts, as owners share the link', async () => {
     // 4000 bytes; each of the two owners has half.
     expect(await framesBetween('linear', 3999)).toEqual(await framesBetween('linear'))
     expect(await framesBetween('linear', 4000)).toEqual(await framesBetween('ring'))
   })
 
-  it('one that takes it everywhere does not go round in a circle', async () => {
+  it('tuned to use itself between hosts does not recurse without end', async () => {
     await framesBetween('hierarchical')
   })
 })

@@ -16,8 +16,8 @@ const calls = fc.array(
   { maxLength: 300 },
 )
 
-describe('the allocator', () => {
-  it('gives aligned blocks that never overlap, and all room back', () => {
+describe('the arena allocator', () => {
+  it('gives aligned blocks that never overlap, and gets all room back', () => {
     fc.assert(
       fc.property(calls, (list) => {
         const allocator = new Allocator(START, END)
@@ -52,7 +52,7 @@ describe('the allocator', () => {
     )
   })
 
-  it('knows its part of the heap', () => {
+  it('recognizes its part of the heap', () => {
     const allocator = new Allocator(START, END)
     expect(allocator.contains(0, 8)).toBe(false)
     expect(allocator.contains(START, END - START)).toBe(true)

@@ -18,7 +18,7 @@ function readDumps(): readonly FlightDump[] {
   return dumps
 }
 
-it('holds what a rank has called: names, peers, bytes, times, states', async () => {
+it('the flight recorder holds the operations of a rank: names, peers, bytes, times, states', async () => {
   const world = new SteppedWorld(2)
   const [first, second] = world.groups as [(typeof world.groups)[0], (typeof world.groups)[0]]
   await world.finish(
@@ -51,7 +51,7 @@ it('holds what a rank has called: names, peers, bytes, times, states', async () 
   }
 })
 
-it('keeps the newest operations, as many as there is room for', async () => {
+it('the flight recorder keeps as many of the newest operations as it has room for', async () => {
   const world = new SteppedWorld(2, { diagnosis: { flightEntries: 8 } })
   for (let i = 0; i < 30; i++) {
     await world.finish(world.groups.map((group) => group.barrier({ label: `step ${i}` })))
@@ -62,14 +62,14 @@ it('keeps the newest operations, as many as there is room for', async () => {
   expect(dump?.entries.at(-1)?.label).toBe('step 29')
 })
 
-it('cuts long labels, and keeps their letters whole', async () => {
+it('the flight recorder cuts long labels between letters', async () => {
   const world = new SteppedWorld(2)
   await world.finish(world.groups.map((group) => group.barrier({ label: 'ü'.repeat(500) })))
   world.groups[0]!.dumpFlight(folder)
   expect(readDumps()[0]?.entries[0]?.label).toMatch(/^ü{60,70}$/)
 })
 
-it('is written when a group fails, by every rank, with those it waited for', async () => {
+it('every rank writes its flight log when a group fails, with the ranks it waited for', async () => {
   const world = new SteppedWorld(3, { diagnosis: { flightDirectory: folder } })
   const works = [0, 1].map((rank) => world.groups[rank]!.allReduce(new Float32Array(4)))
   world.drain()
@@ -93,7 +93,7 @@ it('is written when a group fails, by every rank, with those it waited for', asy
   expect(dumps.some(({ entries }) => (entries[0]?.waitsFor ?? []).length > 0)).toBe(true)
 })
 
-it('marks what a failed group refuses', async () => {
+it('the flight recorder marks operations that a failed group refuses', async () => {
   const world = new SteppedWorld(2)
   const works = [4, 5].map((count, rank) => world.groups[rank]!.allReduce(new Float32Array(count)))
   await world.outcomes(works)
@@ -102,7 +102,7 @@ it('marks what a failed group refuses', async () => {
   expect(readDumps()[0]?.entries.map(({ state }) => state)).toEqual(['failed', 'refused'])
 })
 
-it('knows the groups that exist', async () => {
+it('a flight log lists the groups that exist', async () => {
   const world = new SteppedWorld(3)
   const [pair] = await Promise.all(
     [0, 2].map((rank) => newGroup([0, 2], { name: 'pair', parent: world.groups[rank]! })),
@@ -114,7 +114,7 @@ it('knows the groups that exist', async () => {
   ])
 })
 
-it('says where it cannot be written', () => {
+it('the flight recorder reports that it cannot write its log', () => {
   const { groups } = new SteppedWorld(1)
   const group = groups[0]!
   expect(thrownBy(() => group.dumpFlight())?.code).toBe('ERR_TSR_ARGUMENT')

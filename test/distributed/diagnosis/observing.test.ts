@@ -3,7 +3,7 @@ import { readDiagnosis, decodeNotice, encodeNotice } from '../../internals/distr
 import { thrownBy } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
-it('counts what goes over each link', async () => {
+it('traffic is counted for each link', async () => {
   const world = new SteppedWorld(3)
   const [first, second] = world.groups as [(typeof world.groups)[0], (typeof world.groups)[0]]
   expect(first.linkStatistics()).toMatchObject([
@@ -20,7 +20,7 @@ it('counts what goes over each link', async () => {
   expect(other).toMatchObject({ bytesSent: 0, framesSent: 0 })
 })
 
-it('records operations as spans, with wait and transfer apart', async () => {
+it('operations are recorded as spans, with wait and transfer apart', async () => {
   const world = new SteppedWorld(2)
   const recorder = new SpanRecorder({ rank: 1 })
   const [first, second] = world.groups as [(typeof world.groups)[0], (typeof world.groups)[0]]
@@ -42,7 +42,7 @@ it('records operations as spans, with wait and transfer apart', async () => {
   expect(spans[3]!.noticed).toBeGreaterThanOrEqual(0)
 })
 
-it('names where operations were called, under detail, on both sides', async () => {
+it('the debug level detail names the call sites of operations on both sides', async () => {
   const world = new SteppedWorld(2, { diagnosis: { detail: true } })
   const works = [
     world.groups[0]!.allReduce(new Float32Array(4)),
@@ -55,7 +55,7 @@ it('names where operations were called, under detail, on both sides', async () =
   }
 })
 
-it('does not look at call sites otherwise', async () => {
+it('call sites are not read at other debug levels', async () => {
   const world = new SteppedWorld(2)
   const works = [4, 5].map((count, rank) => world.groups[rank]!.allReduce(new Float32Array(count)))
   for (const error of (await world.outcomes(works)) as Error[]) {
@@ -69,13 +69,13 @@ it.each([
   [{ TSRUN_DEBUG: 'loud' }, 'TSRUN_DEBUG'],
   [{ TSRUN_FLIGHT_ENTRIES: '0' }, 'TSRUN_FLIGHT_ENTRIES'],
   [{ TSRUN_FLIGHT_ENTRIES: '1.5' }, 'TSRUN_FLIGHT_ENTRIES'],
-])('refuses %j', (env, variable) => {
+])('the diagnosis options refuse %j', (env, variable) => {
   const error = thrownBy(() => readDiagnosis({}, env))
   expect(error?.code).toBe('ERR_TSR_ENVIRONMENT')
   expect(error?.message).toContain(variable)
 })
 
-it('takes options before the environment, and fills in the rest', () => {
+it('diagnosis options override the environment, and defaults fill in the others', () => {
   expect(readDiagnosis({}, {})).toMatchObject({
     ...{ flightEntries: 2048, stallWarning: 30_000, detail: false, flightDirectory: undefined },
   })
@@ -87,7 +87,7 @@ it('takes options before the environment, and fills in the rest', () => {
   expect(readDiagnosis(options, env)).toMatchObject({ stallWarning: 5, detail: false })
 })
 
-it('reads only notices that are some', () => {
+it('a notice that is malformed is ignored', () => {
   expect(decodeNotice(encodeNotice({ kind: 'answer', text: 'idle' }))).toEqual({
     ...{ kind: 'answer', text: 'idle' },
   })

@@ -10,7 +10,7 @@ const LARGE = 200_000
 describe('an abort', () => {
   const aborted = { signal: AbortSignal.abort() }
 
-  it('before the call stops a message before anything leaves', async () => {
+  it('before a message starts prevents any transfer', async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     await expect(a!.send(Float32Array.of(1), 1, aborted)).rejects.toMatchObject({
@@ -26,7 +26,7 @@ describe('an abort', () => {
     expect(buffer[0]).toBe(3)
   })
 
-  it('before the call of a collective fails it on every rank', async () => {
+  it('before a collective starts fails it on every rank', async () => {
     const errors = await runWorld({ size: 3, seed: 8 }, async (group) =>
       errorOf(() => group.barrier(group.rank === 1 ? aborted : {})),
     )
@@ -38,14 +38,14 @@ describe('an abort', () => {
     expect(errors[0]?.message).toContain('was aborted')
   })
 
-  it('fails a collective of one rank too', async () => {
+  it('fails a collective in a group of one, too', async () => {
     const error = await runWorld({ size: 1 }, (group) =>
       errorOf(() => group.allReduce(new Float32Array(1), aborted)),
     )
     expect(error[0]?.code).toBe('ERR_TSR_OPERATION_ABORTED')
   })
 
-  it('while a receive waits ends it, and the next receive gets the next message', async () => {
+  it('ends a waiting receive, and the next receive gets the next message', async () => {
     await runWorld({ size: 2, seed: 6 }, async (group) => {
       const buffer = new Float32Array(1)
       if (group.rank === 0) {
@@ -65,7 +65,7 @@ describe('an abort', () => {
     })
   })
 
-  it('after the end changes nothing', async () => {
+  it('after the end of an operation changes nothing', async () => {
     const controller = new AbortController()
     await runWorld({ size: 2 }, async (group) => {
       await group.barrier({ signal: controller.signal })
@@ -74,7 +74,7 @@ describe('an abort', () => {
     })
   })
 
-  it('of a send fails the receive that waits for it, and only that', async () => {
+  it('of a send fails only the receive that waits for it', async () => {
     for (const length of [4000, LARGE]) {
       const world = new SteppedWorld(2)
       const [a, b] = world.groups
@@ -96,7 +96,7 @@ describe('an abort', () => {
     }
   })
 
-  it('of a receive leaves the send of the same number alone', async () => {
+  it('of a receive does not fail the send of the same number', async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const controller = new AbortController()
@@ -116,8 +116,8 @@ function moveSome(world: SteppedWorld): void {
   for (let i = 0; i < 6; i++) world.step()
 }
 
-describe('an abort in the middle of a transfer', () => {
-  it('of the receiver leaves its memory alone from then on', async () => {
+describe('an abort during a transfer', () => {
+  it('by the receiver ends all writes to its memory', async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const controller = new AbortController()
@@ -139,7 +139,7 @@ describe('an abort in the middle of a transfer', () => {
     expect([...next]).toEqual([3, 4])
   })
 
-  it('of the sender lets the rest leave unchanged: the receiver gets all or nothing', async () => {
+  it('by the sender still sends the rest, so that the receiver gets all or nothing', async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const controller = new AbortController()
@@ -157,7 +157,7 @@ describe('an abort in the middle of a transfer', () => {
     expect(world.ranks[0]!.engine.memory.used - used).toBeLessThan(16 * 1024)
   })
 
-  it('breaks the connection when there is no memory for the rest', async () => {
+  it('breaks the connection if there is no memory for the rest', async () => {
     const world = new SteppedWorld(2, { memory: 8 * 1024 * 1024 })
     const [a, b] = world.groups
     const controller = new AbortController()
@@ -173,7 +173,7 @@ describe('an abort in the middle of a transfer', () => {
   })
 
   it.each(['ring', 'recursive-doubling', 'halving-doubling'] as const)(
-    'fails the collective everywhere and disturbs no other group (%s)',
+    'fails the collective on every rank, and no other group (%s)',
     async (algorithm) => {
       for (let steps = 1; steps < 16; steps++) {
         const world = new SteppedWorld(4, { memory: 32 * 1024 * 1024 })

@@ -9,7 +9,7 @@ jest.setTimeout(60_000)
 const LARGE = 10_000
 
 describe('a receive from any source', () => {
-  it.each([0, 1, 5, LARGE])('takes one message of each sender (%i elements)', async (length) => {
+  it.each([0, 1, 5, LARGE])('gets one message from each sender (%i elements)', async (length) => {
     for (let seed = 0; seed < 5; seed++) {
       await runWorld({ size: 5, seed }, async (group) => {
         if (group.rank !== 2) {
@@ -28,7 +28,7 @@ describe('a receive from any source', () => {
     }
   })
 
-  it('takes what came before it was called, and what comes after', async () => {
+  it('matches messages that arrived before it was called, and later ones', async () => {
     for (const length of [3, LARGE]) {
       const world = new SteppedWorld(3)
       const [a, b, c] = world.groups
@@ -43,7 +43,7 @@ describe('a receive from any source', () => {
     }
   })
 
-  it('goes before the receives that are called after it', async () => {
+  it('matches before the receives that are called after it', async () => {
     for (const length of [3, LARGE]) {
       const world = new SteppedWorld(2)
       const [a, b] = world.groups
@@ -55,7 +55,7 @@ describe('a receive from any source', () => {
     }
   })
 
-  it('leaves other tags and other groups alone', async () => {
+  it('matches only its own tag and group', async () => {
     await runWorld({ size: 3, seed: 2 }, async (group) => {
       const other = await newGroup([2, 1, 0], { parent: group })
       const buffer = new Int32Array(1)
@@ -75,7 +75,7 @@ describe('a receive from any source', () => {
     })
   })
 
-  it('takes no message when it times out or is aborted, and later receives still match', async () => {
+  it('consumes no message if it times out or is aborted, and later receives still match', async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const controller = new AbortController()
@@ -101,7 +101,7 @@ describe('a receive from any source', () => {
     })
   })
 
-  it('of another length or dtype is a mismatch that names both', async () => {
+  it('with another length or dtype is a mismatch that names both', async () => {
     const errors = await runWorld({ size: 3, seed: 4 }, async (group) =>
       group.rank === 0
         ? await errorOf(() => group.recv(new Float32Array(2), 'any'))
@@ -115,7 +115,7 @@ describe('a receive from any source', () => {
     })
   })
 
-  it('fails when all that it could come from have left', async () => {
+  it('fails when all ranks that it could receive from have left', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const receive = b!.recv(new Int32Array(1), 'any')
@@ -132,7 +132,7 @@ describe('a receive from any source', () => {
     })
   })
 
-  it('needs another rank', async () => {
+  it('is refused in a group of one rank', async () => {
     const [error] = await runWorld({ size: 1 }, async (group) => {
       await Promise.resolve()
       return thrownBy(() => group.recv(new Int32Array(1), 'any'))
@@ -140,7 +140,7 @@ describe('a receive from any source', () => {
     expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name: 'from' } })
   })
 
-  it('brings objects with their sources, in order with those of one source', async () => {
+  it('returns objects with their sources, in the order of each sender', async () => {
     for (let seed = 0; seed < 10; seed++) {
       await runWorld({ size: 3, seed }, async (group) => {
         if (group.rank > 0) {

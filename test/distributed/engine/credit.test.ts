@@ -6,8 +6,8 @@ jest.setTimeout(60_000)
 
 const LIMIT = 256 * 1024
 
-describe('credit', () => {
-  it('bounds what is under way and never runs dry', () => {
+describe('the credit of a link', () => {
+  it('bounds the bytes in flight and never runs dry', () => {
     const steps = fc.array(
       fc.oneof(
         fc.record({ send: fc.integer({ min: 0, max: 16_384 }) }),

@@ -10,7 +10,7 @@ jest.setTimeout(60_000)
 const heap = heapOf(createMemory(16 * 1024 * 1024))
 const newMemory = (): EngineMemory => new EngineMemory(heap, 3, () => undefined)
 
-describe('frame blocks', () => {
+describe('frame blocks of the engine', () => {
   it('hold their frame, are less than twice as large, and never overlap', () => {
     const payloads = fc.array(fc.integer({ min: 0, max: EAGER_LIMIT }), { maxLength: 100 })
     fc.assert(
@@ -34,7 +34,7 @@ describe('frame blocks', () => {
     }
   })
 
-  it('are used again, and not kept without bound', () => {
+  it('are reused, and their number is bounded', () => {
     const memory = newMemory()
     for (let round = 0; round < 10; round++) {
       const blocks = Array.from({ length: 300 }, () => memory.takeFrameBlock(EAGER_LIMIT))
@@ -43,13 +43,13 @@ describe('frame blocks', () => {
     expect(memory.used).toBeLessThan(65 * (EAGER_LIMIT + 128))
   })
 
-  it('say whose memory is full', () => {
+  it('name the rank whose memory is full', () => {
     const memory = newMemory()
     expect(() => memory.allocate(9 * 1024 * 1024)).toThrow('of rank 3 has no room')
   })
 })
 
-describe('scratch', () => {
+describe('engine scratch memory', () => {
   it('leaves room for the messages of other operations', async () => {
     const memory = 4 * 1024 * 1024
     const received = await runWorld({ size: 2, memory }, async (group) => {
@@ -86,7 +86,7 @@ describe('an algorithm that is chosen for too large a buffer', () => {
     ['linear', 2],
     ['recursive-doubling', 2],
     ['halving-doubling', 1.5],
-  ] as const)('is refused: %s takes %d times the buffer', async (algorithm, factor) => {
+  ] as const)('is refused: %s needs %d times the buffer', async (algorithm, factor) => {
     const memory = 4 * 1024 * 1024
     const room = ((memory / 2) * 7) / 8
     const world = new SteppedWorld(3, { memory })
@@ -108,7 +108,7 @@ describe('an algorithm that is chosen for too large a buffer', () => {
 })
 
 describe('thousands of operations', () => {
-  it('leave nothing behind in the engine', async () => {
+  it('leave nothing in the engine', async () => {
     const world = new SteppedWorld(3)
     const round = async (): Promise<void> => {
       const works = world.groups.flatMap((group, rank) => {

@@ -4,14 +4,14 @@ import { explorations } from './support/explorations.ts'
 
 jest.setTimeout(120_000)
 
-describe('every way in which the first steps can go ends as promised', () => {
+describe('every interleaving of the first steps ends correctly', () => {
   it.each(Object.entries(explorations))('%s', async (...[, create]) => {
     expect(await explore(create, 4)).toBeGreaterThan(1)
   })
 })
 
 describe('an exploration', () => {
-  it('finds the one order that goes wrong', async () => {
+  it('finds the only interleaving that fails', async () => {
     const order = (): Scenario => {
       const events: string[] = []
       return {

@@ -19,7 +19,7 @@ describe('small collectives of ranks that share memory', () => {
   it.each([
     { what: 'of 4 KiB', length: 1024, algorithm: 'flat' },
     { what: 'that do not fit', length: 1025, algorithm: 'window' },
-  ])('$what run $algorithm', async ({ length, algorithm }) => {
+  ])('$what use the algorithm $algorithm', async ({ length, algorithm }) => {
     const choices = await runWorld(together, async (group) =>
       group.rank === 0
         ? await choiceOf(group, (each, timeout) =>
@@ -30,7 +30,7 @@ describe('small collectives of ranks that share memory', () => {
     expect(choices[0]).toBe(algorithm)
   })
 
-  it('exchange messages where ranks share no memory, or only some of them', async () => {
+  it('exchange messages if not all ranks share memory', async () => {
     for (const hosts of [
       [0, 1],
       [0, 1, 1],
@@ -46,7 +46,7 @@ describe('small collectives of ranks that share memory', () => {
     }
   })
 
-  it('exchange messages in groups beyond those that have slots', async () => {
+  it('exchange messages in groups that have no slots left', async () => {
     await runWorld(together, async (world) => {
       for (let i = 0; i < 6; i++) {
         const group = await newGroup([0, 1, 2, 3], { parent: world })
@@ -58,7 +58,7 @@ describe('small collectives of ranks that share memory', () => {
     })
   })
 
-  it('keep their order when many are under way, also on overlapping groups', async () => {
+  it('keep their order if many run at once, also on overlapping groups', async () => {
     await runWorld({ ...together, seed: 3 }, async (world) => {
       const pair = await newGroup(world.rank < 2 ? [0, 1] : [2, 3], { parent: world })
       const buffers = Array.from({ length: 60 }, (_, i) =>
@@ -90,7 +90,7 @@ describe('small collectives of ranks that share memory', () => {
     })
   })
 
-  it('name the ranks that are missing when they time out, and those that have left', async () => {
+  it('name missing ranks when they time out, and ranks that have left', async () => {
     const errors = await runWorld(together, async (group) => {
       if (group.rank === 2) return undefined
       return await errorOf(() => group.barrier(group.rank === 0 ? { timeout: 50 } : {}))
@@ -111,7 +111,7 @@ describe('small collectives of ranks that share memory', () => {
     expect(left[0]).toMatchObject({ code: 'ERR_TSR_GROUP_LEFT', facts: { peer: 1 } })
   })
 
-  it('end when they are aborted in the middle, and other groups continue', async () => {
+  it('end when they are aborted midway, and other groups continue', async () => {
     await runWorld(together, async (world) => {
       const group = await newGroup([0, 1, 2, 3], { parent: world })
       if (world.rank === 3) {
@@ -150,7 +150,7 @@ describe('slots in shared memory', () => {
     fingerprint: { kind: (14 << 24) | 5, root: 0xffff_ffff, count: 1024 },
   }
 
-  it('show bytes and headers to the others', () => {
+  it('show bytes and headers to the other ranks', () => {
     const [ours, theirs] = sides
     heap.bytes.fill(7, 1_000_000, 1_016_384)
     expect(theirs!.hasNews()).toBe(false)
@@ -162,7 +162,7 @@ describe('slots in shared memory', () => {
     expect(heap.bytes.subarray(at, at + 16_384).every((byte) => byte === 7)).toBe(true)
   })
 
-  it('show where a buffer is, and how far its rank has come', () => {
+  it('publish the position of a buffer and the progress of its rank', () => {
     const [ours, theirs] = sides
     expect(theirs!.awaitEpoch(0, 30, 1)).toBe(false)
     ours!.expose(30, 1, header, 3_000_000)
@@ -178,7 +178,7 @@ describe('slots in shared memory', () => {
     expect(theirs!.hasNews()).toBe(true)
   })
 
-  it('wake a rank once, while it sleeps and waits for what others publish', () => {
+  it('wake a sleeping rank once when another rank publishes', () => {
     const [ours, theirs] = sides
     theirs!.announceSleep(true)
     ours!.advance(3, 1)
@@ -194,7 +194,7 @@ describe('slots in shared memory', () => {
     expect(woken).toEqual([1])
   })
 
-  it('keep the epoch before, and are apart for every group', () => {
+  it('keep the previous epoch, and are separate for every group', () => {
     const [ours, theirs] = sides
     const slots = Array.from({ length: ours!.groups }, (_, group) =>
       [0, 1].flatMap((epoch) => [0, 1].map((rank) => theirs!.slotOf(rank, group, epoch))),

@@ -32,7 +32,7 @@ describe('the frame header', () => {
   const heap = heapOf(createMemory(65_536))
   const view = new DataView(heap.bytes.buffer)
 
-  it('comes out as it went in', () => {
+  it('is decoded as it was encoded', () => {
     fc.assert(
       fc.property(headers, fc.integer({ min: 0, max: 100 }), (header, place) => {
         writeHeader(heap, place * 4, header)
@@ -41,14 +41,14 @@ describe('the frame header', () => {
     )
   })
 
-  it('is read at any offset', () => {
+  it('can be read at any offset', () => {
     const [header] = fc.sample(headers, 1)
     writeHeader(heap, 0, header!)
     heap.bytes.copyWithin(1001, 0, HEADER_BYTES)
     expect(readHeader(view, 1001)).toEqual(header)
   })
 
-  it('is known by its first word', () => {
+  it('is recognized by its first word', () => {
     const [header] = fc.sample(headers, 1)
     writeHeader(heap, 0, header!)
     heap.bytes[0]!++
@@ -58,7 +58,7 @@ describe('the frame header', () => {
   })
 })
 
-describe('a fault', () => {
+describe('a fault frame', () => {
   it('carries both sides of a mismatch', () => {
     const mine = { kind: 5, root: 1, count: 10 }
     const theirs = { kind: -3, root: 0, count: 2 ** 40 }
@@ -71,7 +71,7 @@ describe('a fault', () => {
     expect(fault).toEqual({ reason: 'ü'.repeat(4096), all: true })
   })
 
-  it('is read with care', () => {
+  it('is validated when it is read', () => {
     const mismatch = { rank: 1, mine: { kind: 'x' }, peer: 2, theirs: null }
     expect(decodeFault(encode({ reason: 5, all: 'yes', mismatch }))).toEqual({
       reason: 'unknown reason',
@@ -80,8 +80,8 @@ describe('a fault', () => {
   })
 })
 
-describe('streams', () => {
-  it('of different messages have different keys', () => {
+describe('stream keys', () => {
+  it('are different for different messages', () => {
     fc.assert(
       fc.property(
         fc.uniqueArray(fc.tuple(fc.constantFrom(0, 1), fc.nat({ max: 2 ** 18 - 1 }), word), {

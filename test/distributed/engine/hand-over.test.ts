@@ -124,9 +124,9 @@ function run(name: keyof typeof expected, rank: number, looks: number): boolean 
   return hasChanged
 }
 
-describe('a large collective that another thread takes over', () => {
+describe('a large collective that moves to another thread', () => {
   it.each(['allReduce', 'reduceScatter', 'allGather'] as const)(
-    '%s gives the same, wherever it was left',
+    'gives the same result after any step: %s',
     (name) => {
       for (let rank = 0; rank < SIZE; rank++) {
         let looks = 1

@@ -16,7 +16,7 @@ function fill(memory: EngineMemory): void {
 }
 
 describe('a rank whose engine memory is full', () => {
-  it('gives up the link that needs more, and says why', async () => {
+  it('closes the link that needs more, and reports why', async () => {
     const world = new SteppedWorld(3, { memory: 4 * 1024 * 1024 })
     const [a, b, c] = world.groups
     const works = [b!.recv(new Int32Array(1), 2), a!.recv(new Int32Array(1), 1)]
@@ -33,7 +33,7 @@ describe('a rank whose engine memory is full', () => {
     expect(later).toMatchObject({ code: 'ERR_TSR_GROUP_FAILED' })
   })
 
-  it('lets nobody wait for what it cannot say', async () => {
+  it('leaves no rank waiting, even if it cannot report the failure', async () => {
     const world = new SteppedWorld(3, { memory: 4 * 1024 * 1024 })
     const [a, b, c] = world.groups
     const works = [

@@ -6,7 +6,7 @@ import { newArray } from '../support/values.ts'
 
 jest.setTimeout(60_000)
 
-describe('messages that disagree', () => {
+describe('mismatched messages', () => {
   const lengths = [3, 4, 50_000, 50_001]
   const pairs = lengths.flatMap((sent) =>
     lengths.filter((received) => received !== sent).map((received) => ({ sent, received })),

@@ -28,7 +28,7 @@ describe('messages between two ranks', () => {
     },
   )
 
-  it('arrive whatever the order in which they are received by tag', async () => {
+  it('arrive in any order in which they are received by tag', async () => {
     await runWorld({ size: 2, seed: 9 }, async (group) => {
       const tags = [0, 7, 2 ** 31 - 1]
       if (group.rank === 0) {
@@ -49,7 +49,7 @@ describe('messages between two ranks', () => {
     })
   })
 
-  it('cross each other', async () => {
+  it('can cross each other', async () => {
     await runWorld({ size: 3, seed: 2 }, async (group) => {
       const received = lengths.flatMap((length) =>
         [0, 1, 2]
@@ -67,7 +67,7 @@ describe('messages between two ranks', () => {
     })
   })
 
-  it('are copied when they are small: the buffer may change once the send is done', async () => {
+  it('are copied if they are small, so that the buffer may change once the send is done', async () => {
     const world = new SteppedWorld(2)
     const [sender, receiver] = world.groups
     const buffer = sender!.alloc('float32', 4).fill(1)
@@ -79,7 +79,7 @@ describe('messages between two ranks', () => {
     expect([...received]).toEqual([1, 1, 1, 1])
   })
 
-  it('leave a large send under way until the receiver has a place for it', async () => {
+  it('keep a large send in progress until the receiver has a place for it', async () => {
     const world = new SteppedWorld(2)
     const [sender, receiver] = world.groups
     const send = sender!.send(new Float32Array(10_000).fill(3), 1)
@@ -91,7 +91,7 @@ describe('messages between two ranks', () => {
     expect(received.every((value) => value === 3)).toBe(true)
   })
 
-  it('tell when they were posted, began and ended', async () => {
+  it('report when they were posted, began and ended', async () => {
     const world = new SteppedWorld(2)
     const [sender, receiver] = world.groups
     const receive = receiver!.recv(new Float32Array(10_000), 0)
@@ -107,7 +107,7 @@ describe('messages between two ranks', () => {
     expect(receive.sequence).toBe(0)
   })
 
-  it('say that they are completed only when the buffer holds the result', async () => {
+  it('are reported as completed only when the buffer holds the result', async () => {
     const world = new SteppedWorld(2)
     const [sender, receiver] = world.groups
     const buffer = new Float32Array(3)
@@ -128,7 +128,7 @@ describe('unexpected messages', () => {
     { bytes: 4096, count: 500 },
     { bytes: 16_384, count: 200 },
   ])(
-    'hold the sender back and bound the receiver: $count of $bytes bytes',
+    'hold back the sender and bound the receiver: $count of $bytes bytes',
     async ({ bytes, count }) => {
       const world = new SteppedWorld(3)
       const [receiver, ...senders] = world.groups
@@ -155,7 +155,7 @@ describe('unexpected messages', () => {
     },
   )
 
-  it('of large size wait at the sender, many of them', async () => {
+  it('wait at the sender if they are large, even if there are many', async () => {
     const world = new SteppedWorld(2)
     const [sender, receiver] = world.groups
     const before = world.ranks[1]!.engine.memory.used
@@ -173,7 +173,7 @@ describe('unexpected messages', () => {
     await world.finish(sends)
   })
 
-  it('of one peer do not hold up another, nor collectives', async () => {
+  it('from one peer do not delay another peer or collectives', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const flood = Array.from({ length: 200 }, () => b!.send(new Float32Array(1000), 0, { tag: 5 }))
@@ -188,7 +188,7 @@ describe('unexpected messages', () => {
     await world.finish([large, a!.recv(new Float32Array(100_000), 1, { tag: 6 })])
   })
 
-  it('of a group that this rank has not made yet are kept for it', async () => {
+  it('for a group that this rank has not created yet are kept', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const { newGroup } = await import('@tsrun/distributed')
       if (group.rank === 1) for (let i = 0; i < 50; i++) await group.barrier()

@@ -16,8 +16,8 @@ const allReduce =
 // mismatch.slow.test.ts has more sizes and interleavings.
 describeMismatches([3], 4)
 
-describe('after a failure', () => {
-  it('operations that were called later fail too, earlier ones complete', async () => {
+describe('after a mismatch', () => {
+  it('later operations fail too, and earlier ones complete', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const before = [a!.allReduce(Float32Array.of(1)), b!.allReduce(Float32Array.of(1))]
@@ -37,7 +37,7 @@ describe('after a failure', () => {
     })
   })
 
-  it('a rank that makes the group only then is told', async () => {
+  it('a rank that creates the group only then gets an error', async () => {
     await runWorld({ size: 3, seed: 1 }, async (group) => {
       const barriers = async (): Promise<void> => {
         for (let i = 0; i < 20; i++) await group.barrier()

@@ -14,8 +14,8 @@ import { SteppedWorld } from '../support/stepped-world.ts'
 
 jest.setTimeout(60_000)
 
-describe('a rank that is lost', () => {
-  it('fails all that runs on its groups, also between the others', async () => {
+describe('a lost rank', () => {
+  it('fails all operations on its groups, also between the other ranks', async () => {
     const world = new SteppedWorld(3)
     const [a, b] = world.groups
     const pair = await Promise.all([
@@ -49,7 +49,7 @@ describe('a rank that is lost', () => {
     expect(refused?.message).toContain('Rank 2 is gone')
   })
 
-  it('takes what waited for it along: its memory is free again', async () => {
+  it('frees the memory of the frames that waited for it', async () => {
     const world = new SteppedWorld(2)
     const [a] = world.groups
     const { memory } = world.ranks[0]!.engine
@@ -63,7 +63,7 @@ describe('a rank that is lost', () => {
     expect(memory.used - before).toBeLessThan(500_000)
   })
 
-  it('is one that sends what is no frame', async () => {
+  it('is reported if a peer sends bytes that are not a frame', async () => {
     const world = new SteppedWorld(2)
     const [a] = world.groups
     const { transport, engine } = world.ranks[1]!
@@ -82,7 +82,7 @@ describe('a rank that is lost', () => {
     ['an unknown kind', { kind: 99, bytes: 0 }],
     ['an unknown space', { kind: frameKinds.eager, space: 7, bytes: 0 }],
     ['a group out of range', { kind: frameKinds.eager, group: 2 ** 20, bytes: 0 }],
-  ])('is one whose header announces %s: nothing of it is stored', async (_, odd) => {
+  ])('is reported if a frame header announces %s, and nothing of it is stored', async (_, odd) => {
     const world = new SteppedWorld(2)
     const [a] = world.groups
     const receive = a!.recv(new Float32Array(4), 1)
@@ -95,7 +95,7 @@ describe('a rank that is lost', () => {
     expect(memory.used).toBeLessThanOrEqual(before)
   })
 
-  it('writes no payload that is larger than the receive it names', async () => {
+  it('cannot write a payload larger than the receive that it names', async () => {
     const world = new SteppedWorld(2)
     const [a] = world.groups
     const buffer = a!.alloc('float32', 10_000)
@@ -128,7 +128,7 @@ function sendHeader(world: SteppedWorld, odd: Partial<FrameHeader>): void {
 }
 
 describe('a rank that has left', () => {
-  it('fails what needs it, and nothing else', async () => {
+  it('fails only the operations that need it', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const needed = a!.recv(new Float32Array(1), 2)

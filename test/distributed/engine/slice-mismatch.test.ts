@@ -32,7 +32,7 @@ describe('slices of different lengths', () => {
     })
   }
 
-  it.each(lengths)('that two ranks do not agree on name both: allToAllV of %i', async (length) => {
+  it.each(lengths)('between two ranks fail with both lengths: allToAllV of %i', async (length) => {
     for (const other of [0, length + 1, 30_000]) {
       const errors = await exchange(length, { '0>2': other })
       const two = errors.filter(

@@ -11,7 +11,7 @@ const MANY = 1100
 const [LARGE, SMALL] = [5000, 1]
 
 describe('messages of many tags', () => {
-  it(`${TAGS} tags leave nothing behind on either side`, async () => {
+  it(`with ${TAGS} tags leave nothing on either side`, async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const links = [world.ranks[0]!.engine.links[1]!, world.ranks[1]!.engine.links[0]!]
@@ -30,7 +30,7 @@ describe('messages of many tags', () => {
   })
 
   it.each([1, 2, 3])(
-    'stay in order when their streams are freed meanwhile (seed %i)',
+    'stay in order if their streams are freed meanwhile (seed %i)',
     async (seed) => {
       await runWorld({ size: 2, seed, memory: 64 * 1024 * 1024 }, async (group) => {
         const other = 1 - group.rank
@@ -58,7 +58,7 @@ describe('messages of many tags', () => {
   )
 })
 
-describe('a stream that one side wants to forget', () => {
+describe('a stream that one side asks to free', () => {
   /** Rank 1 has taken a message of each tag, and has asked to forget the tags. */
   async function asked(): Promise<SteppedWorld> {
     const world = new SteppedWorld(2)
@@ -76,7 +76,7 @@ describe('a stream that one side wants to forget', () => {
     return world
   }
 
-  it('restarts where the other has sent nothing more', async () => {
+  it('restarts if the other side has sent nothing more', async () => {
     const world = await asked()
     const [a, b] = world.groups
     const [mine, theirs] = [new Int32Array(LARGE).fill(7), new Int32Array(LARGE)]
@@ -88,7 +88,7 @@ describe('a stream that one side wants to forget', () => {
     expect(theirs.every((value) => value === 7)).toBe(true)
   })
 
-  it('continues where the other has sent more meanwhile', async () => {
+  it('continues if the other side has sent more meanwhile', async () => {
     const world = await asked()
     const [a, b] = world.groups
     const [mine, theirs] = [new Int32Array(LARGE), new Int32Array(LARGE)]
@@ -106,7 +106,7 @@ describe('a group that one rank has left', () => {
   it.each([
     ['announced', undefined],
     ['offered', [0, 0]],
-  ] as const)('opens no stream there for a message that is %s', async (_, hosts) => {
+  ] as const)('opens no stream for a message that is %s', async (_, hosts) => {
     const world = new SteppedWorld(2, hosts && { hosts })
     const [a, b] = await Promise.all(
       world.groups.map((group) => newGroup([0, 1], { parent: group })),

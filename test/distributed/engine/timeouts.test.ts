@@ -8,7 +8,7 @@ const timeout = 50
 const LARGE = 200_000
 
 describe('a time-out', () => {
-  it('of a receive that nobody sends names the peer, the tag and the group', async () => {
+  it('of a receive without a send names the peer, the tag and the group', async () => {
     await runWorld({ size: 3 }, async (group) => {
       if (group.rank !== 1) return
       const error = await errorOf(() => group.recv(new Float32Array(7), 2, { tag: 4, timeout }))
@@ -20,7 +20,7 @@ describe('a time-out', () => {
     })
   })
 
-  it('of a send that nobody receives names the peer', async () => {
+  it('of a send without a receive names the peer', async () => {
     await runWorld({ size: 2 }, async (group) => {
       if (group.rank !== 0) return
       const error = await errorOf(() => group.send(new Float32Array(LARGE), 1, { timeout }))
@@ -28,7 +28,7 @@ describe('a time-out', () => {
     })
   })
 
-  it('of a collective names the rank that has not come, and fails the others at once', async () => {
+  it('of a collective names the missing rank, and fails the other ranks at once', async () => {
     const errors = await runWorld({ size: 4 }, async (group) => {
       if (group.rank === 2) return undefined
       const options = group.rank === 0 ? { timeout } : {}
@@ -41,7 +41,7 @@ describe('a time-out', () => {
     }
   })
 
-  it('is the one of the group unless the call has its own', async () => {
+  it('is taken from the group unless the call has its own', async () => {
     await runWorld({ size: 2 }, async (group) => {
       const short = await newGroup([0, 1], { parent: group, timeout })
       if (short.rank === 0) {
@@ -60,7 +60,7 @@ describe('a time-out', () => {
     await expect(run).rejects.toMatchObject({ code: 'ERR_TSR_OPERATION_TIMEOUT' })
   })
 
-  it('of a message leaves the group alone', async () => {
+  it('of a message does not affect its group', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       if (group.rank === 0) {
         const recv = group.recv(new Float32Array(1), 1, { tag: 9, timeout })
@@ -74,7 +74,7 @@ describe('a time-out', () => {
 })
 
 describe.each([10, LARGE])('messages of %i floats', (length) => {
-  it('that come for a receive that has timed out are thrown away', async () => {
+  it('are dropped if their receive has timed out', async () => {
     await runWorld({ size: 2, seed: length }, async (group) => {
       if (group.rank === 0) {
         const late = new Float32Array(length)
@@ -92,7 +92,7 @@ describe.each([10, LARGE])('messages of %i floats', (length) => {
     })
   })
 
-  it('of another length are thrown away too', async () => {
+  it('are dropped also if they have another length than their timed-out receive', async () => {
     await runWorld({ size: 2, seed: length }, async (group) => {
       if (group.rank === 0) {
         const late = new Float32Array(3)

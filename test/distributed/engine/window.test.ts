@@ -25,7 +25,7 @@ function together(size: number): number[] {
 }
 
 describe('large collectives of ranks that share memory', () => {
-  it.each([2, 3, 5])('of %i ranks give what the reference gives', async (size) => {
+  it.each([2, 3, 5])('of %i ranks equal the reference', async (size) => {
     await runWorld({ size, hosts: together(size), seed: size }, async (group) => {
       // all of them with one size: what differs by size is the cutting into chunks
       const some = dtypes.filter((_, i) => size === 3 || i % 4 === 0)
@@ -58,7 +58,7 @@ describe('large collectives of ranks that share memory', () => {
     })
   })
 
-  it('add in the order of the ranks', async () => {
+  it('add in rank order', async () => {
     const hosts = together(4)
     await runWorld({ size: 4, hosts, seed: 2 }, async (group) => {
       const input = Float32Array.from({ length: LENGTH }, (_, i) => {
@@ -75,7 +75,7 @@ describe('large collectives of ranks that share memory', () => {
     })
   })
 
-  it('keep their order beside small ones, and on overlapping groups', async () => {
+  it('keep their order beside small collectives and on overlapping groups', async () => {
     await runWorld({ size: 4, hosts: together(4), seed: 3 }, async (world) => {
       const pair = await newGroup(world.rank < 2 ? [0, 1] : [2, 3], { parent: world })
       const buffers = Array.from({ length: 24 }, (_, i) =>
@@ -97,7 +97,7 @@ describe('large collectives of ranks that share memory', () => {
     })
   })
 
-  it('run in groups that have no slots any more, and exchange messages beyond', async () => {
+  it('use windows in groups without slots, and messages in even later groups', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
       for (let i = 0; i < 8; i++) {
         const group = await newGroup([0, 1], { parent: world })
@@ -110,14 +110,14 @@ describe('large collectives of ranks that share memory', () => {
     })
   })
 
-  it('fail on both ranks that run something else', async () => {
+  it('fail on both ranks if these call different collectives', async () => {
     const errors = await runWorld({ size: 2, hosts: [0, 0] }, (group) =>
       errorOf(() => group.allReduce(new Float32Array(LENGTH + group.rank))),
     )
     expect(errors.map((error) => error?.code)).toEqual(['ERR_TSR_MISMATCH', 'ERR_TSR_MISMATCH'])
   })
 
-  it('name the rank that is missing', async () => {
+  it('name the missing rank', async () => {
     const errors = await runWorld({ size: 3, hosts: together(3) }, async (group) =>
       group.rank === 1
         ? undefined
@@ -129,7 +129,7 @@ describe('large collectives of ranks that share memory', () => {
     expect(errors[0]).toMatchObject({ code: 'ERR_TSR_OPERATION_TIMEOUT', facts: { peers: '1' } })
   })
 
-  it('never succeed with what a rank wrote after it had given up', async () => {
+  it('never succeed with bytes that a rank wrote after it gave up', async () => {
     // wherever rank 0 gives up, rank 1 has either all sums or an error
     const outcomes = new Set<string>()
     for (let steps = 0; steps < 20; steps++) {

@@ -49,7 +49,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('gives axes of size 1 a group of one, where collectives change nothing', async () => {
+  it('gives axes of size 1 a group of one, whose collectives change nothing', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 1, pp: 2, tp: 1 }, world)
       expect([mesh.dp.size, mesh.pp.size, mesh.tp.size]).toEqual([1, 2, 1])
@@ -72,7 +72,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('may divide any group', async () => {
+  it('can divide any group', async () => {
     await runWorld({ size: 4 }, async (world) => {
       const half = await initDeviceMesh({ node: 2, local: 2 }, world)
       const inner = await initDeviceMesh({ x: 2 }, half.local)
@@ -81,7 +81,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('has parts along several axes, as flattened groups and as meshes', async () => {
+  it('gives parts along several axes, as flattened groups and as meshes', async () => {
     await runWorld({ size: 8, seed: 3 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2, tp: 2 }, world)
       expect([mesh.axes, mesh.size]).toEqual([['dp', 'pp', 'tp'], 8])
@@ -151,7 +151,7 @@ describe('initDeviceMesh', () => {
     { get: 4 },
     { then: 4 },
     { 0: 4 },
-  ])('refuses %j', async (shape) => {
+  ])('refuses the axes %j', async (shape) => {
     await runWorld({ size: 4 }, async (world) => {
       const error = await errorOf(() => initDeviceMesh(shape as Record<string, number>, world))
       expect(error?.code).toBe('ERR_TSR_ARGUMENT')

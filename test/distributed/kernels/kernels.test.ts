@@ -17,8 +17,8 @@ import {
 describeLengths([0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 134, 1000])
 describePartners('all others, once each')
 
-describe('bool', () => {
-  it('takes any byte but 0 for true', () => {
+describe('a bool', () => {
+  it('is true for any byte but 0', () => {
     const a = Uint8Array.from({ length: 256 * 256 }, (_, i) => i >> 8)
     const b = Uint8Array.from({ length: 256 * 256 }, (_, i) => i & 255)
     for (const op of opsOf('bool')) {
@@ -30,7 +30,7 @@ describe('bool', () => {
   })
 })
 
-describe.each(['float32', 'float64'] as const)('%s specials', (dtype) => {
+describe.each(['float32', 'float64'] as const)('a reduction of %s', (dtype) => {
   // Seventeen copies fill one stride of vectors and leave a scalar tail.
   const combine = (op: ReductionName, a: number, b: number): Set<number> => {
     const view = viewOf(elements(dtype, 0, 0), memory.buffer)
@@ -41,11 +41,14 @@ describe.each(['float32', 'float64'] as const)('%s specials', (dtype) => {
     return new Set(Array.from(view.subarray(4096, 4096 + 17), (x) => (Object.is(x, -0) ? -7 : x)))
   }
 
-  it.each(['sum', 'product', 'min', 'max'] as const)('%s hands NaN on from both sides', (op) => {
-    expect(combine(op, NaN, 1)).toEqual(new Set([NaN]))
-    expect(combine(op, 1, NaN)).toEqual(new Set([NaN]))
-    expect(combine(op, NaN, -Infinity)).toEqual(new Set([NaN]))
-  })
+  it.each(['sum', 'product', 'min', 'max'] as const)(
+    'with %s propagates NaN from both sides',
+    (op) => {
+      expect(combine(op, NaN, 1)).toEqual(new Set([NaN]))
+      expect(combine(op, 1, NaN)).toEqual(new Set([NaN]))
+      expect(combine(op, NaN, -Infinity)).toEqual(new Set([NaN]))
+    },
+  )
 
   it('orders -0 below +0', () => {
     const negativeZero = -7
@@ -65,7 +68,7 @@ describe('int32 specials', () => {
   const view = new Int32Array(memory.buffer)
   const limit = 2 ** 31
 
-  it('wraps around like integer arithmetic everywhere', () => {
+  it('wrap around in every reduction like integer arithmetic', () => {
     view.fill(limit - 1, 1024, 1024 + 17)
     view.fill(2, 2048, 2048 + 17)
     kernels.combine('sum', 'int32', 4 * 4096, 4 * 1024, 4 * 2048, 17)
@@ -76,7 +79,7 @@ describe('int32 specials', () => {
 })
 
 describe('64-bit integers', () => {
-  it('are compared and wrapped at the ends of their range', () => {
+  it('are compared and wrap at the ends of their range', () => {
     const ends = [
       0n,
       1n,
@@ -102,7 +105,7 @@ describe('64-bit integers', () => {
   })
 })
 
-it('copies bytes from any address to any other, also when the ranges overlap', () => {
+it('the copy kernel copies from any address to any other, also if the ranges overlap', () => {
   const source = Uint8Array.from({ length: 1000 }, (_, i) => i % 251)
   for (const [to, from] of [
     [8192, 4096],
@@ -120,7 +123,7 @@ it('copies bytes from any address to any other, also when the ranges overlap', (
   }
 })
 
-it('reaches all of 4 GiB, and its last byte', () => {
+it('the kernels reach all of 4 GiB, including the last byte', () => {
   const pages = 65_536
   const large = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
   const kernels = instantiateKernels(large)

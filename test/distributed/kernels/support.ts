@@ -109,7 +109,7 @@ export function describePartners(...names: readonly (keyof typeof partners)[]): 
   describe.each(['float16', 'bfloat16'] as const)('%s', (dtype) => {
     const all = arrayOf(dtype, 65_536, (i) => i)
 
-    it.each(names)('each of its 65,536 values is combined with %s', (name) => {
+    it.each(names)('combines each of its 65,536 values with %s', (name) => {
       const other = arrayOf(dtype, 65_536, partners[name])
       for (const op of opsOf(dtype)) {
         place(dtype, 4096, all)

@@ -7,11 +7,14 @@ it.each([
   ['sleeps for most of its own time', 0.1, 'idle'],
   ['has a part of a core', 0.4, 'running'],
   ['computes for most of its own time', 0.7, 'computing'],
-] as const)('a rank in no operation that %s', (_, computing, expected) => {
-  expect(activityOf(running, computing)).toBe(expected)
-})
+] as const)(
+  'a rank in no operation that %s is reported by its activity',
+  (_, computing, expected) => {
+    expect(activityOf(running, computing)).toBe(expected)
+  },
+)
 
-it('only a rank in no operation computes, whatever its process uses', () => {
+it('only a rank outside of operations is reported as computing', () => {
   const operation = { ...running, state: 'operation' } as const
   expect(activityOf(operation, 1)).toBe('communicating')
   expect(activityOf({ ...operation, waitsFor: [2] }, 1)).toBe('waiting')
@@ -19,7 +22,7 @@ it('only a rank in no operation computes, whatever its process uses', () => {
   expect(activityOf({ ...running, state: 'left' }, 1)).toBe('left')
 })
 
-it('a rank whose process has ended does nothing else', () => {
+it('a rank whose process has ended is reported only as ended', () => {
   expect(activityOf({ state: 'operation', end: 'died', waitsFor: [2] }, 1)).toBe('died')
   expect(activityOf({ ...running, end: 'ended' }, 1)).toBe('ended')
 })

@@ -10,13 +10,13 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-it('reads back what was written, in the order of ranks', () => {
+it('flight logs are read as they were written, in rank order', () => {
   const dumps = [0, 2, 10].map((rank) => dumpOf(rank, 11, done(3)))
   for (const dump of dumps.toReversed()) writeFlightDump(join(folder, 'made'), dump)
   expect(readFlightFolder(join(folder, 'made'))).toEqual({ dumps, problems: [] })
 })
 
-it('replaces the dump of before, and leaves nothing else', () => {
+it('a flight log replaces the previous one, and leaves no other files', () => {
   writeFlightDump(folder, dumpOf(0, 1, done(3)))
   const path = writeFlightDump(folder, dumpOf(0, 1, done(5)))
   expect(readFlightFolder(folder).dumps[0]?.entries).toHaveLength(5)
@@ -31,7 +31,7 @@ it.each([
   ['no groups', (text: string) => text.replace('"groups"', '"grapes"'), 'the header is damaged'],
   ['half a line', (text: string) => text.slice(0, -20), 'line 4 is damaged'],
   ['an odd entry', (text: string) => `${text}{"number":1}\n`, 'line 5 is damaged'],
-])('names a file that holds %s', (_, damage, problem) => {
+])('the reader of flight logs names a file that holds %s', (_, damage, problem) => {
   writeFlightDump(folder, dumpOf(1, 2, []))
   const path = writeFlightDump(folder, dumpOf(0, 2, done(3)))
   writeFileSync(path, damage(readFileSync(path, 'utf8')))

@@ -36,11 +36,11 @@ it.each([
   ['5:4', undefined],
   ['1:2:3', undefined],
   ['a', undefined],
-])('reads the steps %j', (text, range) => {
+])('the trace option reads the steps %j', (text, range) => {
   expect(parseStepRange(text)).toEqual(range)
 })
 
-it('gets what every recorder records, and steps from their reports', () => {
+it('a rank trace contains the spans of every recorder, and the steps that they report', () => {
   const trace = new RankTrace(directory, { steps: { first: 2, last: 3 }, bytes: Infinity }, owner)
   const recorder = new SpanRecorder({ rank: 9 })
   for (let step = 1; step <= 5; step++) {
@@ -65,7 +65,7 @@ it('gets what every recorder records, and steps from their reports', () => {
   expect(spans.map(({ loss }) => loss)).toEqual([undefined, 1 / 2, undefined, 1 / 3])
 })
 
-it('keeps no step of which it has dropped spans, as at the start of a resumed job', () => {
+it('a rank trace omits steps with dropped spans, as at the start of a resumed job', () => {
   const trace = new RankTrace(
     directory,
     { steps: { first: 500, last: 502 }, bytes: Infinity },
@@ -81,7 +81,7 @@ it('keeps no step of which it has dropped spans, as at the start of a resumed jo
   expect(steps).toEqual([501, 502])
 })
 
-it('keeps the newest spans alone, in files that take each other’s place', async () => {
+it('a rank trace keeps only the newest spans, in files that replace each other', async () => {
   const trace = new RankTrace(directory, { ...all, bytes: 2000 }, owner)
   const recorder = new SpanRecorder({ rank: 2 })
   const names = new Set<string>()
@@ -103,7 +103,7 @@ it('keeps the newest spans alone, in files that take each other’s place', asyn
   expect([...read().spans()].at(-1)).toMatchObject({ start: 1000, name: 'pass' })
 })
 
-it('begins the first step with the first thing that belongs to training', () => {
+it('a rank trace begins the first step with the first span of training', () => {
   const trace = new RankTrace(directory, all, owner)
   const recorder = new SpanRecorder({ rank: 2 })
   recorder.record('collective', 1, 2)
@@ -115,7 +115,7 @@ it('begins the first step with the first thing that belongs to training', () => 
   expect(step).toMatchObject({ start: 3, step: 1 })
 })
 
-it('has garbage collections, at their times', async () => {
+it('a rank trace has garbage collections at their times', async () => {
   const trace = new RankTrace(directory, all, owner)
   const kept: unknown[] = []
   for (let i = 0; i < 200_000; i++) kept.push({ text: `${i}` })
@@ -131,6 +131,6 @@ it('has garbage collections, at their times', async () => {
   }
 })
 
-it('passes values through without a trace', async () => {
+it('tracing functions pass values through without a trace', async () => {
   await expect(traceWait('input', {}, () => Promise.resolve(3))).resolves.toBe(3)
 })

@@ -1,7 +1,7 @@
 import { SpanRecorder, spanKinds, timeSpan, timeWait, factNames } from '@tsrun/distributed/record'
 
 describe('SpanRecorder', () => {
-  it('gives back what was recorded, without the facts that were not given', () => {
+  it('returns recorded spans without the facts that were not given', () => {
     const recorder = new SpanRecorder({ rank: 2 })
     recorder.record('F', 10.25, 12.5, { stage: 0, microbatch: 7, cpu: 1.5 })
     recorder.record('recv', 1, 4, { bytes: 2 ** 40, peer: 0, waited: 2.5 })
@@ -24,13 +24,13 @@ describe('SpanRecorder', () => {
     expect(Object.keys(facts).slice(1)).toEqual(factNames)
   })
 
-  it('keeps a fact of any number', () => {
+  it('keeps a fact with any number', () => {
     const recorder = new SpanRecorder({ rank: 0 })
     recorder.record('step', 0, 1, { step: 1, loss: -1 })
     expect(recorder.spans()[0]).toMatchObject({ loss: -1 })
   })
 
-  it('knows every kind', () => {
+  it('accepts every kind', () => {
     const recorder = new SpanRecorder({ rank: 0 })
     spanKinds.forEach((kind) => {
       recorder.record(kind, 0, 1)
@@ -38,7 +38,7 @@ describe('SpanRecorder', () => {
     expect(recorder.spans().map(({ kind }) => kind)).toEqual(spanKinds)
   })
 
-  it('keeps the newest spans and no more than its capacity', () => {
+  it('keeps only the newest spans, up to its capacity', () => {
     const recorder = new SpanRecorder({ rank: 0, capacity: 4 })
     for (let at = 0; at < 11; at++) recorder.record('F', at, at + 1)
     expect(recorder.recorded).toBe(11)
@@ -48,11 +48,11 @@ describe('SpanRecorder', () => {
     expect(recorder.spans()).toEqual([])
   })
 
-  it('refuses a capacity that holds nothing', () => {
+  it('refuses a capacity of zero', () => {
     expect(() => new SpanRecorder({ rank: 0, capacity: 0 })).toThrow('capacity is 0')
   })
 
-  it('keeps names, and forgets those of the spans that a slot had before', () => {
+  it('keeps names, and drops those of overwritten spans', () => {
     const recorder = new SpanRecorder({ rank: 0, capacity: 1 })
     recorder.record('pack', 0, 1, { name: 'layers.0.weight' })
     expect(recorder.spans()).toEqual([
@@ -64,7 +64,7 @@ describe('SpanRecorder', () => {
 })
 
 describe('timeSpan', () => {
-  it('records a call, or just makes it', () => {
+  it('records a call, or only makes it without a recorder', () => {
     const recorder = new SpanRecorder({ rank: 0 })
     expect(timeSpan(recorder, 'F', { microbatch: 3 }, () => 'output')).toBe('output')
     expect(recorder.spans()).toMatchObject([{ kind: 'F', microbatch: 3 }])
@@ -73,7 +73,7 @@ describe('timeSpan', () => {
 })
 
 describe('timeWait', () => {
-  it('records how long it has waited, or just waits', async () => {
+  it('records how long it waited, or only waits without a recorder', async () => {
     const recorder = new SpanRecorder({ rank: 0 })
     const waited = timeWait(recorder, { name: 'sends' }, () => Promise.resolve('sent'))
     expect(recorder.recorded).toBe(0)

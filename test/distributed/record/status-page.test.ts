@@ -15,7 +15,7 @@ const identity = {
 
 const { it: itOnLinux } = needing(process.platform === 'linux', 'Linux')
 
-itOnLinux('can be read under its path while its owner runs', () => {
+itOnLinux('a status page can be read by its path while its owner runs', () => {
   const page = new StatusPage(identity)
   const local = new StatusSlot(new SharedArrayBuffer(statusBytes(identity)), 1)
   new Uint8Array(local.buffer).set(readFileSync(page.path).subarray(0, 4096))
@@ -69,7 +69,7 @@ itOnLinux('can be read under its path while its owner runs', () => {
   expect(() => readStatusPage(page.path)).toThrow()
 })
 
-it('refuses other files', () => {
+it('a status page is refused if the file is another', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
   const path = join(folder, 'other')
   writeFileSync(path, 'something else')
@@ -77,7 +77,7 @@ it('refuses other files', () => {
   rmSync(folder, { recursive: true })
 })
 
-it('tells its rank of the abort word', () => {
+it('a status page shows its rank the abort word', () => {
   const slot = new StatusSlot(new SharedArrayBuffer(statusBytes({ slots: 1, worldSize: 1 })), 0)
   expect(slot.abortedBy).toBeUndefined()
   new Int32Array(slot.buffer)[5] = 1

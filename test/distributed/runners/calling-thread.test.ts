@@ -36,34 +36,31 @@ async function hear(job: Job, word: string, fact: string): Promise<unknown[]> {
 describeNative.each(['inline', 'worker'])(
   'collectives on the caller’s thread, engine %s',
   (engine) => {
-    it.each([1, 2])(
-      'give the right results, however they are waited for: seed %s',
-      async (seed) => {
-        const job = await run(engine, 'random', { SEED: String(seed), STEPS: '300' })
-        await job.succeed()
-      },
-    )
+    it.each([1, 2])('give the right results, awaited in any way: seed %s', async (seed) => {
+      const job = await run(engine, 'random', { SEED: String(seed), STEPS: '300' })
+      await job.succeed()
+    })
 
-    it('wait for a rank that comes late', async () => {
+    it('wait for a late rank', async () => {
       await (await run(engine, 'late')).succeed()
     })
 
-    it('end for the others while a rank computes', async () => {
+    it('end on the other ranks while a rank computes', async () => {
       await (await run(engine, 'alone')).succeed()
     })
 
-    it('end when a caller looks at them now and then', async () => {
+    it('end when a caller polls them from time to time', async () => {
       await (await run(engine, 'polled')).succeed()
     })
 
-    it('find a rank that calls something else', async () => {
+    it('detect a rank that calls another operation', async () => {
       const codes = await hear(await run(engine, 'mismatch'), 'code', 'code')
       expect(codes).toContain('ERR_TSR_MISMATCH')
       for (const code of codes)
         expect(code).toMatch(/^ERR_TSR_(MISMATCH|GROUP_FAILED|PEER_FAILED)$/)
     })
 
-    it('time out, and fail on the ranks that come later', async () => {
+    it('time out, and fail on ranks that come later', async () => {
       const codes = (await hear(await run(engine, 'timeouts'), 'codes', 'codes')) as string[][]
       for (const code of codes.slice(0, 2).flat()) {
         expect(code).toMatch(/^ERR_TSR_(OPERATION_TIMEOUT|PEER_FAILED|GROUP_FAILED)$/)
@@ -71,7 +68,7 @@ describeNative.each(['inline', 'worker'])(
       for (const code of codes[2]!) expect(code).toMatch(lateCode(engine))
     })
 
-    it('are aborted by a signal, and refused afterwards', async () => {
+    it('can be aborted by a signal, and are refused afterwards', async () => {
       const codes = (await hear(await run(engine, 'aborted'), 'codes', 'codes')) as string[][]
       expect(codes.map(([first]) => first)).toEqual([
         'ERR_TSR_OPERATION_ABORTED',

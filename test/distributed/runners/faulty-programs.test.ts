@@ -84,7 +84,7 @@ async function run(program: FaultyProgram): Promise<void> {
 }
 
 describe('programs with aborts at random places', () => {
-  it('end on every rank, right or with a reason, and leave other groups alone', async () => {
+  it('end on every rank with a result or a reason, without affecting other groups', async () => {
     await fc.assert(fc.asyncProperty(programs, run), { numRuns: 120 })
   })
 })

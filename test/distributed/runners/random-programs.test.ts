@@ -17,17 +17,17 @@ async function run(program: Program): Promise<void> {
 }
 
 describe('random programs', () => {
-  it('give the results of the sequential reference, whatever the interleaving', async () => {
+  it('give the results of the sequential reference in any interleaving', async () => {
     await fc.assert(fc.asyncProperty(programs, run), { numRuns: 120 })
   })
 
-  it('run one program under many seeds', async () => {
+  it('run one program with many seeds', async () => {
     const [program] = fc.sample(programs, { numRuns: 1, seed: 20_260_101 })
     for (let seed = 0; seed < 30; seed++) await run({ ...program!, seed })
   })
 })
 
-describe('a seed', () => {
+describe('the seed of a world', () => {
   /** The order in which the ranks of a world see their results. */
   async function trace(seed: number): Promise<string> {
     const order: string[] = []
@@ -42,7 +42,7 @@ describe('a seed', () => {
     return order.join(' ')
   }
 
-  it('gives the same interleaving again, and another one another', async () => {
+  it('reproduces the same interleaving, and another seed gives another one', async () => {
     const traces = await Promise.all([1, 2, 3, 4, 5, 6].map(trace))
     expect(await Promise.all([1, 2, 3, 4, 5, 6].map(trace))).toEqual(traces)
     expect(new Set(traces).size).toBeGreaterThan(1)

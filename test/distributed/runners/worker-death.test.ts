@@ -8,7 +8,7 @@ afterEach(endJobs)
 
 const transports = isAvailable().available ? ['tcp', 'node'] : ['node']
 
-describe.each(transports)("a rank whose engine's thread has died (%s)", (transport) => {
+describe.each(transports)('a rank whose engine thread has died (%s)', (transport) => {
   it.each(['flood', 'blocked', 'awaited', 'later'])(
     'gets an error, and continues: %s',
     async (how) => {

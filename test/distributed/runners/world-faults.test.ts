@@ -21,11 +21,11 @@ async function suffer(fault: Omit<WorldFault, 'rank'>, seed = 1): Promise<string
 }
 
 describe('faults in an in-process world', () => {
-  it.each(['pause', 'slow'] as const)('%s only takes longer', async (kind) => {
+  it.each(['pause', 'slow'] as const)('only delay the result: %s', async (kind) => {
     expect(await suffer({ kind, round: 5, rounds: 200 })).toEqual(['all', 'all', 'all'])
   })
 
-  it('lose ends what the rank runs, and what others run with it', async () => {
+  it('of the kind lose end the operations of the lost rank and of its peers', async () => {
     const [first, lost, last] = await suffer({ kind: 'lose', round: 30 })
     expect(lost).toMatch(/^\d ERR_TSR_GROUP_DESTROYED$/)
     for (const end of [first, last]) {
@@ -33,13 +33,16 @@ describe('faults in an in-process world', () => {
     }
   })
 
-  it.each(['half-close', 'corrupt'] as const)('%s is noticed by the others', async (kind) => {
-    const ends = await suffer({ kind, round: 1 })
-    expect(ends.join()).toMatch(/ERR_TSR_PEER_LOST/)
-    expect(ends).not.toContain('all')
-  })
+  it.each(['half-close', 'corrupt'] as const)(
+    'are noticed by the other ranks: %s',
+    async (kind) => {
+      const ends = await suffer({ kind, round: 1 })
+      expect(ends.join()).toMatch(/ERR_TSR_PEER_LOST/)
+      expect(ends).not.toContain('all')
+    },
+  )
 
-  it('come at the same moment for the same seed, and at another one for another', async () => {
+  it('occur at the same moment for the same seed, and at another for another seed', async () => {
     const run = async (seed: number): Promise<string> =>
       (await suffer({ kind: 'lose', round: 40 }, seed)).join()
     const seeds = [1, 2, 3, 4, 5, 6]
@@ -48,7 +51,7 @@ describe('faults in an in-process world', () => {
     expect(new Set(ends).size).toBeGreaterThan(1)
   })
 
-  it('are those of ranks that there are', async () => {
+  it('are refused for ranks that do not exist', async () => {
     const faults = [{ kind: 'lose', rank: 3, round: 1 }] as const
     await expect(runWorld({ size: 3, faults }, add)).rejects.toThrow('a rank below 3')
     const unknown = [{ kind: 'loose', rank: 0, round: 1 }] as unknown as WorldFault[]

@@ -5,7 +5,7 @@ import { errorOf, thrownBy } from '../support/outcome.ts'
 jest.setTimeout(60_000)
 
 describe('runWorld', () => {
-  it('gives the results in the order of ranks', async () => {
+  it('returns the results in rank order', async () => {
     expect(await runWorld({ size: 4 }, async (group) => Promise.resolve(group.rank))).toEqual([
       0, 1, 2, 3,
     ])
@@ -22,7 +22,7 @@ describe('runWorld', () => {
     expect(error?.message).toContain(message)
   })
 
-  it('says who waits for whom when all ranks wait for good', async () => {
+  it('names the ranks that wait for each other if all wait forever', async () => {
     const run = runWorld({ size: 3 }, async (group) => {
       await group.recv(new Float32Array(1), (group.rank + 1) % 3)
     })
@@ -31,21 +31,21 @@ describe('runWorld', () => {
     expect(error?.message).toContain('rank 2: recv float32[1] from rank 0, tag 0 waits for rank 0')
   })
 
-  it('says so when the others have ended', async () => {
+  it('names the ranks that wait forever after the others have ended', async () => {
     const run = runWorld({ size: 3 }, async (group) => {
       if (group.rank === 0) await group.barrier()
     })
     expect((await errorOf(() => run))?.message).toContain('rank 0: barrier by dissemination #0')
   })
 
-  it('waits for a program that is busy elsewhere', async () => {
+  it('waits for a program that is busy with other work', async () => {
     await runWorld({ size: 2 }, async (group) => {
       if (group.rank === 0) await new Promise((resolve) => setTimeout(resolve, 700))
       await group.barrier()
     })
   })
 
-  it('throws what a program throws, after the others have ended', async () => {
+  it('throws the error of a program after the others have ended', async () => {
     const ended: number[] = []
     const run = runWorld({ size: 3 }, async (group) => {
       if (group.rank === 1) throw new Error('mistake of rank 1')

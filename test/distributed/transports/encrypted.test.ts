@@ -138,7 +138,7 @@ async function reduce(world: SteppedWorld): Promise<(TsrError | undefined)[]> {
 }
 
 describe.each(['tcp', 'node'] as const)('ranks over %s that encrypt', (kind) => {
-  it('show nothing of their tensors to who listens', async () => {
+  it('reveal nothing of their tensors to a listener', async () => {
     const heard: Buffer[] = []
     const world = await worldOf(kind, {
       change: (bytes) => {
@@ -166,7 +166,7 @@ describe.each(['tcp', 'node'] as const)('ranks over %s that encrypt', (kind) => 
     ['leaves something out', (bytes: Buffer) => bytes.subarray(0, -1)],
     ['puts it in another order', (bytes: Buffer) => Buffer.from(bytes.toReversed())],
     ['adds something', (bytes: Buffer) => Buffer.concat([bytes, Buffer.alloc(100_000)])],
-  ])('fail when a relay %s', async (_, change) => {
+  ])('fail if a relay %s', async (_, change) => {
     let interferes = false
     const world = await worldOf(kind, {
       change: (bytes, fromCaller) => {
@@ -185,7 +185,7 @@ describe.each(['tcp', 'node'] as const)('ranks over %s that encrypt', (kind) => 
   it.each([
     [['encrypted', 'none'], 'no --tls'],
     [['none', 'encrypted'], '--tls'],
-  ] as const)('and one that does not refuse each other: %s', async (protections, has) => {
+  ] as const)('refuse ranks without encryption: %s', async (protections, has) => {
     const [first, second] = await meet(kind, { protections, timeout: 500 })
     const reason = (second as PromiseRejectedResult).reason as TsrError
     expect(reason).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { rank: 1, peer: 0 } })
@@ -193,7 +193,7 @@ describe.each(['tcp', 'node'] as const)('ranks over %s that encrypt', (kind) => 
     expect(first).toMatchObject({ status: 'rejected', reason: { code: 'ERR_TSR_CONNECT' } })
   })
 
-  it('refuse who knows the token, and not what only members of the job can read', async () => {
+  it('refuse a peer that knows the token but not the secret of the job', async () => {
     const [first, second] = await meet(kind, { secrets: ['secret', undefined], timeout: 500 })
     expect(first?.status).toBe('rejected')
     const { reason } = second as PromiseRejectedResult
@@ -201,7 +201,7 @@ describe.each(['tcp', 'node'] as const)('ranks over %s that encrypt', (kind) => 
   })
 })
 
-it('a relay that impersonates both cannot read what they send', async () => {
+it('a relay that impersonates both ranks cannot read what they send', async () => {
   // who swaps the public keys for others has no proof that fits
   const [first, second] = await meet('tcp', {
     timeout: 500,

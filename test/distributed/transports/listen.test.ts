@@ -33,7 +33,7 @@ const openers: [string, (options: ListenOptions) => Promise<Dialer<ByteChannel>>
 ]
 
 describe.each(openers)('%s with a range of ports', (_, open) => {
-  it('takes the first that is free, and says when there is none', async () => {
+  it('takes the first free port, and fails if there is none', async () => {
     const { first, last, close } = await halfTakenRange()
     const options = { host, ports: { first, last }, rank: 3 }
     const opened = await open(options)

@@ -74,7 +74,7 @@ describe.each([
     })
   }
 
-  it('connect every pair, once', async () => {
+  it('connect every pair once', async () => {
     const dialers = await openAll(5)
     const meshes = await Promise.all(dialers.map((_, rank) => join(dialers, rank)))
     for (const [rank, channels] of meshes.entries()) {
@@ -91,7 +91,7 @@ describe.each([
     for (const channel of meshes.flat()) channel?.close()
   })
 
-  it('connect only those that are not reached in another way', async () => {
+  it('connect only the pairs that share no memory', async () => {
     const dialers = await openAll(4)
     const endpoints = dialers.map(({ endpoint }) => endpoint)
     // 0 and 1, and 2 and 3, share memory
@@ -139,7 +139,7 @@ describe.each([
     for (const channel of [...mine, ...theirs]) channel?.close()
   })
 
-  it('refuse a call that was led to another rank', async () => {
+  it('refuse a connection that was redirected to another rank', async () => {
     const dialers = await openAll(3)
     const endpoints = dialers.map(({ endpoint }) => endpoint)
     const options = { token, purpose, timeout: 1000 }
@@ -157,7 +157,7 @@ describe.each([
     expect(outcomes[2]?.message).toContain('it fails the handshake')
   })
 
-  it('are not kept from each other by many who only connect', async () => {
+  it('connect in spite of many unauthenticated connections', async () => {
     const dialers = await openAll(2)
     const first = join(dialers, 0)
     const crowd = await Promise.all(Array.from({ length: 400 }, () => call(dialers[0]!.endpoint)))
@@ -170,40 +170,37 @@ describe.each([
   it.each([
     ['a crowd of another address', '127.0.0.2', true],
     ['a silent crowd of their own address', '127.0.0.1', false],
-  ])(
-    'are not kept from each other by %s, however slow they are',
-    async (_, localAddress, speaks) => {
-      const dialers = await openAll(2)
-      const { endpoint } = dialers[0]!
-      const first = join(dialers, 0)
-      // rank 1, whose way is long
-      const slow = connect({ ...endpoint, localAddress })
-      await once(slow, 'connect')
-      const handshake = clientHandshake(token, purpose, '1 to 0')
-      slow.write(handshake.hello)
-      const [hello] = (await once(slow, 'data')) as [Buffer]
-      const crowd = await Promise.all(Array.from({ length: 400 }, () => call(endpoint)))
-      let gone = 0
-      const enough = new Promise<void>((resolve) => {
-        for (const socket of crowd) {
-          void turnedAway(socket).then(() => {
-            if (++gone === 100) resolve()
-          })
-          if (speaks) socket.write(clientHandshake(token, purpose).hello)
-        }
-      })
-      await enough
-      const answer = handshake.answer(hello)
-      if (!('proof' in answer)) throw new Error(answer.refused)
-      slow.write(Buffer.concat([answer.proof, Buffer.from([1, 0, 0, 0])]))
-      const [channel] = (await first).slice(1)
-      expect(channel).toBeDefined()
-      channel?.close()
-      for (const socket of [slow, ...crowd]) socket.destroy()
-    },
-  )
+  ])('connect in spite of %s, even if a peer is slow', async (_, localAddress, speaks) => {
+    const dialers = await openAll(2)
+    const { endpoint } = dialers[0]!
+    const first = join(dialers, 0)
+    // rank 1, whose way is long
+    const slow = connect({ ...endpoint, localAddress })
+    await once(slow, 'connect')
+    const handshake = clientHandshake(token, purpose, '1 to 0')
+    slow.write(handshake.hello)
+    const [hello] = (await once(slow, 'data')) as [Buffer]
+    const crowd = await Promise.all(Array.from({ length: 400 }, () => call(endpoint)))
+    let gone = 0
+    const enough = new Promise<void>((resolve) => {
+      for (const socket of crowd) {
+        void turnedAway(socket).then(() => {
+          if (++gone === 100) resolve()
+        })
+        if (speaks) socket.write(clientHandshake(token, purpose).hello)
+      }
+    })
+    await enough
+    const answer = handshake.answer(hello)
+    if (!('proof' in answer)) throw new Error(answer.refused)
+    slow.write(Buffer.concat([answer.proof, Buffer.from([1, 0, 0, 0])]))
+    const [channel] = (await first).slice(1)
+    expect(channel).toBeDefined()
+    channel?.close()
+    for (const socket of [slow, ...crowd]) socket.destroy()
+  })
 
-  it('refuse a second rank of the same number', async () => {
+  it('refuse a second rank with the same number', async () => {
     const dialers = await openAll(3)
     const others = [
       errorOf(() => join(dialers, 0, { timeout: 500 })),
@@ -224,7 +221,7 @@ describe.each([
     expect(await first).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { rank: 0, peer: 1 } })
   })
 
-  it('name the rank that never calls', async () => {
+  it('name the rank that never dials', async () => {
     const dialers = await openAll(3)
     const meshes = [join(dialers, 0, { timeout: 300 }), join(dialers, 2, { timeout: 300 })]
     const [first, last] = await Promise.all(meshes.map((mesh) => errorOf(() => mesh)))
@@ -236,7 +233,7 @@ describe.each([
     dialers[1]!.stopListening()
   })
 
-  it('name a peer where nobody listens', async () => {
+  it('name a peer that does not listen', async () => {
     const dialers = await openAll(2)
     const { endpoint } = dialers[0]!
     dialers[0]!.stopListening()
@@ -245,7 +242,7 @@ describe.each([
     expect(error?.message).toContain(`${endpoint.host}:${endpoint.port}`)
   })
 
-  it('give up calling all others when one refuses them', async () => {
+  it('stop dialing when one rank refuses them', async () => {
     const dialers = await openAll(3)
     const refusing = createServer((socket) => {
       // the caller ends the connection first where it is quick
@@ -270,7 +267,7 @@ describe.each([
     for (const server of [refusing, silent]) server.close()
   }, 5000)
 
-  it('let go of a call that nobody answers as soon as it is given up', async () => {
+  it('close an unanswered dial as soon as it is aborted', async () => {
     // its queue is full, so that further calls are neither taken nor refused
     const listener = listenTcp({ host: '127.0.0.1', port: 0 }, 0)
     const { endpoint } = listener
@@ -288,7 +285,7 @@ describe.each([
     dialer!.stopListening()
   })
 
-  it('wait no longer than they should for a peer that does not answer', async () => {
+  it('respect their time-out if a peer does not answer', async () => {
     const dialers = await openAll(2)
     // A full queue: the kernel drops new connections.
     const { fd, endpoint } = listenTcp({ host: '127.0.0.1', port: 0 }, 0)

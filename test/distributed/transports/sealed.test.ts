@@ -75,7 +75,7 @@ function receiveText({ heap, stream }: End, wire: Wire): string | number {
 }
 
 it.each([1, 2, 3, 4, 5])(
-  'a stream arrives as it was sent, however the connection takes it (seed %d)',
+  'a sealed stream arrives as it was sent, however the connection divides it (seed %d)',
   (seed) => {
     const random = seededRandom(seed)
     const upTo = (most: number): number => 1 + Math.floor(random() * most)
@@ -105,7 +105,7 @@ it.each([1, 2, 3, 4, 5])(
   },
 )
 
-it('counts the last byte as sent only when all of the record is', () => {
+it('a sealed stream reports the last byte as sent only when the whole record is sent', () => {
   const [sender] = pair()
   let room = 100
   const wire = new Wire(() => room)
@@ -118,17 +118,17 @@ it('counts the last byte as sent only when all of the record is', () => {
   expect(wire.bytes.length).toBe(2 * (500 + OVERHEAD_BYTES))
 })
 
-describe('records', () => {
+describe('sealed records', () => {
   const texts = ['first', 'second', 'third']
 
-  it('hide what they carry, and differ each time', () => {
+  it('hide their content, and differ each time', () => {
     const [sender] = pair()
     const [one, other] = recordsOf(sender, ['the same text', 'the same text'])
     expect(one!.includes('the same')).toBe(false)
     expect(Buffer.compare(one!, other!)).not.toBe(0)
   })
 
-  it('are refused when a bit of them has changed, wherever it is', () => {
+  it('are refused if any bit has changed', () => {
     const [sample] = recordsOf(pair()[0], ['text'])
     for (let bit = 0; bit < sample!.length * 8; bit++) {
       const [sender, receiver] = pair()
@@ -149,7 +149,7 @@ describe('records', () => {
     ['put in another order', [1, 0], ''],
     ['left out', [0, 2], 'first'],
     ['replayed later', [0, 1, 0], 'firstsecond'],
-  ] as const)('are refused when they are %s', (_, order, before) => {
+  ] as const)('are refused if %s', (_, order, before) => {
     const [sender, receiver] = pair()
     const records = recordsOf(sender, texts)
     const wire = new Wire()
@@ -164,14 +164,14 @@ describe('records', () => {
     expect(got).toBe(before)
   })
 
-  it('are refused when they come back to their sender', () => {
+  it('are refused if they return to their sender', () => {
     const [sender] = pair()
     const wire = new Wire()
     wire.bytes = Buffer.concat(recordsOf(sender, ['text']))
     expect(receiveText(sender, wire)).toBe(ALTERED)
   })
 
-  it('are refused when they claim to be longer than any', () => {
+  it('are refused if they claim more than the maximum length', () => {
     const [, receiver] = pair()
     const wire = new Wire()
     wire.bytes = Buffer.alloc(100)
@@ -180,7 +180,7 @@ describe('records', () => {
   })
 })
 
-it('both ciphers make the same records', () => {
+it('both ciphers produce the same sealed records', () => {
   const key = new Uint8Array(randomBytes(16))
   const heap = heapOf(createMemory(HEAP))
   heap.bytes.set(randomBytes(5000), 0)

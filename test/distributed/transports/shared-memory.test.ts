@@ -52,7 +52,7 @@ function release(sharing: Sharing | undefined): void {
   if (sharing !== undefined) closeSegments(sharing)
 }
 
-describeNative('the memory of two ranks', () => {
+describeNative('the shared memory of two ranks', () => {
   const sides = native.available ? [openSide(), openSide()] : []
   let neighbours: Neighbour[] = []
 
@@ -73,7 +73,7 @@ describeNative('the memory of two ranks', () => {
     for (const neighbour of neighbours) neighbour.release()
   })
 
-  it('carries bytes through its rings in order, however they are cut', () => {
+  it('carries bytes through its rings in order, in pieces of any size', () => {
     const from = sides[0]!.heap.bytes
     const to = sides[1]!.heap.bytes
     const [source, target] = [1024 * 1024, 2 * 1024 * 1024]
@@ -105,7 +105,7 @@ describeNative('the memory of two ranks', () => {
     )
   })
 
-  it('is copied out of the other heap, and nothing beyond it', () => {
+  it('is copied from the heap of the other rank, and never beyond it', () => {
     sides[0]!.heap.bytes.fill(42, 3_000_000, 3_000_100)
     const base = addressOf(sides[1]!.heap.bytes)
     copyFrom(neighbours[1]!.heap, 3_000_000, base + 2_000_000, 100)
@@ -117,14 +117,14 @@ describeNative('the memory of two ranks', () => {
     }).toThrow(RangeError)
   })
 
-  it('wakes a reader that sleeps once', () => {
+  it('wakes a sleeping reader once', () => {
     const [writer, reader] = [neighbours[0]!.writer, neighbours[1]!.reader]
     expect(writer.shouldWake()).toBe(false)
     reader.announceSleep(true)
     expect([writer.shouldWake(), writer.shouldWake()]).toEqual([true, false])
   })
 
-  it('can still be read when its writer has ended the connection', () => {
+  it('remains readable after its writer has ended the connection', () => {
     const [writer, reader] = [neighbours[0]!.writer, neighbours[1]!.reader]
     const before = neighbours[0]!.reader.hasEnded
     // what other tests have left
@@ -136,11 +136,11 @@ describeNative('the memory of two ranks', () => {
     expect([before, neighbours[0]!.reader.hasEnded]).toEqual([false, false])
   })
 
-  it('leaves no names behind', () => {
+  it('leaves no names in the file system', () => {
     expect(readdirSync('/dev/shm').filter((name) => name.includes('tsrun-heap'))).toEqual([])
   })
 
-  it('has no room for the rings of more ranks than its size allows', () => {
+  it('has no room for rings of more ranks than its size allows', () => {
     const peers = Array.from({ length: 20 }, (_, i) => i + 1)
     const sharing = { neighbours: [peers], segments: [] }
     expect(() => {
@@ -148,13 +148,13 @@ describeNative('the memory of two ranks', () => {
     }).toThrow('TSRUN_ARENA')
   })
 
-  it('keeps its rings below the engine', () => {
+  it('keeps its rings below the engine memory', () => {
     expect(reservedBytes(64)).toBeLessThan(16 * 1024 * 1024)
   })
 })
 
-describeNative('agreeing on who shares memory', () => {
-  it('leaves out ranks without a segment and ranks of other hosts', async () => {
+describeNative('the agreement on shared memory', () => {
+  it('excludes ranks without a segment and ranks of other hosts', async () => {
     const sides = [openSide(), openSide(), openSide(), openSide()]
     const [a, b, c] = sides.map(({ segment }) => segment.address)
     const results = await agree([a, undefined, { ...b!, host: 'elsewhere' }, c])
@@ -165,7 +165,7 @@ describeNative('agreeing on who shares memory', () => {
     for (const { segment } of sides) segment.close()
   })
 
-  it('takes no file for a segment that is another, and falls back', async () => {
+  it('falls back if a file is not the expected segment', async () => {
     const sides = [openSide(), openSide()]
     const [a, b] = sides.map(({ segment }) => segment.address)
     const odd = { ...b!, nonce: '00'.repeat(16) }
@@ -176,7 +176,7 @@ describeNative('agreeing on who shares memory', () => {
     for (const { segment } of sides) segment.close()
   })
 
-  it('fails every rank with the same cause when one cannot do without', async () => {
+  it('fails every rank with the same cause if one requires shared memory', async () => {
     const sides = [openSide(), openSide(), openSide()]
     const [a, b, c] = sides.map(({ segment }) => segment.address)
     const results = await agree([a, { ...b!, nonce: '00'.repeat(16) }, c], true)
@@ -186,7 +186,7 @@ describeNative('agreeing on who shares memory', () => {
     for (const { segment } of sides) segment.close()
   })
 
-  it('lets go of the memory of others when the ranks cannot connect', async () => {
+  it('unmaps the memory of other ranks if they cannot connect', async () => {
     const sides = [openSide(), openSide()]
     const [result] = await agree(sides.map(({ segment }) => segment.address))
     if (result?.status !== 'fulfilled') throw new Error('they share no memory')
@@ -204,7 +204,7 @@ describeNative('agreeing on who shares memory', () => {
     for (const { segment } of sides) segment.close()
   })
 
-  it('makes hosts of ranks that all share with each other', () => {
+  it('groups into hosts the ranks that all share memory with each other', () => {
     expect(hostsOf({ neighbours: [[1], [0], [3], [2]] })).toEqual([0, 0, 2, 2])
     // 1 shares with both, which do not share with each other
     expect(hostsOf({ neighbours: [[1], [0, 2], [1], []] })).toEqual([0, 1, 2, 3])

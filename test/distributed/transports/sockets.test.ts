@@ -89,7 +89,7 @@ describe.each(worlds)('sockets of $one and $other, $protection', ({ one, other, 
     }
   })
 
-  it('deliver all that was sent before its sender left, though the other sends as well', async () => {
+  it('deliver all messages of a sender that left, even if both sides send', async () => {
     const world = await start(kinds, protection)
     const [a, b] = world.groups
     const count = 40
@@ -114,7 +114,7 @@ describe.each(worlds)('sockets of $one and $other, $protection', ({ one, other, 
     })
   })
 
-  it('say why they ended', async () => {
+  it('report why they ended', async () => {
     const world = await start(kinds, protection)
     const [a] = world.groups
     const receive = a!.recv(new Float32Array(4), 1)
@@ -126,7 +126,7 @@ describe.each(worlds)('sockets of $one and $other, $protection', ({ one, other, 
 })
 
 describe('tcp sockets', () => {
-  it('let what came be read after sending has failed', async () => {
+  it('keep received data readable after sending has failed', async () => {
     const world = await start(['tcp', 'tcp'])
     const [mine, theirs] = world.ranks.map(({ transport }) => transport)
     expect(theirs!.trySend(0, 0, 10_000, false)).toBe(10_000)
@@ -144,7 +144,7 @@ describe('tcp sockets', () => {
 })
 
 describe('node sockets', () => {
-  it('notice an end that came before the transport took them over', async () => {
+  it('notice an end that came before the transport took over', async () => {
     const server = createServer().listen(0, '127.0.0.1')
     await once(server, 'listening')
     const accepted = once(server, 'connection') as Promise<[Socket]>
@@ -162,7 +162,7 @@ describe('node sockets', () => {
     server.close()
   })
 
-  it('hold the sender back when the receiver does not read', async () => {
+  it('hold the sender back if the receiver does not read', async () => {
     const world = await start(['node', 'node'])
     const { transport } = world.ranks[0]!
     let taken = 0

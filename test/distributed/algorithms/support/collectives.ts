@@ -84,7 +84,7 @@ export function describeCollectives(sizes: readonly number[]): void {
       })
     })
 
-    it('broadcast brings the values of every root to every rank', async () => {
+    it('broadcast copies the values of every root to every rank', async () => {
       await everyCase(size, async (group, { dtype, count, placement }) => {
         for (let root = 0; root < size; root++) {
           const { buffer, release } = placed(group, placement, dtype, count)
@@ -132,7 +132,7 @@ export function describeCollectives(sizes: readonly number[]): void {
       })
     })
 
-    it('nobody leaves a barrier before the last has entered', async () => {
+    it('barrier() holds every rank until the last has entered', async () => {
       let entered = 0
       const seen = await runWorld({ size, seed: size }, async (group) => {
         const counts: number[] = []

@@ -61,67 +61,82 @@ export function describeExchanges(sizes: readonly number[]): void {
   describe.each(sizes)('with %i ranks', (size) => {
     const ranks = Array.from({ length: size }, (_, rank) => rank)
 
-    it.each(choices('binomial-tree', 'linear'))('gather and scatter %j', async (options) => {
-      await everyCase(size, async (group, { dtype, count, placement }) => {
-        for (const root of ranks) {
-          if (count > 4000 && root > 1) continue
-          const isRoot = group.rank === root
-          const own = placed(group, placement, dtype, count)
-          fill(own.buffer, dtype, group.rank)
-          const whole = placed(group, placement, dtype, isRoot ? count * size : 0)
-          await group.gather(isRoot ? whole.buffer : null, own.buffer, root, { dtype, ...options })
-          const expected = slicesOf(
-            dtype,
-            ranks.map(() => count),
-            (rank) => ({ rank }),
+    it.each(choices('binomial-tree', 'linear'))(
+      'gather and scatter equal the reference: %j',
+      async (options) => {
+        await everyCase(size, async (group, { dtype, count, placement }) => {
+          for (const root of ranks) {
+            if (count > 4000 && root > 1) continue
+            const isRoot = group.rank === root
+            const own = placed(group, placement, dtype, count)
+            fill(own.buffer, dtype, group.rank)
+            const whole = placed(group, placement, dtype, isRoot ? count * size : 0)
+            await group.gather(isRoot ? whole.buffer : null, own.buffer, root, {
+              dtype,
+              ...options,
+            })
+            const expected = slicesOf(
+              dtype,
+              ranks.map(() => count),
+              (rank) => ({ rank }),
+            )
+            if (isRoot) expectBits(whole.buffer, expected)
+            fill(own.buffer, dtype, size)
+            await group.scatter(own.buffer, isRoot ? whole.buffer : null, root, {
+              dtype,
+              ...options,
+            })
+            const mine = fill(newArray(dtype, count), dtype, group.rank)
+            expectBits(own.buffer, mine)
+            if (isRoot) expectBits(whole.buffer, expected)
+            own.release()
+            whole.release()
+          }
+        })
+      },
+    )
+
+    it.each(choices('pairwise', 'bruck'))(
+      'allToAll equals the reference, in place or not: %j',
+      async (options) => {
+        await everyCase(size, async (group, { dtype, count, placement }) => {
+          const lengths = ranks.map(() => count)
+          const input = placed(group, placement, dtype, count * size)
+          const output = placed(group, placement, dtype, count * size)
+          fill(input.buffer, dtype, group.rank)
+          await group.allToAll(output.buffer, input.buffer, { dtype, ...options })
+          const expected = slicesOf(dtype, lengths, (rank) => ({ rank, at: group.rank * count }))
+          expectBits(output.buffer, expected)
+          expectBits(input.buffer, fill(newArray(dtype, count * size), dtype, group.rank))
+          await group.allToAll(input.buffer, input.buffer, { dtype, ...options })
+          expectBits(input.buffer, expected)
+          input.release()
+          output.release()
+        })
+      },
+    )
+
+    it.each(choices('ring', 'bruck', 'direct'))(
+      'allGather equals the reference: %j',
+      async (options) => {
+        await everyCase(size, async (group, { dtype, count, placement }) => {
+          const output = placed(group, placement, dtype, count * size)
+          const input = placed(group, placement, dtype, count)
+          fill(input.buffer, dtype, group.rank)
+          await group.allGather(output.buffer, input.buffer, { dtype, ...options })
+          const lengths = ranks.map(() => count)
+          expectBits(
+            output.buffer,
+            slicesOf(dtype, lengths, (rank) => ({ rank })),
           )
-          if (isRoot) expectBits(whole.buffer, expected)
-          fill(own.buffer, dtype, size)
-          await group.scatter(own.buffer, isRoot ? whole.buffer : null, root, { dtype, ...options })
-          const mine = fill(newArray(dtype, count), dtype, group.rank)
-          expectBits(own.buffer, mine)
-          if (isRoot) expectBits(whole.buffer, expected)
-          own.release()
-          whole.release()
-        }
-      })
-    })
-
-    it.each(choices('pairwise', 'bruck'))('allToAll %j, in place or not', async (options) => {
-      await everyCase(size, async (group, { dtype, count, placement }) => {
-        const lengths = ranks.map(() => count)
-        const input = placed(group, placement, dtype, count * size)
-        const output = placed(group, placement, dtype, count * size)
-        fill(input.buffer, dtype, group.rank)
-        await group.allToAll(output.buffer, input.buffer, { dtype, ...options })
-        const expected = slicesOf(dtype, lengths, (rank) => ({ rank, at: group.rank * count }))
-        expectBits(output.buffer, expected)
-        expectBits(input.buffer, fill(newArray(dtype, count * size), dtype, group.rank))
-        await group.allToAll(input.buffer, input.buffer, { dtype, ...options })
-        expectBits(input.buffer, expected)
-        input.release()
-        output.release()
-      })
-    })
-
-    it.each(choices('ring', 'bruck', 'direct'))('allGather %j', async (options) => {
-      await everyCase(size, async (group, { dtype, count, placement }) => {
-        const output = placed(group, placement, dtype, count * size)
-        const input = placed(group, placement, dtype, count)
-        fill(input.buffer, dtype, group.rank)
-        await group.allGather(output.buffer, input.buffer, { dtype, ...options })
-        const lengths = ranks.map(() => count)
-        expectBits(
-          output.buffer,
-          slicesOf(dtype, lengths, (rank) => ({ rank })),
-        )
-        output.release()
-        input.release()
-      })
-    })
+          output.release()
+          input.release()
+        })
+      },
+    )
 
     it.each(choices('ring', 'recursive-halving', 'pairwise', 'direct'))(
-      'reduceScatter %j',
+      'reduceScatter equals the reference: %j',
       async (options) => {
         await everyCase(size, async (group, { dtype, count, placement }) => {
           for (const op of ['sum', dtype.includes('float') ? 'avg' : 'bxor', 'max'] as const) {
@@ -144,7 +159,7 @@ export function describeExchanges(sizes: readonly number[]): void {
       },
     )
 
-    it('slices of different lengths: allGatherV, gatherV, scatterV, allToAllV', async () => {
+    it('allGatherV, gatherV, scatterV and allToAllV exchange slices of different lengths', async () => {
       await everyCase(size, async (group, { dtype, count, placement }) => {
         const { rank } = group
         const lengths = uneven(size, count, 1)
@@ -196,7 +211,7 @@ export function describeExchanges(sizes: readonly number[]): void {
       })
     })
 
-    it('objects: gather, scatter, all-to-all', async () => {
+    it('gather, scatter and all-to-all exchange objects', async () => {
       await runWorld({ size, seed: size }, async (group) => {
         for (const root of ranks) {
           const gathered = await group.gatherObject({ rank: group.rank }, root)

@@ -180,52 +180,47 @@ const onlyApart = ['the order of combining']
 
 /** Ranks of worlds of these sizes that disagree, in as many interleavings. */
 export function describeMismatches(sizes: readonly number[], seeds: number): void {
-  describe.each(placesOf(sizes))(
-    '$size ranks $place that disagree on',
-    ({ size, place, hosts }) => {
-      const possible = mismatches.filter(
-        ({ name }) => place === 'apart' || !onlyApart.includes(name),
-      )
+  describe.each(placesOf(sizes))('$size ranks $place', ({ size, place, hosts }) => {
+    const possible = mismatches.filter(({ name }) => place === 'apart' || !onlyApart.includes(name))
 
-      it.each(possible)(
-        '$name fail, and the two see both sides',
-        async ({ odd, others, words }) => {
-          const disagree = async (seed: number): Promise<void> => {
-            const oddRank = seed % size
-            const errors = await runWorld({ size, seed, hosts }, async (group) => {
-              const apart = await newGroup([...group.ranks], { parent: group, name: 'apart' })
-              const call = group.rank === oddRank ? odd : others
-              const error = await failureOf(group, call)
-              const later = await errorOf(() => group.barrier())
-              expect(['ERR_TSR_GROUP_FAILED', 'ERR_TSR_MISMATCH']).toContain(later?.code)
-              // Another group of the same ranks still works.
-              const buffer = Float32Array.of(1)
-              await apart.allReduce(buffer)
-              expect(buffer[0]).toBe(size)
-              return error
+    it.each(possible)(
+      'see both sides if they disagree on $name',
+      async ({ odd, others, words }) => {
+        const disagree = async (seed: number): Promise<void> => {
+          const oddRank = seed % size
+          const errors = await runWorld({ size, seed, hosts }, async (group) => {
+            const apart = await newGroup([...group.ranks], { parent: group, name: 'apart' })
+            const call = group.rank === oddRank ? odd : others
+            const error = await failureOf(group, call)
+            const later = await errorOf(() => group.barrier())
+            expect(['ERR_TSR_GROUP_FAILED', 'ERR_TSR_MISMATCH']).toContain(later?.code)
+            // Another group of the same ranks still works.
+            const buffer = Float32Array.of(1)
+            await apart.allReduce(buffer)
+            expect(buffer[0]).toBe(size)
+            return error
+          })
+          const mismatch = errors.filter((error) => {
+            const [mine, theirs] = words
+            return (
+              (error as { code?: string } | undefined)?.code === 'ERR_TSR_MISMATCH' &&
+              error?.message.includes(mine) &&
+              error.message.includes(theirs)
+            )
+          })
+          expect(mismatch).toContain(errors[oddRank])
+          expect(mismatch.length).toBeGreaterThanOrEqual(2)
+          for (const error of errors) {
+            expect(error).toMatchObject({
+              code: expect.stringMatching(
+                /^ERR_TSR_(MISMATCH|PEER_FAILED|GROUP_FAILED)$/,
+              ) as string,
             })
-            const mismatch = errors.filter((error) => {
-              const [mine, theirs] = words
-              return (
-                (error as { code?: string } | undefined)?.code === 'ERR_TSR_MISMATCH' &&
-                error?.message.includes(mine) &&
-                error.message.includes(theirs)
-              )
-            })
-            expect(mismatch).toContain(errors[oddRank])
-            expect(mismatch.length).toBeGreaterThanOrEqual(2)
-            for (const error of errors) {
-              expect(error).toMatchObject({
-                code: expect.stringMatching(
-                  /^ERR_TSR_(MISMATCH|PEER_FAILED|GROUP_FAILED)$/,
-                ) as string,
-              })
-            }
           }
-          // at once: some are noticed only when nothing comes for a while
-          await Promise.all(Array.from({ length: seeds }, (_, seed) => disagree(seed)))
-        },
-      )
-    },
-  )
+        }
+        // at once: some are noticed only when nothing comes for a while
+        await Promise.all(Array.from({ length: seeds }, (_, seed) => disagree(seed)))
+      },
+    )
+  })
 }

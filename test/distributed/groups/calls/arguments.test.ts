@@ -57,13 +57,13 @@ describe('buffers', () => {
   it.each([
     ['a promise', Promise.resolve(floats(1)), 'buffer is a promise; `await` it'],
     ['an array', [1, 2], 'make it a typed array, for example with `Float32Array.from(values)`'],
-  ])('of other types are refused with what to do: %s', async (_, buffer, words) => {
+  ])('of other types are refused with advice: %s', async (_, buffer, words) => {
     expect(await amongThree((group) => group.allReduce(untyped(buffer)))).toMatchObject({
       message: expect.stringContaining(words),
     })
   })
 
-  it('that are operations in progress are to be awaited', async () => {
+  it('that are operations in progress are refused with the advice to await them', async () => {
     const call = (group: ProcessGroup): unknown => {
       const work = group.allReduce(floats(1))
       return Promise.all([work, group.allReduce(untyped(work))])
@@ -95,7 +95,7 @@ describe('buffers', () => {
 
 describe('ranks', () => {
   it.each([-1, 3, 1.5, NaN, Infinity, untyped('0'), untyped(undefined)])(
-    'that are not in the group are refused: %p',
+    'outside the group are refused: %p',
     async (rank) => {
       const calls: ((group: ProcessGroup) => unknown)[] = [
         (group) => group.send(floats(1), rank),
@@ -131,8 +131,8 @@ describe('ranks', () => {
   })
 })
 
-describe('options', () => {
-  it.each([-1, 0.5, 2 ** 31, NaN, untyped('1')])('tags are checked: %p', async (tag) => {
+describe('the options of calls', () => {
+  it.each([-1, 0.5, 2 ** 31, NaN, untyped('1')])('are refused with the tag %p', async (tag) => {
     for (const call of [
       (group: ProcessGroup) => group.send(floats(1), 0, { tag }),
       (group: ProcessGroup) => group.recv(floats(1), 0, { tag }),
@@ -146,14 +146,14 @@ describe('options', () => {
     }
   })
 
-  it.each([0, -5, NaN, untyped('100')])('time-outs are checked: %p', async (timeout) => {
+  it.each([0, -5, NaN, untyped('100')])('are refused with the time-out %p', async (timeout) => {
     expect(await amongThree((group) => group.barrier({ timeout }))).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
       facts: { name: 'timeout' },
     })
   })
 
-  it('reductions and algorithms are checked', async () => {
+  it('are refused with invalid reductions and algorithms', async () => {
     const op = untyped('median')
     expect(await amongThree((group) => group.allReduce(floats(1), { op }))).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
@@ -174,7 +174,7 @@ describe('options', () => {
     })
   })
 
-  it('that no call has are refused, naming the nearest', async () => {
+  it('are refused if unknown, and the error names the nearest', async () => {
     const options = untyped({ timout: 5 })
     for (const call of [
       (group: ProcessGroup) => group.allReduce(floats(1), options),
@@ -194,7 +194,7 @@ describe('options', () => {
     })
   })
 
-  it('a refused call leaves the group as it was', async () => {
+  it('do not change the group if they are refused', async () => {
     await runWorld({ size: 2 }, async (group) => {
       if (group.rank === 0) {
         thrownBy(() => group.barrier({ timeout: -1 }))
@@ -229,7 +229,7 @@ describe('the arena', () => {
     })
   })
 
-  it('refuses a dtype that it does not know', async () => {
+  it('refuses an unknown dtype', async () => {
     await alone((group) => {
       expect(thrownBy(() => group.alloc(untyped('uint16'), 4))).toMatchObject({
         code: 'ERR_TSR_ARGUMENT',
@@ -262,7 +262,7 @@ describe('the arena', () => {
     })
   })
 
-  it('refuses to free what it has not allocated, and what is free already', async () => {
+  it('refuses to free memory that it did not allocate or has already freed', async () => {
     await alone((group) => {
       const buffer = group.alloc('float32', 64)
       for (const wrong of [floats(4), buffer.subarray(1), untyped(undefined)]) {
@@ -281,7 +281,7 @@ describe('the arena', () => {
     })
   })
 
-  it('keeps the staging of works that nobody awaits only until they end', async () => {
+  it('keeps the staging buffers of works that are not awaited only until they end', async () => {
     await runWorld({ size: 2, memory: 8 * 1024 * 1024 }, async (group) => {
       for (let i = 0; i < 2000; i++) {
         if (group.rank === 0) void group.send(floats(2500), 1)

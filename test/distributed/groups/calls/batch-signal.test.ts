@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm'
 import { runWorld } from '@tsrun/distributed'
 import { errorOf } from '../../support/outcome.ts'
 
-it("gives a batch up at the caller's time-out, which no one else holds", async () => {
+it("a batch of messages ends at the caller's time-out, even if only the batch refers to the signal", async () => {
   setFlagsFromString('--expose-gc')
   const collecting = setInterval(runInNewContext('gc') as () => void, 20).unref()
   const [error] = await runWorld({ size: 2 }, async (group) => {

@@ -45,7 +45,7 @@ describe.each(['float16', 'bfloat16'] as const)('convert: %s', (dtype) => {
     },
   )
 
-  it('refuses what does not fit', async () => {
+  it('refuses arrays that do not fit', async () => {
     await alone((group) => {
       const [floats, halves] = [group.alloc('float32', 4), group.alloc(dtype, 4)]
       const wrong = [
@@ -71,7 +71,7 @@ describe.each(['float16', 'bfloat16'] as const)('convert: %s', (dtype) => {
   })
 })
 
-it('multiplies float32, in place and into another array', async () => {
+it('convert() multiplies float32, in place and into another array', async () => {
   await alone((group) => {
     const [values, others] = [group.alloc('float32', 37), group.allocUnsafe('float32', 37)]
     for (let i = 0; i < values.length; i++) values[i] = i / 7

@@ -14,7 +14,7 @@ const one = { float16: 0x3c00, bfloat16: 0x3f80 } as const
 const two = { float16: 0x4000, bfloat16: 0x4000 } as const
 
 describe('the dtype of a buffer', () => {
-  it.each(dtypes)('is the one that it was allocated for, for its parts too: %s', async (dtype) => {
+  it.each(dtypes)('is the allocated one, also in parts of the buffer: %s', async (dtype) => {
     await onTwo(async (group) => {
       const whole = group.alloc(dtype, 40)
       const part = whole.subarray(3, 33)
@@ -29,7 +29,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it.each(['float16', 'bfloat16'] as const)('is given by an option: %s', async (dtype) => {
+  it.each(['float16', 'bfloat16'] as const)('is set by an option: %s', async (dtype) => {
     await onTwo(async (group) => {
       const buffer = Uint16Array.of(one[dtype])
       await group.allReduce(buffer, { dtype })
@@ -37,7 +37,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it('of 16-bit words has to be given', async () => {
+  it('must be given for 16-bit words', async () => {
     await onTwo(async (group) => {
       expect(thrownBy(() => group.allReduce(new Uint16Array(3)))).toMatchObject({
         code: 'ERR_TSR_BUFFER',
@@ -97,29 +97,32 @@ describe('reductions', () => {
     ['int8', premulSum(2), 'sum, product, min, max, band, bor, bxor'],
     ['int8', 'avg', 'sum, product, min, max, band, bor, bxor'],
     ['uint64', 'avg', 'sum, product, min, max, band, bor, bxor'],
-  ] as const)('that make no sense are refused: %s %j', async (dtype, op, allowed) => {
-    await onTwo(async (group) => {
-      const calls = [
-        () => group.allReduce(newArray(dtype, 2), { op, dtype }),
-        () => group.reduce(newArray(dtype, 2), 0, { op, dtype }),
-        () => group.reduceScatter(newArray(dtype, 1), newArray(dtype, 2), { op, dtype }),
-        () => group.allReduceCoalesced([newArray(dtype, 1)], { op, dtype }),
-      ]
-      for (const call of calls) {
-        expect(thrownBy(call)).toMatchObject({
-          code: 'ERR_TSR_REDUCTION',
-          message: expect.stringContaining(`for ${dtype}, which supports ${allowed}`),
-        })
-      }
-      await group.barrier()
-    })
-  })
+  ] as const)(
+    'are refused if the dtype has no such operation: %s %j',
+    async (dtype, op, allowed) => {
+      await onTwo(async (group) => {
+        const calls = [
+          () => group.allReduce(newArray(dtype, 2), { op, dtype }),
+          () => group.reduce(newArray(dtype, 2), 0, { op, dtype }),
+          () => group.reduceScatter(newArray(dtype, 1), newArray(dtype, 2), { op, dtype }),
+          () => group.allReduceCoalesced([newArray(dtype, 1)], { op, dtype }),
+        ]
+        for (const call of calls) {
+          expect(thrownBy(call)).toMatchObject({
+            code: 'ERR_TSR_REDUCTION',
+            message: expect.stringContaining(`for ${dtype}, which supports ${allowed}`),
+          })
+        }
+        await group.barrier()
+      })
+    },
+  )
 
-  it.each([NaN, Infinity, '1', undefined])('premulSum refuses a factor of %p', (factor) => {
+  it.each([NaN, Infinity, '1', undefined])('with premulSum refuse a factor of %p', (factor) => {
     expect(thrownBy(() => premulSum(factor as number))?.code).toBe('ERR_TSR_ARGUMENT')
   })
 
-  it('premulSum as a plain name is refused with a hint', async () => {
+  it('with premulSum as a plain name are refused with a hint', async () => {
     await onTwo(async (group) => {
       const op = 'premulSum' as never
       const error = await errorOf(() => group.allReduce(new Float32Array(1), { op }))
@@ -127,7 +130,7 @@ describe('reductions', () => {
     })
   })
 
-  it.each(['heap', 'arena'] as const)('premulSum keeps an input in the %s', async (where) => {
+  it.each(['heap', 'arena'] as const)('with premulSum keep an input in the %s', async (where) => {
     await onTwo(async (group) => {
       const make = (length: number) =>
         where === 'arena' ? group.alloc('float32', length) : new Float32Array(length)
@@ -144,7 +147,7 @@ describe('reductions', () => {
     })
   })
 
-  it('premulSum multiplies in a group of one too', async () => {
+  it('with premulSum multiply in a group of one, too', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const buffer = Float64Array.of(3)
       await group.allReduce(buffer, { op: premulSum(0.5) })

@@ -72,7 +72,7 @@ describe('arguments of exchanges', () => {
     })
   })
 
-  it('roots and lists of values are checked', async () => {
+  it('include roots and lists of values, which are checked', async () => {
     for (const call of [
       (g: ProcessGroup) => g.gather(null, floats(1), 3),
       (g: ProcessGroup) => g.scatter(floats(1), null, -1),
@@ -97,7 +97,7 @@ describe('arguments of exchanges', () => {
     })
   })
 
-  it.each(['arena', 'heap'])('buffers that overlap are refused (%s)', async (place) => {
+  it.each(['arena', 'heap'])('are refused if buffers overlap (%s)', async (place) => {
     const overlapping: ((group: ProcessGroup, whole: Float32Array) => unknown)[] = [
       (g, whole) => g.allToAll(whole.subarray(0, 6), whole.subarray(3, 9)),
       (g, whole) => g.allGather(whole.subarray(0, 6), whole.subarray(0, 2)),
@@ -116,7 +116,7 @@ describe('arguments of exchanges', () => {
     }
   })
 
-  it('detached buffers are refused, also when they are detached during the operation', async () => {
+  it('are refused if a buffer is detached, also during the operation', async () => {
     const detached = floats(4)
     detach(detached)
     expect(await amongThree((group) => group.allReduce(detached))).toMatchObject({
@@ -143,7 +143,7 @@ describe('arguments of exchanges', () => {
     expect(errors[1]).toEqual([undefined, undefined])
   })
 
-  it('all calls are refused after the group was destroyed', async () => {
+  it('are refused in all calls after the group was destroyed', async () => {
     await runWorld({ size: 1 }, async (group) => {
       await group.destroy()
       for (const call of [
@@ -161,7 +161,7 @@ describe('arguments of exchanges', () => {
     })
   })
 
-  it('refused calls leave no memory allocated', async () => {
+  it('leave no memory allocated if they are refused', async () => {
     await runWorld({ size: 1, memory: 4 * 1024 * 1024 }, async (group) => {
       for (let i = 0; i < 20; i++) {
         thrownBy(() => group.allReduceCoalesced([floats(100_000)], { timeout: -1 }))

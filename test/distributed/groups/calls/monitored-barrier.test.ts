@@ -6,7 +6,7 @@ import { SteppedWorld } from '../../support/stepped-world.ts'
 jest.setTimeout(60_000)
 
 describe('a monitored barrier', () => {
-  it('releases no rank before the last has arrived', async () => {
+  it('releases no rank before the last has entered', async () => {
     let entered = 0
     await runWorld({ size: 5, seed: 1 }, async (group) => {
       for (let round = 1; round <= 10; round++) {
@@ -20,7 +20,7 @@ describe('a monitored barrier', () => {
     })
   })
 
-  it('names all that are missing, on rank 0 and, through it, on the others', async () => {
+  it('names all missing ranks on every rank, through rank 0', async () => {
     const errors = await runWorld({ size: 5, seed: 2 }, async (group) =>
       group.rank === 1 || group.rank === 3
         ? undefined
@@ -38,7 +38,7 @@ describe('a monitored barrier', () => {
     }
   })
 
-  it('names rank 0 when it is the one that is missing', async () => {
+  it('names rank 0 if that is missing', async () => {
     const errors = await runWorld({ size: 2 }, async (group) =>
       group.rank === 0 ? undefined : await errorOf(() => group.monitoredBarrier({ timeout: 50 })),
     )
@@ -48,7 +48,7 @@ describe('a monitored barrier', () => {
     })
   })
 
-  it.each([false, true])('when a rank has left, waitAllRanks: %p', async (waitAllRanks) => {
+  it.each([false, true])('fails if a rank has left, waitAllRanks: %p', async (waitAllRanks) => {
     for (const leavesFirst of [false, true]) {
       const world = new SteppedWorld(3)
       const [first, second] = world.groups

@@ -7,7 +7,7 @@ const layouts = [{ hosts: [0, 0, 0] }, { hosts: [0, 1, 2] }, { hosts: [0, 0, 1] 
 const lengths = [3, 6000]
 
 describe('a prepared operation', () => {
-  it.each(layouts)('does what the call does, run after run: %j', async ({ hosts }) => {
+  it.each(layouts)('gives the results of the call in every run: %j', async ({ hosts }) => {
     await runWorld({ size: 3, hosts, seed: 4 }, async (group) => {
       const { rank, size } = group
       for (const length of lengths) {
@@ -46,7 +46,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('starts and ends with run(), beside start() and done()', async () => {
+  it('starts and ends with run(), or with start() and done()', async () => {
     for (const { hosts } of layouts) {
       await runWorld({ size: 3, hosts, seed: 5 }, async (group) => {
         const buffer = group.alloc('float32', 6000)
@@ -66,7 +66,7 @@ describe('a prepared operation', () => {
     }
   })
 
-  it('fits with a call on another rank', async () => {
+  it('matches a plain call on another rank', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const buffer = group.alloc('float64', 4000)
       const sum = group.allReduceInit(buffer)
@@ -81,7 +81,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('sends and receives again and again, beside other messages of the tag', async () => {
+  it('sends and receives repeatedly, beside other messages of the tag', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const buffer = group.alloc('int32', 5000)
       const tag = 7
@@ -107,7 +107,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('multiplies its input again in each run, and keeps it', async () => {
+  it('multiplies its input again in each run, and does not change it', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const [input, output] = [group.alloc('float32', 8000), group.alloc('float32', 4000)]
       const sum = group.reduceScatterInit(output, input, { op: premulSum(0.5) })
@@ -121,7 +121,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('is started in the order of the calls, with others under way', async () => {
+  it('is started in the order of the calls, beside others in progress', async () => {
     await runWorld({ size: 3, hosts: [0, 0, 0], seed: 9 }, async (group) => {
       const buffers = Array.from({ length: 6 }, (_, i) => group.alloc('float32', 10 ** (i % 5)))
       const prepared = buffers.map((buffer) => group.allReduceInit(buffer))
@@ -136,7 +136,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('refuses a start while it is under way or freed, and to be freed under way', async () => {
+  it('refuses to start while it runs or after free(), and refuses free() while it runs', async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const [first, second] = [a!, b!].map((group) => group.allReduceInit(group.alloc('int32', 4)))
@@ -159,7 +159,7 @@ describe('a prepared operation', () => {
     }).toThrow('free()')
   })
 
-  it('fails where the calls differ, says where, and is refused afterwards', async () => {
+  it('fails if the calls of ranks differ, names the difference, and is refused afterwards', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const buffer = group.alloc('float32', 10 + group.rank)
       const sum = group.allReduceInit(buffer, { label: 'weights' })
@@ -174,7 +174,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('is compared with what other ranks ran in its place, once the next begins', async () => {
+  it('is compared with the operations of other ranks at the latest in the next run', async () => {
     const errors = await runWorld({ size: 3, hosts: [0, 0, 0] }, async (group) => {
       const buffer = group.alloc('float32', 4)
       const spread = group.broadcastInit(buffer, 0)
@@ -193,7 +193,7 @@ describe('a prepared operation', () => {
     expect(errors).toContain('ERR_TSR_MISMATCH')
   })
 
-  it('throws at the next start what nobody has waited for', async () => {
+  it('throws at the next start an error that was not awaited', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const sum = group.allReduceInit(group.alloc('float32', 10 + group.rank))
       sum.start()
@@ -204,7 +204,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('ends by its signal and its time-out', async () => {
+  it('is ended by its signal and its time-out', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const groups: ProcessGroup[] = []
       for (let i = 0; i < 2; i++) groups.push(await newGroup([0, 1], { parent: world }))
@@ -223,7 +223,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('is no message to oneself, and ends with its group', async () => {
+  it('cannot be a message to the same rank, and ends with its group', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const buffer = new Float32Array(1)
       expect(() => world.sendInit(buffer, world.rank)).toThrow('another rank')

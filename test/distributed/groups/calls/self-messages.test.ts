@@ -44,7 +44,7 @@ describe('a message of a rank to itself', () => {
     })
   })
 
-  it('fails at once where it would block forever, and leaves nothing behind', async () => {
+  it('fails at once if it would block forever, and leaves nothing behind', async () => {
     await asSecond(async (group) => {
       const buffer = new Int32Array(1)
       expect(
@@ -63,7 +63,7 @@ describe('a message of a rank to itself', () => {
     })
   })
 
-  it('of two lengths or dtypes fails on both sides', async () => {
+  it('with different lengths or dtypes fails on both sides', async () => {
     await asSecond(async (group) => {
       const receive = group.recv(new Float32Array(2), 1)
       const send = group.send(new Int32Array(2), 1)
@@ -99,7 +99,7 @@ describe('a message of a rank to itself', () => {
 })
 
 describe('a batch of messages', () => {
-  it('works around a ring, includes a rank itself, and returns the sources', async () => {
+  it('works around a ring, may include the rank itself, and returns the sources', async () => {
     await runWorld({ size: 4, seed: 3 }, async (group) => {
       const { rank, size } = group
       const incoming = Array.from({ length: size }, () => new Int32Array(20_000))

@@ -38,7 +38,7 @@ function openedSince(before: readonly string[]): string[] {
 describe.each(ways)('initProcessGroup (%j)', (way) => {
   const arena = 4 * 1024 * 1024
 
-  it('gives up when its signal is aborted while others are missing', async () => {
+  it('stops when its signal is aborted while ranks are missing', async () => {
     const before = openSockets()
     const store = memoryStore()
     const controller = new AbortController()
@@ -51,7 +51,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.close()
   })
 
-  it('gives up when its signal is aborted while a rank does not answer', async () => {
+  it('stops when its signal is aborted while a rank does not answer', async () => {
     const before = openSockets()
     const store = memoryStore()
     const controller = new AbortController()
@@ -69,7 +69,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.close()
   })
 
-  it('gives up when its signal is aborted while a rank that it has connected to is silent', async () => {
+  it('stops when its signal is aborted while a connected rank is silent', async () => {
     const before = openSockets()
     const silent = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1')
     await once(silent, 'listening')
@@ -92,7 +92,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.close()
   })
 
-  it('fails at once when another rank requires shared memory that cannot be had', async () => {
+  it('fails at once if another rank requires shared memory that is unavailable', async () => {
     const store = memoryStore()
     const options = { ...way, arena, store, rank: 0, worldSize: 2 }
     const joining = errorOf(() => initProcessGroup(options))
@@ -106,7 +106,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     await store.close()
   })
 
-  it('names the missing ranks when its time is up', async () => {
+  it('names the missing ranks at its time-out', async () => {
     const store = memoryStore()
     const options = { ...way, arena, store, rank: 1, worldSize: 3, timeout: 100 }
     const error = await errorOf(() => initProcessGroup(options))

@@ -32,7 +32,7 @@ it.each([
   expect(isInitialized()).toBe(false)
 })
 
-it('initProcessGroup takes options of diagnosis, and those that are left undefined', async () => {
+it('initProcessGroup accepts options of diagnosis, and undefined ones', async () => {
   const known = { stallWarning: 1000, debug: 'off', transport: undefined, engine: undefined }
   const group = await join({ ...known, arena: 4 * 1024 * 1024, timeout: 60_000 })
   expect(group.size).toBe(1)
@@ -41,7 +41,7 @@ it('initProcessGroup takes options of diagnosis, and those that are left undefin
 
 const job = (worldSize: number, localWorldSize: number) => ({ worldSize, localWorldSize })
 
-describe('the engine that `auto` chooses', () => {
+describe('the engine of the option `auto`', () => {
   it.each([
     ['two ranks on two cores', job(2, 2), 'tcp', 2, 'inline'],
     ['four ranks on two cores', job(4, 4), 'tcp', 2, 'inline'],
@@ -52,25 +52,25 @@ describe('the engine that `auto` chooses', () => {
     ['node:net, which cannot block', job(2, 2), 'node', 2, 'worker'],
     ['ranks of mpirun', job(2, 2), 'mpi', 2, 'worker'],
     ['no launcher that says who is on this host', undefined, 'tcp', 2, 'worker'],
-  ] as const)('%s', (_, environment, transport, cores, expected) => {
+  ] as const)('fits %s', (_, environment, transport, cores, expected) => {
     expect(chooseEngine({ environment, transport, cores }, 'auto')).toBe(expected)
   })
 
-  it('counts the ranks that share cores, where they are bound', () => {
+  it('depends on the number of bound ranks that share cores', () => {
     const context = { environment: job(4, 4), transport: 'tcp', cores: 2 } as const
     expect(chooseEngine({ ...context, coreRanks: 1 }, 'auto')).toBe('worker')
     expect(chooseEngine({ ...context, coreRanks: 2 }, 'auto')).toBe('inline')
   })
 })
 
-describe('the engine without a wish', () => {
+describe('the default engine', () => {
   it.each([
     ['more ranks than cores', job(4, 4), 'tcp', 2, 'worker'],
     ['fifteen ranks on two cores', job(15, 15), 'tcp', 2, 'worker'],
     ['eight ranks for each core', job(16, 16), 'tcp', 2, 'inline'],
     ['eight ranks for each core of each host', job(32, 16), 'tcp', 2, 'inline'],
     ['a crowd over node:net, which cannot block', job(16, 16), 'node', 2, 'worker'],
-  ] as const)('%s', (_, environment, transport, cores, expected) => {
+  ] as const)('fits %s', (_, environment, transport, cores, expected) => {
     expect(chooseEngine({ environment, transport, cores }, undefined)).toBe(expected)
   })
 })

@@ -20,7 +20,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('is called by its members only, which keep using the world in the meantime', async () => {
+  it('is called only by its members, which can still use the world meanwhile', async () => {
     await runWorld({ size: 4, seed: 1 }, async (world) => {
       const isEven = world.rank % 2 === 0
       const members = isEven ? [0, 2] : [1, 3]
@@ -49,7 +49,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('of a group takes ranks of that group', async () => {
+  it('in a group takes ranks of that group', async () => {
     await runWorld({ size: 6 }, async (world) => {
       if (world.rank % 2 === 1) return
       const even = await newGroup([0, 2, 4], { parent: world })
@@ -62,7 +62,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('of the same members gives groups that are independent of each other', async () => {
+  it('with the same members creates independent groups', async () => {
     await runWorld({ size: 2, seed: 5 }, async (world) => {
       const [a, b] = await Promise.all([
         newGroup([0, 1], { parent: world }),
@@ -77,7 +77,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('may be of one rank', async () => {
+  it('may have one rank', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const self = await newGroup([world.rank], { parent: world })
       const buffer = Float32Array.of(3)
@@ -88,7 +88,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('of one rank leave the slots of shared memory to others', async () => {
+  it('with one rank leaves the slots of shared memory to other groups', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
       const alone = await Promise.all(
         Array.from({ length: 8 }, (_, i) =>
@@ -114,7 +114,7 @@ describe('newGroup', () => {
     ['a rank that does not exist', [0, 7], /rank 7 is not in group world/],
     ['a negative rank', [0, -1], /rank -1 is not in/],
     ['not the caller', [1, 2], /rank 0 calls it, but is not among 1, 2/],
-  ])('refuses %s', async (_, members, message) => {
+  ])('refuses a list with %s', async (_, members, message) => {
     await runWorld({ size: 3 }, async (world) => {
       if (world.rank !== 0) return
       const error = await errorOf(() => newGroup(members, { parent: world }))
@@ -159,7 +159,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('names the groups that the other rank has made, if none is the expected one', async () => {
+  it('names the groups that the other rank has created, if none is the expected one', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) await newGroup([0, 1], { parent: world, name: 'left' })
       await world.barrier()
@@ -181,7 +181,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('refuses a member that is gone, at once', async () => {
+  it('refuses a member that has left, at once', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) {
         await world.destroy()
@@ -243,7 +243,7 @@ describe('destroy', () => {
     })
   })
 
-  it('of the world is noticed by the others, which finish what does not need this rank', async () => {
+  it('of the world lets the others finish operations that do not need this rank', async () => {
     await runWorld({ size: 3 }, async (world) => {
       const pair = world.rank === 0 ? undefined : await newGroup([1, 2], { parent: world })
       if (world.rank === 0) {
@@ -273,7 +273,7 @@ describe('destroy', () => {
     })
   })
 
-  it('fails what other members still wait for, and nothing that has arrived', async () => {
+  it('fails operations that other members still wait for, and no message that has arrived', async () => {
     await runWorld({ size: 3, seed: 4 }, async (world) => {
       const group = await newGroup([0, 1, 2], { parent: world, name: 'brief' })
       if (world.rank === 0) {

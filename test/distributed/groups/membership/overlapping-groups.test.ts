@@ -32,8 +32,8 @@ function permuted<T>(list: readonly T[], order: number): T[] {
   return result
 }
 
-describe('groups that overlap', () => {
-  it('are made and used in conflicting orders', async () => {
+describe('overlapping groups', () => {
+  it('can be created and used in conflicting orders', async () => {
     await fc.assert(
       fc.asyncProperty(worlds, async ({ size, seed, groups, orders, length }) => {
         await runWorld({ size, seed }, async (world) => {
@@ -69,7 +69,7 @@ describe('groups that overlap', () => {
     )
   })
 
-  it('that are destroyed give back their memory, and their numbers are never used again', async () => {
+  it('that are destroyed free their memory, and their numbers are never reused', async () => {
     const ids = new Set<number>()
     await runWorld({ size: 2 }, async (world) => {
       for (let i = 0; i < 300; i++) {

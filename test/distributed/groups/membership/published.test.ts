@@ -5,13 +5,13 @@ import { SteppedWorld } from '../../support/stepped-world.ts'
 
 const invalid = { code: 'ERR_TSR_MESSAGE_INVALID' }
 
-describe('what another program writes in place of a rank', () => {
+describe('a value that another program writes to the store', () => {
   it.each([
     ['no JSON', 'x'],
     ['null', 'null'],
     ['another object', '{"id":"1","order":"0, 1","first":0}'],
     ['an impossible number', '{"id":1e9,"order":"0, 1","first":0}'],
-  ])('is not taken for a new group: %s', async (_, text) => {
+  ])('is rejected as a new group: %s', async (_, text) => {
     const world = new SteppedWorld(2)
     await world.store.set('group/0,1/0/', text)
     const error = await errorOf(() => newGroup([0, 1], { parent: world.groups[1]! }))
@@ -26,7 +26,7 @@ describe('what another program writes in place of a rank', () => {
     ['another order', '{"id":1,"survivors":[1,0]}'],
     ['a rank twice', '{"id":1,"survivors":[0,0]}'],
     ['group 0, which is the world', '{"id":0,"survivors":[0,1]}'],
-  ])('is not taken for the decision of a shrink: %s', async (_, text) => {
+  ])('is rejected as the decision of a shrink: %s', async (_, text) => {
     const world = new SteppedWorld(2)
     await world.store.set('shrink/0/0/decision', text)
     const error = await errorOf(() => world.groups[0]!.shrink())
@@ -40,7 +40,7 @@ describe('what another program writes in place of a rank', () => {
     ['a stranger', '{"rank":7,"gone":[]}'],
     ['no list', '{"rank":1,"gone":{"length":1}}'],
     ['nothing lost that it could lose', '{"rank":1,"gone":[-1]}'],
-  ])('is not taken for a vote: %s', async (_, text) => {
+  ])('is rejected as a vote: %s', async (_, text) => {
     const world = new SteppedWorld(2)
     await world.store.append('shrink/0/0/votes', `${text}\n`)
     const error = await errorOf(() => world.groups[0]!.shrink())
@@ -48,7 +48,7 @@ describe('what another program writes in place of a rank', () => {
     expect(error?.message).toContain('a rank that votes on a shrink')
   })
 
-  it.each(['', 'x', '-1', '0.5', '{}'])('is not taken for a generation: %j', async (text) => {
+  it.each(['', 'x', '-1', '0.5', '{}'])('is rejected as a generation: %j', async (text) => {
     const store = memoryStore()
     await store.set('world/0/generation', text)
     const error = await errorOf(() => initProcessGroup({ store, rank: 0, worldSize: 1 }))
@@ -57,9 +57,9 @@ describe('what another program writes in place of a rank', () => {
   })
 })
 
-describe('what a rank gives that does not call split', () => {
+describe('split', () => {
   it.each([null, 1, 'red', [1], [1, 2, 3], ['red', 0], [0, 0.5], { 0: 1, 1: 2, length: 2 }])(
-    '%j',
+    'rejects %j as the colour and key of another rank',
     async (value) => {
       const world = new SteppedWorld(2)
       const [a, b] = world.groups

@@ -31,7 +31,7 @@ async function goOn(group: ProcessGroup): Promise<{ ranks: readonly number[]; su
 }
 
 describe('shrink', () => {
-  it('leaves the same working group on all survivors, whenever ranks are lost', async () => {
+  it('leaves the same working group on all survivors, at any time of the loss', async () => {
     await fc.assert(
       fc.asyncProperty(losses, async ({ size, lost, early }) => {
         const world = new SteppedWorld(size)
@@ -73,7 +73,7 @@ describe('shrink', () => {
     ])
   })
 
-  it('leaves one of two ranks that have lost each other, and tells the other', async () => {
+  it('keeps one of two ranks that lost each other, and informs the other', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     world.ranks[1]!.transport.closePeer(2)
@@ -85,7 +85,7 @@ describe('shrink', () => {
     expect(third).toMatchObject({ code: 'ERR_TSR_EXCLUDED', facts: { rank: 2 } })
   })
 
-  it('continues without ranks that do not call it in time, and tells them so', async () => {
+  it('continues without ranks that do not call it in time, and informs them', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const options = { timeout: 200, name: 'rest' }
@@ -110,7 +110,7 @@ describe('shrink', () => {
     ])
   })
 
-  it('an in-process world cannot be reconfigured', async () => {
+  it('does not permit reconfigure() in an in-process world', async () => {
     const world = new SteppedWorld(1)
     const error = await errorOf(() => world.groups[0]!.reconfigure())
     expect(error).toMatchObject({ code: 'ERR_TSR_CANNOT_RECONFIGURE' })
@@ -160,13 +160,13 @@ describe('survivors', () => {
     )
   })
 
-  it('are all others where one rank has lost everybody', () => {
+  it('are all other ranks if one rank has lost every other', () => {
     const gone = [0, 1, 3]
     const all = [0, 1, 2, 3].map((rank) => ({ rank, gone: rank === 2 ? gone : [2] }))
     expect(survivorsOf([3, 2, 1, 0], all)).toEqual([3, 1, 0])
   })
 
-  it('include the lower of two ranks that have lost each other', () => {
+  it('include the lower of two ranks that lost each other', () => {
     const all = [
       { rank: 0, gone: [1] },
       { rank: 1, gone: [0] },

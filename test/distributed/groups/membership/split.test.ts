@@ -75,7 +75,7 @@ describe('split', () => {
   })
 })
 
-describe('ranks', () => {
+describe('rank numbers', () => {
   it('are translated between group and world', async () => {
     await runWorld({ size: 4 }, async (world) => {
       if (world.rank === 1) return

@@ -104,7 +104,7 @@ describe('several worlds in one process', () => {
   })
 })
 
-it('a world holds the newest that was made of it, and none of those in between', async () => {
+it('a world keeps only its newest successor in memory', async () => {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as () => void
   const place = { rank: 0, worldSize: 1, arena: 4 * 1024 * 1024 }

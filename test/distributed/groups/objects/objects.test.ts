@@ -39,7 +39,7 @@ describe('objects', () => {
     })
   })
 
-  it('are sent in order, separated by tag and from arrays', async () => {
+  it('are sent in order, separately for each tag and from arrays', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       if (group.rank === 0) {
         const sends = values.map((value, i) => group.sendObject(value, 1, { tag: i % 2 }))
@@ -73,7 +73,7 @@ describe('objects', () => {
     })
   })
 
-  it('advance although they are not awaited yet', async () => {
+  it('advance before they are awaited', async () => {
     await runWorld({ size: 2, seed: 5 }, async (group) => {
       const work = group.broadcastObject(large, 0)
       await group.barrier()
@@ -98,7 +98,7 @@ describe('objects', () => {
     })
   })
 
-  it('that do not arrive time out, and the next receive gets the next object', async () => {
+  it('time out if they do not arrive, and the next receive gets the next object', async () => {
     await runWorld({ size: 2, seed: 6 }, async (group) => {
       if (group.rank === 0) {
         const error = await errorOf(() => group.recvObject(1, { timeout: 30 }))

@@ -183,7 +183,7 @@ describe('the interleaved schedule on four ranks', () => {
     }
   })
 
-  it('refuses unequal numbers of stages per rank; other schedules refuse more than one', () => {
+  it('refuses unequal numbers of stages per rank, and other schedules more than one', () => {
     const stages = { stages: 6, ranks: 4, microbatches: 2 }
     expect(() => schedule('interleaved', stages)).toThrow('a multiple of the 4 ranks')
     expect(() => schedule('1f1b', stages)).toThrow('one per rank')
