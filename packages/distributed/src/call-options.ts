@@ -6,9 +6,9 @@ export interface CallOptions {
   /** Milliseconds until ERR_TSR_OPERATION_TIMEOUT. Default: the time-out of the group. */
   readonly timeout?: number
   /**
-   * The dtype of the buffers. By default, an array of `alloc`, or a part of one, has the dtype it
-   * was allocated for, and any other array has the dtype of its type, for example uint8 for a
-   * Uint8Array. A Uint16Array of your own may hold float16 or bfloat16, so it needs this option.
+   * The dtype of the buffers. An array of `alloc`, or a part of one, defaults to the dtype it was
+   * allocated for. Any other array defaults to the dtype of its type, for example uint8 for a Uint8Array.
+   * A Uint16Array of your own may hold float16 or bfloat16, so it needs this option.
    */
   readonly dtype?: DType
   /** Aborts the operation: ERR_TSR_OPERATION_ABORTED. */

@@ -34,8 +34,8 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
  * await group.allReduce(buffer)
  * await destroyProcessGroup()
  *
- * @throws ERR_TSR_ENVIRONMENT, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_TIMEOUT naming the ranks that did
- * not come, ERR_TSR_CONNECT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_ARGUMENT also for an unknown option
+ * @throws ERR_TSR_ENVIRONMENT, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_TIMEOUT naming the missing
+ * ranks, ERR_TSR_CONNECT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_ARGUMENT (also for an unknown option)
  */
 export async function initProcessGroup(options: InitOptions = {}): Promise<ProcessGroup> {
   if (isInitialized() || isJoining) throw tsrError('ERR_TSR_ALREADY_INITIALIZED', {})

@@ -148,8 +148,8 @@ export interface Operation {
   /** Position among all operations of this rank, from 1; see `Journal`. */
   readonly flight: number
   /**
-   * Progress of the calling thread in an operation of an epoch: 0 before it starts, 1 once its
-   * buffer is published, plus 1 each time its steps were resumed.
+   * Progress of the calling thread in an operation of an epoch: 0 before it starts, 1 once its buffer is
+   * published. Each time its steps are resumed adds 1.
    */
   readonly begun: number
 }

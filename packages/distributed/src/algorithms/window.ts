@@ -5,17 +5,17 @@ import { otherRanks } from './algorithm.ts'
 import { cutIntoSegments, GRAIN } from './pieces.ts'
 
 /*
- * Collectives of ranks that share memory, for buffers that are too large for slots. Every rank
- * exposes its buffer, like a window of MPI, and the others copy from it directly. Ranks wait for
- * each other by step counters. There are no messages, and each byte is copied once.
+ * Collectives of ranks that share memory, for buffers that are too large for slots. Every rank exposes
+ * its buffer, like a window of MPI, and the others copy from it directly. Ranks wait for each other by
+ * step counters. There are no messages, and each byte is copied once.
  *
- * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
- * adds chunk r of all ranks, in rank order. One block later it fetches the sums of the other
- * chunks, which are still cached. Read per rank, of S bytes: 2(n-1)/n S; reduce-scatter and
- * all-gather are one half each, (n-1)/n S. All ranks get the same bits.
+ * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r adds
+ * chunk r of all ranks, in rank order. One block later it fetches the sums of the other chunks, which are
+ * still cached. Read per rank, of S bytes: 2(n-1)/n S; reduce-scatter and all-gather are one half each,
+ * (n-1)/n S. All ranks get the same bits.
  *
- * Other collectives exchange messages: an all-to-all may be in place on some ranks, and the root of
- * a broadcast, reduce, gather or scatter may abort while others read its buffer.
+ * Other collectives exchange messages. An all-to-all may be in place on only some ranks. The root of a
+ * broadcast, reduce, gather or scatter may abort while others read its buffer.
  */
 
 /** The buffers of all ranks of a group in one operation. Ranks are group ranks. */

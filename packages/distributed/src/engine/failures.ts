@@ -257,7 +257,7 @@ export class Failures {
     }
   }
 
-  /** Handles the launcher's report that the job ends because of this rank. */
+  /** Handles the launcher's report that the job ends because of rank `peer`. */
   #onAborted(peer: number): void {
     const { running, rank, groups } = this.#engine
     if (running.size === 0) return

@@ -125,7 +125,7 @@ export class StatusPage {
     writeSync(this.#fd, header, 0, header.length, 0)
   }
 
-  /** Tells the engines of all ranks of the host that the job stops because this rank ended. */
+  /** Tells the engines of all ranks of the host that the job stops because `rank` ended. */
   abort(rank: number): void {
     const word = Buffer.alloc(4)
     word.writeInt32LE(rank + 1)

@@ -138,8 +138,8 @@ export function checkSlices(
 }
 
 /**
- * Rejects an input and an output that share memory, unless the operation works in place, so that
- * `part` is the slice of `whole` that belongs to this rank.
+ * Rejects an input and an output that share memory, unless the operation works in place. Then `part` is
+ * this rank's slice of `whole`.
  *
  * @param place - elements of `whole` before that slice; undefined if nothing may overlap
  */

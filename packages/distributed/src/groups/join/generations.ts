@@ -12,11 +12,11 @@ import { openRunner } from './open-runner.ts'
 import type { InitSettings } from './options.ts'
 
 /*
- * The generations of a world. `reconfigure` ends one generation and starts the next, with new
- * engines, connections and store keys, so that no old message can be mistaken for a new one. The
- * key `generation` holds the newest number. A process that left in order and joins again also
- * starts the next generation. If another process held its rank in the newest generation, a process
- * replaces a lost rank and waits for the next generation.
+ * The generations of a world. `reconfigure` ends one generation and starts the next, with new engines,
+ * connections and store keys, so that no old message can be mistaken for a new one. The key `generation`
+ * holds the newest number. A process that left in order and joins again also starts the next generation.
+ * A process whose rank was taken by another process in the newest generation replaces a lost rank. It
+ * waits for the next generation.
  */
 
 /** A store and how to disconnect from it. */

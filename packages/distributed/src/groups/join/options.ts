@@ -275,9 +275,9 @@ export interface EngineContext {
 const CROWD = 8
 
 /**
- * Chooses the engine. Without a wish, `inline` only if the cores are crowded. For `auto`, `inline`
- * also if all ranks are on this host and it has fewer than two cores for each: an engine's thread
- * would compete with the ranks that compute.
+ * Chooses the engine. Without a wish, `inline` only if the cores are crowded. For `auto`, `inline` also
+ * if all ranks are on this host and it has fewer than two cores for each. Then an engine's thread would
+ * compete with the ranks that compute.
  */
 export function chooseEngine(context: EngineContext, wanted: 'auto' | undefined): EngineName {
   const { environment, transport, cores, coreRanks } = context

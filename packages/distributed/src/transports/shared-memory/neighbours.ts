@@ -57,7 +57,7 @@ export function hostsOf({ neighbours }: Pick<Sharing, 'neighbours'>): number[] {
   )
 }
 
-/** Closes the segments of other ranks, which will not be mapped, and all bells. */
+/** Closes the unmapped segments of other ranks, and all bells. */
 export function closeSegments({ segments, bell }: Sharing): void {
   for (const segment of segments) if (segment !== undefined) closeSegment(segment)
   if (bell !== undefined) closeNative(bell)
