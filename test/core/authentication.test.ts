@@ -17,7 +17,7 @@ describe('the handshake of two processes', () => {
     return reply.proof
   }
 
-  it('accepts both sides when they share the token', () => {
+  it('accepts two processes that share the token', () => {
     const client = clientHandshake('secret', 'data', '2 to 1')
     const server = serverHandshake('secret', 'data')
     const hello = server.answer(client.hello)!
@@ -33,19 +33,22 @@ describe('the handshake of two processes', () => {
     ['another token', 'other', 'data', '2 to 1'],
     ['another purpose', 'secret', 'store', '2 to 1'],
     ['an empty token', '', 'data', '2 to 1'],
-    ['who meant another rank', 'secret', 'data', '2 to 3'],
-    ['who is another rank', 'secret', 'data', '0 to 1'],
-  ])('refuses %s on both sides, and proves nothing to it', (_, token, purpose, parties) => {
-    const server = serverHandshake('secret', 'data')
-    const stranger = clientHandshake(token, purpose, parties)
-    const hello = server.answer(stranger.hello)!
-    const { accepted, proof } = server.judge(proofOf(stranger, hello), '2 to 1')
-    expect(accepted).toBe(false)
-    expect(proof).toEqual(new Uint8Array(PROOF_BYTES))
-    expect(stranger.trusts(proof)).toBe(false)
-  })
+    ['another target rank', 'secret', 'data', '2 to 3'],
+    ['another own rank', 'secret', 'data', '0 to 1'],
+  ])(
+    'refuses a peer with %s on both sides, and proves nothing to it',
+    (_, token, purpose, parties) => {
+      const server = serverHandshake('secret', 'data')
+      const stranger = clientHandshake(token, purpose, parties)
+      const hello = server.answer(stranger.hello)!
+      const { accepted, proof } = server.judge(proofOf(stranger, hello), '2 to 1')
+      expect(accepted).toBe(false)
+      expect(proof).toEqual(new Uint8Array(PROOF_BYTES))
+      expect(stranger.trusts(proof)).toBe(false)
+    },
+  )
 
-  it('gives nothing that depends on the token to who only connects', () => {
+  it('sends a peer that merely connects nothing that depends on the token', () => {
     const hello = serverHandshake('secret', 'store').answer(clientHandshake('x', 'store').hello)!
     // magic and version, then a nonce
     expect(hello.slice(0, 8)).toEqual(clientHandshake('x', 'store').hello.slice(0, 8))
@@ -77,14 +80,14 @@ describe('the handshake of two processes', () => {
     expect(clientHandshake('secret', 'store').trusts(nothing)).toBe(false)
   })
 
-  it('tells a peer of another version from one with another token', () => {
+  it('reports a peer of another version differently from one with another token', () => {
     const client = clientHandshake('secret', 'store')
     const hello = serverHandshake('secret', 'store').answer(client.hello)!
     hello[4] = 99
     expect(client.answer(hello)).toEqual({ refused: 'version' })
   })
 
-  it('answers a client of another version, so that it can tell its user', () => {
+  it('answers a client of another version, so that the client can report it', () => {
     const { hello } = clientHandshake('secret', 'store')
     hello[4] = 99
     expect(serverHandshake('secret', 'store').answer(hello)).toHaveLength(HELLO_BYTES)
@@ -114,7 +117,7 @@ describe('the handshake of two processes', () => {
     )
   })
 
-  it('makes a new nonce each time', () => {
+  it('uses a new nonce each time', () => {
     expect(makeNonce()).not.toEqual(makeNonce())
   })
 })

@@ -32,7 +32,7 @@ describe('the codec of control messages', () => {
     expect(there(shared)).toEqual(Float32Array.of(1, 2))
   })
 
-  it('keeps arrays of another realm, as arrays of this one', () => {
+  it('keeps typed arrays of another realm, as arrays of this realm', () => {
     const foreign: unknown = runInContext(
       '({ a: Float32Array.of(1, 2, 3).subarray(1), b: BigInt64Array.of(5n), c: new Uint8Array(300) })',
       createContext(),
@@ -49,7 +49,7 @@ describe('the codec of control messages', () => {
     expect(there([/a/g, shared, shared])).toEqual(['/a/g', shared, shared])
   })
 
-  it('keeps what structured clone keeps', () => {
+  it('keeps all that structured clone keeps', () => {
     const value = {
       bigints: [0n, -1n, 2n ** 63n, 2n ** 64n, -(10n ** 40n)],
       wide: BigInt64Array.of(-1n),
@@ -68,7 +68,7 @@ describe('the codec of control messages', () => {
     expect(there(value)).toEqual(value)
   })
 
-  it('keeps name, message and cause of an error', () => {
+  it('keeps the name, message and cause of an error', () => {
     const error = new RangeError('too far', { cause: new Map([['speed', -0]]) })
     const copy = there(error) as Error
     expect(copy).toEqual(error)
@@ -85,7 +85,7 @@ describe('the codec of control messages', () => {
     expect(there(-0)).toBe(-0)
   })
 
-  it('encodes a class as its toJSON says, and what it holds only once', () => {
+  it('encodes a class by its toJSON, and a repeated object only once', () => {
     const shared = { x: 1 }
     class Point {
       readonly place = shared
@@ -139,7 +139,7 @@ describe('the codec of control messages', () => {
     expect(copy.error.cause[0]).toBe(copy.error)
   })
 
-  it('keeps any plain data, in any order of messages', () => {
+  it('keeps any plain data, for messages in any order', () => {
     const data = fc.anything({
       withMap: true,
       withSet: true,
@@ -173,12 +173,12 @@ describe('the codec of control messages', () => {
     expect(there(objects)).toEqual(objects)
   })
 
-  it('encodes plain data as any decoder of MessagePack reads it', () => {
+  it('writes plain data that any decoder of MessagePack reads', () => {
     const value = { id: 1, op: 'x', list: [{ a: null }, 0.5, 'y', true] }
     expect(new Unpackr({ useRecords: false }).unpack(encode(value))).toEqual(value)
   })
 
-  it('refuses what it cannot encode', () => {
+  it('refuses values that it cannot encode', () => {
     for (const value of [{ symbol: Symbol('x') }, [new SharedArrayBuffer(8)]]) {
       expect(() => encode(value)).toThrow(
         expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }) as Error,
@@ -186,7 +186,7 @@ describe('the codec of control messages', () => {
     }
   })
 
-  it('refuses messages above the limit, before they are decoded', () => {
+  it('refuses messages above the limit before decoding them', () => {
     const tooLarge = expect.objectContaining({ code: 'ERR_TSR_MESSAGE_TOO_LARGE' }) as Error
     expect(encode(new Uint8Array(100), 200).byteLength).toBeLessThan(200)
     expect(() => encode(new Uint8Array(200), 200)).toThrow(tooLarge)
@@ -195,7 +195,7 @@ describe('the codec of control messages', () => {
     expect(() => decode(new Uint8Array(MESSAGE_LIMIT + 1))).toThrow(tooLarge)
   })
 
-  it('refuses a message that is cut off anywhere', () => {
+  it('refuses a message that is cut off at any byte', () => {
     const bytes = encode({ id: 7, keys: ['a', 'bc'], map: new Map([[1, new Float32Array(3)]]) })
     for (let length = 0; length < bytes.length; length++) {
       expect(() => decode(bytes.subarray(0, length))).toThrow(
@@ -204,12 +204,12 @@ describe('the codec of control messages', () => {
     }
   })
 
-  it('refuses a message that is followed by more', () => {
+  it('refuses a message with extra bytes at its end', () => {
     const more = Buffer.concat([encode('x'), encode('y')])
     expect(() => decode(more)).toThrow('followed by more')
   })
 
-  it('answers any bytes with a value or one kind of error, and decodes on', () => {
+  it('decodes any bytes to a value or one kind of error, and remains usable', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         try {
@@ -232,7 +232,7 @@ describe('the codec of control messages', () => {
     expect(() => decode(Buffer.from(hex, 'hex'))).toThrow(/could not be decoded/)
   })
 
-  it('refuses a message nested beyond reason', () => {
+  it('refuses a message that is nested too deeply', () => {
     expect(() => decode(Buffer.alloc(1 << 20, 0x91))).toThrow(/could not be decoded/)
   })
 
@@ -246,12 +246,12 @@ describe('the codec of control messages', () => {
   })
 })
 
-describe('a message that our encoder has not written', () => {
+describe('a message of another encoder', () => {
   const hex = (...parts: string[]) => Buffer.from(parts.join(''), 'hex')
   const text = (value: string) =>
     (0xa0 + value.length).toString(16) + Buffer.from(value).toString('hex')
 
-  it('is refused by its containers before they are made', () => {
+  it('is refused because of its containers before they are allocated', () => {
     const maps = new Uint8Array(8 * 1024 * 1024).fill(0x80)
     maps.set([0xdd, 0, 0x7f, 0xff, 0xfb])
     expect(() => decode(maps)).toThrow('more than 1048576 containers')
@@ -296,13 +296,13 @@ describe('a message that our encoder has not written', () => {
     ['constructor', 'x'],
     ['toString', ''],
     ['__proto__', ''],
-  ])('never yields a function or a table of the decoder: an error %s', (name, message) => {
+  ])('never yields a function or table of the decoder, but an error %s', (name, message) => {
     const value = decode(hex('d4650093', text(name), text(message), 'c0'))
     expect(plainly(value)).toBe(value)
     expect([(value as Error).name, (value as Error).message]).toEqual([name, message])
   })
 
-  it('compiles nothing', () => {
+  it('makes the decoder compile nothing', () => {
     const record = hex('d4724091', text('a'), '01')
     const list = Buffer.concat([hex('99'), record, ...Array<Buffer>(8).fill(hex('4001'))])
     const evaluate = globalThis.Function

@@ -20,12 +20,12 @@ const complete = {
 }
 
 describe('the rank environment', () => {
-  it('is undefined when it is not set: a world of one', () => {
+  it('is undefined if no variables are set, for a world of one', () => {
     expect(readRankEnvironment({})).toBeUndefined()
     expect(readRankEnvironment({ MASTER_ADDR: 'node0' })).toBeUndefined()
   })
 
-  it('is read in full', () => {
+  it('is read with all its variables', () => {
     expect(readRankEnvironment(complete)).toEqual({
       rank: 3,
       worldSize: 4,
@@ -41,7 +41,7 @@ describe('the rank environment', () => {
     })
   })
 
-  it('needs no more than torchrun needs', () => {
+  it('needs only the variables that torchrun sets', () => {
     const { RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT } = complete
     expect(readRankEnvironment({ RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT })).toMatchObject({
       localRank: 3,
@@ -54,7 +54,7 @@ describe('the rank environment', () => {
     expect(readRankEnvironment(onTwoHosts)).toMatchObject({ localRank: 1 })
   })
 
-  it('takes the second name of a value where the first is empty', () => {
+  it('takes the second name of a value if the first is empty', () => {
     const empty = { ...complete, TSRUN_LOCAL_RANK: '', TSRUN_STORE_PORT: '' }
     expect(readRankEnvironment(empty)).toMatchObject({ localRank: 1, masterPort: 29500 })
   })
@@ -88,7 +88,7 @@ describe('the rank environment', () => {
     ['MASTER_PORT', '0', 'from 1 to 65535'],
     ['MASTER_PORT', '65536', 'from 1 to 65535'],
     ['TSRUN_RESTART_COUNT', 'no', 'a whole number from 0'],
-  ])('names %s when it is %p', (variable, value, expected) => {
+  ])('is refused if %s is %p', (variable, value, expected) => {
     expect(() => readRankEnvironment({ ...complete, [variable]: value })).toThrow(
       expect.objectContaining({
         code: 'ERR_TSR_ENVIRONMENT',
@@ -110,7 +110,7 @@ describe('a range of ports', () => {
     ['', undefined],
     ['a-b', undefined],
     ['-5', undefined],
-  ])('reads %j', (text, range) => {
+  ])('is parsed from %j, or refused', (text, range) => {
     expect(parsePortRange(text)).toEqual(range)
   })
 })

@@ -13,13 +13,13 @@ const table: [string, ErrorDefinition][] = Object.entries(errorTable)
 describe.each(table)('%s', (code, definition) => {
   const names = [...definition.message.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
 
-  it('is well-formed', () => {
+  it('is well-formed in the error table', () => {
     expect(code).toMatch(/^ERR_TSR_[A-Z]+(_[A-Z]+)*$/)
     expect(['user', 'infrastructure', 'internal']).toContain(definition.category)
     expect(definition.message.replaceAll(/\{\w+\}/g, '')).not.toMatch(/[{}]/)
   })
 
-  it('fills every fact into its message', () => {
+  it('has every fact in its message', () => {
     const facts = Object.fromEntries(names.map((name) => [name, `<${name} $& $1>`]))
     const error = tsrError(code as TsrErrorCode, facts as never)
     for (const fact of Object.values(facts)) expect(error.message).toContain(fact)
@@ -29,7 +29,7 @@ describe.each(table)('%s', (code, definition) => {
   })
 })
 
-it('has every code once over all sections', () => {
+it('the error table has every code once over all sections', () => {
   const sections = [
     coreErrors,
     nativeErrors,

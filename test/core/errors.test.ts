@@ -28,12 +28,12 @@ describe('an error of tsrun', () => {
     expect(first).toContain('errors.test.ts')
   })
 
-  it('knows when it only follows from the failure of another rank', () => {
+  it('knows whether it only follows from the failure of another rank', () => {
     const facts = { endpoint: 'a:1', reason: 'gone' }
     expect(tsrError('ERR_TSR_STORE_CLOSED', facts).isConsequence).toBe(true)
   })
 
-  it('is the same on the other side of a thread, a process or a file', () => {
+  it('is the same after passing a thread, a process or a file', () => {
     const error = make()
     for (const copy of [structuredClone(error.toJSON()), JSON.parse(JSON.stringify(error))]) {
       const revived = reviveTsrError(copy as SerializedTsrError)
@@ -43,7 +43,7 @@ describe('an error of tsrun', () => {
     }
   })
 
-  it('survives JSON with facts that JSON does not know', () => {
+  it('survives JSON with facts that JSON does not support', () => {
     const what = (2n ** 60n) as never
     const text = JSON.stringify(tsrError('ERR_TSR_INTERNAL', { what }))
     expect(reviveTsrError(JSON.parse(text) as SerializedTsrError).message).toContain(
@@ -51,7 +51,7 @@ describe('an error of tsrun', () => {
     )
   })
 
-  it('is revived although its code is of another version', () => {
+  it('is revived even if its code is of another version', () => {
     const revived = reviveTsrError({
       code: 'ERR_TSR_OF_TOMORROW' as never,
       message: 'something new',
@@ -104,16 +104,16 @@ describe('the advice about a wrong argument', () => {
     ['a function', () => 1, 'a number', 'Call the function'],
     ['nothing', undefined, 'a number', 'the variable or the property that is passed has none'],
     ['NaN', NaN, 'a number from 1', 'of a variable that is not set is NaN'],
-  ])('fits %s', (_, value, expected, words) => {
+  ])('fits the argument: %s', (_, value, expected, words) => {
     expect(advise(value, expected)).toContain(words)
   })
 
-  it('does not speak of types where the type is right', () => {
+  it('does not mention types if the type is right', () => {
     expect(advise([1, 2], 'an array of 3')).toMatch(/^Fix the argument/)
     expect(advise('4', 'one of sgd, adam')).toMatch(/^Fix the argument/)
   })
 
-  it('is the same on the other side of a thread', () => {
+  it('is the same after passing a thread', () => {
     const error = tsrError('ERR_TSR_ARGUMENT', { name: 'x', value: 'a promise', expected: 'a 1' })
     expect(reviveTsrError(error.toJSON()).advice).toBe(error.advice)
   })

@@ -17,7 +17,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true })
 })
 
-describe('reading a file', () => {
+describe('the reader of files', () => {
   it('returns its bytes, or its text', () => {
     const path = join(folder, 'a')
     writeFileSync(path, 'Zoë')
@@ -27,11 +27,11 @@ describe('reading a file', () => {
     expect(readFileText(path)).toBe('')
   })
 
-  it('reads a file of /proc, which says that it is empty', () => {
+  it('reads a file of /proc, whose reported size is zero', () => {
     expect(readFileText('/proc/self/status')).toContain('Pid:')
   })
 
-  it('refuses what is larger than the limit', () => {
+  it('refuses a file larger than the limit', () => {
     const path = join(folder, 'a')
     writeFileSync(path, Buffer.alloc(2 ** 20))
     expect(readFileBytes(path, 2 ** 20)).toHaveLength(2 ** 20)
@@ -40,7 +40,7 @@ describe('reading a file', () => {
     expect(() => readFileBytes('/proc/self/status', 4)).toThrow('/proc/self/status has more than')
   })
 
-  it('refuses at once what is no regular file, also behind a link', async () => {
+  it('refuses at once anything but a regular file, also behind a link', async () => {
     const fifo = join(folder, 'fifo')
     execFileSync('mkfifo', [fifo])
     symlinkSync(fifo, join(folder, 'link'))
@@ -62,7 +62,7 @@ describe('reading a file', () => {
     server.close()
   })
 
-  it('says what Node says of a file that is missing', async () => {
+  it('reports a missing file as Node does', async () => {
     const path = join(folder, 'none')
     expect(() => openFile(path)).toThrow(expect.objectContaining({ code: 'ENOENT' }))
     await expect(openFileHandle(path)).rejects.toMatchObject({ code: 'ENOENT' })
@@ -70,7 +70,7 @@ describe('reading a file', () => {
 })
 
 describe('makeFolders', () => {
-  it('makes folders in folders, and returns the first that it made', () => {
+  it('creates nested folders, and returns the first that it created', () => {
     expect(makeFolders(join(folder, 'a/b/c'))).toBe(join(folder, 'a'))
     expect(makeFolders(join(folder, 'a/b/c/d'))).toBe(join(folder, 'a/b/c/d'))
     expect(makeFolders(join(folder, 'a/b/c/d'))).toBeUndefined()
@@ -78,7 +78,7 @@ describe('makeFolders', () => {
   })
 
   it.each(['/proc/tsrun', '/proc/tsrun/a/b', '/proc/self/tsrun/a'])(
-    'gives up at once in %s',
+    'fails at once in %s',
     (path) => {
       expect(() => makeFolders(path)).toThrow(
         /^the file system of \/proc(\/self)? has no place for new/,
@@ -86,7 +86,7 @@ describe('makeFolders', () => {
     },
   )
 
-  it('refuses what is there already and is no folder', () => {
+  it('refuses an existing path that is not a folder', () => {
     const path = join(folder, 'a')
     closeSync(openFile('/proc/self/status'))
     writeFileSync(path, '')
@@ -108,7 +108,7 @@ const { it: itAsRoot } = needing(isRoot, 'root')
 /** Users that are not root, and do not run the test. */
 const [OTHER, THIRD] = [65_533, 65_532]
 
-describe('a file to write to, in a folder where others can write', () => {
+describe('a file opened for writing in a shared folder', () => {
   const shared = (mode = 0o1777, owner = 0): string => {
     const path = mkdtempSync(join(folder, 'shared-'))
     if (isRoot) chownSync(path, owner, 0)
@@ -129,7 +129,7 @@ describe('a file to write to, in a folder where others can write', () => {
   }
 
   itAsRoot.each([0o1777, 0o777, 0o1770])(
-    'is refused if it belongs to another (mode %o)',
+    'is refused if it belongs to another user (mode %o)',
     (mode) => {
       for (const flags of openings) {
         const path = fileOf(OTHER, join(shared(mode), 'log'))
@@ -146,7 +146,7 @@ describe('a file to write to, in a folder where others can write', () => {
     },
   )
 
-  itAsRoot('is refused through a link of another, to whatever file', () => {
+  itAsRoot('is refused through a link of another user, to any file', () => {
     const target = fileOf(0, join(folder, 'precious'))
     for (const flags of openings) {
       const link = join(shared(), 'log')
@@ -159,14 +159,14 @@ describe('a file to write to, in a folder where others can write', () => {
     }
   })
 
-  itAsRoot('is written to if it belongs to the user or to the owner of the folder', () => {
+  itAsRoot('is written if it belongs to the user or to the owner of the folder', () => {
     const [append, empty] = openings as [number, number]
     expect(write(fileOf(THIRD, join(shared(0o1777, THIRD), 'log')), append)).toBe('oldnew')
     expect(write(fileOf(OTHER, join(shared(0o755), 'log')), empty)).toBe('new')
     expect(write(fileOf(OTHER, join(shared(0o775), 'log')), append)).toBe('oldnew')
   })
 
-  it('is made, and written to again', () => {
+  it('is created, and can be written again', () => {
     const [append, empty] = openings as [number, number]
     const path = join(shared(), 'log')
     expect(write(path, append)).toBe('new')
@@ -177,7 +177,7 @@ describe('a file to write to, in a folder where others can write', () => {
     expect(write(link, append)).toBe('newnew')
   })
 
-  it("is refused if it has another name, which need not be the user's", () => {
+  it('is refused if it has a second hard link', () => {
     const target = join(folder, 'precious')
     writeFileSync(target, 'old')
     for (const flags of openings) {

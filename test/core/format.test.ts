@@ -17,7 +17,7 @@ it.each([
   [1.5 * 2 ** 30, '1.5 GiB'],
   [139 * 2 ** 30, '139 GiB'],
   [2 ** 52, '4096 TiB'],
-])('%d bytes are %s', (bytes, text) => {
+])('%d bytes are formatted as %s', (bytes, text) => {
   expect(formatBytes(bytes)).toBe(text)
 })
 
@@ -27,18 +27,18 @@ it.each([
   [119.94, '119.9 s'],
   [250, '4 min 10 s'],
   [7500, '2 h 5 min'],
-])('%d seconds are %s', (seconds, text) => {
+])('%d seconds are formatted as %s', (seconds, text) => {
   expect(formatSeconds(seconds)).toBe(text)
 })
 
-it('writes ranks with ranges', () => {
+it('ranks are formatted as ranges', () => {
   expect(formatRankList([5, 0, 1, 2, 7, 8])).toBe('0-2, 5, 7-8')
   expect(formatRankList([])).toBe('')
   expect(formatRanks([3])).toBe('rank 3')
   expect(formatRanks([4, 3])).toBe('ranks 3-4')
 })
 
-it('aligns the columns of a table', () => {
+it('a table has aligned columns', () => {
   const rows = [
     ['rank', 'time'],
     ['0', '12 s'],
@@ -49,7 +49,7 @@ it('aligns the columns of a table', () => {
   expect(formatTable([])).toEqual([])
 })
 
-it('folds a table that is wider than a line, beside its first column again', () => {
+it('a table wider than a line is folded, and repeats its first column', () => {
   const rows = [
     ['rank', 'time', 'memory'],
     ['0', '12 s', '4 KiB'],
@@ -60,7 +60,7 @@ it('folds a table that is wider than a line, beside its first column again', () 
   expect(formatTable(rows, 'left', 1)).toEqual(folded)
 })
 
-it('takes the width of lines from COLUMNS, then from the terminal, and is 80 without both', () => {
+it('the line width is COLUMNS, then the width of the terminal, and otherwise 80', () => {
   expect(textWidth({ COLUMNS: '70' }, { columns: 120 })).toBe(70)
   expect(textWidth({}, { columns: 120 })).toBe(120)
   for (const COLUMNS of ['', '0', '-1', 'wide']) expect(textWidth({ COLUMNS }, {})).toBe(80)

@@ -37,7 +37,7 @@ it.each([
 })
 
 describe('the variables of torchrun', () => {
-  it('follow from those of a step of Slurm', () => {
+  it('are derived from a step of Slurm', () => {
     expect(launchedEnvironment(slurm)).toEqual({
       ...{ RANK: '3', WORLD_SIZE: '5', LOCAL_RANK: '1', LOCAL_WORLD_SIZE: '2' },
       ...{ NODE_RANK: '1', GROUP_RANK: '1', MASTER_ADDR: 'n0', MASTER_PORT: '22341' },
@@ -46,7 +46,7 @@ describe('the variables of torchrun', () => {
     expect(launchedEnvironment(last)).toMatchObject({ LOCAL_WORLD_SIZE: '1', NODE_RANK: '2' })
   })
 
-  it('follow from those of Open MPI and Hydra, on one host', () => {
+  it('are derived from Open MPI and Hydra, on one host', () => {
     const one = { ...openMpi, OMPI_COMM_WORLD_LOCAL_SIZE: '4', OMPI_COMM_WORLD_LOCAL_RANK: '2' }
     expect(launchedEnvironment(one)).toEqual({
       ...{ RANK: '2', WORLD_SIZE: '4', LOCAL_RANK: '2', LOCAL_WORLD_SIZE: '4' },
@@ -60,7 +60,7 @@ describe('the variables of torchrun', () => {
     })
   })
 
-  it('need the host of rank 0 from the caller where the launcher does not name it', () => {
+  it('need the host of rank 0 from the caller if the launcher does not name it', () => {
     expect(() => launchedEnvironment(openMpi)).toThrow(
       'MASTER_ADDR is not set; expected the host of rank 0, the same on all ranks, because this ' +
         'launcher does not say which one it is (mpirun -x MASTER_ADDR=node0, ',
@@ -69,7 +69,7 @@ describe('the variables of torchrun', () => {
     expect(launchedEnvironment(told)).toMatchObject({ MASTER_ADDR: 'n7', MASTER_PORT: '1234' })
   })
 
-  it('follow from those of mpirun where it runs in a job of Slurm, whose step is a daemon', () => {
+  it('are derived from mpirun inside a job of Slurm, whose step is a daemon', () => {
     const daemon = { SLURM_PROCID: '0', SLURM_STEP_NUM_TASKS: '1', SLURM_STEP_NODELIST: 'n1' }
     expect(launchedEnvironment({ ...slurm, ...daemon, ...openMpi })).toMatchObject({
       ...{ RANK: '2', WORLD_SIZE: '4', MASTER_ADDR: 'n0' },
@@ -89,11 +89,11 @@ describe('the variables of torchrun', () => {
     ['it is a batch script', { SLURM_PROCID: '0', SLURM_NTASKS: '8', SLURM_JOB_ID: '1' }],
     ['its rank is out of range', { ...hydra, PMI_RANK: '2' }],
     ['no launcher has started it', {}],
-  ])('are not made up where %s', (_, env) => {
+  ])('are not derived if %s', (_, env) => {
     expect(launchedEnvironment(env)).toEqual({})
   })
 })
 
-it('a process that is alone in its job has a place all the same, which libmpi is compared with', () => {
+it('a process alone in its job has a launched place, which is compared with libmpi', () => {
   expect(launchedPlace({ PMI_RANK: '0', PMI_SIZE: '1' })).toMatchObject({ rank: 0, worldSize: 1 })
 })

@@ -35,7 +35,7 @@ describe('the logger of a process', () => {
     })
   }, 30_000)
 
-  it('says which levels there are', () => {
+  it('names the valid levels if the level is unknown', () => {
     const { status, stderr } = run({ TSRUN_LOG_LEVEL: 'loud' })
     expect(status).toBe(1)
     expect(stderr).toContain('TSRUN_LOG_LEVEL is loud; expected one of trace, debug, info')

@@ -9,8 +9,8 @@ function pendingWith(limit: number): {
   return { pending, dropped }
 }
 
-describe('connections that have proven nothing', () => {
-  it('are dropped for newer ones of their stage, and not for those of another', () => {
+describe('pending connections', () => {
+  it('are dropped only for newer ones of their own stage', () => {
     const { pending, dropped } = pendingWith(10)
     for (let i = 0; i < 5; i++) pending.add(i, '10.0.0.1')
     for (let i = 0; i < 5; i++) pending.advance(i)
@@ -22,7 +22,7 @@ describe('connections that have proven nothing', () => {
     expect(pending.size).toBe(10)
   })
 
-  it('are not dropped before half the limit have come after them', () => {
+  it('are not dropped before half the limit of newer ones has arrived', () => {
     const { pending } = pendingWith(100)
     for (let i = 0; i < 1000; i++) {
       pending.add(i, '10.0.0.1')
@@ -36,7 +36,7 @@ describe('connections that have proven nothing', () => {
     ['a /64', (i: number) => `2001:db8::${i.toString(16)}`],
     ['a /64 in full', (i: number) => `2001:db8:0:0:1:2:3:${i.toString(16)}`],
     ['a few addresses', (i: number) => `127.0.0.${String(2 + (i % 5))}`],
-  ])('stay while a flood comes from %s and they come from elsewhere', (_, address) => {
+  ])('from elsewhere survive a flood from %s', (_, address) => {
     const { pending, dropped } = pendingWith(64)
     pending.add(-1, '127.0.0.1')
     pending.add(-2, '2001:db8:1::5')
@@ -45,7 +45,7 @@ describe('connections that have proven nothing', () => {
     expect(pending.values()).toEqual(expect.arrayContaining([-1, -2]))
   })
 
-  it('are not all lost to a flood from as many addresses as it has connections', () => {
+  it('partly survive a flood from as many addresses as it has connections', () => {
     let kept = 0
     for (let trial = 0; trial < 200; trial++) {
       const { pending } = pendingWith(64)
@@ -57,7 +57,7 @@ describe('connections that have proven nothing', () => {
     expect(kept).toBeGreaterThan(2)
   })
 
-  it('are not added again by advance() once they are deleted', () => {
+  it('are not added again by advance() after they are deleted', () => {
     const { pending } = pendingWith(4)
     pending.add(1, '10.0.0.1')
     expect([pending.delete(1), pending.delete(1)]).toEqual([true, false])

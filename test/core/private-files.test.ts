@@ -29,14 +29,14 @@ afterAll(() => {
 
 const rightsOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8)
 
-it('a file of its own is not written through a link', () => {
+it('a private file is not written through a link', () => {
   const path = join(folder, 'log')
   symlinkSync(victim, path)
   expect(() => openOwnFile(path)).toThrow('is a symbolic link, which is not followed')
   expect(readFileSync(victim, 'utf8')).toBe('precious')
 })
 
-it('what only this user reads has the rights for that', () => {
+it('private files and folders have access rights only for their user', () => {
   const inner = join(folder, 'a', 'b')
   makeOwnFolder(inner)
   closeSync(openOwnFile(join(inner, 'log')))
@@ -46,7 +46,7 @@ it('what only this user reads has the rights for that', () => {
   ).toEqual(['700', '700', '600', '600'])
 })
 
-it('a file is replaced as a whole, and a link in its place is no way to another', () => {
+it('a file is replaced atomically, and a link at its path is not followed', () => {
   const path = join(folder, 'record')
   symlinkSync(victim, path)
   replaceFile(path, 'new', 0o640)
@@ -59,12 +59,12 @@ it('a file is replaced as a whole, and a link in its place is no way to another'
 })
 
 describe('a folder with code', () => {
-  it('is trusted if it is ours, or is not there', () => {
+  it('is trusted if it belongs to the user, or does not exist', () => {
     expect(distrustOf(folder)).toBeUndefined()
     expect(distrustOf(join(folder, 'none'))).toBeUndefined()
   })
 
-  it('is not trusted if everybody can write to it', () => {
+  it('is not trusted if every user can write to it', () => {
     chmodSync(folder, 0o777)
     expect(distrustOf(folder)).toBe('every user of this host can write to it')
   })

@@ -35,7 +35,7 @@ const rules = {
 }
 const readOptions = declareOptions(rules)
 
-it('fills in the defaults, leaves out what is optional, and keeps what is given', () => {
+it('a schema fills in defaults, leaves out missing optional values, and keeps given ones', () => {
   const options: Complete<typeof rules> = readOptions({ rank: 2, microbatches: 4 })
   expect(options).toEqual({ wire: 'float32', microbatches: 4, clip: undefined, rank: 2 })
 })
@@ -49,7 +49,7 @@ it.each<[object, string]>([
   [{ rank: 0, microbatches: 0 }, 'microbatches is 0; expected a whole number from 1'],
   [{ rank: 0, clip: 1 }, 'clip is 1; expected a number >= 0 and < 1'],
   [{ rank: 0, clip: NaN }, 'clip is NaN; expected a number'],
-])('refuses %j', (given, message) => {
+])('a schema refuses the options %j', (given, message) => {
   expect(() => readOptions(given)).toThrow(message)
 })
 
@@ -92,7 +92,7 @@ it.each<[Schema<unknown>, unknown, unknown, string]>([
     'abcd',
     'x is a text of 4; expected a token',
   ],
-])('a schema accepts what it says, and nothing else (%#)', (schema, right, wrong, message) => {
+])('a schema accepts valid values only (%#)', (schema, right, wrong, message) => {
   expect(schema.check('x', right)).toBe(right)
   expect(() => schema.check('x', wrong)).toThrow(message)
   expect(() => schema.check('x', undefined)).toThrow(/^x is (undefined|another); expected/)
@@ -100,11 +100,11 @@ it.each<[Schema<unknown>, unknown, unknown, string]>([
   expect(schema.default(right).check('x', undefined)).toBe(right)
 })
 
-it('checks nothing where anything goes', () => {
+it('a schema of any value checks nothing', () => {
   expect(anything<string>().check('x', null)).toBeNull()
 })
 
-it('names the first key that is unknown, the nearest that exists, and all that exist', () => {
+it('an unknown key is refused with the nearest known key and a list of all', () => {
   refuseUnknown({ nproc: 2 }, ['nproc', 'args'])
   expect(() => {
     refuseUnknown({ nproc: 2, nprocs: 4 }, ['nproc', 'args'])
@@ -122,13 +122,13 @@ it.each([
   ['gloo', /options is "gloo"/],
   [[1, 2], /options is an array of 2/],
   [() => 1, /options is a function/],
-])('refuses %p in the place of options', (options, message) => {
+])('a schema refuses %p in place of options', (options, message) => {
   expect(() => {
     refuseUnknown(options as object, ['nproc', 'args'])
   }).toThrow(message)
 })
 
-it('takes for the nearest name what starts alike, then what is a few edits away, else nothing', () => {
+it('the nearest name shares the first letters or differs by few edits; otherwise there is none', () => {
   const names = ['nproc', 'nproc-per-node', 'master-port', 'ranks', 'learningRate']
   expect(nearestName('np', names)).toBe('nproc')
   expect(nearestName('mater-prot', names)).toBe('master-port')
@@ -139,7 +139,7 @@ it('takes for the nearest name what starts alike, then what is a few edits away,
 
 const point = object({ x: integer, label: text.optional(), at: number.nullable() })
 
-it('infers the type of an object, whose optional fields may be missing', () => {
+it('a schema infers the type of an object whose optional fields may be missing', () => {
   const origin: Of<typeof point> = { x: 0, at: null }
   expect(point.is(origin)).toBe(true)
   // @ts-expect-error x is missing
@@ -158,11 +158,11 @@ it.each<[unknown, boolean]>([
   [[1, 2], false],
   [null, false],
   ['x', false],
-])('object: takes %j for an object with its own fields: %p', (value, fits) => {
+])('object() checks whether %j has its own valid fields: %p', (value, fits) => {
   expect(point.is(value)).toBe(fits)
 })
 
-it('object: refuses other fields where it is told to', () => {
+it('object() refuses other fields if told to', () => {
   const strict = object({ x: integer }, 'refuse')
   expect(strict.is({ x: 1 })).toBe(true)
   expect(strict.is({ x: 1, y: 2 })).toBe(false)
@@ -181,18 +181,18 @@ it.each<[Schema<unknown>, unknown, unknown]>([
   [count({ from: 1, to: 3 }), 3, 4],
   [count({ from: 1, to: 3 }), 1, 2 ** 53],
   [text.refine((word) => word.startsWith('a')), 'ab', 'b'],
-])('message: fits or does not fit, without conversion (%#)', (schema, right, wrong) => {
+])('a message schema accepts or refuses without conversion (%#)', (schema, right, wrong) => {
   expect(schema.is(right)).toBe(true)
   expect(schema.is(wrong)).toBe(false)
 })
 
-it('parseJson: returns what fits, and undefined for any other text', () => {
+it('parseJson() returns a valid value, and undefined for any other text', () => {
   expect(parseJson('{"x":1,"at":null}', point)).toEqual({ x: 1, at: null })
   expect(parseJson('{"x":1}', point)).toBeUndefined()
   expect(parseJson('{"x":', point)).toBeUndefined()
 })
 
-it('keeps a secret out of the error', () => {
+it('a schema keeps a secret out of its error', () => {
   const read = declareOptions({ token: text.refine((token) => token === '').secret() })
   expect(() => read({ token: 'hunter2' })).toThrow(/^token is a text of 7; expected a text\./)
   expect(() => read({ token: { key: 'hunter2' } })).toThrow(/^token is object; expected a text\./)
@@ -213,7 +213,7 @@ it.each<[Schema<unknown>, string | undefined, unknown]>([
   [number, '0.5', 0.5],
   [pair, '2:4', ['2', '4']],
 ])(
-  'readVariable: reads a value from text, and a default from none (%#)',
+  'readVariable() reads a value from text, and a default if there is none (%#)',
   (schema, given, value) => {
     expect(readVariable('TSRUN_X', schema, { TSRUN_X: given })).toEqual(value)
   },
@@ -234,7 +234,7 @@ it.each<[Schema<unknown>, string | undefined, string]>([
     'hunter2',
     'TSRUN_X is a text of 7; expected a token',
   ],
-])('readVariable: refuses other texts (%#)', (schema, given, message) => {
+])('readVariable() refuses invalid texts (%#)', (schema, given, message) => {
   const act = (): unknown => readVariable('TSRUN_X', schema, { TSRUN_X: given })
   expect(act).toThrow(expect.objectContaining({ code: 'ERR_TSR_ENVIRONMENT' }) as Error)
   expect(act).toThrow(message)

@@ -32,7 +32,7 @@ afterEach(() => {
   rmSync(home, { recursive: true })
 })
 
-it('lives below TSRUN_HOME, else below the cache folder of the user', () => {
+it('the tensorflow folder is below TSRUN_HOME, or else below the cache folder of the user', () => {
   expect(tensorflowHome({ TSRUN_HOME: '/some/where' })).toBe('/some/where/tensorflow')
   expect(tensorflowHome({ XDG_CACHE_HOME: '/cache' })).toBe('/cache/tsrun/tensorflow')
   const fallback = join(homedir(), '.cache/tsrun/tensorflow')
@@ -40,7 +40,7 @@ it('lives below TSRUN_HOME, else below the cache folder of the user', () => {
   expect(tensorflowHome({ TSRUN_HOME: '', XDG_CACHE_HOME: '' })).toBe(fallback)
 })
 
-it('is read as it was written, and is undefined before', () => {
+it('the tensorflow manifest is read as it was written, and is undefined before', () => {
   const env = { TSRUN_HOME: join(home, 'not/yet/there') }
   expect(readTensorFlowManifest(env)).toBeUndefined()
   writeTensorFlowManifest(manifest, env)
@@ -50,7 +50,7 @@ it('is read as it was written, and is undefined before', () => {
   expect(readdirSync(tensorflowHome(env))).toEqual(['manifest.json'])
 })
 
-it('keeps the old manifest when the new one cannot be written', () => {
+it('the tensorflow manifest stays if the new one cannot be written', () => {
   const env = { TSRUN_HOME: home }
   writeTensorFlowManifest(manifest, env)
   expect(() => {
@@ -63,7 +63,7 @@ it.each([
   ['{"format":1', 'it is not valid JSON'],
   ['null', 'another version of tsrun wrote it'],
   ['{"format":2}', 'another version of tsrun wrote it'],
-])('refuses a manifest %s', (text, problem) => {
+])('the tensorflow manifest %s is refused', (text, problem) => {
   const env = { TSRUN_HOME: home }
   mkdirSync(tensorflowHome(env))
   writeFileSync(join(tensorflowHome(env), 'manifest.json'), text)
@@ -73,7 +73,7 @@ it.each([
   expect(() => readTensorFlowManifest(env)).toThrow(problem)
 })
 
-it('gives node:util back what the binding calls', async () => {
+it('restoreLegacyUtil() restores the functions of node:util that the binding calls', async () => {
   restoreLegacyUtil()
   const { default: util } = (await import('node:util')) as unknown as {
     default: Record<string, (value: unknown) => boolean>

@@ -50,7 +50,7 @@ describe('waitOrAbort', () => {
     await expect(waiting).rejects.toMatchObject(ABORTED)
   })
 
-  it('leaves no unhandled rejection when the promise fails after the abort', async () => {
+  it('causes no unhandled rejection if the promise fails after the abort', async () => {
     const unhandled: unknown[] = []
     const listener = (reason: unknown): void => void unhandled.push(reason)
     process.on('unhandledRejection', listener)
@@ -114,7 +114,7 @@ describe('retry', () => {
     expect(tries).toBeGreaterThan(1)
   })
 
-  it('does not repeat after an error that is not transient', async () => {
+  it('does not retry after an error that is not transient', async () => {
     let tries = 0
     const attempts = retry(() => Promise.reject(new Error(`no ${String(++tries)}`)), {
       deadline: Deadline.never,

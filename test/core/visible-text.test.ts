@@ -2,7 +2,7 @@ import { endingColours, formatTable, tsrError, visibleText } from '@tsrun/core'
 
 const ESC = '\u001b'
 
-describe('text of others on a terminal', () => {
+describe('foreign text on a terminal', () => {
   it.each([
     ['a screen that is cleared', `${ESC}[2Jgone`, '␛[2Jgone'],
     ['a title that is set', `${ESC}]0;evil\u0007`, '␛]0;evil␇'],
@@ -12,12 +12,12 @@ describe('text of others on a terminal', () => {
     ['an order of letters that is reversed', 'a\u202eb\u2066c', 'a\\u202eb\\u2066c'],
     ['a delete', 'a\u007f', 'a␡'],
     ['plain text of any language', 'wörter ✓\tund\nmehr', 'wörter ✓\tund\nmehr'],
-  ])('is shown as what it is: %s', (_, text, shown) => {
+  ])('is shown with visible control characters: %s', (_, text, shown) => {
     expect(visibleText(text)).toBe(shown)
     expect(visibleText(text, true)).toBe(shown)
   })
 
-  it('keeps colours only where they are wanted', () => {
+  it('keeps colours only if they are wanted', () => {
     const text = `${ESC}[1;31mred${ESC}[0m${ESC}[1A`
     expect(visibleText(text, true)).toBe(`${ESC}[1;31mred${ESC}[0m␛[1A${ESC}[0m`)
     expect(visibleText(text)).toBe('red␛[1A')
@@ -31,7 +31,7 @@ describe('text of others on a terminal', () => {
     [`${ESC}[38;5;8mgrey${ESC}[m`, `${ESC}[38;5;8mgrey${ESC}[m`],
     [`${ESC}[48;2;8;8;8mdark`, `${ESC}[48;2;8;8;8mdark${ESC}[0m`],
     [`${ESC}[7mswapped${ESC}[27m`, `${ESC}[7mswapped${ESC}[27m${ESC}[0m`],
-  ])('ends colours with their line: %j', (text, shown) => {
+  ])('ends its colours at the end of the line: %j', (text, shown) => {
     expect(visibleText(text, true)).toBe(shown)
     expect(endingColours(text.split('\n')[0]!)).toBe(shown.split('\n')[0])
   })
@@ -62,7 +62,7 @@ describe('text of others on a terminal', () => {
     ['a title that does not end', `${ESC}]0;hidden`, `${ESC}]0;hidden`],
     ['a title in one character', '\u009d0;hidden', '\u009d0;hidden'],
     ['a line that is erased', `${ESC}[2\0Kshown`, `${ESC}[2Kshown`],
-  ])('ends a sequence with its line: %s', (_, text, shown) => {
+  ])('ends an escape sequence at the end of the line: %s', (_, text, shown) => {
     expect(endingColours(text)).toBe(`${shown}${ESC}[0m`)
   })
 
@@ -71,7 +71,7 @@ describe('text of others on a terminal', () => {
     ['other characters, by shift out', '\u000eqqq'],
     ['other characters, by locking shift', `${ESC}*0${ESC}nqqq`],
     ['a sequence that is interrupted', `${ESC}\0(0qqq`],
-  ])('ends with its line: %s', (_, text) => {
+  ])('is followed by a reset at the end of the line after %s', (_, text) => {
     const shown = endingColours(text)
     expect(shown.startsWith(text)).toBe(true)
     expect(shown.slice(text.length)).toBe(`${ESC}(B\u000f${ESC}[0m`)
@@ -83,12 +83,12 @@ describe('text of others on a terminal', () => {
     }
   })
 
-  it('takes no longer for many sequences that do not end', () => {
+  it('takes no longer if it has many unterminated sequences', () => {
     for (const part of [ESC, `${ESC}[`, `${ESC}\0`, '\u009b', '\u009b1'])
       expect(endingColours(part.repeat(100_000))).toMatch(/\[0m$/)
   }, 2000)
 
-  it('is that of tables and of errors, too', () => {
+  it('is made visible in tables and errors, too', () => {
     expect(formatTable([['a', `${ESC}[2Jb`]])).toEqual(['a  ␛[2Jb'])
     const path = `x${ESC}[2J${'y'.repeat(100_000)}`
     const { message } = tsrError('ERR_TSR_SAFETENSORS', { path, problem: 'it is none' })

@@ -12,8 +12,11 @@ describe('the functions on the default group', () => {
     expect(areComplete).toBe(true)
   })
 
-  it.each(Object.entries(groupFunctions))('%s calls the method of its own name', (name, call) => {
-    const facts = { code: 'ERR_TSR_NOT_INITIALIZED', facts: { operation: name } }
-    expect(call as () => unknown).toThrow(expect.objectContaining(facts))
-  })
+  it.each(Object.entries(groupFunctions))(
+    'include %s, which calls the method of its own name',
+    (name, call) => {
+      const facts = { code: 'ERR_TSR_NOT_INITIALIZED', facts: { operation: name } }
+      expect(call as () => unknown).toThrow(expect.objectContaining(facts))
+    },
+  )
 })

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
-it('trainer: names the command that installs @tsrun/layers for a model of tf.layers', () => {
+it('a trainer of a tf.layers model names the command that installs a missing @tsrun/layers', () => {
   const training = new URL('../../packages/training/dist/index.js', import.meta.url).href
   const hooks = `export async function resolve(name, context, next) {
     if (name !== '@tsrun/layers') return await next(name, context)

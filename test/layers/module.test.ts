@@ -37,7 +37,7 @@ function batchAt(step: number, from: number, to: number): AnyBatch {
   }
 }
 
-describe('random layers', () => {
+describe('random layers of tf.layers', () => {
   const WIDTH = 64
   /** The loss, the sum of the inputs that were kept, and that sum again in the gradient. */
   async function sums(layer: tfjs.layers.Layer, recompute: boolean): Promise<[number, number]> {
@@ -60,7 +60,7 @@ describe('random layers', () => {
     return [loss, WIDTH - tf.sum(weights as unknown as Tensor).dataSync()[0]!]
   }
 
-  it.each([false, true])('drop the same in both passes, recompute %s', async (recompute) => {
+  it.each([false, true])('drop the same values in both passes, recompute %s', async (recompute) => {
     const { dropout } = tfjs.layers
     for (const layer of [dropout({ rate: 0.3 }), dropout({ rate: 0.3, seed: 3 })]) {
       const [loss, gradient] = await sums(layer, recompute)
@@ -69,7 +69,7 @@ describe('random layers', () => {
     }
   })
 
-  it('drop other values at each time step and at each place of one layer', async () => {
+  it('drop other values at each time step and at each use of one layer', async () => {
     const { dense, dropout, timeDistributed } = tfjs.layers
     const units = { units: 1, useBias: false, kernelInitializer: 'ones' as const, inputDim: WIDTH }
     const steps = timeDistributed({ layer: dropout({ rate: 0.5 }), inputShape: [6, WIDTH] })
@@ -87,7 +87,7 @@ describe('random layers', () => {
     expect(new Set(kept).size).toBeGreaterThan(2)
   })
 
-  it('refuse to be recomputed if they draw other values then', async () => {
+  it('refuse to be recomputed if they would draw other values', async () => {
     const noise = () => tfjs.layers.gaussianNoise({ stddev: 1 })
     const [loss, gradient] = await sums(noise(), false)
     expect(loss).toBeCloseTo(gradient, 3)
@@ -99,7 +99,7 @@ describe('random layers', () => {
   })
 })
 
-it('refuses what it would train in another way than the model itself', async () => {
+it('a trainer refuses a tf.layers model that it would train differently from fit()', async () => {
   const withLast = (more: object) => {
     const model = build()
     model.add(tfjs.layers.dense({ units: 3, ...more }))
@@ -118,7 +118,7 @@ it('refuses what it would train in another way than the model itself', async () 
   })
 })
 
-it('trains a model of tf.layers on several ranks, and leaves it its weights', async () => {
+it('a trainer trains a tf.layers model on several ranks, and leaves it its weights', async () => {
   const train = async (ranks: number): Promise<number[]> => {
     const all = await runWorld({ size: ranks }, async (group) => {
       const model = build()

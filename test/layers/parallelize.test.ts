@@ -16,7 +16,7 @@ describe('parallelizeLayers', () => {
       ],
     })
 
-  it('leaves no tensor of the whole behind', async () => {
+  it('leaks no tensor of the whole model', async () => {
     const before = tf.memory().numTensors
     await onEach(2, (group) => {
       const model = parallelizeLayers(build(), { first: columnParallel() }, group)
@@ -102,7 +102,7 @@ describe('parallelizeLayers', () => {
     expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /layer noise.*GaussianNoise/))
   })
 
-  it('leaves a model as it is in a group of one rank', async () => {
+  it('does not change a model in a group of one rank', async () => {
     await onEach(1, (group) => {
       const model = build()
       parallelizeLayers(model, { first: columnParallel(), last: columnParallel() }, group)

@@ -90,7 +90,7 @@ it.each([
     ['velocity'],
   ],
 ] as const)(
-  '%s and the one of tf.train take over from each other',
+  "%s and its tf.train counterpart continue from each other's checkpoints",
   async (_, make, ours, names) => {
     const folder = makeFolder()
     const first = fresh(make)
@@ -111,13 +111,13 @@ it.each([
   },
 )
 
-describe('it refuses', () => {
-  it('an optimizer whose state cannot be read', () => {
+describe('the state of a tf.train optimizer', () => {
+  it('is refused if it cannot be read', () => {
     const { state } = fresh(() => tf.train.adamax(0.1))
     expect(state).toThrow(/optimizer is Adamax; expected one of SGD, Momentum/)
   })
 
-  it('an optimizer that has trained another model', async () => {
+  it('is refused if its optimizer has trained another model', async () => {
     const { optimizer, fit } = fresh(() => tf.train.adam(0.01))
     await fit()
     const owner = ownerOfTrainOptimizer(optimizer, build())
@@ -126,7 +126,7 @@ describe('it refuses', () => {
     })
   })
 
-  it('the state of another kind of optimizer, and changes nothing', async () => {
+  it('is refused by another kind of optimizer, and changes nothing', async () => {
     const folder = makeFolder()
     const first = fresh(() => tf.train.adam(0.01))
     await first.fit()

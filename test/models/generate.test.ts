@@ -47,7 +47,7 @@ function greedily(model: GPT, length: number): number[] {
 describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it('finds the tokens of the highest scores', async () => {
+  it('finds the tokens with the highest scores', async () => {
     const model = livelyGpt({ block: 24 })
     const before = tf.memory().numTensors
     const wanted = greedily(model, 20)
@@ -60,7 +60,7 @@ describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
     disposeModule(model)
   })
 
-  it('draws the same tokens with and without a cache, beyond the block as well', async () => {
+  it('draws the same tokens with and without a cache, also beyond the block', async () => {
     const model = livelyGpt({ block: 8 })
     const options = { maxTokens: 40, temperature: 1.5, topK: 6, topP: 0.95, seed: 3 }
     const found = await generate(model, prompt, options)
@@ -70,7 +70,7 @@ describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
     disposeModule(model)
   })
 
-  it('leaves the model as it was', async () => {
+  it('does not change the model', async () => {
     const model = livelyGpt()
     const scores = () =>
       tf.tidy(() => [...model.forward(tf.tensor2d([prompt], undefined, 'int32')).dataSync()])
@@ -85,7 +85,7 @@ describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
 describe('generate', () => {
   beforeAll(() => loadBackend('wasm'))
 
-  it('ends at a stop token, and tells each token', async () => {
+  it('ends at a stop token, and reports each token', async () => {
     const model = livelyGpt({ block: 24 })
     const all = await generate(model, prompt, { maxTokens: 12, temperature: 0 })
     const stop = all.find((token, i) => i > 2 && all.indexOf(token) === i)!
@@ -101,7 +101,7 @@ describe('generate', () => {
     disposeModule(model)
   })
 
-  it('runs a model of another kind whole for each token', async () => {
+  it('runs other kinds of models on the whole text for each token', async () => {
     const inputs: number[][] = []
     const model: Module = {
       parameters: [],
@@ -133,7 +133,7 @@ describe('generate', () => {
     disposeModule(model)
   })
 
-  it('refuses what is not a model, and a model whose outputs are no scores', async () => {
+  it('refuses objects that are not models, and models whose outputs are not scores', async () => {
     const recipe = gpt(small) as unknown as Generative
     await expect(generate(recipe, [1])).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /a recipe/))
     const flat: Module = { parameters: [], forward: () => tf.zeros([1, 4]) }
@@ -141,7 +141,7 @@ describe('generate', () => {
   })
 })
 
-describe('sampling', () => {
+describe('token sampling', () => {
   /** The share of each token in many draws. */
   const shares = (
     scores: number[],
@@ -181,7 +181,7 @@ describe('sampling', () => {
   })
 })
 
-describe('ranks that hold a model together generate what one process does', () => {
+describe('generate on several ranks', () => {
   const sizes = { ...small, block: 8, layers: 4, deviation: 0.4, seed: 2 }
   const options = { maxTokens: 12, temperature: 0.9, topK: 8, seed: 5 }
   let wanted: number[]
@@ -197,19 +197,22 @@ describe('ranks that hold a model together generate what one process does', () =
     { size: 2, schedule: '1f1b' as const },
     { size: 2, schedule: 'interleaved' as const },
     { size: 4, schedule: 'gpipe' as const },
-  ])('$size stages, $schedule', async ({ size, schedule }) => {
-    const before = tf.memory().numTensors
-    const found = await runWorld({ size }, async (group) => {
-      const pipe = pipeline(gpt(sizes), group, { schedule, microbatches: 4 })
-      const tokens = await generate(pipe, prompt, options)
-      pipe.dispose()
-      return tokens
-    })
-    expect(found).toEqual(Array.from({ length: size }, () => wanted))
-    expect(tf.memory().numTensors).toBe(before)
-  })
+  ])(
+    'gives the tokens of one process in a pipeline: $size stages, $schedule',
+    async ({ size, schedule }) => {
+      const before = tf.memory().numTensors
+      const found = await runWorld({ size }, async (group) => {
+        const pipe = pipeline(gpt(sizes), group, { schedule, microbatches: 4 })
+        const tokens = await generate(pipe, prompt, options)
+        pipe.dispose()
+        return tokens
+      })
+      expect(found).toEqual(Array.from({ length: size }, () => wanted))
+      expect(tf.memory().numTensors).toBe(before)
+    },
+  )
 
-  it('ranks that share a sequence', async () => {
+  it('gives the tokens of one process on ranks that share a sequence', async () => {
     const found = await runWorld({ size: 2 }, async (group) => {
       const model = contextParallel(gpt(sizes).build(), group)
       return await generate(model, prompt, options)
@@ -217,15 +220,18 @@ describe('ranks that hold a model together generate what one process does', () =
     expect(found).toEqual([wanted, wanted])
   })
 
-  it.each([2, 3] as const)('ranks that share parameters, stage %d of ZeRO', async (stage) => {
-    const found = await runWorld({ size: 2 }, async (group) => {
-      const sharded = await fullyShard(gpt(sizes).build(), group, { stage })
-      const tokens = await generate(sharded, prompt, options)
-      sharded.dispose()
-      return tokens
-    })
-    expect(found).toEqual([wanted, wanted])
-  })
+  it.each([2, 3] as const)(
+    'gives the tokens of one process with parameters sharded in ZeRO stage %d',
+    async (stage) => {
+      const found = await runWorld({ size: 2 }, async (group) => {
+        const sharded = await fullyShard(gpt(sizes).build(), group, { stage })
+        const tokens = await generate(sharded, prompt, options)
+        sharded.dispose()
+        return tokens
+      })
+      expect(found).toEqual([wanted, wanted])
+    },
+  )
 
   it.each([
     { size: 1, mesh: { dp: 1, pp: 1 }, zero: 0 },
@@ -233,20 +239,23 @@ describe('ranks that hold a model together generate what one process does', () =
     { size: 2, mesh: { dp: 1, pp: 2 }, zero: 0 },
     { size: 2, mesh: { dp: 2, pp: 1 }, zero: 3 },
     { size: 4, mesh: { dp: 2, pp: 2 }, zero: 2 },
-  ] as const)('a trainer of $size ranks, $mesh, zero $zero', async ({ size, mesh, zero }) => {
-    const exported = makeFolder()
-    const found = await runWorld({ size }, async (group) => {
-      const recipe = gpt(sizes)
-      const shape: Readonly<Record<string, number>> = mesh
-      const run = await trainer(recipe, { mesh: await initDeviceMesh(shape, group), zero })
-      const tokens = await generate(run, prompt, options)
-      await exportPretrained(exported, { model: run, recipe })
-      run.dispose()
-      return tokens
-    })
-    expect(found).toEqual(Array.from({ length: size }, () => wanted))
-    const again = (await pretrainedGPT(exported)).build()
-    expect(await generate(again, prompt, options)).toEqual(wanted)
-    disposeModule(again)
-  })
+  ] as const)(
+    'gives the tokens of one process in a trainer: $size ranks, $mesh, zero $zero',
+    async ({ size, mesh, zero }) => {
+      const exported = makeFolder()
+      const found = await runWorld({ size }, async (group) => {
+        const recipe = gpt(sizes)
+        const shape: Readonly<Record<string, number>> = mesh
+        const run = await trainer(recipe, { mesh: await initDeviceMesh(shape, group), zero })
+        const tokens = await generate(run, prompt, options)
+        await exportPretrained(exported, { model: run, recipe })
+        run.dispose()
+        return tokens
+      })
+      expect(found).toEqual(Array.from({ length: size }, () => wanted))
+      const again = (await pretrainedGPT(exported)).build()
+      expect(await generate(again, prompt, options)).toEqual(wanted)
+      disposeModule(again)
+    },
+  )
 })

@@ -37,15 +37,18 @@ describe.each(['wasm', 'cpu'] as const)('dropout of a GPT on %s', (backend) => {
     return tf.tidy(() => inPass({ training, step }, () => [...model.forward(inputs()).dataSync()]))
   }
 
-  it.each(Object.entries(rates))('%s changes what training computes, each step', (_, options) => {
-    const plain = scoresOf({}, false)
-    expect(scoresOf(options, false)).toEqual(plain)
-    expect(scoresOf(options, true)).not.toEqual(plain)
-    expect(scoresOf(options, true)).toEqual(scoresOf(options, true))
-    expect(scoresOf(options, true, 1)).not.toEqual(scoresOf(options, true))
-  })
+  it.each(Object.entries(rates))(
+    'changes the results of training in each step: %s',
+    (_, options) => {
+      const plain = scoresOf({}, false)
+      expect(scoresOf(options, false)).toEqual(plain)
+      expect(scoresOf(options, true)).not.toEqual(plain)
+      expect(scoresOf(options, true)).toEqual(scoresOf(options, true))
+      expect(scoresOf(options, true, 1)).not.toEqual(scoresOf(options, true))
+    },
+  )
 
-  it('of attention keeps its output in expectation, and has the gradient of its definition', () => {
+  it('of attention keeps the expected output, and has the gradient of its definition', () => {
     const [length, width, heads] = [5, 6, 2]
     const layer = new CausalSelfAttention({
       name: 'a',
@@ -88,12 +91,12 @@ describe.each(['wasm', 'cpu'] as const)('dropout of a GPT on %s', (backend) => {
 describe('a GPT with dropout', () => {
   beforeAll(() => loadBackend('wasm'))
 
-  it('has the children and parameters of one without if the rates are 0', () => {
+  it('has the children and parameters of a GPT without dropout if the rates are 0', () => {
     const none = new GPT({ ...small, residualDropout: 0, embeddingDropout: 0, attentionDropout: 0 })
     expect(Object.keys(none.children)).toEqual(['wte', 'wpe', 'h.0', 'h.1', 'ln_f', 'lm_head'])
   })
 
-  it('refuses rates that are none', () => {
+  it('refuses invalid rates', () => {
     expect(() => gpt({ attentionDropout: 1 })).toThrow(/attentionDropout is 1; expected at least 0/)
     expect(() => new GPT({ residualDropout: -0.1 })).toThrow(/residualDropout is -0.1/)
     const block = { name: 'h.0', width: 8, heads: 2, hidden: 16, layers: 1 }
@@ -130,10 +133,13 @@ describe('a GPT with dropout', () => {
     return ranks[0]!
   }
 
-  it.each(Object.entries(rates))('trains otherwise than one without: %s', async (_, options) => {
-    const [plain, dropped] = [await lossesOn({}, {}), await lossesOn(options, {})]
-    expect(Math.abs(dropped[0]! - plain[0]!)).toBeGreaterThan(1e-3)
-  })
+  it.each(Object.entries(rates))(
+    'trains differently from a GPT without dropout: %s',
+    async (_, options) => {
+      const [plain, dropped] = [await lossesOn({}, {}), await lossesOn(options, {})]
+      expect(Math.abs(dropped[0]! - plain[0]!)).toBeGreaterThan(1e-3)
+    },
+  )
 
   it.each<[string, MeshShape, TrainerOptions]>([
     ['replicas', { dp: 2 }, {}],
@@ -143,7 +149,7 @@ describe('a GPT with dropout', () => {
     ['a pipeline', { pp: 2 }, { microbatches: 4 }],
     ['a zero-bubble pipeline that recomputes', { pp: 2 }, { schedule: 'zb-h1', recompute: true }],
     ['replicas of a pipeline', { dp: 2, pp: 2 }, { microbatches: 2 }],
-  ])('drops the same as in a single process: %s', async (_, shape, options) => {
+  ])('drops the same values as in a single process: %s', async (_, shape, options) => {
     const [alone, together] = [await lossesOn(all, {}), await lossesOn(all, shape, options)]
     together.forEach((loss, step) => {
       expect(Math.abs(loss - alone[step]!)).toBeLessThan(2e-5)

@@ -25,7 +25,7 @@ const bits = (model: GPT) => model.parameters.map(({ name, value }) => [name, ..
 describe('GPT', () => {
   beforeAll(() => loadBackend('wasm'))
 
-  it('gives its parameters the names of the files of GPT-2', () => {
+  it('gives its parameters the names in GPT-2 files', () => {
     const model = new GPT({ ...small, layers: 1 })
     expect(model.parameters.map(({ name, shape }) => `${name} ${shape.join('x')}`)).toEqual([
       'wte.weight 11x8',

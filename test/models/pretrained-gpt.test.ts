@@ -28,10 +28,10 @@ const greedy = { maxTokens: golden.greedy.length, temperature: 0 }
 
 afterEach(removeFolders)
 
-describe.each(['cpu', 'wasm'] as const)('a GPT-2 of transformers on %s', (backend) => {
+describe.each(['cpu', 'wasm'] as const)('a GPT-2 of the library transformers on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it('gives PyTorch’s scores and its greedy tokens', async () => {
+  it('gives the scores of PyTorch and its greedy tokens', async () => {
     const model = (await pretrainedGPT(folder)).build()
     const scores = tf.tidy(() => {
       const all = model.forward(tf.tensor2d([golden.prompt], undefined, 'int32'))
@@ -66,7 +66,7 @@ describe('a pretrained GPT', () => {
     [{ attn_pdrop: undefined, embd_pdrop: undefined, resid_pdrop: undefined }, [0.1, 0.1, 0.1]],
     [{}, [0, 0, 0]],
   ])(
-    'drops values in training as its configuration says, and exports %j',
+    'drops values at the rates of its configuration in training, and exports %j',
     async (rates, wanted) => {
       const recipe = await pretrainedGPT(copyWith(rates))
       const { attentionDropout, embeddingDropout, residualDropout } = recipe.options
@@ -131,7 +131,7 @@ describe('a pretrained GPT', () => {
     }
   })
 
-  it('is exported from ranks that share its parameters', async () => {
+  it('is exported from ranks that shard its parameters', async () => {
     const exported = makeFolder()
     const recipe = gpt({ vocabulary: 7, block: 4, layers: 1, heads: 2, width: 6, hidden: 10 })
     await runWorld({ size: 3 }, async (group) => {
@@ -173,7 +173,7 @@ describe('a pretrained GPT', () => {
     expect(() => recipe.build()).toThrow(/wte\.weight/)
   })
 
-  it('is exported whole or not at all', async () => {
+  it('is exported completely or not at all', async () => {
     const exported = makeFolder()
     const recipe = gpt({ vocabulary: 7, block: 4, layers: 2, heads: 2, width: 6 })
     await runWorld({ size: 2 }, async (group) => {
@@ -191,7 +191,7 @@ describe('a pretrained GPT', () => {
     expect(readdirSync(exported)).toEqual([])
   })
 
-  it('keeps the tokens at the ends of texts, or has those of GPT-2', async () => {
+  it('exports the begin and end tokens of its configuration, or those of GPT-2', async () => {
     const ends = (path: string): unknown[] => {
       const config = JSON.parse(readFileSync(join(path, 'config.json'), 'utf8')) as object
       const { bos_token_id: begin, eos_token_id: end } = config as Record<string, unknown>
@@ -223,7 +223,7 @@ describe('a pretrained GPT', () => {
     disposeModule(model)
   })
 
-  it('takes tokens, not a text', async () => {
+  it('refuses a text in place of tokens, with advice', async () => {
     const model = gpt({ vocabulary: 256, block: 4, layers: 1, heads: 1, width: 2 }).build()
     const text = 'hello' as unknown as number[]
     const refused = failure('ERR_TSR_ARGUMENT', /loadTokenizer\(\)\.encode/)
@@ -231,7 +231,7 @@ describe('a pretrained GPT', () => {
     disposeModule(model)
   })
 
-  it('is exported with its recipe only', async () => {
+  it('is exported only with its recipe', async () => {
     const model = (await pretrainedGPT(folder)).build()
     const state = { model } as unknown as ExportedState
     const refused = failure('ERR_TSR_ARGUMENT', /recipe/)

@@ -17,14 +17,14 @@ const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as 
 afterEach(removeFolders)
 
 describe('a tokenizer', () => {
-  it('gives the tokens of Python’s tokenizers, and the text back', async () => {
+  it('gives the tokens of the Python tokenizers library, and restores the text', async () => {
     const tokenizer = await loadTokenizer(folder)
     expect(tokenizer.vocabulary).toBe(golden.vocabulary)
     expect(tokenizer.encode(golden.text)).toEqual(golden.tokens)
     expect(tokenizer.decode(golden.tokens)).toBe(golden.text)
   })
 
-  it('makes a text with more than 256 tokens', async () => {
+  it('creates a text with token ids above 255', async () => {
     await loadBackend('cpu')
     const tokenizer = await loadTokenizer(folder)
     const text = tokenizer.tokenize(golden.text.repeat(3))
@@ -36,13 +36,13 @@ describe('a tokenizer', () => {
     inputs.dispose()
   })
 
-  it('is refused where there is none', async () => {
+  it('is refused if its file is missing', async () => {
     await expect(loadTokenizer('nowhere')).rejects.toEqual(
       failure('ERR_TSR_DATASET', /tokenizer\.json.*ENOENT/),
     )
   })
 
-  it('is trained on a text as Python’s tokenizers do it', async () => {
+  it('is trained on a text like one of the Python tokenizers library', async () => {
     const sentence = "The whale swims. The whales swim in the cold sea, the whale's own sea.\n"
     const trained = makeFolder()
     const tokenizer = await trainTokenizer(sentence.repeat(4), trained, { vocabulary: 300 })

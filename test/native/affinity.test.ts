@@ -2,7 +2,7 @@ import { allowedCores, currentCore, moveToCore } from '@tsrun/native'
 import { describeNative } from './support.ts'
 
 describeNative('the cores of a thread', () => {
-  it('are those that it runs on', () => {
+  it('include the core that it runs on', () => {
     expect(allowedCores()).toContain(currentCore())
   })
 
@@ -12,7 +12,7 @@ describeNative('the cores of a thread', () => {
     expect(allowedCores()).toEqual(before)
   })
 
-  it('stay the same when it may not run on the one it should move to', () => {
+  it('stay the same when it may not run on the requested core', () => {
     const before = allowedCores()
     expect(moveToCore(8191)).toBe(false)
     expect(allowedCores()).toEqual(before)

@@ -21,7 +21,7 @@ function eventsOf(fd: number, events: number): number {
 }
 
 describeNative('a bell', () => {
-  it('is readable from when it is rung until it is silenced', () => {
+  it('is readable after it is rung until it is silenced', () => {
     const bell = createBell()
     const rope = openBell(process.pid, addressOfBell(bell))
     expect(eventsOf(bell, POLLIN)).toBe(0)
@@ -32,7 +32,7 @@ describeNative('a bell', () => {
     for (const fd of [bell, rope]) closeSync(fd)
   })
 
-  it('can be rung more often than it holds', () => {
+  it('can be rung more often than its pipe holds', () => {
     const bell = createBell()
     const rope = openBell(process.pid, addressOfBell(bell))
     for (let i = 0; i < 70_000; i++) ringBell(rope)
@@ -41,7 +41,7 @@ describeNative('a bell', () => {
     for (const fd of [bell, rope]) closeSync(fd)
   })
 
-  it('reports its end to those who have opened it, and not before its last descriptor', () => {
+  it('reports its end to its openers once its last descriptor is closed', () => {
     const bell = createBell()
     const again = openAgain(bell)
     const rope = openBell(process.pid, addressOfBell(bell))
@@ -56,14 +56,14 @@ describeNative('a bell', () => {
     closeSync(rope)
   })
 
-  it('does not stay silent for good when those who rang it are gone', () => {
+  it('is not blocked forever after its ringers have closed it', () => {
     const bell = createBell()
     closeSync(openBell(process.pid, addressOfBell(bell)))
     expect(eventsOf(bell, POLLIN)).toBe(0)
     closeSync(bell)
   })
 
-  it('is not another file that has its number', () => {
+  it('is refused if its descriptor number refers to another file', () => {
     const bell = createBell()
     const address = addressOfBell(bell)
     const other = createBell()

@@ -2,13 +2,13 @@ import { spawnSync } from 'node:child_process'
 import { addressOf, closeNative, isAvailable, systemCallError } from '@tsrun/native'
 import { describeNative, fixture, fixtureFlags } from './support.ts'
 
-describe('the bindings', () => {
-  it('say whether they work here, and why not', () => {
+describe('the native bindings', () => {
+  it('report whether they work on this machine, and why not', () => {
     const native = isAvailable()
     if (!native.available) expect(native.reason).toMatch(/koffi|platform|C library|TSRUN_NATIVE/)
   })
 
-  it('can be switched off, and then fail with the reason', () => {
+  it('can be disabled, and then fail with the reason', () => {
     const { stdout } = spawnSync(process.execPath, [...fixtureFlags, fixture('availability.ts')], {
       encoding: 'utf8',
       env: { ...process.env, TSRUN_NATIVE: 'off' },
@@ -20,7 +20,7 @@ describe('the bindings', () => {
   }, 30_000)
 })
 
-describeNative('addresses and errors', () => {
+describeNative('the libc binding', () => {
   it('returns the address of the first byte of a view', () => {
     const bytes = new Uint8Array(new SharedArrayBuffer(64))
     expect(addressOf(bytes.subarray(8))).toBe(addressOf(bytes) + 8)

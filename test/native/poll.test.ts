@@ -12,7 +12,7 @@ import {
 } from '@tsrun/native'
 import { describeNative, startWorker } from './support.ts'
 
-describeNative('poll and eventfd', () => {
+describeNative('an eventfd', () => {
   const fds: number[] = []
   const open = (): number => {
     const fd = openEventfd()
@@ -47,14 +47,14 @@ describeNative('poll and eventfd', () => {
     drainEventfd(bell)
   })
 
-  it('reports which of many were signalled', () => {
+  it('is found among many by poll', () => {
     const bells = Array.from({ length: 40 }, open)
     signalEventfd(bells[7]!)
     signalEventfd(bells[31]!)
     expect(poll(bells, 10_000)).toEqual({ ready: 2, readable: [bells[7], bells[31]] })
   })
 
-  it('returns at the time-out', () => {
+  it('lets poll return at the time-out', () => {
     const started = performance.now()
     expect(poll([open()], 20).ready).toBe(0)
     expect(performance.now() - started).toBeGreaterThanOrEqual(19)
@@ -69,7 +69,7 @@ describeNative('poll and eventfd', () => {
     await worker.terminate()
   }, 30_000)
 
-  it('lets other threads run', () => {
+  it('lets other threads run while one polls', () => {
     expect(yieldCore).not.toThrow()
   })
 })

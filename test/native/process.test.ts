@@ -23,9 +23,9 @@ describeNative('the parent-death signal', () => {
   }, 60_000)
 })
 
-describeNative('a process that has closed its standard streams', () => {
+describeNative('a process without its standard streams', () => {
   it.each([['2'], ['1'], ['1', '2'], ['0', '1', '2'], ['0', '2']])(
-    'ends: %s',
+    'ends although these are closed: %s',
     async (...fds) => {
       const child = spawn(process.execPath, [fixture('closed-streams.mjs'), ...fds], {
         stdio: ['ignore', 'pipe', 'pipe'],
@@ -37,8 +37,8 @@ describeNative('a process that has closed its standard streams', () => {
   )
 })
 
-describeNative('limits', () => {
-  it('bound how many files can be open, and how far a file can be written', async () => {
+describeNative('resource limits', () => {
+  it('bound the number of open files and the size of a written file', async () => {
     const child = spawn(process.execPath, [fixture('limits.mjs')], {
       stdio: ['ignore', 'pipe', 'inherit'],
       timeout: 20_000,

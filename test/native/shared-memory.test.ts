@@ -25,7 +25,7 @@ describeNative('shared memory', () => {
     rmSync(folder, { recursive: true })
   })
 
-  it('shows the file in the pages of a memory, and nowhere else', () => {
+  it('maps the file only to the given pages of a memory', () => {
     const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true })
     const bytes = new Uint8Array(memory.buffer)
     bytes.fill(9)
@@ -82,7 +82,7 @@ describeNative('shared memory', () => {
     60_000,
   )
 
-  it('does not sleep on a word that has changed, nor beyond the time-out', () => {
+  it('does not sleep on a word that has changed, or beyond the time-out', () => {
     const { words, address } = mapPage(path)
     words[0] = -1
     futexWait(address, 0, Infinity)

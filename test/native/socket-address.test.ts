@@ -4,7 +4,7 @@ import { AF_INET6, decodeSocketAddress, encodeSocketAddress } from '../internals
 const port = fc.nat(65535)
 
 describe('socket addresses', () => {
-  it('are decoded as they were encoded, IPv4', () => {
+  it('of IPv4 are decoded as they were encoded', () => {
     fc.assert(
       fc.property(fc.ipV4(), port, (host, number) => {
         const bytes = encodeSocketAddress({ host, port: number })
@@ -14,7 +14,7 @@ describe('socket addresses', () => {
     )
   })
 
-  it('are decoded as the same address, IPv6', () => {
+  it('of IPv6 are decoded as the same address', () => {
     fc.assert(
       fc.property(fc.ipV6(), port, (host, number) => {
         const bytes = encodeSocketAddress({ host, port: number })
@@ -35,7 +35,7 @@ describe('socket addresses', () => {
     ['1:2:3:4:5:6:7:8', '1:2:3:4:5:6:7:8'],
     ['::ffff:192.0.2.33', '0:0:0:0:0:ffff:c000:221'],
     ['fe80::1%eth0', 'fe80:0:0:0:0:0:0:1'],
-  ])('spell out %s', (host, expanded) => {
+  ])('write out %s in full', (host, expanded) => {
     expect(decodeSocketAddress(encodeSocketAddress({ host, port: 1 })).host).toBe(expanded)
   })
 

@@ -29,7 +29,7 @@ const hasIPv6 = Object.values(networkInterfaces()).some((addresses) =>
   addresses?.some(({ address }) => address === '::1'),
 )
 
-describeNative('sockets', () => {
+describeNative('the native socket calls', () => {
   const open: number[] = []
   const keep = (fd: number): number => {
     open.push(fd)
@@ -80,7 +80,7 @@ describeNative('sockets', () => {
     return received
   }
 
-  it('binds a free port and returns it', () => {
+  it('bind a free port and return it', () => {
     const { fd, endpoint } = listenTcp(loopback)
     keep(fd)
     expect(endpoint.host).toBe('127.0.0.1')
@@ -88,7 +88,7 @@ describeNative('sockets', () => {
     expect(acceptTcp(fd)).toBe(-1)
   })
 
-  it('carries any bytes both ways', () => {
+  it('carry any bytes both ways', () => {
     const { client, server } = connectPair()
     tuneTcp(client, 30_000)
     tuneTcp(server, 30_000)
@@ -97,7 +97,7 @@ describeNative('sockets', () => {
     expect(Buffer.compare(transfer(server, client, data), data)).toBe(0)
   })
 
-  it('sends data that was announced as incomplete together with what follows', () => {
+  it('send data announced as incomplete together with the following data', () => {
     const { client, server } = connectPair()
     const data = Uint8Array.of(1, 2, 3, 4)
     expect(sendBytes(client, addressOf(data), 2, true)).toBe(2)
@@ -108,7 +108,7 @@ describeNative('sockets', () => {
     expect([...received.subarray(0, 4)]).toEqual([1, 2, 3, 4])
   })
 
-  it('lets another come between a connection and its descriptor, and loses nothing', () => {
+  it('can divert a connection through another descriptor without loss', () => {
     const { client, server } = connectPair()
     const [before, after] = [Uint8Array.of(1, 2), Uint8Array.of(3, 4, 5)]
     expect(sendBytes(client, addressOf(before), 2, false)).toBe(2)
@@ -122,7 +122,7 @@ describeNative('sockets', () => {
     expect(transfer(server, outer, after)).toEqual(after)
   })
 
-  it('never blocks', () => {
+  it('never block', () => {
     const { client, server } = connectPair()
     const data = new Uint8Array(64 * 1024)
     expect(receiveBytes(server, addressOf(data), 1)).toBe(-EAGAIN)
@@ -131,7 +131,7 @@ describeNative('sockets', () => {
     expect(taken).toBe(-EAGAIN)
   })
 
-  it('distinguishes the end of a stream from an empty one', () => {
+  it('distinguish the end of a stream from an empty one', () => {
     const { client, server } = connectPair()
     const byte = new Uint8Array(1)
     closeNative(open.splice(open.indexOf(client), 1)[0]!)
@@ -139,7 +139,7 @@ describeNative('sockets', () => {
     expect(receiveBytes(server, addressOf(byte), 1)).toBe(0)
   })
 
-  it('answers a send to a closed peer with an error, not with a signal', () => {
+  it('answer a send to a closed peer with an error, not a signal', () => {
     const { client, server } = connectPair()
     closeNative(open.splice(open.indexOf(server), 1)[0]!)
     const data = new Uint8Array(1024)
@@ -153,7 +153,7 @@ describeNative('sockets', () => {
     expect(errors[1]).toBe(EPIPE)
   })
 
-  it('reports that nobody listens', () => {
+  it('report that no process listens', () => {
     const { fd, endpoint } = listenTcp({ host: '127.83.12.1', port: 0 })
     closeNative(fd)
     const client = keep(connectTcp(endpoint))
@@ -161,7 +161,7 @@ describeNative('sockets', () => {
     expect(connectError(client)).toBe(ECONNREFUSED)
   })
 
-  it('fails with the error number when a port is taken, and leaves nothing open', () => {
+  it('fail with the error number if a port is taken, and leave nothing open', () => {
     const { fd, endpoint } = listenTcp(loopback)
     keep(fd)
     expectNothingLeftOpen(() => {
@@ -174,7 +174,7 @@ describeNative('sockets', () => {
     })
   })
 
-  it('accepts addresses, not names, and leaves nothing open', () => {
+  it('accept addresses but no names, and leave nothing open', () => {
     const refused = expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }) as Error
     for (const call of [listenTcp, connectTcp]) {
       expectNothingLeftOpen(() => {

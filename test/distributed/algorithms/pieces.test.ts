@@ -61,7 +61,7 @@ describe('chunks and segments', () => {
 describe('the choice of algorithm', () => {
   const operations = Object.keys(operationCodes) as OperationName[]
 
-  it.each(operations)('of %s exists for every size', (operation) => {
+  it.each(operations)('for %s exists for every size', (operation) => {
     for (const layout of ['apart', 'together', 'mixed'] as const) {
       for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
         const name = chooseAlgorithm(operation, { bytes, layout })

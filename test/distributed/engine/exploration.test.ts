@@ -5,7 +5,7 @@ import { explorations } from './support/explorations.ts'
 jest.setTimeout(120_000)
 
 describe('every interleaving of the first steps ends correctly', () => {
-  it.each(Object.entries(explorations))('%s', async (...[, create]) => {
+  it.each(Object.entries(explorations))('for %s', async (...[, create]) => {
     expect(await explore(create, 4)).toBeGreaterThan(1)
   })
 })

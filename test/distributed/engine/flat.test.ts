@@ -15,7 +15,7 @@ async function choiceOf(
   return / by (\S+)/.exec(error?.message ?? '')?.[1]
 }
 
-describe('small collectives of ranks that share memory', () => {
+describe('small collectives', () => {
   it.each([
     { what: 'of 4 KiB', length: 1024, algorithm: 'flat' },
     { what: 'that do not fit', length: 1025, algorithm: 'window' },

@@ -24,8 +24,8 @@ function together(size: number): number[] {
   return Array.from({ length: size }, () => 0)
 }
 
-describe('large collectives of ranks that share memory', () => {
-  it.each([2, 3, 5])('of %i ranks equal the reference', async (size) => {
+describe('large collectives over shared memory', () => {
+  it.each([2, 3, 5])('on %i ranks equal the reference', async (size) => {
     await runWorld({ size, hosts: together(size), seed: size }, async (group) => {
       // all of them with one size: what differs by size is the cutting into chunks
       const some = dtypes.filter((_, i) => size === 3 || i % 4 === 0)

@@ -149,7 +149,7 @@ describe('sealed records', () => {
     ['put in another order', [1, 0], ''],
     ['left out', [0, 2], 'first'],
     ['replayed later', [0, 1, 0], 'firstsecond'],
-  ] as const)('are refused if %s', (_, order, before) => {
+  ] as const)('are refused if they are %s', (_, order, before) => {
     const [sender, receiver] = pair()
     const records = recordsOf(sender, texts)
     const wire = new Wire()

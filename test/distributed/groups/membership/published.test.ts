@@ -22,7 +22,7 @@ describe('a value that another program writes to the store', () => {
   it.each([
     ['no JSON', 'x'],
     ['no survivors', '{"id":1}'],
-    ['a stranger', '{"id":1,"survivors":[0,7]}'],
+    ['an unknown rank', '{"id":1,"survivors":[0,7]}'],
     ['another order', '{"id":1,"survivors":[1,0]}'],
     ['a rank twice', '{"id":1,"survivors":[0,0]}'],
     ['group 0, which is the world', '{"id":0,"survivors":[0,1]}'],
@@ -37,7 +37,7 @@ describe('a value that another program writes to the store', () => {
   it.each([
     ['no JSON', 'x'],
     ['null', 'null'],
-    ['a stranger', '{"rank":7,"gone":[]}'],
+    ['an unknown rank', '{"rank":7,"gone":[]}'],
     ['no list', '{"rank":1,"gone":{"length":1}}'],
     ['nothing lost that it could lose', '{"rank":1,"gone":[-1]}'],
   ])('is rejected as a vote: %s', async (_, text) => {

@@ -51,7 +51,7 @@ describe('contextParallel', () => {
   it.each([
     { what: 'sees no sequences', make: () => shardedMLP({ layers: 1 }).build(), part: 'attention' },
     {
-      what: 'has shared them already',
+      what: 'already shards its sequences',
       make: (group: ProcessGroup): Module => {
         const model = new GPT()
         parallelize(model, gptPlan({ sequence: true }), group)
