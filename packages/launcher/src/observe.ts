@@ -3,8 +3,7 @@ import { isAbsolute, join, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { formatRanks, tsrError } from '@tsrun/core'
 import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
-import type { JobOptions } from './args/job-options.ts'
-import type { TraceOptions } from './args/output-options.ts'
+import type { OutputOptions, TraceOptions } from './args/output-options.ts'
 import { usageError } from './args/readers.ts'
 import { locateObserve, OBSERVE } from './job/observe-package.ts'
 import { version } from './job/package.ts'
@@ -65,11 +64,7 @@ interface Watchers {
  * @throws ERR_TSR_USAGE when a port cannot be used, ERR_TSR_PACKAGE_MISSING
  */
 export async function openWatchers(
-  {
-    dashboard: page,
-    metrics: endpoint,
-    trace,
-  }: Pick<JobOptions, 'dashboard' | 'metrics' | 'trace'>,
+  { dashboard: page, metrics: endpoint, trace }: OutputOptions,
   script: string,
   { env, cwd, interrupts: { stop } }: Place,
   announcer: Announcer,

@@ -1,6 +1,6 @@
 export { flagTable, type FlagValues } from '../../../packages/launcher/src/args/flags.ts'
 export {
-  type Capacity,
+  checkRanks,
   type JobOptions,
   toJobOptions,
 } from '../../../packages/launcher/src/args/job-options.ts'
@@ -9,14 +9,13 @@ export {
   type RankFacts,
   templateProblem,
 } from '../../../packages/launcher/src/args/log-prefix.ts'
-export { checkRanks, type LogFormat } from '../../../packages/launcher/src/args/output-options.ts'
+export type { LogFormat } from '../../../packages/launcher/src/args/output-options.ts'
 export { toProtection } from '../../../packages/launcher/src/args/protection-options.ts'
+export type { Capacity } from '../../../packages/launcher/src/args/placement-options.ts'
 export {
-  checkNamedRanks,
-  needsFolder,
-  type RankOptions,
-  toRankOptions,
-} from '../../../packages/launcher/src/args/rank-options.ts'
+  type ProgramOptions,
+  toProgram,
+} from '../../../packages/launcher/src/args/program-options.ts'
 export { parseRankList, splitWords } from '../../../packages/launcher/src/args/readers.ts'
 export {
   completeSettings,

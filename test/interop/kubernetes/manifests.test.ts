@@ -76,10 +76,12 @@ describe.each([
   ['jobset.yaml', 'train-node-0-0.train', 29_500],
   ['trainjob.yaml', 'train-node-0-0.train', 29_500],
   ['volcano.yaml', 'train-node-0.train', 29_500],
-])('deploy/%s', (file, masterAddr, masterPort) => {
+])('deploy/%s', (file, host, port) => {
   it.each(['0', '1'])('makes pod %s the node of its number', (index) => {
-    const expected = { nnodes: 2, nproc: 4, nodeRank: Number(index), masterAddr, masterPort }
-    expect(optionsIn(file, index)).toMatchObject(expected)
+    expect(optionsIn(file, index)).toMatchObject({
+      placement: { nnodes: 2, nproc: 4, nodeRank: Number(index) },
+      rendezvous: { host, port },
+    })
   })
 
   it('gives pods the token, shared memory, and variables that tsrun knows', () => {

@@ -18,67 +18,97 @@ const read = (
 
 it('is complete and checked', () => {
   expect(read({})).toEqual({
-    nproc: 1,
-    nnodes: 1,
-    minNodes: 1,
-    lastCall: 10_000,
-    nodeRank: 0,
-    isNodeZero: undefined,
-    rdzvId: undefined,
-    rdzvTimeout: 600_000,
-    hostTimeout: 30_000,
-    tokenFile: undefined,
-    iface: undefined,
-    portRange: undefined,
+    program: {
+      kind: 'file',
+      script: 'train.ts',
+      arguments: ['--lr', '1'],
+      nodeArguments: [],
+      inspect: undefined,
+      profiles: [],
+      chaos: undefined,
+      stdin: 0,
+    },
+    placement: {
+      nproc: 1,
+      nnodes: 1,
+      minNodes: 1,
+      nodeRank: 0,
+      role: 'default',
+      virtualLocalRank: false,
+      binding: undefined,
+      iface: undefined,
+      portRange: undefined,
+    },
+    rendezvous: {
+      host: '127.0.0.1',
+      port: 0,
+      isNodeZero: undefined,
+      rdzvId: undefined,
+      timeout: 600_000,
+      lastCall: 10_000,
+      hostTimeout: 30_000,
+    },
     protection: {
       protection: 'none',
       certificate: undefined,
+      tokenFile: undefined,
       environment: { TSRUN_TLS: '0' },
     },
-    masterAddr: '127.0.0.1',
-    masterPort: 0,
-    maxRestarts: 0,
-    grace: 10_000,
-    logDir: undefined,
-    logFormat: 'pretty',
-    ranks: undefined,
-    localRanks: undefined,
-    destinations: undefined,
-    filters: { stdout: [], stderr: [] },
-    summary: true,
+    output: {
+      directory: undefined,
+      format: 'pretty',
+      ranks: undefined,
+      localRanks: undefined,
+      destinations: undefined,
+      filters: { stdout: [], stderr: [] },
+      summary: true,
+    },
+    restart: {
+      maxRestarts: 0,
+      grace: 10_000,
+      signals: ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'],
+      jobTimeout: undefined,
+    },
     dryRun: false,
-    kind: 'file',
-    role: 'default',
-    virtualLocalRank: false,
-    binding: undefined,
-    signals: ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'],
-    nodeArguments: [],
-    inspect: undefined,
-    cpuProf: false,
-    heapProf: false,
-    jobTimeout: undefined,
-    stdin: 0,
-    script: 'train.ts',
-    scriptArguments: ['--lr', '1'],
   })
 })
 
 it('counts the cores for auto, and takes fractions of seconds', () => {
-  expect(read({ nproc: 'auto', grace: '0.25' })).toMatchObject({ nproc: 12, grace: 250 })
-  expect(read({ grace: '30s', nproc: '4096' })).toMatchObject({ nproc: 4096, grace: 30_000 })
+  expect(read({ nproc: 'auto', grace: '0.25' })).toMatchObject({
+    placement: { nproc: 12 },
+    restart: { grace: 250 },
+  })
+  expect(read({ grace: '30s', nproc: '4096' })).toMatchObject({
+    placement: { nproc: 4096 },
+    restart: { grace: 30_000 },
+  })
+})
+
+it('reads the time of the job', () => {
+  const limit = (text: string): number | undefined =>
+    read({ 'job-timeout': text }).restart.jobTimeout
+  expect(['1.5', '1000000', '100000s'].map(limit)).toEqual([1500, 1e9, 1e8])
+  expect(() => limit('0')).toThrow('a number of seconds above 0')
+  expect(() => limit('3000000')).toThrow('up to 2000000')
 })
 
 it('counts GPUs for gpu, and for auto where the backend uses them', () => {
   const gpus = { ...host, gpus: () => 2 }
-  expect(read({ nproc: 'gpu' }, undefined, gpus).nproc).toBe(2)
-  expect(read({ nproc: 'auto' }, undefined, gpus).nproc).toBe(12)
-  expect(read({ nproc: 'auto' }, undefined, { ...gpus, usesGpus: () => true }).nproc).toBe(2)
-  expect(read({ nproc: 'auto' }, undefined, { ...host, usesGpus: () => true }).nproc).toBe(12)
-  expect(read({ nproc: 'cpu' }, undefined, { ...gpus, usesGpus: () => true }).nproc).toBe(12)
+  expect(read({ nproc: 'gpu' }, undefined, gpus).placement.nproc).toBe(2)
+  expect(read({ nproc: 'auto' }, undefined, gpus).placement.nproc).toBe(12)
+  expect(
+    read({ nproc: 'auto' }, undefined, { ...gpus, usesGpus: () => true }).placement.nproc,
+  ).toBe(2)
+  expect(
+    read({ nproc: 'auto' }, undefined, { ...host, usesGpus: () => true }).placement.nproc,
+  ).toBe(12)
+  expect(read({ nproc: 'cpu' }, undefined, { ...gpus, usesGpus: () => true }).placement.nproc).toBe(
+    12,
+  )
 })
 
 it('sends the streams of each rank where --redirects and --tee say', () => {
-  const { destinations } = read({ redirects: '0:3,1:1', tee: '2' })
+  const { destinations } = read({ redirects: '0:3,1:1', tee: '2' }).output
   const words = [0, 1, 2].map((rank) =>
     Object.values(destinations!(rank)).map(({ isShown, isWritten }) =>
       [isShown && 'shown', isWritten && 'written'].filter(Boolean).join('+'),
@@ -89,7 +119,7 @@ it('sends the streams of each rank where --redirects and --tee say', () => {
     ['written', 'shown+written'],
     ['shown', 'shown+written'],
   ])
-  expect(read({ redirects: '0', tee: '0' }).destinations).toBeUndefined()
+  expect(read({ redirects: '0', tee: '0' }).output.destinations).toBeUndefined()
 })
 
 it.each<[FlagValues, string]>([
@@ -133,6 +163,16 @@ it('checks --ranks when the size of the job is known', () => {
   }).toThrow('--ranks names rank 3, but this job has only rank 0')
 })
 
+it('checks the ranks that --stdin and --inspect-rank name as well', () => {
+  expect(() => {
+    checkRanks(read({ stdin: '3' }), 3)
+  }).toThrow('--stdin names rank 3, but this job has ranks 0 to 2')
+  expect(() => {
+    checkRanks(read({ 'inspect-rank': '1' }), 1)
+  }).toThrow('--inspect-rank names rank 1, but this job has only rank 0')
+  checkRanks(read({ stdin: 'all', inspect: '9229' }), 1)
+})
+
 it('needs a script', () => {
   expect(() => read({}, [])).toThrow(expect.objectContaining({ code: 'ERR_TSR_USAGE' }))
 })
@@ -159,5 +199,5 @@ it.each([
   ['[::1]:9400', '::1', 9400],
 ])('reads --metrics %s', (metrics, address, port) => {
   const source = `--metrics ${metrics}`
-  expect(read({ metrics }).metrics).toEqual({ host: address, port, source })
+  expect(read({ metrics }).output.metrics).toEqual({ host: address, port, source })
 })

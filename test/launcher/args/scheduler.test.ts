@@ -3,17 +3,15 @@ import {
   completeSettings,
   describeEnvironment,
   type FlagValues,
-  type JobOptions,
 } from '../../internals/launcher/args.ts'
 
 type Environment = Record<string, string>
 
-const read = (values: FlagValues, env: Environment = {}): JobOptions =>
-  toJobOptions(completeSettings(values, env), ['train.ts'], {
-    cores: 4,
-    gpus: () => 0,
-    usesGpus: () => false,
-  })
+const read = (values: FlagValues, env: Environment = {}) => {
+  const machine = { cores: 4, gpus: () => 0, usesGpus: () => false }
+  const options = toJobOptions(completeSettings(values, env), ['train.ts'], machine)
+  return { ...options.placement, ...options.rendezvous }
+}
 
 /** What a task of `srun --nodes 2 --ntasks-per-node 1` sees on its second node. */
 const slurm = {
@@ -32,8 +30,8 @@ it('takes the nodes from a step of Slurm, and says so', () => {
     nproc: 3,
     nnodes: 2,
     nodeRank: 1,
-    masterAddr: 'n1',
-    masterPort: 29_500,
+    host: 'n1',
+    port: 29_500,
   })
   expect(describeEnvironment(completeSettings({}, slurm))).toBe(
     'from the environment: nnodes=2 (SLURM_NNODES), node-rank=1 (SLURM_NODEID), ' +
@@ -43,13 +41,13 @@ it('takes the nodes from a step of Slurm, and says so', () => {
 
 it('takes a port from the number of the job, so that jobs on one host do not meet', () => {
   const step = { ...slurm, SLURM_JOB_ID: '1234' }
-  expect(read({}, step).masterPort).toBe(22_340)
+  expect(read({}, step).port).toBe(22_340)
   expect(describeEnvironment(completeSettings({}, step))).toContain(
     'master-port=22340 (SLURM_JOB_ID)',
   )
-  expect(read({ 'master-port': '1' }, step).masterPort).toBe(1)
-  expect(read({}, { ...step, MASTER_PORT: '2' }).masterPort).toBe(2)
-  expect(read({ 'rdzv-endpoint': 'n0' }, step).masterPort).toBe(29_500)
+  expect(read({ 'master-port': '1' }, step).port).toBe(1)
+  expect(read({}, { ...step, MASTER_PORT: '2' }).port).toBe(2)
+  expect(read({ 'rdzv-endpoint': 'n0' }, step).port).toBe(29_500)
 })
 
 it('prefers flags, TSRUN_* and PET_* to the scheduler', () => {
@@ -57,11 +55,11 @@ it('prefers flags, TSRUN_* and PET_* to the scheduler', () => {
   expect(read({ 'rdzv-endpoint': 'other:1234' }, env)).toMatchObject({
     nnodes: 2,
     nodeRank: 0,
-    masterAddr: 'other',
-    masterPort: 1234,
+    host: 'other',
+    port: 1234,
   })
-  expect(read({}, env)).toMatchObject({ masterAddr: 'n1', masterPort: 30_000 })
-  expect(read({ nnodes: '1' }, env)).toMatchObject({ nnodes: 1, masterAddr: '127.0.0.1' })
+  expect(read({}, env)).toMatchObject({ host: 'n1', port: 30_000 })
+  expect(read({ nnodes: '1' }, env)).toMatchObject({ nnodes: 1, host: '127.0.0.1' })
 })
 
 it('leaves a batch script of Slurm, and a step on one node, alone', () => {
@@ -69,7 +67,7 @@ it('leaves a batch script of Slurm, and a step on one node, alone', () => {
   expect(SLURM_STEP_ID).toBe('0')
   expect(read({}, batch)).toMatchObject({ nnodes: 1, nodeRank: 0 })
   const one = { ...slurm, SLURM_NNODES: '1', SLURM_STEP_NUM_TASKS: '1' }
-  expect(read({}, one)).toMatchObject({ nnodes: 1, nodeRank: 0, masterAddr: '127.0.0.1' })
+  expect(read({}, one)).toMatchObject({ nnodes: 1, nodeRank: 0, host: '127.0.0.1' })
   expect(describeEnvironment(completeSettings({}, one))).toBeUndefined()
 })
 
@@ -92,14 +90,14 @@ it('takes the node from Open MPI, and from Kubernetes and Volcano', () => {
   // On its second node, in a job of Slurm, where mpirun starts a daemon as a step.
   const daemon = { ...slurm, SLURM_STEP_NODELIST: 'n2', SLURM_STEP_NUM_TASKS: '1' }
   const ofDaemon = { ...daemon, SLURM_NODEID: '0', SLURM_JOB_ID: '1234', ...mpi }
-  const node = { nnodes: 2, nodeRank: 1, masterAddr: 'n1', masterPort: 29_500 }
+  const node = { nnodes: 2, nodeRank: 1, host: 'n1', port: 29_500 }
   expect(read({}, ofDaemon)).toMatchObject(node)
   const pod = { JOB_COMPLETION_INDEX: '2', MASTER_ADDR: 'job-0.svc', MASTER_PORT: '23456' }
-  const several = { nnodes: 2, nodeRank: 1, masterAddr: 'job-0.svc', masterPort: 23_456 }
+  const several = { nnodes: 2, nodeRank: 1, host: 'job-0.svc', port: 23_456 }
   expect(read({ nnodes: '3' }, pod)).toMatchObject({ ...several, nnodes: 3, nodeRank: 2 })
   const volcano = { MASTER_ADDR: 'job-0.svc', MASTER_PORT: '23456', VC_TASK_INDEX: '1' }
   expect(read({ nnodes: '2' }, volcano)).toMatchObject(several)
-  expect(read({}, pod)).toMatchObject({ nnodes: 1, masterAddr: '127.0.0.1', masterPort: 0 })
+  expect(read({}, pod)).toMatchObject({ nnodes: 1, host: '127.0.0.1', port: 0 })
 })
 
 it('takes TSRUN_NNODES as that of the surrounding job inside a rank', () => {
@@ -111,7 +109,7 @@ it('takes TSRUN_NNODES as that of the surrounding job inside a rank', () => {
 describe('the flags of torchrun for several hosts', () => {
   it('are understood', () => {
     const torchrun = { nnodes: '2:2', 'node-rank': '1', 'master-addr': 'n0', 'master-port': '1234' }
-    const both = { nnodes: 2, nodeRank: 1, masterAddr: 'n0', masterPort: 1234 }
+    const both = { nnodes: 2, nodeRank: 1, host: 'n0', port: 1234 }
     expect(read(torchrun)).toMatchObject(both)
     const pet = { PET_NNODES: '2', PET_NODE_RANK: '1', PET_RDZV_ENDPOINT: 'n0:1234' }
     expect(read({}, pet)).toMatchObject(both)
@@ -122,9 +120,9 @@ describe('the flags of torchrun for several hosts', () => {
     ['10.0.0.1:1234', '10.0.0.1', 1234],
     ['[fd00::1]:1234', 'fd00::1', 1234],
     ['[fd00::1]', 'fd00::1', 29_500],
-  ])('take the endpoint %s', (endpoint, masterAddr, masterPort) => {
+  ])('take the endpoint %s', (endpoint, host, port) => {
     const values = { nnodes: '2', 'node-rank': '0', 'rdzv-endpoint': endpoint }
-    expect(read(values)).toMatchObject({ masterAddr, masterPort })
+    expect(read(values)).toMatchObject({ host, port })
   })
 
   const two = { nnodes: '2', 'node-rank': '0', 'rdzv-endpoint': 'n0' }

@@ -13,14 +13,13 @@ import {
 
 const node = { id: '', host: 'h', address: '10.0.0.1', role: 'default' }
 const master = { host: '127.0.0.1', port: 29500 }
-const scriptArguments = ['--name', "it's"]
 
 function jobOf(virtualLocalRank = false): Job {
   return {
-    options: {
-      ...{ scriptArguments, role: 'default', virtualLocalRank, binding: undefined },
-      protection: toProtection({ tls: false }),
-    },
+    program: { arguments: ['--name', "it's"], profiles: [] },
+    placement: { role: 'default', virtualLocalRank, binding: undefined },
+    protection: toProtection({ tls: false }),
+    output: {},
     command: [process.execPath, '--enable-source-maps', '/train.mjs'],
     script: '/train.mjs',
     identity: { token: 'secret' },
@@ -54,16 +53,16 @@ it('gives every rank an environment that the library reads back', () => {
 
 it('says how wide the lines of a rank may be, without the prefix, unless the user has said so', () => {
   const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
-  const columns = (env: object, options: object = {}): (string | undefined)[] => {
+  const columns = (env: object, output: object = {}): (string | undefined)[] => {
     const job = jobOf()
-    const told = { ...job, env, options: { ...job.options, ...options } } as Job
+    const told = { ...job, env, output } as Job
     return planAttempt(told, place, 0).map(({ environment }) => environment['COLUMNS'])
   }
   const width = process.stdout.columns || 80
   const without = (prefix: string): string => String(width - prefix.length)
   expect(columns({})).toEqual(Array(3).fill(without('[rank 0] ')))
-  expect(columns({}, { logFormat: 'raw' })).toEqual(Array(3).fill(String(width)))
-  expect(columns({}, { logPrefix: '{rank}:' })).toEqual(Array(3).fill(without('0: ')))
+  expect(columns({}, { format: 'raw' })).toEqual(Array(3).fill(String(width)))
+  expect(columns({}, { prefix: '{rank}:' })).toEqual(Array(3).fill(without('0: ')))
   expect(columns({ COLUMNS: '200' })).toEqual([undefined, undefined, undefined])
   expect(columns({ COLUMNS: '60', TSRUN_HOST_COLUMNS: '60' })).toEqual(Array(3).fill('51'))
   expect(columns({ COLUMNS: '200', TSRUN_HOST_COLUMNS: '60' })).toEqual(Array(3).fill(undefined))
@@ -74,8 +73,7 @@ it('tells the ranks whether to encrypt, and against the environment too', () => 
   const told = (tls: boolean, env: object): (string | undefined)[] => {
     const job = jobOf()
     const protection = toProtection({ tls })
-    const options = { ...job.options, protection }
-    const ranks = planAttempt({ ...job, env, options } as Job, place, 0)
+    const ranks = planAttempt({ ...job, env, protection } as Job, place, 0)
     return ranks.map(({ environment }) => environment['TSRUN_TLS'])
   }
   expect(told(true, {})).toEqual(['1', '1', '1'])
@@ -155,7 +153,7 @@ it('counts the ranks of a role through the hosts that have it', () => {
   const roles = ['trainer', 'reader', 'trainer']
   const nodes = roles.map((role, nodeRank) => ({ ...node, nodeRank, nproc: 2, role }))
   const job = jobOf()
-  const trainers = { ...job, options: { ...job.options, role: 'trainer' } }
+  const trainers = { ...job, placement: { ...job.placement, role: 'trainer' } }
   const ranks = planAttempt(trainers, { plan: { runId: 'run', master, nodes }, nodeRank: 2 }, 0)
   expect(ranks[1]!.environment).toMatchObject({
     ...{ RANK: '5', ROLE_NAME: 'trainer', ROLE_RANK: '3', ROLE_WORLD_SIZE: '4' },

@@ -2,7 +2,7 @@ import type { Names } from '@tsrun/store'
 import { findStoreAddress } from '../../internals/launcher/nodes.ts'
 import type { JobContext } from '../../internals/launcher/job.ts'
 
-const options = { masterAddr: 'n0', masterPort: 29_500, rdzvTimeout: 60_000 }
+const options = { host: 'n0', port: 29_500, timeout: 60_000 }
 
 /** A name that leads to these addresses, one after the other; '' stands for none. */
 function lookups(...answers: readonly string[]): Names {
@@ -20,15 +20,10 @@ function lookups(...answers: readonly string[]): Names {
 function look(
   isSaid: boolean,
   names: Names,
-  { rdzvTimeout = options.rdzvTimeout, stop = new AbortController().signal } = {},
+  { timeout = options.timeout, stop = new AbortController().signal } = {},
 ): ReturnType<typeof findStoreAddress> {
   const context = { announcer: { say: () => undefined }, interrupts: { stop } }
-  return findStoreAddress(
-    { ...options, rdzvTimeout },
-    isSaid,
-    context as unknown as JobContext,
-    names,
-  )
+  return findStoreAddress({ ...options, timeout }, isSaid, context as unknown as JobContext, names)
 }
 
 const here = { listen: '10.0.0.1', publish: '10.0.0.1' }
@@ -44,7 +39,7 @@ describe('node 0 looks for the address of the store', () => {
   })
 
   it('until --rdzv-timeout', async () => {
-    await expect(look(true, lookups('10.0.0.9'), { rdzvTimeout: 10 })).rejects.toMatchObject({
+    await expect(look(true, lookups('10.0.0.9'), { timeout: 10 })).rejects.toMatchObject({
       code: 'ERR_TSR_RENDEZVOUS_TIMEOUT',
       facts: { missing: 'the name of node 0: n0 (10.0.0.9) is no address of this host' },
     })

@@ -40,10 +40,11 @@ export interface TraceOptions {
 
 /** The options about what ranks print, and about what shows it. */
 export interface OutputOptions {
-  readonly logDir: string | undefined
-  readonly logFormat: LogFormat
+  /** The folder of log files. */
+  readonly directory: string | undefined
+  readonly format: LogFormat
   /** The template for the prefix of lines; undefined: `[rank 3] `. */
-  readonly logPrefix: string | undefined
+  readonly prefix: string | undefined
   /** The file for the events of the job, or the standard error; undefined: they are not written. */
   readonly eventLog: { readonly file: string } | 'console' | undefined
   readonly dashboard: DashboardOptions | undefined
@@ -58,15 +59,16 @@ export interface OutputOptions {
     ((localRank: number) => Record<'stdout' | 'stderr', Destination>) | undefined
   /** The texts whose lines go to a file of all ranks as well. */
   readonly filters: Readonly<Record<'stdout' | 'stderr', readonly string[]>>
+  readonly summary: boolean
 }
 
 /** @throws ERR_TSR_USAGE */
 export function toOutput(values: Values, settings: Settings): OutputOptions {
   const prefix = settings['log-prefix']
   return {
-    logDir: values['log-dir'],
-    logFormat: values['log-format'],
-    logPrefix: prefix && readPrefix(prefix),
+    directory: values['log-dir'],
+    format: values['log-format'],
+    prefix: prefix && readPrefix(prefix),
     eventLog: eventLogOf(values),
     dashboard: dashboardOf(values, settings),
     metrics: metricsOf(values, settings),
@@ -78,6 +80,7 @@ export function toOutput(values: Values, settings: Settings): OutputOptions {
       stdout: textsOf(values['duplicate-stdout-filters']),
       stderr: textsOf(values['duplicate-stderr-filters']),
     },
+    summary: values.summary,
   }
 }
 
@@ -126,18 +129,6 @@ function traceOf(
 /** @throws ERR_TSR_USAGE for a setting that needs another one */
 function refuse(setting: Setting | undefined, needed: string): void {
   if (setting !== undefined) throw usageError(`${setting.source} needs ${needed}`)
-}
-
-/**
- * Checks `--ranks` once the size of the job is known.
- *
- * @throws ERR_TSR_USAGE
- */
-export function checkRanks({ ranks }: Pick<OutputOptions, 'ranks'>, worldSize: number): void {
-  const highest = Math.max(...(ranks ?? []))
-  if (highest < worldSize) return
-  const range = worldSize === 1 ? 'only rank 0' : `ranks 0 to ${worldSize - 1}`
-  throw usageError(`--ranks names rank ${highest}, but this job has ${range}`)
 }
 
 function destinationsOf({ redirects, tee }: Values): OutputOptions['destinations'] {

@@ -5,6 +5,8 @@ import { usageError } from './readers.ts'
 
 /** How what a job sends over the network is protected. */
 export interface ProtectionOptions extends ProtectionSettings {
+  /** The file with the secret that the hosts share. */
+  readonly tokenFile: string | undefined
   /** The variables that tell the ranks. */
   readonly environment: Readonly<Record<string, string>>
 }
@@ -23,7 +25,7 @@ export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>): Pro
   }
   try {
     const { protection, certificate } = readProtection(environment)
-    return { protection, certificate, environment }
+    return { protection, certificate, tokenFile: values['token-file'], environment }
   } catch (cause) {
     if (!isTsrError(cause)) throw cause
     const { variable, expected } = cause.facts

@@ -7,7 +7,7 @@ import { flagTable, type FlagValues } from '../args/flags.ts'
 import type { Flag } from '../args/flag.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
-import { needsFolder } from '../args/rank-options.ts'
+import type { ProgramOptions } from '../args/program-options.ts'
 import { completeSettings, describeEnvironment, variablesOf } from '../args/settings.ts'
 import { COULD_NOT_START, runJob } from '../job/agent.ts'
 import { findGpus, usesGpus } from '../job/devices.ts'
@@ -143,45 +143,43 @@ export async function startJob(
     usesGpus: () => usesGpus(env),
   })
   // Check that there are enough cores before starting anything.
-  if (given.binding !== undefined) coresOf(given.binding, 0, given.nproc)
+  const { binding, nproc } = given.placement
+  if (binding !== undefined) coresOf(binding, 0, nproc)
   const options = given.dryRun ? given : withFolders(given, cwd)
-  const script = findCode(options, cwd, env)
+  const { program, output, restart } = options
+  const script = findCode(program, cwd, env)
   const job = createJob(options, env, cwd, script)
   const origin = describeEnvironment(settings)
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
     const plan = planAttempt(job, assumedPlace(job), 0, assumedSetup(job))
-    if (options.logFormat === 'json') console.write('stdout', describePlanAsJson(plan))
+    if (output.format === 'json') console.write('stdout', describePlanAsJson(plan))
     else console.print('stdout', describePlan(plan))
     return
   }
-  if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(options.signals)
-  const announcer = new Announcer(console, options.logFormat)
+  if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(restart.signals)
+  const announcer = new Announcer(console, output.format)
   if (origin !== undefined) announcer.say('settings', origin)
-  if (given.logDir === undefined && options.logDir !== undefined) {
-    announcer.say('log-dir', `log files: ${options.logDir}`, { directory: options.logDir })
+  const { directory, trace } = output
+  if (given.output.directory === undefined && directory !== undefined) {
+    announcer.say('log-dir', `log files: ${directory}`, { directory })
   }
   const startedAt = performance.now()
-  const events = openEventLog(options.eventLog, cwd, console, announcer)
-  const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, options.stdin)
+  const events = openEventLog(output.eventLog, cwd, console, announcer)
+  const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, program.stdin)
   const chaos = await openChaos(options, cwd, announcer, events)
-  const { dashboard, metrics, onLine } = await openWatchers(
-    options,
-    script.path,
-    context,
-    announcer,
-  )
+  const { dashboard, metrics, onLine } = await openWatchers(output, script.path, context, announcer)
   let started: string | undefined
   const jobContext = {
     ...{ console, announcer, interrupts, events, chaos },
-    watchers: [dashboard, metrics, given.trace && new TraceReport(options.trace!)].filter(
+    watchers: [dashboard, metrics, given.output.trace && new TraceReport(trace!)].filter(
       (watcher) => watcher !== undefined,
     ),
     ...(onLine === undefined ? {} : { onLine }),
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
       started = runId
-      return recordRun(env, cwd, { runId, script: script.path, logDir: options.logDir })
+      return recordRun(env, cwd, { runId, script: script.path, logDir: directory })
     },
   }
   let exitCode = COULD_NOT_START
@@ -189,20 +187,20 @@ export async function startJob(
     exitCode = await runJob(job, rendezvous, jobContext)
   } finally {
     input?.close()
-    if (given.trace !== undefined && options.trace !== undefined && started !== undefined) {
-      await finishTrace(options.trace, started, cwd, announcer)
+    if (given.output.trace !== undefined && trace !== undefined && started !== undefined) {
+      await finishTrace(trace, started, cwd, announcer)
     }
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
     await Promise.all([dashboard?.end(exitCode), metrics?.end()])
-    if (given.trace === undefined) removeTraceFolder(options.trace)
+    if (given.output.trace === undefined) removeTraceFolder(trace)
   }
   context.exitCode = exitCode
 }
 
 /** @throws ERR_TSR_USAGE if the file is no valid plan */
 async function openChaos(
-  { chaos, kind, nproc, nnodes }: JobOptions,
+  { program: { chaos, kind }, placement: { nproc, nnodes } }: JobOptions,
   cwd: string,
   announcer: Announcer,
   events: EventLog | undefined,
@@ -227,15 +225,16 @@ async function openChaos(
  * @throws ERR_TSR_USAGE
  */
 function withFolders(options: JobOptions, cwd: string): JobOptions {
-  const trace = openTraceFolder(options, cwd)
-  if (options.logDir !== undefined || !(needsFiles(options) || needsFolder(options))) {
-    return { ...options, trace }
-  }
-  return { ...options, trace, logDir: mkdtempSync(join(tmpdir(), 'tsrun-logs-')) }
+  const { program, output } = options
+  const trace = openTraceFolder(output, cwd)
+  const isNeeded = needsFiles(output) || program.profiles.length > 0
+  const directory =
+    output.directory ?? (isNeeded ? mkdtempSync(join(tmpdir(), 'tsrun-logs-')) : undefined)
+  return { ...options, output: { ...output, trace, directory } }
 }
 
 /** Finds the code of the ranks. @throws ERR_TSR_SCRIPT */
-function findCode({ kind, script }: JobOptions, cwd: string, env: NodeJS.ProcessEnv): Script {
+function findCode({ kind, script }: ProgramOptions, cwd: string, env: NodeJS.ProcessEnv): Script {
   if (kind === 'module') return findModule(script, cwd)
   if (kind === 'program') return findProgram(script, cwd, env)
   return findScript(script, cwd, nearestCommand(script))

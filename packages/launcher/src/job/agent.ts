@@ -2,8 +2,7 @@ import { once } from 'node:events'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks, isTsrError } from '@tsrun/core'
-import { checkRanks } from '../args/output-options.ts'
-import { checkNamedRanks } from '../args/rank-options.ts'
+import { checkRanks } from '../args/job-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import { watchMemoryEvents } from '../report/explanation.ts'
 import { failureText, nodeFailureText, shortFailureText } from '../report/failure-text.ts'
@@ -43,7 +42,7 @@ export async function runJob(
   recordStart(job, context)
   const over = new AbortController()
   announceInterrupts(job, context, over.signal)
-  const limit = limitTime(job.options.jobTimeout, context)
+  const limit = limitTime(job.restart.jobTimeout, context)
   const nodes = await rendezvous(job, context).catch((error: unknown) => {
     if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
     throw error
@@ -56,8 +55,7 @@ export async function runJob(
   const end = context.remember?.(nodes.plan.runId)
   let exitCode = COULD_NOT_START
   try {
-    checkRanks(job.options, worldSizeOf(nodes.plan))
-    checkNamedRanks(job.options, worldSizeOf(nodes.plan))
+    checkRanks(job, worldSizeOf(nodes.plan))
     exitCode = await runAttempts(job, nodes, context, limit)
     return exitCode
   } finally {
@@ -119,16 +117,16 @@ export async function runOnce(
   context: JobContext,
   limit?: TimeLimit,
 ): Promise<Conclusion> {
-  const { options } = job
+  const { program, output } = job
   const { plan, nodeRank } = nodes
   const memory = watchMemoryEvents()
   const directory =
-    options.logDir === undefined
+    output.directory === undefined
       ? undefined
-      : attemptDirectory(options.logDir, plan.runId, restartCount)
-  const debuggers = await placeDebuggers(options.inspect, ranksOf(plan, nodeRank))
+      : attemptDirectory(output.directory, plan.runId, restartCount)
+  const debuggers = await placeDebuggers(program.inspect, ranksOf(plan, nodeRank))
   announceDebuggers(debuggers, context.announcer)
-  const stackRequests = await StackRequests.open(options)
+  const stackRequests = await StackRequests.open(program)
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
   stackRequests.readStatus = () => page.ranks()
   const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }
@@ -218,7 +216,7 @@ function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: JobContext):
 
 /** @param over - aborted when the job has ended, and there are no ranks to stop */
 function announceInterrupts(
-  { options }: Job,
+  { restart }: Job,
   { announcer, interrupts }: JobContext,
   over: AbortSignal,
 ): void {
@@ -226,7 +224,7 @@ function announceInterrupts(
     const { reason } = interrupts.stop.reason as Interruption
     if (reason === undefined) return
     const hint = reason === 'Ctrl-C' ? '; Ctrl-C again: kill them now' : ''
-    const grace = `SIGKILL after ${options.grace / 1000} s`
+    const grace = `SIGKILL after ${restart.grace / 1000} s`
     announcer.say('interrupt', `${reason}: stopping the ranks (${grace}${hint})`, { reason })
   }
   const kill = (): void => {
@@ -253,12 +251,12 @@ function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext)
 
 /** On the node that gives the account of the job, for all of them. The others say where it is. */
 function showSummary(
-  { options }: Job,
+  { output }: Job,
   { verdict, reports }: Conclusion,
   { nodes }: NodePlan,
   { announcer }: JobContext,
 ): void {
-  const isWanted = options.summary && options.logFormat === 'pretty'
+  const isWanted = output.summary && output.format === 'pretty'
   if (verdict.kind === 'interrupted') return
   if (reports === undefined) {
     const where = `the summary of all ranks is on node 0 (${nodes[0]!.host})`

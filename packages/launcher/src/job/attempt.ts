@@ -59,13 +59,23 @@ export async function runAttempt(
   let interrupted = false
   let endChaos: (() => void) | undefined
   let places: ReturnType<AttemptPage['places']> = new Map()
-  const { options, colour } = job
-  const filtered = openFiltered(options.filters, directory, context.announcer)
-  const merger = openMerger(options, worldSize, colour.stderr, context.console)
+  const { output, placement, restart, colour } = job
+  const filtered = openFiltered(output.filters, directory, context.announcer)
+  const merger = openMerger(output, worldSize, colour.stderr, context.console)
   const events = new RankEvents(context.events, page)
   try {
     const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
-    const to = { options, worldSize, ...run, colour, directory, filtered, merger, ...context }
+    const to = {
+      output,
+      role: placement.role,
+      worldSize,
+      ...run,
+      colour,
+      directory,
+      filtered,
+      merger,
+      ...context,
+    }
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = openFiles(to, one.rank, localRank)
@@ -87,7 +97,7 @@ export async function runAttempt(
     endChaos?.()
     places = page.places()
     page.abort(processesOf(ranks))
-    await stopRanks(processesOf(ranks), job.options.grace, context)
+    await stopRanks(processesOf(ranks), restart.grace, context)
     merger?.flush()
     for (const { log } of ranks) log.close()
     filtered.close()

@@ -9,9 +9,9 @@ import type { AttemptPage } from './status-page.ts'
 /** Records the start of this launcher, and the signals that it gets. */
 export function recordStart(job: Job, { events, interrupts }: JobContext): void {
   if (events === undefined) return
-  const { nproc, minNodes, nnodes, scriptArguments } = job.options
+  const { nproc, minNodes, nnodes } = job.placement
   events.record('launcher-started', {
-    ...{ version, pid: process.pid, script: job.script, arguments: scriptArguments },
+    ...{ version, pid: process.pid, script: job.script, arguments: job.program.arguments },
     ...{ nproc, nnodes: [minNodes, nnodes] },
   })
   for (const [signal, force] of [

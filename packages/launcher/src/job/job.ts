@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url'
 import { isStrongToken, isTsrError, readFileText, tsrError } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
 import type { Chaos } from '../chaos/chaos.ts'
-import type { HostOptions } from '../args/host-options.ts'
 import type { JobOptions } from '../args/job-options.ts'
+import type { ProgramOptions } from '../args/program-options.ts'
 import { usageError } from '../args/readers.ts'
 import type { Announcer, Console } from '../logs/console.ts'
 import type { EventLog } from '../logs/event-log.ts'
@@ -21,8 +21,7 @@ import { isTypeless, refuseModuleSyntax } from './module-format.ts'
 import { hasLoader, loaderArguments, nodeAbilities, resolveFrom, type Script } from './script.ts'
 
 /** A job with its checked options. Every attempt is planned from this. */
-export interface Job {
-  readonly options: JobOptions
+export interface Job extends JobOptions {
   readonly env: NodeJS.ProcessEnv
   readonly identity: RunIdentity
   readonly devices: Devices
@@ -80,10 +79,11 @@ export function createJob(
   script: Script,
   code = script,
 ): Job {
+  const { placement, rendezvous, protection, program } = options
   return {
-    options,
+    ...options,
     env,
-    identity: makeRunIdentity(env, options),
+    identity: makeRunIdentity(env, { ...placement, ...rendezvous, ...protection }),
     devices: findDevices(env),
     colour: {
       stdout: wantsColour(process.stdout, env),
@@ -91,7 +91,7 @@ export function createJob(
     },
     script: script.path,
     isTypeless: isTypeless(code),
-    command: [process.execPath, ...argumentsOf(script, env, cwd, code, options), script.path],
+    command: [process.execPath, ...argumentsOf(script, env, cwd, code, program), script.path],
   }
 }
 
@@ -101,7 +101,7 @@ function argumentsOf(
   env: NodeJS.ProcessEnv,
   cwd: string,
   code: Script,
-  { nodeArguments }: Pick<JobOptions, 'nodeArguments'>,
+  { nodeArguments }: ProgramOptions,
 ): string[] {
   // Starts the program in its own place: see `rank/program.ts`.
   if (script.language === 'program')
@@ -136,17 +136,17 @@ export interface RunIdentity {
  */
 export function makeRunIdentity(
   env: NodeJS.ProcessEnv,
-  {
-    nnodes,
-    tokenFile,
-    rdzvId,
-  }: Pick<HostOptions, 'nnodes' | 'tokenFile'> & Partial<Pick<HostOptions, 'rdzvId'>>,
+  facts: {
+    readonly nnodes: number
+    readonly tokenFile: string | undefined
+    readonly rdzvId?: string | undefined
+  },
   now = new Date(),
 ): RunIdentity {
   const [date, time] = now.toISOString().replaceAll(/[-:]/g, '').split(/[T.]/) as [string, string]
   return {
-    runId: `${rdzvId === undefined ? '' : `${rdzvId}-`}${date}-${time}-${randomBytes(3).toString('hex')}`,
-    token: givenToken(env, tokenFile) ?? makeToken(nnodes),
+    runId: `${facts.rdzvId === undefined ? '' : `${facts.rdzvId}-`}${date}-${time}-${randomBytes(3).toString('hex')}`,
+    token: givenToken(env, facts.tokenFile) ?? makeToken(facts.nnodes),
   }
 }
 

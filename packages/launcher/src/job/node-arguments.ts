@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { usageError } from '../args/readers.ts'
-import type { InspectOptions, RankOptions } from '../args/rank-options.ts'
+import type { InspectOptions, ProgramOptions } from '../args/program-options.ts'
 import type { Announcer } from '../logs/console.ts'
 
 /** Where a rank listens for a debugger. */
@@ -23,15 +23,14 @@ export interface NodeArgumentsContext {
 
 /** The arguments of Node that this rank has on its own. */
 export function ownNodeArguments(
-  { cpuProf, heapProf }: Pick<RankOptions, 'cpuProf' | 'heapProf'>,
+  { profiles }: ProgramOptions,
   rank: number,
   { directory, debuggers }: NodeArgumentsContext,
 ): string[] {
   const folder = join(directory ?? '.', String(rank))
   const place = debuggers?.get(rank)
   return [
-    ...(cpuProf ? ['--cpu-prof', `--cpu-prof-dir=${folder}`] : []),
-    ...(heapProf ? ['--heap-prof', `--heap-prof-dir=${folder}`] : []),
+    ...profiles.flatMap((kind) => [`--${kind}-prof`, `--${kind}-prof-dir=${folder}`]),
     // The launcher says where the rank listens, so Node need not do that on stderr.
     ...(place === undefined
       ? []

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { allowedCores, isAvailable } from '@tsrun/native'
-import type { Binding } from '../args/job-options.ts'
+import type { Binding } from '../args/placement-options.ts'
 import { usageError } from '../args/readers.ts'
 
 /** Reads a file of /sys; undefined where there is none. */

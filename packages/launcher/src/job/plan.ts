@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { textWidth, toEnvironment } from '@tsrun/core'
 import { spansFolder } from '@tsrun/distributed/record'
-import type { JobOptions } from '../args/job-options.ts'
+import type { OutputOptions } from '../args/output-options.ts'
 import type { RankPlan } from '../processes/rank-process.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import { colourLevel, prefixWidth } from '../logs/presenter.ts'
@@ -27,15 +27,16 @@ const FEWEST_COLUMNS = 20
 
 /** Plans the ranks of one attempt of the job on this host. */
 export function planAttempt(
-  { options, env, identity, devices, colour, command, isTypeless }: Job,
+  { program, placement, protection, output, ...job }: Job,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
   { environment, ...setup }: AttemptSetup = {},
 ): RankPlan[] {
-  const { scriptArguments, iface, portRange, protection, role, virtualLocalRank, binding } = options
+  const { env, identity, devices, colour, command, isTypeless } = job
+  const { iface, portRange, role, virtualLocalRank, binding } = placement
   const ranks = ranksOf(plan, nodeRank)
-  const [program, ...args] = command
-  const forced = options.logFormat !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
+  const [executable, ...args] = command
+  const forced = output.format !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
   // What a user has exported is passed on with the rest of the environment; `tsrun hosts` means the lines
   // of the launcher.
   const columns = (rank: number, localRank: number): Record<string, string> => {
@@ -43,7 +44,7 @@ export function planAttempt(
     if (COLUMNS !== undefined && COLUMNS !== ofLauncher) return {}
     const facts = { rank, localRank, worldSize: worldSizeOf(plan), role, node: nodeRank }
     const now = { host: hostname(), pid: process.pid, generation: restartCount, startedAt: 0 }
-    const prefix = prefixWidth(options, { ...facts, ...now })
+    const prefix = prefixWidth(output, { ...facts, ...now })
     return { COLUMNS: String(Math.max(FEWEST_COLUMNS, textWidth(env) - prefix)) }
   }
   return ranks.map((rank, localRank) => ({
@@ -71,8 +72,8 @@ export function planAttempt(
       ...deviceEnvironment(devices, env, localRank, ranks.length),
       ...(binding === undefined ? {} : coreEnvironment(binding, localRank, ranks.length)),
       ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
-      ...traceEnvironment(options, plan.runId, env),
-      ...(options.chaos === undefined ? {} : { TSRUN_ACCEPT_FAULTS: '1' }),
+      ...traceEnvironment(output, plan.runId, env),
+      ...(program.chaos === undefined ? {} : { TSRUN_ACCEPT_FAULTS: '1' }),
       ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
       ...(portRange === undefined
         ? {}
@@ -81,19 +82,19 @@ export function planAttempt(
       ...environment,
     },
     command: [
-      program,
-      ...ownNodeArguments(options, rank, setup),
+      executable,
+      ...ownNodeArguments(program, rank, setup),
       // the first rank of each host says it for all
       ...(isTypeless && localRank > 0 ? [WITHOUT_WARNING] : []),
       ...args,
-      ...scriptArguments,
+      ...program.arguments,
     ],
   }))
 }
 
 /** A nested job does not write into the outer job's trace. */
 function traceEnvironment(
-  { trace }: Pick<JobOptions, 'trace'>,
+  { trace }: OutputOptions,
   runId: string,
   env: NodeJS.ProcessEnv,
 ): Record<string, string> {
@@ -127,24 +128,25 @@ function protectionEnvironment(
 }
 
 /** The nodes that `--dry-run` assumes: each has as many ranks as this one. */
-export function assumedPlace({ options, identity }: Job): NodePlace {
-  const { nnodes, nproc, masterAddr, masterPort, role, kind } = options
+export function assumedPlace({ program, placement, rendezvous, identity }: Job): NodePlace {
+  const { nnodes, nproc, role } = placement
   const nodes = Array.from({ length: nnodes }, (_, nodeRank) => {
     return { id: String(nodeRank), nodeRank, nproc, host: '', address: '', role }
   })
-  const freePort = kind === 'program' ? 0 : undefined
-  const master = { host: masterAddr, port: masterPort, freePort }
+  const freePort = program.kind === 'program' ? 0 : undefined
+  const { host, port } = rendezvous
+  const master = { host, port, freePort }
   const plan = { runId: identity.runId, master, nodes }
-  return { plan, nodeRank: options.nodeRank ?? 0 }
+  return { plan, nodeRank: placement.nodeRank ?? 0 }
 }
 
 /** What `--dry-run` assumes of the attempt. */
 export function assumedSetup(job: Job): AttemptSetup {
   const { plan, nodeRank } = assumedPlace(job)
-  const { logDir = '(a new folder)', inspect } = job.options
+  const { directory = '(a new folder)' } = job.output
   return {
-    directory: attemptDirectory(logDir, plan.runId, 0),
-    debuggers: assumedDebuggers(inspect, ranksOf(plan, nodeRank)),
+    directory: attemptDirectory(directory, plan.runId, 0),
+    debuggers: assumedDebuggers(job.program.inspect, ranksOf(plan, nodeRank)),
   }
 }
 

@@ -20,7 +20,8 @@ export type RankLineReader = (rank: number, stream: StreamName, line: Line) => v
 
 /** Where the output of the ranks of one attempt goes. */
 export interface LogDestinations {
-  readonly options: OutputOptions & { readonly role: string }
+  readonly output: OutputOptions
+  readonly role: string
   readonly worldSize: number
   /** The run, its attempt, and the number of this launcher. */
   readonly runId: string
@@ -58,17 +59,17 @@ export interface LoggedRank {
  */
 export function openFiles(
   {
-    options,
+    output,
     directory,
     announcer,
   }: Pick<LogDestinations, 'directory' | 'announcer'> & {
-    readonly options: Pick<OutputOptions, 'destinations'>
+    readonly output: Pick<OutputOptions, 'destinations'>
   },
   rank: number,
   localRank: number,
 ): RankFiles | undefined {
   if (directory === undefined) return undefined
-  const goesTo = options.destinations?.(localRank)
+  const goesTo = output.destinations?.(localRank)
   const streams = streamNames.filter((stream) => goesTo?.[stream].isWritten ?? true)
   if (streams.length === 0) return undefined
   return openRankFiles(join(directory, String(rank)), streams, (reason) => {
@@ -114,12 +115,12 @@ export function openFiltered(
 
 /** Merges the stack traces that several ranks print; undefined where each line has to stand alone. */
 export function openMerger(
-  { logFormat, logPrefix }: OutputOptions,
+  { format, prefix }: OutputOptions,
   worldSize: number,
   colour: boolean,
   console: Console,
 ): TraceMerger | undefined {
-  if (logFormat !== 'pretty' || logPrefix !== undefined || worldSize === 1) return undefined
+  if (format !== 'pretty' || prefix !== undefined || worldSize === 1) return undefined
   const merger = new TraceMerger({
     colour,
     write: (text) => {
@@ -141,13 +142,13 @@ export function logRank(
   files: RankFiles | undefined,
   to: LogDestinations,
 ): RankLog {
-  const { options, worldSize, generation, node, runId, merger } = to
+  const { output, role, worldSize, generation, node, runId, merger } = to
   const tail = new StderrTail()
   const facts: RankFacts = {
-    ...{ rank: rank.rank, localRank, worldSize, role: options.role, host: hostname(), node },
+    ...{ rank: rank.rank, localRank, worldSize, role, host: hostname(), node },
     ...{ pid: rank.pid, generation, startedAt: Date.now() },
   }
-  files?.describe({ runId, prefix: options.logPrefix ?? null, ...facts })
+  files?.describe({ runId, prefix: output.prefix ?? null, ...facts })
   rank.onError = ({ silent, text }) => {
     if (silent) files?.write('stderr', [{ text, end: '\n' }])
   }
@@ -189,11 +190,11 @@ export function logRank(
 function presenterOf(
   facts: RankFacts,
   stream: StreamName,
-  { options, colour }: LogDestinations,
+  { output, colour }: LogDestinations,
 ): Presenter | undefined {
-  const { logFormat: format, logPrefix: prefix, destinations } = options
-  if (options.ranks?.has(facts.rank) === false) return undefined
-  if (options.localRanks?.has(facts.localRank) === false) return undefined
+  const { format, prefix, destinations } = output
+  if (output.ranks?.has(facts.rank) === false) return undefined
+  if (output.localRanks?.has(facts.localRank) === false) return undefined
   if (destinations?.(facts.localRank)[stream].isShown === false) return undefined
   return makePresenter({ format, colour, prefix }, facts, stream)
 }

@@ -4,7 +4,7 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createLogger, PendingConnections } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
-import type { JobOptions } from '../args/job-options.ts'
+import type { ProgramOptions } from '../args/program-options.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 import { stacksText } from '../report/stacks-text.ts'
 import { computingShare, useOf } from '../processes/rank-use.ts'
@@ -24,7 +24,7 @@ const MOST_PENDING = 64
 export class StackRequests {
   /** The states of the ranks. */
   readStatus: () => readonly RankStatus[] = () => []
-  readonly #kind: JobOptions['kind']
+  readonly #kind: ProgramOptions['kind']
   readonly #server: Server
   readonly #name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`
   readonly #secret = randomBytes(32).toString('hex')
@@ -36,7 +36,7 @@ export class StackRequests {
     },
   })
 
-  private constructor(kind: JobOptions['kind'], server: Server) {
+  private constructor(kind: ProgramOptions['kind'], server: Server) {
     this.#kind = kind
     this.#server = server
     server.on('connection', (socket) => {
@@ -45,7 +45,7 @@ export class StackRequests {
   }
 
   /** Where no socket can be made, the job runs without one. */
-  static async open({ kind }: Pick<JobOptions, 'kind'>): Promise<StackRequests> {
+  static async open({ kind }: Pick<ProgramOptions, 'kind'>): Promise<StackRequests> {
     const server = createServer({ allowHalfOpen: true }).unref()
     const requests = new StackRequests(kind, server)
     try {

@@ -51,13 +51,13 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
 
 /** Characters of the prefix of a rank's lines. With a template, the width may vary. */
 export function prefixWidth(
-  { logFormat, logPrefix }: Pick<OutputOptions, 'logFormat' | 'logPrefix'>,
+  { format, prefix }: Pick<OutputOptions, 'format' | 'prefix'>,
   facts: RankFacts,
 ): number {
   const { rank, worldSize, startedAt } = facts
-  if (logFormat === 'json' || logFormat === 'raw') return 0
-  if (logPrefix !== undefined)
-    return fillTemplate(logPrefix, { facts, stream: 'stdout', time: startedAt }).length
+  if (format === 'json' || format === 'raw') return 0
+  if (prefix !== undefined)
+    return fillTemplate(prefix, { facts, stream: 'stdout', time: startedAt }).length
   return worldSize === 1 ? 0 : rankPrefix(rank, worldSize, false).length
 }
 

@@ -11,7 +11,7 @@ import {
   type Store,
   type StoreTls,
 } from '@tsrun/store'
-import type { HostOptions } from '../args/host-options.ts'
+import type { RendezvousOptions } from '../args/rendezvous-options.ts'
 import type { JobContext } from '../job/job.ts'
 import type { StoreEndpoint } from '../protocol/nodes.ts'
 import { WaitAnnouncer } from './waiting.ts'
@@ -27,29 +27,25 @@ import { WaitAnnouncer } from './waiting.ts'
  *   ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_ABORTED
  */
 export async function findStoreAddress(
-  {
-    masterAddr,
-    masterPort,
-    rdzvTimeout,
-  }: Pick<HostOptions, 'masterAddr' | 'masterPort' | 'rdzvTimeout'>,
+  { host, port, timeout }: Pick<RendezvousOptions, 'host' | 'port' | 'timeout'>,
   isSaid: boolean,
   { announcer, interrupts: { stop } }: Pick<JobContext, 'announcer' | 'interrupts'>,
   names = systemNames,
 ): Promise<ListenAddress | undefined> {
-  const deadline = Deadline.after(rdzvTimeout)
+  const deadline = Deadline.after(timeout)
   const waiting = new WaitAnnouncer(announcer, 'the name of node 0')
   const what = 'looking for the address of node 0'
   try {
-    return await awaitListenAddress(masterAddr, {
+    return await awaitListenAddress(host, {
       ...{ isSaid, deadline, what, signal: stop, names },
       onMissing: (reason) => {
-        if (isIP(masterAddr) !== 0) throw storeError(masterAddr, masterPort, reason)
+        if (isIP(host) !== 0) throw storeError(host, port, reason)
         waiting.whom = `the name of node 0: ${reason}`
       },
     })
   } catch (cause) {
     if (!isTsrError(cause) || cause.code !== 'ERR_TSR_TIMEOUT') throw cause
-    throw rendezvousTimeout(rdzvTimeout, waiting.whom, cause)
+    throw rendezvousTimeout(timeout, waiting.whom, cause)
   } finally {
     waiting.end()
   }

@@ -79,11 +79,11 @@ export class Members {
     { publish }: ListenAddress,
     context: JobContext,
   ): Promise<Members> {
-    const { iface, masterPort } = job.options
+    const { iface } = job.placement
     let address = iface === undefined ? '' : addressOfInterface(iface)
     // Otherwise, the address is derived from the one that the other nodes use.
     if (address === '' && publish !== undefined) {
-      address = await localAddressTowards(publish, masterPort)
+      address = await localAddressTowards(publish, job.rendezvous.port)
     }
     const nodeZero = { ...describeSelf(job, address), nodeRank: 0 }
     return new Members(job, jobStore, publish, nodeZero, context)
@@ -98,25 +98,25 @@ export class Members {
    *   the waiting nodes receive the error
    */
   async gather(attempt: number): Promise<NodePlan> {
-    const { options } = this.#job
+    const { placement, rendezvous } = this.#job
     const waiting = new WaitAnnouncer(this.#context.announcer, '')
-    const deadline = Deadline.after(options.rdzvTimeout)
+    const deadline = Deadline.after(rendezvous.timeout)
     let lastCall: Deadline | undefined
     try {
       for (;;) {
         if (this.#failure !== undefined) throw this.#failure as Error
         const here = 1 + this.arrived.size
-        if (here >= options.nnodes) break
+        if (here >= placement.nnodes) break
         lastCall =
-          here < options.minNodes ? undefined : (lastCall ?? Deadline.after(options.lastCall))
+          here < placement.minNodes ? undefined : (lastCall ?? Deadline.after(rendezvous.lastCall))
         if (lastCall?.expired === true) break
         const missing = this.#missing(here)
         waiting.whom = missing + loopbackHint(this.#publish ?? '')
         await post(this.#store, keys.missing, missing)
         if (lastCall === undefined && deadline.expired) {
-          const { masterAddr, masterPort, rdzvTimeout } = options
-          const endpoint = nameEndpoint(masterAddr, masterPort)
-          throw rendezvousTimeout(rdzvTimeout, `${waiting.whom} did not connect to ${endpoint}`)
+          const { host, port, timeout } = rendezvous
+          const endpoint = nameEndpoint(host, port)
+          throw rendezvousTimeout(timeout, `${waiting.whom} did not connect to ${endpoint}`)
         }
         await this.#change((lastCall ?? deadline).remaining())
       }
@@ -195,28 +195,28 @@ export class Members {
     ])
     const problem = findMismatch(node, this.#nodeZero, known)
     if (problem !== undefined || !isFull) return problem
-    const { nnodes } = this.#job.options
+    const { nnodes } = this.#job.placement
     return `the job has its ${nnodes} nodes, and ${node.host} is one more`
   }
 
   #freeRanks(): number[] {
     const taken = new Set([...this.arrived.values()].map(({ node }) => node.nodeRank))
-    const { nnodes } = this.#job.options
+    const { nnodes } = this.#job.placement
     return Array.from({ length: nnodes - 1 }, (_, i) => i + 1).filter((rank) => !taken.has(rank))
   }
 
   /** Describes the missing nodes. @param here - number of present nodes */
   #missing(here: number): string {
-    const { nnodes, minNodes } = this.#job.options
+    const { nnodes, minNodes } = this.#job.placement
     if (minNodes === nnodes) return nameNodes(this.#freeRanks())
     const of = `${here} of ${minNodes} to ${nnodes} nodes are here`
     return here < minNodes ? `more nodes: ${of}` : `the last call to end: ${of}`
   }
 
   async #makePlan(attempt: number): Promise<NodePlan> {
-    const { options, identity } = this.#job
+    const { rendezvous, identity } = this.#job
     const nodes = [...this.arrived.values()]
-    const master = this.#publish ?? usedAddress(nodes) ?? options.masterAddr
+    const master = this.#publish ?? usedAddress(nodes) ?? rendezvous.host
     const { address } = this.#nodeZero
     const own = { ...this.#nodeZero, address: address === '' ? master : address }
     const all = [own, ...nodes.map(({ node }) => node)]

@@ -35,7 +35,7 @@ export async function joinNodes(
   context: JobContext,
   isHere?: () => Promise<boolean>,
 ): Promise<Joined | undefined> {
-  const { options } = job
+  const { iface } = job.placement
   const waiting = new WaitAnnouncer(context.announcer, 'node 0')
   const reached = await connect(job, context, waiting, isHere)
   if (reached === undefined) return undefined
@@ -45,11 +45,11 @@ export async function joinNodes(
     () => {
       late.abort()
     },
-    Math.min(options.rdzvTimeout, 2 ** 31 - 1),
+    Math.min(job.rendezvous.timeout, 2 ** 31 - 1),
   )
   try {
     const id = randomBytes(8).toString('hex')
-    const address = options.iface === undefined ? localAddress : addressOfInterface(options.iface)
+    const address = iface === undefined ? localAddress : addressOfInterface(iface)
     const self: Arrival = { id, node: describeSelf(job, address), storeAddress }
     const limit = AbortSignal.any([context.interrupts.stop, late.signal])
     // Wait before registering, so that no answer is missed.
@@ -76,13 +76,13 @@ export async function joinNodes(
 }
 
 async function connect(
-  { options, identity }: Job,
+  { rendezvous, protection, identity }: Job,
   { interrupts }: JobContext,
   waiting: WaitAnnouncer,
   isHere?: () => Promise<boolean>,
 ): Promise<({ readonly store: Store } & StoreConnection) | undefined> {
-  const { masterAddr: host, masterPort: port, rdzvTimeout: timeout } = options
-  const tls = storeTlsOf(options.protection)
+  const { host, port, timeout } = rendezvous
+  const tls = storeTlsOf(protection)
   const here = new AbortController()
   let failures = 0
   let hint = ''
@@ -119,19 +119,15 @@ async function connect(
 
 function explain(
   error: unknown,
-  { options }: Job,
+  { rendezvous }: Job,
   { interrupts }: JobContext,
   whom: string,
 ): unknown {
   if (!isTsrError(error)) return error
   if (error.code === 'ERR_TSR_ABORTED' && !interrupts.stop.aborted) {
-    return rendezvousTimeout(options.rdzvTimeout, `${whom} did not connect`)
+    return rendezvousTimeout(rendezvous.timeout, `${whom} did not connect`)
   }
   if (error.code !== 'ERR_TSR_STORE_CLOSED') return error
   const reason = 'its store was closed while the nodes were coming together'
-  return tsrError(
-    'ERR_TSR_NODE_LOST',
-    { node: 0, host: options.masterAddr, reason },
-    { cause: error },
-  )
+  return tsrError('ERR_TSR_NODE_LOST', { node: 0, host: rendezvous.host, reason }, { cause: error })
 }

@@ -50,7 +50,7 @@ export class NodeZero implements Nodes {
   #halt = new AbortController()
 
   constructor(job: Job, store: JobStore, members: Members, plan: NodePlan, context: JobContext) {
-    const { minNodes, nnodes } = job.options
+    const { minNodes, nnodes } = job.placement
     this.plan = plan
     this.#job = job
     this.#context = context
@@ -131,7 +131,7 @@ export class NodeZero implements Nodes {
         lost: this.#lost,
         hasLeft: this.#hasLeft,
         restarts: this.#restarts,
-        maxRestarts: this.#job.options.maxRestarts,
+        maxRestarts: this.#job.restart.maxRestarts,
         change: this.#change,
         isElastic,
       })
@@ -194,7 +194,7 @@ export class NodeZero implements Nodes {
 
   #watch(id: string): Watched {
     const { announcer } = this.#context
-    const { hostTimeout } = this.#job.options
+    const { hostTimeout } = this.#job.rendezvous
     const limit = hostTimeout / 1000
     const say = (seconds: number, text: string): void => {
       const { nodeRank = -1, host = '' } = this.#find(id) ?? {}

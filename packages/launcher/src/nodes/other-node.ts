@@ -29,7 +29,7 @@ export class OtherNode implements Nodes {
   #closed = false
 
   constructor(
-    { options }: Job,
+    { placement, rendezvous: { hostTimeout } }: Job,
     { store, id, invitation }: Joined,
     { announcer, interrupts }: JobContext,
   ) {
@@ -38,11 +38,11 @@ export class OtherNode implements Nodes {
     this.plan = plan
     this.firstAttempt = attempt
     this.#id = id
-    this.#isElastic = options.minNodes < options.nnodes
+    this.#isElastic = placement.minNodes < placement.nnodes
     this.#store = store
     const nodeZero = `node 0 (${plan.nodes[0]!.host})`
-    const limit = options.hostTimeout / 1000
-    const monitor = new HeartbeatMonitor(options.hostTimeout, {
+    const limit = hostTimeout / 1000
+    const monitor = new HeartbeatMonitor(hostTimeout, {
       onSilent: (seconds) => {
         const message = `${nodeZero} has not answered for ${seconds} s; the job fails after ${limit} s`
         announcer.say('silent', message, { node: 0, seconds })

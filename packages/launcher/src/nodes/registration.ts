@@ -6,10 +6,11 @@ import type { Job } from '../job/job.ts'
 import { version } from '../job/package.ts'
 import type { NumberedNode, Registration } from '../protocol/nodes.ts'
 
-export function describeSelf({ options, script }: Job, address: string): Registration {
-  const { nodeRank, nnodes, minNodes, nproc, role, rdzvId, kind } = options
+export function describeSelf(job: Job, address: string): Registration {
+  const { script } = job
+  const { nodeRank, nnodes, minNodes, nproc, role } = job.placement
   return {
-    ...{ nodeRank, nnodes, minNodes, nproc, role, rdzvId },
+    ...{ nodeRank, nnodes, minNodes, nproc, role, rdzvId: job.rendezvous.rdzvId },
     host: hostname(),
     pid: process.pid,
     identity: hostIdentity(),
@@ -18,7 +19,9 @@ export function describeSelf({ options, script }: Job, address: string): Registr
     node: process.version,
     script,
     digest:
-      kind === 'program' ? '' : createHash('sha256').update(readFileSync(script)).digest('hex'),
+      job.program.kind === 'program'
+        ? ''
+        : createHash('sha256').update(readFileSync(script)).digest('hex'),
   }
 }
 

@@ -7,7 +7,6 @@ import {
   systemNames,
   type ListenAddress,
 } from '@tsrun/store'
-import type { HostOptions } from '../args/host-options.ts'
 import type { Job, JobContext } from '../job/job.ts'
 import type { Nodes } from '../job/nodes.ts'
 import type { NodePlan } from '../protocol/nodes.ts'
@@ -30,19 +29,18 @@ const REFUSALS_SHOWN = 5
  *   ERR_TSR_NODE_LOST; ERR_TSR_ABORTED at an interrupt
  */
 export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> {
-  const { options } = job
-  if (options.iface !== undefined) addressOfInterface(options.iface)
-  if (options.nnodes === 1) {
-    return createOnlyNode(job, await startStore(job, await onlyAddress(options), context))
+  const { rendezvous: place, placement } = job
+  if (placement.iface !== undefined) addressOfInterface(placement.iface)
+  if (placement.nnodes === 1) {
+    return createOnlyNode(job, await startStore(job, await onlyAddress(place.host), context))
   }
-  const isZero = isNodeZero(options)
+  const isZero = isNodeZero(job)
   const address =
-    isZero === false ? undefined : await findStoreAddress(options, isZero === true, context)
+    isZero === false ? undefined : await findStoreAddress(place, isZero === true, context)
   const store = address && (await serveStore(job, address, isZero === true, context))
   if (address !== undefined && store !== undefined) return await lead(job, store, address, context)
   // The name may still resolve to a lost host that this one replaces.
-  const isHere = async (): Promise<boolean> =>
-    'listen' in (await findListenAddress(options.masterAddr))
+  const isHere = async (): Promise<boolean> => 'listen' in (await findListenAddress(place.host))
   const mayLead = isZero === undefined && address === undefined
   const joined = await joinNodes(job, context, mayLead ? isHere : undefined)
   if (joined === undefined) return await rendezvous(job, context)
@@ -53,7 +51,10 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
  * Whether this host is node 0. Undefined: it is, if the endpoint is on this host and no other launcher
  * serves it.
  */
-function isNodeZero({ isNodeZero, nodeRank }: HostOptions): boolean | undefined {
+function isNodeZero({
+  placement: { nodeRank },
+  rendezvous: { isNodeZero },
+}: Job): boolean | undefined {
   if (nodeRank !== undefined && nodeRank > 0) return false
   return isNodeZero ?? (nodeRank === undefined ? undefined : true)
 }
@@ -62,11 +63,11 @@ function isNodeZero({ isNodeZero, nodeRank }: HostOptions): boolean | undefined 
  * Where the store of a single host listens: at its name, unless the first address belongs to another
  * host.
  */
-async function onlyAddress({ masterAddr }: HostOptions): Promise<string> {
-  const [first = masterAddr] = await systemNames.lookup(masterAddr).catch(() => [])
-  if ('listen' in (await findListenAddress(first))) return masterAddr
-  const found = await findListenAddress(masterAddr)
-  return 'listen' in found ? found.listen : masterAddr
+async function onlyAddress(host: string): Promise<string> {
+  const [first = host] = await systemNames.lookup(host).catch(() => [])
+  if ('listen' in (await findListenAddress(first))) return host
+  const found = await findListenAddress(host)
+  return 'listen' in found ? found.listen : host
 }
 
 /** @returns undefined if another launcher of this host serves the store, unless this one must */
@@ -100,12 +101,12 @@ async function lead(
 }
 
 async function startStore(
-  { options, identity }: Job,
+  { program, rendezvous: { port }, protection, identity }: Job,
   address: string,
   { announcer }: JobContext,
 ): Promise<JobStore> {
   let refused = 0
-  const tls = storeTlsOf(options.protection)
+  const tls = storeTlsOf(protection)
   const onRefused = (peer: string, reason: string): void => {
     if (++refused > REFUSALS_SHOWN) return
     announcer.say('refused', `refused a connection from ${peer} to the store: ${reason}`, {
@@ -113,9 +114,8 @@ async function startStore(
       reason,
     })
   }
-  const { masterPort } = options
-  const store = await startJobStore(address, masterPort, identity.token, onRefused, tls)
-  if (options.kind !== 'program') return store
+  const store = await startJobStore(address, port, identity.token, onRefused, tls)
+  if (program.kind !== 'program') return store
   const freePort = await findFreePort(address)
   return {
     local: store.local,
@@ -125,9 +125,9 @@ async function startStore(
 }
 
 /** Creates the only node of a job. */
-export function createOnlyNode({ options, identity }: Job, store: JobStore): Nodes {
+export function createOnlyNode({ placement, restart, identity }: Job, store: JobStore): Nodes {
   const master = store.endpoint
-  const { nproc, role } = options
+  const { nproc, role } = placement
   const node = { id: 'zero', nodeRank: 0, nproc, host: hostname(), address: master.host, role }
   const plan: NodePlan = { runId: identity.runId, master, nodes: [node] }
   const never = new AbortController().signal
@@ -141,7 +141,7 @@ export function createOnlyNode({ options, identity }: Job, store: JobStore): Nod
         halt: never,
         fail: () => undefined,
         conclude: (report) => {
-          const { maxRestarts } = options
+          const { maxRestarts } = restart
           const reports = [report]
           const evidence = { plan, reports, lost: [], restarts: restartCount, maxRestarts }
           return Promise.resolve({ verdict: judge(evidence), reports })

@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url'
 import { readProtection, tsrError, type TsrError } from '@tsrun/core'
 import { storeTlsOf } from '@tsrun/store'
-import type { JobOptions } from '../args/job-options.ts'
-import { noRankOptions } from '../args/rank-options.ts'
+import { toJobOptions, type JobOptions } from '../args/job-options.ts'
+import { completeSettings } from '../args/settings.ts'
 import { checkRanks, toChaosPlan, type ChaosPlan } from '../chaos/plan.ts'
 import { runOnce } from '../job/agent.ts'
 import { createJob, type Job } from '../job/job.ts'
@@ -58,7 +58,7 @@ export async function spawn(
   if (complete.signal?.aborted === true) throw stopError('aborted', complete)
   const job = createSpawnJob(complete, planned)
   const chaos = chaosOf(complete)
-  const tls = storeTlsOf(job.options.protection)
+  const tls = storeTlsOf(job.protection)
   const store = await startJobStore('127.0.0.1', 0, job.identity.token, () => undefined, tls)
   const context = createContext(complete, chaos)
   try {
@@ -79,36 +79,21 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   const env = { ...process.env, ...options.env }
   const path = new URL('dist/spawned.js', packageFolder)
   const entry = findScript(fileURLToPath(path), '/')
+  const machine = { cores: 1, gpus: () => 0, usesGpus: () => false }
+  const flags = { nproc: String(nproc), stdin: 'none', summary: 'false' }
+  const defaults = toJobOptions(completeSettings(flags, {}), [entry.path], machine)
   const jobOptions: JobOptions = {
-    ...{
-      nproc,
-      nnodes: 1,
-      minNodes: 1,
-      lastCall: 0,
-      nodeRank: 0,
-      isNodeZero: true,
-      rdzvId: undefined,
-    },
-    ...{ masterAddr: '127.0.0.1', masterPort: 0 },
-    ...{ rdzvTimeout: 0, hostTimeout: 0, tokenFile: undefined, iface: undefined },
-    protection: { ...readProtection(env), environment: {} },
-    ...{ portRange: undefined, maxRestarts: 0, grace, logDir: undefined, logFormat: 'pretty' },
-    ...{ logPrefix: undefined, eventLog: undefined },
-    // Show the output of ranks only if it is inherited.
-    ...{ ranks: output === 'inherit' ? undefined : new Set(), localRanks: undefined },
-    ...{ destinations: undefined, filters: { stdout: [], stderr: [] }, signals: [] },
-    ...{ kind: 'file', role: 'default', virtualLocalRank: false, binding: undefined },
+    ...defaults,
     // Ranks only need to know that a plan exists.
-    ...{ ...noRankOptions, nodeArguments: execArgv, chaos: chaos && 'an option of spawn' },
-    ...{
-      dashboard: undefined,
-      metrics: undefined,
-      trace: undefined,
-      summary: false,
-      dryRun: false,
-      script: entry.path,
-      scriptArguments: [],
+    program: {
+      ...defaults.program,
+      nodeArguments: execArgv,
+      chaos: chaos && 'an option of spawn',
     },
+    protection: { ...defaults.protection, ...readProtection(env), environment: {} },
+    // Show the output of ranks only if it is inherited.
+    output: { ...defaults.output, ranks: output === 'inherit' ? undefined : new Set() },
+    restart: { ...defaults.restart, grace },
   }
   return createJob(jobOptions, env, process.cwd(), entry, code)
 }

@@ -1,18 +1,16 @@
 import {
-  checkNamedRanks,
-  needsFolder,
-  toRankOptions,
+  toProgram,
   splitWords,
   completeSettings,
   readSettings,
-  type RankOptions,
+  type ProgramOptions,
   type FlagValues,
 } from '../../internals/launcher/args.ts'
 import { normalizeFlags } from '../../internals/launcher/commands.ts'
 
-const read = (values: FlagValues, kind: 'file' | 'program' = 'file'): RankOptions => {
+const read = (values: FlagValues): ProgramOptions => {
   const settings = completeSettings(values, {})
-  return toRankOptions(readSettings(settings), settings, kind, 4)
+  return toProgram(readSettings(settings), settings, ['train.ts'], 4)
 }
 
 it.each([
@@ -65,36 +63,20 @@ it('refuses what is no option of Node, and what only Node can do', () => {
     'cpu-prof': 'true',
     'heap-prof': 'true',
   })) {
-    expect(() => read({ [name]: value }, 'program')).toThrow(
+    expect(() => read({ [name]: value, 'no-python': 'true' })).toThrow(
       `--${name} is for ranks that run Node; with --no-python they run any program`,
     )
   }
-  expect(read({}, 'program')).toMatchObject({ nodeArguments: [], stdin: 0 })
+  expect(read({ 'no-python': 'true' })).toMatchObject({ nodeArguments: [], stdin: 0 })
 })
 
-it('reads the time of the job, and who gets the input', () => {
-  expect(read({ 'job-timeout': '1.5' }).jobTimeout).toBe(1500)
-  expect(read({ 'job-timeout': '1000000' }).jobTimeout).toBe(1e9)
-  expect(() => read({ 'job-timeout': '0' })).toThrow('a number of seconds above 0')
-  expect(() => read({ 'job-timeout': '3000000' })).toThrow('up to 2000000')
+it('reads who gets the input', () => {
   expect(['all', 'none', '3'].map((stdin) => read({ stdin }).stdin)).toEqual(['all', 'none', 3])
   expect(() => read({ stdin: 'some' })).toThrow('the number of a rank, all or none')
 })
 
-it('checks the ranks that it names once the size of the job is known', () => {
-  const named = { stdin: 'none', inspect: undefined } as const
-  expect(() => {
-    checkNamedRanks({ ...named, stdin: 3 }, 3)
-  }).toThrow('--stdin names rank 3, but this job has ranks 0 to 2')
-  const inspect = { host: '127.0.0.1', port: 1, rank: 1 }
-  expect(() => {
-    checkNamedRanks({ ...named, inspect }, 1)
-  }).toThrow('--inspect-rank names rank 1, but this job has only rank 0')
-  checkNamedRanks({ stdin: 0, inspect: { ...inspect, rank: undefined } }, 1)
-})
-
-it('needs a folder for profiles', () => {
-  expect(
-    [{}, { 'cpu-prof': 'true' }, { 'heap-prof': 'true' }].map((given) => needsFolder(read(given))),
-  ).toEqual([...[false, true, true]])
+it('writes the profiles that are asked for', () => {
+  expect(read({}).profiles).toEqual([])
+  expect(read({ 'cpu-prof': 'true' }).profiles).toEqual(['cpu'])
+  expect(read({ 'cpu-prof': 'true', 'heap-prof': 'true' }).profiles).toEqual(['cpu', 'heap'])
 })

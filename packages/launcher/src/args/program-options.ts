@@ -11,82 +11,64 @@ export interface InspectOptions {
   readonly rank: number | undefined
 }
 
-/** The options for working with one rank. */
-export interface RankOptions {
+/** What the ranks run. */
+export interface ProgramOptions {
+  /** What `script` names: a file, a module of a package, or any program. */
+  readonly kind: 'file' | 'module' | 'program'
+  readonly script: string
+  readonly arguments: readonly string[]
   /** More arguments of Node. */
   readonly nodeArguments: readonly string[]
   readonly inspect: InspectOptions | undefined
-  readonly cpuProf: boolean
-  readonly heapProf: boolean
+  /** What is written into the folder of a rank's log files. */
+  readonly profiles: readonly ('cpu' | 'heap')[]
   /** The file that says which faults ranks have. */
   readonly chaos: string | undefined
-  /** Milliseconds after which the job is ended. */
-  readonly jobTimeout: number | undefined
   /** The rank that gets the standard input of the launcher. */
   readonly stdin: number | 'all' | 'none'
-}
-
-/** What a job has without any of these flags, and without standard input. */
-export const noRankOptions: RankOptions = {
-  nodeArguments: [],
-  inspect: undefined,
-  cpuProf: false,
-  heapProf: false,
-  chaos: undefined,
-  jobTimeout: undefined,
-  stdin: 'none',
 }
 
 /** The port at which Node and the tools for it expect a debugger. */
 const INSPECTOR_PORT = 9229
 
-/** @param nproc - the number of ranks on this host @throws ERR_TSR_USAGE */
-export function toRankOptions(
+/**
+ * @param command - the script and its arguments
+ * @param nproc - the number of ranks on this host
+ * @throws ERR_TSR_USAGE
+ */
+export function toProgram(
   values: Values,
   settings: Settings,
-  kind: 'file' | 'module' | 'program',
+  [script, ...scriptArguments]: readonly string[],
   nproc: number,
-): RankOptions {
-  const options: RankOptions = {
+): ProgramOptions {
+  if (script === undefined)
+    throw usageError(
+      'No script given: tsrun [flags] script [arguments], or tsrun init for a new project',
+    )
+  const options: ProgramOptions = {
+    kind: kindOf(values),
+    script,
+    arguments: scriptArguments,
     nodeArguments: nodeArgumentsOf(values),
     inspect: inspectOf(values, settings, nproc),
-    cpuProf: values['cpu-prof'],
-    heapProf: values['heap-prof'],
+    profiles: (['cpu', 'heap'] as const).filter((kind) => values[`${kind}-prof`]),
     chaos: values.chaos,
-    jobTimeout: values['job-timeout'],
     stdin: values.stdin,
   }
-  if (kind === 'program') refuseForPrograms(settings, options)
+  if (options.kind === 'program') refuseForPrograms(settings, options)
   return options
 }
 
-/** Whether options need the log folder although they are not about output. */
-export function needsFolder({ cpuProf, heapProf }: RankOptions): boolean {
-  return cpuProf || heapProf
+function kindOf({ module, 'no-python': isProgram }: Values): ProgramOptions['kind'] {
+  if (module && isProgram) throw usageError('--module and --no-python exclude each other')
+  return module ? 'module' : isProgram ? 'program' : 'file'
 }
 
-/**
- * Checks the ranks that options name once the size of the job is known.
- *
- * @throws ERR_TSR_USAGE
- */
-export function checkNamedRanks(
-  { inspect, stdin }: Pick<RankOptions, 'inspect' | 'stdin'>,
-  worldSize: number,
-): void {
-  const named = { '--inspect-rank': inspect?.rank, '--stdin': stdin }
-  for (const [flag, rank] of Object.entries(named)) {
-    if (typeof rank !== 'number' || rank < worldSize) continue
-    const range = worldSize === 1 ? 'only rank 0' : `ranks 0 to ${worldSize - 1}`
-    throw usageError(`${flag} names rank ${rank}, but this job has ${range}`)
-  }
-}
-
-function refuseForPrograms(settings: Settings, { cpuProf, heapProf }: RankOptions): void {
-  const given = (['node-args', 'inspect', 'inspect-rank'] as const).find(
-    (name) => settings[name] !== undefined,
-  )
-  const name = given ?? (cpuProf ? 'cpu-prof' : heapProf ? 'heap-prof' : undefined)
+function refuseForPrograms(settings: Settings, { profiles }: ProgramOptions): void {
+  const name =
+    (['node-args', 'inspect', 'inspect-rank'] as const).find((each) => settings[each]) ??
+    profiles.map((kind) => `${kind}-prof` as const)[0]
   if (name === undefined) return
   const { source } = settings[name] ?? { source: `--${name}` }
   throw usageError(`${source} is for ranks that run Node; with --no-python they run any program`)

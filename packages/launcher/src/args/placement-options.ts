@@ -1,0 +1,109 @@
+import type { PortRange } from '@tsrun/core'
+import type { Values } from './flags.ts'
+import { integerFrom, readSetting, usageError } from './readers.ts'
+import type { Settings } from './settings.ts'
+
+/** How the cores of a rank are chosen; `core` is a share of all cores, whatever their node. */
+export type Binding = NonNullable<Values['numa-binding']> | 'core'
+
+/** How many ranks there are, and where. */
+export interface PlacementOptions {
+  /** The number of ranks on this host. */
+  readonly nproc: number
+  /** The number of hosts, or the most of them. */
+  readonly nnodes: number
+  /** The fewest hosts with which the job runs; less than `nnodes` if hosts may join and leave. */
+  readonly minNodes: number
+  /** Undefined: the host that the endpoint names is node 0, and the others are numbered as they arrive. */
+  readonly nodeRank: number | undefined
+  readonly role: string
+  readonly virtualLocalRank: boolean
+  readonly binding: Binding | undefined
+  /** A name or an address; undefined: the interface that leads to the store. */
+  readonly iface: string | undefined
+  readonly portRange: PortRange | undefined
+}
+
+/** What `--nproc` may stand for on this host. */
+export interface Capacity {
+  readonly cores: number
+  readonly gpus: () => number
+  /** Whether the backend that ranks load computes on GPUs. */
+  readonly usesGpus: () => boolean
+}
+
+/** @param isSaid - whether an option says which host is node 0 @throws ERR_TSR_USAGE */
+export function toPlacement(
+  values: Values,
+  settings: Settings,
+  nproc: number,
+  isSaid: boolean,
+): PlacementOptions {
+  const { minNodes, nnodes } = values.nnodes
+  const isElastic = minNodes < nnodes
+  const nodeRank = nodeRankOf(values, settings, isSaid || isElastic)
+  return {
+    ...{ nproc, nnodes, minNodes },
+    // A number may change when hosts come and go; only that of node 0 stays.
+    nodeRank: isElastic && nodeRank !== 0 ? undefined : nodeRank,
+    role: values.role,
+    virtualLocalRank: values['virtual-local-rank'],
+    binding: bindingOf(values, settings),
+    iface: values.iface ?? values['local-addr'],
+    portRange: portRangeOf(values, settings, nproc),
+  }
+}
+
+/** The number of ranks on this host. @throws ERR_TSR_USAGE */
+export function countRanks(
+  { nproc }: Values,
+  settings: Settings,
+  { cores, gpus, usesGpus }: Capacity,
+): number {
+  if (nproc === 'auto') return (usesGpus() && gpus()) || cores
+  if (nproc === 'cpu') return cores
+  const found = nproc === 'gpu' ? gpus() : nproc
+  if (found > 0) return found
+  throw usageError(`${settings.nproc?.source ?? ''} is gpu, but this host has none (nvidia-smi -L)`)
+}
+
+/** @param isSaid - whether `is_host` of `--rdzv-conf`, or a range, says that hosts are numbered as they arrive */
+function nodeRankOf(
+  { nnodes: { nnodes }, 'rdzv-backend': backend }: Values,
+  settings: Settings,
+  isSaid: boolean,
+): number | undefined {
+  const given = settings['node-rank']
+  if (given !== undefined) return readSetting(given, integerFrom(0, nnodes - 1))
+  if (nnodes === 1) return 0
+  const hasEndpoint = settings['rdzv-endpoint'] !== undefined
+  if (backend !== 'static' && (hasEndpoint || backend === 'c10d' || isSaid)) return undefined
+  throw usageError(
+    `--node-rank is missing: give each of the ${nnodes} nodes its own number, from 0`,
+  )
+}
+
+/** Of `--bind` and `--numa-binding`, which are two names of one thing. */
+function bindingOf(
+  { bind, 'numa-binding': numa }: Values,
+  settings: Settings,
+): Binding | undefined {
+  if (bind === undefined) return numa
+  if (numa !== undefined) {
+    const [one, other] = [settings.bind!, settings['numa-binding']!]
+    throw usageError(`${one.source} and ${other.source} exclude each other`)
+  }
+  return bind === 'none' ? undefined : bind === 'numa' ? 'node' : bind
+}
+
+function portRangeOf(
+  { 'port-range': range }: Values,
+  settings: Settings,
+  nproc: number,
+): PortRange | undefined {
+  if (range === undefined) return undefined
+  const ports = range.last - range.first + 1
+  if (ports >= nproc) return range
+  const { source } = settings['port-range']!
+  throw usageError(`${source} has ${ports} ports for ${nproc} ranks; each rank needs one`)
+}
