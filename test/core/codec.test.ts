@@ -260,7 +260,7 @@ describe('a message of another encoder', () => {
   })
 
   it.each([
-    ['a byte that is none of the format', hex('c1'), 'does not use'],
+    ['a byte that the format does not use', hex('c1'), 'does not use'],
     ['an extension of another program', hex('d43300'), 'the unknown type 51'],
     ['a regular expression', hex('d4780092a161a167'), 'the unknown type 120'],
     ['an extension without a type', hex('d4'), 'the unknown type undefined'],
@@ -280,7 +280,7 @@ describe('a message of another encoder', () => {
     ['an error without a text', hex('d4650092', text('Error'), '01'), 'in the place of a text'],
     ['bytes of class Object', hex('d4620092', text('constructor'), 'c400'), 'an unknown class'],
     ['an array of no bytes', hex('d4620092', text('Int8Array'), '01'), 'an unknown class'],
-    ['a reference to what comes later', hex('92d67000000001', '80'), 'that it does not have'],
+    ['a reference to a later value', hex('92d67000000001', '80'), 'that it does not have'],
   ])('is refused with %s', (_, bytes, problem) => {
     expect(() => decode(bytes)).toThrow(
       expect.objectContaining({

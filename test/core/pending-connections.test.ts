@@ -34,7 +34,7 @@ describe('pending connections', () => {
   it.each([
     ['one address', () => '10.0.0.1'],
     ['a /64', (i: number) => `2001:db8::${i.toString(16)}`],
-    ['a /64 in full', (i: number) => `2001:db8:0:0:1:2:3:${i.toString(16)}`],
+    ['a full /64', (i: number) => `2001:db8:0:0:1:2:3:${i.toString(16)}`],
     ['a few addresses', (i: number) => `127.0.0.${String(2 + (i % 5))}`],
   ])('from elsewhere survive a flood from %s', (_, address) => {
     const { pending, dropped } = pendingWith(64)

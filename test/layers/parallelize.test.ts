@@ -27,7 +27,7 @@ describe('parallelizeLayers', () => {
   })
 
   it.each<[string, number, ParallelPlan, RegExp]>([
-    ['a name that nothing has', 2, { second: columnParallel() }, /second.*first, drop, last/],
+    ['an unknown name', 2, { second: columnParallel() }, /second.*first, drop, last/],
     ['layers that are not dense', 2, { drop: columnParallel() }, /drop.*linear layer/],
     ['units that do not divide', 4, { first: columnParallel() }, /first\.kernel/],
   ])('refuses %s', async (_, size, plan, message) => {
@@ -43,10 +43,13 @@ describe('parallelizeLayers', () => {
   })
 
   it.each([
-    { what: 'a softmax of some of the outputs', options: { activation: 'softmax' as const } },
-    { what: 'any activation that needs all outputs', options: { activation: 'logSoftmax' } },
-    { what: 'a penalty on a part', options: { kernelRegularizer: tfjs.regularizers.l2() } },
-    { what: 'a norm of a part', options: { kernelConstraint: tfjs.constraints.maxNorm({}) } },
+    { what: 'a softmax over sharded outputs', options: { activation: 'softmax' as const } },
+    { what: 'another activation that needs all outputs', options: { activation: 'logSoftmax' } },
+    { what: 'a regularizer of a shard', options: { kernelRegularizer: tfjs.regularizers.l2() } },
+    {
+      what: 'a constraint on a shard',
+      options: { kernelConstraint: tfjs.constraints.maxNorm({}) },
+    },
   ])('refuses $what', async ({ options }) => {
     const before = tf.memory().numTensors
     const [error] = await onEach(2, (group) => {

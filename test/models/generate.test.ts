@@ -160,7 +160,7 @@ describe('token sampling', () => {
 
   it.each<[string, number, number | undefined, number, number[]]>([
     ['all tokens', 1, undefined, 1, [0.4, 0.1, 0.3, 0.2]],
-    ['with a temperature', 0.5, undefined, 1, [16 / 30, 1 / 30, 9 / 30, 4 / 30]],
+    ['a distribution with a temperature', 0.5, undefined, 1, [16 / 30, 1 / 30, 9 / 30, 4 / 30]],
     ['the two likeliest', 1, 2, 1, [4 / 7, 0, 3 / 7, 0]],
     ['the nucleus', 1, undefined, 0.75, [4 / 9, 0, 3 / 9, 2 / 9]],
     ['the nucleus of the three likeliest', 1, 3, 0.7, [4 / 7, 0, 3 / 7, 0]],

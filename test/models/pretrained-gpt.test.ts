@@ -147,9 +147,13 @@ describe('a pretrained GPT', () => {
   it.each<[string, object, RegExp]>([
     ['another model', { model_type: 'llama' }, /model_type is llama/],
     ['another activation', { activation_function: 'relu' }, /activation_function is relu/],
-    ['one that drops everything', { attn_pdrop: 1 }, /attn_pdrop is 1/],
+    ['one with a dropout rate of 1', { attn_pdrop: 1 }, /attn_pdrop is 1/],
     ['one with a text as a rate', { resid_pdrop: '0.1' }, /resid_pdrop is 0.1, not from 0/],
-    ['other scores', { scale_attn_by_inverse_layer_idx: true }, /inverse_layer_idx/],
+    [
+      'one with other attention scores',
+      { scale_attn_by_inverse_layer_idx: true },
+      /inverse_layer_idx/,
+    ],
   ])('is refused if it is %s', async (_, change, message) => {
     const other = makeFolder()
     const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object

@@ -23,9 +23,9 @@ describeNative('the parent-death signal', () => {
   }, 60_000)
 })
 
-describeNative('a process without its standard streams', () => {
+describeNative('a process with closed standard streams', () => {
   it.each([['2'], ['1'], ['1', '2'], ['0', '1', '2'], ['0', '2']])(
-    'ends although these are closed: %s',
+    'exits normally: %s',
     async (...fds) => {
       const child = spawn(process.execPath, [fixture('closed-streams.mjs'), ...fds], {
         stdio: ['ignore', 'pipe', 'pipe'],

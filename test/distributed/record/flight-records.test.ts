@@ -25,7 +25,7 @@ it('a flight log replaces the previous one, and leaves no other files', () => {
 
 it.each([
   ['nothing', () => '', 'not a dump of a flight recorder'],
-  ['something else', () => '{"hello":1}\n', 'not a dump of a flight recorder'],
+  ['other JSON', () => '{"hello":1}\n', 'not a dump of a flight recorder'],
   ['null', () => 'null\n', 'not a dump of a flight recorder'],
   ['another version', (text: string) => text.replace('"version":1', '"version":9'), 'version 9'],
   ['no groups', (text: string) => text.replace('"groups"', '"grapes"'), 'the header is damaged'],

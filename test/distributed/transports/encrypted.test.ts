@@ -162,10 +162,10 @@ describe.each(['tcp', 'node'] as const)('ranks over %s that encrypt', (kind) => 
 
   it.each([
     ['changes a bit', (bytes: Buffer) => bytes.fill(bytes.at(-1)! ^ 1, bytes.length - 1)],
-    ['repeats what was sent', (bytes: Buffer) => Buffer.concat([bytes, bytes])],
-    ['leaves something out', (bytes: Buffer) => bytes.subarray(0, -1)],
-    ['puts it in another order', (bytes: Buffer) => Buffer.from(bytes.toReversed())],
-    ['adds something', (bytes: Buffer) => Buffer.concat([bytes, Buffer.alloc(100_000)])],
+    ['repeats bytes', (bytes: Buffer) => Buffer.concat([bytes, bytes])],
+    ['drops a byte', (bytes: Buffer) => bytes.subarray(0, -1)],
+    ['reorders bytes', (bytes: Buffer) => Buffer.from(bytes.toReversed())],
+    ['adds bytes', (bytes: Buffer) => Buffer.concat([bytes, Buffer.alloc(100_000)])],
   ])('fail if a relay %s', async (_, change) => {
     let interferes = false
     const world = await worldOf(kind, {

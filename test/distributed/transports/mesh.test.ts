@@ -168,8 +168,8 @@ describe.each([
   })
 
   it.each([
-    ['a crowd of another address', '127.0.0.2', true],
-    ['a silent crowd of their own address', '127.0.0.1', false],
+    ['many connections from another address', '127.0.0.2', true],
+    ['many silent connections from their own address', '127.0.0.1', false],
   ])('connect in spite of %s, even if a peer is slow', async (_, localAddress, speaks) => {
     const dialers = await openAll(2)
     const { endpoint } = dialers[0]!

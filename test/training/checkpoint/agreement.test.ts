@@ -66,8 +66,8 @@ describe('a load', () => {
   const sizes = { layers: 2, inputs: 4, hidden: 6, outputs: 6 }
 
   it.each([
-    ['asks for what is not there', 'ERR_TSR_CHECKPOINT_MISSING'],
-    ['has an optimizer and no parameters', 'ERR_TSR_ARGUMENT'],
+    ['requests a missing tensor', 'ERR_TSR_CHECKPOINT_MISSING'],
+    ['has an optimizer without parameters', 'ERR_TSR_ARGUMENT'],
   ])('fails on all ranks if one rank %s', async (_, code) => {
     const folder = makeFolder()
     await saveCheckpoint(folder, { model: shardedMLP(sizes).build(), step: 1 })

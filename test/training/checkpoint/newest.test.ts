@@ -22,7 +22,7 @@ describe('the newest checkpoint', () => {
     })
   })
 
-  it('of a job resumed at an earlier step is its own, and keep counts its saves as the newest', async () => {
+  it('of a job resumed at an earlier step is its own, and so are the kept ones', async () => {
     const folder = makeFolder()
     for (const step of [100, 200, 300, 210, 220]) {
       await saveCheckpoint(folder, state(step), undefined, { keep: 2 })

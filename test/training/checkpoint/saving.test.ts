@@ -69,7 +69,7 @@ describe('saving', () => {
 
   it.each([
     [
-      'have a part of the tensor only',
+      'have only a part of the tensor',
       [[{ ...whole, range: [0, 5] }], [{ ...whole, range: [6, 12] }]],
       '11 values',
     ],
@@ -79,7 +79,7 @@ describe('saving', () => {
       '13 values',
     ],
     [
-      'have some values twice and others not at all',
+      'have some values twice and lack others',
       [[{ ...whole, range: [0, 7] }], [{ ...whole, range: [6, 11] }]],
       'w{0:7} and w{6:11} overlap',
     ],

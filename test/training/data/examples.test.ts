@@ -131,9 +131,9 @@ it.each<[string, unknown, RegExp]>([
   ['an unknown key before the number of values', { ...bare, shpae: [2] }, /"shpae".*mean shape/],
   ['an unknown dtype', { ...bare, dtype: 'int23' }, /dtype of the column labels is "int23"/],
   ['a dtype without tensors', { ...bare, dtype: 'uint8' }, /dtype of the column labels is "uint8"/],
-  ['a shape that is no list', { ...bare, shape: 2 }, /shape of the column labels is 2/],
+  ['a shape that is not a list', { ...bare, shape: 2 }, /shape of the column labels is 2/],
   ['a scale that is NaN', { ...bare, scale: NaN }, /scale of the column labels is NaN/],
-  ['a shift that is no number', { ...bare, shift: '1' }, /shift of the column labels is "1"/],
+  ['a shift that is not a number', { ...bare, shift: '1' }, /shift of the column labels is "1"/],
   [
     'a field of an unknown dtype',
     { shape: [], dtype: 'uint8', read: () => undefined },

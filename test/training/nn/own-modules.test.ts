@@ -150,7 +150,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       expect(found['w']).toEqual([2, 2, 2])
     })
 
-    it('refuses parameters that are not parameters', () => {
+    it('refuses objects that are not parameters', () => {
       expect(() => moduleOf(given({ w: tf.ones([2]) }), (x) => x)).toThrow(
         /the parameter w is .*; expected a parameter: createParameter/,
       )

@@ -130,7 +130,11 @@ describe('a DistributedOptimizer', () => {
 
 describe('a tensor parallel plan', () => {
   it.each<[string, unknown, string]>([
-    ['a style that is not called', { 'layers.0': columnParallel }, 'the function columnParallel'],
+    [
+      'a style function without its call',
+      { 'layers.0': columnParallel },
+      'the function columnParallel',
+    ],
     ['a word', { 'layers.0': 'colwise' }, '"colwise"'],
     ['nothing', { 'layers.0': undefined }, 'undefined'],
     ['no plan', undefined, 'plan is undefined'],

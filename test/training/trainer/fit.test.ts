@@ -226,21 +226,25 @@ describe('fit', () => {
 
   it.each<[string, FitOptions, string]>([
     ['without a batch size', { batch: undefined as never }, 'batch is undefined'],
-    ['that resumes from nowhere', { resume: 'auto' }, 'save: { directory }'],
+    ['that resumes without a folder', { resume: 'auto' }, 'save: { directory }'],
     ['with an unknown option', { epoch: 3 } as never, 'unknown key "epoch"'],
-    [
-      'with a callback that it would not call',
-      { callbacks: [given({ onstep: () => undefined })] },
-      'onStep',
-    ],
+    ['with an unknown callback', { callbacks: [given({ onstep: () => undefined })] }, 'onStep'],
     [
       'that stops early without evaluations',
       { callbacks: [earlyStopping()] },
       'which a callback needs',
     ],
-    ['that keeps the best of none', { save: { directory: 'x', best: true } }, 'save.best needs'],
-    ['with spent data', { evaluate: { data: [batchAt(0)].values() } }, 'only once'],
-    ['that evaluates no data', { evaluate: { data: given({}) } }, 'evaluate.data is'],
+    [
+      'that keeps the best without evaluations',
+      { save: { directory: 'x', best: true } },
+      'save.best needs',
+    ],
+    [
+      'that evaluates a one-time iterator',
+      { evaluate: { data: [batchAt(0)].values() } },
+      'only once',
+    ],
+    ['that evaluates without data', { evaluate: { data: given({}) } }, 'evaluate.data is'],
   ])('refuses a call %s', async (_, options, problem) => {
     await expect(fitOn(1, options)).rejects.toThrow(problem)
   })

@@ -82,7 +82,7 @@ describe('a trainer', () => {
       ],
       /row 2 of inputs is NaN; expected a finite number/,
     ],
-    ['more than a float', [[1, 1e39]], /row 1 of inputs is 1e\+39; expected a finite number/],
+    ['a number beyond float32', [[1, 1e39]], /row 1 of inputs is 1e\+39; expected a finite number/],
     ['a text', [[1, '2']], /row 1 of inputs is "2"; expected a number/],
     ['undefined', [[1, undefined]], /row 1 of inputs is undefined; expected a number/],
     [
@@ -95,7 +95,7 @@ describe('a trainer', () => {
     ],
     ['an object as a row', [[1, 2], { x: 1, y: 2 }], /row 2 .*the keys x, y; expected a list of 2/],
     ['an empty row', [[]], /row 1 of inputs is an empty list/],
-    ['lists without an end', JSON.parse('['.repeat(20_000) + ']'.repeat(20_000)), /row 1.*deeper/],
+    ['endless lists', JSON.parse('['.repeat(20_000) + ']'.repeat(20_000)), /row 1.*deeper/],
     ['no rows', [], /inputs is a list of 0; expected a list of rows/],
     ['a flat list', [1, 2], /inputs is a flat list of 2 values, without rows/],
     ['a flat typed array', Float32Array.of(1, 2), /inputs is a list of 2; expected a list of rows/],

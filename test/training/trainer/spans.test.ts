@@ -96,7 +96,7 @@ describe.each(Object.entries(layouts))('a trace of %s', (_, layout) => {
     for (const own of names) expect(own).toEqual(names[0])
   })
 
-  it('records nothing without a recorder', async () => {
+  it('is empty without a recorder', async () => {
     const all = jest.spyOn(SpanRecorder.prototype, 'record')
     const ranks = await record(layout, false)
     expect(ranks.flat()).toEqual([])

@@ -51,9 +51,9 @@ describe('a trainer', () => {
     ['labels of the wrong length', () => ({ labels: new Int32Array(7) }), '8 examples'],
     ['a list of labels', () => ({ labels: [0, 1] }), 'a typed array such as a Float32Array'],
     ['64-bit integers', () => ({ labels: new BigInt64Array(8) }), 'for example an Int32Array'],
-    ['the part of all replicas', () => ({ share: [0, 2] }), 'pass share: run.share'],
+    ['another share than run.share', () => ({ share: [0, 2] }), 'pass share: run.share'],
     [
-      'bytes where floats belong',
+      'bytes in place of floats',
       () => ({ inputs: new Uint8Array(40) }),
       'expected float32 [batch, 5]',
     ],
@@ -103,7 +103,11 @@ describe('a trainer', () => {
 
   it.each<[string, (rank: number) => AnyBatch, string]>([
     ['other examples', (rank) => batchAt(rank), 'the batch of rank 1 is one with the inputs'],
-    ['another number of them', (rank) => batchAt(0, 8 + rank), 'the batch of rank 1 is 9 examples'],
+    [
+      'another number of examples',
+      (rank) => batchAt(0, 8 + rank),
+      'the batch of rank 1 is 9 examples',
+    ],
   ])('refuses stages with %s', async (_, batch, words) => {
     const errors = await runWorld({ size: 2 }, async (group) => {
       const mesh = await initDeviceMesh({ dp: 1, pp: 2 }, group)

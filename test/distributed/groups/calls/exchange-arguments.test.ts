@@ -30,10 +30,22 @@ async function amongThree(call: Call): Promise<unknown> {
 describe('arguments of exchanges', () => {
   it.each<[string, Call, string]>([
     ['gather without room', (g) => g.gather(null, floats(2), 1), 'output is of the type Null'],
-    ['gather, too short', (g) => g.gather(floats(5), floats(2), 1), '5 elements; expected 3 x 2'],
-    ['gather, dtypes', (g) => g.gather(floats(3), new Int32Array(1), 1), 'but input is int32'],
+    [
+      'a gather output that is too short',
+      (g) => g.gather(floats(5), floats(2), 1),
+      '5 elements; expected 3 x 2',
+    ],
+    [
+      'two dtypes of a gather',
+      (g) => g.gather(floats(3), new Int32Array(1), 1),
+      'but input is int32',
+    ],
     ['scatter without input', (g) => g.scatter(floats(2), null, 1), 'input is of the type Null'],
-    ['scatter, too long', (g) => g.scatter(floats(2), floats(7), 1), '7 elements; expected 3 x 2'],
+    [
+      'a scatter input that is too long',
+      (g) => g.scatter(floats(2), floats(7), 1),
+      '7 elements; expected 3 x 2',
+    ],
     ['allToAll, no multiple', (g) => g.allToAll(floats(7), floats(7)), 'expected 3 x 2'],
     ['allToAll, lengths', (g) => g.allToAll(floats(9), floats(6)), 'output has 9 elements'],
     ['allGatherV, counts', (g) => g.allGatherV(floats(3), floats(1), [1, 2]), 'has 2 entries'],

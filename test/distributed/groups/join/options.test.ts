@@ -45,13 +45,13 @@ describe('the engine of the option `auto`', () => {
   it.each([
     ['two ranks on two cores', job(2, 2), 'tcp', 2, 'inline'],
     ['four ranks on two cores', job(4, 4), 'tcp', 2, 'inline'],
-    ['three ranks on four cores: one has no second', job(3, 3), 'tcp', 4, 'inline'],
-    ['a second core for each', job(2, 2), 'tcp', 4, 'worker'],
+    ['three ranks on four cores', job(3, 3), 'tcp', 4, 'inline'],
+    ['two ranks on four cores', job(2, 2), 'tcp', 4, 'worker'],
     ['a rank alone on one core', job(1, 1), 'tcp', 1, 'inline'],
-    ['two hosts, whose messages a computing rank would hold up', job(4, 2), 'tcp', 2, 'worker'],
+    ['two hosts, as a computing rank would delay messages', job(4, 2), 'tcp', 2, 'worker'],
     ['node:net, which cannot block', job(2, 2), 'node', 2, 'worker'],
     ['ranks of mpirun', job(2, 2), 'mpi', 2, 'worker'],
-    ['no launcher that says who is on this host', undefined, 'tcp', 2, 'worker'],
+    ['a launcher that does not name the ranks of this host', undefined, 'tcp', 2, 'worker'],
   ] as const)('fits %s', (_, environment, transport, cores, expected) => {
     expect(chooseEngine({ environment, transport, cores }, 'auto')).toBe(expected)
   })
@@ -69,7 +69,7 @@ describe('the default engine', () => {
     ['fifteen ranks on two cores', job(15, 15), 'tcp', 2, 'worker'],
     ['eight ranks for each core', job(16, 16), 'tcp', 2, 'inline'],
     ['eight ranks for each core of each host', job(32, 16), 'tcp', 2, 'inline'],
-    ['a crowd over node:net, which cannot block', job(16, 16), 'node', 2, 'worker'],
+    ['many ranks over node:net, which cannot block', job(16, 16), 'node', 2, 'worker'],
   ] as const)('fits %s', (_, environment, transport, cores, expected) => {
     expect(chooseEngine({ environment, transport, cores }, undefined)).toBe(expected)
   })

@@ -113,7 +113,7 @@ describe('newGroup', () => {
     ['a rank twice', [0, 1, 1], /named twice/],
     ['a rank that does not exist', [0, 7], /rank 7 is not in group world/],
     ['a negative rank', [0, -1], /rank -1 is not in/],
-    ['not the caller', [1, 2], /rank 0 calls it, but is not among 1, 2/],
+    ['other ranks than the caller', [1, 2], /rank 0 calls it, but is not among 1, 2/],
   ])('refuses a list with %s', async (_, members, message) => {
     await runWorld({ size: 3 }, async (world) => {
       if (world.rank !== 0) return

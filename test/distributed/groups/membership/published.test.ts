@@ -7,10 +7,10 @@ const invalid = { code: 'ERR_TSR_MESSAGE_INVALID' }
 
 describe('a value that another program writes to the store', () => {
   it.each([
-    ['no JSON', 'x'],
+    ['a text that is not JSON', 'x'],
     ['null', 'null'],
     ['another object', '{"id":"1","order":"0, 1","first":0}'],
-    ['an impossible number', '{"id":1e9,"order":"0, 1","first":0}'],
+    ['an invalid id', '{"id":1e9,"order":"0, 1","first":0}'],
   ])('is rejected as a new group: %s', async (_, text) => {
     const world = new SteppedWorld(2)
     await world.store.set('group/0,1/0/', text)
@@ -20,7 +20,7 @@ describe('a value that another program writes to the store', () => {
   })
 
   it.each([
-    ['no JSON', 'x'],
+    ['a text that is not JSON', 'x'],
     ['no survivors', '{"id":1}'],
     ['an unknown rank', '{"id":1,"survivors":[0,7]}'],
     ['another order', '{"id":1,"survivors":[1,0]}'],
@@ -35,11 +35,11 @@ describe('a value that another program writes to the store', () => {
   })
 
   it.each([
-    ['no JSON', 'x'],
+    ['a text that is not JSON', 'x'],
     ['null', 'null'],
     ['an unknown rank', '{"rank":7,"gone":[]}'],
-    ['no list', '{"rank":1,"gone":{"length":1}}'],
-    ['nothing lost that it could lose', '{"rank":1,"gone":[-1]}'],
+    ['an invalid list', '{"rank":1,"gone":{"length":1}}'],
+    ['an invalid lost rank', '{"rank":1,"gone":[-1]}'],
   ])('is rejected as a vote: %s', async (_, text) => {
     const world = new SteppedWorld(2)
     await world.store.append('shrink/0/0/votes', `${text}\n`)

@@ -18,7 +18,7 @@ function describeBackend(
   define: (result: Result) => void,
 ): void {
   const { env, what } = backends[name]
-  needing(env !== undefined, what).describe(`tensors and arrays on ${name}, ${title}`, () => {
+  needing(env !== undefined, what).describe(`the backend ${name} (${title})`, () => {
     const warm = new WarmProcess(env)
     afterAll(() => {
       warm.end()

@@ -128,7 +128,7 @@ describeIt.each([
   ['a kernel for each pass', 7, ''],
   ['a kernel for each layer', 1100, ''],
   [
-    'an operation after the other',
+    'separate operations',
     7,
     "Object.defineProperty(training.tf.backend().binding, 'kernels', { value: undefined })",
   ],

@@ -93,9 +93,13 @@ describe('the backend tensorflow without a set-up', () => {
 
 describe('the backend tensorflow with a broken set-up', () => {
   it.each([
-    ['binding is broken', 'throw new Error("libtensorflow_cc.so.2: no such file\\nmore")', {}],
-    ['package is gone', '', { folder: '/nowhere' }],
-    ['system is another one', '', { system: 'plan9-mips' }],
+    [
+      'binding cannot be loaded',
+      'throw new Error("libtensorflow_cc.so.2: no such file\\nmore")',
+      {},
+    ],
+    ['package was removed', '', { folder: '/nowhere' }],
+    ['operating system differs', '', { system: 'plan9-mips' }],
     ['format is unknown', '', { format: 7 }],
   ])('is refused when its %s, and auto logs why it uses wasm', async (_, program, facts) => {
     setUp(program, facts)
@@ -144,9 +148,9 @@ describe('the backend tensorflow under strict package isolation', () => {
 describe('the backend tensorflow on a GPU', () => {
   it.each([
     ['the first', {}, 'Card 0'],
-    ['the one that the rank has', { CUDA_VISIBLE_DEVICES: '3' }, 'Card 3'],
+    ['the one of the rank', { CUDA_VISIBLE_DEVICES: '3' }, 'Card 3'],
     ['the first of several', { CUDA_VISIBLE_DEVICES: 'GPU-ab, GPU-cd' }, 'Card GPU-ab'],
-    ['one of which nvidia-smi does not know', { CUDA_VISIBLE_DEVICES: 'MIG-ab' }, 'GPU'],
+    ['one unknown to nvidia-smi', { CUDA_VISIBLE_DEVICES: 'MIG-ab' }, 'GPU'],
   ])('reports the name of its GPU: %s', async (_, visible, device) => {
     setUpForGpus({ isUsingGpuDevice: true })
     const answer =

@@ -87,8 +87,8 @@ describeWithDriver('webgpu', () => {
       3,
       '8\n',
     ],
-    ['by process.exit with a read under way', 'process.exit(5)', 5, ''],
-    ['by an error with a read under way', `throw new Error('boom')`, 1, ''],
+    ['by process.exit during a read', 'process.exit(5)', 5, ''],
+    ['by an error during a read', `throw new Error('boom')`, 1, ''],
     ['by a signal', `process.kill(process.pid, 'SIGTERM'); await read`, null, ''],
   ])('ends a process cleanly: %s', async (_, end, code, stdout) => {
     const script = `

@@ -49,7 +49,7 @@ describe('contextParallel', () => {
   })
 
   it.each([
-    { what: 'sees no sequences', make: () => shardedMLP({ layers: 1 }).build(), part: 'attention' },
+    { what: 'has no sequences', make: () => shardedMLP({ layers: 1 }).build(), part: 'attention' },
     {
       what: 'already shards its sequences',
       make: (group: ProcessGroup): Module => {

@@ -47,7 +47,7 @@ const modelWith = (group: ProcessGroup) =>
     last: new Linear({ name: 'last', inputs: 2, outputs: 3 }),
   })
 
-it('BatchNorm uses its own group in an unreplicated model, except in passes that pass replicas', async () => {
+it('BatchNorm uses its own group in an unreplicated model, unless the pass has replicas', async () => {
   await runWorld({ size: 1 }, async (world) => {
     const { seen, group } = counting(world)
     const whole = wholeModel(modelWith(group), { optimizer: optimizer() })

@@ -86,13 +86,9 @@ describe('a pipeline', () => {
   })
 
   it.each<[string, object, RegExp]>([
+    ['an unknown option', { microbatch: 99 }, /the unknown key "microbatch"; expected only/],
     [
-      'an option that there is not',
-      { microbatch: 99 },
-      /the unknown key "microbatch"; expected only/,
-    ],
-    [
-      'a number of micro-batches that its lists do not have',
+      'another number of micro-batches than in its lists',
       { schedule: parseSchedule('0F0 0B0 0F1 0B1'), microbatches: 8 },
       /microbatches is 8; expected 2, as in the schedule/,
     ],
@@ -143,10 +139,10 @@ describe('a pipeline leaves no tensor after dispose() and a failure', () => {
 
   it.each<[string, PipelineOptions, Parameters<typeof pipeline>[0]]>([
     ['a loss', { loss: failingLoss }, model],
-    ['a backward of a loss', { loss: failingBackward }, model],
+    ['a backward pass of a loss', { loss: failingBackward }, model],
     ['a layer', {}, lastFails('forward')],
-    ['a backward of a layer', {}, lastFails('backward')],
-    ['a backward of a layer, in halves', { schedule: 'zb-h1' }, lastFails('backward')],
+    ['a backward pass of a layer', {}, lastFails('backward')],
+    ['a backward pass of a layer, in halves', { schedule: 'zb-h1' }, lastFails('backward')],
     ['a layer of the second chunk', { schedule: 'looped' }, lastFails('forward')],
     ['a loss after the second chunk', { schedule: 'interleaved', loss: failingLoss }, model],
   ])('of %s', async (_, options, recipe) => {

@@ -44,15 +44,10 @@ const rate = (learningRate: number) => ({ optimizer: new SGD({ learningRate }) }
 
 describe('ranks with different options', () => {
   it.each<[string, PipelineOptions, PipelineOptions, RegExp]>([
+    ['a split that omits a layer', { split: [1, 3] }, {}, /split \[2, 2\], not split \[1, 3\]/],
+    ['a split that has a layer twice', { split: [3, 1] }, {}, /split \[2, 2\], not split \[3, 1\]/],
     [
-      'a split that leaves a layer out',
-      { split: [1, 3] },
-      {},
-      /split \[2, 2\], not split \[1, 3\]/,
-    ],
-    ['a split that has one twice', { split: [3, 1] }, {}, /split \[2, 2\], not split \[3, 1\]/],
-    [
-      'costs that cut elsewhere',
+      'costs that lead to another split',
       { split: { costs: [9, 1, 1, 1] } },
       { split: { costs: [1, 1, 1, 9] } },
       /split \[3, 1\], not split \[1, 3\]/,
@@ -123,7 +118,7 @@ describe('the comparison of options', () => {
 
   it.each<[string, PipelineModel]>([
     ['a model', model],
-    ['one of which layers were named', plan],
+    ['a model with a plan for named layers', plan],
   ])('of %s is one exchange, before the first pass only', async (_, recipe) => {
     const counts = await runWorld({ size: 2 }, async (group) => {
       const gathered = jest.spyOn(group, 'allGatherObject')

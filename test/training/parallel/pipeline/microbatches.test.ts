@@ -19,7 +19,7 @@ describe('an invalid batch', () => {
   const NONE = 'expected one object { inputs, labels }, of tensors or functions'
 
   it.each<[string, () => unknown, RegExp]>([
-    ['the inputs alone', () => inputs, RegExp(`batch is an instance of Tensor; ${NONE}`)],
+    ['only the inputs', () => inputs, RegExp(`batch is an instance of Tensor; ${NONE}`)],
     ['a function', () => examples, RegExp(`batch is a function; ${NONE}`)],
     ['nothing', () => undefined, RegExp(`batch is undefined; ${NONE}`)],
     [

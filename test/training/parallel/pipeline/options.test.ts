@@ -19,7 +19,11 @@ beforeAll(async () => {
 
 describe('pipeline()', () => {
   it.each<[string, object, RegExp]>([
-    ['a split by another name', { split: { cost: [1, 1, 1, 9] } }, /split is an object with cost;/],
+    [
+      'a split with an unknown key',
+      { split: { cost: [1, 1, 1, 9] } },
+      /split is an object with cost;/,
+    ],
     [
       'a split without costs',
       { split: {} },
@@ -28,22 +32,30 @@ describe('pipeline()', () => {
     ['a split that is a name', { split: 'even' }, /split is "even"; expected numbers/],
     ['no split', { split: null }, /split is null; expected numbers/],
     ['the name of a loss', { loss: 'mse' }, /loss is "mse"; expected a function/],
-    ['an optimizer that is none', { optimizer: {} }, /optimizer is an empty object; expected an/],
+    ['an invalid optimizer', { optimizer: {} }, /optimizer is an empty object; expected an/],
     ['no optimizer', { optimizer: null }, /optimizer is null; expected an optimizer/],
     ['a limit without its name', { clip: 1 }, /clip is 1; expected an object with maxNorm/],
     [
-      'a limit by another name',
+      'a limit with an unknown key',
       { clip: { max_norm: 1 } },
       /the unknown key "max_norm"; expected only/,
     ],
     ['a limit of zero', { clip: { maxNorm: 0 } }, /maxNorm is 0; expected a number above 0/],
-    ['a limit that is no number', { clip: { maxNorm: NaN } }, /maxNorm is NaN; expected a number/],
+    [
+      'a limit that is not a number',
+      { clip: { maxNorm: NaN } },
+      /maxNorm is NaN; expected a number/,
+    ],
     ['no limit', { clip: {} }, /maxNorm is undefined; expected a number above 0/],
     ['another norm', { clip: { maxNorm: 1, norm: 1 } }, /norm is 1; expected 2 or Infinity/],
     ['an answer', { recompute: 'yes' }, /recompute is "yes"; expected true or false/],
     ['no schedule', { schedule: null }, /schedule is null; expected a name, or lists/],
     ['bare lists', { schedule: [['0F0', '0B0']] }, /schedule is an array of 1/],
-    ['chunks where there are none', { chunks: 2 }, /chunks is 2; .* with schedule: 'interleaved'/],
+    [
+      'chunks for a schedule without chunks',
+      { chunks: 2 },
+      /chunks is 2; .* with schedule: 'interleaved'/,
+    ],
     ['three chunks in a V', { schedule: 'zb-v', chunks: 3 }, /chunks is 3; expected 2/],
     [
       'chunks of 1F1B',
@@ -70,7 +82,7 @@ describe('pipeline()', () => {
     ['a model', () => model.build(), /model is an instance of ShardedMLP; expected a recipe/],
     ['a recipe of a recipe', () => () => model, /model is a function; expected a recipe/],
     ['nothing', () => undefined, /model is undefined; expected a recipe/],
-  ])('%s instead of a recipe, like measureCosts', async (_, make, message) => {
+  ])('refuses %s instead of a recipe, like measureCosts', async (_, make, message) => {
     const built = make() as PipelineModel
     await runWorld({ size: 1 }, async (group) => {
       expect(() => pipeline(built, group)).toThrow(failure('ERR_TSR_ARGUMENT', message))

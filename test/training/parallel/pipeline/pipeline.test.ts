@@ -91,8 +91,8 @@ describe('a custom loss', () => {
   })
 
   it.each([
-    ['a mean that does not say so', mean],
-    ['a sum that does not say so', sum],
+    ['an undeclared mean', mean],
+    ['an undeclared sum', sum],
     ['a declared mean', declared],
     ['the mean cross-entropy', crossEntropy],
   ])('trains like the default: %s', async (_, loss) => {
@@ -149,7 +149,7 @@ describe('evaluate()', () => {
 })
 
 describe('the messages of a pipeline', () => {
-  it('carry each activation and each gradient once: 2 x batch x width numbers per boundary', async () => {
+  it('carry each activation and gradient once: 2 x batch x width numbers per boundary', async () => {
     const spans = await onRanks(3, { microbatches: 4 }, async (pipe) => {
       const { gradients } = await pipe.forwardBackward(examples(11))
       tf.dispose([...gradients.values()])

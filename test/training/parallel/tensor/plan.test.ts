@@ -65,7 +65,7 @@ describe('parallelize', () => {
   })
 
   it.each<[string, number, ParallelPlan, RegExp]>([
-    ['a name that nothing has', 2, { 'h.*.attn.c_atn': columnParallel() }, /h\.\*\.attn\.c_atn/],
+    ['an unknown name', 2, { 'h.*.attn.c_atn': columnParallel() }, /h\.\*\.attn\.c_atn/],
     ['heads that do not divide', 2, { 'h.*.attn.c_attn': columnParallel() }, /2 ranks.* times 4/],
     ['more ranks than words', 13, { wte: vocabParallel() }, /wte\.weight/],
     ['half of a tied table', 3, { wte: vocabParallel() }, /no style for lm_head.*wte\.weight/],
@@ -128,7 +128,7 @@ describe('parallelize', () => {
   })
 
   it.each<[string, ParallelPlan]>([
-    ['a layer that is whole', { 'layers.0': columnParallel({ gather: 'partial' }) }],
+    ['an unsharded layer', { 'layers.0': columnParallel({ gather: 'partial' }) }],
     [
       'a layer by rows',
       {
