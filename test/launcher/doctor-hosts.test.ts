@@ -34,7 +34,7 @@ describe('a link', () => {
     expect(Math.abs(link.ahead)).toBeLessThan(link.doubt + 1)
   })
 
-  it('is shut for those who do not have the secret', async () => {
+  it('rejects callers without the secret', async () => {
     const port = await listen()
     const stranger = Buffer.alloc(SECRET_BYTES)
     await expect(measureLink({ ...options, port, secret: stranger })).rejects.toThrow(
@@ -42,7 +42,7 @@ describe('a link', () => {
     )
   })
 
-  it('is given up when nobody answers', async () => {
+  it('times out when no host answers', async () => {
     const silent = createServer()
     servers.push(silent)
     silent.listen(0, '127.0.0.1')
@@ -55,13 +55,16 @@ describe('a link', () => {
 })
 
 describe('rounds', () => {
-  it.each([2, 3, 4, 7, 8])('%i hosts: each pair once, a host at most once in a round', (hosts) => {
-    const all = [...rounds(Array.from({ length: hosts }, (_, i) => i))]
-    for (const pairs of all) expect(new Set(pairs.flat()).size).toBe(2 * pairs.length)
-    const names = all.flat().map((pair) => [...pair].sort((a, b) => a - b).join('-'))
-    expect(names).toHaveLength((hosts * (hosts - 1)) / 2)
-    expect(new Set(names).size).toBe(names.length)
-  })
+  it.each([2, 3, 4, 7, 8])(
+    'measure each pair of %i hosts once, and a host at most once in a round',
+    (hosts) => {
+      const all = [...rounds(Array.from({ length: hosts }, (_, i) => i))]
+      for (const pairs of all) expect(new Set(pairs.flat()).size).toBe(2 * pairs.length)
+      const names = all.flat().map((pair) => [...pair].sort((a, b) => a - b).join('-'))
+      expect(names).toHaveLength((hosts * (hosts - 1)) / 2)
+      expect(new Set(names).size).toBe(names.length)
+    },
+  )
 })
 
 const facts = {
@@ -92,7 +95,7 @@ function surveyOf(count: number): Survey {
 }
 
 describe('the report', () => {
-  it('has nothing to say of hosts that are alike', () => {
+  it('has no remarks on hosts that are alike', () => {
     expect(remarksOf(surveyOf(4), 29_500)).toEqual([])
   })
 

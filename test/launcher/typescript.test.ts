@@ -110,7 +110,7 @@ describe('a program in TypeScript', () => {
     expect(run()).toMatchObject({ lines: ['good'], stderr: '' })
   })
 
-  it('gets the error of Node for a package that is not there', () => {
+  it('gets the error of Node for a missing package', () => {
     put({ 'package.json': module, 'main.ts': `import 'no-such-package'` })
     expect(run().stderr).toMatch(/ERR_MODULE_NOT_FOUND/)
   })

@@ -80,7 +80,7 @@ describe('the name of a host that listens', () => {
     expect(await findListenAddress('localhost', names('127.0.0.1', '::1'))).toEqual(loopback)
   })
 
-  it('that is unknown, or that of another host, says so', async () => {
+  it('is refused if it is unknown or that of another host', async () => {
     expect(await findListenAddress('n0', names())).toEqual({
       isKnown: false,
       reason: 'the name n0 is unknown (ENOTFOUND)',

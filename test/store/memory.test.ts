@@ -95,7 +95,7 @@ describe('the memory of the store', () => {
     socket.destroy()
   })
 
-  it('gives a socket at most 256 KiB at once, which TLS would copy', () => {
+  it('writes at most 256 KiB to a socket at once, because TLS copies what it is given', () => {
     const stuck: unknown = new Duplex({ read: () => undefined, write: () => undefined })
     const events = { onFrame: () => undefined, onClose: () => undefined }
     const connection = new Connection(stuck as Socket, events, true)

@@ -108,7 +108,7 @@ describe('the store server', () => {
     expect(refusals).toEqual([expect.stringContaining('it does not know the token')])
   })
 
-  it('drops a connection whose proof was recorded from another one', async () => {
+  it('drops a connection that replays the proof of another', async () => {
     const handshake = clientHandshake(token, 'store')
     const record = async (socket: Socket): Promise<Uint8Array> => {
       socket.write(handshake.hello)
@@ -220,7 +220,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('checks the limits itself where a client does not', async () => {
+  it('enforces the limits that a client ignores', async () => {
     const socket = await openProven(server.endpoint, token)
     socket.write(frame({ id: 1, op: 'get', key: 'x'.repeat(8193) }))
     const [answer] = (await once(socket, 'data')) as [Buffer]
@@ -240,7 +240,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('drops the waits and watches of a client that is gone', async () => {
+  it('drops the waits and watches of a client that has disconnected', async () => {
     const leaver = await connectStore({ ...server.endpoint, token })
     await leaver.watch('k', () => undefined)
     const calls = [leaver.get('k'), leaver.wait(['k', 'l']), leaver.queuePop('q')].map((call) =>
@@ -257,7 +257,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('puts back what a client that is gone had taken from a queue', async () => {
+  it('puts a value that a lost client had taken back into its queue', async () => {
     for (const value of ['a', 'b', 'c']) await store.queuePush('q', value)
     const socket = await openProven(server.endpoint, token)
     socket.write(frame({ id: 1, op: 'queuePop', key: 'q' }))

@@ -102,7 +102,7 @@ describe.each([
     expect(server.inspect()).toMatchObject({ connections: 8, unauthenticated: 0 })
   })
 
-  it('shows nothing of what is sent to who listens on the way', async () => {
+  it('hides what is sent from an observer on the way', async () => {
     const server = await serve(tls)
     const heard: Buffer[] = []
     const relay = await relayTo(server.endpoint.port, (bytes) => {
@@ -174,7 +174,7 @@ it('a store without a certificate refuses a client that wants one', async () => 
   expect(error).toMatchObject({ code: 'ERR_TSR_STORE_TLS' })
 })
 
-it('a client whose way is long gets in while many others call', async () => {
+it('a client with a long round trip connects while many others dial', async () => {
   const server = await serve('token')
   // round trips of 500 ms, from another address than that of the crowd
   const relay = await relayTo(server.endpoint.port, (bytes) => bytes, 250)

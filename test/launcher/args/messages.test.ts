@@ -51,7 +51,7 @@ const expected: FlagValues = {
   'dry-run': 'true or false',
 }
 
-it('knows what is expected of each flag that not every text fits', () => {
+it('says what each flag expects that does not accept every text', () => {
   const read = flagTable.filter(({ reads }) => reads !== undefined).map(({ name }) => name)
   expect(Object.keys(expected)).toEqual(read)
 })

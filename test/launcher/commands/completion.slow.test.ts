@@ -87,14 +87,14 @@ needing(hasBash, 'bash or script').describe('bash', () => {
     expect(type(bash, source, before)).toEqual(after)
   })
 
-  it('finds the tsrun of the project from a folder of it', () => {
+  it('finds the tsrun of the project from a subfolder', () => {
     expect(type(bash, source, ['npx tsrun doc', 'npx tsrun oth'], 'src/deep')).toEqual([
       'npx tsrun doctor',
       'npx tsrun other.ts',
     ])
   })
 
-  it('leaves other commands of npx in bash to what completes npx otherwise', () => {
+  it('leaves other commands of npx in bash to the existing completion of npx', () => {
     const other =
       '_other() { COMPREPLY=("${COMP_WORDS[1]}-by-npx"); }; complete -o nospace -F _other npx'
     const lines = ['npx esl', 'npx tsrun doc']
@@ -151,7 +151,7 @@ needing(hasZsh, 'zsh').describe('zsh', () => {
     ])
   })
 
-  it('leaves other commands of npx in zsh to what completes npx otherwise', () => {
+  it('leaves other commands of npx in zsh to the existing completion of npx', () => {
     const other = '_comps[npx]=_other; _other() { print -n by-npx }'
     expect(offered(['npx esl tra', 'npx tsrun doc'], other)).toEqual([
       ['by-npx'],
@@ -178,7 +178,7 @@ needing(hasFish, 'fish').describe('fish', () => {
     expect(offered(before)).toEqual(words)
   })
 
-  it('leaves other commands of npx in fish to what completes npx otherwise', () => {
+  it('leaves other commands of npx in fish to the existing completion of npx', () => {
     const other = 'complete --command npx --no-files --arguments by-npx'
     expect(offered(['npx esl by', 'npx tsrun doc'], other)).toEqual([['by-npx'], ['doctor']])
   })

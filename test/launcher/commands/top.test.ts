@@ -33,7 +33,7 @@ const samples = (at: number, step: number, cpuSeconds: number) =>
     }),
   )
 
-it('shows rates since the look before', () => {
+it('shows rates since the previous sample', () => {
   const text = topText([job], samples(1000, 100, 5), samples(3000, 120, 6.5), 160)
   const [title, titles, first, , third] = text.split('\n')
   expect(title).toContain('20261123-120000-abcdef  /train.ts (tsrun 7, 3 of 3 ranks here)')
@@ -96,6 +96,6 @@ describe('on GPUs', () => {
   })
 })
 
-it('says so where nothing runs', () => {
+it('says that no job runs', () => {
   expect(topText([], new Map(), new Map(), 80)).toBe('no job of yours runs on this host')
 })

@@ -5,7 +5,7 @@ const lost = tsrError('ERR_TSR_PEER_LOST', {
   ...{ peer: 3, rank: 1, reason: 'reset', operation: 'allReduce #4', group: 'world' },
 })
 
-it('has the error as Node prints it', () => {
+it('the text of an error is what Node prints', () => {
   const { text, short, ...facts } = describeError(
     new TypeError('boom', { cause: new Error('root') }),
   )
@@ -15,13 +15,13 @@ it('has the error as Node prints it', () => {
   expect(short?.text).toContain('reporter.test.ts')
 })
 
-it('leaves out a cause whose message is part of the message above it', () => {
+it('the text of an error omits a cause whose message is part of the message above it', () => {
   const cause = new Error('it is not set up')
   const facts = { backend: 'tensorflow', reason: 'it is not set up' }
   expect(describeError(tsrError('ERR_TSR_BACKEND', facts, { cause })).text).not.toContain('[cause]')
 })
 
-it('says for whom an operation that timed out has waited', () => {
+it('describes a timed-out operation with the ranks that it waited for', () => {
   const facts = {
     rank: 1,
     operation: 'barrier #4',
@@ -53,7 +53,7 @@ it('hides the frames of libraries, so that the first frame is the line of the us
   expect(hideLibraryFrames(foreign)).toEqual({ text: foreign, hidden: 0 })
 })
 
-it('has an error of ours without its facts, which the message holds already', () => {
+it('the text of a TsrError omits its facts, which its message contains', () => {
   expect(describeError(lost).text).toBe(lost.stack)
   const { text } = describeError(
     tsrError('ERR_TSR_TIMEOUT', { what: 'it', milliseconds: 1 }, { cause: new Error('root') }),
@@ -61,7 +61,7 @@ it('has an error of ours without its facts, which the message holds already', ()
   expect(text).toMatch(/^TsrError: it did not finish [^]*\n\[cause\]: Error: root\n/)
 })
 
-it('sees a consequence, also behind other errors, and whom it is about', () => {
+it('finds a consequence among the causes of an error, and the rank that it names', () => {
   expect(describeError(lost)).toMatchObject({
     code: 'ERR_TSR_PEER_LOST',
     peers: [3],
@@ -75,7 +75,7 @@ it('sees a consequence, also behind other errors, and whom it is about', () => {
   })
 })
 
-it('sees it in a copy that crossed a thread', () => {
+it('finds a consequence in a copy from another thread', () => {
   expect(describeError({ ...lost.toJSON() })).toMatchObject({ peers: [3], consequence: true })
 })
 
@@ -84,11 +84,11 @@ it.each([
   [undefined, 'undefined', 'undefined'],
   [null, 'object', 'null'],
   [42, 'number', '42'],
-])('takes %j, which is no error', (thrown, name, message) => {
+])('describes %j, which is not an error', (thrown, name, message) => {
   expect(describeError(thrown)).toMatchObject({ name, message, consequence: false })
 })
 
-it('survives an error that throws when it is looked at', () => {
+it('describes an error whose properties throw', () => {
   const trap = new Proxy(
     {},
     {
