@@ -55,7 +55,7 @@ const EACH_ITS_OWN = Number.MAX_SAFE_INTEGER
 /** The peer of a receive from any other rank. */
 export const ANY_SOURCE = -1
 
-export const rooted: ReadonlySet<string> = new Set<OperationName>([
+const rooted: ReadonlySet<string> = new Set<OperationName>([
   'broadcast',
   'reduce',
   'gather',

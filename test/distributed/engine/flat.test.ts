@@ -156,7 +156,7 @@ describe('slots in shared memory', () => {
     expect(theirs!.hasNews()).toBe(false)
     ours!.publish(2, 1, header, 1_000_000, 16_384)
     expect([theirs!.hasNews(), theirs!.hasNews()]).toEqual([true, false])
-    expect(theirs!.epochOf(0, 2)).toBe(1)
+    expect([1, 2].map((epoch) => theirs!.hasEntered(0, 2, epoch, false))).toEqual([true, false])
     expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
     const at = theirs!.slotOf(0, 2, 1)
     expect(heap.bytes.subarray(at, at + 16_384).every((byte) => byte === 7)).toBe(true)
@@ -164,14 +164,18 @@ describe('slots in shared memory', () => {
 
   it('publish the position of a buffer and the progress of its rank', () => {
     const [ours, theirs] = sides
-    expect(theirs!.awaitEpoch(0, 30, 1)).toBe(false)
+    const entered = (): boolean[] =>
+      [true, false].map((spins) => theirs!.hasEntered(0, 30, 1, spins))
+    expect(entered()).toEqual([false, false])
     ours!.expose(30, 1, header, 3_000_000)
-    expect(theirs!.awaitEpoch(0, 30, 1)).toBe(true)
+    expect(entered()).toEqual([true, true])
     expect(theirs!.matches(0, 30, 1, header)).toBe(true)
     expect(theirs!.exposedAt(0, 30, 1)).toBe(3_000_000)
     ours!.advance(30, 5)
-    expect([theirs!.awaitSteps(0, 30, 5), theirs!.awaitSteps(0, 30, 6)]).toEqual([true, false])
-    expect(theirs!.stepsOf(0, 30)).toBe(5)
+    for (const spins of [true, false]) {
+      const completed = [5, 6].map((steps) => theirs!.hasCompleted(0, 30, steps, spins))
+      expect(completed).toEqual([true, false])
+    }
     expect(theirs!.hasWithdrawn(0, 30, 1)).toBe(false)
     ours!.withdraw(30, 1)
     expect([1, 2].map((epoch) => theirs!.hasWithdrawn(0, 30, epoch))).toEqual([true, false])
@@ -205,6 +209,6 @@ describe('slots in shared memory', () => {
     }
     ours!.publish(2, 2, { ...header, sequence: 1 }, 0, 0)
     expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
-    expect(theirs!.epochOf(0, 1)).toBe(0)
+    expect(theirs!.hasEntered(0, 1, 1, false)).toBe(false)
   })
 })

@@ -4,17 +4,12 @@ import {
   instantiateKernels,
   type Heap,
 } from '../../internals/distributed/arena.ts'
-import {
-  builtInTuning,
-  dtypes,
-  fingerprintOf,
-  type Operation,
-} from '../../internals/distributed/algorithms.ts'
+import { dtypes, fingerprintOf, type Operation } from '../../internals/distributed/algorithms.ts'
 import {
   createEpochs,
   Epochs,
   WindowRun,
-  type EpochOf,
+  type EpochContext,
 } from '../../internals/distributed/engine.ts'
 import { MemoryNetwork } from '../../internals/distributed/transports.ts'
 
@@ -49,8 +44,8 @@ function createRanks(operation: Operation): Rank[] {
   return ranks.map((rank) => {
     const heap = network.heaps[rank]!
     const epochs = createEpochs(1)
-    const context: EpochOf['context'] = {
-      ...{ rank, epochs, tuning: builtInTuning, slots: network.slots!.slotsOf(rank) },
+    const context: EpochContext = {
+      ...{ rank, waiting: [], slots: network.slots!.slotsOf(rank) },
       kernels: instantiateKernels(heap.memory),
       get: (peer, at, from, bytes) => {
         heap.bytes.set(network.heaps[peer]!.bytes.subarray(from, from + bytes), at)
@@ -61,18 +56,15 @@ function createRanks(operation: Operation): Rank[] {
     }
     const create: Rank['create'] = (thread, begun) => {
       let scratch: number = SCRATCH[thread]
-      return new WindowRun({
-        context,
-        epochs: new Epochs(epochs, 0),
-        waiting: [],
-        running: {
-          operation: { ...operation, begun },
-          fingerprint: fingerprintOf(operation, dtypes.float32.code),
-          ...{ group: { id: 0, rank, ranks, layout: 'together' }, state: 'running', started: 0 },
-          resume: () => undefined,
-          scratch: (bytes) => (scratch += bytes) - bytes,
-        },
+      const run = new WindowRun(context, new Epochs(epochs, 0), {
+        operation: { ...operation, begun },
+        fingerprint: fingerprintOf(operation, dtypes.float32.code),
+        ...{ group: { id: 0, rank, ranks, layout: 'together' }, state: 'running', started: 0 },
+        resume: () => undefined,
+        scratch: (bytes) => (scratch += bytes) - bytes,
       })
+      run.restart()
+      return run
     }
     return { heap, create }
   })

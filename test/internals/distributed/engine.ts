@@ -7,8 +7,6 @@ export {
   readDiagnosis,
 } from '../../../packages/distributed/src/diagnosis/settings.ts'
 export { Engine } from '../../../packages/distributed/src/engine/engine.ts'
-export type { EpochOf } from '../../../packages/distributed/src/engine/epoch.ts'
-export { createEpochs, Epochs } from '../../../packages/distributed/src/engine/epochs.ts'
 export {
   decodeFault,
   encodeFault,
@@ -26,6 +24,8 @@ export {
 } from '../../../packages/distributed/src/engine/messages/frame.ts'
 export { EngineMemory } from '../../../packages/distributed/src/engine/messages/memory.ts'
 export { streamKey } from '../../../packages/distributed/src/engine/messages/stream.ts'
-export { WindowRun } from '../../../packages/distributed/src/engine/window-run.ts'
 export { EngineDriver } from '../../../packages/distributed/src/runners/engine-driver.ts'
 export { prepareTransport } from '../../../packages/distributed/src/runners/open-transport.ts'
+export type { EpochContext } from '../../../packages/distributed/src/shared/epoch-run.ts'
+export { createEpochs, Epochs } from '../../../packages/distributed/src/shared/epochs.ts'
+export { WindowRun } from '../../../packages/distributed/src/shared/window-run.ts'

@@ -5,11 +5,11 @@ import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import { isCollective, isWithoutMessages, type Fingerprint, type Operation } from '../operation.ts'
+import { createEpochs } from '../shared/epochs.ts'
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
 import { Failures } from './failures.ts'
 import { SharedCollectives } from './shared-collectives.ts'
-import { createEpochs } from './epochs.ts'
 import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
 import { MatchingQueues } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
@@ -260,9 +260,12 @@ export class Engine implements TaskContext {
       rank,
       kernels,
       tuning,
-      onMismatch: (peer, group, sequence, theirs) => {
-        const stream = links[peer]!.stream(spaces.collective, group, sequence)
-        this.#failures.onMismatch(stream, theirs)
+      waiting: [],
+      onMismatch: ({ group, state }, peer, { sequence }, theirs) => {
+        // an inquiry finds a peer that is at another position
+        if (theirs.sequence !== sequence || state !== 'running') return
+        const stream = links[peer]!.stream(spaces.collective, group.id, sequence)
+        this.#failures.onMismatch(stream, theirs.fingerprint)
       },
     })
   }

@@ -123,10 +123,8 @@ class MemorySlots {
         of(rank, group).withdrawn = epoch
       },
       hasWithdrawn: (peer, group, epoch) => of(peer, group).withdrawn === epoch,
-      stepsOf: (peer, group) => of(peer, group).steps,
-      awaitEpoch: (peer, group, epoch) => ((of(peer, group).epoch - epoch) | 0) >= 0,
-      awaitSteps: (peer, group, steps) => ((of(peer, group).steps - steps) | 0) >= 0,
-      epochOf: (peer, group) => of(peer, group).epoch,
+      hasEntered: (peer, group, epoch) => ((of(peer, group).epoch - epoch) | 0) >= 0,
+      hasCompleted: (peer, group, steps) => ((of(peer, group).steps - steps) | 0) >= 0,
       matches: (peer, group, epoch, { sequence, fingerprint }) => {
         const theirs = of(peer, group).headers[epoch & 1]!
         return theirs.sequence === sequence && sameFingerprint(theirs.fingerprint, fingerprint)

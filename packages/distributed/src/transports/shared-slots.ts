@@ -34,12 +34,10 @@ export interface SharedSlots {
   publish(group: number, epoch: number, header: SlotHeader, at: number, bytes: number): void
   /** Lets the others read the buffer at offset `at` of the heap, and wakes sleeping readers. */
   expose(group: number, epoch: number, header: SlotHeader, at: number): void
-  /** Whether a peer has entered an epoch. Spins briefly if a spare core is available. */
-  awaitEpoch(peer: number, group: number, epoch: number): boolean
-  /** Whether a peer has completed so many steps. Spins briefly if a spare core is available. */
-  awaitSteps(peer: number, group: number, steps: number): boolean
-  /** The last epoch of a peer. */
-  epochOf(peer: number, group: number): number
+  /** Whether a peer has entered an epoch. `spins`: waits briefly if a spare core is available. */
+  hasEntered(peer: number, group: number, epoch: number, spins: boolean): boolean
+  /** Whether a peer has completed so many steps; `spins` as above. */
+  hasCompleted(peer: number, group: number, steps: number, spins: boolean): boolean
   /** Whether what a peer has published in an epoch belongs to this collective. */
   matches(peer: number, group: number, epoch: number, header: SlotHeader): boolean
   headerOf(peer: number, group: number, epoch: number): SlotHeader
@@ -49,8 +47,6 @@ export interface SharedSlots {
   exposedAt(peer: number, group: number, epoch: number): number
   /** Tells the others how many steps this rank has done in a group, modulo 2^32, and wakes them. */
   advance(group: number, steps: number): void
-  /** The steps that a peer has done. */
-  stepsOf(peer: number, group: number): number
   /** Tells the others that what this rank exposed in an epoch is no longer what it was. */
   withdraw(group: number, epoch: number): void
   hasWithdrawn(peer: number, group: number, epoch: number): boolean

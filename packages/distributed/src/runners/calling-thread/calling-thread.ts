@@ -1,7 +1,5 @@
 import { monotonicNow, type TsrError } from '@tsrun/core'
 import { yieldCore } from '@tsrun/native'
-import { WINDOW_SCRATCH } from '../../algorithms/window.ts'
-import type { Arena } from '../../arena/arena.ts'
 import { NO_PEER } from '../../diagnosis/flight-recorder.ts'
 import type { Journal } from '../../diagnosis/journal.ts'
 import { StatusPublisher } from '../../diagnosis/status-publisher.ts'
@@ -20,7 +18,6 @@ const PATIENCE_PER_BYTE = 1e-6
 const POLLED_PATIENCE = 1
 
 export interface CallingThreadOptions extends LocalContext {
-  readonly arena: Arena
   readonly journal: Journal
   readonly place: LocalPlace | undefined
   /** Runs what is left to the engine. */
@@ -35,7 +32,8 @@ export interface CallingThreadOptions extends LocalContext {
  */
 export class CallingThread implements TicketDriver {
   readonly #options: CallingThreadOptions
-  readonly #groups = new Map<number, LocalGroup>()
+  /** By id. */
+  readonly #groups: (LocalGroup | undefined)[] = []
   readonly #placement: Placement | undefined
   readonly #status: StatusPublisher | undefined
 
@@ -50,17 +48,17 @@ export class CallingThread implements TicketDriver {
     const { slots, rank } = this.#options
     const isReached = ranks.every((peer) => peer === rank || slots.reaches(peer))
     if (ranks.length < 2 || id >= slots.groups || !isReached) return
-    this.#groups.set(id, new LocalGroup(this.#options, id, name, ranks))
+    this.#groups[id] = new LocalGroup(this.#options, id, name, ranks)
   }
 
   removeGroup(id: number): void {
-    this.#flush(this.#groups.get(id))
-    this.#groups.delete(id)
+    this.#flush(this.#groups[id])
+    this.#groups[id] = undefined
   }
 
   /** Whether the ranks of a group share memory. */
   reaches(group: number): boolean {
-    return this.#groups.has(group)
+    return this.#groups[group] !== undefined
   }
 
   /**
@@ -69,29 +67,27 @@ export class CallingThread implements TicketDriver {
    */
   runs(operation: Operation, isAwaited: boolean): boolean {
     if (!isCollective(operation)) return false
-    const form = this.#groups.get(operation.group)?.formOf(operation)
-    return form !== undefined && (isAwaited || form.plan !== undefined)
+    const run = this.#groups[operation.group]?.runOf(operation)
+    return run !== undefined && (isAwaited || !run.isLarge)
   }
 
   /** The engine is about to be handed an operation: what is under way here comes before it. */
   flushBefore(operation: Operation): void {
-    if (isCollective(operation)) this.#flush(this.#groups.get(operation.group))
+    if (isCollective(operation)) this.#flush(this.#groups[operation.group])
   }
 
   /** @param operation - one that it runs */
   start(ticket: Ticket, operation: Operation): void {
-    const group = this.#groups.get(operation.group)!
-    const form = group.formOf(operation)!
+    const group = this.#groups[operation.group]!
+    const run = group.runOf(operation)!
     this.#flush(group)
-    const isFree = group.isFreeFor(operation)
-    const scratch = isFree && form.plan === undefined ? this.#takeScratch() : 0
-    if (!isFree || scratch === undefined) {
+    if (!group.begin(ticket, operation, run)) {
       this.#options.engine.start(ticket, operation)
       return
     }
     ticket.begin(this, operation)
     const posted = (ticket.posted = monotonicNow())
-    const { fingerprint } = form
+    const { fingerprint } = run.running
     const begun = {
       operation,
       fingerprint,
@@ -102,8 +98,8 @@ export class CallingThread implements TicketDriver {
     }
     this.#options.journal.recorder.start(begun, 'running')
     this.#status?.onStart(begun)
-    group.begin(ticket, form, scratch)
-    if (form.plan === undefined) this.#proceed(ticket)
+    run.publish()
+    if (run.isLarge) this.#proceed(ticket)
   }
 
   /** Nothing ends here by itself. */
@@ -146,16 +142,16 @@ export class CallingThread implements TicketDriver {
 
   /** Gives the core to others until it proceeds, for a moment; returns whether it is not here any more. */
   #wait(ticket: Ticket): boolean {
-    const group = this.#groups.get(ticket.operation.group)!
-    let { begun } = group
+    const run = this.#groups[ticket.operation.group]!.run!
+    let { begun } = run
     let start = monotonicNow()
     const patience = PATIENCE + bytesOf(ticket.operation) * PATIENCE_PER_BYTE
     for (let now = start; now - start < patience; now = monotonicNow()) {
       yieldCore()
       this.#placement?.onYield(now)
       if (this.#proceed(ticket)) return true
-      if (group.begun === begun) continue
-      begun = group.begun
+      if (run.begun === begun) continue
+      begun = run.begun
       start = now
     }
     return false
@@ -164,16 +160,14 @@ export class CallingThread implements TicketDriver {
   /** Continues; returns whether it is not here any more: it has ended, or the engine has it. */
   #proceed(ticket: Ticket): boolean {
     const { operation, posted } = ticket
-    const group = this.#groups.get(operation.group)
+    const group = this.#groups[operation.group]
     if (group?.current !== ticket) return true
-    const news = group.proceed()
-    if (news === 'waiting') return false
-    // The ranks run different things: the engine finds out who runs what.
-    if (news === 'different') {
-      this.#leave(ticket)
-      return true
+    if (!group.run!.proceed()) {
+      // The ranks run different things: the engine finds out who runs what.
+      if (group.differs) this.#leave(ticket)
+      return group.differs
     }
-    this.#release(group)
+    group.end()
     const completed = monotonicNow()
     ticket.settle(undefined, posted, posted, completed)
     this.#options.journal.recorder.end(operation.flight, posted, completed, undefined)
@@ -189,27 +183,13 @@ export class CallingThread implements TicketDriver {
 
   #leave(ticket: Ticket): void {
     const { operation, posted } = ticket
-    const group = this.#groups.get(operation.group)!
-    const { begun } = group
-    this.#release(group)
+    const group = this.#groups[operation.group]!
+    const { begun } = group.run!
+    group.end()
     try {
       this.#options.engine.start(ticket, { ...operation, begun })
     } catch (error) {
       ticket.settle(error as TsrError, posted, posted, monotonicNow())
-    }
-  }
-
-  #release(group: LocalGroup): void {
-    const scratch = group.end()
-    if (scratch !== 0) this.#options.arena.releaseBytes(scratch)
-  }
-
-  /** Undefined where there is no room. */
-  #takeScratch(): number | undefined {
-    try {
-      return this.#options.arena.allocBytes(WINDOW_SCRATCH)
-    } catch {
-      return undefined
     }
   }
 }

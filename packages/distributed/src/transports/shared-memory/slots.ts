@@ -103,18 +103,12 @@ export class MappedSlots implements SharedSlots {
     this.#announce(words)
   }
 
-  awaitEpoch(peer: number, group: number, epoch: number): boolean {
-    const { places, hasCome } = this.#options
-    return hasCome(places[peer]! + 4 * (group * GROUP_WORDS + EPOCH), epoch)
+  hasEntered(peer: number, group: number, epoch: number, spins: boolean): boolean {
+    return this.#hasCome(peer, group * GROUP_WORDS + EPOCH, epoch, spins)
   }
 
-  awaitSteps(peer: number, group: number, steps: number): boolean {
-    const { places, hasCome } = this.#options
-    return hasCome(places[peer]! + 4 * (group * GROUP_WORDS + STEPS), steps)
-  }
-
-  epochOf(peer: number, group: number): number {
-    return Atomics.load(this.#words[peer]!, group * GROUP_WORDS + EPOCH)
+  hasCompleted(peer: number, group: number, steps: number, spins: boolean): boolean {
+    return this.#hasCome(peer, group * GROUP_WORDS + STEPS, steps, spins)
   }
 
   matches(peer: number, group: number, epoch: number, header: SlotHeader): boolean {
@@ -156,10 +150,6 @@ export class MappedSlots implements SharedSlots {
     this.#announce(words)
   }
 
-  stepsOf(peer: number, group: number): number {
-    return Atomics.load(this.#words[peer]!, group * GROUP_WORDS + STEPS)
-  }
-
   withdraw(group: number, epoch: number): void {
     Atomics.store(this.#words[this.#options.rank]!, group * GROUP_WORDS + WITHDRAWN, epoch)
   }
@@ -191,6 +181,12 @@ export class MappedSlots implements SharedSlots {
     // There are no slots because this host has too many ranks.
     if (words === undefined) return
     Atomics.store(words, SLEEPS, sleeps && this.isAwaited ? 1 : 0)
+  }
+
+  #hasCome(peer: number, word: number, count: number, spins: boolean): boolean {
+    const { places, hasCome } = this.#options
+    if (spins) return hasCome(places[peer]! + 4 * word, count)
+    return ((Atomics.load(this.#words[peer]!, word) - count) | 0) >= 0
   }
 
   /** Wakes the readers that sleep. */

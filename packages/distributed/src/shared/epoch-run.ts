@@ -1,0 +1,175 @@
+import { monotonicNow } from '@tsrun/core'
+import type { Resumable, Waited } from '../algorithms/channel.ts'
+import { dtypes } from '../dtype.ts'
+import type { Kernels } from '../kernels/kernels.ts'
+import { reducing, type Fingerprint, type Operation } from '../operation.ts'
+import type { SharedSlots, SlotHeader } from '../transports/shared-slots.ts'
+import type { RunningOperation } from '../transports/transport-collectives.ts'
+import type { Epochs } from './epochs.ts'
+
+/** What an epoch runs. */
+export type RunInEpoch = Pick<
+  RunningOperation,
+  'operation' | 'group' | 'fingerprint' | 'state' | 'started' | 'scratch' | 'resume'
+>
+
+/** What the epochs of a thread use. */
+export interface EpochContext {
+  readonly slots: SharedSlots
+  readonly kernels: Kernels
+  /** World rank. */
+  readonly rank: number
+  /** See `Transport`; undefined where a thread runs small collectives only. */
+  readonly get: ((peer: number, at: number, from: number, bytes: number) => void) | undefined
+  /** The runs to resume when peers have published something. */
+  readonly waiting: EpochRun[]
+  /** What a peer (world rank) has published is not what this rank runs, or ran, in that epoch. */
+  readonly onMismatch: (
+    running: RunInEpoch,
+    peer: number,
+    mine: SlotHeader,
+    theirs: SlotHeader,
+  ) => void
+}
+
+const FINISHED = { done: true, value: undefined } as const
+
+/**
+ * One operation on shared memory; `restart` begins each run of it, the first one too. A rank enters an
+ * epoch when all ranks have entered the one before. So a rank that has entered an epoch has read
+ * everything of the one before the last.
+ */
+export abstract class EpochRun implements Resumable, Waited {
+  /** It takes many steps, and scratch. */
+  abstract readonly isLarge: boolean
+  readonly running: RunInEpoch
+  /** Rank in the group. */
+  readonly rank: number
+  readonly size: number
+  /** See `Operation`. */
+  begun = 0
+  protected readonly context: EpochContext
+  protected readonly epochs: Epochs
+  protected epoch = 0
+  protected operation: Operation
+  /** World ranks that it waits for; itself does not count. */
+  protected awaited: readonly number[]
+  /** What this rank publishes about the operation. */
+  protected readonly header: { sequence: number; readonly fingerprint: Fingerprint }
+  /** How many of those that it waits for are ready. */
+  #ready = 0
+
+  constructor(context: EpochContext, epochs: Epochs, running: RunInEpoch) {
+    const { operation, group, fingerprint } = running
+    this.running = running
+    this.operation = operation
+    this.rank = group.rank
+    this.size = group.ranks.length
+    this.context = context
+    this.epochs = epochs
+    this.awaited = group.ranks
+    this.header = { sequence: 0, fingerprint }
+  }
+
+  /** Takes the next epoch, or the one that the other thread has begun for the operation. */
+  restart(operation = this.operation): void {
+    const { sequence, begun } = operation
+    this.operation = operation
+    this.header.sequence = sequence
+    this.begun = begun
+    if (begun === 0) this.epochs.given = (this.epochs.given + 1) | 0
+    this.epoch = this.epochs.given
+    this.awaited = this.running.group.ranks
+    this.#ready = 0
+  }
+
+  /** Whether it can continue. */
+  get done(): boolean {
+    const mayPublish = this.begun > 0 || this.epochs.over === ((this.epoch - 1) | 0)
+    return mayPublish && this.#areReady(false)
+  }
+
+  /** World ranks. */
+  missing(): number[] {
+    return this.awaited.filter((peer) => !this.#isThere(peer, false))
+  }
+
+  next(): IteratorResult<Waited, void> {
+    if (this.begun === 0 && this.done) this.publish()
+    if (this.begun > 0 && this.proceed()) return FINISHED
+    const { waiting, slots } = this.context
+    if (!waiting.includes(this)) waiting.push(this)
+    slots.isAwaited = true
+    return { done: false, value: this }
+  }
+
+  /** Enters the epoch. */
+  publish(): void {
+    const { name, reduction, dtype, input, factor } = this.operation
+    const { unchecked } = this.epochs
+    if (unchecked !== undefined) {
+      for (const peer of this.running.group.ranks) this.#matches(peer, this.epoch - 1, unchecked)
+      this.epochs.unchecked = undefined
+    }
+    if (this.running.started === 0) this.running.started = monotonicNow()
+    if (reduction === 'premulSum' && reducing.has(name)) {
+      this.context.kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)
+    }
+    this.show()
+    this.begun = 1
+    this.#ready = 0
+  }
+
+  /** Continues as long as those that it waits for are ready; returns whether it is over. */
+  proceed(): boolean {
+    while (this.#areReady(true)) {
+      this.begun++
+      this.#ready = 0
+      if (!this.step()) continue
+      this.epochs.over = this.epoch
+      return true
+    }
+    return false
+  }
+
+  /** Bytes at the operation's input that the others read. */
+  protected abstract readonly published: number
+
+  /** Lets the others read them. */
+  protected abstract show(): void
+
+  /** Takes what it can; returns whether it is over. */
+  protected abstract step(): boolean
+
+  /** Whether a peer has entered this epoch, with the same operation. */
+  protected isReady(peer: number, spins: boolean): boolean {
+    const { slots } = this.context
+    const hasEntered = slots.hasEntered(peer, this.running.group.id, this.epoch, spins)
+    return hasEntered && this.#matches(peer, this.epoch, this.header)
+  }
+
+  #areReady(spins: boolean): boolean {
+    const { awaited } = this
+    while (this.#ready < awaited.length) {
+      if (!this.#isThere(awaited[this.#ready]!, spins)) return false
+      this.#ready++
+    }
+    return true
+  }
+
+  /** Before publishing: whether a peer has entered the epoch before. */
+  #isThere(peer: number, spins: boolean): boolean {
+    const { rank, slots } = this.context
+    if (peer === rank) return true
+    if (this.begun > 0) return this.isReady(peer, spins)
+    return slots.hasEntered(peer, this.running.group.id, this.epoch - 1, false)
+  }
+
+  #matches(peer: number, epoch: number, mine: SlotHeader): boolean {
+    const { slots, onMismatch } = this.context
+    const { id } = this.running.group
+    if (slots.matches(peer, id, epoch, mine)) return true
+    onMismatch(this.running, peer, mine, slots.headerOf(peer, id, epoch))
+    return false
+  }
+}

@@ -1,0 +1,45 @@
+import { ALL, NOBODY, planOf, type FlatEpoch, type FlatPlan } from '../algorithms/flat.ts'
+import type { Kernels } from '../kernels/kernels.ts'
+import { EpochRun, type EpochContext, type RunInEpoch } from './epoch-run.ts'
+import type { Epochs } from './epochs.ts'
+
+/** A small collective, on copies in slots. A slot is written again two epochs later. */
+export class FlatRun extends EpochRun implements FlatEpoch {
+  readonly isLarge = false
+  readonly kernels: Kernels
+  readonly slotOf: (rank: number) => number
+  readonly #plan: FlatPlan
+
+  constructor(context: EpochContext, epochs: Epochs, running: RunInEpoch) {
+    super(context, epochs, running)
+    const { slots, kernels } = context
+    const { id, ranks } = running.group
+    this.#plan = planOf(running.operation, this.rank, this.size)
+    this.kernels = kernels
+    this.slotOf = (member) => slots.slotOf(ranks[member]!, id, this.epoch)
+  }
+
+  /** Whether it ends only when the calls of all ranks have been compared. */
+  get comparesAll(): boolean {
+    return this.#plan.awaited === ALL
+  }
+
+  protected get published(): number {
+    return this.#plan.published
+  }
+
+  protected show(): void {
+    const { id, ranks } = this.running.group
+    const { awaited } = this.#plan
+    if (awaited !== ALL) this.awaited = awaited === NOBODY ? [] : [ranks[awaited]!]
+    this.context.slots.publish(id, this.epoch, this.header, this.operation.input, this.published)
+  }
+
+  protected step(): boolean {
+    const { take, bytes } = this.#plan
+    take?.(this, this.operation, bytes)
+    // a copy: a prepared operation may be at another position by then
+    if (!this.comparesAll) this.epochs.unchecked = { ...this.header }
+    return true
+  }
+}
