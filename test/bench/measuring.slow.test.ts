@@ -28,7 +28,7 @@ async function rowsOf(args: string[], env: NodeJS.ProcessEnv = {}): Promise<obje
 
 const number: unknown = expect.any(Number)
 
-it('ping-pong measures ours, and C where there is a compiler', async () => {
+it('ping-pong measures tsrun, and a C program if there is a compiler', async () => {
   const few = ['ping-pong', '--runs', '1', '--repeats', '50']
   const rows = await rowsOf([...few, '--transport', 'tcp,shared-memory'])
   const ours = rows.slice(-2)

@@ -36,7 +36,7 @@ describe('the steps 4 to 6', () => {
     expect(shown.match(/^rank \d: computes \d+ %, CPU \d+ %, at most/gm)).toHaveLength(4)
   })
 
-  it('refuse flags that they do not have', async () => {
+  it('refuse unknown flags', async () => {
     const run = await tsrun(['--nproc', '1', 'examples/05-gpipe.ts', '--steps', '5'], { cwd })
     expect(run.code).toBe(2)
     expect(run.stderr).toContain("Unknown option '--steps'")

@@ -8,7 +8,7 @@ import { addExtensions, resolveReferences, toEncodable } from './msgpack-values.
 /** Largest control message in bytes. Tensors never go through the codec. */
 export const MESSAGE_LIMIT = 16 * 1024 * 1024
 
-/** Most arrays, objects, Maps and Sets in a message. Each takes some hundred bytes of memory. */
+/** Maximum arrays, objects, Maps and Sets in a message. Each takes some hundred bytes of memory. */
 const MOST_CONTAINERS = 1 << 20
 
 /** MessagePack with maps as plain objects and the extensions of `msgpack-values.ts`. */

@@ -2,7 +2,7 @@
 const SAMPLE = 16
 
 export interface PendingConnectionsOptions<Connection> {
-  /** Most connections in each stage. */
+  /** Maximum connections in each stage. */
   readonly limit: number
   /** Closes a connection that is dropped at the limit. It is already removed. */
   readonly drop: (connection: Connection) => void

@@ -27,7 +27,7 @@ import {
 export const KEY_LIMIT = 8 * 1024
 /** Longest value in bytes. */
 export const VALUE_LIMIT = 8 * 1024 * 1024
-/** Most bytes of all keys, values and queues of a store, including overhead. */
+/** Maximum bytes of all keys, values and queues of a store, including overhead. */
 export const STORE_LIMIT = 256 * 1024 * 1024
 /** Longest frame in bytes. A frame holds one request or answer. */
 export const FRAME_LIMIT = 16 * 1024 * 1024
@@ -39,7 +39,7 @@ const BYTES_32 = 0xc6
 /** Bytes of an encoded empty binary value. */
 const EMPTY_BYTES = 2
 
-/** Most containers of a request: the request, its keys, and two values. */
+/** Maximum containers of a request: the request, its keys, and two values. */
 const REQUEST_CONTAINERS = 16
 
 export function checkLimit(what: string, bytes: number, limit: number): void {

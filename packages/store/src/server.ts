@@ -40,7 +40,7 @@ export interface StoreServerOptions {
   /** Milliseconds for a connection to prove the token. Default: 5 000. */
   readonly handshakeTimeout?: number
   /**
-   * Most unauthenticated connections in each stage of the handshake. At the limit, one of the older
+   * Maximum unauthenticated connections in each stage of the handshake. At the limit, one of the older
    * half is dropped. Default: 1024.
    */
   readonly maxUnauthenticated?: number

@@ -67,7 +67,7 @@ function optionsIn(file: string, index: string): JobOptions {
   return toJobOptions(completeSettings({}, env), container!.command.slice(1), machine)
 }
 
-it('has a platform for each manifest', () => {
+it('each manifest is read as on its platform', () => {
   expect(Object.keys(platforms).sort()).toEqual([...files].sort())
 })
 

@@ -96,7 +96,7 @@ print(json.dumps({name: [list(t.shape), t.tolist()] for name, t in load_file(sys
     expect(Object.keys(tensors)).toHaveLength(4 * 4)
   })
 
-  it('writes what is read here, GPT-2 among it', async () => {
+  it('writes files that tsrun reads, such as those of GPT-2', async () => {
     const path = join(folder, 'gpt2.safetensors')
     const program = `
 import json, sys

@@ -71,7 +71,7 @@ it('leaves a batch script of Slurm, and a step on one node, alone', () => {
   expect(describeEnvironment(completeSettings({}, one))).toBeUndefined()
 })
 
-it('wants one launcher a node', () => {
+it('refuses several launchers on a node', () => {
   expect(() => read({}, { ...slurm, SLURM_STEP_NUM_TASKS: '4' })).toThrow(
     'Slurm runs 4 tasks (SLURM_STEP_NUM_TASKS) on 2 nodes: start tsrun once on each node',
   )

@@ -163,7 +163,7 @@ describe('flight records of several hosts', () => {
     })
   })
 
-  it('are sent in 4 MiB at most, of 256 ranks as of one', () => {
+  it('are sent in at most 4 MiB, however many ranks there are', () => {
     const ranks = Array.from({ length: 256 }, (_, rank) => rank)
     const site = 'at train (file:///home/me/project/train.ts:10:12)'
     const dumps = ranks.map((rank) =>

@@ -167,7 +167,7 @@ it('takes the steps that are asked for, and all of it where there are none', () 
   expect(whole.mean.shares.compute).toBeCloseTo(45, 9)
 })
 
-it('takes the steps of the ranks that report any for those of all, also a step 0', () => {
+it('numbers the steps by the ranks that report them, step 0 included', () => {
   const rank = (own: number, reports: boolean): Span[] => [
     { rank: own, kind: 'F', start: 0, end: 4 },
     ...(reports ? [{ rank: own, kind: 'step', start: 0, end: 10, step: 0 } as const] : []),

@@ -34,7 +34,7 @@ const mistakes: readonly {
   {
     value: /^"\s*-?\d[\d.e+-]*\s*"$/,
     expected: /number|integer|count|milliseconds|seconds|bytes|rank|above|at least|from -?\d/i,
-    advice: 'This is a string: convert it with `Number()`, as for what comes from `process.env`.',
+    advice: 'This is a string: convert it with `Number()`, like values of `process.env`.',
   },
   {
     value: /^NaN$/,

@@ -70,7 +70,7 @@ export const trainingErrors = {
   ERR_TSR_UNUSED_PARAMETERS: {
     category: 'user',
     message: 'Rank {rank}: this step did not use {parameters}, so there is no gradient to average',
-    advice: "Name parameters that are not trained in frozen, or set unused to 'zeros'.",
+    advice: "List untrained parameters in the option `frozen`, or set `unused` to 'zeros'.",
   },
   ERR_TSR_REPLICA_ENDED: {
     category: 'user',
@@ -103,7 +103,7 @@ export const trainingErrors = {
   },
   ERR_TSR_LOSS_NAN: {
     category: 'user',
-    message: 'The loss of step {step} is not a number, and neither are the parameters from then on',
+    message: 'The loss of step {step} is not a number, so the parameters are invalid from this step on',
     advice:
       'Look for such values in the data and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are as they were.',
   },
@@ -183,7 +183,7 @@ export const trainingErrors = {
     category: 'infrastructure',
     message: 'The checkpoint {path} was written, but an older one could not be removed: {reason}',
     advice:
-      'Remove the older checkpoint by hand and find out why removing it fails; training can continue from either.',
+      'Remove the older checkpoint by hand and find out why removing it fails; training can resume from both.',
   },
   ERR_TSR_CHECKPOINT_WRITE: {
     category: 'infrastructure',

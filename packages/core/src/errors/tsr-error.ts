@@ -101,7 +101,7 @@ export function tsrError<Code extends TsrErrorCode>(
   return error
 }
 
-/** Most characters of a fact in a message: names and paths from users may be of any length. */
+/** Maximum characters of a fact in a message: names and paths from users may be of any length. */
 const LONGEST_FACT = 2000
 
 function factText(fact: unknown): string {

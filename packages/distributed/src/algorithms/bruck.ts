@@ -33,8 +33,8 @@ export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
 
 /**
  * All-to-all: rank r rotates its slices, so that slice i is for r + i. In step k, all slices with
- * bit k in their number move 2^k ranks on, packed into one message. Sent per rank in step k: all
- * numbers below n with bit k, together about n/2 log2 n slices.
+ * bit k in their number move 2^k ranks on, packed into one message. Each rank sends about
+ * n/2 log2 n slices in all.
  */
 export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel

@@ -58,7 +58,7 @@ export function drawTimeline(
 }
 
 /**
- * Returns the width at which three of four labelled spans have space for their label and one more
+ * Returns the width at which 75 % of the labelled spans have space for their label and one more
  * character.
  */
 function wanted(spans: readonly Span[], duration: number): number {

@@ -126,7 +126,7 @@ export class InProcessWorld {
     return engines
   }
 
-  /** Most pieces of a stream move whole; some break at any byte. */
+  /** Returns how many bytes of a piece move now: mostly all, sometimes a random part. */
   #portion(bytes: number): number {
     return this.#random.below(4) === 0 ? 1 + this.#random.below(bytes) : bytes
   }

@@ -19,7 +19,7 @@ export interface WorkerInput {
   readonly listen: ListenOptions
   readonly journal: SharedJournal
   readonly tuning: TuningTable
-  /** See `EngineOptions`; shared. */
+  /** See `EngineOptions`; in shared memory. */
   readonly gone: Int32Array
   /** See `EngineOptions`. */
   readonly epochs: Int32Array

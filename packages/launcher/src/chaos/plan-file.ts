@@ -10,7 +10,7 @@ const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
 interface Job {
   /** The ranks are not Node processes. */
   readonly isProgram: boolean
-  /** Most ranks of the job. */
+  /** Maximum ranks of the job. */
   readonly size: number
 }
 

@@ -60,7 +60,7 @@ const readFault = declareOptions(
     meanSeconds: positive('a positive number of seconds').optional(),
     /** The attempt of the job, from 0, in which a fault with a step, operations or seconds is injected. */
     attempt: count().default(0),
-    /** Most repetitions of a fault with `meanSeconds`. */
+    /** Maximum repetitions of a fault with `meanSeconds`. */
     times: count({ from: 1 }).optional(),
     /** For `kill`. */
     signal: where<NodeJS.Signals>(

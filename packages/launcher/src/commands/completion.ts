@@ -87,7 +87,7 @@ function wordsOfJob(line: readonly string[], found: readonly string[]): string[]
   const before = line.slice(0, -1)
   for (let i = 0; i < before.length; i++) {
     const word = before[i]!
-    // Words from the script on belong to the script.
+    // The script starts here: it and its arguments are completed as files.
     if (!/^-./.test(word) || word === '--') return [':files']
     const flag = findFlag(word)
     if (flag?.value === undefined) continue

@@ -11,7 +11,7 @@ export interface Facts {
   readonly sharedMemory: SharedMemoryFacts
   /** Whether the scheduler divides CPU time among sessions first (autogroups); undefined if unsupported. */
   readonly autogroups: boolean | undefined
-  /** Most open files of a process. */
+  /** Maximum open files of a process. */
   readonly openFiles: number | undefined
   readonly cores: CoreFacts
   readonly memory: MemoryFacts

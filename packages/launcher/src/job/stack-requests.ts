@@ -13,7 +13,7 @@ import { computingShare, useOf } from '../processes/rank-use.ts'
 const PROOF_TIME = 2000
 /** Milliseconds for which the CPU time of the ranks is measured before. */
 const MEASURED = 250
-/** Most connections that have not proven it. */
+/** Maximum connections that have not proven it. */
 const MOST_PENDING = 64
 
 /**

@@ -7,7 +7,7 @@ const TIMED_OUT = 124
 export interface TimeLimit {
   /** What tells the stacks of the ranks, while there are ranks. */
   lastWords: (() => Promise<string>) | undefined
-  /** The exit code of the job once its time is over. */
+  /** The exit code of the job; undefined before the time limit. */
   readonly exitCode: number | undefined
   /** The job has ended. */
   end(): void

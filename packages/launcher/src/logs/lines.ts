@@ -11,7 +11,7 @@ export interface Line {
   readonly end: '\n' | '\r' | ''
 }
 
-/** Most characters of a piece. Longer lines are split, so that memory is bounded. */
+/** Maximum characters of a piece. Longer lines are split, so that memory is bounded. */
 const LINE_LIMIT = 64 * 1024
 
 /** Splits a stream of bytes into lines. Buffers an incomplete line. */
@@ -74,8 +74,8 @@ export function withoutCodes(text: string): string {
 const PAUSE = 1000
 
 /**
- * Makes complete lines of output that overwrites itself. Of the states of a progress bar (`10 %\r20
- * %\r…`), it shows the last, as a terminal does, and about one per second before.
+ * Turns output that overwrites itself, such as a progress bar (`10 %\r20 %\r…`), into whole lines: about
+ * one state a second, and the last one.
  */
 export class ProgressCollapser {
   readonly #now: () => number

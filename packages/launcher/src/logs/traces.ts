@@ -13,7 +13,7 @@ const FRAME = /^\s+at .*(:\d+\)?|\(<anonymous>\)|\(index \d+\)|<anonymous>)$/
 const HEADER = /^(Uncaught |\[?)[\w.$]*(Error|Exception|Warning)\b/
 /** The location of an error that Node prints above the source line and the error. */
 const SOURCE = /^(file:\/\/|node:|\/).*:\d+$/
-/** Most lines of a message or a source excerpt above the first frame. */
+/** Maximum lines of a message or a source excerpt above the first frame. */
 const LONGEST_HEAD = 10
 
 /** The first stack trace of Node or Python in these lines; undefined if there is none. */
@@ -61,10 +61,10 @@ interface HeldTrace {
 
 /** Milliseconds in which equal traces of several ranks are merged. */
 export const TRACE_WINDOW = 200
-/** Most characters after held traces; beyond it, they are shown. */
+/** Maximum characters after held traces; beyond it, they are shown. */
 const LONGEST_WAIT = 1024 * 1024
 
-/** Most lines after a trace that are searched for another trace. */
+/** Maximum lines after a trace that are searched for another trace. */
 const MOST_LINES = 200
 
 export interface TraceMergerOptions {

@@ -131,7 +131,7 @@ export async function shareInterrupts(
   }
 }
 
-/** Most failed ranks whose last stderr lines are sent; many ranks fail in the same way. */
+/** Maximum failed ranks whose last stderr lines are sent; many ranks fail in the same way. */
 const TAILS = 16
 
 /** Converts times to wall-clock time, because monotonic clocks of hosts are unrelated. */
@@ -144,7 +144,7 @@ export function packReport(report: NodeReport): NodeReport {
   return { ...packed, flight: shortenFlight(report.flight) }
 }
 
-/** Most operations of each rank that are sent, and the most bytes for all ranks. */
+/** Maximum operations of each rank that are sent, and the maximum bytes for all ranks. */
 const OPERATIONS = 50
 const FLIGHT_BYTES = 4 << 20
 

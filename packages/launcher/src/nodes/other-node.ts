@@ -125,7 +125,7 @@ export class OtherNode implements Nodes {
       if (this.#alone.signal.aborted) decide()
       this.#alone.signal.addEventListener('abort', decide, { signal: listening.signal })
     })
-    // If the store is lost, `alone` settles before the verdict is rejected.
+    // If the store is lost, the promise `alone` settles before `verdict` rejects.
     const common = verdict.then(
       (said): Conclusion => ({ verdict: said, reports: undefined }),
       () => alone,

@@ -18,7 +18,7 @@ import { NodeZero } from './node-zero.ts'
 import { OtherNode } from './other-node.ts'
 import { judge } from './verdict.ts'
 
-/** Most refused connections that are announced, so that a port scan does not fill the console. */
+/** Maximum refused connections that are announced, so that a port scan does not fill the console. */
 const REFUSALS_SHOWN = 5
 
 /**

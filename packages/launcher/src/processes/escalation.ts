@@ -52,7 +52,7 @@ function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
   return living === undefined ? left : left.filter(({ pid }) => living.has(pid))
 }
 
-/** Milliseconds to detect the culprit before the end of its victims stops the job. */
+/** Milliseconds to wait for the root cause after a failure that may be a consequence. */
 const SETTLING_TIME = 300
 
 /**

@@ -79,7 +79,7 @@ function targetOf(link: string): string {
   try {
     return readlinkSync(link)
   } catch {
-    // It was closed in the meantime.
+    // The socket was closed in the meantime.
     return ''
   }
 }

@@ -64,7 +64,7 @@ function collectWaits(
   for (const { rank, error } of waiting) {
     const behind = outcomes.filter((outcome) => isBehind(outcome, error.wait))
     add([rank], [...error.wait.peers, ...behind.map((outcome) => outcome.rank)])
-    // They may wait for each other: a rank that is stopped immediately leaves no record of its wait.
+    // Busy ranks may wait for this one too: a rank that tsrun stops has no time to record its wait.
     const busy = outcomes.filter((outcome) => isBusy(outcome, error.wait))
     add(
       busy.map((outcome) => outcome.rank),

@@ -211,7 +211,7 @@ function median(values: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? 0
 }
 
-/** Most groups whose last collective is kept. */
+/** Maximum groups whose last collective is kept. */
 const GROUPS_KEPT = 64
 
 /**

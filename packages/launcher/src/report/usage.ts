@@ -45,7 +45,7 @@ const columns: readonly Column[] = [
   { title: 'peak memory', of: ({ peakBytes }) => peakBytes, show: formatBytes },
 ]
 
-/** Most ranks or hosts with a row each. */
+/** Maximum ranks or hosts with a row each. */
 const MOST_ROWS = 16
 
 /**

@@ -18,7 +18,7 @@ export interface ModuleTask {
   readonly entry: string
 }
 
-/** Most bytes of the arguments, or of a rank's return value. */
+/** Maximum bytes of the arguments, or of a rank's return value. */
 const LARGEST = 256 * 1024 * 1024
 
 /** Key of the task and its arguments. */

@@ -12,11 +12,11 @@ import type {
 
 /** Lines sent to a newly opened page. */
 const KEPT_LINES = 500
-/** Most new lines in one update. */
+/** Maximum new lines in one update. */
 const UPDATE_LINES = 100
-/** Most characters of a line. */
+/** Maximum characters of a line. */
 const LINE_LENGTH = 2000
-/** Most characters of a report. */
+/** Maximum characters of a report. */
 const REPORT_LENGTH = 200_000
 /** One hour of points, one per second. */
 const KEPT_POINTS = 3600

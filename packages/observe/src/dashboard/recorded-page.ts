@@ -15,7 +15,7 @@ import type {
   RecordedView,
 } from './views.ts'
 
-/** Most points of a chart. If there are more steps, a point is the mean of several. */
+/** Maximum points of a chart. If there are more steps, a point is the mean of several. */
 const MOST_POINTS = 1500
 
 export interface RecordedPageOptions {

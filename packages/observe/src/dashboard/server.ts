@@ -10,7 +10,7 @@ import type { PageSource } from './views.ts'
 /** Milliseconds between updates while a page is open, and while none is open. */
 const INTERVAL = 100
 const IDLE_INTERVAL = 1000
-/** Most open pages; more are rejected. */
+/** Maximum open pages; more are rejected. */
 const MOST_PAGES = 16
 const MOST_CONNECTIONS = 128
 

@@ -7,14 +7,14 @@ import { SpanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
 import { stepView } from './step-view.ts'
 import type { StepView } from './views.ts'
 
-/** Most bytes read by one poll, over all files. */
+/** Maximum bytes read by one poll, over all files. */
 const LOOK_BYTES = 32 * 2 ** 20
 /**
  * If a file has grown by much more than this, only its last bytes are read: a page shows only one step
  * per second. Ranks write at different times, so the tails must be long enough to have steps in common.
  */
 const END_BYTES = 2 ** 19
-/** Most bytes decoded together. */
+/** Maximum bytes decoded together. */
 const PART_BYTES = 2 ** 20
 /**
  * Steps whose spans are kept, at least this many and those of the last KEPT_TIME milliseconds. Each
@@ -22,7 +22,7 @@ const PART_BYTES = 2 ** 20
  */
 const KEPT_STEPS = 4
 const KEPT_TIME = 2000
-/** Most spans kept for a rank. */
+/** Maximum spans kept for a rank. */
 const KEPT_SPANS = 40_000
 
 /** Follows the traces that the ranks of this host write during an attempt, step by step. */

@@ -1,7 +1,7 @@
 import type { Span, SpanFileHeader } from '@tsrun/distributed/record'
 import type { SpanFileReader } from './span-file-reader.ts'
 
-/** Most operations of a rank that are compared; more add little precision. */
+/** Maximum operations of a rank that are compared; more add little precision. */
 const MOST_OPERATIONS = 20_000
 
 /** The part of one rank in an operation of several ranks. */

@@ -8,7 +8,7 @@ export interface PathShare {
   readonly milliseconds: number
 }
 
-/** Most jumps between ranks in a step; more indicate inconsistent data. */
+/** Maximum jumps between ranks in a step; more indicate inconsistent data. */
 const MOST_JUMPS = 100_000
 
 /**

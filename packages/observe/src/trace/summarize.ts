@@ -70,7 +70,7 @@ function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn'])
   }
 }
 
-/** Most ranks in the table. If there are more, those that compute longest are shown. */
+/** Maximum ranks in the table. If there are more, those that compute longest are shown. */
 const MOST_ROWS = 16
 
 function summaryText(summary: TraceSummary, file: string | undefined): string {

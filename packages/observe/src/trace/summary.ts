@@ -82,7 +82,7 @@ export function summarizeSteps(
   }
 }
 
-/** Most spans in a summary. If there are more, only the last steps are summarized. */
+/** Maximum spans in a summary. If there are more, only the last steps are summarized. */
 const MOST_SPANS = 600_000
 
 function chooseSteps(

@@ -1,6 +1,6 @@
 import type { Span, SpanKind } from '@tsrun/distributed/record'
 
-/** Most tracks of a rank's main thread, and of its engine. */
+/** Maximum tracks of a rank's main thread, and of its engine. */
 const MOST = 100
 const RANK = 2 * MOST
 /** Index of the garbage collector's track, after the tracks of the main thread. */

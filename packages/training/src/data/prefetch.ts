@@ -12,7 +12,7 @@ export async function* prefetch<T>(items: AsyncIterable<T>, depth: number): Asyn
   const pending: Promise<IteratorResult<T>>[] = []
   const ask = (): void => {
     const next = iterator.next()
-    // Thrown when its turn comes.
+    // The consumer gets the error when it awaits this item.
     next.catch(() => undefined)
     pending.push(next)
   }

@@ -70,7 +70,7 @@ function drawn(draw: (next: Generator) => number): Initializer {
   }
 }
 
-/** The number of inputs of one output, and of outputs that one input affects. */
+/** Fan-in and fan-out of a weight: the inputs of each output, and the outputs of each input. */
 function fans(shape: readonly number[]): { inputs: number; outputs: number } {
   const window = sizeOf(shape.slice(0, -2))
   const [inputs, outputs] = [shape.at(-2) ?? 1, shape.at(-1) ?? 1]

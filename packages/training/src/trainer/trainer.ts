@@ -144,7 +144,7 @@ export class Trainer {
    * Trains on this replica's part of a batch. Replicas may have different numbers of examples, or none.
    * The caller keeps the tensors of the batch; everything else is freed.
    *
-   * @throws ERR_TSR_ARGUMENT, also when `learningRate` returns no number from 0;
+   * @throws ERR_TSR_ARGUMENT, also if `learningRate` does not return a number >= 0;
    *   ERR_TSR_UNUSED_PARAMETERS in the first step when a trained parameter got no gradient on any rank
    */
   async step(batch: AnyBatch): Promise<TrainerStep> {

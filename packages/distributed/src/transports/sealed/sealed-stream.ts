@@ -75,7 +75,7 @@ export class SealedStream {
     while (sent < length) {
       const bytes = Math.min(length - sent, this.#batchBytes)
       this.#seal(at + sent, bytes)
-      // Do not delay them for the next records, because the peer waits for the end of these.
+      // Do not hold these records back for later ones: the peer waits for them.
       const state = this.#flush(more && sent + bytes === length, sendRaw)
       if (state === 'closed') return CLOSED
       if (state === 'full') return sent + bytes - 1

@@ -12,7 +12,7 @@ export interface Remark {
   readonly advice?: string
 }
 
-/** Most hosts that fit on a line. */
+/** Maximum hosts that fit on a line. */
 const MOST_COLUMNS = 8
 const WORST = 5
 

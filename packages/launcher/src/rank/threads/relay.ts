@@ -5,9 +5,12 @@ import { parentPort } from 'node:worker_threads'
 import type { divertSocket } from '@tsrun/native'
 import type { FaultOrder } from '../../protocol/control.ts'
 
-/** Bytes that `drop` omits, and that `truncate` lets through: less than the header of a frame. */
+/**
+ * The faults `drop` and `truncate`: the bytes that the first removes from a stream, and after which the
+ * second ends it. Neither is a whole frame header.
+ */
 const [DROPPED, LET_THROUGH] = [16, 32]
-/** Most bytes of a connection that the thread holds before it stops reading. */
+/** Maximum bytes of a connection that the thread holds before it stops reading. */
 const MOST_HELD = 2 ** 20
 
 type Diverted = ReturnType<typeof divertSocket>

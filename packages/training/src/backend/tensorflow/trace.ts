@@ -236,7 +236,7 @@ class Assembly {
     const dtype = dtypes[value.output]!
     if (this.#isMoved(dtype)) return this.#bitcast(value, this.#eager.float)
     if (op !== 'Placeholder') return value
-    // A function cannot return its argument.
+    // A function of TensorFlow cannot return an argument directly.
     const attributes = [this.#eager.typeAttribute('T', dtype)]
     return this.#push({ op: 'Identity', attributes, inputs: [value], dtypes: [dtype], shapes })
   }

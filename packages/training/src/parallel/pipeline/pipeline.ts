@@ -353,7 +353,7 @@ export class Pipeline implements Replicated {
     if (this.#isChecked || examples === 0) return
     if (this.#options.unused === 'error') {
       const missing = this.parameters.filter(({ name }) => !gradients.has(name))
-      // An averaging without totals has already checked the parameters that this rank used.
+      // If the averaging computes no totals, it has already checked the used parameters itself.
       const own = averaged === undefined ? missing.map(({ name }) => name) : averaged.totals?.unused
       const all = new Set((await this.#links.gather([...(own ?? [])])).flat())
       if (all.size > 0) {
