@@ -103,7 +103,8 @@ export const trainingErrors = {
   },
   ERR_TSR_LOSS_NAN: {
     category: 'user',
-    message: 'The loss of step {step} is not a number, so the parameters are invalid from this step on',
+    message:
+      'The loss of step {step} is not a number, so the parameters are invalid from this step on',
     advice:
       'Look for such values in the data and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are as they were.',
   },
