@@ -9,7 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { makeFolders, readFileText } from '@tsrun/core'
+import { anything, makeFolders, parseJson, readFileText, record } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
 import { packageFolder, version } from '../job/package.ts'
 import type { AddCommand, CommandContext } from './context.ts'
@@ -179,8 +179,8 @@ function isThere(path: string): boolean {
 
 /** @throws ERR_TSR_USAGE */
 function parseManifest(text: string): Manifest {
-  const value = attempt(() => JSON.parse(text.replace(/^\ufeff/, '')) as unknown)
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Manifest
+  const value = parseJson(text.replace(/^\ufeff/, ''), record(anything()))
+  if (value !== undefined) return value
   throw usageError('package.json is not a JSON object: mend it, or choose another folder')
 }
 

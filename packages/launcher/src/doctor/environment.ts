@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { cpus, freemem, networkInterfaces, release, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { readTensorFlowManifest } from '@tsrun/core'
+import { object, parseJson, readTensorFlowManifest, text } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { linesOf } from '../job/devices.ts'
 import { version } from '../job/package.ts'
@@ -182,13 +182,14 @@ function placesOf(cwd: string): string[] {
   return [...own, ...others]
 }
 
+const versioned = object({ version: text })
+
 /** The version of a package, even if it does not export its package.json. */
 function installedVersion(name: string, places: readonly string[]): string | null {
   for (const place of places) {
     for (const folder of attempt(() => createRequire(place).resolve.paths(name)) ?? []) {
-      const text = read(join(folder, name, 'package.json'))
-      const found = attempt(() => (JSON.parse(text ?? '') as { version?: string }).version)
-      if (found !== undefined) return found
+      const found = parseJson(read(join(folder, name, 'package.json')) ?? '', versioned)
+      if (found !== undefined) return found.version
     }
   }
   return null

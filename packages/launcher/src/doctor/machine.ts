@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { closeSync, existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs'
 import { availableParallelism, cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
+import { anything, parseJson, record } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
 import { linesOf, type GpuList } from '../job/devices.ts'
 import type {
@@ -58,14 +59,10 @@ export function run(
 export async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
   const { stdout, failure } = await run('npm', ['config', 'list', '--json'], { cwd })
   if (failure !== undefined) return undefined
-  try {
-    const config = JSON.parse(stdout) as Record<string, unknown>
-    const version = /npm\/(\S+)/.exec(String(config['user-agent']))?.[1]
-    if (version === undefined) return undefined
-    return { version, ignoresScripts: config['ignore-scripts'] === true }
-  } catch {
-    return undefined
-  }
+  const config = parseJson(stdout, record(anything()))
+  const version = /npm\/(\S+)/.exec(String(config?.['user-agent']))?.[1]
+  if (version === undefined) return undefined
+  return { version, ignoresScripts: config!['ignore-scripts'] === true }
 }
 
 /** Tests whether another process can write into a memory-backed file of this one. */

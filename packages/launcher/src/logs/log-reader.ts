@@ -1,6 +1,6 @@
 import { closeSync, existsSync, readdirSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { openFile } from '@tsrun/core'
+import { anything, openFile, parseJson } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
 import type { StreamName } from './lines.ts'
 import { INDEX_NAME, streamNames, type IndexEntry, type IndexHeader } from './log-files.ts'
@@ -169,22 +169,14 @@ export class RankReader {
     const lines = (this.#partial + block.toString('latin1')).split('\n')
     this.#partial = lines.pop()!
     for (const line of lines) {
-      const entry = parse(Buffer.from(line, 'latin1').toString())
+      // The last line is incomplete if the disk was full.
+      const entry = parseJson(Buffer.from(line, 'latin1').toString(), anything())
       if (Array.isArray(entry)) this.#entries.push(entry as unknown as IndexEntry)
       else if (typeof entry === 'object' && entry !== null && 'endedAt' in entry)
         this.hasEnded = true
       else this.header ??= entry as IndexHeader | undefined
     }
     return true
-  }
-}
-
-function parse(line: string): unknown {
-  try {
-    return JSON.parse(line)
-  } catch {
-    // The disk was full.
-    return undefined
   }
 }
 

@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import { endingColours, visibleText } from '@tsrun/core'
+import { anything, endingColours, parseJson, record, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { ProgressCollapser, withoutCodes, type Line, type StreamName } from './lines.ts'
@@ -104,6 +104,8 @@ function inWholeLines(
   }
 }
 
+const fields = record(anything())
+
 const levels: Readonly<Record<number, string>> = {
   10: 'TRACE',
   20: 'DEBUG',
@@ -122,7 +124,7 @@ const usual = ['level', 'time', 'name', 'rank', 'localRank', 'nodeRank', 'runId'
  */
 function prettyLibraryLine(text: string): string | undefined {
   if (!text.startsWith('{"level":')) return undefined
-  const entry = parse(text)
+  const entry = parseJson(text, fields)
   const level = levels[Number(entry?.['level'])]
   if (entry === undefined || level === undefined || typeof entry['name'] !== 'string')
     return undefined
@@ -138,7 +140,7 @@ function prettyLibraryLine(text: string): string | undefined {
 export function prettyLine(text: string): string | undefined {
   const ours = prettyLibraryLine(text)
   if (ours !== undefined || !text.startsWith('{')) return ours
-  const { level, msg, message = msg, name, err } = parse(text) ?? {}
+  const { level, msg, message = msg, name, err } = parseJson(text, fields) ?? {}
   if (typeof level !== 'string' && typeof level !== 'number') return undefined
   if (typeof message !== 'string') return undefined
   const severity = levels[Number(level)] ?? String(level).toUpperCase()
@@ -150,14 +152,6 @@ function describeError(error: unknown): string {
   const { stack, message } = error as { stack?: unknown; message?: unknown }
   if (typeof stack === 'string' && stack !== '') return `\n${stack}`
   return typeof message === 'string' ? ` (${message})` : ''
-}
-
-function parse(text: string): Record<string, unknown> | undefined {
-  try {
-    return JSON.parse(text) as Record<string, unknown>
-  } catch {
-    return undefined
-  }
 }
 
 /** Colours of the rank prefixes. Red is reserved for errors. */

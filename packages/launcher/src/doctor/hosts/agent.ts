@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { hostname, networkInterfaces } from 'node:os'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
-import { parsePortRange } from '@tsrun/core'
+import { anything, count, object, parsePortRange, text, type Of } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
 import { version } from '../../job/package.ts'
@@ -57,11 +57,13 @@ export interface Question {
   readonly ask: never
 }
 
-export interface Reply {
-  readonly id: number
-  readonly value?: unknown
-  readonly problem?: string
-}
+export const reply = object({
+  id: count(),
+  value: anything(),
+  problem: text.optional(),
+})
+
+export type Reply = Of<typeof reply>
 
 /**
  * Answers the questions of `tsrun doctor --hosts`, which arrive as lines of JSON. The first line is the

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
+import { parseJson } from '@tsrun/core'
 import { commandIn, Connection, whyNotOn, type Reach } from '../../remote/connection.ts'
 import type { RemoteHost } from '../../remote/hostfile.ts'
-import type { HostFacts, Questions, Reply } from './agent.ts'
+import { reply, type HostFacts, type Questions, type Reply } from './agent.ts'
 import { SECRET_BYTES, type Link } from './link.ts'
 
 /** The hosts to measure, and how. */
@@ -234,7 +235,7 @@ class Agent {
   ): Promise<Awaited<ReturnType<Questions[Name]>>> {
     if (this.#end !== undefined) throw new Error(this.#end)
     const id = this.#asked++
-    const reply = await new Promise<Reply>((resolve) => {
+    const answered = await new Promise<Reply>((resolve) => {
       const late = setTimeout(() => {
         resolve({ id, problem: `no answer within ${LONGEST / 1000} s` })
       }, LONGEST)
@@ -245,8 +246,8 @@ class Agent {
       this.#connection.send(JSON.stringify({ id, do: name, ask }))
     })
     this.#waiting.delete(id)
-    if (reply.problem !== undefined) throw new Error(reply.problem)
-    return reply.value as Awaited<ReturnType<Questions[Name]>>
+    if (answered.problem !== undefined) throw new Error(answered.problem)
+    return answered.value as Awaited<ReturnType<Questions[Name]>>
   }
 
   #read(text: string): void {
@@ -255,8 +256,8 @@ class Agent {
     for (const line of lines) {
       // The shell of a host may print a greeting first.
       if (!line.startsWith('{"id":')) continue
-      const reply = JSON.parse(line) as Reply
-      this.#waiting.get(reply.id)?.(reply)
+      const answer = parseJson(line, reply)
+      if (answer !== undefined) this.#waiting.get(answer.id)?.(answer)
     }
   }
 
