@@ -96,7 +96,8 @@ class MemorySlots {
       FIRST_SLOT + ((peer * GROUPS + group) * 2 + (epoch & 1)) * SLOT
     const expose: SharedSlots['expose'] = (group, epoch, header, at) => {
       const own = of(rank, group)
-      own.headers[epoch & 1] = header
+      // A copy, as in shared memory: a prepared operation changes its header for its next run.
+      own.headers[epoch & 1] = { ...header }
       own.exposed[epoch & 1] = at
       own.epoch = epoch
     }
