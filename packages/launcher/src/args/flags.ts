@@ -25,7 +25,7 @@ import {
 } from './readers.ts'
 import { torchrunFlags } from './torchrun-flags.ts'
 
-/** In the order of the help page. Each flag may be spelled with dashes or underscores. */
+/** All flags in the order of the help page. Each may be spelled with dashes or underscores. */
 const flags = {
   nproc: {
     reads: processes,
@@ -361,7 +361,7 @@ type Flags = typeof flags
 
 export type FlagName = keyof Flags
 
-/** The value of a flag as it is read: a text where the flag has no reader. */
+/** The type of the value of a flag: a string if the flag has no reader. */
 type ValueOf<F> =
   | (F extends { reads: infer S } ? Of<S> : string)
   | (F extends { fallback: string } ? never : undefined)
@@ -374,5 +374,5 @@ export const flagTable: readonly (Flag & { readonly name: FlagName })[] = Object
   Omit<Flag, 'name'>
 >(flags).map(([name, facts]) => ({ name: name as FlagName, ...facts }))
 
-/** The flags that the command line gives. */
+/** The flags that are set on the command line. */
 export type FlagValues = Partial<Record<FlagName, string>>

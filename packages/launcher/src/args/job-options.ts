@@ -27,7 +27,7 @@ export interface JobOptions {
   readonly dryRun: boolean
 }
 
-/** When ranks are started again, and how they end. */
+/** When ranks are restarted, and how they are stopped. */
 interface RestartOptions {
   readonly maxRestarts: number
   /** Milliseconds between SIGTERM and SIGKILL. */
@@ -88,7 +88,7 @@ export function checkRanks(
   }
 }
 
-/** Checks the flags of torchrun that have one value only, or others that do not exist here. */
+/** Checks the flags of torchrun that accept only one value here, or not all values of torchrun. */
 function checkOnlyChoices(settings: Settings): void {
   const backend = settings['rdzv-backend']
   if (backend?.value.startsWith('etcd') === true) {

@@ -4,18 +4,17 @@ export interface RankFacts {
   readonly localRank: number
   readonly worldSize: number
   readonly role: string
-  /** The name of its machine. */
+  /** The name of the host. */
   readonly host: string
   /** The number of its launcher. */
   readonly node: number
   readonly pid: number
-  /** How often the ranks had been started before. */
+  /** The number of the attempt, from 0. */
   readonly generation: number
   /** Milliseconds since 1970. */
   readonly startedAt: number
 }
 
-/** A line whose prefix is made. */
 interface PrefixedLine {
   readonly facts: RankFacts
   readonly stream: 'stdout' | 'stderr'
@@ -23,10 +22,10 @@ interface PrefixedLine {
   readonly time: number
 }
 
-/** The name that torchrun's templates have for a role. */
+/** The name of `role` in the templates of torchrun. */
 const ROLE_OF_TORCHRUN = 'role_name'
 
-/** What `--log-prefix` may contain, in braces. */
+/** The placeholders of `--log-prefix`. */
 const placeholders: ReadonlyMap<string, (line: PrefixedLine) => string> = new Map(
   Object.entries<(line: PrefixedLine) => string>({
     rank: ({ facts }) => String(facts.rank),
@@ -43,10 +42,10 @@ const placeholders: ReadonlyMap<string, (line: PrefixedLine) => string> = new Ma
   }),
 )
 
-/** `{rank}`; with a dollar before it, as torchrun writes it, it is the same. */
+/** Matches `{rank}`, and `${rank}` as in torchrun. */
 const PLACEHOLDER = /\$?\{([^{}]*)\}/g
 
-/** What is wrong with a template; undefined: nothing. */
+/** Describes an error in a template; undefined if there is none. */
 export function templateProblem(template: string): string | undefined {
   for (const [whole, name] of template.matchAll(PLACEHOLDER)) {
     if (placeholders.has(name!)) continue
@@ -56,7 +55,7 @@ export function templateProblem(template: string): string | undefined {
   return undefined
 }
 
-/** Makes the prefix of each line by a template, with one blank after it unless it ends with one. */
+/** Makes the prefix of a line from a template, and appends a blank unless it ends with white space. */
 export function fillTemplate(template: string, line: PrefixedLine): string {
   const text = template.replaceAll(PLACEHOLDER, (_, name: string) => placeholders.get(name)!(line))
   return text === '' || /\s$/.test(text) ? text : `${text} `

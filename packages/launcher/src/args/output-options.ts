@@ -11,41 +11,44 @@ export interface Destination {
   readonly isWritten: boolean
 }
 
-/** Where the dashboard is. */
+/** Where and how long the dashboard is served. */
 export interface DashboardOptions {
   /** 0: any free port. */
   readonly port: number
-  /** Milliseconds that it stays open after the end of the job; undefined: until Ctrl-C after a failure at a terminal. */
+  /**
+   * Milliseconds that it stays open after the end of the job. Undefined: until Ctrl-C, but only after a
+   * failure and if the standard input is a terminal.
+   */
   readonly linger: number | undefined
 }
 
 /** Where metrics are served. */
 export interface MetricsOptions {
-  /** Where to listen, by name or address. */
+  /** The name or address at which to listen. */
   readonly host: string
   /** 0: any free port. */
   readonly port: number
-  /** The option as it was given, for errors. */
+  /** The flag or variable and its value, for error messages. */
   readonly source: string
 }
 
-/** What is recorded of the ranks' steps. */
+/** What `--trace` or the dashboard records of the ranks' steps. */
 export interface TraceOptions {
   readonly directory: string
-  /** As `parseStepRange` reads it; undefined: all steps. */
+  /** A range for `parseStepRange`; undefined: all steps. */
   readonly steps: string | undefined
-  /** Of each rank, the newest spans alone, in about so many bytes; undefined: all. */
+  /** Approximate limit in bytes per rank, which keeps the newest spans; undefined: no limit. */
   readonly bytes: number | undefined
 }
 
-/** The options about what ranks print, and about what shows it. */
+/** The options about the output of ranks, and about how a job is shown. */
 export interface OutputOptions {
   /** The folder of log files. */
   readonly directory: string | undefined
   readonly format: LogFormat
   /** The template for the prefix of lines; undefined: `[rank 3] `. */
   readonly prefix: string | undefined
-  /** The file for the events of the job, or the standard error; undefined: they are not written. */
+  /** The file for the events of the job, or stderr (`console`); undefined: events are not written. */
   readonly eventLog: { readonly file: string } | 'console' | undefined
   readonly dashboard: DashboardOptions | undefined
   readonly metrics: MetricsOptions | undefined
@@ -54,10 +57,10 @@ export interface OutputOptions {
   readonly ranks: ReadonlySet<number> | undefined
   /** The ranks of each host whose output is shown; undefined: all. */
   readonly localRanks: ReadonlySet<number> | undefined
-  /** Of stdout and stderr, by local rank; undefined: shown and, with a log folder, written. */
+  /** Where each stream goes, by local rank; undefined: shown and, with a log folder, written. */
   readonly destinations:
     ((localRank: number) => Record<'stdout' | 'stderr', Destination>) | undefined
-  /** The texts whose lines go to a file of all ranks as well. */
+  /** Lines that contain one of these texts also go to a file that all ranks share. */
   readonly filters: Readonly<Record<'stdout' | 'stderr', readonly string[]>>
   readonly summary: boolean
 }
@@ -84,7 +87,7 @@ export function toOutput(values: Values, settings: Settings): OutputOptions {
   }
 }
 
-/** Whether options need files although no folder is named for them. */
+/** Whether options need log files, even without `--log-dir`. */
 export function needsFiles({ destinations, filters }: OutputOptions): boolean {
   return destinations !== undefined || filters.stdout.length + filters.stderr.length > 0
 }

@@ -3,28 +3,28 @@ import type { Values } from './flags.ts'
 import { integerFrom, readSetting, usageError } from './readers.ts'
 import type { Settings } from './settings.ts'
 
-/** How the cores of a rank are chosen; `core` is a share of all cores, whatever their node. */
+/** How the cores of a rank are chosen. `core` gives each rank a share of all cores, of any NUMA node. */
 export type Binding = NonNullable<Values['numa-binding']> | 'core'
 
-/** How many ranks there are, and where. */
+/** The numbers of ranks and hosts, and where ranks run. */
 export interface PlacementOptions {
   /** The number of ranks on this host. */
   readonly nproc: number
-  /** The number of hosts, or the most of them. */
+  /** The number of hosts; with a range, the maximum. */
   readonly nnodes: number
-  /** The fewest hosts with which the job runs; less than `nnodes` if hosts may join and leave. */
+  /** The minimum number of hosts; less than `nnodes` if hosts may join and leave. */
   readonly minNodes: number
-  /** Undefined: the host that the endpoint names is node 0, and the others are numbered as they arrive. */
+  /** Undefined: the host of the endpoint is node 0, and the others are numbered as they arrive. */
   readonly nodeRank: number | undefined
   readonly role: string
   readonly virtualLocalRank: boolean
   readonly binding: Binding | undefined
-  /** A name or an address; undefined: the interface that leads to the store. */
+  /** A network interface or an address; undefined: the interface that leads to the store. */
   readonly iface: string | undefined
   readonly portRange: PortRange | undefined
 }
 
-/** What `--nproc` may stand for on this host. */
+/** The cores and GPUs of this host, for `--nproc auto`, `gpu` and `cpu`. */
 export interface Capacity {
   readonly cores: number
   readonly gpus: () => number
@@ -32,7 +32,7 @@ export interface Capacity {
   readonly usesGpus: () => boolean
 }
 
-/** @param isSaid - whether an option says which host is node 0 @throws ERR_TSR_USAGE */
+/** @param isSaid - whether an option determines which host is node 0 @throws ERR_TSR_USAGE */
 export function toPlacement(
   values: Values,
   settings: Settings,
@@ -44,7 +44,7 @@ export function toPlacement(
   const nodeRank = nodeRankOf(values, settings, isSaid || isElastic)
   return {
     ...{ nproc, nnodes, minNodes },
-    // A number may change when hosts come and go; only that of node 0 stays.
+    // Numbers change when hosts join or leave. Only node 0 keeps its number.
     nodeRank: isElastic && nodeRank !== 0 ? undefined : nodeRank,
     role: values.role,
     virtualLocalRank: values['virtual-local-rank'],
@@ -67,7 +67,7 @@ export function countRanks(
   throw usageError(`${settings.nproc?.source ?? ''} is gpu, but this host has none (nvidia-smi -L)`)
 }
 
-/** @param isSaid - whether `is_host` of `--rdzv-conf`, or a range, says that hosts are numbered as they arrive */
+/** @param isSaid - whether `is_host` or a range of `--nnodes` has hosts numbered as they arrive */
 function nodeRankOf(
   { nnodes: { nnodes }, 'rdzv-backend': backend }: Values,
   settings: Settings,
@@ -83,7 +83,7 @@ function nodeRankOf(
   )
 }
 
-/** Of `--bind` and `--numa-binding`, which are two names of one thing. */
+/** Reads `--bind` and `--numa-binding`, which exclude each other. */
 function bindingOf(
   { bind, 'numa-binding': numa }: Values,
   settings: Settings,

@@ -13,22 +13,22 @@ export interface InspectOptions {
 
 /** What the ranks run. */
 export interface ProgramOptions {
-  /** What `script` names: a file, a module of a package, or any program. */
+  /** Whether `script` is a file, a module of a package, or any program. */
   readonly kind: 'file' | 'module' | 'program'
   readonly script: string
   readonly arguments: readonly string[]
-  /** More arguments of Node. */
+  /** Additional arguments of Node. */
   readonly nodeArguments: readonly string[]
   readonly inspect: InspectOptions | undefined
-  /** What is written into the folder of a rank's log files. */
+  /** The profiles that each rank writes into the folder of its log files. */
   readonly profiles: readonly ('cpu' | 'heap')[]
-  /** The file that says which faults ranks have. */
+  /** The file that lists the faults to inject. */
   readonly chaos: string | undefined
   /** The rank that gets the standard input of the launcher. */
   readonly stdin: number | 'all' | 'none'
 }
 
-/** The port at which Node and the tools for it expect a debugger. */
+/** Node's default port for debuggers. */
 const INSPECTOR_PORT = 9229
 
 /**
@@ -76,7 +76,7 @@ function refuseForPrograms(settings: Settings, { profiles }: ProgramOptions): vo
 
 function nodeArgumentsOf({ 'node-args': words = [] }: Values): readonly string[] {
   const other = words.find((word) => !word.startsWith('-'))
-  // Node takes the first word that is no option of its own, nor the value of one, as the script.
+  // Node would run the first word that is neither an option nor the value of one as the script.
   if (words[0] === other && other !== undefined) {
     throw usageError(`--node-args begins with ${other}, which is no option of Node`)
   }

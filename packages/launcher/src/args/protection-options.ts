@@ -3,11 +3,11 @@ import { isTsrError, readProtection, type ProtectionSettings } from '@tsrun/core
 import type { Values } from './flags.ts'
 import { usageError } from './readers.ts'
 
-/** How what a job sends over the network is protected. */
+/** How the network traffic of a job is protected. */
 export interface ProtectionOptions extends ProtectionSettings {
   /** The file with the secret that the hosts share. */
   readonly tokenFile: string | undefined
-  /** The variables that tell the ranks. */
+  /** The variables that pass these options to the ranks. */
   readonly environment: Readonly<Record<string, string>>
 }
 

@@ -17,10 +17,10 @@ const expected = {
 }
 
 /**
- * Numbers as people write them: `10B` parameters, `24GB` or `24GiB` of memory, `10GB/s` or `100Gbit/s`
- * of a link, `12T` operations.
+ * Reads numbers with units: `10B` parameters, `24GB` or `24GiB` of memory, `10GB/s` or `100Gbit/s` of a
+ * link, `12T` operations.
  *
- * @param what - the unit that may follow; without it, `B` stands for 10^9
+ * @param what - the unit of the value; without one, `B` means 10^9
  */
 export function quantity(what?: 'bytes' | 'bytes/s'): Schema<number> {
   return written(expected[what ?? ''], (text) => {
@@ -33,7 +33,7 @@ export function quantity(what?: 'bytes' | 'bytes/s'): Schema<number> {
   })
 }
 
-/** By what the prefix's power of ten has to be multiplied; NaN where the unit is none. */
+/** The factor in addition to the power of ten of the prefix; NaN for an unknown unit. */
 function unitFactor(prefix: string, unit: string, what: 'bytes' | 'bytes/s' | undefined): number {
   if (unit === '') return 1
   if (what === undefined) return unit === 'B' && prefix === '' ? 1e9 : NaN

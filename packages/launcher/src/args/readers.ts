@@ -3,8 +3,7 @@ import { parsePortRange, text, tsrError, written, type Schema, type TsrError } f
 import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
 
 /*
- * What the texts of flags stand for. What is read of a file or of another process has its schema where
- * it is read.
+ * The schemas of flags. Schemas of files and of messages are in the modules that read them.
  */
 
 export const HIGHEST_PORT = 65_535
@@ -38,7 +37,7 @@ export function usageError(problem: string, cause?: unknown): TsrError {
   return tsrError('ERR_TSR_USAGE', { problem }, { cause })
 }
 
-/** An integer of these limits; undefined for any other text. */
+/** Reads an integer within the limits; undefined for any other text. */
 function toInteger(digits: string, lowest: number, highest: number): number | undefined {
   const value = /^\d+$/.test(digits) ? Number(digits) : NaN
   return value >= lowest && value <= highest ? value : undefined
@@ -55,7 +54,7 @@ export function integerFrom(
 export const port = integerFrom(0, HIGHEST_PORT, 'a port from 0 to 65535')
 export const rankNumber = integerFrom(0, HIGHEST_RANK, 'the number of a rank')
 
-/** One of these words, or what `other` makes of the text. */
+/** Reads one of these words, or passes the text to `other`. */
 function wordOf<const W extends string, T = never>(
   expected: string,
   choices: readonly W[],
@@ -88,7 +87,7 @@ export const numaBinding = written(`one of ${numaBindings.join(', ')}`, (word) =
   numaBindings.find((choice) => choice === word.replaceAll('_', '-')),
 )
 
-/** Milliseconds of `10`, `0.5` or `30s`, by default up to a day. */
+/** Reads `10`, `0.5` or `30s` as milliseconds, by default up to a day. */
 function seconds(most = 86_400): Schema<number> {
   return written('a number of seconds', (digits) =>
     /^(\d+|\d*\.\d+)s?$/.test(digits) ? parseFloat(digits) * 1000 : undefined,
@@ -98,7 +97,7 @@ function seconds(most = 86_400): Schema<number> {
 export const anyTime = seconds()
 export const time = seconds().refine(() => true, 'a number of seconds from 0 to 86400')
 export const timeout = seconds().refine(isPositive, 'a number of seconds above 0, up to 86400')
-/** A timer of Node has 31 bits of milliseconds, which is more than 24 days. */
+/** Timers of Node are limited to 2^31 - 1 ms, more than 24 days. */
 export const jobTimeout = seconds(2_000_000).refine(
   isPositive,
   'a number of seconds above 0, up to 2000000 (23 days)',
@@ -108,7 +107,7 @@ function isPositive(value: number): boolean {
   return value > 0
 }
 
-/** `4`, or `2:4` for two to four. */
+/** Reads `4`, or `2:4` as a range. */
 export const hosts = written(
   `an integer from 1 to ${MOST_PROCESSES}, or a range as in 2:4`,
   (range) => {
@@ -119,7 +118,7 @@ export const hosts = written(
   },
 )
 
-/** `node0`, `node0:29500`, `10.0.0.1:29500`, `[fd00::1]:29500`. */
+/** Reads `node0`, `node0:29500`, `10.0.0.1:29500`, `[fd00::1]:29500`. */
 export const endpoint = written('HOST:PORT, for example node0:29500', (place) => {
   const [, address, host = address, digits] =
     /^(?:\[([0-9a-f:.%]+)\]|([^\s:[\]/]+))(?::(\d{1,5}))?$/i.exec(place) ?? []
@@ -137,7 +136,7 @@ export const metricsAddress = written(
   },
 )
 
-/** Where ranks listen for a debugger; at any free port with `auto`. */
+/** Reads the address at which ranks listen for a debugger; `auto` means any free port. */
 export function inspectorFrom(
   highest: number,
 ): Schema<{ readonly host: string; readonly port: number | undefined }> {
@@ -177,7 +176,7 @@ export function rankList(expected: string): Schema<ReadonlySet<number>> {
   return written(expected, parseRankList)
 }
 
-/** Undefined for a text that is no such list. */
+/** As `rankList`, but returns undefined for a malformed list. */
 export function parseRankList(list: string): Set<number> | undefined {
   const ranks = new Set<number>()
   for (const part of list.split(',')) {
@@ -191,10 +190,10 @@ export function parseRankList(list: string): Set<number> | undefined {
   return ranks
 }
 
-/** By local rank; bit 0 stands for stdout, and bit 1 for stderr. */
+/** A bit mask for each local rank: bit 0 is stdout, and bit 1 is stderr. */
 type Streams = (localRank: number) => number
 
-/** `3` for all ranks, or `0:1,1:3` by local rank. */
+/** Reads `3` for all ranks, or `0:1,1:3` by local rank. */
 export const streams = written<Streams>(
   '0 to 3, or such numbers by local rank, as in 0:1,1:3',
   (map) => {
@@ -207,8 +206,8 @@ export const streams = written<Streams>(
 )
 
 /**
- * Splits a text into words as a shell does: at blanks that are neither quoted nor escaped. Nothing is
- * expanded. Undefined when a quotation mark is not closed.
+ * Splits a text into words like a shell, at blanks that are neither quoted nor escaped. Expands nothing.
+ * Returns undefined if a quotation mark is not closed.
  */
 export function splitWords(line: string): string[] | undefined {
   const piece = /'([^']*)'|"((?:[^"\\]|\\[\s\S])*)"|\\([\s\S])|([^\s'"\\]+)|(\s+)/y

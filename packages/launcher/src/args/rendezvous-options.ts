@@ -5,22 +5,22 @@ import type { Settings } from './settings.ts'
 
 /** The port of the store with several hosts, as in torchrun. */
 const STANDARD_PORT = 29_500
-/** The same with `--rdzv-backend c10d`. */
+/** The port of the store with `--rdzv-backend c10d`. */
 const C10D_PORT = 29_400
 
-/** How the hosts of a job meet. */
+/** How the hosts of a job find each other. */
 export interface RendezvousOptions {
-  /** Where the store listens. */
+  /** The name or address of the host of the store. */
   readonly host: string
-  /** 0: any free port, on a single host. */
+  /** The port of the store; 0: any free port, only on a single host. */
   readonly port: number
-  /** Whether this host is node 0, if an option says so. */
+  /** Whether this host is node 0; undefined if no option says so. */
   readonly isNodeZero: boolean | undefined
-  /** A name of the job that all hosts have to give. */
+  /** A name of the job, which has to be the same on all hosts. */
   readonly rdzvId: string | undefined
   /** Milliseconds that the hosts wait for each other at the start. */
   readonly timeout: number
-  /** Milliseconds for which the job waits for more hosts once the fewest are there. */
+  /** Milliseconds for which the job waits for more hosts once it has the minimum. */
   readonly lastCall: number
   /** Milliseconds of silence after which a host counts as lost. */
   readonly hostTimeout: number
@@ -34,7 +34,7 @@ export function toRendezvous(
 ): RendezvousOptions {
   const isHost = conf.get('is_host')
   const lastCall = conf.get('last_call_timeout')
-  /** A setting of torchrun for the same counts where the flag has its default. */
+  /** Uses the corresponding setting of torchrun if the flag has its default. */
   const timeoutOf = (name: 'rdzv-timeout' | 'host-timeout', other: Setting | undefined): number =>
     settings[name]?.source === 'default' && other !== undefined
       ? readSetting(other, timeout)
@@ -49,7 +49,7 @@ export function toRendezvous(
   }
 }
 
-/** Without what torchrun overrides with `--standalone`: everything about other hosts. */
+/** With `--standalone`, replaces all settings about other hosts, as torchrun does. */
 export function withoutOthers(settings: Settings): Settings {
   const { standalone } = settings
   if (standalone === undefined || !readSetting(standalone, flag)) return settings
@@ -64,10 +64,10 @@ export function withoutOthers(settings: Settings): Settings {
   }
 }
 
-/** Milliseconds that torchrun calls the last call; here shorter, as hosts may join at any time. */
+/** Milliseconds of torchrun's `last_call_timeout`; shorter here, because hosts may join at any time. */
 const LAST_CALL = 10_000
 
-/** The settings of torchrun's rendezvous that there is nothing to set for. */
+/** The settings of torchrun's rendezvous that are accepted and have no effect here. */
 const withoutEffect = [
   ...['close_timeout', 'heartbeat_timeout', 'read_timeout'],
   ...['rank', 'store_type', 'use_libuv', 'use_agent_store', 'protocol', 'ssl_cert', 'ssl_cert_key'],
@@ -100,7 +100,7 @@ export function readConf(settings: Settings): Map<string, Setting> {
   return conf
 }
 
-/** How long torchrun waits for a silent host; undefined without settings of it. */
+/** How long torchrun waits for a silent host; undefined if neither of its settings is given. */
 function silenceOf(conf: ReadonlyMap<string, Setting>): Setting | undefined {
   const [interval, attempts] = [conf.get('keep_alive_interval'), conf.get('keep_alive_max_attempt')]
   if (interval === undefined && attempts === undefined) return undefined

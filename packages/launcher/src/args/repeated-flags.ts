@@ -1,4 +1,4 @@
-/** What stands between the parts of the flags that are lists; given several times, they add up. */
+/** The separators of flags that are lists, whose values are joined if the flag is repeated. */
 const separators: Readonly<Record<string, string>> = {
   ranks: ',',
   rank: ',',
@@ -13,17 +13,17 @@ const separators: Readonly<Record<string, string>> = {
   exclude: ',',
 }
 
-/** The keys of yargs whose values are arrays, and the one argument of which there may be several. */
+/** The keys of yargs whose values are arrays, and the only positional argument that may be repeated. */
 const arrays = ['_', '--', 'folder']
 
 /**
- * Leaves one value of each flag that is given several times: lists are joined; of others the last counts,
- * as with torchrun.
+ * Reduces repeated flags to one value: joins lists, and takes the last value of other flags, as torchrun
+ * does.
  *
  * @param values - by name, as yargs parses them: an array where a flag is repeated
  * @param aliases - the other names of each flag, which have the same values
  * @param words - the command line up to the script
- * @returns a sentence for each value that does not count
+ * @returns a sentence for each value that is ignored
  */
 export function settleRepeated(
   values: Record<string, unknown>,
@@ -37,7 +37,7 @@ export function settleRepeated(
     const names = [name, ...(aliases[name] ?? [])]
     const shown = names.find((each) => each.length > 1)!
     for (const each of names) settled.add(each)
-    // yargs itself keeps the last of several switches.
+    // yargs keeps only the last of several switches, so search the command line for them.
     const spelled = typeof given === 'boolean' ? words.filter((word) => isSwitch(word, name)) : []
     if (new Set(spelled).size > 1) notes.push(replacement(spelled))
     if (!Array.isArray(given)) continue

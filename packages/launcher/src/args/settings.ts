@@ -8,8 +8,8 @@ export type Settings = Partial<Record<FlagName, Setting>>
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Completes the flags of the command line. A flag takes precedence over TSRUN_*, and that over PET_*;
- * then come, in a job of several nodes, the variables of the scheduler, and the default.
+ * Completes the flags of the command line. The precedence is: the flag, TSRUN_*, PET_*, the variables of
+ * the scheduler (only in a job of several nodes), the default.
  *
  * @throws ERR_TSR_USAGE when the scheduler has started several launchers on one node
  */
@@ -23,7 +23,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   if (several !== undefined) settings.nnodes = several
   const isAlone = several === undefined || several.value === '1'
   const scheduled = isAlone ? {} : schedulerSettings(env)
-  // Address and port of the endpoint belong together; neither comes from the scheduler then.
+  // Never combine the address of the endpoint with a port of the scheduler, or the reverse.
   if (settings['rdzv-endpoint'] !== undefined) {
     delete scheduled['master-addr']
     delete scheduled['master-port']
@@ -36,7 +36,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   return settings
 }
 
-/** Reads the texts. Those of flags without a reader stay as they are. @throws ERR_TSR_USAGE */
+/** Reads the values. A flag without a reader keeps its text. @throws ERR_TSR_USAGE */
 export function readSettings(settings: Settings): Values {
   const values = flagTable.map(({ name, reads, off }) => {
     const setting = settings[name]
@@ -46,7 +46,7 @@ export function readSettings(settings: Settings): Values {
   return Object.fromEntries(values) as Values
 }
 
-/** Inside a rank TSRUN_NNODES describes the job of that rank, not the one to be started. */
+/** Inside a rank, TSRUN_NNODES describes the job of that rank, so the nested job ignores it. */
 function withoutRank(env: Environment): Environment {
   const isRank = env['RANK'] !== undefined && env['TSRUN_RUN_ID'] !== undefined
   return isRank ? { ...env, TSRUN_NNODES: undefined } : env
@@ -56,7 +56,7 @@ function severalOf(nodes: Setting | undefined): Setting | undefined {
   return nodes?.value === '1' ? undefined : nodes
 }
 
-/** The variables that set this flag; the first one that is set counts. */
+/** The variables that set this flag, in order of precedence. */
 export function variablesOf(flag: Flag): string[] {
   const names = [flag.name, ...(flag.aliases ?? [])].filter((name) => name.length > 1)
   const own = names.map((name) => `TSRUN_${upperCase(name)}`)
@@ -87,7 +87,7 @@ function upperCase(name: string): string {
 
 interface Layout {
   readonly nnodes: Setting
-  /** A clause about the tasks of a node where there are several. */
+  /** A clause about the tasks of a node if there are several. */
   readonly severalTasks: string | undefined
 }
 
@@ -107,11 +107,11 @@ function scheduledNodes(env: Environment): Setting | undefined {
   )
 }
 
-/** Which node this is, and where node 0 is, in a job of several nodes. */
+/** The number of this node and the address of node 0, in a job of several nodes. */
 function schedulerSettings(env: Environment): Settings {
   const settings: Settings = {}
   const rank = first(env, [
-    // First, because in a job of Slurm mpirun starts its daemons as a step.
+    // First, because mpirun in a Slurm job starts its daemons as a step, which sets SLURM_NODEID, too.
     'OMPI_COMM_WORLD_RANK',
     'SLURM_NODEID',
     'JOB_COMPLETION_INDEX', // Kubernetes, in an indexed Job
@@ -145,7 +145,7 @@ function openMpi(env: Environment): Layout | undefined {
   return { nnodes: tasks, severalTasks: local.value === '1' ? undefined : several }
 }
 
-/** Jobs that share their first node have different ports. */
+/** Derived from the job ID, so that jobs that share their first node have different ports. */
 function portOfSlurm(env: Environment): Setting | undefined {
   const port = openMpi(env) === undefined ? portOfStep(env) : undefined
   return port === undefined ? undefined : { value: String(port), source: 'SLURM_JOB_ID' }

@@ -2,7 +2,7 @@ import { flag } from '@tsrun/core'
 import type { Flag } from './flag.ts'
 import { anyTime, backend, eventHandler, jobName } from './readers.ts'
 
-/** Flags that torchrun has, and that a job of tsrun needs seldom or never. */
+/** Flags of torchrun that tsrun accepts for compatibility, and seldom or never needs. */
 export const torchrunFlags = {
   standalone: {
     reads: flag,

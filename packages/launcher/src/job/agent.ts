@@ -22,14 +22,14 @@ import { limitTime, type TimeLimit } from './time-limit.ts'
 /** The exit code of a job that cannot be started. */
 export const COULD_NOT_START = 2
 
-/** Milliseconds that the other hosts have for an answer when the job is killed. */
+/** Milliseconds to wait for the other hosts when the job is killed. */
 const ANSWER_TIME = 1000
 
-/** Brings the nodes of a job together. @throws ERR_TSR_ABORTED at an interrupt */
+/** Waits until all nodes of a job have joined. @throws ERR_TSR_ABORTED at an interrupt */
 export type Rendezvous = (job: Job, context: JobContext) => Promise<Nodes>
 
 /**
- * Runs a job to its end: all ranks of all hosts together, as often as the restart budget allows.
+ * Runs a job to its end, and restarts the ranks of all hosts as often as the restart budget allows.
  *
  * @returns the exit code of the launcher, the same on every host
  */
@@ -109,7 +109,7 @@ async function runAttempts(
   }
 }
 
-/** One attempt of the job: the ranks of this host, and the verdict of all hosts together. */
+/** Runs one attempt of the job: starts the ranks of this host, and agrees on a verdict with all hosts. */
 export async function runOnce(
   job: Job,
   nodes: Nodes,
@@ -172,7 +172,7 @@ export async function runOnce(
         ? []
         : readFlight(flight.folder, { ...run, ranks: ranksOf(plan, nodeRank) }),
     })
-    // A second Ctrl-C does not wait for a host that does not answer.
+    // After a second Ctrl-C, do not wait for a host that does not answer.
     const { verdict, reports } = await Promise.race([conclusion, giveUp(kill, concluded.signal)])
     if (reports === undefined || (verdict.kind !== 'failure' && verdict.kind !== 'lost'))
       return { verdict, reports }
@@ -190,7 +190,7 @@ export async function runOnce(
   }
 }
 
-/** @param unwanted - ends the wait, which would keep the conclusion of each attempt until the job ends */
+/** @param unwanted - removes the listener, which would otherwise keep the conclusion of each attempt */
 async function giveUp(kill: AbortSignal, unwanted: AbortSignal): Promise<Conclusion> {
   if (!kill.aborted) await once(kill, 'abort', { signal: unwanted })
   await pause(ANSWER_TIME)
@@ -198,13 +198,13 @@ async function giveUp(kill: AbortSignal, unwanted: AbortSignal): Promise<Conclus
   return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
 }
 
-/** The verdict with the folder in which this node has the records of all. */
+/** Adds the folder in which this node keeps the flight records of all nodes. */
 function withRecords(verdict: Verdict, records: string | undefined): Verdict {
   if (verdict.kind !== 'failure') return verdict
   return { ...verdict, failure: { ...verdict.failure, records } }
 }
 
-/** Names the hosts and their ranks, where there are several hosts. */
+/** Announces the hosts and their ranks if there are several hosts. */
 function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: JobContext): void {
   if (nodes.length === 1) return
   const list = nodes.map(({ nodeRank, host, address }) => {
@@ -214,7 +214,7 @@ function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: JobContext):
   announcer.say('nodes', `${nodes.length} nodes: ${list.join('; ')}`, { nodes })
 }
 
-/** @param over - aborted when the job has ended, and there are no ranks to stop */
+/** @param over - aborted when the job has ended */
 function announceInterrupts(
   { restart }: Job,
   { announcer, interrupts }: JobContext,
@@ -234,13 +234,13 @@ function announceInterrupts(
   interrupts.kill.addEventListener('abort', kill, { signal: over })
 }
 
-/** Pauses twice as long each time, from 0.1 s to 10 s: what failed may need a moment to recover. */
+/** Exponential back-off from 0.1 s to 10 s, because the failed resource may need time to recover. */
 async function pauseBeforeRestart(restartCount: number, stop: AbortSignal): Promise<void> {
   const milliseconds = Math.min(10_000, 100 * 2 ** restartCount)
   await pause(milliseconds, undefined, { signal: stop }).catch(() => undefined)
 }
 
-/** The errors of ranks that were stopped from outside, without a report. */
+/** Shows the errors of the ranks of an interrupted job, which has no failure report. */
 function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext): void {
   const texts = new Set(outcomes.flatMap(({ error }) => (error?.silent ? error.text : [])))
   for (const text of texts) {
@@ -249,7 +249,7 @@ function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext)
   }
 }
 
-/** On the node that gives the account of the job, for all of them. The others say where it is. */
+/** Shows the summary of all ranks on the node that has their reports. Other nodes say where it is. */
 function showSummary(
   { output }: Job,
   { verdict, reports }: Conclusion,

@@ -21,16 +21,15 @@ export interface Attempt {
   readonly restartCount: number
   /** The folder of the log files, if there are any. */
   readonly directory: string | undefined
-  /** The part of the other hosts in it. */
+  /** The connection to the other hosts. */
   readonly shared: SharedAttempt
   readonly page: AttemptPage
-  /** Tells the stacks of the ranks. */
   readonly stackRequests: StackRequests
 }
 
 export interface AttemptResult {
   readonly outcomes: readonly RankOutcome[]
-  /** The attempt was stopped from outside before any rank failed. */
+  /** True if the attempt was stopped from outside before any rank failed. */
   readonly interrupted: boolean
 }
 
@@ -39,12 +38,12 @@ interface LoggedRank {
   readonly log: RankLog
 }
 
-/** Milliseconds for the rest of the output once every process of the job is gone. */
+/** Milliseconds to wait for remaining output once all ranks of this host have exited. */
 const DRAIN_TIME = 1000
 
 /**
- * Starts the ranks of this host, waits until the last has ended or the first has failed, here or on
- * another host, and stops the others. No process of the ranks' groups outlives the attempt.
+ * Starts the ranks of this host, and waits until all have ended or one has failed, here or on another
+ * host. Then stops the others. No process of the ranks' process groups outlives the attempt.
  *
  * @throws ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
  */
@@ -112,8 +111,8 @@ export async function runAttempt(
 }
 
 /**
- * Resolves when all ranks have ended well, when it is clear which rank failed first, when another host
- * says that the attempt is over, or, with true, at an interrupt.
+ * Resolves when all ranks have succeeded, when it is clear which rank failed first, or when another host
+ * ends the attempt. Resolves to true only at an interrupt.
  */
 async function untilDecided(
   ranks: readonly RankProcess[],
@@ -151,7 +150,7 @@ async function untilDecided(
   }
 }
 
-/** Stops every process of the ranks' groups and takes in the rest of their output. */
+/** Stops every process of the ranks' process groups, and reads their remaining output. */
 async function stopRanks(
   ranks: readonly RankProcess[],
   grace: number,
@@ -167,7 +166,7 @@ async function stopRanks(
     },
   })
   const closed = Promise.all(ranks.map((rank) => Promise.all([rank.ended, rank.closed])))
-  // A slow reader of our own output may take its time; another process that holds a pipe may not.
+  // Keep waiting while a slow reader of our output is the reason, but not for a process that holds a pipe.
   let drained: boolean
   do {
     drained = await Promise.race([closed.then(() => true), pause(DRAIN_TIME, false)])

@@ -8,13 +8,13 @@ type Environment = Readonly<Record<string, string | undefined>>
 /** The cores and GPUs that the ranks of this host share. */
 export interface Devices {
   readonly cores: number
-  /** As CUDA_VISIBLE_DEVICES names them: indices, or UUIDs. */
+  /** In the form of CUDA_VISIBLE_DEVICES: indices or UUIDs. */
   readonly gpus: readonly string[]
-  /** The library folders of the TensorFlow that is set up. */
+  /** The library folders of the installed TensorFlow. */
   readonly libraryFolders: readonly string[]
 }
 
-/** @param list - the list of GPUs, where it is known already */
+/** @param list - the list of GPUs, if the caller has it already */
 export function findDevices(env: Environment, list?: GpuList): Devices {
   return {
     cores: availableParallelism(),
@@ -24,10 +24,9 @@ export function findDevices(env: Environment, list?: GpuList): Devices {
 }
 
 /**
- * The variables that give a rank its share: as many threads as there are cores per local rank, and a GPU.
- * The GPUs go to the ranks in turn. TensorFlow allocates GPU memory when it needs it instead of all at
- * once, because other ranks of this job, or of another one, may use the same GPU. Variables that `env`
- * sets stay as they are.
+ * The variables that limit a rank to its share: one GPU, and as many threads as there are cores per local
+ * rank. GPUs are assigned round-robin. TensorFlow allocates GPU memory on demand, because other ranks of
+ * this job or of another one may use the same GPU. Variables in `env` take precedence.
  */
 export function deviceEnvironment(
   { cores, gpus, libraryFolders }: Devices,
@@ -53,7 +52,7 @@ export function deviceEnvironment(
   }
 }
 
-/** Whether ranks compute on GPUs: TensorFlow is set up for them, and no other backend is asked for. */
+/** Whether ranks compute on GPUs: TensorFlow for GPUs is installed, and no other backend is selected. */
 export function usesGpus(env: Environment): boolean {
   if ((env['TSRUN_BACKEND'] ?? 'tensorflow') !== 'tensorflow') return false
   try {
@@ -63,7 +62,7 @@ export function usesGpus(env: Environment): boolean {
   }
 }
 
-/** The GPUs that CUDA_VISIBLE_DEVICES names, else those of this host, in the form of that variable. */
+/** The GPUs of CUDA_VISIBLE_DEVICES, or all GPUs of this host, in the form of that variable. */
 export function findGpus(env: Environment, list?: GpuList): string[] {
   const visible = env['CUDA_VISIBLE_DEVICES']
   if (visible !== undefined) {
@@ -75,7 +74,7 @@ export function findGpus(env: Environment, list?: GpuList): string[] {
   return namesIn('/proc/driver/nvidia/gpus').map((_, index) => String(index))
 }
 
-/** The indices of the GPUs or, where they are divided into MIG instances, the UUIDs of those. */
+/** The indices of the GPUs, or the UUIDs of MIG instances if there are any. */
 function parseGpuList(text: string): string[] {
   const parts = Array.from(text.matchAll(/\(UUID: (MIG-[^)]+)\)/g), ([, uuid]) => uuid!)
   if (parts.length > 0) return parts
@@ -101,15 +100,15 @@ function findLibraryFolders(env: Environment): readonly string[] {
 
 /** The output of `nvidia-smi -L`. */
 export interface GpuList {
-  /** A line for each GPU and each MIG instance. */
+  /** One line for each GPU and each MIG instance. */
   readonly lines: readonly string[]
-  /** False where there is no nvidia-smi, or it does not end in time. */
+  /** False if nvidia-smi is missing or does not end in time. */
   readonly answered: boolean
-  /** Why it fails; undefined where it works, or is not installed. */
+  /** Why it fails; undefined if it works or is not installed. */
   readonly problem: string | undefined
 }
 
-/** Milliseconds. A driver without persistence mode takes seconds. */
+/** Time limit in milliseconds. A driver without persistence mode takes seconds. */
 const LONGEST = 20_000
 
 export function listGpus(env: Environment): GpuList {

@@ -6,7 +6,7 @@ import { ranksOf, worldSizeOf, type Nodes } from './nodes.ts'
 import type { NodePlan, Verdict } from '../protocol/nodes.ts'
 import type { AttemptPage } from './status-page.ts'
 
-/** Records the start of this launcher, and the signals that it gets. */
+/** Records the start of this launcher and the signals that it receives. */
 export function recordStart(job: Job, { events, interrupts }: JobContext): void {
   if (events === undefined) return
   const { nproc, minNodes, nnodes } = job.placement
@@ -28,7 +28,7 @@ export function recordStart(job: Job, { events, interrupts }: JobContext): void 
   }
 }
 
-/** Records the beginning of an attempt and, on node 0, the hosts that are new or gone since the last plan. */
+/** Records the start of an attempt and, on node 0, the hosts that have joined since the last plan. */
 export function recordAttempt(
   { plan, nodeRank }: Nodes,
   generation: number,
@@ -50,7 +50,7 @@ export function recordAttempt(
   })
 }
 
-/** Records what was decided about an attempt, on node 0. */
+/** Records the verdict of an attempt, on node 0 only. */
 export function recordVerdict(
   verdict: Verdict,
   nodeRank: number,
@@ -81,10 +81,10 @@ export function recordVerdict(
   }
 }
 
-/** Milliseconds between two polls for ranks that have joined their group. */
+/** Milliseconds between two polls for ranks that have become ready. */
 const LOOK = 100
 
-/** Records what the ranks of this host do in one attempt. */
+/** Records the events of the ranks of this host in one attempt. */
 export class RankEvents {
   readonly #events: EventLog | undefined
   readonly #page: AttemptPage

@@ -28,9 +28,9 @@ export interface Job extends JobOptions {
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** The path of the script or program. */
   readonly script: string
-  /** Whether Node warns that nothing says what kind of module it is. */
+  /** Whether Node warns that no package.json gives the module type of the script. */
   readonly isTypeless: boolean
-  /** What runs it, without its arguments. */
+  /** The command that runs the script, without the script's arguments. */
   readonly command: readonly [string, ...string[]]
 }
 
@@ -41,35 +41,32 @@ export interface AttemptFacts {
   readonly restartCount: number
 }
 
-/** Shows a job while it runs. */
+/** Observes a running job. */
 export interface JobWatcher {
-  /** Shows this attempt from now on. */
+  /** Switches to this attempt. */
   follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
-  /** Shows the report of a failure, also while the ranks are started again. */
+  /** Shows the report of a failure, which stays visible while the ranks restart. */
   showFailure?(report: string): void
 }
 
-/** What the process that runs a job gives it. */
+/** The parts of its process that a job uses. */
 export interface JobContext {
   readonly console: Console
   readonly announcer: Announcer
   readonly interrupts: Interrupts
-  /** Gets every line of the ranks, whether it is shown or not. */
+  /** Receives every line of the ranks, including hidden ones. */
   readonly onLine?: RankLineReader
-  /** What the ranks read; without it they read nothing. */
+  /** The standard input of the ranks; without it, their input is empty. */
   readonly input?: JobInput
-  /** Remembers the run with this id for `tsrun logs`; the function that it returns gets the exit code. */
+  /** Records the run for `tsrun logs`. Call the returned function with the exit code at the end. */
   readonly remember?: (runId: string) => (exitCode: number) => void
-  /** Injects faults into the ranks. */
   readonly chaos?: Chaos | undefined
-  /** Gets the events of the job. */
   readonly events?: EventLog | undefined
-  /** Show the job while it runs. */
   readonly watchers?: readonly JobWatcher[]
 }
 
 /**
- * @param code - the file whose language the ranks have to run
+ * @param code - the file whose language determines the loader
  * @throws ERR_TSR_COMMONJS, ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE, ERR_TSR_TOKEN_MISSING
  */
 export function createJob(
@@ -103,7 +100,7 @@ function argumentsOf(
   code: Script,
   { nodeArguments }: ProgramOptions,
 ): string[] {
-  // Starts the program in its own place: see `rank/program.ts`.
+  // This script replaces itself with the program: see `rank/program.ts`.
   if (script.language === 'program')
     return [fileURLToPath(new URL('dist/program.js', packageFolder))]
   const preload = new URL('dist/preload.js', packageFolder)
@@ -119,17 +116,17 @@ function argumentsOf(
 
 export interface RunIdentity {
   /**
-   * The name of the job in logs and folders. It sorts by start time: 20261121-153012-9f3a1c, after the
-   * name of `--rdzv-id` if there is one.
+   * The name of the job in logs and folders, for example 20261121-153012-9f3a1c. It sorts by start time.
+   * A `--rdzv-id` is its prefix.
    */
   readonly runId: string
-  /** The secret of the job: 256 random bits, or the one that was given, hexadecimal. */
+  /** The secret of the job, hexadecimal: 256 random bits, or the user's token. */
   readonly token: string
 }
 
 /**
- * A run id that no other run has, and the token: that of `--token-file`, else TSRUN_TOKEN, else, on
- * a single host, a random one.
+ * Makes a unique run ID, and reads the token from `--token-file`, else from TSRUN_TOKEN. On a single
+ * host the default is a random token.
  *
  * @throws ERR_TSR_USAGE when the token is not a hexadecimal text of 32 digits or more;
  * ERR_TSR_TOKEN_MISSING
@@ -162,7 +159,7 @@ function givenToken(env: NodeJS.ProcessEnv, file: string | undefined): string | 
 function readToken(file: string): string {
   try {
     const { mode } = statSync(file)
-    // the group may read: so come secrets that Kubernetes mounts for a user who is not root
+    // Kubernetes mounts secrets group-readable for non-root users.
     if ((mode & 0o027) !== 0) refuseOpenFile(file, mode)
     return readFileText(file).trim()
   } catch (cause) {

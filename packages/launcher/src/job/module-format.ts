@@ -5,19 +5,19 @@ import { compileFunction } from 'node:vm'
 import { readFileText, tsrError } from '@tsrun/core'
 import type { Script } from './script.ts'
 
-/** What decides how Node reads the script. */
+/** What determines how Node reads the script. */
 export interface FormatContext {
-  /** NODE_OPTIONS of the ranks, and their further arguments. */
+  /** NODE_OPTIONS and `--node-args` of the ranks. */
   readonly nodeOptions: string
-  /** Whether the user has a loader, which may read anything. */
+  /** Whether the user has a loader, which may accept any syntax. */
   readonly hasLoader: boolean
-  /** The entry of tsx, where it runs the script. */
+  /** The entry file of tsx, if tsx runs the script. */
   readonly tsx: string | undefined
 }
 
 /**
- * Refuses a script with the syntax of ES modules that Node reads as CommonJS: every rank would print a
- * syntax error. Costs nothing where the extension or package.json says that it is an ES module.
+ * Rejects a script with ES module syntax that Node would read as CommonJS, because every rank would print
+ * a syntax error. Costs nothing if the extension or package.json makes it an ES module.
  *
  * @throws ERR_TSR_COMMONJS
  */
@@ -34,7 +34,7 @@ export function refuseModuleSyntax({ path, language }: Script, context: FormatCo
   throw tsrError('ERR_TSR_COMMONJS', { script: basename(path), ...found, reason })
 }
 
-/** Why Node reads a file as CommonJS, as a clause; undefined where it does not, or finds out by itself. */
+/** A clause that says why Node reads a file as CommonJS; undefined if it does not, or decides by syntax. */
 function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): string | undefined {
   const extension = extname(file)
   if (['.mjs', '.mts'].includes(extension)) return undefined
@@ -51,7 +51,7 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
     : `${manifest} does not say "type": "module"`
 }
 
-/** Whether Node has to detect a script's format from its syntax, and warns of it. */
+/** Whether Node has to detect the format of a script from its syntax, for which it prints a warning. */
 export function isTypeless({ path, language }: Script): boolean {
   if (language === 'program' || !['.js', '.ts'].includes(extname(path))) return false
   const manifest = findManifest(dirname(realpathSync(path)))
@@ -73,13 +73,13 @@ function typeOf(manifest: string): unknown {
   }
 }
 
-/** Where a source has the syntax of ES modules. */
+/** The first place with ES module syntax. */
 interface Found {
   readonly line: number
   readonly syntax: string
 }
 
-/** What V8 says about CommonJS with that syntax. */
+/** V8's error messages for ES module syntax in CommonJS. */
 const complaints: readonly (readonly [RegExp, string])[] = [
   [/^Cannot use import statement outside a module/, '`import`'],
   [/^Unexpected token 'export'/, '`export`'],
@@ -99,7 +99,7 @@ function findByNode(source: string, language: Script['language']): Found | undef
     const { message, stack = '' } = error as Error
     const syntax = complaints.find(([pattern]) => pattern.test(message))?.[1]
     const line = Number(/^script:(\d+)/.exec(stack)?.[1] ?? 1)
-    // Any other error is left to Node, which shows the line.
+    // Node reports any other error with its line.
     return syntax === undefined ? undefined : { line, syntax }
   }
 }
@@ -108,12 +108,12 @@ interface TypeStripper {
   stripTypeScriptTypes?(code: string): string
 }
 
-/** Removes the types as Node does, lines and columns unchanged; undefined where it cannot. */
+/** Removes the types as Node does, and keeps lines and columns; undefined if Node cannot. */
 function stripTypes(source: string): string | undefined {
   // eslint-disable-next-line @typescript-eslint/unbound-method -- restored below, called by nobody meanwhile
   const { emitWarning } = process
   try {
-    // Node warns of this function as experimental, although it strips the types of the ranks with it.
+    // Node warns that this function is experimental, although it runs TypeScript with it.
     process.emitWarning = () => undefined
     // eslint-disable-next-line n/no-unsupported-features/node-builtins -- any Node that runs TypeScript has it
     return (module as TypeStripper).stripTypeScriptTypes?.(source)
@@ -124,7 +124,6 @@ function stripTypes(source: string): string | undefined {
   }
 }
 
-/** What is used of esbuild. */
 interface Esbuild {
   transformSync(source: string, options: object): unknown
 }
@@ -136,7 +135,7 @@ interface EsbuildError {
   }[]
 }
 
-/** tsx turns imports into `require`, but has nothing for a top-level await. */
+/** tsx turns imports into `require`, but cannot convert a top-level await. */
 function findByEsbuild(source: string, tsx: string): Found | undefined {
   const fromTsx = createRequire(createRequire(tsx).resolve('tsx'))
   const esbuild = fromTsx('esbuild') as Esbuild

@@ -8,20 +8,20 @@ import type { Announcer } from '../logs/console.ts'
 /** Where a rank listens for a debugger. */
 export interface DebuggerPlace {
   readonly host: string
-  /** 0: any free one. */
+  /** 0: any free port. */
   readonly port: number
-  /** The rank waits for the debugger before the first line of its script. */
+  /** True if the rank waits for the debugger before the first line of its script. */
   readonly waits: boolean
 }
 
-/** What differs among the ranks in their arguments of Node. */
+/** What determines the Node arguments of a single rank. */
 export interface NodeArgumentsContext {
   /** The folder of the log files of the attempt, if there are any. */
   readonly directory?: string | undefined
   readonly debuggers?: ReadonlyMap<number, DebuggerPlace>
 }
 
-/** The arguments of Node that this rank has on its own. */
+/** The Node arguments that only this rank gets. */
 export function ownNodeArguments(
   { profiles }: ProgramOptions,
   rank: number,
@@ -31,7 +31,7 @@ export function ownNodeArguments(
   const place = debuggers?.get(rank)
   return [
     ...profiles.flatMap((kind) => [`--${kind}-prof`, `--${kind}-prof-dir=${folder}`]),
-    // The launcher says where the rank listens, so Node need not do that on stderr.
+    // The launcher announces the address, so Node need not print it on stderr.
     ...(place === undefined
       ? []
       : [
@@ -42,8 +42,8 @@ export function ownNodeArguments(
 }
 
 /**
- * Where the ranks of this host listen for debuggers. Where any port will do, ports that are free now are
- * chosen, because a rank that waits for its debugger could not tell its port.
+ * Where the ranks of this host listen for debuggers. If any port will do, chooses a free one here, because
+ * a rank that waits for its debugger could not report its port.
  */
 export async function placeDebuggers(
   inspect: InspectOptions | undefined,
@@ -51,7 +51,7 @@ export async function placeDebuggers(
 ): Promise<Map<number, DebuggerPlace>> {
   const places = assumedDebuggers(inspect, ranks)
   const open = [...places.entries()].filter(([, { port }]) => port === 0)
-  // All are held until the last is found, so that no two are the same.
+  // Keep all ports bound until the last is found, so that no two are the same.
   const servers = await Promise.all(open.map(([, { host }]) => listen(host)))
   for (const [i, [rank, place]] of open.entries()) {
     places.set(rank, { ...place, port: (servers[i]!.address() as AddressInfo).port })
@@ -60,7 +60,7 @@ export async function placeDebuggers(
   return places
 }
 
-/** The same for `--dry-run`, which chooses no ports. */
+/** As `placeDebuggers`, but port 0 stays 0 (for `--dry-run`). */
 export function assumedDebuggers(
   inspect: InspectOptions | undefined,
   ranks: readonly number[],

@@ -1,40 +1,39 @@
 /*
- * What a job needs from its nodes. A node is the launcher on one host; `nodes/` implements this for one
- * host and for several.
+ * The interface between a job and its nodes. A node is the launcher on one host. `nodes/` implements it
+ * for one host and for several.
  */
 import type { NodePlan, NodeReport, Verdict } from '../protocol/nodes.ts'
 
-/** This node among the others, in the attempt that runs or is about to begin. */
+/** This node's position in the plan of the current or next attempt. */
 export interface NodePlace {
   readonly plan: NodePlan
   readonly nodeRank: number
 }
 
-/** The launchers of a job, one on each host, acting as one. */
+/** The launchers of a job, one on each host. */
 export interface Nodes extends NodePlace {
   /** The first attempt that this node takes part in: 0 unless it has joined a running job. */
   readonly firstAttempt: number
   begin(restartCount: number): SharedAttempt
-  /** Leaves the other nodes, once the last verdict is known. */
+  /** Disconnects from the other nodes. Call it once the last verdict is known. */
   close(): Promise<void>
 }
 
-/** One attempt of the job, as its nodes share it. */
+/** One attempt of the job on all nodes. */
 export interface SharedAttempt {
   /** Aborted when the ranks here have to stop because of another node. */
   readonly halt: AbortSignal
-  /** Tells the other nodes that a rank here has failed, before anything is stopped. */
+  /** Tells the other nodes that a rank here has failed. Call it before stopping any rank. */
   readonly fail: () => void
-  /** Hands in how the ranks here ended; resolves when all nodes know the verdict. */
+  /** Reports how the ranks here ended; resolves when all nodes know the verdict. */
   readonly conclude: (report: NodeReport) => Promise<Conclusion>
 }
 
-/** The end of an attempt, as one node knows it. */
+/** The end of an attempt. */
 export interface Conclusion {
   readonly verdict: Verdict
   /**
-   * Those of all nodes, on the node that gives the account of the job: node 0, or another one once that is
-   * gone. Undefined elsewhere.
+   * The reports of all nodes, on node 0, or on another node if node 0 is gone. Undefined elsewhere.
    */
   readonly reports: readonly NodeReport[] | undefined
 }
@@ -43,7 +42,7 @@ export function worldSizeOf({ nodes }: NodePlan): number {
   return nodes.reduce((sum, { nproc }) => sum + nproc, 0)
 }
 
-/** How many ranks have this role, those of the nodes before `nodeRank` only or all of them. */
+/** Counts the ranks with this role on the nodes before `nodeRank`, by default on all nodes. */
 export function roleSizeOf({ nodes }: NodePlan, role: string, nodeRank = nodes.length): number {
   return nodes
     .slice(0, nodeRank)

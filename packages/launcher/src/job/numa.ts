@@ -10,15 +10,17 @@ export type ReadSystemFile = (path: string) => string | undefined
 /** The cores of a rank. */
 export interface RankCores {
   readonly cores: readonly number[]
-  /** How many ranks of this host have the same cores, with this one. */
+  /** Number of ranks of this host that have these cores, including this rank. */
   readonly ranks: number
 }
 
 /**
- * The cores to which a rank is bound, of those that this process may use. The ranks of a host are spread
- * over its NUMA nodes (sockets, last-level caches): neighbours share one, as neighbours exchange most.
+ * The cores to which a rank is bound, out of those that this process may use. The ranks of a host are
+ * spread over its NUMA nodes (sockets, last-level caches). Neighbouring ranks share one, because they
+ * exchange the most data.
  *
- * @returns the same for each rank of a node (socket, cache), but with `core` and `exclusive` a share of its own
+ * @returns the same cores for all ranks of a node (socket, cache); with `core` and `exclusive`, a separate
+ *   share for each rank
  * @throws ERR_TSR_USAGE for `core` with more ranks than cores
  */
 export function coresOf(
@@ -49,7 +51,7 @@ export function coresOf(
     const sharers = ranks.filter((_, other) => other % part.length === core)
     return { cores: [part[core]!], ranks: sharers.length }
   }
-  // The hardware threads of a core stay together where each rank can have a whole core.
+  // Keep the hardware threads of a core together if each rank can have a whole core.
   const whole = siblingsOf(part, read)
   const units = whole.length < ranks.length ? part.map((core) => [core]) : whole
   const bound = (rank: number): number => Math.floor((rank * units.length) / ranks.length)
@@ -57,7 +59,7 @@ export function coresOf(
   return { cores: cores.sort((a, b) => a - b), ranks: 1 }
 }
 
-/** The variables with which a rank binds itself, and from which it knows whether its cores are its own. */
+/** The variables that tell a rank its cores, and how many ranks share them. */
 export function coreEnvironment(
   binding: Binding,
   localRank: number,
@@ -80,7 +82,7 @@ function siblingsOf(part: readonly number[], read: ReadSystemFile): number[][] {
   return [...cores.values()].sort((a, b) => nodeOf(a) - nodeOf(b))
 }
 
-/** The cores that belong together, in the order of the first core of each part. */
+/** Groups the cores by NUMA node, socket or cache, in the order of the first core of each group. */
 function partsOf(binding: Binding, usable: readonly number[], read: ReadSystemFile): number[][] {
   if (binding === 'core') return [[...usable]]
   const parts = new Map<string, number[]>()
@@ -99,7 +101,6 @@ function partsOf(binding: Binding, usable: readonly number[], read: ReadSystemFi
   return [...parts.values()]
 }
 
-/** The NUMA node of each core. */
 function nodesByCore(read: ReadSystemFile): Map<number, string> {
   const nodes = new Map<number, string>()
   const folder = '/sys/devices/system/node'
@@ -111,7 +112,7 @@ function nodesByCore(read: ReadSystemFile): Map<number, string> {
   return nodes
 }
 
-/** `0-3,8` as 0, 1, 2, 3 and 8. */
+/** Parses `0-3,8` as 0, 1, 2, 3 and 8. */
 function parseCores(list: string): number[] {
   return list.split(',').flatMap((part) => {
     const [, first, last = first] = /^(\d+)(?:-(\d+))?$/.exec(part.trim()) ?? []

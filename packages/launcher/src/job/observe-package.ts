@@ -3,11 +3,11 @@ import { join } from 'node:path'
 import { version } from './package.ts'
 import { resolveFrom } from './script.ts'
 
-/** The optional package that shows jobs: the dashboard, metrics, and what is recorded in traces. */
+/** The optional package with the dashboard, metrics and the viewer of traces. */
 export const OBSERVE = '@tsrun/observe'
 
 /**
- * Where the package is, beside tsrun or in the project of the user: one of tsrun's version if there is one.
+ * Finds the package beside tsrun or in the user's project, and prefers one of tsrun's version.
  *
  * @returns undefined when it is not installed
  */

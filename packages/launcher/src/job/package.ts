@@ -4,7 +4,7 @@ import { pathToFileURL } from 'node:url'
 const require = createRequire(import.meta.url)
 const manifest = '@tsrun/launcher/package.json'
 
-/** The folder of this package: where its programs (dist) and the sources that `setup` compiles are. */
+/** The folder of this package, with its programs (`dist`) and the sources that `tsrun setup` compiles. */
 export const packageFolder = new URL('./', pathToFileURL(require.resolve(manifest)))
 
 /** The version of tsrun. */
@@ -13,7 +13,7 @@ export const { version } = require(manifest) as { readonly version: string }
 /** The oldest Node that tsrun supports. */
 export const OLDEST_NODE = '20.19'
 
-/** Whether a version of Node, with or without `v`, is older than that. */
+/** Whether a version of Node, with or without `v`, is older than `OLDEST_NODE`. */
 export function isOldNode(nodeVersion: string): boolean {
   const [major = 0, minor = 0] = nodeVersion.replace(/^v/, '').split('.').map(Number)
   return major < 20 || (major === 20 && minor < 19)

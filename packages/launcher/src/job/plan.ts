@@ -11,7 +11,7 @@ import { assumedDebuggers, ownNodeArguments, type NodeArgumentsContext } from '.
 import { coreEnvironment } from './numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
-/** What one attempt adds to the plan of its ranks. */
+/** The inputs of a plan that differ between attempts. */
 export interface AttemptSetup extends NodeArgumentsContext {
   /** More variables for all ranks. */
   readonly environment?: Readonly<Record<string, string>>
@@ -19,10 +19,10 @@ export interface AttemptSetup extends NodeArgumentsContext {
 
 const WITHOUT_WARNING = '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'
 
-/** Has the same value as COLUMNS if `tsrun hosts` has set that, for the lines of the launcher. */
+/** Equals COLUMNS if `tsrun hosts` has set COLUMNS, which then gives the width of the launcher's lines. */
 export const HOST_COLUMNS = 'TSRUN_HOST_COLUMNS'
 
-/** The shortest lines that ranks are told to write, however long their prefix is. */
+/** Lower limit of COLUMNS for ranks, however long their prefix is. */
 const FEWEST_COLUMNS = 20
 
 /** Plans the ranks of one attempt of the job on this host. */
@@ -37,8 +37,7 @@ export function planAttempt(
   const ranks = ranksOf(plan, nodeRank)
   const [executable, ...args] = command
   const forced = output.format !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
-  // What a user has exported is passed on with the rest of the environment; `tsrun hosts` means the lines
-  // of the launcher.
+  // Ranks inherit a COLUMNS that the user has exported. One from `tsrun hosts` includes the prefix.
   const columns = (rank: number, localRank: number): Record<string, string> => {
     const { COLUMNS, [HOST_COLUMNS]: ofLauncher } = env
     if (COLUMNS !== undefined && COLUMNS !== ofLauncher) return {}
@@ -84,7 +83,7 @@ export function planAttempt(
     command: [
       executable,
       ...ownNodeArguments(program, rank, setup),
-      // the first rank of each host says it for all
+      // Only the first rank of each host prints the warning.
       ...(isTypeless && localRank > 0 ? [WITHOUT_WARNING] : []),
       ...args,
       ...program.arguments,
@@ -108,7 +107,7 @@ function traceEnvironment(
   }
 }
 
-/** A variable for ranks, which is empty where only the job around this one has a value. */
+/** A variable for ranks; an empty one overrides the value of an outer job. */
 function unlessUnset(
   name: string,
   value: string | number | undefined,
@@ -117,7 +116,7 @@ function unlessUnset(
   return value === undefined && env[name] === undefined ? {} : { [name]: String(value ?? '') }
 }
 
-/** What is off is said only where the environment says otherwise. */
+/** Omits variables that are off, unless they have to override the environment. */
 function protectionEnvironment(
   variables: Readonly<Record<string, string>>,
   env: NodeJS.ProcessEnv,
@@ -140,7 +139,7 @@ export function assumedPlace({ program, placement, rendezvous, identity }: Job):
   return { plan, nodeRank: placement.nodeRank ?? 0 }
 }
 
-/** What `--dry-run` assumes of the attempt. */
+/** What `--dry-run` assumes about the attempt. */
 export function assumedSetup(job: Job): AttemptSetup {
   const { plan, nodeRank } = assumedPlace(job)
   const { directory = '(a new folder)' } = job.output
@@ -150,10 +149,10 @@ export function assumedSetup(job: Job): AttemptSetup {
   }
 }
 
-/** Stands for a port that is chosen when the job starts. */
+/** Printed for a port that is chosen when the job starts. */
 const CHOSEN = '(chosen at the start)'
 
-/** What `--dry-run` prints: the environment (without the secret) and the command of each rank. */
+/** The output of `--dry-run`: the environment (without the secret) and the command of each rank. */
 export function describePlan(ranks: readonly RankPlan[]): string {
   const blocks = ranks.map(({ rank, environment, command }) => {
     const variables = Object.entries(withoutSecret(environment)).map(
@@ -178,7 +177,7 @@ function withoutSecret(environment: Readonly<Record<string, string>>): Record<st
   return Object.fromEntries(Object.entries(environment).filter(([name]) => name !== 'TSRUN_TOKEN'))
 }
 
-/** Quotes an argument for a POSIX shell where it needs that. */
+/** Quotes an argument for a POSIX shell if necessary. */
 function quote(argument: string): string {
   return /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", `'\\''`)}'`
 }

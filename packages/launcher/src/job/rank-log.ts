@@ -15,7 +15,7 @@ import { makePresenter, type Presenter } from '../logs/presenter.ts'
 import { TRACE_WINDOW, TraceMerger } from '../logs/traces.ts'
 import type { RankProcess } from '../processes/rank-process.ts'
 
-/** Gets the lines of all ranks. */
+/** Receives the lines of all ranks. */
 export type RankLineReader = (rank: number, stream: StreamName, line: Line) => void
 
 /** Where the output of the ranks of one attempt goes. */
@@ -23,29 +23,29 @@ export interface LogDestinations {
   readonly output: OutputOptions
   readonly role: string
   readonly worldSize: number
-  /** The run, its attempt, and the number of this launcher. */
   readonly runId: string
+  /** The number of the attempt. */
   readonly generation: number
+  /** The number of this launcher. */
   readonly node: number
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** The folder of the log files of this attempt, if there are any. */
   readonly directory: string | undefined
   /** The files of lines that all ranks share. */
   readonly filtered: LineFiles
-  /** Shows stack traces; undefined: they are shown as they come. */
+  /** Merges equal stack traces of several ranks; undefined: each rank shows its own. */
   readonly merger: TraceMerger | undefined
   readonly console: Console
   readonly announcer: Announcer
   readonly onLine?: RankLineReader
 }
 
-/** What is kept of one rank's output. */
+/** The log of one rank. */
 export interface RankLog {
   readonly tail: StderrTail
   close(): void
 }
 
-/** A rank whose output is taken. */
 export interface LoggedRank {
   readonly process: Pick<RankProcess, 'rank' | 'pid' | 'stdout' | 'stderr' | 'onError'>
   /** Its number on this host. */
@@ -78,8 +78,8 @@ export function openFiles(
 }
 
 /**
- * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams that have texts:
- * lines of all ranks, by what they contain.
+ * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams with filters. They
+ * get the lines of all ranks that contain one of the texts.
  *
  * @throws ERR_TSR_LOG_DIRECTORY
  */
@@ -113,7 +113,7 @@ export function openFiltered(
   }
 }
 
-/** Merges the stack traces that several ranks print; undefined where each line has to stand alone. */
+/** Merges equal stack traces of several ranks; undefined if each line has to stay separate. */
 export function openMerger(
   { format, prefix }: OutputOptions,
   worldSize: number,
@@ -136,7 +136,7 @@ export function openMerger(
   return merger
 }
 
-/** Forwards the output of a rank to the console, to its files and to the tail for the report. */
+/** Forwards the output of a rank to the console, to its log files and to the tail for the report. */
 export function logRank(
   { process: rank, localRank }: LoggedRank,
   files: RankFiles | undefined,
@@ -165,7 +165,7 @@ export function logRank(
       to.filtered.write(stream, lines)
       if (to.onLine !== undefined) for (const line of lines) to.onLine(rank.rank, stream, line)
       if (presenter === undefined) return
-      // Lines that arrive together are written together.
+      // Write lines that arrive together in one call.
       const present = (line: Line): string => presenter.present(line)
       if (stream === 'stderr' && merger !== undefined) merger.take(rank.rank, lines, present)
       else show(lines.map(present).join(''))

@@ -19,7 +19,7 @@ import {
 import { statFields } from '../processes/rank-process.ts'
 
 /**
- * What is remembered of a run of this user on this host, so that `tsrun logs` finds its files: a small
+ * The record of a run of this user on this host, with which `tsrun logs` finds its log files. It is a JSON
  * file in TSRUN_RUNS_DIR, or below TSRUN_HOME.
  */
 const runRecord = object({
@@ -28,11 +28,11 @@ const runRecord = object({
   script: text,
   host: text,
   launcherPid: count(),
-  /** When that process started, in ticks since the host did; null where there is no /proc. */
+  /** The start of that process, in clock ticks since boot; null without /proc. */
   launcherStart: text.nullable(),
   /** ISO 8601. */
   startedAt: text,
-  /** The folder of `--log-dir`; null: the output is not kept. */
+  /** The folder of `--log-dir`; null: there are no log files. */
   logDir: text.nullable(),
   /** ISO 8601; null: the job is running, or its launcher was killed. */
   endedAt: text.nullable(),
@@ -43,10 +43,13 @@ export type RunRecord = Of<typeof runRecord>
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** How many records are kept of runs with log files, and without. */
+/** Maximum number of records of runs with log files, and without. */
 const KEPT = { with: 200, without: 20 }
 
-/** Remembers that a run has started. The returned function adds its end. Failures are not reported: a job needs no record. */
+/**
+ * Records the start of a run. The returned function records its end. Failures are only logged, because
+ * a job does not need its record.
+ */
 export function recordRun(
   env: Environment,
   cwd: string,
@@ -79,19 +82,18 @@ export function recordRun(
   }
 }
 
-/** The folder of the records: TSRUN_RUNS_DIR if that is set. */
 function recordsFolder(env: Environment): string {
   const folder = env['TSRUN_RUNS_DIR'] ?? ''
   return folder !== '' ? resolve(folder) : join(tsrunHome(env), 'runs')
 }
 
-/** Why the records are not used: others could add to them, or read which scripts this user runs. */
+/** Why the records are not used: other users could write them, or read which scripts this user runs. */
 function distrustOfRecords(env: Environment): string | undefined {
   const given = env['TSRUN_RUNS_DIR'] ?? ''
   return (given === '' ? distrustOf(tsrunHome(env)) : undefined) ?? distrustOf(recordsFolder(env))
 }
 
-/** The runs of this host that are remembered, the newest first. */
+/** The recorded runs of this host, the newest first. */
 export function readRuns(env: Environment): RunRecord[] {
   if (distrustOfRecords(env) !== undefined) return []
   const host = hostname()
@@ -101,15 +103,15 @@ export function readRuns(env: Environment): RunRecord[] {
     .toSorted((a, b) => (a.startedAt < b.startedAt ? 1 : -1))
 }
 
-/** The record as it is now. */
+/** Reads the record again. */
 export function reread(record: RunRecord, env: Environment): RunRecord {
   return readRecord(pathOf(record, env)) ?? record
 }
 
-/** Whether the launcher of the run is still there. */
+/** Whether the launcher of the run is still running. */
 export function isRunning({ endedAt, launcherPid, launcherStart }: RunRecord): boolean {
   if (endedAt !== null) return false
-  // Another process may have the number by now.
+  // Another process may have reused the process ID.
   if (launcherStart !== null) return startOf(launcherPid) === launcherStart
   try {
     return process.kill(launcherPid, 0)
@@ -123,11 +125,11 @@ function pathOf({ runId, host }: Pick<RunRecord, 'runId' | 'host'>, env: Environ
 }
 
 function startOf(pid: number): string | undefined {
-  // The field 22 of the file.
+  // Field 22 of /proc/PID/stat: starttime.
   return statFields(pid)?.[19]
 }
 
-/** Forgets runs whose files are gone, and the oldest of the others. */
+/** Deletes the records of runs whose log files are gone, and the oldest records above the limits. */
 function prune(env: Environment): void {
   const kept = { with: 0, without: 0 }
   for (const record of readRuns(env)) {

@@ -19,8 +19,8 @@ const jsx = ['.tsx', '.jsx']
 /**
  * Finds the script and the language it is written in.
  *
- * @param command - the command that was probably meant where there is no such file
- * @throws ERR_TSR_SCRIPT when it is missing, not a file, or nothing that Node runs
+ * @param command - the command with the most similar name, for the message if the file does not exist
+ * @throws ERR_TSR_SCRIPT when it is missing, not a regular file, or in no language that Node runs
  */
 export function findScript(script: string, cwd: string, command?: string): Script {
   const path = resolve(cwd, script)
@@ -57,15 +57,15 @@ export function findModule(name: string, cwd: string): Script {
 }
 
 /**
- * Only the loader of Node itself knows all rules, and it answers for the folder that it is started in. This is
- * the text of a program.
+ * Runs in a child process, because only Node's own loader knows all rules, and it resolves from its working
+ * directory. The source of this function is the child's program.
  */
 const printResolved = (): void => {
   process.stdout.write(import.meta.resolve(process.argv[1]!))
 }
 
 /**
- * Finds a program as a shell does: a name without a slash on the PATH.
+ * Finds a program like a shell: searches the PATH for a name without a slash.
  *
  * @throws ERR_TSR_SCRIPT
  */
@@ -117,11 +117,11 @@ export interface NodeAbilities {
   /** `process.features.typescript`: how Node itself handles TypeScript. */
   readonly typescript: unknown
   readonly version: string
-  /** NODE_OPTIONS of the ranks, and their further arguments. */
+  /** NODE_OPTIONS and `--node-args` of the ranks. */
   readonly nodeOptions: string
 }
 
-/** The abilities of the Node that runs this process. Ranks run the same one. */
+/** The abilities of the Node that runs this process; ranks run on the same Node. */
 export function nodeAbilities(
   env: NodeJS.ProcessEnv,
   execArgv: readonly string[] = [],
@@ -133,18 +133,18 @@ export function nodeAbilities(
   }
 }
 
-/** `--loader x`, `--import x`, `-r x`, each also with `=`. */
+/** Matches `--loader x`, `--import x` and `-r x`, each also with `=`. */
 const PRELOADED = /(?:^|\s)(--(?:experimental-)?loader|--import|--require|-r)[\s=]+(\S+)/g
 
-/** The packages that run TypeScript, named by name, path or URL. */
+/** Matches packages that run TypeScript, by name, path or URL. */
 const LOADERS =
   /(^|\/)(tsx|ts-node|tsm|jiti|sucrase|amaro|ts-blank-space|esbuild-\w+|@(swc|swc-node|oxc-node|babel|esbuild-kit)\/[\w-]+)(\/|$)/
 
 /**
- * The arguments with which Node runs the language of the script: none where Node strips types itself or
- * the user has a loader, else `--import` of tsx, for TypeScript through our own loader. Other modules
- * that the user preloads (settings, instrumentation) go together with tsx. Where tsx is not installed,
- * one of them may be a loader that this function does not know.
+ * The arguments with which Node runs the language of the script. There are none if Node strips types
+ * itself or the user has a loader, else `--import` of tsx, for TypeScript through our own loader. Other
+ * modules that the user preloads (settings, instrumentation) are compatible with tsx. If tsx is not
+ * installed, assumes that one of them is an unknown loader.
  *
  * @param places - the files or URLs from which tsx is resolved, in this order
  * @throws ERR_TSR_TYPESCRIPT_LOADER
@@ -186,7 +186,7 @@ function ownLoader(tsx: string): string {
   return url.href
 }
 
-/** The file of a package, as the first of these places that finds the package resolves it. */
+/** Resolves a package from the first of these places that finds it. */
 export function resolveFrom(places: readonly string[], specifier: string): string | undefined {
   for (const place of places) {
     try {

@@ -9,17 +9,17 @@ import type { RankProcess } from '../processes/rank-process.ts'
 import { stacksText } from '../report/stacks-text.ts'
 import { computingShare, useOf } from '../processes/rank-use.ts'
 
-/** Milliseconds that a client has to prove that it knows the secret. */
+/** Milliseconds within which a client has to send the secret. */
 const PROOF_TIME = 2000
-/** Milliseconds for which the CPU time of the ranks is measured before. */
+/** Milliseconds over which the CPU time of the ranks is measured before their stacks are requested. */
 const MEASURED = 250
-/** Maximum connections that have not proven it. */
+/** Maximum number of unauthenticated connections. */
 const MOST_PENDING = 64
 
 /**
- * Tells the JavaScript stacks of the ranks of this host during one attempt: to the launcher itself, and at
- * a Unix socket (`tsrun stacks`). The socket is an abstract one, so no file is left however the launcher
- * ends. Every user can connect to it, but only this user can read the secret, which is in the status page.
+ * Returns the JavaScript stacks of the ranks of this host during one attempt, to the launcher itself and
+ * to clients of a Unix socket (`tsrun stacks`). The socket is abstract, so a crash leaves no file. Every
+ * user can connect to it, but only this user can read the secret, which is in the status page.
  */
 export class StackRequests {
   /** The states of the ranks. */
@@ -44,7 +44,7 @@ export class StackRequests {
     })
   }
 
-  /** Where no socket can be made, the job runs without one. */
+  /** If the socket cannot be opened, the job runs without one. */
   static async open({ kind }: Pick<ProgramOptions, 'kind'>): Promise<StackRequests> {
     const server = createServer({ allowHalfOpen: true }).unref()
     const requests = new StackRequests(kind, server)
@@ -56,7 +56,7 @@ export class StackRequests {
     return requests
   }
 
-  /** The name of the socket and the secret for the status page; undefined: there is no socket. */
+  /** The name of the socket and the secret, for the status page; undefined if there is no socket. */
   get address(): string | undefined {
     return this.#server.listening ? `${this.#name} ${this.#secret}` : undefined
   }
@@ -65,7 +65,7 @@ export class StackRequests {
     this.#ranks.push(rank)
   }
 
-  /** The stacks of all ranks, which are asked at the same time; at most 2 seconds later. */
+  /** Requests the stacks of all ranks at the same time. Takes about 2 seconds at most. */
   async text(): Promise<string> {
     const uses = new Map(this.readStatus().map((status) => [status.rank, useOf(status)]))
     await pause(MEASURED)

@@ -1,19 +1,19 @@
 import type { JobContext } from './job.ts'
 
-/** The exit code of a job that has taken too long, as that of timeout(1). */
+/** The exit code of a job that has taken too long, as with timeout(1). */
 const TIMED_OUT = 124
 
-/** `--job-timeout`: the end of a job that takes too long. */
+/** The time limit of `--job-timeout`. */
 export interface TimeLimit {
-  /** What tells the stacks of the ranks, while there are ranks. */
+  /** Returns the stacks of the ranks; set only while an attempt runs. */
   lastWords: (() => Promise<string>) | undefined
-  /** The exit code of the job; undefined before the time limit. */
+  /** The exit code of the job; undefined before the time limit is reached. */
   readonly exitCode: number | undefined
-  /** The job has ended. */
+  /** Cancels the time limit, because the job has ended. */
   end(): void
 }
 
-/** Stops the job after this many milliseconds, and shows the stacks of its ranks before. */
+/** Stops the job after this many milliseconds. Shows the stacks of its ranks first. */
 export function limitTime(
   milliseconds: number | undefined,
   { announcer, interrupts }: Pick<JobContext, 'announcer' | 'interrupts'>,

@@ -9,15 +9,15 @@ import { usageError } from '../args/readers.ts'
 import type { AttemptFacts, JobWatcher } from './job.ts'
 import { isAlive } from '../processes/process-use.ts'
 
-/** Of each rank, what a dashboard without --trace keeps: many seconds. */
+/** Bytes of spans per rank for a dashboard without --trace; enough for many seconds. */
 const SHOWN_BYTES = 4 * 2 ** 20
-/** Its folder is called so, followed by the process ID of the launcher. */
+/** The prefix of the folder of a dashboard; the process ID of the launcher follows. */
 const SHOWN_NAME = 'tsrun-dashboard-'
 const shownName = new RegExp(`^${SHOWN_NAME}(\\d+)-`)
 
 /**
- * Makes the folder of a trace; without one, names one for the newest spans, from which the dashboard shows
- * steps: ranks make it, and `removeTraceFolder` removes it.
+ * Makes the folder of `--trace`. Without `--trace`, names a temporary folder for the newest spans, from
+ * which the dashboard shows steps. Ranks make that folder, and `removeTraceFolder` removes it.
  *
  * @throws ERR_TSR_USAGE when it cannot be made
  */
@@ -34,7 +34,7 @@ export function openTraceFolder(
   const directory = resolve(cwd, trace.directory)
   try {
     makeOwnFolder(directory)
-    // The file of an earlier run does not describe this one.
+    // Delete the trace file of an earlier run.
     rmSync(join(directory, TRACE_FILE), { force: true })
     accessSync(directory, constants.W_OK)
   } catch (error) {
@@ -43,7 +43,7 @@ export function openTraceFolder(
   return { ...trace, directory }
 }
 
-/** Removes the folders of launchers of this user that were killed. */
+/** Removes the folders that killed launchers of this user have left. */
 function removeForgotten(): void {
   // There may be no folder for temporary files.
   for (const name of existsSync(tmpdir()) ? readdirSync(tmpdir()) : []) {
@@ -56,12 +56,12 @@ function removeForgotten(): void {
   }
 }
 
-/** Removes the folder that `openTraceFolder` has named for a dashboard. */
+/** Removes the folder that `openTraceFolder` named for a dashboard. */
 export function removeTraceFolder(trace: TraceOptions | undefined): void {
   if (trace !== undefined) rmSync(trace.directory, { recursive: true, force: true })
 }
 
-/** Keeps the report of a failure beside what the ranks have written. */
+/** Writes the report of a failure beside the spans of the ranks. */
 export class TraceReport implements JobWatcher {
   readonly #directory: string
   #attempt: Pick<AttemptFacts, 'runId' | 'restartCount'> = { runId: '', restartCount: 0 }

@@ -10,7 +10,7 @@ export interface RecordedOutputOptions {
   /** Undefined: the prefix of the job. */
   readonly prefix: string | undefined
   readonly colour: Readonly<Record<StreamName, boolean>>
-  /** Number of ranks, if no file has it. */
+  /** Returns the number of ranks, in case no log file records it. */
   readonly worldSize: () => number
   readonly write: (stream: StreamName, text: string) => void
 }

@@ -31,7 +31,7 @@ function bytesOf(pid: number, line: string): number | undefined {
   }
 }
 
-/** Whether a process with this ID exists, of any user. */
+/** Whether a process with this ID exists; it may belong to another user. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0)

@@ -1,4 +1,4 @@
-/** The global symbol under which the watching thread finds what injects a fault into the process. */
+/** Name of the global symbol that holds the function with which the watching thread injects faults. */
 export const INJECT = 'tsrun.inject'
 
 /** The file descriptor of the control pipe in a rank. */

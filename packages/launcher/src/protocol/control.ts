@@ -11,39 +11,38 @@ import {
   type Of,
 } from '@tsrun/core'
 
-/** A wait for other ranks that has timed out. */
+/** A wait for other ranks that timed out. */
 const timedOutWait = object({
-  /** `allReduce(sum) float32[4] by ring #17`, or `initProcessGroup`. */
+  /** For example `allReduce(sum) float32[4] by ring #17`, or `initProcessGroup`. */
   operation: text,
   /** The name that the caller gave the operation. */
   label: text.optional(),
-  /** Undefined: before the rank has joined. */
+  /** Undefined before the rank has joined a group. */
   group: text.optional(),
   milliseconds: number,
-  /** The ranks that it waited for. */
   peers: list(count()),
 })
 
-/** An uncaught error, written before the rank dies of it. */
+/** An uncaught error. The rank writes it before it dies. */
 export const errorReport = object({
   kind: choice('error'),
-  /** Milliseconds of the monotonic clock, which all ranks of the host share. */
+  /** Milliseconds of the monotonic clock of the host. */
   at: number,
   name: text,
   message: text,
   /** The error as Node prints it: stack, properties, causes. */
   text,
-  /** The same without the frames of libraries; absent where there are none, or only such. */
+  /** The same without library frames; absent if there are no library frames, or only those. */
   short: object({ text, hidden: count() }).optional(),
-  /** The code of the error, or of the first of its causes that is an error of this library. */
+  /** The code of the error, or of its first cause that is a TsrError. */
   code: text.optional(),
-  /** The ranks that this error is about: the lost peer, or the one that has left. */
+  /** The ranks that this error is about: peers that were lost or have left. */
   peers: list(count()),
-  /** The operation that timed out, if this error is a time-out. */
+  /** Only of a time-out. */
   wait: timedOutWait.optional(),
-  /** The error only follows from another rank's failure. */
+  /** True if another rank's failure caused the error. */
   consequence: flag,
-  /** The rank prints nothing of it: the report shows it, and its log file gets the whole text. */
+  /** True if the rank does not print the error. The report shows it, and the log file has its text. */
   silent: flag,
 })
 
@@ -54,24 +53,24 @@ export const resourceUsage = object({
   peakBytes: number,
 })
 
-/** The rank ends by itself. */
+/** The rank exits by itself. */
 const exitReport = object({
   kind: choice('exit'),
   usage: resourceUsage,
-  /** Where process.exit() was called, if it was, with a code other than 0. */
+  /** The stack of a call of process.exit() with a code other than 0. */
   exitedAt: text.optional(),
 })
 
-/** A checkpoint is complete, on the disk and under its name. */
+/** A checkpoint is on the disk, complete and under its final name. */
 const checkpointReport = object({ kind: choice('checkpoint'), step: number, path: text })
 
-/** The answer of a rank to a line with the number of the question. */
+/** The answer of a rank to a request for its stack, a line with the number `id`. */
 const stackReport = object({
   kind: choice('stack'),
   id: count(),
-  /** Of its main thread, as an Error has it; undefined: the thread does not answer. */
+  /** The stack of the main thread, as in `Error.stack`; undefined if the thread does not answer. */
   stack: text.optional(),
-  /** What its event loop waits for, as `process.getActiveResourcesInfo()` names it. */
+  /** What keeps the event loop alive, from `process.getActiveResourcesInfo()`. */
   resources: list(text).optional(),
 })
 
@@ -86,7 +85,7 @@ export type CheckpointReport = Of<typeof checkpointReport>
 export type StackReport = Of<typeof stackReport>
 export type ControlMessage = Of<typeof controlMessage>
 
-/** The message of a line; undefined for anything else that a program has written to the descriptor. */
+/** Parses a line; undefined if it is not a message, because a program may write to the descriptor, too. */
 export function parseControlMessage(line: string): ControlMessage | undefined {
   return parseJson(line, controlMessage)
 }
@@ -94,16 +93,16 @@ export function parseControlMessage(line: string): ControlMessage | undefined {
 /** What the launcher writes to the control pipe to inject a fault into a rank (`--chaos`). */
 export interface FaultOrder {
   readonly kind: string
-  /** Of `exit`. */
+  /** The exit code, for `exit`. */
   readonly code: number
-  /** Of `busy` and `delay`. */
+  /** The duration, for `busy` and `delay`. */
   readonly forSeconds: number
-  /** Of `delay`. */
+  /** The delay of each message, for `delay`. */
   readonly milliseconds: number
-  /** Of `clock`. */
+  /** The jump of the clock, for `clock`. */
   readonly bySeconds: number
-  /** Of `descriptors`. */
+  /** The maximum open files, for `descriptors`. */
   readonly limit: number
-  /** Of `address-space`. */
+  /** The maximum address space, for `address-space`. */
   readonly mebibytes: number
 }

@@ -18,26 +18,26 @@ import { flightDump } from '@tsrun/distributed/record'
 import { errorReport, resourceUsage } from './control.ts'
 
 /*
- * What launchers send each other. Every holder of the job's token can write these, and a launcher of
- * another version does: the worst that may happen is an error that says so.
+ * The messages between launchers. Any holder of the job's token can write them, including a launcher of
+ * another version. A malformed message must cause no more than an error that says so.
  */
 
-/** Hosts, and ranks of a host, beyond which a message is taken for a mistake. */
+/** Largest plausible number of hosts, and of ranks per host; more means a malformed message. */
 const MOST = 1 << 20
 
-/** What a node says about itself when it joins a job. */
+/** How a node describes itself when it joins a job. */
 const registration = object({
-  /** Undefined: whichever is free when it arrives. */
+  /** Undefined: node 0 assigns a free one. */
   nodeRank: count().optional(),
   nnodes: count(),
   minNodes: count(),
   nproc: count(),
-  /** The name of the host, and the process id of its launcher. */
   host: text,
+  /** The process ID of the launcher. */
   pid: count(),
   /** See `hostIdentity`. */
   identity: text,
-  /** The address at which its ranks are reached. */
+  /** The address at which other hosts reach its ranks. */
   address: text,
   role: text,
   /** `--rdzv-id` */
@@ -46,7 +46,7 @@ const registration = object({
   version: text,
   node: text,
   script: text,
-  /** The SHA-256 of the script's file, hexadecimal; '' for a program, which each host has its own of. */
+  /** The SHA-256 of the script, hexadecimal; '' for a program, which may differ between hosts. */
   digest: text,
 })
 
@@ -54,7 +54,7 @@ const registration = object({
 export const arrivalMessage = object({
   id: text,
   node: registration,
-  /** The address of the store that it has used. */
+  /** The address at which it reached the store. */
   storeAddress: text,
 })
 
@@ -68,7 +68,6 @@ const nodeFacts = object({
   nproc: count({ to: MOST }),
   host: text,
   address: text,
-  /** Of its ranks. */
   role: text,
 })
 
@@ -76,79 +75,79 @@ const nodeFacts = object({
 const storeEndpoint = object({
   host: text,
   port,
-  /** For what the ranks listen at themselves; see `RankEnvironment`. */
+  /** A port at which the ranks themselves may listen; see `RankEnvironment`. */
   freePort: port.optional(),
 })
 
 /** What all nodes of a job agree on before the first rank starts. Node 0 makes it. */
 const nodePlan = object({
   runId: text,
-  /** Where the store listens, as every host reaches it. */
+  /** An address of the store that every host can reach. */
   master: storeEndpoint,
   /** In the order of their node ranks. */
   nodes: list(nodeFacts, MOST).refine((nodes) => nodes.length > 0),
 })
 
-/** A plan that the node with this id is part of. */
+/** A plan that contains the node with this ID. */
 export function planWith(id: string): Schema<NodePlan> {
   return nodePlan.refine(({ nodes }) => nodes.some((node) => node.id === id))
 }
 
-/** What a node is told when it takes part. */
+/** The answer to a node that is admitted. */
 export function invitationOf(id: string): Schema<Invitation> {
   return object({ plan: planWith(id), attempt: count() })
 }
 
-/** The rest is checked by `reviveTsrError`. */
+/** `reviveTsrError` checks the fields. */
 export const errorMessage = where<SerializedTsrError>(isObject, 'an error')
 
 /** The job was stopped from outside. */
 export const interruptMessage = object({
-  /** The id of the node that it comes from. */
+  /** The ID of the interrupted node. */
   by: text,
   exitCode: count(),
   reason: text,
-  /** Without grace. */
+  /** True to kill the ranks without a grace period. */
   now: flag,
 })
 
 const signal = text.refine((name) => /^SIG[A-Z0-9+-]+$/.test(name)) as Schema<NodeJS.Signals>
 
-/** What a rank was doing, as the status page told when the launcher began to stop the job. */
+/** What a rank did when the launcher began to stop the job, from the status page. */
 const rankPlace = object({
   state: choice('starting', 'running', 'operation', 'left'),
-  /** The current operation, or the last one; undefined: none so far. */
+  /** The current or last operation; undefined before the first. */
   operation: text.optional(),
   group: text.optional(),
   sequence: number,
-  /** Milliseconds that it had been in this state. */
+  /** Time in this state. */
   milliseconds: number,
-  /** By SIGSTOP, or by a debugger. */
+  /** Suspended by SIGSTOP or by a debugger. */
   isSuspended: flag,
 })
 
-/** How one rank ended, and all that is known about why. */
+/** How one rank ended, and the evidence for the reason. */
 const outcome = object({
   rank: count(),
   pid: count(),
   exitCode: integer.nullable(),
   signal: signal.nullable(),
-  /** On the host's monotonic clock, milliseconds. */
+  /** Milliseconds of the host's monotonic clock, as `endedAt` and `stoppedAt`. */
   startedAt: number,
   endedAt: number,
-  /** The signal with which the launcher stopped the rank; undefined: it ended by itself. */
+  /** The signal with which the launcher stopped the rank; undefined if the rank ended by itself. */
   stopSignal: choice('SIGTERM', 'SIGKILL').optional(),
-  /** Infinity: it was not stopped. */
+  /** Infinity if it was not stopped. */
   stoppedAt: number.nullable(),
-  /** The uncaught error before its end. */
+  /** The uncaught error that ended it. */
   error: errorReport.optional(),
   /** The stack of the call of process.exit() with a code other than 0. */
   exitedAt: text.optional(),
   stderrTail: list(text),
-  /** V8 said that the JavaScript heap is exhausted. */
+  /** V8 reported that the JavaScript heap is exhausted. */
   heapExhausted: flag,
   usage: resourceUsage.optional(),
-  /** Undefined for a rank that had not joined the job, and without a status page. */
+  /** Undefined if the rank had not joined a group, or if there is no status page. */
   place: rankPlace.optional(),
 })
 
@@ -156,57 +155,57 @@ const outcome = object({
 const interruption = object({
   /** The exit code of the launcher. */
   exitCode: count(),
-  /** For the message; undefined if there should be none. */
+  /** For the message; undefined prints none. */
   reason: text.optional(),
 })
 
-/** What the kernel says about memory, as far as it can be read. */
+/** Memory statistics of the kernel, as far as they can be read. */
 const memoryEvents = object({
-  /** The out-of-memory kills since the job started; NaN when unknown. */
+  /** Out-of-memory kills since the job started; NaN when unknown. */
   kills: number.nullable(),
-  /** The bytes that can be allocated now without swapping. */
+  /** Bytes that can be allocated now without swapping. */
   available: number.optional(),
-  /** The bytes that the cgroup of this process may use. */
+  /** Limit of the cgroup of this process, in bytes. */
   limit: number.optional(),
 })
 
-/** What is known about the host of the failed rank. */
+/** Facts about a host, for the report of a failed rank. */
 const hostFacts = object({
   host: text,
   memory: memoryEvents,
   /** The folder of the log files, if there are any. */
   logs: text.optional(),
-  /** Shows the frames of libraries in stacks, too. */
+  /** True to show library frames in stacks. */
   isDetailed: flag.optional(),
-  /** The temporary folder of the flight records, if there are any in one. */
+  /** The temporary folder of the flight records, if they are in one. */
   records: text.optional(),
 })
 
-/** How the ranks of one node ended, as JSON has it: null stands for numbers that are not finite. */
+/** How the ranks of one node ended. In JSON, null stands for numbers that are not finite. */
 export const reportMessage = object({
   nodeRank: count(),
   outcomes: list(outcome, MOST),
   /** Set when the node was stopped from outside before any rank failed. */
   interruption: interruption.optional(),
   facts: hostFacts,
-  /** The flight records of its ranks that left any: whole ones here, their ends from other nodes. */
+  /** The flight records of its ranks: whole on this node, only the newest entries from other nodes. */
   flight: list(flightDump, MOST),
 })
 
-/** The facts of a failed attempt of a job, for the report on screen and for JSON. */
+/** The facts of a failed attempt of a job, for the printed report and for JSON. */
 const failure = object({
   rank: count(),
   worldSize: count(),
   pid: count(),
   host: text,
-  /** `exited with code 3`, `was killed by SIGSEGV`. */
+  /** For example `exited with code 3` or `was killed by SIGSEGV`. */
   ended: text,
   exitCode: integer.nullable(),
   signal: signal.nullable(),
   /** Seconds from its start until it failed. */
   seconds: number,
   explanation: text.optional(),
-  /** What the rank did last, where others waited for it in vain. */
+  /** The last operation of the rank, if other ranks timed out waiting for it. */
   last: text.optional(),
   /** The error as Node prints it, with its stack. */
   error: text.optional(),
@@ -215,9 +214,9 @@ const failure = object({
   code: text.optional(),
   /** The last lines of the rank on stderr, without the error itself. */
   stderr: list(text),
-  /** How the other ranks ended, in order of time: ranks that ended alike share a line. */
+  /** How the other ranks ended, in order of time. Ranks that ended alike share a line. */
   others: list(text),
-  /** What the flight recorders of the ranks show together, a sentence for each finding. */
+  /** The findings of the merged flight records, one sentence each. */
   findings: list(text),
   logs: text.optional(),
   /** The temporary folder of the flight records, if they are in one. */
@@ -226,38 +225,38 @@ const failure = object({
   jobExitCode: count(),
 })
 
-/** The facts of a job that failed because a host is gone, for the report on screen and for JSON. */
+/** The facts of a job that failed because it lost a host, for the printed report and for JSON. */
 const nodeFailure = object({
   node: count(),
   host: text,
   address: text,
-  /** `its launcher has ended`, `it was silent for 30 s`. */
+  /** For example `its launcher has ended` or `it was silent for 30 s`. */
   reason: text,
   ranks: list(count()),
   others: list(text),
   jobExitCode: count(),
 })
 
-/** All ranks of all hosts will be started again. */
+/** All ranks of all hosts restart. */
 const restart = object({
   number: count(),
   /** The number of restarts that node 0 allows. */
   of: count(),
 })
 
-/** How an attempt of the job as a whole has ended. */
+/** How an attempt of the whole job ended. */
 export const verdictMessage = either(
   object({ kind: choice('success') }),
   object({ kind: choice('interrupted'), exitCode: count() }),
   object({ kind: choice('failure'), failure, restart: restart.optional() }),
-  /** Nodes have joined or left: all ranks start again on those that there are now. */
+  /** Nodes have joined or left: all ranks restart on the current nodes. */
   object({ kind: choice('change'), reason: text }),
   /** A host is gone, and no other can take its place. */
   object({ kind: choice('lost'), failure: nodeFailure }),
 )
 
 export type Registration = Of<typeof registration>
-/** A node that has its number. */
+/** A node that has been assigned its number. */
 export type NumberedNode = Registration & { readonly nodeRank: number }
 export type Arrival = Of<typeof arrivalMessage>
 export type NodeFacts = Of<typeof nodeFacts>

@@ -20,7 +20,7 @@ export function acceptFaults(env: NodeJS.ProcessEnv): void {
   Object.assign(globalThis, { [Symbol.for(INJECT)]: inject })
 }
 
-/** Interrupts the main thread, so most faults only schedule their effect for later. */
+/** Runs as an interrupt of the main thread, so most faults only schedule their effect. */
 function bring(fault: FaultOrder, storePort: number): void {
   switch (fault.kind) {
     case 'throw':

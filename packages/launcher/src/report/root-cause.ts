@@ -18,10 +18,13 @@ export interface RootCause {
 /**
  * Finds the first cause of a failed job; undefined if no rank failed.
  *
- * Evidence takes precedence over time, in this order: a crash or an error that is no consequence; such
- * an error in a rank that was stopped before it exited; an early exit that other ranks report; a rank
- * that others waited for until they timed out; the earliest consequence of another rank's failure. If
- * operations differ, the culprit is the rank that differs from most others.
+ * Stronger evidence takes precedence over earlier failures. In decreasing order of strength:
+ * 1. a crash, or an error that no other rank caused;
+ * 2. such an error in a rank that was stopped before it exited;
+ * 3. an early exit that other ranks report;
+ * 4. a rank for which others waited until they timed out;
+ * 5. the earliest error that another rank caused.
+ * If operations differ, the culprit is the rank that differs from most others.
  *
  * @param findings - from the flight records of all ranks
  */

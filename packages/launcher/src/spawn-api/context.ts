@@ -66,8 +66,8 @@ export function createContext(
 }
 
 /**
- * Wraps a stream with separate listeners, so that the program's listeners are unaffected. The program
- * may have replaced `write` by a function without callbacks.
+ * Wraps a stream, so that the program's own listeners are unaffected. Passes no callback to `write`,
+ * because the program may have replaced it with a function that ignores callbacks.
  */
 function forwardTo(stream: NodeJS.WriteStream): Writable {
   return new Writable({

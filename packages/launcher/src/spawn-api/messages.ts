@@ -44,7 +44,7 @@ export async function putValue(store: Store, key: string, value: unknown): Promi
   await store.set(key, String(pieces))
 }
 
-/** Waits for a value from `putValue`. */
+/** Waits for a value that `putValue` stores, and returns it. */
 export async function takeValue(store: Store, key: string): Promise<unknown> {
   const pieces = Number(Buffer.from(await store.get(key)).toString())
   const bytes: Uint8Array[] = []

@@ -25,13 +25,13 @@ export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown
    * Default: the script of this process.
    */
   readonly base?: string | URL
-  /** Variables to add to the environment of this process; undefined removes a variable. */
+  /** Variables for the ranks, in addition to the environment of this process; undefined removes one. */
   readonly env?: Readonly<Record<string, string | undefined>>
   /** Additional arguments of Node, as in `child_process.fork`. Default: none. */
   readonly execArgv?: readonly string[]
   /**
-   * `inherit`: writes to the output of this process, with the rank before each line; `ignore`; or a
-   * function that receives the lines. Default `inherit`.
+   * `inherit`: writes each line to the output of this process, after its rank. `ignore`: drops the
+   * output. A function receives each line. Default `inherit`.
    */
   readonly output?: 'inherit' | 'ignore' | ((line: OutputLine) => void)
   /** Milliseconds after which the ranks are stopped. Default: no limit. */

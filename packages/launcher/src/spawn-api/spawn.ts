@@ -19,17 +19,17 @@ import { planTask, type PlannedTask } from './task.ts'
 
 /**
  * Runs a function in the ranks of a job, each in a separate process. Resolves to their return values in
- * the order of the ranks. It is `tsrun` as a function (`torch.multiprocessing.spawn`, with results).
+ * the order of the ranks. Works like `torch.multiprocessing.spawn`, but also returns the values.
  *
- * A function is sent as its source: it must not use variables from outside, and imports what it needs
- * with `import()`. A module is imported by each rank, and its export is called. Either is called with
- * the rank and `args`, and may use `initProcessGroup()`. Arguments and values are copied: plain data,
- * typed arrays, Maps, Sets, dates, bigints and Errors, up to 256 MiB for each rank. Functions become
- * undefined, and class instances become plain objects. Like a script, a rank ends when nothing keeps it
- * alive. Ranks never outlive the call or this process, even if it crashes.
+ * A function is sent as source code. It must not use variables from outside, and it imports modules
+ * with `import()`. For a module, each rank imports it and calls its export. The function gets the rank
+ * and `args`, and may call `initProcessGroup()`. Arguments and values are copied: plain data, typed
+ * arrays, Maps, Sets, dates, bigints and Errors, up to 256 MiB for each rank. Functions become undefined,
+ * and class instances become plain objects. A rank exits when its event loop is empty. Ranks never outlive
+ * the call or this process, even if it crashes.
  *
  * @param program - a function or an arrow function, or the path or URL of a module
- * @returns the values that the functions of the ranks returned, by rank
+ * @returns the return value of each rank, by rank
  *
  * @example
  * const squares = await spawn((rank: number, base: number) => (base + rank) ** 2, {
@@ -37,8 +37,8 @@ import { planTask, type PlannedTask } from './task.ts'
  *   args: [10],
  * }) // [100, 121, 144]
  *
- * @throws ERR_TSR_RANK_FAILED when a rank fails: `cause` is its error with its stack, `facts.report`
- *   the report that tsrun prints; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT, ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT,
+ * @throws ERR_TSR_RANK_FAILED when a rank fails: `cause` is its error with its stack, and
+ *   `facts.report` is the report that tsrun would print; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT, ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT,
  *   ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
  */
 export async function spawn<Value, Args extends readonly unknown[]>(
@@ -84,7 +84,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   const defaults = toJobOptions(completeSettings(flags, {}), [entry.path], machine)
   const jobOptions: JobOptions = {
     ...defaults,
-    // Ranks only need to know that a plan exists.
+    // Ranks only check whether there is a plan, so any text will do.
     program: {
       ...defaults.program,
       nodeArguments: execArgv,
@@ -138,7 +138,7 @@ async function collect({ local }: JobStore, nproc: number): Promise<unknown[]> {
   return values
 }
 
-/** Converts a failure report to an error. Its cause is the error of the rank that failed first. */
+/** Converts a failure report to an error, whose cause is the error of the rank that failed first. */
 function rankError(failure: Failure): TsrError {
   const { rank, worldSize, ended, error, what, code, explanation, jobExitCode } = failure
   const first = what ?? failure.stderr.at(-1)

@@ -1,6 +1,6 @@
 /**
- * The script of a rank of `spawn`: it takes its task from the store, calls the function and puts its
- * return value into the store.
+ * The script of each rank of `spawn`. Reads the task from the store, calls the function and stores its
+ * return value.
  */
 import { types } from 'node:util'
 import { compileFunction, constants } from 'node:vm'
@@ -26,7 +26,7 @@ async function findFunction(task: Task): Promise<RankFunction> {
   throw tsrError('ERR_TSR_SCRIPT', { script: url, problem })
 }
 
-/** esbuild, and therefore tsx, calls this helper in functions whose names it keeps. */
+/** esbuild (and so tsx) inserts calls of this helper to preserve the names of functions. */
 const keepName = (value: unknown): unknown => value
 
 function compile({ source, path }: FunctionTask): RankFunction {
@@ -45,7 +45,7 @@ function compile({ source, path }: FunctionTask): RankFunction {
   }
 }
 
-/** Explains a common mistake: using a name that the module of the function declares. */
+/** Explains a common mistake: the function uses a name that its module declares. */
 function explain(error: unknown, path: string): unknown {
   if (!types.isNativeError(error) || error.name !== 'ReferenceError') return error
   const { message, stack = '' } = error

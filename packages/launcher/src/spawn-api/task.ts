@@ -7,7 +7,7 @@ import { findScript, type Script } from '../job/script.ts'
 import type { Task } from './messages.ts'
 import type { CompleteOptions } from './options.ts'
 
-/** A task, and the file that determines its language. */
+/** A task, and the file whose extension says in which language it is written. */
 export interface PlannedTask {
   readonly task: Task
   readonly code: Script
@@ -43,7 +43,7 @@ export function planTask(program: Program, options: CompleteOptions): PlannedTas
   }
 }
 
-/** The language of this process's script, whose file name may not tell. */
+/** The language of the file; JavaScript if its name does not tell. */
 function languageOf(path: string): Script {
   try {
     return findScript(path, '/')
@@ -52,7 +52,7 @@ function languageOf(path: string): Script {
   }
 }
 
-/** Vite's replacements for `import(...)`, possibly of a file, and for imported names. */
+/** How Vite rewrites `import(...)` and the names that a module imports. */
 const VITE_IMPORT = /\b__vite_ssr_dynamic_import__\((?:"(\/[^"\\]*)")?/g
 const VITE_NAME = /\b__vi(te_ssr)?_import_(\d+|meta)__/
 
@@ -76,7 +76,7 @@ function sourceOf(program: (...args: never) => unknown): string {
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'program', value, expected })
 }
 
-/** The URL of a path from Vite: below Vite's root, which Vitest exposes, or an absolute path. */
+/** The URL of a path as Vite writes it: relative to Vite's root, or absolute. Vitest exposes the root. */
 function urlOfVite(name: string): string {
   const anywhere = /^\/@fs(\/.*)/.exec(name)?.[1]
   if (anywhere !== undefined) return pathToFileURL(anywhere).href
@@ -96,7 +96,7 @@ function parses(source: string): boolean {
   }
 }
 
-/** The URL may be of another realm. */
+/** Not `instanceof`, which fails for a URL of another realm (`node:vm`). */
 function isUrl(value: unknown): value is URL {
   return typeof value === 'object' && value !== null && 'href' in value
 }
