@@ -67,7 +67,7 @@ export class Ticket {
     return { posted: this.posted, started: this.#started, completed: this.#completed }
   }
 
-  /** Moves data if the calling thread does that, and returns whether the ticket is settled. */
+  /** Moves data if the driver uses the calling thread. Returns whether the ticket is settled. */
   poll(): boolean {
     if (this.#isRunning) this.driver.poll(this)
     return !this.#isRunning

@@ -39,7 +39,10 @@ const BYTES_32 = 0xc6
 /** Bytes of an encoded empty binary value. */
 const EMPTY_BYTES = 2
 
-/** Maximum containers of a request: the request, its keys, and two values. */
+/**
+ * Maximum number of MessagePack arrays, maps and extensions in a request. A valid one needs four: itself,
+ * its keys and two values.
+ */
 const REQUEST_CONTAINERS = 16
 
 export function checkLimit(what: string, bytes: number, limit: number): void {

@@ -53,7 +53,7 @@ const LARGEST_PART = 256 * 1024
 /** Scratch in bytes for the parts of other ranks; limited, because many operations run at once. */
 const PARTS_ROOM = 4 * 1024 * 1024
 
-/** Returns the bytes of a segment if `parts` parts of it from other ranks are in scratch at once. */
+/** Returns a segment size for which the segments of `parts` other ranks fit into scratch together. */
 export function partBytes(parts: number): number {
   const share = Math.floor(PARTS_ROOM / parts / GRAIN) * GRAIN
   return Math.max(GRAIN, Math.min(LARGEST_PART, share))

@@ -202,7 +202,7 @@ export class FlightRecorder {
     }
   }
 
-  /** Returns a text of an operation, if it is still recorded. */
+  /** Returns the label, call site or peers of an operation; undefined once its entry is overwritten. */
   textOf(flight: number, name: TextName): string | undefined {
     const mark = this.#mark(flight, name)
     const length = this.#marks[mark + 1]!

@@ -10,10 +10,10 @@ import type {
   TransportCollectives,
 } from '../transports/transport-collectives.ts'
 
-/** Runs collectives of ranks that share memory on what they publish there, without messages. */
+/** Runs the collectives of ranks that share memory without messages. */
 export class SharedCollectives implements TransportCollectives {
   readonly #context: SharedContext
-  /** By group id. Ids are given once, so slots never pass from one group to another. */
+  /** By group id. Ids are never reused, so two groups never use the same slots. */
   readonly #epochs: readonly Epochs[]
 
   constructor(context: SharedContext) {

@@ -2,24 +2,24 @@ import type { Engine } from '../engine/engine.ts'
 import type { Operation } from '../operation.ts'
 import type { Ticket, TicketDriver } from '../ticket.ts'
 
-/** How a runner on the calling thread waits. */
+/** How a runner whose engine is on the calling thread waits. */
 export interface Waiting {
-  /** Moves what can move, without waiting. */
+  /** Moves the data that can move now. */
   poll(): void
   block(ticket: Ticket, operation: string): void
-  /** Waits for a moment. */
+  /** Polls for at most a few milliseconds. */
   spinBriefly?(ticket: Ticket): void
   /**
-   * Called before the engine is handed an operation.
+   * Called before the engine starts an operation.
    *
-   * @throws ERR_TSR_GROUP_DESTROYED when nothing drives the engine any more
+   * @throws ERR_TSR_GROUP_DESTROYED if the runner is closed
    */
   prepareFor?(operation: Operation): void
-  /** Keeps the engine polling until the awaited ticket is settled. */
+  /** Keeps polling the engine until the awaited ticket is settled. */
   attend(ticket: Ticket): void
 }
 
-/** Runs operations by an engine on the calling thread. */
+/** Runs operations on an engine in the calling thread. */
 export class EngineDriver implements TicketDriver {
   readonly #engine: Engine
   readonly #waiting: Waiting

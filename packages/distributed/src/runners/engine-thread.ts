@@ -18,12 +18,12 @@ import {
 } from './worker-messages.ts'
 import { control } from './worker-memory.ts'
 
-/** Milliseconds that leaving may take. */
+/** Longest graceful shutdown in milliseconds. */
 export const LEAVE_TIME = 3000
 
-/** The thread of one engine: how it starts, is woken and ends, and whether it is alive. */
+/** Starts, wakes and stops the thread of an engine, and detects its death. */
 export class EngineThread {
-  /** The eventfd that wakes it; undefined when a message does. */
+  /** The eventfd that wakes the thread; undefined if messages wake it. */
   doorbell: number | undefined
   readonly #worker: Worker
   readonly #port: MessagePort
@@ -32,12 +32,12 @@ export class EngineThread {
   readonly #failures = new Map<number, TsrError>()
   /** See `ReadyMessage`. */
   heaps: ReadyMessage['heaps']
-  /** Where Linux shows the thread as long as it exists. */
+  /** A path in /proc that exists as long as the thread does; undefined if there is no /proc. */
   #place: string | undefined
   #hasExited = false
   #death: TsrError | undefined
 
-  /** @param onDeath - called when it has started and then ends without being told to */
+  /** @param onDeath - called if the thread ends although `stop` was not called */
   constructor(input: Omit<WorkerInput, 'port'>, words: Int32Array, onDeath: () => void) {
     const { port1, port2 } = new MessageChannel()
     this.#port = port1
@@ -58,8 +58,9 @@ export class EngineThread {
   }
 
   /**
-   * `exchange` publishes where the engine listens and returns all ranks' endpoints.
+   * Connects the engine to the other ranks.
    *
+   * @param exchange - publishes the engine's endpoint and resolves to the endpoints of all ranks
    * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_CONNECT, ERR_TSR_ABORTED
    */
   async start(
@@ -85,7 +86,6 @@ export class EngineThread {
     this.#worker.unref()
   }
 
-  /** An awaited operation keeps the process alive. */
   hold(isHeld: boolean): void {
     if (isHeld) this.#worker.ref()
     else this.#worker.unref()
@@ -96,18 +96,18 @@ export class EngineThread {
     else signalEventfd(this.doorbell)
   }
 
-  /** Sends what does not fit into the next command. */
+  /** Sends data that does not fit into the next command. */
   post(message: GroupMessage | GroupFailureMessage): void {
     this.#port.postMessage(message)
   }
 
-  /** 1: leave in order, 2: leave at once. */
+  /** @param how - 1: shut down gracefully; 2: close the connections at once */
   stop(how: 1 | 2): void {
     Atomics.store(this.#control, control.stop, how)
     this.wake()
   }
 
-  /** Resolves when it has ended, after `stop`. */
+  /** After `stop`: resolves when the thread has ended. Terminates it after `milliseconds`. */
   async end(milliseconds: number): Promise<void> {
     this.#worker.ref()
     const timer = setTimeout(() => void this.#worker.terminate(), milliseconds)
@@ -116,7 +116,7 @@ export class EngineThread {
     this.#port.close()
   }
 
-  /** Why the thread has ended without being told to. Asking takes a system call. */
+  /** Why the thread has ended; undefined while it runs. Takes a system call. */
   get death(): TsrError | undefined {
     if (this.#death === undefined && this.isGone) {
       this.#death = this.failureOf(ENGINE) ?? deathOf('it was terminated')
@@ -129,7 +129,7 @@ export class EngineThread {
     return this.#place !== undefined && !existsSync(this.#place)
   }
 
-  /** Why the operation of a slot has failed. */
+  /** Returns the error of the operation in a slot, once. */
   failureOf(slot: number): TsrError | undefined {
     for (;;) {
       const known = this.#failures.get(slot)
@@ -153,7 +153,7 @@ export class EngineThread {
     this.#worker.postMessage(command)
   }
 
-  /** Terminating the worker would leave its sockets open, because they belong to libc. */
+  /** Asks the worker to end. `terminate` would leak its sockets, which libc opened. */
   async #giveUp(): Promise<void> {
     Atomics.store(this.#control, control.stop, 2)
     this.#tell({ cancel: true })
@@ -169,7 +169,7 @@ function unexpected(message: StartMessage): Error {
   return tsrError('ERR_TSR_INTERNAL', { what: `unexpected ${Object.keys(message).join()}` })
 }
 
-/** Workers start from compiled files, because not every TypeScript loader reaches into them. */
+/** The compiled file, because some TypeScript loaders do not work in worker threads. */
 function workerEntry(): URL {
   return new URL('dist/worker-main.js', packageFolder)
 }

@@ -10,11 +10,11 @@ import { destroyedError, type Runner } from './runner.ts'
 import { EngineDriver } from './engine-driver.ts'
 import { WorldFaults, type WorldFault } from './world-faults.ts'
 
-/** Milliseconds without progress after which the thread sleeps between two rounds. */
+/** Milliseconds without progress after which the thread sleeps between rounds. */
 const RESTLESS = 5
 /** Milliseconds without progress after which the ranks may be in a deadlock. */
 const PATIENCE = 500
-/** Milliseconds: a time-out that is nearer than this ends the wait anyway. */
+/** Milliseconds. If a deadline is nearer than this, wait for it instead of reporting a deadlock. */
 const FAR = 60_000
 
 export interface InProcessOptions {
@@ -23,20 +23,19 @@ export interface InProcessOptions {
   readonly seed: number
   /** Bytes of each rank's arena and engine memory. */
   readonly memory: number
-  /** By rank: which host it is on. Undefined: each is on a host of its own. */
+  /** The host number of each rank; undefined: each rank is on a separate host. */
   readonly hosts: readonly number[] | undefined
   readonly faults: readonly WorldFault[]
 }
 
-/** The engines of all ranks of a world in one thread, over memory, with a seeded scheduler. */
+/** Runs the engines of all ranks in one thread, on in-memory pipes, with a seeded scheduler. */
 export class InProcessWorld {
-  /** By rank. */
   readonly runners: readonly Runner[]
   readonly #engines: Engine[]
   readonly #transports: readonly MemoryTransport[]
   readonly #faults: WorldFaults
   readonly #random: Random
-  /** Counts everything that happens. */
+  /** Changes whenever a program or an engine has made progress. */
   #activity = 0
 
   constructor({ size, seed, memory, hosts, faults }: InProcessOptions) {
@@ -70,7 +69,7 @@ export class InProcessWorld {
     this.runners = ranks.map(({ runner }) => runner)
   }
 
-  /** Drives the engines until all programs have settled. */
+  /** Drives the engines until all programs have settled. @throws the first error of a program */
   async run<T>(programs: readonly Promise<T>[]): Promise<T[]> {
     let settled = 0
     for (const program of programs) {
@@ -126,12 +125,12 @@ export class InProcessWorld {
     return engines
   }
 
-  /** Returns how many bytes of a piece move now: mostly all, sometimes a random part. */
+  /** Returns how many of the available bytes to move: mostly all, sometimes a random part. */
   #portion(bytes: number): number {
     return this.#random.below(4) === 0 ? 1 + this.#random.below(bytes) : bytes
   }
 
-  /** Fails everything when every rank that has not finished waits for a message. */
+  /** Fails all operations if every unfinished rank waits for a message. */
   #reportDeadlock(unfinished: number): void {
     const waiting = this.#engines.filter((engine) => engine.hasRunning)
     if (waiting.length < unfinished || waiting.length === 0) return
@@ -185,9 +184,8 @@ export class InProcessWorld {
   }
 }
 
-/** A seeded generator, for schedules that can be repeated. */
 export interface Random {
-  /** An integer from 0 to `limit` - 1. */
+  /** Returns an integer from 0 to `limit` - 1. */
   below(limit: number): number
 }
 

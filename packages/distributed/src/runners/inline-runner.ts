@@ -9,16 +9,18 @@ import { CallingThread } from './calling-thread/calling-thread.ts'
 import { EngineDriver } from './engine-driver.ts'
 import type { Ticket, TicketDriver } from '../ticket.ts'
 
-/** Milliseconds that asynchronous waiting holds the thread before the event loop gets its turn. */
+/** Maximum milliseconds of polling between two turns of the event loop, while operations are awaited. */
 const HOLD = 5
 /**
- * Milliseconds between two polls of the engine while no operation is awaited; other ranks may need them.
+ * Milliseconds between two polls of the engine while no operation is awaited. Other ranks may depend on
+ * them.
  */
 const POLL_PERIOD = 2
 
 /**
- * Runs the engine on the caller's thread, while the caller waits: the lowest latency, but no overlap with
- * computation. While no operation is awaited, only what was handed to the sockets moves.
+ * Runs the engine on the calling thread while the caller waits. This has the lowest latency, but
+ * communication does not overlap with computation: while no operation is awaited, only data that the
+ * sockets have already accepted moves.
  */
 export class InlineRunner implements Runner {
   readonly kind = 'inline'
@@ -33,7 +35,7 @@ export class InlineRunner implements Runner {
   readonly #callingThread: CallingThread | undefined
   #pumping = false
   #closed = false
-  /** A script that ends without an error leaves in order; one that fails does not. */
+  /** Shuts down gracefully only if the script ends without an error. */
   readonly #onExit = (code: number): void => {
     if (code === 0) this.#polling.leave()
     else this.journal.dumpFailure(`the process exits with code ${code}`)
@@ -71,7 +73,7 @@ export class InlineRunner implements Runner {
     this.#engine.failGroup(id, reason)
   }
 
-  /** Polls the connections first, because nothing else does while no operation is awaited. */
+  /** Polls first, because nothing else polls while no operation is awaited. */
   get gone(): Int32Array {
     if (!this.#closed) this.#polling.poll()
     return this.#engine.gone
@@ -122,19 +124,19 @@ export class InlineRunner implements Runner {
     const { arena, journal } = this
     const { rank, kernels, tuning, epochs } = this.#engine
     const { slots, hosts, place } = transport ?? {}
-    // in detail, ranks tell each other where they call
+    // `detail` sends call sites to all ranks as messages, which only the engine can send
     if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
     if (journal.owner.settings.detail) return undefined
     return new CallingThread({
       ...{ slots, kernels, rank, hosts, tuning, epochs, arena, journal, place },
-      // the engine of a large one is on this thread anyway
+      // leave large operations to the engine, which runs on this thread too
       get: undefined,
       isIdle: () => !this.#engine.hasRunning && !this.#engine.hasOutgoing,
       engine: this.#driver,
     })
   }
 
-  /** Other ranks may need this one while it waits for something else, such as the store. */
+  /** Polls at intervals: other ranks may need this one while it waits for the store, for example. */
   #pollNowAndThen(): NodeJS.Timeout {
     const timer = setInterval(() => {
       if (!this.#pumping) this.#polling.poll()
@@ -142,7 +144,7 @@ export class InlineRunner implements Runner {
     return timer.unref()
   }
 
-  /** Alternates between the engine and the event loop while an operation is awaited. */
+  /** Alternates between the engine and the event loop while operations are awaited. */
   #pump(): void {
     if (this.#pumping) return
     this.#pumping = true
@@ -154,11 +156,11 @@ export class InlineRunner implements Runner {
     setImmediate(turn)
   }
 
-  /** Whether an awaited ticket has settled, so that its callbacks should run now. */
+  /** Returns whether to return to the event loop: a ticket has settled, or none is awaited. */
   #removeSettled(): boolean {
     let any = false
     for (const ticket of this.#awaited) {
-      // Another run may be under way, which is not the engine's.
+      // The ticket may have a new run, which the engine does not drive.
       if (ticket.driver === this.#driver && !ticket.isSettled) continue
       this.#awaited.delete(ticket)
       any = true

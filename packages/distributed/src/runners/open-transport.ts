@@ -21,10 +21,10 @@ import { openTcpDialer } from '../transports/tcp-transport.ts'
 import { TcpTransport } from '../transports/tcp-transport.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
 
-/** How streams are carried to ranks that share no memory with this one. */
+/** The transports to ranks that share no memory with this one. */
 export type StreamName = 'tcp' | 'node' | 'mpi'
 
-/** What connects a rank with the others, and which ranks share memory. */
+/** The endpoints of all ranks, and which ranks share memory. */
 export interface ConnectOptions extends MeshOptions {
   readonly sharing: Sharing | undefined
   readonly place: LocalPlace | undefined
@@ -37,13 +37,14 @@ export type OpenedTransport =
 /** A transport that already listens; `connect` it once the peers' endpoints are known. */
 export interface PreparedTransport {
   readonly endpoint: Endpoint
-  /** Stops listening, where it is not going to be connected. */
   close(): void
   connect(heap: Heap, options: ConnectOptions, signal?: AbortSignal): Promise<OpenedTransport>
 }
 
 /**
- * @param threads - of a rank, which compute or wait: where each has a core, waiting need not give it away
+ * Opens a transport and starts to listen.
+ *
+ * @param threads - how many threads of a rank compute or wait. If each has a core, waiting threads spin
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE
  */
 export async function prepareTransport(
@@ -60,7 +61,7 @@ export async function prepareTransport(
       },
       connect: async (heap, options, signal) => {
         const channels = await connectMesh(dialer, options, signal)
-        // Other ranks may share memory, and all must choose the same algorithms.
+        // Other ranks may share memory, and all ranks must choose the same algorithms.
         const hosts = options.sharing && hostsOf(options.sharing)
         return { kind: 'event', transport: new NodeTransport(heap, channels, hosts) }
       },
@@ -101,7 +102,7 @@ export async function prepareTransport(
   }
 }
 
-/** Whether there is a core for each of so many threads of each rank of this host. */
+/** Whether this host has a core for each of `threads` threads of each of its ranks. */
 export function haveCores(
   threads: number,
   { place }: { readonly place?: LocalPlace | undefined },
@@ -109,7 +110,7 @@ export function haveCores(
   return threads * (readCoreRanks() ?? place?.size ?? Infinity) <= allowedCores().length
 }
 
-/** libmpi connects the ranks itself, so there is nothing to publish. */
+/** libmpi connects the ranks itself, so the endpoint is empty. */
 function prepareMpi(): PreparedTransport {
   return {
     endpoint: { host: '', port: 0 },

@@ -2,19 +2,20 @@ import { monotonicNow } from '@tsrun/core'
 import { allowedCores, currentCore, moveToCore } from '@tsrun/native'
 import type { LocalPlace } from '../transports/transport.ts'
 
-/** Milliseconds: a yield that took longer gave the core to another thread. */
+/** Milliseconds. After a longer yield, another thread must have used the core. */
 const LONG = 0.0015
-/** Long yields in a row before the thread moves. */
+/** Number of consecutive long yields before the thread moves. */
 const PATIENCE = 4
 /** Milliseconds between two moves. */
 const PAUSE = 10
 
 /**
- * Keeps the engines of a host's ranks on different cores, where there is a core for each. The kernel
- * wakes a thread on the core of the thread that woke it, so two ranks that exchange small messages end
- * up sharing a core while another one idles, until the kernel balances the load. A thread that finds
- * that it shares its core moves to the core of its local rank. It is not bound there: the kernel may
- * move it again, so two jobs never get in each other's way.
+ * Keeps the engines of a host's ranks on different cores, if the host has a core for each.
+ *
+ * The kernel wakes a thread on the core of its waker. So two ranks that exchange small messages end up
+ * on one core while another core idles, until the kernel balances the load. A thread that shares its
+ * core moves to the allowed core with the index of its local rank. It is not pinned there: the kernel
+ * may move it again, for example if two jobs chose the same core.
  */
 export class Placement {
   readonly #home: number
@@ -26,14 +27,14 @@ export class Placement {
     this.#home = home
   }
 
-  /** Undefined where the ranks outnumber the cores. */
+  /** Returns undefined if the host has one rank, or fewer cores than ranks. */
   static of({ rank, size }: LocalPlace): Placement | undefined {
     const cores = allowedCores()
     const home = cores[rank]
     return size < 2 || size > cores.length || home === undefined ? undefined : new Placement(home)
   }
 
-  /** A yield that began at `before` has returned. */
+  /** Called after a yield. @param before - when the yield began, in milliseconds */
   onYield(before: number): void {
     const now = monotonicNow()
     if (now - before < LONG) {

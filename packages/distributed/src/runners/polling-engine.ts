@@ -5,28 +5,28 @@ import { Placement } from './placement.ts'
 import { destroyedError } from './runner.ts'
 
 /**
- * Times that an idle engine yields its core before it sleeps. With more ranks than cores this is
- * better than spinning, and better than sleeping at once.
+ * Maximum number of times that an idle engine yields its core before it sleeps. With more ranks than
+ * cores, yielding is faster than spinning and than sleeping at once.
  */
 const YIELDS = 100
 /**
- * Milliseconds that an idle engine yields at most. When other threads compute, a yield lasts as long
- * as they like, while a sleeper is woken as soon as its message comes.
+ * Maximum milliseconds that an idle engine yields before it sleeps. If other threads compute, a yield
+ * may last a whole time slice, but the kernel wakes a sleeper as soon as its message arrives.
  */
 const YIELD_TIME = 0.2
 /** Longest sleep in milliseconds, so that time-outs and aborts are noticed. */
 const SLICE = 100
-/** Milliseconds that leaving waits for peers that do not read. */
+/** Maximum milliseconds that a graceful shutdown waits for peers that do not read. */
 export const LEAVE_TIME = 2000
 /** Rounds of work between two checks of the deadlines. */
 const ROUNDS = 1024
 /**
- * Rounds that poll only links from which data is expected, between two rounds that poll all links: each
- * poll is a system call.
+ * One in so many rounds polls all links. The others poll only links from which data is expected,
+ * because each poll is a system call.
  */
 const LOOKS = 8
 
-/** An engine on a transport that can sleep: progress, then spin and yield, then sleep. */
+/** Polls an engine whose transport can block. When idle, spins and yields, then sleeps. */
 export class PollingEngine {
   readonly engine: Engine
   readonly #transport: BlockingTransport | undefined
@@ -36,7 +36,7 @@ export class PollingEngine {
   #looks = 0
   #idle = 0
   #idleSince = 0
-  /** When the last yield began. */
+  /** When the last yield began, in milliseconds. */
   #now = 0
   #nextDeadline = 0
 
@@ -67,24 +67,23 @@ export class PollingEngine {
     }
   }
 
-  /** Moves what can move now. */
   poll(): void {
     if (!this.engine.progress()) this.engine.checkDeadlines()
   }
 
   /**
-   * Sends what is queued, sends the peers a close frame, and ends the connections when they have read it:
-   * closing with unread bytes would take back what is still on its way.
+   * Shuts down gracefully: sends all queued data and a close frame, waits until the peers have closed too,
+   * and closes the connections. Closing a socket with unread bytes would reset it and lose sent data.
    */
   leave(): void {
     this.engine.sayGoodbye()
     this.runUntil(() => !this.engine.hasOutgoing && !this.engine.hasPeers, LEAVE_TIME)
-    // Nothing drives the engine from now on.
+    // Nothing polls the engine from now on.
     this.engine.failAll(destroyedError('An operation'))
     this.#transport?.close()
   }
 
-  /** One step of waiting; true when `end` has come. */
+  /** Yields or sleeps once. Returns whether `end` has passed. */
   #rest(end: number): boolean {
     if (this.#transport !== undefined && this.#mayYield()) {
       if (this.#transport.spin?.() === true) return false

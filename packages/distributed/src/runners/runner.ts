@@ -8,8 +8,8 @@ import type { ListenOptions } from '../transports/dialer.ts'
 import type { StreamName } from './open-transport.ts'
 
 /**
- * Where the engine of a rank runs: in a worker thread, inline on the caller's thread, or with the
- * engines of all other ranks in one thread.
+ * Runs the engine of a rank: in a worker thread, inline on the calling thread, or in one thread with
+ * the engines of all other ranks (`world`).
  */
 export interface Runner {
   readonly kind: 'worker' | 'inline' | 'world'
@@ -18,35 +18,34 @@ export interface Runner {
   readonly journal: Journal
   addGroup(id: number, name: string, ranks: readonly number[]): void
   removeGroup(id: number): void
-  /** Ends what runs on the group, on all of its ranks, and refuses what is called later. */
+  /** Fails the operations of a group on all of its ranks, and rejects later ones. */
   failGroup(id: number, reason: string): void
-  /** By world rank: 0 while the rank is there, 1 when it has left or was lost. */
+  /** By world rank: 0 while the rank is present, 1 once it has left or was lost. */
   readonly gone: Int32Array
   /**
-   * What runs an operation: the engine, or the caller's thread.
+   * Returns the driver that runs an operation: the engine, or the calling thread itself.
    *
-   * @param isAwaited - the caller is going to block until it is settled, before it does anything else
+   * @param isAwaited - whether the caller blocks until the operation is settled
    * @throws ERR_TSR_GROUP_DESTROYED
    */
   driverOf(operation: Operation, isAwaited: boolean): TicketDriver
   /** See `PersistentOperation.prefersRun`. */
   prefersCaller(operation: Operation): boolean
-  /** Leaves in order: what was sent still arrives, and the peers are told afterwards. */
+  /** Shuts down gracefully: delivers all sent data, then sends the peers a close frame. */
   close(): Promise<void>
 }
 
-/** The world was destroyed, and with it the engine of all its groups. */
+/** The error of an operation after the world was destroyed. */
 export function destroyedError(operation: string): TsrError {
   return tsrError('ERR_TSR_GROUP_DESTROYED', { operation, group: 'world' })
 }
 
-/** What a runner is started with. */
 export interface RunnerOptions {
-  /** The memory of the heap; see `createMemory`. */
+  /** Contains the heap; see `createMemory`. */
   readonly memory: WebAssembly.Memory
   readonly rank: number
   readonly worldSize: number
-  /** How streams to ranks that share no memory are carried. */
+  /** The transport to ranks that share no memory with this one. */
   readonly transport: StreamName
   readonly listen: ListenOptions
   readonly journal: Journal

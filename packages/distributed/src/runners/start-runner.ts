@@ -12,9 +12,9 @@ import type { Runner, RunnerOptions } from './runner.ts'
 import { WorkerRunner } from './worker-runner.ts'
 
 /**
- * Starts this rank's engine, connected with those of all others.
+ * Starts this rank's engine and connects it with all other ranks.
  *
- * @param exchange - publishes where this rank listens; resolves to what connects it with the others
+ * @param exchange - publishes this rank's endpoint and resolves to the endpoints of all ranks
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE, ERR_TSR_CONNECT, ERR_TSR_ABORTED
  */
 export async function startRunner(
@@ -43,7 +43,7 @@ export async function startRunner(
   return inlineRunner(options, heap, transport)
 }
 
-/** The engine of a world of one rank. */
+/** Starts the engine of a world of one rank. */
 export function startLonelyRunner(
   options: Pick<RunnerOptions, 'memory' | 'rank' | 'journal' | 'tuning'>,
 ): Runner {

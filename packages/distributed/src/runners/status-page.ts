@@ -5,10 +5,10 @@ import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '../record/st
 import type { SharedJournal } from '../diagnosis/journal.ts'
 import type { StatusPlace } from '../diagnosis/status-publisher.ts'
 
-/** Milliseconds between two copies to the page where it cannot be mapped. */
+/** Milliseconds between two copies to the page, if the page cannot be mapped. */
 const PERIOD = 250
 
-/** Finds this rank's place and writes its rank and process there; undefined where there is no page. */
+/** Opens this rank's slot of the status page and fills it; undefined if there is no page. */
 export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | undefined {
   const { TSRUN_STATUS_PAGE: path, TSRUN_LOCAL_RANK } = env
   const LOCAL_RANK = TSRUN_LOCAL_RANK ?? env['LOCAL_RANK']
@@ -57,9 +57,9 @@ function copyHeader(fd: number, buffer: SharedArrayBuffer): void {
 }
 
 /**
- * Without koffi: copies the slot and the counters of links to the page, and the header from it, at
- * intervals. The page is opened each time, because the program may close a descriptor that is not its own,
- * and open a file under its number.
+ * Without koffi, copies this rank's slot and link counters to the page at intervals, and the header from
+ * it. Opens the page for each copy: if the program closed a descriptor kept here, its number could become
+ * that of another file.
  */
 export function copyStatus({ page, counters }: Pick<SharedJournal, 'page' | 'counters'>): void {
   if (page?.copyTo === undefined) return
@@ -71,7 +71,7 @@ export function copyStatus({ page, counters }: Pick<SharedJournal, 'page' | 'cou
     try {
       fd = openSync(copyTo, 'r+')
     } catch {
-      // The launcher is gone, or this process cannot open any more files: the next time, perhaps.
+      // The launcher has ended, or this process has too many open files. Retry at the next interval.
       return
     }
     try {

@@ -34,7 +34,8 @@ import {
 } from './worker-memory.ts'
 
 /*
- * The engine's thread: connects, then runs commands of the main thread until it is told to stop.
+ * The entry of the engine's thread. Connects to the other ranks, then runs commands of the main thread
+ * until `control.stop` is set.
  */
 
 const input = workerData as WorkerInput
@@ -68,7 +69,7 @@ function publish(slot: number, error: unknown): void {
   Atomics.notify(shared.states, slot)
 }
 
-/** Takes the commands that have come. Returns whether there were any. */
+/** Runs the commands written so far. Returns whether there were any. */
 function takeCommands(engine: Engine): boolean {
   const written = Atomics.load(shared.control, control.written)
   const first = shared.control[control.read]!
@@ -148,7 +149,7 @@ function runBlocking(engine: Engine, transport: BlockingTransport): void {
   reportClosed()
 }
 
-/** Milliseconds between two checks of deadlines on an event loop. */
+/** Milliseconds between two checks of the deadlines, if the engine runs on an event loop. */
 const TICK = 50
 
 async function runOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
@@ -177,7 +178,7 @@ async function runOnEvents(engine: Engine, transport: EventTransport): Promise<v
   reportClosed()
 }
 
-/** See `PollingEngine.leave`. */
+/** Like `PollingEngine.leave`, on an event loop. */
 async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
   engine.sayGoodbye()
   await new Promise<void>((resolve) => {
@@ -192,7 +193,7 @@ async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise
   })
 }
 
-/** Connects with the other ranks; undefined when the main thread gave up first. */
+/** Connects to the other ranks. Returns undefined if the main thread cancelled it. */
 async function connect(prepared: PreparedTransport): Promise<OpenedTransport | undefined> {
   const givenUp = new AbortController()
   const options = await new Promise<ConnectOptions | undefined>((resolve) => {
@@ -239,7 +240,7 @@ async function run({ kind, transport }: OpenedTransport): Promise<void> {
   }
 }
 
-/** The main thread sees by this path whether this thread still exists, however it ends. */
+/** Returns a path that exists as long as this thread, so that the main thread notices its end. */
 function placeOfThread(): string | undefined {
   try {
     return `/proc/${readlinkSync('/proc/thread-self')}`
@@ -254,7 +255,7 @@ async function main(): Promise<void> {
   try {
     if (opened !== undefined) await run(opened)
   } catch (error) {
-    // The peers learn of it at once. The doorbell stays, because the main thread may still ring it.
+    // Tell the peers at once. Keep the doorbell open, because the main thread may still signal it.
     for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
     throw error
   }

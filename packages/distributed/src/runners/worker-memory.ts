@@ -3,9 +3,8 @@ import { algorithmNames, operationCodes, type Operation, type OperationName } fr
 import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /*
- * What the main thread and the engine's worker share besides the heap: a ring buffer of commands,
- * which the main thread writes and the worker reads, and a slot for each operation under way, which
- * the worker writes and the main thread reads.
+ * The memory that the main thread and the engine's worker share, besides the heap. The main thread
+ * writes commands to a ring buffer. The worker writes the state of each pending operation to its slot.
  */
 
 /** Words of the control block. */
@@ -14,11 +13,11 @@ export const control = {
   written: 0,
   /** Commands read so far. */
   read: 1,
-  /** 1 while the worker sleeps and must be woken. */
+  /** 1 while the worker may sleep: wake it after writing a command. */
   parked: 2,
-  /** 0 run, 1 leave in order, 2 leave at once. */
+  /** 0: run; 1: shut down gracefully; 2: close the connections at once. */
   stop: 3,
-  /** 1 when the worker has closed its connections. */
+  /** 1 once the worker has closed its connections. */
   closed: 4,
 } as const
 
@@ -41,7 +40,7 @@ export interface SharedState {
   readonly control: Int32Array
   readonly commands: Float64Array
   readonly states: Int32Array
-  /** Posted, started, completed of each slot. */
+  /** Three for each slot: posted, started and completed, in milliseconds of `monotonicNow()`. */
   readonly timings: Float64Array
 }
 
@@ -61,7 +60,7 @@ export function sharedStateOf(buffer: SharedArrayBuffer): SharedState {
   }
 }
 
-/** The first double of command `n`. */
+/** Returns the index of the first double of command `n`. */
 export function commandAt(n: number): number {
   return (n % COMMANDS) * COMMAND_DOUBLES
 }
@@ -69,7 +68,7 @@ export function commandAt(n: number): number {
 const operationNames = Object.keys(operationCodes) as OperationName[]
 const reductions = Object.keys(reductionCodes) as Reduction[]
 
-/** Writes the fields of an operation after the two first doubles (kind, slot). */
+/** Writes the fields of an operation after the first two doubles (kind, slot). */
 export function writeOperation(commands: Float64Array, at: number, operation: Operation): void {
   commands[at + 2] = operationNames.indexOf(operation.name)
   commands[at + 3] = operation.group

@@ -7,11 +7,11 @@ import type { Endpoint } from '../transports/dialer.ts'
 import type { MappedHeap } from '../transports/transport.ts'
 import type { ConnectOptions, StreamName } from './open-transport.ts'
 
-/** What the worker starts with. */
+/** The `workerData` of the engine's thread. */
 export interface WorkerInput {
   readonly memory: WebAssembly.Memory
   readonly shared: SharedArrayBuffer
-  /** Errors of operations, and groups to add. */
+  /** Carries errors of operations, and groups to add or fail. */
   readonly port: MessagePort
   readonly rank: number
   readonly worldSize: number
@@ -25,44 +25,44 @@ export interface WorkerInput {
   readonly epochs: Int32Array
 }
 
-/** Main to worker, while it starts. */
+/** Main thread to worker, during start-up. */
 export type StartCommand =
   | { readonly connect: ConnectOptions }
-  /** The main thread has given up joining. */
+  /** Cancels connecting. */
   | { readonly cancel: true }
 
-/** Worker to main, while it starts. */
+/** Worker to main thread, during start-up. */
 export type StartMessage =
   | { readonly listening: Endpoint }
   | { readonly ready: ReadyMessage }
   | { readonly failed: SerializedTsrError }
 
 export interface ReadyMessage {
-  /** The eventfd that wakes the worker; undefined when a message does. */
+  /** The eventfd that wakes the worker; undefined if messages wake it. */
   readonly doorbell: number | undefined
-  /** Where Linux shows its thread. */
+  /** A path in /proc that exists as long as the thread does; undefined if there is no /proc. */
   readonly thread: string | undefined
   /** See `BlockingTransport`. */
   readonly heaps: readonly (MappedHeap | undefined)[] | undefined
 }
 
-/** In place of a slot: the engine itself has failed. */
+/** The `slot` of a message about a failure of the engine itself. */
 export const ENGINE = -1
 
-/** Worker to main through the port, before the slot's state says `failed`. */
+/** Worker to main thread on the port, before the slot's state becomes `failed`. */
 export interface FailureMessage {
   readonly slot: number
   readonly error: SerializedTsrError
 }
 
-/** Main to worker through the port, before the command that names it. */
+/** Main thread to worker on the port, before the command `addGroup`. */
 export interface GroupMessage {
   readonly id: number
   readonly name: string
   readonly ranks: readonly number[]
 }
 
-/** Main to worker through the port, before the command that names it. */
+/** Main thread to worker on the port, before the command `failGroup`. */
 export interface GroupFailureMessage {
   readonly id: number
   readonly reason: string

@@ -27,9 +27,9 @@ import {
   type SharedState,
 } from './worker-memory.ts'
 
-/** Times that the main thread polls a slot before it sleeps, so that quick operations need no wake-up. */
+/** How often the main thread polls a slot before it sleeps: short operations then need no wake-up. */
 const SPINS = 50
-/** Milliseconds of one sleep of the main thread. */
+/** Longest sleep of the main thread in milliseconds, so that it notices the death of the engine. */
 const SLICE = 1000
 
 /** Runs the engine in a worker thread, so that messages move while the main thread computes. */
@@ -42,7 +42,7 @@ export class WorkerRunner implements Runner, TicketDriver {
   readonly #options: RunnerOptions
   readonly #epochs = createEpochs(EXPOSING_GROUPS)
   #callingThread: CallingThread | undefined
-  /** Whether there is a core for the engine's thread beside that of the script. */
+  /** Whether the engine's thread and the calling thread have a core each. */
   #hasOwnCore = true
   readonly #rank: number
   readonly #thread: EngineThread
@@ -125,7 +125,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     return !this.#hasOwnCore && this.#callingThread?.runs(operation, true) === true
   }
 
-  /** When the engine's thread has ended, the ticket has failed already. */
+  /** If the engine's thread has ended, the ticket fails at once. */
   start(ticket: Ticket, operation: Operation): void {
     this.#callingThread?.flushBefore(operation)
     const slot = this.#takeSlot()
@@ -137,7 +137,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     })
   }
 
-  /** Frees the slot of an operation that has ended. */
+  /** Settles the ticket and frees its slot if the operation has ended. */
   collect(ticket: Ticket): void {
     const { slot } = ticket
     const { states, timings } = this.#shared
@@ -155,12 +155,11 @@ export class WorkerRunner implements Runner, TicketDriver {
     this.collect(ticket)
   }
 
-  /** The engine is another thread. */
+  /** Does nothing, because the engine has its own thread. */
   spinBriefly(): void {
     return undefined
   }
 
-  /** Calls back when the slot's operation has ended; an awaited one keeps the process alive. */
   notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void {
     const waiting = Atomics.waitAsync(this.#shared.states, ticket.slot, slotStates.running)
     if (!waiting.async) {
@@ -170,7 +169,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     if (isAwaited && this.#listeners++ === 0) this.#thread.hold(true)
     void waiting.value.then(() => {
       if (isAwaited && --this.#listeners === 0) this.#thread.hold(false)
-      // It may be a late wake-up for the operation that had this slot before.
+      // This may be a late wake-up of the previous operation in this slot.
       if (ticket.driver !== this || ticket.isSettled) callback()
       else this.notify(ticket, callback, isAwaited)
     })
@@ -205,7 +204,7 @@ export class WorkerRunner implements Runner, TicketDriver {
 
   #createCallingThread({ sharing, place }: ConnectOptions): CallingThread | undefined {
     const { memory, rank, journal, tuning } = this.#options
-    // in detail, ranks tell each other where they call
+    // `detail` sends call sites to all ranks as messages, which only the engine can send
     if (sharing === undefined || journal.owner.settings.detail) return undefined
     this.#hasOwnCore = haveCores(2, { place })
     const heap = heapOf(memory)
@@ -239,7 +238,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     this.#thread.stop(how)
   }
 
-  /** Returns false, and fails everything that runs, when the engine's thread has ended. */
+  /** Writes a command. If the engine's thread has ended, fails all operations and returns false. */
   #command(
     kind: number,
     slot: number,
@@ -266,7 +265,6 @@ export class WorkerRunner implements Runner, TicketDriver {
     return false
   }
 
-  /** The engine's thread has ended. */
   #failAll(): void {
     this.#isDead = true
     const { states } = this.#shared
@@ -278,7 +276,7 @@ export class WorkerRunner implements Runner, TicketDriver {
   }
 
   #takeSlot(): number {
-    // Asking a ticket that has settled frees its slot.
+    // Reading `isSettled` frees the slots of settled tickets.
     if (this.#freeSlots.length === 0) this.#tickets.filter((ticket) => ticket?.isSettled)
     const slot = this.#freeSlots.pop()
     if (slot === undefined) {

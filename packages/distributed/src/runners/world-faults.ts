@@ -13,32 +13,33 @@ const readFault = declareOptions(
 )
 
 /**
- * What happens to a rank of an in-process world. The world moves in rounds, and each round moves every rank
- * once; the same seed gives the same rounds.
+ * A fault to inject into a rank of an in-process world. The world runs in rounds, and each round polls
+ * every rank once. The same seed gives the same rounds.
  */
 export interface WorldFault {
   /**
-   * `lose`: the rank ends without a word, and what it runs fails. `pause`: it does nothing for `rounds`
-   * rounds. `slow`: it sends and receives byte by byte for `rounds` rounds. `corrupt`: a byte of the next
-   * piece that it sends is changed. `half-close`: it can no longer send.
+   * - `lose`: the rank closes its connections without notice, and its operations fail.
+   * - `pause`: the rank does nothing for `rounds` rounds.
+   * - `slow`: the rank sends and receives byte by byte for `rounds` rounds.
+   * - `corrupt`: changes one byte of the next data that the rank sends.
+   * - `half-close`: the rank can receive but no longer send.
    */
   readonly kind: (typeof kinds)[number]
   readonly rank: number
-  /** The round in which it begins, from 1. */
+  /** The round in which the fault begins, from 1. */
   readonly round: number
-  /** Of `pause` and `slow`. Default 100. */
+  /** The duration of `pause` and `slow` in rounds. Default 100. */
   readonly rounds?: number
 }
 
 type Fault = ReturnType<typeof readFault>
 
-/** What faults do to the parts of a world. */
 interface FaultTarget {
   readonly lose: (rank: number) => void
   readonly halfClose: (rank: number) => void
 }
 
-/** The faults of an in-process world, and what they do at this moment. */
+/** Injects faults into an in-process world, round by round. */
 export class WorldFaults {
   readonly #faults: readonly Fault[]
   readonly #corrupting = new Set<number>()
@@ -54,7 +55,7 @@ export class WorldFaults {
     })
   }
 
-  /** The next round begins. */
+  /** Begins the next round. */
   begin({ lose, halfClose }: FaultTarget): void {
     this.#round++
     for (const { kind, rank, round } of this.#faults) {
@@ -73,14 +74,14 @@ export class WorldFaults {
     return this.#lasts('slow', rank)
   }
 
-  /** Whether more rounds must pass before a rank continues. */
+  /** Whether a rank is paused, so that rounds must continue even if nothing moves. */
   get isHoldingUp(): boolean {
     return this.#faults.some(
       ({ kind, round, rounds }) => kind === 'pause' && this.#isWithin(round, rounds),
     )
   }
 
-  /** What a rank sends, as it arrives. */
+  /** Returns the bytes that arrive when a rank sends `bytes`. */
   alter(rank: number, bytes: Uint8Array): Uint8Array {
     if (bytes.length === 0 || !this.#corrupting.delete(rank)) return bytes
     const altered = bytes.slice()

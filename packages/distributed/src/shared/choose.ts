@@ -4,14 +4,14 @@ import type { Operation } from '../operation.ts'
 import type { GroupFacts } from '../transports/transport-collectives.ts'
 import type { EpochContext } from './epoch-run.ts'
 
-/** What collectives on shared memory use. The threads of a rank have one each. */
+/** The state of collectives on shared memory; one for each thread of a rank. */
 export interface SharedContext extends EpochContext {
-  /** Memory for the epochs of its groups, the same for both threads; see `createEpochs`. */
+  /** The epochs of all groups, shared by the threads of a rank; see `createEpochs`. */
   readonly epochs: Int32Array
   readonly tuning: TuningTable
 }
 
-/** How ranks run an operation on shared memory; undefined where they exchange messages. */
+/** Returns the shared-memory algorithm of an operation, or undefined if it uses messages. */
 export function chooseShared(
   operation: Operation,
   { id, layout, ranks }: GroupFacts,

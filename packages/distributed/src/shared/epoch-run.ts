@@ -7,23 +7,21 @@ import type { SharedSlots, SlotHeader } from '../transports/shared-slots.ts'
 import type { RunningOperation } from '../transports/transport-collectives.ts'
 import type { Epochs } from './epochs.ts'
 
-/** What an epoch runs. */
 export type RunInEpoch = Pick<
   RunningOperation,
   'operation' | 'group' | 'fingerprint' | 'state' | 'started' | 'scratch' | 'resume'
 >
 
-/** What the epochs of a thread use. */
 export interface EpochContext {
   readonly slots: SharedSlots
   readonly kernels: Kernels
   /** World rank. */
   readonly rank: number
-  /** See `Transport`; undefined where a thread runs small collectives only. */
+  /** See `Transport.get`; undefined if the thread runs small collectives only. */
   readonly get: ((peer: number, at: number, from: number, bytes: number) => void) | undefined
   /** The runs to resume when peers have published something. */
   readonly waiting: EpochRun[]
-  /** What a peer (world rank) has published is not what this rank runs, or ran, in that epoch. */
+  /** Called if a peer (world rank) has published another operation in an epoch than this rank. */
   readonly onMismatch: (
     running: RunInEpoch,
     peer: number,
@@ -35,28 +33,26 @@ export interface EpochContext {
 const FINISHED = { done: true, value: undefined } as const
 
 /**
- * One operation on shared memory; `restart` begins each run of it, the first one too. A rank enters an
- * epoch when all ranks have entered the one before. So a rank that has entered an epoch has read
- * everything of the one before the last.
+ * Runs one operation on shared memory. `restart` prepares each run, including the first. A rank enters
+ * epoch n once every rank has entered n-1. Entering n means it has read everything of n-2.
  */
 export abstract class EpochRun implements Resumable, Waited {
-  /** It takes many steps, and scratch. */
+  /** Whether the operation takes many steps and scratch memory. */
   abstract readonly isLarge: boolean
   readonly running: RunInEpoch
   /** Rank in the group. */
   readonly rank: number
   readonly size: number
-  /** See `Operation`. */
+  /** See `Operation.begun`. */
   begun = 0
   protected readonly context: EpochContext
   protected readonly epochs: Epochs
   protected epoch = 0
   protected operation: Operation
-  /** World ranks that it waits for; itself does not count. */
+  /** World ranks that the run waits for. This rank is skipped. */
   protected awaited: readonly number[]
-  /** What this rank publishes about the operation. */
   protected readonly header: { sequence: number; readonly fingerprint: Fingerprint }
-  /** How many of those that it waits for are ready. */
+  /** How many ranks of `awaited`, from the first, are ready. */
   #ready = 0
 
   constructor(context: EpochContext, epochs: Epochs, running: RunInEpoch) {
@@ -71,7 +67,7 @@ export abstract class EpochRun implements Resumable, Waited {
     this.header = { sequence: 0, fingerprint }
   }
 
-  /** Takes the next epoch, or the one that the other thread has begun for the operation. */
+  /** Takes the next epoch. An operation that the calling thread has begun keeps its epoch. */
   restart(operation = this.operation): void {
     const { sequence, begun } = operation
     this.operation = operation
@@ -83,13 +79,13 @@ export abstract class EpochRun implements Resumable, Waited {
     this.#ready = 0
   }
 
-  /** Whether it can continue. */
+  /** Whether the run can continue. */
   get done(): boolean {
     const mayPublish = this.begun > 0 || this.epochs.over === ((this.epoch - 1) | 0)
     return mayPublish && this.#areReady(false)
   }
 
-  /** World ranks. */
+  /** World ranks that are not ready. */
   missing(): number[] {
     return this.awaited.filter((peer) => !this.#isThere(peer, false))
   }
@@ -103,7 +99,7 @@ export abstract class EpochRun implements Resumable, Waited {
     return { done: false, value: this }
   }
 
-  /** Enters the epoch. */
+  /** Enters the epoch: publishes this rank's buffer. */
   publish(): void {
     const { name, reduction, dtype, input, factor } = this.operation
     const { unchecked } = this.epochs
@@ -120,7 +116,7 @@ export abstract class EpochRun implements Resumable, Waited {
     this.#ready = 0
   }
 
-  /** Continues as long as those that it waits for are ready; returns whether it is over. */
+  /** Takes steps while the awaited ranks are ready. Returns whether the run has ended. */
   proceed(): boolean {
     while (this.#areReady(true)) {
       this.begun++
@@ -132,16 +128,16 @@ export abstract class EpochRun implements Resumable, Waited {
     return false
   }
 
-  /** Bytes at the operation's input that the others read. */
+  /** Bytes at the operation's input that other ranks may read. */
   protected abstract readonly published: number
 
-  /** Lets the others read them. */
+  /** Makes the input readable for the other ranks. */
   protected abstract show(): void
 
-  /** Takes what it can; returns whether it is over. */
+  /** Takes one step. Returns whether the run has ended. */
   protected abstract step(): boolean
 
-  /** Whether a peer has entered this epoch, with the same operation. */
+  /** Whether a peer has entered this epoch with the same operation. */
   protected isReady(peer: number, spins: boolean): boolean {
     const { slots } = this.context
     const hasEntered = slots.hasEntered(peer, this.running.group.id, this.epoch, spins)
@@ -157,7 +153,7 @@ export abstract class EpochRun implements Resumable, Waited {
     return true
   }
 
-  /** Before publishing: whether a peer has entered the epoch before. */
+  /** Whether a peer is ready. Before publishing: whether it has entered the previous epoch. */
   #isThere(peer: number, spins: boolean): boolean {
     const { rank, slots } = this.context
     if (peer === rank) return true

@@ -5,34 +5,33 @@ const GIVEN = 0
 const OVER = 1
 const STEPS = 2
 const FLAGS = 3
-/** Words of each group. */
+/** 32-bit words of each group. */
 const WORDS = 4
-/** Flags. */
 const UNCHECKED = 1
 const FAILED = 2
 
-/** The memory for the epochs of so many groups. */
+/** Allocates shared memory for the epochs of `groups` groups. */
 export function createEpochs(groups: number): Int32Array {
   return new Int32Array(sharedBuffer(4 * WORDS * groups))
 }
 
 /**
- * The epochs of a group, which are given to its operations in the order of the calls, in memory that
- * the threads of a rank share. One thread at a time begins and ends epochs: the engine's, or the
- * caller's while the engine has nothing to do for the group. Numbers are modulo 2^32.
+ * The epochs of a group, in memory that the threads of a rank share. Each operation on shared memory
+ * gets an epoch, in the order of the calls. Only one thread at a time enters and completes epochs: the
+ * engine's, or the calling thread while the engine has no work for the group. Numbers are modulo 2^32.
  */
 export class Epochs {
   readonly #words: Int32Array
   readonly #at: number
   #unchecked: SlotHeader | undefined
 
-  /** @param words - of `createEpochs` */
+  /** @param words - returned by `createEpochs` */
   constructor(words: Int32Array, group: number) {
     this.#words = words
     this.#at = group * WORDS
   }
 
-  /** The last epoch that was given to an operation. */
+  /** The last epoch that was assigned to an operation. */
   get given(): number {
     return this.#words[this.#at + GIVEN]!
   }
@@ -41,7 +40,7 @@ export class Epochs {
     this.#words[this.#at + GIVEN] = epoch
   }
 
-  /** The last epoch that is over. */
+  /** The last epoch that this rank has completed. */
   get over(): number {
     return Atomics.load(this.#words, this.#at + OVER)
   }
@@ -50,7 +49,7 @@ export class Epochs {
     Atomics.store(this.#words, this.#at + OVER, epoch)
   }
 
-  /** Steps that the operations before have taken, the same on all ranks. */
+  /** Total steps of the completed operations, the same on all ranks. */
   get steps(): number {
     return this.#words[this.#at + STEPS]!
   }
@@ -60,8 +59,8 @@ export class Epochs {
   }
 
   /**
-   * What ran in the epoch before, when it may have ended without comparing all ranks' calls. Only the
-   * engine's thread sees it.
+   * The operation of the previous epoch, if it may have ended before all ranks' calls were compared. Only
+   * the engine's thread can read it.
    */
   get unchecked(): SlotHeader | undefined {
     return this.#unchecked
@@ -72,7 +71,6 @@ export class Epochs {
     this.#flag(UNCHECKED, header !== undefined)
   }
 
-  /** The group has failed. */
   fail(): void {
     this.#flag(FAILED, true)
   }

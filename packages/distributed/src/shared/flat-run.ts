@@ -3,7 +3,7 @@ import type { Kernels } from '../kernels/kernels.ts'
 import { EpochRun, type EpochContext, type RunInEpoch } from './epoch-run.ts'
 import type { Epochs } from './epochs.ts'
 
-/** A small collective, on copies in slots. A slot is written again two epochs later. */
+/** A small collective: ranks copy their input to slots. A slot is reused two epochs later. */
 export class FlatRun extends EpochRun implements FlatEpoch {
   readonly isLarge = false
   readonly kernels: Kernels
@@ -19,7 +19,7 @@ export class FlatRun extends EpochRun implements FlatEpoch {
     this.slotOf = (member) => slots.slotOf(ranks[member]!, id, this.epoch)
   }
 
-  /** Whether it ends only when the calls of all ranks have been compared. */
+  /** Whether the run ends only after comparing the calls of all ranks. */
   get comparesAll(): boolean {
     return this.#plan.awaited === ALL
   }
@@ -38,7 +38,7 @@ export class FlatRun extends EpochRun implements FlatEpoch {
   protected step(): boolean {
     const { take, bytes } = this.#plan
     take?.(this, this.operation, bytes)
-    // a copy: a prepared operation may be at another position by then
+    // copy it, because the next run of a prepared operation changes `header`
     if (!this.comparesAll) this.epochs.unchecked = { ...this.header }
     return true
   }

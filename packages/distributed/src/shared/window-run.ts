@@ -9,14 +9,14 @@ const noKernels: Window['kernels'] = {
   copy: () => undefined,
 }
 
-/** A large collective, on the ranks' own buffers. They stay exposed until all have read them. */
+/** A large collective: ranks read each other's buffers in place, exposed until all ranks have read them. */
 export class WindowRun extends EpochRun implements Window {
   readonly isLarge = true
   #steps: WindowSteps | undefined
-  /** The steps that others must have done. Undefined at first: they must have entered the epoch. */
+  /** Steps that the awaited ranks must have completed. Undefined: they must only enter the epoch. */
   #count: number | undefined
   #done = 0
-  /** It comes to where another thread has left it, without moving data. */
+  /** Whether it repeats the steps that the other thread has done, without moving data. */
   #isReplaying = false
 
   get kernels(): Window['kernels'] {

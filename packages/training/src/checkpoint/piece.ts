@@ -84,11 +84,11 @@ export function parseStateName(
   return kind === undefined ? undefined : { kind, parameter: parameter! }
 }
 
-/** A range of values that is contiguous in two parts. */
+/** A range of values in the overlap of two parts, contiguous in both. */
 export interface Run {
-  /** The index of its first value in the first part. */
+  /** The index in the first part at which the range starts. */
   readonly from: number
-  /** The index of its first value in the second part. */
+  /** The index in the second part at which the range starts. */
   readonly to: number
   readonly length: number
 }

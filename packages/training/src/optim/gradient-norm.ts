@@ -52,7 +52,7 @@ export async function gradientNorm(
 ): Promise<number> {
   const norm = normRule.check('norm', options.norm)
   const { axes = [] } = options
-  // Count values that all ranks of an axis hold on its first rank only.
+  // If all ranks of an axis hold the same values, count them only on its first rank.
   const counted = Array.from(parts).filter(({ spread }) =>
     axes.every((group) => group.rank === 0 || spread.includes(group)),
   )

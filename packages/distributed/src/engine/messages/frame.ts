@@ -36,7 +36,7 @@ export const frameKinds = {
   credit: 5,
   fault: 6,
   close: 7,
-  /** The sender withdraws a message that was cleared or exposed. */
+  /** Cancels a send after its clear-to-send, or after its payload was exposed. */
   withdrawn: 8,
   /** Asks the receiver whether it runs the same collective, after a long wait. */
   inquiry: 9,

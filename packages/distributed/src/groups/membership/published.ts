@@ -89,12 +89,12 @@ export function readGeneration(bytes: Bytes): number {
   return readPublished(bytes, count(), 'a rank that begins a generation of the world')
 }
 
-/** A rank's arguments of `split`. */
+/** The arguments that one rank passes to `split`. */
 export type SplitChoice = readonly [color: number | null, key: number]
 
 const color = integer.nullable()
 
-/** @param values - of the ranks of the group, in its order */
+/** @param values - one for each rank of the group, in rank order */
 export function checkChoices(values: readonly unknown[]): readonly SplitChoice[] {
   for (const [rank, value] of values.entries()) {
     if (

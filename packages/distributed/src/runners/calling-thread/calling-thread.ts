@@ -10,29 +10,29 @@ import type { LocalPlace } from '../../transports/transport.ts'
 import { Placement } from '../placement.ts'
 import { LocalGroup, type LocalContext } from './local-group.ts'
 
-/** Milliseconds without progress after which a caller that waits leaves an operation to the engine. */
+/** Milliseconds without progress after which a waiting caller hands its operation to the engine. */
 const PATIENCE = 0.2
-/** Milliseconds for each byte that others may be copying meanwhile. */
+/** Additional milliseconds per byte, because peers may be copying. */
 const PATIENCE_PER_BYTE = 1e-6
-/** Milliseconds after which an operation that is only polled is left to the engine. */
+/** Milliseconds after which an operation that is polled, not awaited, is handed to the engine. */
 const POLLED_PATIENCE = 1
 
 export interface CallingThreadOptions extends LocalContext {
   readonly journal: Journal
   readonly place: LocalPlace | undefined
-  /** Runs what is left to the engine. */
+  /** Runs the operations that are handed to the engine. */
   readonly engine: TicketDriver
 }
 
 /**
- * Runs collectives of ranks that share memory on the calling thread: a rank publishes its buffer at the
- * call, and takes what it needs when it waits. While the ranks come within a moment of each other, the
- * engine does nothing and no thread is woken. What takes longer, or meets anything else than what it
- * expects, is left to the engine, which also finds out what is wrong.
+ * Runs collectives of ranks that share memory on the calling thread. A rank publishes its buffer when it
+ * calls, and reads the others' buffers when it waits. If all ranks arrive almost together, no thread is
+ * woken. Operations that take longer are handed to the engine. So are mismatched operations, because the
+ * engine reports which rank runs what.
  */
 export class CallingThread implements TicketDriver {
   readonly #options: CallingThreadOptions
-  /** By id. */
+  /** By group id. */
   readonly #groups: (LocalGroup | undefined)[] = []
   readonly #placement: Placement | undefined
   readonly #status: StatusPublisher | undefined
@@ -62,8 +62,8 @@ export class CallingThread implements TicketDriver {
   }
 
   /**
-   * Whether it runs an operation, or would if the group were idle. A large one moves only while its caller
-   * waits, which holds up the others, so it has to wait at once.
+   * Whether this thread runs an operation if its group is idle. A large operation makes progress only
+   * while its caller waits, and delays the other ranks until then. So it must be awaited at once.
    */
   runs(operation: Operation, isAwaited: boolean): boolean {
     if (!isCollective(operation)) return false
@@ -71,12 +71,12 @@ export class CallingThread implements TicketDriver {
     return run !== undefined && (isAwaited || !run.isLarge)
   }
 
-  /** The engine is about to be handed an operation: what is under way here comes before it. */
+  /** Finishes the pending operation of a group, or hands it to the engine, before a later one starts. */
   flushBefore(operation: Operation): void {
     if (isCollective(operation)) this.#flush(this.#groups[operation.group])
   }
 
-  /** @param operation - one that it runs */
+  /** @param operation - an operation for which `runs` returned true */
   start(ticket: Ticket, operation: Operation): void {
     const group = this.#groups[operation.group]!
     const run = group.runOf(operation)!
@@ -102,7 +102,7 @@ export class CallingThread implements TicketDriver {
     if (run.isLarge) this.#proceed(ticket)
   }
 
-  /** Nothing ends here by itself. */
+  /** Does nothing: operations here make progress only while the caller polls or waits. */
   collect(): void {
     return undefined
   }
@@ -134,13 +134,13 @@ export class CallingThread implements TicketDriver {
     ticket.abort()
   }
 
-  /** Ends it here if the others come within a moment; else the engine has it. */
+  /** Completes the operation if all ranks arrive soon. Otherwise, hands it to the engine. */
   #endSoon(ticket: Ticket, isAwaited: boolean): void {
     if (this.#proceed(ticket)) return
     if (!isAwaited || !this.#wait(ticket)) this.#leave(ticket)
   }
 
-  /** Gives the core to others until it proceeds, for a moment; returns whether it is not here any more. */
+  /** Yields the core until the operation ends. Returns false if it makes no progress for too long. */
   #wait(ticket: Ticket): boolean {
     const run = this.#groups[ticket.operation.group]!.run!
     let { begun } = run
@@ -157,13 +157,13 @@ export class CallingThread implements TicketDriver {
     return false
   }
 
-  /** Continues; returns whether it is not here any more: it has ended, or the engine has it. */
+  /** Makes progress. Returns true once the operation has ended or was handed to the engine. */
   #proceed(ticket: Ticket): boolean {
     const { operation, posted } = ticket
     const group = this.#groups[operation.group]
     if (group?.current !== ticket) return true
     if (!group.run!.proceed()) {
-      // The ranks run different things: the engine finds out who runs what.
+      // The ranks run different operations: let the engine report which.
       if (group.differs) this.#leave(ticket)
       return group.differs
     }
@@ -175,7 +175,7 @@ export class CallingThread implements TicketDriver {
     return true
   }
 
-  /** Leaves what is under way to the engine, if it is not over now. */
+  /** Hands the pending operation of a group to the engine, unless it can end now. */
   #flush(group: LocalGroup | undefined): void {
     const ticket = group?.current
     if (ticket !== undefined && !this.#proceed(ticket)) this.#leave(ticket)

@@ -11,18 +11,17 @@ import { WindowRun } from '../../shared/window-run.ts'
 import type { Ticket } from '../../ticket.ts'
 import type { GroupFacts } from '../../transports/transport-collectives.ts'
 
-/** What operations on the calling thread use. */
 export interface LocalContext extends Omit<SharedContext, 'waiting' | 'onMismatch'> {
   readonly arena: Arena
-  /** By world rank; see `Transport`. */
+  /** By world rank; see `Transport.hosts`. */
   readonly hosts: readonly number[]
-  /** Whether the engine has taken all its commands and does not need this thread to continue. */
+  /** Whether the engine has read all commands and does not need this thread to make progress. */
   readonly isIdle: () => boolean
 }
 
 /**
- * The epochs of a group whose ranks share slots, as the calling thread begins and ends them: one at a time,
- * while the engine has none under way.
+ * Runs the operations of a group on the calling thread, one at a time, while the engine runs none. The
+ * ranks of the group share slots.
  */
 export class LocalGroup {
   readonly name: string
@@ -30,14 +29,13 @@ export class LocalGroup {
   readonly #shared: SharedContext
   readonly #facts: GroupFacts
   readonly #epochs: Epochs
-  /** By operation: the last call, and what runs calls like it; undefined: the engine must. */
+  /** By operation: the last call, and the run for calls like it; undefined if the engine must run them. */
   readonly #known = new Map<OperationName, { of: Operation; run: EpochRun | undefined }>()
-  /** What is under way here. */
   current: Ticket | undefined
   run: EpochRun | undefined
-  /** Whether a peer runs something else. */
+  /** Whether a peer runs another operation. */
   differs = false
-  /** Offset of the scratch of a large operation, and of the part that is free. */
+  /** Heap offsets of a large operation's scratch and of its free part. */
   #scratch = 0
   #free = 0
 
@@ -53,7 +51,7 @@ export class LocalGroup {
     this.#epochs = new Epochs(local.epochs, id)
   }
 
-  /** Undefined for an operation that the engine must run. */
+  /** Returns undefined for an operation that the engine must run. */
   runOf(operation: Operation): EpochRun | undefined {
     const known = this.#known.get(operation.name)
     if (known !== undefined && isAlike(known.of, operation)) return known.run
@@ -62,12 +60,12 @@ export class LocalGroup {
     return run
   }
 
-  /** Begins the next epoch, unless the engine must; returns whether it has. */
+  /** Begins the next epoch. Returns false if the engine must run the operation. */
   begin(ticket: Ticket, operation: Operation, run: EpochRun): boolean {
     const { arena, isIdle, slots, rank } = this.#local
     const { id, ranks } = this.#facts
     const epochs = this.#epochs
-    // idle comes first: then all epochs that the engine has taken are seen
+    // check isIdle first: the epochs are up to date only once the engine has read all commands
     if (operation.aborted || !isIdle() || !epochs.isOpen) return false
     const { given } = epochs
     for (const peer of ranks) {
@@ -87,7 +85,7 @@ export class LocalGroup {
     return true
   }
 
-  /** Nothing is under way here any more. */
+  /** Ends the operation, and frees its scratch. */
   end(): void {
     if (this.#scratch !== 0) this.#local.arena.releaseBytes(this.#scratch)
     this.#scratch = 0
@@ -110,12 +108,13 @@ export class LocalGroup {
       return this.#local.get && new WindowRun(this.#shared, this.#epochs, running)
     }
     const run = new FlatRun(this.#shared, this.#epochs, running)
-    // a rank that waits for none or one of the others ends before it has compared the calls of all
+    // leave other runs to the engine: a rank that waits for at most one peer ends before it has compared
+    // the calls of all ranks
     return run.comparesAll ? run : undefined
   }
 }
 
-/** Whether what runs one call of an operation can run the other. */
+/** Whether two calls of an operation can use the same run. */
 function isAlike(a: Operation, b: Operation): boolean {
   return (
     a === b ||

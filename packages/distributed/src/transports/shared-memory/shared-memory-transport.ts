@@ -206,7 +206,7 @@ export class SharedMemoryTransport implements BlockingTransport {
     return true
   }
 
-  /** @param events - the events of its bell */
+  /** @param events - the poll(2) events of the peer's descriptor */
   #lookAfter(peer: number, events: number): void {
     if ((events & POLLERR) !== 0) this.#end(peer, 'its process ended')
   }

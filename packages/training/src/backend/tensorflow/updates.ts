@@ -128,7 +128,7 @@ class EagerUpdates implements UpdatesInPlace {
     }
   }
 
-  /** Kept until the end of a step: most parameters have the same factors. */
+  /** Returns a scalar tensor, cached until the end of the step: most parameters use the same factors. */
   #scalar(value: number): Handle {
     let scalar = this.#scalars.get(value)
     if (scalar === undefined) {

@@ -115,7 +115,7 @@ function startRound<T extends readonly Tensor[]>(ring: PairRing, pair: Pair, com
   return tf.tidy(compute as () => T & Tensor[])
 }
 
-/** Waits for the pair of the previous rank, and starts to forward it unless this rank is its last. */
+/** Waits for the pair of the previous rank. If `goesOn`, forwards it and expects another one. */
 function nextPair(ring: PairRing, goesOn: boolean): Pair {
   const pair = ring.receive()
   if (goesOn) {

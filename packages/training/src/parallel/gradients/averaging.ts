@@ -28,7 +28,7 @@ export interface StepTotals extends OwnTotals {
 /** What `dataParallel` and `fullyShard` replicate: a module, or a rank's part of a pipeline. */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly parameters: readonly Parameter[]
-  /** The model, if it is another object and can run forward on this rank. */
+  /** The whole model, if this is a pipeline that has all stages on this rank. */
   readonly whole?: Module | undefined
   /** See `Module.communicates`. */
   readonly communicates?: boolean

@@ -65,7 +65,8 @@ export function wholeRunner(module: Module, { recompute, tensor, recorder }: Who
     },
     infer: async (x) => {
       if (!isShared) return runForward(module, x)
-      // Record it, because a recording awaits its exchanges, but not as a training pass.
+      // Record the pass, because a recording awaits its collectives while `runForward` would block.
+      // Set `training` to false.
       const recording = await inPass({ training: false, step: 0, row: 0 }, () =>
         recordSegments(module, x, { needsInputGradient: false }),
       )

@@ -10,8 +10,8 @@ import { copyToRanks } from './operations.ts'
 import { inOnePiece } from './record-segments.ts'
 
 /**
- * A layer between shared layers that runs on this rank's part of each sequence. Its parameters are the
- * same on all ranks, and their gradients are summed, because each rank has seen only some positions.
+ * Runs a layer, such as a norm between tensor parallel layers, on this rank's part of each sequence. All
+ * ranks have the same parameters. Their gradients are summed, because each rank sees only some positions.
  */
 export class SequenceParallel implements Module {
   readonly kind = 'sequence-parallel'

@@ -19,7 +19,7 @@ import {
   type VocabParallelOptions,
 } from './vocabulary.ts'
 
-/** Shares a layer among ranks: returns its replacement, or in a group of one rank the layer itself. */
+/** Shards a layer: returns its replacement, or the layer itself if the group has one rank. */
 export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
 
 /**
@@ -42,7 +42,7 @@ const readVocabOptions: (given: VocabParallelOptions) => Required<VocabParallelO
   declareOptions({ sequence })
 
 /**
- * Shares a linear layer by columns of the weight: every rank has all inputs and some outputs.
+ * Shards the weight of a linear layer by columns: each rank gets all inputs and computes some outputs.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option
  */
@@ -55,7 +55,8 @@ export function columnParallel(options: ColumnParallelOptions = {}): ParallelSty
 }
 
 /**
- * Shares a linear layer by rows of the weight: every rank has some inputs and, after a sum, all outputs.
+ * Shards the weight of a linear layer by rows: each rank gets some inputs. The sum over all ranks gives
+ * the outputs.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option
  */
@@ -68,7 +69,7 @@ export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
 }
 
 /**
- * Shares a layer by tokens: every rank has some rows of an embedding, or computes the scores of some
+ * Shards an embedding or a head by tokens: each rank has the rows, or computes the scores, of some
  * tokens. Scores are never gathered: see `vocabParallelCrossEntropy`.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option
@@ -87,7 +88,7 @@ export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle
   }
 }
 
-/** Shares a layer by positions: every rank has a part of each sequence and all parameters. */
+/** Shards sequences by position: each rank runs the whole layer on its part of each sequence. */
 export function sequenceParallel(): ParallelStyle {
   return (layer, group, name) => {
     if (!('forwardWith' in layer)) throw misfit('sequenceParallel', name, 'a norm or positions')

@@ -297,7 +297,7 @@ class BucketExchange {
   }
 }
 
-/** @param end - the only promise of completion, because an error is reported once */
+/** @param end - settles when the operation ends. Create only one, because an error is reported once */
 function underWay(
   operation: Pick<PersistentOperation, 'isCompleted' | 'wait'>,
   end: PromiseLike<void>,

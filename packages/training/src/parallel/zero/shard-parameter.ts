@@ -14,7 +14,10 @@ export interface ShardOwner {
   read(): Tensor
   /** Takes new values; the tensor stays the caller's. */
   write(next: Tensor): void | Promise<void>
-  /** Called in a step without new values; undefined if the owner still has the old ones. */
+  /**
+   * Copies the current values to the share, for a step that does not update them. Undefined if the share
+   * already contains them.
+   */
   keep?(): Promise<void>
 }
 

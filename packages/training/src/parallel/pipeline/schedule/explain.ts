@@ -117,8 +117,8 @@ function pathTo(
     const before: TimedAction | undefined = lists[span.rank]![span.position - 1]
     const cause = causeOf(span)
     const { start, ready } = span
-    // step back to what delayed it: the action that used its core, the previous action of its rank, or
-    // its cause
+    // Continue with the action that delayed this one: the user of its core, the previous action of its
+    // rank, or the sender of its input.
     if (ready < start) span = spans.findLast(({ end }) => end === start)
     else span = before !== undefined && before.end >= start ? before : (cause ?? before)
   }
