@@ -10,7 +10,7 @@ import { formatRows } from '../../scripts/bench/collectives/report.mjs'
 import { interleave, summarize } from '../../scripts/bench/collectives/rounds.mjs'
 
 describe('bus bandwidth', () => {
-  it('has the factors of nccl-tests', () => {
+  it('uses the factors of nccl-tests', () => {
     const factors = operations.map((op) => [op, busFactor(op, 4), busFactor(op, 2)])
     expect(factors).toEqual([
       ['allReduce', 1.5, 1],
@@ -24,7 +24,7 @@ describe('bus bandwidth', () => {
 })
 
 describe('plan', () => {
-  it('cuts sliced buffers into equal parts, and only those', () => {
+  it('rounds the size of sliced buffers to equal parts', () => {
     expect(countFor('reduceScatter', 4096, 3)).toBe(1023)
     expect(countFor('allReduce', 4096, 3)).toBe(1024)
     expect(countFor('allGather', 4, 4)).toBe(4)
@@ -37,7 +37,7 @@ describe('plan', () => {
     expect(repeats.at(-1)).toBeGreaterThan(2)
   })
 
-  it('survives the way to the ranks', () => {
+  it('is unchanged after its transfer to the ranks', () => {
     for (const step of plan(operations, [4096, 2 ** 26], 4)) {
       expect(parseStep(stepArgument(step))).toEqual(step)
     }
@@ -48,7 +48,7 @@ describe('rounds', () => {
   const ours = { system: 'tsrun', transport: 'tcp', engine: 'worker' }
   const peer = { system: 'torch', transport: 'gloo', engine: null }
 
-  it('takes the systems in turn, and leaves one that failed out of later rounds', async () => {
+  it('measure the systems alternately, and skip a failed system in later rounds', async () => {
     const order: string[] = []
     const failures: string[] = []
     const rounds = await interleave(
@@ -66,7 +66,7 @@ describe('rounds', () => {
     expect([...rounds.keys()]).toEqual([ours])
   })
 
-  it('reports the median over the rounds of each percentile, and both bandwidths', () => {
+  it('report the median of each percentile over all rounds, and both bandwidths', () => {
     const rounds = [
       [10, 20, 90],
       [30, 30, 30],
@@ -88,7 +88,7 @@ describe('rounds', () => {
     ])
   })
 
-  it('sets our times beside those of each peer', () => {
+  it('compare our times with the times of each peer', () => {
     const times = (us: number) => [[{ op: 'allReduce', count: 1024, us: [us] }]]
     const rows = [...summarize(ours, 4, times(25)), ...summarize(peer, 4, times(100))]
     const [headings, , first, second] = formatRows(rows).split('\n')

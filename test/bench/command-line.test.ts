@@ -1,6 +1,6 @@
 import { bench, benchHere } from './support/bench.ts'
 
-it('says what it can do', async () => {
+it('bench --help lists all benchmarks, and each has its own help', async () => {
   const { code, stdout } = await bench(['--help'])
   expect(code).toBe(0)
   for (const name of ['collectives', 'schedules', 'launcher', 'join']) {
@@ -11,7 +11,7 @@ it('says what it can do', async () => {
   }
 })
 
-it('ends with exit code 2 when it is called wrongly', async () => {
+it('bench exits with code 2 for an unknown command', async () => {
   const { code, stdout, stderr } = await bench(['colectives'])
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   expect(stderr).toBe('bench: unknown command "colectives"; did you mean collectives?\n')
@@ -60,7 +60,7 @@ it.each([
   [['training', '--bucket', '0'], '--bucket must be an integer from 1'],
   [['training', '--repeats', '0'], '--repeats must be an integer from 1'],
   [['training', '--peers', 'openmpi'], '--peers: unknown "openmpi"'],
-])('refuses %j with exit code 2', async (args, message) => {
+])('bench refuses %j with exit code 2', async (args, message) => {
   const { code, stdout, stderr } = await benchHere(args)
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   expect(stderr).toMatch(message)

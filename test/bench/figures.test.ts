@@ -28,7 +28,7 @@ describe('parseSize', () => {
 })
 
 describe('percentile', () => {
-  it('is a sample: the smallest one that reaches the share', () => {
+  it('is the smallest sample that reaches the share', () => {
     const samples = Array.from({ length: 100 }, (_, i) => 100 - i)
     expect(percentile(samples, 0.5)).toBe(50)
     expect(percentile(samples, 0.99)).toBe(99)
@@ -40,7 +40,7 @@ describe('percentile', () => {
     expect(percentile([3, 1, 2], 0.99)).toBe(3)
   })
 
-  it('leaves its input as it was and refuses none', () => {
+  it('does not change its input, and refuses an empty input', () => {
     const samples = [10, 9, 100]
     percentile(samples, 0.5)
     expect(samples).toEqual([10, 9, 100])

@@ -28,7 +28,7 @@ async function rowsOf(args: string[], env: NodeJS.ProcessEnv = {}): Promise<obje
 
 const number: unknown = expect.any(Number)
 
-it('ping-pong measures tsrun, and a C program if there is a compiler', async () => {
+it('ping-pong measures tsrun, and also a C program if there is a compiler', async () => {
   const few = ['ping-pong', '--runs', '1', '--repeats', '50']
   const rows = await rowsOf([...few, '--transport', 'tcp,shared-memory'])
   const ours = rows.slice(-2)
@@ -40,7 +40,7 @@ it('ping-pong measures tsrun, and a C program if there is a compiler', async () 
   expect(without).toMatchObject([{ system: 'tsrun tcp inline', timesC: null }])
 })
 
-it('join says how long joining takes by the number of ranks', async () => {
+it('join measures the time to join by number of ranks', async () => {
   const row = { benchmark: 'join', hosts: 1, joinedMs: number, joiningMs: number, totalMs: number }
   const rows = await rowsOf(['join', '--ranks', '1,3', '--runs', '1'])
   expect(rows).toEqual([
@@ -49,7 +49,7 @@ it('join says how long joining takes by the number of ranks', async () => {
   ])
 })
 
-it('flood says what a flood of unauthenticated connections costs, and that none is admitted', async () => {
+it('flood measures the cost of a flood of unauthenticated connections, and admits none', async () => {
   const few = ['flood', '--connections', '600', '--rate', '600', '--tls']
   const [data, store] = await rowsOf(few)
   const row = { benchmark: 'flood', tls: true, admitted: 0, ended: 600, connections: 600 }
@@ -61,7 +61,7 @@ it('flood says what a flood of unauthenticated connections costs, and that none 
   }
 })
 
-it('observing says what it costs to be watched', async () => {
+it('observing measures the overhead of traces, the dashboard and metrics', async () => {
   const rows = await rowsOf(['observing', '--steps', '10', '--runs', '1'])
   const row = { benchmark: 'observing', ranks: 2, stepMs: number, ratio: number }
   expect(rows).toEqual(
@@ -69,7 +69,7 @@ it('observing says what it costs to be watched', async () => {
   )
 })
 
-it('kernels measures ours without a compiler too', async () => {
+it('kernels measures our kernels even without a compiler', async () => {
   const few = ['kernels', '--runs', '1', '--sizes', '64KiB']
   expect(await rowsOf(few)).toMatchObject([{ array: '64 KiB', kernelGBs: number }])
   expect(await rowsOf(few, { PATH: '/nonexistent' })).toMatchObject([
@@ -80,7 +80,7 @@ it('kernels measures ours without a compiler too', async () => {
 const hasCompiler = spawnSync('cc', ['--version']).status === 0
 
 needing(hasCompiler, 'C compiler').it(
-  'limits gives each collective as a share of what the memory allows',
+  'limits reports each collective as a share of the memory bandwidth',
   async () => {
     const few = ['limits', '--ranks', '2', '--runs', '1', '--sizes', '1MiB']
     const { code, stdout, stderr } = await bench([...few, '--ops', 'allReduce,broadcast', '--json'])
@@ -95,14 +95,14 @@ needing(hasCompiler, 'C compiler').it(
   },
 )
 
-it('generation gives the times with and without a cache', async () => {
+it('generation reports the times with and without a cache', async () => {
   const few = ['generation', '--runs', '1', '--tokens', '4', '--layers', '1', '--width', '8']
   expect(await rowsOf(few)).toMatchObject([
     { backend: 'wasm', tokens: 4, cachedMs: number, wholeMs: number, faster: number },
   ])
 })
 
-it('overlap gives the share of the communication that is hidden', async () => {
+it('overlap reports the share of the communication that is hidden', async () => {
   const few = ['overlap', '--runs', '1', '--repeats', '2', '--size', '1MiB']
   const rows = await rowsOf([...few, '--transport', 'tcp'])
   expect(rows).toMatchObject([
@@ -110,7 +110,7 @@ it('overlap gives the share of the communication that is hidden', async () => {
   ])
 })
 
-it('scale measures this machine, and puts what it predicts beside what it measures', async () => {
+it('scale measures this machine, and compares its predictions with measurements', async () => {
   const what = ['--op', 'allReduce', '--size', '4KiB', '--check', '2']
   const rows = (await rowsOf(['scale', ...what])) as { transport: string; ratio: number }[]
   expect(new Set(rows.map(({ transport }) => transport))).toEqual(new Set(['shared-memory', 'tcp']))
@@ -121,7 +121,7 @@ describe('where', () => {
   const parts = ['batch', 'forward', 'backward', 'alloc', 'pack', 'call', 'waiting', 'transfer']
   parts.push('wakeUp', 'reduce', 'unpack', 'update')
 
-  it('takes the steps of every layout apart, nearly without a rest', async () => {
+  it('divides the steps of every layout into parts, nearly without unexplained time', async () => {
     const few = ['--parts', 'steps', '--workloads', 'mlp-16x128', '--repeats', '3']
     const all = (await rowsOf(['where', ...few, '--backend', 'wasm'])) as Record<string, number>[]
     const rows = all.filter((row) => row['stepMs'] !== undefined)
@@ -150,7 +150,7 @@ describe('where', () => {
     }
   })
 
-  it('takes an all-reduce apart, with either engine', async () => {
+  it('divides an all-reduce into parts, with either engine', async () => {
     const few = ['--parts', 'all-reduce', '--ranks', '2', '--sizes', '4KiB,1MiB', '--repeats', '20']
     const rows = (await rowsOf(['where', ...few])) as Record<string, number>[]
     expect(rows).toMatchObject([
@@ -166,7 +166,7 @@ describe('where', () => {
     }
   })
 
-  it('compares the first calls with those that are warm', async () => {
+  it('compares first calls with warm calls', async () => {
     const few = ['--parts', 'first-calls', '--ranks', '2', '--sizes', '4KiB', '--engines', 'inline']
     expect(await rowsOf(['where', ...few])).toMatchObject([
       {
@@ -181,14 +181,14 @@ describe('where', () => {
   })
 })
 
-it('launcher gives figures beside their bounds', async () => {
+it('launcher reports figures with their bounds', async () => {
   const rows = await rowsOf(['launcher', '--only', 'kill', '--runs', '1'])
   expect(rows).toMatchObject([
     { what: 'all gone after the kill of one of 4 ranks', bound: '1.00 s' },
   ])
 })
 
-it('memory gives growth, and what peers cost', async () => {
+it('memory reports the growth, and the memory per peer', async () => {
   const rows = await rowsOf(['memory', '--operations', '1000', '--peers', '2'])
   expect(rows).toMatchObject([
     { transport: 'shared-memory', growthMiB: number, peers: 2, peersMiB: number },
@@ -196,7 +196,7 @@ it('memory gives growth, and what peers cost', async () => {
   ])
 })
 
-it('writes a page and a picture an operation from one run, and says what is left out', async () => {
+it('report writes a page and one picture per operation, and says what it omits', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-report-'))
   try {
     const what = [
@@ -235,7 +235,7 @@ it('writes a page and a picture an operation from one run, and says what is left
   }
 })
 
-it('measures ranks of ours and skips absent peers, one JSON object a line', async () => {
+it('collectives measures tsrun, skips missing peers and prints one JSON object per line', async () => {
   const what = ['--ops', 'allReduce,allToAll,sendRecv', '--sizes', '8MiB', '--runs', '1']
   const over = ['--transport', 'shared-memory,tcp']
   const { code, stdout, stderr } = await bench(
@@ -267,7 +267,7 @@ it('measures ranks of ours and skips absent peers, one JSON object a line', asyn
   }
 })
 
-it('says what failed, and how, when the ranks do', async () => {
+it('collectives says what failed and how if the ranks fail', async () => {
   const env = { TSRUN_ARENA: 'nonsense' }
   const what = ['--ranks', '2', '--ops', 'allReduce', '--sizes', '4KiB', '--runs', '2']
   const { code, stderr } = await bench(['collectives', ...what], env)
@@ -276,7 +276,7 @@ it('says what failed, and how, when the ranks do', async () => {
   expect(stderr).not.toContain('round 2')
 })
 
-it('writes a file that TSRUN_TUNING takes', async () => {
+it('tune writes a file that TSRUN_TUNING accepts', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-tune-'))
   try {
     const file = join(folder, 'tuning.json')
@@ -300,7 +300,7 @@ it('writes a file that TSRUN_TUNING takes', async () => {
   }
 })
 
-it('measures steps on each backend that loads, and skips the others with the reason', async () => {
+it('steps measures each backend that loads, and skips others with the reason', async () => {
   // A home without a set-up.
   const home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
   try {
@@ -338,7 +338,7 @@ it('measures steps on each backend that loads, and skips the others with the rea
 describe('training', () => {
   const few = ['--workloads', 'mlp-16x128', '--runs', '1', '--repeats', '2']
 
-  it('measures each way of training on as many ranks, and skips what is not there', async () => {
+  it('measures each mode on the same number of ranks, and skips missing backends', async () => {
     // A home without a set-up.
     const home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
     try {
@@ -385,7 +385,7 @@ describe('training', () => {
 
   const noLink = whyNoLink('100mbit')
   const { it: itOnLink } = needing(noLink === undefined, `link (${noLink})`)
-  itOnLink('measures over a link that is slower than memory', async () => {
+  itOnLink('measures over an emulated slow link', async () => {
     // 16 layers of 128 x 128 are 1 MiB, which two ranks send twice, and the first of it passes at once
     const what = ['--json', '--backends', 'wasm', '--ranks', '2', '--link', '200mbit', ...few]
     const { code, stdout, stderr } = await bench(['training', ...what])

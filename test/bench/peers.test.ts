@@ -8,7 +8,7 @@ describe('an absent peer is skipped, with the reason', () => {
     })
   })
 
-  it('torch where TSRUN_BENCH_PYTHON names something else', async () => {
+  it('torch if TSRUN_BENCH_PYTHON is not a Python with torch', async () => {
     const { systems, skipped } = await findTorch({ TSRUN_BENCH_PYTHON: '/nonexistent/python' })
     expect(systems).toEqual([])
     expect(skipped).toMatch(/no torch \(TSRUN_BENCH_PYTHON=\/nonexistent\/python/)

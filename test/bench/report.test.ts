@@ -23,7 +23,7 @@ describe('curves', () => {
     expect(svg).toContain('>16 KiB<')
   })
 
-  it('can be drawn of one point', () => {
+  it('can be drawn with a single point', () => {
     const svg = drawCurves('barrier', [series('tsrun tcp', false, [10])])
     expect(svg).not.toMatch(/NaN|undefined|Infinity/)
   })
@@ -46,7 +46,7 @@ describe('the page', () => {
     sections: [{ title: 'Memory', text: `took ${p50Us}` }],
   })
 
-  it('has a section for each CPU, and replaces that of the CPU it was measured on', () => {
+  it('has a section for each CPU, and replaces only the section of the measured CPU', () => {
     const first = updatePage('', report('Intel(R) Xeon(R) @ 2.80GHz', 11))
     const second = updatePage(first, report('AMD EPYC', 22))
     const third = updatePage(second, report('Intel(R) Xeon(R) @ 2.80GHz', 33))
@@ -64,7 +64,7 @@ describe('the page', () => {
 })
 
 describe('the summary', () => {
-  it('of steps has medians, as multiples of torch', () => {
+  it('of steps has medians, and their ratio to torch', () => {
     const product = workloads.find(({ name }) => name === 'matmul-1024')!
     const round = (...ms: number[]) => ({
       device: 'CPU',
@@ -81,7 +81,7 @@ describe('the summary', () => {
     expect(torch).toMatchObject({ system: 'torch', stepMs: 40, ratioToTorch: 1 })
   })
 
-  it('of training has medians: multiples of torch, speedup, and what the gradients add', () => {
+  it('of training has medians, ratios to torch, speedups and the exposed time of gradients', () => {
     const round = (system: string, ranks: number, ...steps: [mode: string, ...ms: number[]][]) => {
       const samples = steps.map(([mode, ...ms]) => ({ workload: 'net', mode, ms }))
       return { system, ranks, device: 'CPU', threads: 1, samples }

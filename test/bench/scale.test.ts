@@ -40,7 +40,7 @@ function secondsOf(cluster: Cluster, call: Call, algorithm: AlgorithmName, isWho
 }
 
 describe('a simulated collective costs what its formula says', () => {
-  it('bytes: 2(n-1)/n S in a ring, and log2 n S by recursive doubling', () => {
+  it('each rank sends 2(n-1)/n S bytes in a ring, and log2(n) S by recursive doubling', () => {
     const link = { latency: 0, bytesPerSecond: 1e9 }
     const cluster = clusterOf(8, 1, { link, costs: free })
     const call: Call = { name: 'allReduce', bytes: MIB }
@@ -48,7 +48,7 @@ describe('a simulated collective costs what its formula says', () => {
     expect(secondsOf(cluster, call, 'recursive-doubling')).toBeCloseTo((3 * MIB) / 1e9, 9)
   })
 
-  it('latency: log2 n steps by recursive doubling, 2(n-1) in a ring', () => {
+  it('recursive doubling takes log2(n) steps, and a ring 2(n-1)', () => {
     const link = { latency: 1, bytesPerSecond: Infinity }
     const cluster = clusterOf(16, 1, { link, costs: free })
     const call: Call = { name: 'allReduce', bytes: KIB }
@@ -64,7 +64,7 @@ describe('a simulated collective costs what its formula says', () => {
     expect(secondsOf(cluster, { name: 'broadcast', bytes: 17 * KIB }, 'direct')).toBeCloseTo(2)
   })
 
-  it('additions: (n-1)/n S of each rank in a ring', () => {
+  it('each rank adds (n-1)/n S bytes in a ring', () => {
     const link = { latency: 0, bytesPerSecond: Infinity }
     const costs = { ...free, combinePerByte: 1e-9 }
     const call: Call = { name: 'reduceScatter', bytes: MIB }
@@ -74,7 +74,7 @@ describe('a simulated collective costs what its formula says', () => {
     )
   })
 
-  it('the ranks of a host share its link: each crosses it in an all-to-all, one in a ring', () => {
+  it('the ranks of a host share its link, which all use in an all-to-all and one in a ring', () => {
     const link = { latency: 0, bytesPerSecond: 1e9 }
     const cluster = clusterOf(8, 4, { link, costs: free })
     const bytes = 2 * MIB
@@ -109,7 +109,7 @@ describe('not all ranks have to be simulated', () => {
     ['allToAll', 'bruck'],
   ]
 
-  it.each(symmetric)('one host tells the time of all: %s by %s', (name, algorithm) => {
+  it.each(symmetric)('one host represents all hosts: %s by %s', (name, algorithm) => {
     for (const bytes of [64 * KIB, MIB]) {
       const cluster = clusterOf(32, 4)
       const one = simulate(cluster, { name, bytes }, algorithm, false)!
@@ -118,27 +118,27 @@ describe('not all ranks have to be simulated', () => {
     }
   })
 
-  it('two short chains tell the time of a long one', () => {
+  it('two short chains predict the time of a long one', () => {
     const call: Call = { name: 'broadcast', bytes: 4 * MIB }
     const few = simulate(clusterOf(80, 2), call, 'chain', false)!
     expect(few.method).toBe('fewer hosts')
     expect(few.seconds).toBeCloseTo(secondsOf(clusterOf(80, 2), call, 'chain', true), 6)
   })
 
-  it('chunks that are not equal make no great difference', () => {
+  it('unequal chunks change the result by less than 2 %', () => {
     const call: Call = { name: 'allReduce', bytes: 1000 }
     const whole = secondsOf(clusterOf(24, 4), call, 'ring', true)
     const ratio = secondsOf(clusterOf(24, 4), call, 'ring', false) / whole
     expect(Math.abs(ratio - 1)).toBeLessThan(0.02)
   })
 
-  it('gives up what would take too many messages', () => {
+  it('gives up a simulation with too many messages', () => {
     const call: Call = { name: 'reduceScatter', bytes: 512 * MIB }
     expect(simulate(clusterOf(4096, 8), call, 'direct')).toBeUndefined()
   })
 })
 
-describe('what is the best', () => {
+describe('the fastest algorithm', () => {
   const fastest = (cluster: Cluster, call: Call) => {
     const times = algorithmsOn(cluster, call).map((algorithm) => ({
       algorithm,
@@ -147,19 +147,19 @@ describe('what is the best', () => {
     return times.reduce((a, b) => (b.seconds < a.seconds ? b : a)).algorithm
   }
 
-  it('over a slow link between two hosts, the hierarchical all-reduce of a small buffer', () => {
+  it('is hierarchical for a small all-reduce over a slow link between two hosts', () => {
     const link = { latency: 100 * us, bytesPerSecond: 1e8 }
     const call: Call = { name: 'allReduce', bytes: 64 * KIB }
     expect(fastest(clusterOf(8, 4, { link }), call)).toBe('hierarchical')
   })
 
-  it('takes few steps for small buffers and few bytes for large ones', () => {
+  it('has few steps for small buffers and few bytes for large ones', () => {
     const cluster = clusterOf(64, 1)
     expect(fastest(cluster, { name: 'allReduce', bytes: KIB })).toBe('recursive-doubling')
     expect(fastest(cluster, { name: 'broadcast', bytes: 64 * MIB })).toBe('chain')
   })
 
-  it('is compared with what the tuning table chooses', () => {
+  it('is compared with the choice of the tuning table', () => {
     const call: Call = { name: 'allReduce', bytes: 4 * KIB }
     expect(algorithmFor(clusterOf(8, 8), call)).toBe('flat')
     expect(algorithmFor(clusterOf(8, 8), { ...call, bytes: MIB })).toBe('window')
@@ -169,7 +169,7 @@ describe('what is the best', () => {
   })
 
   it.each(['allReduce', 'reduceScatter', 'broadcast', 'reduce', 'gather', 'scatter'] as const)(
-    'every algorithm of %s ends on every cluster',
+    'every algorithm of %s completes on every cluster',
     (name) => {
       for (const cluster of [clusterOf(8, 8), clusterOf(12, 4), clusterOf(6, 1)]) {
         const call: Call = { name, bytes: 96 * KIB }
@@ -182,7 +182,7 @@ describe('what is the best', () => {
 })
 
 describe('the costs of a machine', () => {
-  it('come from the times of messages, calls and barriers', () => {
+  it('are derived from the times of messages, calls and barriers', () => {
     const times = { smallUs: 12, gapUs: 5, perByteUs: 1e-3, barrierUs: 8 }
     const kernels = { combinePerByte: 1e-10, copyPerByte: 5e-11 }
     const measured = { shared: times, sockets: times, callUs: 2, waking: -1, ...kernels }

@@ -5,7 +5,7 @@ const timing = (bytes: number, algorithm: string, us: number, transport = 'tcp')
 })
 
 describe('the best algorithm', () => {
-  it('is the fastest of each size, beside the others as multiples of it', () => {
+  it('is the fastest for each size, and the others are listed as multiples of it', () => {
     const bests = bestBySize([
       timing(64, 'ring', 30),
       timing(64, 'recursive-doubling', 10),
@@ -18,7 +18,7 @@ describe('the best algorithm', () => {
     ])
   })
 
-  it('stays that of the size before, unless another is clearly faster', () => {
+  it('stays the same as for the previous size unless another is clearly faster', () => {
     const bests = bestBySize([
       timing(64, 'ring', 90),
       timing(64, 'direct', 100),
@@ -39,7 +39,7 @@ describe('thresholds', () => {
     expect(thresholdsOf([at(1024, 'ring')])).toEqual([{ algorithm: 'ring' }])
   })
 
-  it('are kept apart for sockets and shared memory', () => {
+  it('are separate for sockets and shared memory', () => {
     const timings = [timing(64, 'ring', 1), timing(64, 'direct', 1, 'shared-memory')]
     expect(tuningTable(bestBySize(timings), {})).toEqual({
       version: 1,

@@ -17,18 +17,18 @@ function step(...spans: Span[]) {
   return { rank: 0, window: { start: 0, end: 100 }, spans }
 }
 
-describe('a step taken apart', () => {
-  it('gives each kind its part, and calls the rest unexplained', () => {
+describe('a step divided into parts', () => {
+  it('has a part for each kind of span, and counts other time as unexplained', () => {
     const spans = [span('F', 0, 30), span('B', 30, 80), span('optimizer', 85, 95)]
     expect(partsOf(...spans)).toEqual({ forward: 30, backward: 50, update: 10, unexplained: 10 })
   })
 
-  it('counts the halves of a backward pass together', () => {
+  it('counts both halves of a backward pass as backward', () => {
     const parts = partsOf(span('I', 0, 20), span('W', 20, 100))
     expect(parts).toEqual({ backward: 100 })
   })
 
-  it('takes what is inside a span from it, at any depth', () => {
+  it('subtracts nested spans from their parents, at any depth', () => {
     const spans = [
       span('B', 0, 100),
       span('pack', 10, 20),
@@ -38,15 +38,15 @@ describe('a step taken apart', () => {
     expect(partsOf(...spans)).toEqual({ backward: 70, pack: 10, call: 15, alloc: 5 })
   })
 
-  it('counts the same time once, also if it was recorded twice', () => {
+  it('counts time once even if it was recorded twice', () => {
     expect(partsOf(span('F', 0, 100), span('F', 0, 100))).toEqual({ forward: 100 })
   })
 
-  it('leaves out what lies before and after the step', () => {
+  it('ignores time before and after the step', () => {
     expect(partsOf(span('F', -50, 40), span('B', 40, 500))).toEqual({ forward: 40, backward: 60 })
   })
 
-  it('waits for the slowest rank until it has started, and transfers from then on', () => {
+  it('counts a collective as waiting until the slowest rank starts, then as transfer', () => {
     const collective = (start: number): Span =>
       span('collective', start, 80, { group: 0, sequence: 7, noticed: 5 })
     const other = (start: number): Span =>
@@ -60,7 +60,7 @@ describe('a step taken apart', () => {
     expect(fast!.parts['unexplained']).toBe(0)
   })
 
-  it('does not count a collective beside a computation, but says that it is hidden', () => {
+  it('counts a collective during a computation as hidden', () => {
     const collective = span('collective', 10, 60, { group: 0, sequence: 0 })
     const [{ parts, hidden }] = takeApart([
       step(span('B', 0, 50), collective, span('F', 60, 100)),
@@ -69,7 +69,7 @@ describe('a step taken apart', () => {
     expect(hidden).toBe(40)
   })
 
-  it('divides a wait for a message by when the peer was there', () => {
+  it('splits a wait for a message when the peer arrives', () => {
     const spans = [
       span('recv', 0, 70, { waited: 50, noticed: 3 }),
       span('wait', 20, 73, { waited: 30 }),
@@ -79,16 +79,16 @@ describe('a step taken apart', () => {
     expect(partsOf(...spans)).toEqual({ forward: 47, waiting: 30, transfer: 20, wakeUp: 3 })
   })
 
-  it('does not take a message that nobody waits for as an explanation', () => {
+  it('ignores a message for which no rank waits', () => {
     expect(partsOf(span('recv', 0, 100, { waited: 100 }))).toEqual({ unexplained: 100 })
   })
 
-  it('counts the wait for the end of sends as transfer', () => {
+  it('counts the wait for the completion of sends as transfer', () => {
     const spans = [span('send', 0, 60, { waited: 10 }), span('wait', 0, 60), span('F', 60, 100)]
     expect(partsOf(...spans)).toEqual({ waiting: 10, transfer: 50, forward: 40 })
   })
 
-  it('adds up to the step', () => {
+  it('has parts that sum to the whole step', () => {
     const { parts, step: whole } = takeApart([
       step(span('F', 3, 31), span('wait', 25, 60), span('collective', 40, 90, { noticed: 4 })),
     ])[0]!
@@ -97,13 +97,13 @@ describe('a step taken apart', () => {
   })
 })
 
-it('takes the mean of the middle half, whose parts add up', () => {
+it('the mean of the middle half of samples has parts that sum to the whole', () => {
   const samples = [100, 1, 3, 2, 4, 5, 6, 0].map((whole) => ({ whole, part: 2 * whole }))
   expect(middle(samples, 'whole')).toEqual({ whole: 3.5, part: 7 })
   expect(middle([{ whole: 1 }], 'whole')).toEqual({ whole: 1 })
 })
 
-it('gives the figures of steps over all ranks', () => {
+it('the figures of steps are means over all ranks', () => {
   const rank = (bytes: number) => ({ ...step(span('F', 0, 99)), toHost: bytes, toTensor: 8 })
   const what = { workload: 'w', layout: 'dp2', ranks: 2, backend: 'wasm' }
   expect(summarizeSteps(what, [[rank(4), rank(8)]])).toMatchObject({
@@ -113,12 +113,12 @@ it('gives the figures of steps over all ranks', () => {
   })
 })
 
-describe('an all-reduce taken apart', () => {
+describe('an all-reduce divided into parts', () => {
   const moments = (posted: number, called = 0) => ({
     ...{ called, returned: called + 0.01, posted, completed: 0.2, resumed: 0.21 },
   })
 
-  it('divides the time from the call to the return', () => {
+  it('covers the time from the call to the return', () => {
     const repeats = [[moments(0.02), moments(0.06, 0.04)]]
     const exchange = { bytes: 4096, repeats, startMs: 0.004, kernelMs: 0.03 }
     expect(summarizeExchange({ ranks: 2, engine: 'worker' }, exchange)).toEqual({
@@ -128,7 +128,7 @@ describe('an all-reduce taken apart', () => {
     })
   })
 
-  it('adds up when the operation was over before the last rank was seen to start', () => {
+  it('sums to the whole even if the operation ended before the last rank reported its start', () => {
     const late = { called: 0.3, returned: 0.31, posted: 0.3, completed: 0.3, resumed: 0.32 }
     const exchange = { bytes: 4, repeats: [[moments(0.02), late]], startMs: 0.02, kernelMs: 1 }
     const { wholeUs, size, ranks, engine, ...parts } = summarizeExchange(
@@ -141,7 +141,7 @@ describe('an all-reduce taken apart', () => {
   })
 })
 
-it('refuses what it does not know', async () => {
+it('bench where refuses unknown layouts and other values', async () => {
   const wrong = async (...args: string[]) => (await benchHere(['where', ...args])).stderr
   expect(await wrong('--layouts', 'dp3')).toContain('--layouts: unknown "dp3"; did you mean dp2?')
   expect(await wrong('--parts', '')).toContain('--parts')

@@ -48,7 +48,7 @@ describe('the handshake of two processes', () => {
     },
   )
 
-  it('sends a peer that merely connects nothing that depends on the token', () => {
+  it('sends nothing that depends on the token to a peer without a valid proof', () => {
     const hello = serverHandshake('secret', 'store').answer(clientHandshake('x', 'store').hello)!
     // magic and version, then a nonce
     expect(hello.slice(0, 8)).toEqual(clientHandshake('x', 'store').hello.slice(0, 8))

@@ -29,7 +29,7 @@ const identity = {
 const describeLinux = needing(process.platform === 'linux', 'Linux').describe.each(ways)
 
 describeLinux('the abort word ($name)', ({ env }) => {
-  it('ends what a rank blocks in, though the rank that it names is still connected', async () => {
+  it('ends a blocking operation although the rank that it names is still connected', async () => {
     const page = new StatusPage(identity)
     try {
       const pageEnv = { ...env, TSRUN_STATUS_PAGE: page.path }

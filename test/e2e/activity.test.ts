@@ -53,7 +53,7 @@ async function stop(run: Run): Promise<void> {
 }
 
 describeOnLinux('tsrun top, ps and stacks', () => {
-  it('call ranks that sleep idle, and never computing', async () => {
+  it('call sleeping ranks idle, and never computing', async () => {
     const run = await startAsleep()
     const seen: string[] = []
     const look = async (): Promise<string[]> => {
@@ -72,7 +72,7 @@ describeOnLinux('tsrun top, ps and stacks', () => {
   })
 
   // On a busy host, it is running: it waits for a core.
-  it('tell a rank that computes from one that sleeps', async () => {
+  it('distinguish a computing rank from a sleeping one', async () => {
     const run = await startAsleep({ BUSY: '1' })
     await untilSeen(
       async () => await statesOf(run, top),
@@ -102,7 +102,7 @@ describeOnLinux('tsrun top, ps and stacks', () => {
 })
 
 describeInChromium('the dashboard', (newPage) => {
-  it('calls ranks that sleep idle, and marks the one that died', async () => {
+  it('calls sleeping ranks idle, and marks a dead rank', async () => {
     const run = await startAsleep()
     const { page, complaints } = await newPage()
     await page.goto(/^tsrun: dashboard: (http:\S+)$/m.exec(run.stderr)![1]!)

@@ -5,7 +5,7 @@ import { killLeftovers } from '../launcher/support/tsrun.ts'
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
-it('a BatchNorm has the losses and running statistics of one process in every layout', async () => {
+it('BatchNorm has the same losses and running statistics in every layout as in one process', async () => {
   const stdout = await runScript(4, 'test/fixtures/training/batch-norm.mjs')
   const ranks = JSON.parse(stdout) as Record<string, number | null>[]
   expect(ranks).toHaveLength(4)

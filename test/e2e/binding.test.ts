@@ -25,7 +25,7 @@ async function coresOf(...flags: string[]): Promise<string[]> {
 }
 
 describeCores('--bind', () => {
-  it('core: each rank, with the thread of its engine, has cores of its own', async () => {
+  it('core binds each rank and its engine thread to separate cores', async () => {
     const [first, second, ...others] = await coresOf('--bind', 'core')
     expect(others).toEqual([])
     // One list for all threads, and nothing in common.
@@ -35,15 +35,15 @@ describeCores('--bind', () => {
     expect([...one!, ...other!].sort((a, b) => a - b)).toEqual(numbers(own))
   })
 
-  it('numa: what --numa-binding node does', async () => {
+  it('numa does the same as --numa-binding node', async () => {
     expect(await coresOf('--bind', 'numa')).toEqual(await coresOf('--numa-binding', 'node'))
   })
 
-  it('none: all cores', async () => {
+  it('none binds ranks to no cores', async () => {
     expect(await coresOf('--bind', 'none')).toEqual([own, own])
   })
 
-  it('core: more ranks than cores are refused before anything is started', async () => {
+  it('core refuses more ranks than cores before anything starts', async () => {
     const count = numbers(own).length
     const nproc = String(count + 1)
     const run = await tsrun(['--nproc', nproc, '--bind', 'core', 'hello.mjs'])

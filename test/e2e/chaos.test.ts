@@ -43,7 +43,7 @@ describe('--chaos', () => {
     ['memory', {}, /rank 1 of 3 ran out of JavaScript heap/, 'nothing'],
     ['descriptors', {}, /rank 1 of 3 died of an uncaught error .*\n[^]*EMFILE/, 'opens'],
     ['disk', {}, /rank 1 of 3 died of an uncaught error .*\n[^]*EFBIG/, 'writes'],
-  ])('names the rank that has the fault: %s %j', async (kind, facts, cause, what) => {
+  ])('makes the report name the rank with the fault: %s %j', async (kind, facts, cause, what) => {
     const env = kind === 'memory' ? { NODE_OPTIONS: '--max-old-space-size=40' } : {}
     const { code, stderr } = await suffer([{ kind, rank: 1, step: 8, ...facts }], { env, what })
     expect(stderr).toMatch(/tsrun: chaos: rank 1 .+, after step \d+\n/)
@@ -51,7 +51,7 @@ describe('--chaos', () => {
     expect(code).not.toBe(0)
   })
 
-  it.each(['disconnect', 'half-close'])('ends connections, which others lose: %s', async (kind) => {
+  it.each(['disconnect', 'half-close'])('breaks the connections of a rank: %s', async (kind) => {
     const { code, stderr } = await suffer([{ kind, rank: 1, operations: 20 }], {
       env: { TSRUN_TRANSPORT: 'tcp' },
     })
@@ -70,7 +70,7 @@ describe('--chaos', () => {
       ['drop', '--tls', 'what it sent was changed, repeated or left out on the way'],
       ['truncate', '', 'it closed the connection'],
       ['truncate', '--tls', 'it closed the connection'],
-    ])('is damaged, which others notice: %s %s', async (kind, flag, reason) => {
+    ])('is damaged, which other ranks detect: %s %s', async (kind, flag, reason) => {
       const logs = join(folder, 'logs')
       const args = ['--log-dir', logs, ...(flag === '' ? [] : [flag])]
       const faults = [{ kind, rank: 1, operations: 20 }]
@@ -86,7 +86,7 @@ describe('--chaos', () => {
       expect(others.join('')).toContain(`Rank 1 is gone (${reason}) while rank`)
     })
 
-    it('comes late, and whole, also what it sends at its end', async () => {
+    it('is complete although it is delayed, also at the end of the rank', async () => {
       const begin = performance.now()
       const { code, stdout, stderr } = await suffer(
         [
@@ -104,14 +104,14 @@ describe('--chaos', () => {
     })
   })
 
-  it('says where there is no connection whose messages could be damaged', async () => {
+  it('says that a rank has no connection whose messages could be damaged', async () => {
     const faults = [{ kind: 'corrupt', rank: 1, operations: 20 }]
     const { code, stderr } = await suffer(faults, { env: { TSRUN_TRANSPORT: 'node' } })
     expect({ code, stderr }).toMatchObject({ code: 0 })
     expect(stderr).toContain('chaos: this rank has no connection of the transport tcp')
   })
 
-  it('leaves a rank no memory to map', async () => {
+  it('stops a rank from mapping memory', async () => {
     const { code, stderr } = await suffer([{ kind: 'address-space', rank: 1, step: 8 }], {
       what: 'maps',
     })
@@ -120,7 +120,7 @@ describe('--chaos', () => {
     expect(stderr).toMatch(/rank 1 of 3 (died of|was killed|ran out)/)
   })
 
-  it('a job continues after a rank was stopped, busy or slow for a while, and after its clock has jumped', async () => {
+  it('lets a job continue after a rank was suspended, busy or slow, and after its clock has jumped', async () => {
     const { code, stdout, stderr } = await suffer([
       { kind: 'stop', rank: 0, step: 5, forSeconds: 0.3 },
       { kind: 'busy', rank: 1, step: 10, forSeconds: 0.3 },
@@ -133,7 +133,7 @@ describe('--chaos', () => {
     expect(stdout).toContain('rank 2 of attempt 0: 3, -7200 s')
   })
 
-  it('comes back with restarts, and is in the event log', async () => {
+  it('injects faults into restarted ranks too, and records them in the event log', async () => {
     const events = join(folder, 'events')
     const faults = [
       { kind: 'kill', seconds: 0.1 },
@@ -153,7 +153,7 @@ describe('--chaos', () => {
     ])
   })
 
-  it('the same seed chooses the same rank', async () => {
+  it('chooses the same rank for the same seed', async () => {
     const runs = [1, 2].map(() => suffer([{ kind: 'exit', step: 1 }]))
     const [first, second] = (await Promise.all(runs)).map(
       ({ stderr }) => /chaos: (rank \d)/.exec(stderr)![1],
@@ -161,7 +161,7 @@ describe('--chaos', () => {
     expect(first).toBe(second)
   })
 
-  it('refuses a plan that it cannot read, and faults that a program cannot have', async () => {
+  it('refuses an unreadable plan, and faults that --no-python does not support', async () => {
     const plan = join(folder, 'plan.yaml')
     const wrong = await tsrun(['--chaos', plan, script])
     expect(wrong).toMatchObject({ code: 2 })

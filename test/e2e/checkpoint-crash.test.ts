@@ -23,7 +23,7 @@ const fixture = (name: string) =>
   fileURLToPath(new URL(`../fixtures/training/${name}`, import.meta.url))
 
 describe('a crash while a checkpoint is saved', () => {
-  it('at any operation on a file leaves the last good one, and no harm for the next', async () => {
+  it('during any file operation keeps the last good checkpoint, and the next one succeeds', async () => {
     const { stdout } = await promisify(execFile)(process.execPath, [fixture('cut-saves.mjs')])
     const cuts = stdout
       .trim()
@@ -53,7 +53,7 @@ describe('a crash while a checkpoint is saved', () => {
     }
   })
 
-  it('by SIGKILL leaves the last good one', async () => {
+  it('by SIGKILL keeps the last good checkpoint', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-killed-'))
     try {
       for (let kill = 0; kill < kills; kill++) {
@@ -84,7 +84,7 @@ describe('a crash while a checkpoint is saved', () => {
   })
 })
 
-it('the first checkpoint lasts, with the folders that were made for it', async () => {
+it('the first checkpoint and its new folders are synced to disk', async () => {
   const { stdout } = await promisify(execFile)(process.execPath, [fixture('synced-folders.mjs')])
   const files = 'runs/first/.step-00000001.unfinished'
   // '' has the name of runs, and so on; the last one that of the checkpoint
@@ -102,14 +102,14 @@ describe('a file system that cannot sync', () => {
     ...['EINVAL', 'ENOSYS', 'ENOTSUP', 'EPERM', 'EISDIR', 'EBADF'].map((code) => [code, 'folders']),
     ...['EACCES', 'EPERM', 'EISDIR'].map((code) => [code, 'open']),
   ])(
-    'gets a checkpoint although it answers %s to the sync of a folder (%s)',
+    'still gets a complete checkpoint if syncing a folder fails with %s (%s)',
     async (...refusal) => {
       expect(await save(...refusal)).toEqual([])
     },
   )
 
   it.each(['EINVAL', 'ENOSYS', 'ENOTSUP'])(
-    'gets a checkpoint although it answers %s to the sync of a file',
+    'still gets a complete checkpoint if syncing a file fails with %s',
     async (code) => {
       expect(await save(code, 'files')).toContain('runs/first')
     },
@@ -120,7 +120,7 @@ describe('a file system that cannot sync', () => {
     ['EIO', 'files'],
     ['ENOSPC', 'files'],
     ['EPERM', 'files'],
-  ])('is told apart from a disk that fails with %s (%s)', async (...refusal) => {
+  ])('is distinguished from a disk that fails with %s (%s)', async (...refusal) => {
     expect(await save(...refusal)).toBe('ERR_TSR_CHECKPOINT_WRITE')
   })
 })

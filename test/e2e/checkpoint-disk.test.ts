@@ -10,7 +10,7 @@ jest.setTimeout(60_000)
 
 const fixture = fileURLToPath(new URL('../fixtures/training/small-disk.mjs', import.meta.url))
 
-itOnDisk('a full or a read-only disk is told, and what was saved before stays', () => {
+itOnDisk('a full or read-only disk is reported, and earlier checkpoints are kept', () => {
   const disk = mkdtempSync(join(tmpdir(), 'tsrun-disk-'))
   try {
     const output = execFileSync('unshare', ['-rm', process.execPath, fixture, disk], {

@@ -29,7 +29,7 @@ it.each([
 })
 
 it.each(['on', 'off'])(
-  'a file that takes the number of the control pipe stays as the program wrote it (native bindings: %s)',
+  'a file that reuses the descriptor of the control pipe is not written to (native bindings: %s)',
   async (native) => {
     const file = join(folder, native)
     const output = await closes(['3', '3', file], native)

@@ -42,7 +42,7 @@ async function ask(
   })
 }
 
-it('answers only those who know the token, under its own name', async () => {
+it('the dashboard answers only requests with the token and the right host name', async () => {
   const { run, url } = await start()
   const { origin, port } = new URL(url)
   expect(await ask(origin)).toMatchObject({ status: 403 })
@@ -68,7 +68,7 @@ it('answers only those who know the token, under its own name', async () => {
   expect(await run.finished).toMatchObject({ code: 143 })
 })
 
-it('refuses ports that are taken, and a time to stay open without a page', async () => {
+it('--dashboard refuses a port in use, and --dashboard-linger needs --dashboard', async () => {
   const { run, url } = await start()
   const { port } = new URL(url)
   const second = await tsrun(['--dashboard', port, 'progress.mjs'], { cwd })
@@ -80,7 +80,7 @@ it('refuses ports that are taken, and a time to stay open without a page', async
   await run.finished
 })
 
-it('ends with a job that fails where nobody is at a terminal, and leaves no spans', async () => {
+it('without a terminal, the dashboard ends with a failed job and removes its spans', async () => {
   const scratch = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
   const args = ['--nproc', '2', '--grace', '0.3', '--dashboard', '0', 'progress.mjs']
   const run = new Run(args, { cwd, env: { TMPDIR: scratch } })
@@ -117,7 +117,7 @@ describeInChromium('the page', (newPage) => {
     return names
   }
 
-  it('shows ranks, output and the report of a failure as they come', async () => {
+  it('shows ranks, output and failure reports live', async () => {
     const { run, url } = await start('--dashboard-linger', '60')
     const { page, complaints } = await newPage()
     await page.goto(url)
@@ -161,7 +161,7 @@ describeInChromium('the page', (newPage) => {
     await page.context().close()
   })
 
-  describe('of a job that is traced', () => {
+  describe('of a traced job', () => {
     let folder: string
     beforeEach(() => {
       folder = mkdtempSync(join(tmpdir(), 'tsrun-dashboard-'))
@@ -177,7 +177,7 @@ describeInChromium('the page', (newPage) => {
       return { run, url: /^tsrun: dashboard: (http:\S+)$/m.exec(run.stderr)![1]! }
     }
 
-    it('shows steps under the ideal schedule, links and buckets, as they come', async () => {
+    it('shows steps with the ideal schedule, links and buckets live', async () => {
       const { run, url } = await train()
       const { page, complaints } = await newPage()
       await page.goto(url)

@@ -9,7 +9,7 @@ afterEach(endJobs)
 describeProcesses(otherWorlds)
 describeGrowth(worlds)
 
-it('ranks of different transports and engines work together', async () => {
+it('ranks with different transports and engines work together', async () => {
   const envOf = (rank: number) => worlds[rank]!.env
   const job = await Job.start({ size: worlds.length, program: 'everything.mjs', envOf })
   await job.succeed()

@@ -10,8 +10,8 @@ afterEach(endJobs)
 
 describeProcesses(usualWorlds)
 
-describe('ranks in processes of their own', () => {
-  it('do without koffi', async () => {
+describe('ranks in separate processes', () => {
+  it('work without koffi', async () => {
     const env = { TSRUN_NATIVE: 'off' }
     const job = await Job.start({ size: 2, program: 'everything.mjs', env })
     await job.succeed()
@@ -37,7 +37,7 @@ describe('ranks in processes of their own', () => {
     expect(said.code).toBe('ERR_TSR_TRANSPORT_UNAVAILABLE')
   })
 
-  it('bring themselves together without a launcher: rank 0 hosts the store', async () => {
+  it('join without a launcher, with the store in rank 0', async () => {
     const holder = createServer().listen(0, '127.0.0.1')
     await once(holder, 'listening')
     const { port } = holder.address() as AddressInfo
@@ -56,7 +56,7 @@ describe('ranks in processes of their own', () => {
     }
   })
 
-  it('print nothing of their own, however many they are', async () => {
+  it('print nothing by themselves, for any number of ranks', async () => {
     // without shared memory each connects with all others
     const env = { TSRUN_TRANSPORT: 'tcp' }
     const job = await Job.start({ size: 13, program: 'join.mjs', env })
@@ -76,7 +76,7 @@ describe('ranks in processes of their own', () => {
   })
 
   it.each([{}, { TSRUN_ENGINE: 'inline' }, { TSRUN_NATIVE: 'off' }])(
-    'are a world of one without a launcher: %j',
+    'form a world of size one without a launcher: %j',
     async (env) => {
       const alone = startProgram('alone.mjs', env)
       expect(await alone.hear('done')).toMatchObject({
@@ -91,7 +91,7 @@ describe('ranks in processes of their own', () => {
     },
   )
 
-  it('refuse more operations than there is room for, and continue', async () => {
+  it('refuse operations above the queue limit, and continue', async () => {
     const job = await Job.start({ size: 2, program: 'outstanding.mjs' })
     expect(await job.ranks[0]!.hear('full')).toMatchObject({
       count: 4096,
@@ -102,7 +102,7 @@ describe('ranks in processes of their own', () => {
     await job.succeed()
   })
 
-  it('are not fooled by a wake-up that comes too early', async () => {
+  it('tolerate a spurious wake-up', async () => {
     const job = await Job.start({ size: 2, program: 'spurious.mjs' })
     await job.succeed()
   })

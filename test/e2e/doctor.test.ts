@@ -41,7 +41,7 @@ function find({ checks }: Report, name: string) {
 }
 
 describe('tsrun doctor', () => {
-  it('says that the default backend trains here, a line for each thing', async () => {
+  it('says that the default backend can train, with one line per check', async () => {
     const { code, stdout, stderr } = await tsrun(['doctor'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toMatch(new RegExp(`^OK +Node +${process.version} on ${process.platform}`, 'm'))
@@ -52,7 +52,7 @@ describe('tsrun doctor', () => {
     expect(stdout).toMatch(/\nThe default backend trains here\.\n$/)
   })
 
-  it('knows what is missing without koffi', async () => {
+  it('says what is missing without koffi', async () => {
     const { code, stdout } = await tsrun(['doctor', '--json'], { env: { TSRUN_NATIVE: 'off' } })
     const report = JSON.parse(stdout) as Report
     expect({ code, canTrain: report.canTrain }).toEqual({ code: 0, canTrain: true })
@@ -68,7 +68,7 @@ describe('tsrun doctor', () => {
     })
   })
 
-  it('ends with what it started when it is told to', async () => {
+  it('stops its child processes when it is stopped', async () => {
     const file = join(folder, 'pid')
     makeProject(`
       import { renameSync, writeFileSync } from 'node:fs'
@@ -86,7 +86,7 @@ describe('tsrun doctor', () => {
   })
 })
 
-it('tsrun env prints what it knows on a host without tools', async () => {
+it('tsrun env works on a host without tools', async () => {
   const bin = join(folder, 'bin')
   mkdirSync(bin)
   symlinkSync('/bin/bash', join(bin, 'bash'))

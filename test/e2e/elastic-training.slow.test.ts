@@ -48,7 +48,7 @@ const newest = (): string => {
   }
 }
 
-it('training resumes from the newest checkpoint when a host joins, and when one is gone', async () => {
+it('training resumes from the newest checkpoint after a host joins or is lost', async () => {
   const steps = 1500
   const first = host(steps)
   await until(() => newest() > 'step-00000020', 'the first host trains alone', 60_000)
@@ -70,7 +70,7 @@ it('training resumes from the newest checkpoint when a host joins, and when one 
   expect(difference).toBeLessThan(1e-2)
 })
 
-it('supervisors bring a job back whose store is lost with its host', async () => {
+it('supervisors restart a job after the host of its store is lost', async () => {
   const steps = 600
   const starts: Run[] = []
   const withStore = supervise(steps, true, starts)

@@ -30,7 +30,7 @@ async function train(flags: readonly string[]): Promise<string> {
   return digest?.slice(1).join(' ') ?? 'none'
 }
 
-it('hosts train to the same bits with --tls, with certificates, and without', async () => {
+it('training gives identical bits with --tls, with certificates and without TLS', async () => {
   const plain = await train([])
   expect(plain).toMatch(/^[0-9a-f]{64} plain$/)
   const encrypted = plain.replace('plain', 'encrypted')
@@ -38,7 +38,7 @@ it('hosts train to the same bits with --tls, with certificates, and without', as
   expect(await train(certificateFlags('host'))).toBe(encrypted)
 })
 
-describe('a host that is started otherwise is refused', () => {
+describe('a host with different TLS settings is refused', () => {
   /** What the second host says that was started with other flags. */
   async function refusal(first: readonly string[], second: readonly string[]): Promise<string> {
     const start = (rank: number, flags: readonly string[]): Run =>
@@ -68,7 +68,7 @@ describe('a host that is started otherwise is refused', () => {
     expect(stderr).toContain('it does not accept the certificate of this process')
   })
 
-  it('and files that are none are a mistake in the command line', async () => {
+  it('with missing certificate files as an error in the command line', async () => {
     const { code, stderr } = await node(0, 2, ['--tls-cert', '/none.pem', 'hello.mjs']).finished
     expect(code).toBe(2)
     expect(stderr).toContain('--tls-cert needs the name of a file in the format PEM')

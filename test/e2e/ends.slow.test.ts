@@ -54,13 +54,13 @@ async function runAll(what: string, args: readonly string[] = []): Promise<End[]
   return ends
 }
 
-it('a job whose ranks call different dtypes ends, and says so', async () => {
+it('a job whose ranks pass different dtypes ends with an error', async () => {
   const ends = await runAll('other-dtype')
   expect(ends.filter(({ code }) => code !== 1)).toEqual([])
   for (const { stderr } of ends) expect(stderr).toContain('float64')
 })
 
-it('a job of which a rank has closed its stderr ends', async () => {
+it('a job ends if a rank has closed its stderr', async () => {
   const ends = await runAll('closed-stderr')
   // Node itself may abort where it writes to what is closed.
   expect(ends.filter(({ code }) => ![0, 1, 134].includes(Number(code)))).toEqual([])

@@ -199,7 +199,7 @@ function livingProcesses(): string[] {
   })
 }
 
-it('after a fault at any moment, the job ends in time, the report is right, and nothing is lost or left', async () => {
+it('after a fault at any moment, the job ends in time with a correct report and leaves nothing', async () => {
   const shared = readdirSync('/dev/shm')
   const rows = [['fault', 'moment', 'engine', 'rank', 'seconds', 'named', 'first cause', 'result']]
   const totals = new Map<string, { runs: number; right: number; longest: number }>()

@@ -33,7 +33,7 @@ const sentence =
 const complete = new RegExp(`${sentence.source}; waiting for it: 0-1, 3`)
 
 describe.each(['sleep', 'loop'])('a rank that never enters an operation (%s)', (ELSEWHERE) => {
-  it('is named, with its last operation and those that wait for it', async () => {
+  it('is named, with its last operation and the waiting ranks', async () => {
     const { code, stderr } = await fail({ ELSEWHERE })
     expect(code).toBe(1)
     const inReport = stderr.replaceAll(/\s+/g, ' ')
@@ -60,7 +60,7 @@ describe('without a folder for records', () => {
   const folders = (): string[] =>
     readdirSync(logs).filter((name) => name.startsWith('tsrun-flight-'))
 
-  it('they are kept in a private one when the job fails, and the report names it', async () => {
+  it('a failed job keeps the records in a private folder, which the report names', async () => {
     const { stderr } = await run('never-enters.mjs')
     const [name] = folders()
     expect(stderr).toContain(`records      tsrun flight ${join(logs, name!)}`)
@@ -68,18 +68,18 @@ describe('without a folder for records', () => {
     expect((await tsrun(['flight', join(logs, name!)])).stdout).toMatch(sentence)
   })
 
-  it('nothing is left of a job that succeeds', async () => {
+  it('a successful job leaves no records', async () => {
     expect(await run('../launcher/hello.mjs')).toMatchObject({ code: 0 })
     expect(folders()).toEqual([])
   })
 })
 
-it('a rank that waits for a message instead is said to', async () => {
+it('the report says that the missing rank waits for a message instead', async () => {
   await fail({ ELSEWHERE: 'receive', TSRUN_ENGINE: 'inline' })
   expect(await compare()).toMatch(sentence)
 })
 
-it('of a run the last attempt that left records is compared, of many runs the newest', async () => {
+it('tsrun flight compares the last attempt with records, by default of the newest run', async () => {
   /** Runs a job, and returns its id. */
   const start = async (restarts: number): Promise<string> => {
     const before = readdirSync(logs)

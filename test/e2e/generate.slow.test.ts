@@ -29,7 +29,7 @@ describe('ranks that share the layers of a GPT', () => {
   })
 
   it.each(layouts)(
-    'generate what one process does: $form, $size ranks, $stages stages',
+    'generate the same text as one process: $form, $size ranks, $stages stages',
     (given) => {
       const { form, size, stages } = given
       const { alone, ranks } = reports.get(`${size}/${form}/${stages}`)!

@@ -19,12 +19,12 @@ describe.each(problems)('a GPT, %s', (problem) => {
     losses = await reportsOf('gpt-layouts.mjs', [...requests, '1/alone/none'])
   })
 
-  it('has another loss than without', () => {
+  it('has a different loss than without it', () => {
     const [plain, other] = [losses.get('1/alone/none')!, losses.get(`1/alone/${problem}`)!]
     expect(Math.abs(other[0]! - plain[0]!)).toBeGreaterThan(1e-3)
   })
 
-  it.each(layouts)('trains and evaluates as alone: %s', (layout) => {
+  it.each(layouts)('trains and evaluates as in one process: %s', (layout) => {
     const alone = losses.get(`1/alone/${problem}`)!
     losses.get(`${layout}/${problem}`)!.forEach((figure, i) => {
       expect(Math.abs(figure - alone[i]!)).toBeLessThan(2e-5)

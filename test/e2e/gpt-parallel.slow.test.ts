@@ -86,7 +86,7 @@ describe('a GPT that ranks share', () => {
 })
 
 describe('attention over a ring', () => {
-  it('holds as much whatever the number of ranks', async () => {
+  it('uses the same memory for any number of ranks', async () => {
     interface Memory {
       readonly peaks: unknown
       readonly left: unknown
@@ -117,7 +117,7 @@ describe('the loss of scores that ranks share', () => {
     reports = await reportsOf('vocab-loss.mjs', requests)
   })
 
-  it.each(layouts)('is that of all, and refuses other labels: $classes, $size ranks', (given) => {
+  it.each(layouts)('is right, and refuses other labels: $classes, $size ranks', (given) => {
     const { classes, size } = given
     const ranks = reports.get(`${size}/${classes}`)!
     expect(ranks).toHaveLength(size)

@@ -50,7 +50,7 @@ const oneGpu = gpuCalled('NVIDIA Played')
 
 // test/docs runs the check on the CPU: docs/gpu.md shows it
 describe('scripts/gpu-check.sh', () => {
-  it('says in one sentence that there is no GPU, and ends with 3', () => {
+  it('says in one sentence that there is no GPU, and exits with code 3', () => {
     const { status, stdout, stderr } = check([], noGpu)
     expect({ status, stdout }).toEqual({ status: 3, stdout: '' })
     expect(stderr).toMatch(/^gpu-check: there is no NVIDIA GPU here .*--cpu .*\n$/)
@@ -65,7 +65,7 @@ describe('scripts/gpu-check.sh', () => {
     expect(stdout).not.toContain('set -uo')
   })
 
-  it('refuses what it does not know', () => {
+  it('refuses unknown flags', () => {
     expect(check(['--gpu'], noGpu)).toMatchObject({
       status: 2,
       stderr: expect.stringContaining('unknown argument --gpu'),
@@ -98,7 +98,7 @@ describe('scripts/gpu-check.sh', () => {
     ['differ by 0.1 %', [1, 0.5005], 1],
     ['are no numbers', [1, null], 1],
     ['are fewer', [1], 1],
-  ])('takes losses that %s accordingly', (_, found, status) => {
+  ])('judges losses that %s', (_, found, status) => {
     const files = ([[1, 0.5], found] as const).map((losses, i) => {
       const file = join(folder, `${String(i)}.json`)
       writeFileSync(file, JSON.stringify({ losses }))
@@ -108,7 +108,7 @@ describe('scripts/gpu-check.sh', () => {
     expect(compared.status).toBe(status)
   })
 
-  it('names the GPU and its use, and fails when the backend is not set up', () => {
+  it('names the GPU and its utilization, and fails if the backend is not installed', () => {
     const { status, stdout } = check(['tensorflow'], oneGpu)
     expect(status).toBe(1)
     expect(stdout).toContain('0, NVIDIA Played\n')

@@ -46,7 +46,7 @@ async function train(
     .sort((a, b) => a.rank - b.rank)
 }
 
-describe('fit that is killed at random moments', () => {
+describe('fit, killed at random moments,', () => {
   it.each<[string, object]>([
     ['replicas', {}],
     ['sharded parameters', { zero: 3 }],

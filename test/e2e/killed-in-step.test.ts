@@ -10,7 +10,7 @@ describe('a rank that is killed in a pass of a model that ranks share', () => {
     { form: 'tp', direction: 'backward', operation: /h\.[01]\.\w+\.c_\w+: gradient of the input/ },
     { form: 'cp', direction: 'forward', operation: /ring attention: keys and values/ },
     { form: 'cp', direction: 'backward', operation: /ring attention/ },
-  ])('ends those of the others, which say where: $form, $direction', async (given) => {
+  ])('makes the others fail in a named operation: $form, $direction', async (given) => {
     const { form, direction, operation } = given
     const job = await Job.start({
       size: 2,

@@ -31,7 +31,7 @@ function withoutChance(output: string): string {
     .trim()
 }
 
-it.each(examples)('$page shows what this prints: $command', async ({ command, output }) => {
+it.each(examples)('$page shows the output of $command', async ({ command, output }) => {
   const shell = spawn('bash', ['-euo', 'pipefail', '-c', command], {
     cwd: root,
     stdio: ['ignore', 'pipe', 'pipe'],

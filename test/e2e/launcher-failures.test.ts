@@ -74,7 +74,7 @@ const deaths: Death[] = [
   },
 ]
 
-it.each(deaths)('names a rank that dies by $how, and ends the whole job at once', async (death) => {
+it.each(deaths)('a rank that dies by $how is named, and the job ends at once', async (death) => {
   const run = new Run(['--nproc', '4', 'die.mjs', death.how, '1', 'asked'], {
     env: death.env ?? {},
   })
@@ -108,7 +108,7 @@ function firstCause({ stderr }: Finished): string | undefined {
   return /first cause {2}(.*), [\d.]+ s after its start/.exec(stderr)?.[1]
 }
 
-describe('victims never pass for culprits', () => {
+describe('the report on culprits and victims', () => {
   const start = async (story: string): Promise<{ run: Run; ranks: RankLine[] }> => {
     const run = new Run(['--nproc', '4', 'victims.mjs', story])
     return { run, ranks: await run.announced(4) }
@@ -116,7 +116,7 @@ describe('victims never pass for culprits', () => {
   const isCulprit = (rank: number): boolean => rank === 2
   const isVictim = (rank: number): boolean => rank !== 2
 
-  it('waits for the culprit that dies after those who lost it', async () => {
+  it('is right even if the culprit dies after the peers that lost it', async () => {
     const { run, ranks } = await start('late')
     run.ask(ranks, isVictim)
     await run.announced(3, 'asked')
@@ -129,7 +129,7 @@ describe('victims never pass for culprits', () => {
     )
   })
 
-  it('writes the error of a victim to its log file, and not to the console', async () => {
+  it('keeps errors of victims in their log files, out of the console', async () => {
     const logs = mkdtempSync(join(tmpdir(), 'tsrun-victims-'))
     try {
       const run = new Run(['--nproc', '4', '--log-dir', logs, 'victims.mjs', 'late'])
@@ -151,7 +151,7 @@ describe('victims never pass for culprits', () => {
     }
   })
 
-  it('names a rank that left early and well, with the error of one that missed it', async () => {
+  it('names a rank that left early with exit code 0, and the error of a peer that missed it', async () => {
     const { run, ranks } = await start('early')
     run.ask(ranks, isCulprit)
     await untilGone([ranks.find(({ rank }) => isCulprit(rank))!.pid])
@@ -163,7 +163,7 @@ describe('victims never pass for culprits', () => {
     expect(finished.stderr).toContain('uneven batches')
   })
 
-  it('says so when only consequences are known', async () => {
+  it('says that only errors caused by other ranks are known', async () => {
     const { run, ranks } = await start('elsewhere')
     run.ask(ranks)
     const finished = await run.finished
@@ -171,7 +171,7 @@ describe('victims never pass for culprits', () => {
     expect(finished.stderr).toContain('follows from the end of another rank')
   })
 
-  it('is not misled by errors that the script survived', async () => {
+  it('ignores errors that the script survived', async () => {
     const { run, ranks } = await start('survived')
     run.ask(ranks, isVictim)
     await run.announced(3, 'survived')
@@ -182,7 +182,7 @@ describe('victims never pass for culprits', () => {
   })
 })
 
-it('lets no rank control the terminal', async () => {
+it('the launcher replaces control codes of ranks for the terminal', async () => {
   const { code, stdout, stderr } = await tsrun(['--nproc', '2', 'escapes.mjs'])
   expect(code).toBe(1)
   expect(stdout).toContain('␛[2Jcleared ␛]0;title␇ ab␈␈ red')
@@ -196,7 +196,7 @@ it('lets no rank control the terminal', async () => {
   expect(stdout + stderr).not.toMatch(/\u001b(?!\[[\d;]*m)|[\r\b\u0007]/)
 })
 
-it('shows where a syntax error is', async () => {
+it('the report shows the place of a syntax error', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'tsrun-syntax-'))
   try {
     const script = join(directory, 'broken.mjs')
@@ -211,20 +211,20 @@ it('shows where a syntax error is', async () => {
   }
 })
 
-it('points into the TypeScript source', async () => {
+it('the report shows lines of the TypeScript source', async () => {
   const { code, stderr } = await tsrun(['--nproc', '2', 'typed-throws.ts'])
   expect(code).toBe(1)
   expect(stderr).toContain('RangeError: no area for 2 sides')
   expect(stderr).toMatch(/at area \(.*typed-throws\.ts:6:\d+\)/)
 })
 
-it('explains a top-level await that never settles', async () => {
+it('the report explains a top-level await that never settles', async () => {
   const { code, stderr } = await tsrun(['--nproc', '2', 'never.mjs'])
   expect(code).toBe(13)
   expect(stderr).toContain('top-level await that never settled')
 })
 
-it('is an event with all facts under --log-format json', async () => {
+it('with --log-format json, the report is an event with all facts', async () => {
   const { code, stdout } = await tsrun(['--nproc', '2', '--log-format', 'json', 'die.mjs', 'throw'])
   expect(code).toBe(1)
   const events = stdout
@@ -243,7 +243,7 @@ it('is an event with all facts under --log-format json', async () => {
   })
 })
 
-it('kills a rank that does not stop within the grace, and says so', async () => {
+it('the launcher kills a rank that does not stop within the grace period, and says so', async () => {
   const run = new Run(['--nproc', '3', '--grace', '0.3', 'deaf.mjs', '2'])
   const ranks = await run.announced(3)
   process.kill(ranks.find(({ rank }) => rank === 0)!.pid, 'SIGKILL')
@@ -256,7 +256,7 @@ it('kills a rank that does not stop within the grace, and says so', async () => 
 })
 
 it.each(['well', 'throw'])(
-  'leaves no child of a rank behind when the job ends (%s)',
+  'no child process of a rank outlives the end of the job (%s)',
   async (end) => {
     const run = new Run(['--nproc', '2', 'family.mjs', end])
     const { code, stdout } = await run.finished
@@ -269,7 +269,7 @@ it.each(['well', 'throw'])(
   },
 )
 
-it('says which rank could not be started, and leaves none of the others behind', async () => {
+it('the launcher says which rank could not start, and stops the others', async () => {
   const { code, stdout, stderr } = await tsrun(['--nproc', '64', 'wait.mjs'], { openFiles: 120 })
   expect(code).toBe(2)
   expect(stderr).toMatch(/^tsrun: Rank \d+ of 64 could not be started: .*EMFILE.*\n$/)

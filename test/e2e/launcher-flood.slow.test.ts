@@ -67,7 +67,7 @@ function byRank(output: string): Map<number, string[]> {
 }
 
 it.each(['that reads', 'that stops reading for a while'])(
-  'loses and mixes no line of 64 ranks that write 10 MB/s to a reader %s, in bounded memory',
+  'the launcher loses no line of 64 ranks that write 10 MB/s to a reader %s, in bounded memory',
   async (reader) => {
     const job = ['--nproc', String(RANKS), '--no-summary', '--log-dir', folder]
     const program = ['--no-python', 'bash', 'numbered-lines.sh', String(INTERVALS), String(COUNT)]

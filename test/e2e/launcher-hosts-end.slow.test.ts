@@ -16,8 +16,8 @@ const LIMIT = 2000
 const pointer = (what: string): RegExp =>
   new RegExp(`^tsrun: the job failed: ${what}; the report is on node 0 \\(.+\\)$`, 'm')
 
-describe('one end for all', () => {
-  it('a rank that fails ends the job everywhere, with one report and the same exit code', async () => {
+describe('all hosts of a job end together', () => {
+  it('after a rank fails, with one report and the same exit code', async () => {
     const args = ['--nproc', '2', '--no-summary', 'die.mjs', 'exit']
     const runs = [node(0, 2, args), node(1, 2, args)]
     const ends = await allFinished(runs)
@@ -29,7 +29,7 @@ describe('one end for all', () => {
     expect(Math.abs(ends[0]!.at - ends[1]!.at)).toBeLessThan(LIMIT)
   })
 
-  it.each([0, 1, 2])('a rank of node %d that is killed', async (culprit) => {
+  it.each([0, 1, 2])('after a rank of node %d is killed', async (culprit) => {
     const runs = [0, 1, 2].map((rank) =>
       node(rank, 3, ['--nproc', '2', '--no-summary', 'wait.mjs']),
     )
@@ -52,7 +52,7 @@ describe('one end for all', () => {
     )
   })
 
-  it.each([0, 1])('the launcher of node %d is killed', async (victim) => {
+  it.each([0, 1])('after the launcher of node %d is killed', async (victim) => {
     const runs = [0, 1, 2].map((rank) =>
       node(rank, 3, ['--nproc', '2', '--no-summary', 'wait.mjs']),
     )
@@ -80,7 +80,7 @@ describe('one end for all', () => {
     )
   })
 
-  it.each([0, 1])('Ctrl-C on node %d', async (pressed) => {
+  it.each([0, 1])('after Ctrl-C on node %d', async (pressed) => {
     const runs = [0, 1].map((rank) => node(rank, 2, ['--nproc', '2', 'wait.mjs']))
     const ranks = await allReady(runs, [2, 2])
     const at = now()
@@ -96,7 +96,7 @@ describe('one end for all', () => {
     )
   })
 
-  it('a second Ctrl-C kills on all hosts', async () => {
+  it('at once after a second Ctrl-C, which kills the ranks of all hosts', async () => {
     const runs = [0, 1].map((rank) => node(rank, 2, ['--nproc', '2', '--grace', '600', 'deaf.mjs']))
     const ranks = await allReady(runs, [2, 2])
     runs[1]!.signal('SIGINT')
@@ -113,7 +113,7 @@ describe('one end for all', () => {
     )
   })
 
-  it('--max-restarts is one budget for all, and the ranks know how often', async () => {
+  it('after --max-restarts restarts in total, and the ranks know their number', async () => {
     const args = ['--nproc', '2', '--no-summary', '--max-restarts', '3', 'flaky.mjs', '2']
     const ends = await allFinished([node(0, 2, args), node(1, 2, args)])
     expect(ends.map(({ code }) => code)).toEqual([0, 0])
@@ -129,13 +129,13 @@ describe('one end for all', () => {
     expect(spent[0]!.code).toBeGreaterThan(0)
   })
 
-  it('the same while the launchers collect garbage', async () => {
+  it('after --max-restarts restarts even if the launchers collect garbage', async () => {
     const args = ['--nproc', '2', '--no-summary', '--max-restarts', '1', 'flaky.mjs', '1']
     const ends = await allFinished([0, 1].map((rank) => node(rank, 2, args, collecting)))
     expect(ends.map(({ code }) => code)).toEqual([0, 0])
   })
 
-  it('a rank that left early on one host is named when another host misses it', async () => {
+  it('and name a rank that left early on another host', async () => {
     const ends = await allFinished(
       [0, 1].map((rank) => node(rank, 2, ['--no-summary', '../distributed/early-leave.mjs'])),
     )
@@ -145,7 +145,7 @@ describe('one end for all', () => {
   })
 })
 
-describe('one account of all ranks, on node 0', () => {
+describe('node 0 reports on the ranks of all hosts', () => {
   const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
   let TMPDIR = ''
   beforeEach(() => (TMPDIR = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
@@ -165,7 +165,7 @@ describe('one account of all ranks, on node 0', () => {
     return [zero, one]
   }
 
-  it('a rank of another host that never comes to a collective is named, with the records of all', async () => {
+  it('and names a rank of another host that never entered a collective, with all records', async () => {
     const [zero, one] = await run(['never-enters.mjs'])
     const what =
       'never entered allReduce #5 (ddp bucket 3: layer4.weight) of group world, in which ranks ' +
@@ -181,13 +181,13 @@ describe('one account of all ranks, on node 0', () => {
     expect(readdirSync(TMPDIR).filter((name) => name.startsWith('tsrun-flight-'))).toHaveLength(1)
   })
 
-  it('a rank of another host that calls a different collective is named', async () => {
+  it('and names a rank of another host that called a different collective', async () => {
     const [zero] = await run(['mismatch.mjs', 'last'])
     expect(zero).toMatch(/^first cause {2}rank 2 of 4/m)
     expect(zero).toMatch(/ranks 0-1, 3 ran allReduce.*; rank 2 ran broadcast/)
   })
 
-  it('the summary has the ranks of all hosts', async () => {
+  it('and its summary has the ranks of all hosts', async () => {
     const [zero, one] = await run(['../launcher/hello.mjs'])
     expect(zero.match(/^ +[0-3] +\S+ +[\d.]+ s /gm)).toHaveLength(4)
     expect(one).not.toContain('peak memory')

@@ -9,7 +9,7 @@ jest.setTimeout(60_000)
 afterEach(killLeftovers)
 
 describe('a job of several launchers', () => {
-  it('numbers its ranks through, however many each has', async () => {
+  it('numbers its ranks across launchers with different numbers of ranks', async () => {
     const runs = [2, 1, 3].map((nproc, i) =>
       node(i, 3, ['--nproc', String(nproc), 'environment.mjs']),
     )
@@ -46,7 +46,7 @@ describe('a job of several launchers', () => {
     expect(environments[0]).toMatchObject({ MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) })
   })
 
-  it('gives up after its own --rdzv-timeout where node 0 would wait longer', async () => {
+  it('gives up after its own --rdzv-timeout even if node 0 would wait longer', async () => {
     const zero = node(0, 3, ['--rdzv-timeout', '600', 'hello.mjs'])
     const one = node(1, 3, ['--rdzv-timeout', '1.5', 'hello.mjs'], collecting)
     const { code, stderr } = await one.finished
@@ -57,7 +57,7 @@ describe('a job of several launchers', () => {
   })
 })
 
-it('keeps logs under one run id and the number of the rank in the job', async () => {
+it('all launchers of a job write logs under one run ID and the global rank', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-logs-'))
   try {
     const args = ['--nproc', '2', '--log-dir', folder, 'hello.mjs']

@@ -31,8 +31,8 @@ const entries = (text: string): Entry[] =>
     .split('\n')
     .map((line) => JSON.parse(line) as Entry)
 
-describe('what reaches the console', () => {
-  it('is a whole line with the padded name of its rank', async () => {
+describe('output on the console', () => {
+  it('consists of whole lines with padded ranks', async () => {
     const { code, stdout } = await tsrun(['--nproc', '11', '--ranks', '0,2-3,10', 'hello.mjs'])
     expect(code).toBe(0)
     expect(sorted(stdout)).toEqual([
@@ -43,14 +43,14 @@ describe('what reaches the console', () => {
     ])
   })
 
-  it('has no prefix when there is one rank, and moves progress bars in place', async () => {
+  it('has no prefix for a single rank, whose progress bars move in place', async () => {
     const { stdout } = await tsrun(['streams.mjs'])
     expect(stdout).toContain('begin and end\n')
     expect(stdout).toContain('\r10 %\r20 %\r')
     expect(stdout).toMatch(/\r100 %\nno newline at the end\n$/)
   })
 
-  it('keeps partial lines together, ends progress bars in one line, keeps the streams apart', async () => {
+  it('keeps partial lines whole, shows a finished progress bar once and separates the streams', async () => {
     const { stdout, stderr } = await tsrun(['--nproc', '2', '--ranks', '1', 'streams.mjs'])
     const lines = stdout.trimEnd().split('\n')
     expect(lines).toEqual([
@@ -64,12 +64,12 @@ describe('what reaches the console', () => {
     expect(stderr).toContain('[rank 1] plain on stderr\n')
   })
 
-  it('shows the lines of the library’s own logger in a human-readable form', async () => {
+  it('shows the log lines of the library in a human-readable form', async () => {
     const { stderr } = await tsrun(['--nproc', '2', '--ranks', '1', 'streams.mjs'])
     expect(stderr).toContain('[rank 1] WARN engine: rank 3 is silent peer=3\n')
   })
 
-  it('is what the ranks wrote, under --log-format raw', async () => {
+  it('is unchanged with --log-format raw', async () => {
     const { stdout, stderr } = await tsrun(['--nproc', '2', '--log-format', 'raw', 'hello.mjs'])
     expect(sorted(stdout)).toEqual(['hello from rank 0 of 2', 'hello from rank 1 of 2'])
     expect(stderr).toBe('')
@@ -77,7 +77,7 @@ describe('what reaches the console', () => {
     expect(logged.stderr).toMatch(/^\{"level":40.*"msg":"rank 3 is silent"\}$/m)
   })
 
-  it('is one JSON object a line on stdout, under --log-format json', async () => {
+  it('is one JSON object per line on stdout with --log-format json', async () => {
     const { stdout, stderr } = await tsrun(['--nproc', '2', '--log-format', 'json', 'streams.mjs'])
     expect(stderr).toBe('')
     const all = entries(stdout)
@@ -96,7 +96,7 @@ describe('what reaches the console', () => {
     expect(all.at(-1)).toMatchObject({ event: 'summary', ranks: [{ rank: 0 }, { rank: 1 }] })
   })
 
-  it('is never coloured when it is no terminal, and always with FORCE_COLOR', async () => {
+  it('is coloured only on a terminal or with FORCE_COLOR', async () => {
     const plain = await tsrun(['--nproc', '2', 'environment.mjs'])
     expect(plain.stdout).not.toContain('\x1b[')
     expect(plain.stdout).not.toContain('FORCE_COLOR')
@@ -108,7 +108,7 @@ describe('what reaches the console', () => {
     expect(refused.stdout).not.toContain('\x1b[')
   })
 
-  it('loses nothing when a rank prints much and leaves at once', async () => {
+  it('is complete if a rank prints much and exits at once', async () => {
     const count = 20_000
     const { code, stdout } = await tsrun([
       '--nproc',
@@ -124,7 +124,7 @@ describe('what reaches the console', () => {
     expect(lines.filter((line) => /^line \d+ \.{100}$/.test(line))).toHaveLength(2 * count)
   })
 
-  it('waits for a slow reader, and loses nothing', async () => {
+  it('is complete if its reader is slow', async () => {
     const count = 20_000
     const run = new Run(['--nproc', '2', 'much.mjs', String(count)])
     run.child.stdout!.pause()
@@ -135,14 +135,14 @@ describe('what reaches the console', () => {
     expect(stdout.trimEnd().split('\n')).toHaveLength(2 * count)
   })
 
-  it('cuts endless lines, but keeps every character', async () => {
+  it('has endless lines cut without losing a character', async () => {
     const { stdout } = await tsrun(['--nproc', '2', '--ranks', '0', 'exit-loudly.mjs'])
     const pieces = stdout.trimEnd().split('\n')
     expect(pieces.length).toBe(Math.ceil(999_999 / 65_536))
     expect(pieces.join('').replaceAll('[rank 0] ', '')).toBe('y'.repeat(999_999))
   })
 
-  it('ends the job quietly when its output is not read any more', async () => {
+  it('ends the job quietly when its reader is gone', async () => {
     const run = new Run(['--nproc', '2', 'flood.mjs'])
     const ranks = await run.announced(2)
     run.child.stdout!.destroy()
@@ -164,7 +164,7 @@ describe('a full disk', () => {
   }
   const full = 'cannot be written: ENOSPC: no space left on device, write\n'
 
-  it('under stdout stops the job, and is told on stderr', () => {
+  it('under stdout stops the job and is reported on stderr', () => {
     expect(inShell('"$@" --no-summary --nproc 2 flood.mjs > /dev/full')).toEqual({
       code: 74,
       stdout: '',
@@ -172,7 +172,7 @@ describe('a full disk', () => {
     })
   })
 
-  it('under stderr is told on stdout, which gets the report, too', () => {
+  it('under stderr is reported on stdout, with the failure report', () => {
     const { code, stdout } = inShell('"$@" --nproc 2 flaky.mjs 9 2> /dev/full')
     expect(code).toBe(4)
     expect(stdout).toContain(`tsrun: stderr ${full}`)
@@ -183,16 +183,16 @@ describe('a full disk', () => {
     })
   })
 
-  it('under both gives an exit code of its own', () => {
+  it('under both streams has its own exit code', () => {
     expect(inShell('"$@" hello.mjs > /dev/full 2>&1').code).toBe(74)
   })
 
-  it.each(['ps', '--help', 'env --json', 'schedule'])('is told by tsrun %s', (command) => {
+  it.each(['ps', '--help', 'env --json', 'schedule'])('is reported by tsrun %s', (command) => {
     const { code, stderr } = inShell(`"$@" ${command} > /dev/full`)
     expect({ code, stderr }).toEqual({ code: 74, stderr: `tsrun: stdout ${full}` })
   })
 
-  it('under the log files or the event log is told once, and the job continues', () => {
+  it('under the log files or the event log is reported once, and the job continues', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-logs-'))
     const flags = `--log-format raw --log-dir ${folder} --event-log ${folder}/events`
     const { code, stdout, stderr } = inShell(`ulimit -f 1; "$@" ${flags} much.mjs 100`)
@@ -204,7 +204,7 @@ describe('a full disk', () => {
     ])
   })
 
-  it('that has room for a part of a text gets this part', () => {
+  it('gets as much of a text as fits', () => {
     const { code, stdout, stderr } = inShell(
       'out=$(mktemp); (ulimit -f 1; exec "$@" --help > $out); code=$?; wc -c < $out; rm $out; exit $code',
     )
@@ -244,7 +244,7 @@ describe('--log-dir', () => {
     expect(readFileSync(join(own, 'stderr.log'), 'utf8')).toMatch(/^plain on stderr\n\{"level":40/)
   })
 
-  it('has a directory for each attempt, which the report names', async () => {
+  it('makes a directory for each attempt, which the report names', async () => {
     const args = ['--nproc', '2', '--max-restarts', '1', '--log-dir', directory, 'flaky.mjs', '9']
     const { code, stderr } = await tsrun(args)
     expect(code).toBe(4)
@@ -266,7 +266,7 @@ describe('the summary at the end', () => {
     for (const row of rows) expect(row).toMatch(/^ +[01] +[\d.]+ s +[\d.]+ s +\d+ % +\d+ MiB$/)
   })
 
-  it('has three rows for many ranks, whose failure is told in a few lines, too', async () => {
+  it('has three rows for many ranks, and their failure report is short as well', async () => {
     const { code, stderr } = await tsrun(['--nproc', '17', 'many-fail.mjs'])
     expect(code).toBe(1)
     const lines = stderr.trimEnd().split('\n')
@@ -277,7 +277,7 @@ describe('the summary at the end', () => {
     expect(lines.length).toBeLessThan(20)
   })
 
-  it('is left out for one rank and with --no-summary', async () => {
+  it('is omitted for one rank and with --no-summary', async () => {
     expect((await tsrun(['hello.mjs'])).stderr).toBe('')
     expect((await tsrun(['--nproc', '2', '--no-summary', 'hello.mjs'])).stderr).toBe('')
     expect(
@@ -301,7 +301,7 @@ describe.each([
     expect(stdout + stderr).not.toContain('\x1b')
   })
 
-  it('conceal nothing, and colour no more than their line', async () => {
+  it('hide nothing, and colour only their own line', async () => {
     const { stdout, stderr } = await of({ FORCE_COLOR: '1' })
     expect(stdout).toContain('hidden \x1b[31mred\x1b[0m\n')
     expect(stderr).toContain('Error: bad \x1b[32mgreen\x1b[0m\n')

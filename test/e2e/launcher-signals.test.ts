@@ -19,7 +19,7 @@ const LIMIT = 2000
 const pidsOf = (ranks: readonly { pid: number }[]): number[] => ranks.map(({ pid }) => pid)
 
 describe('Ctrl-C', () => {
-  it('once: stops the ranks and exits with 130', async () => {
+  it('once stops the ranks and exits with code 130', async () => {
     const run = new Run(['--nproc', '4', 'wait.mjs'])
     const ranks = await run.announced(4)
     const pressed = now()
@@ -33,7 +33,7 @@ describe('Ctrl-C', () => {
     await untilGone(pidsOf(ranks), LIMIT)
   })
 
-  it('once: gives ranks time to put things in order', async () => {
+  it('once gives ranks time to clean up', async () => {
     const run = new Run(['--nproc', '2', 'tidy.mjs'])
     await run.announced(2)
     run.signal('SIGINT')
@@ -42,7 +42,7 @@ describe('Ctrl-C', () => {
     expect(stdout.match(/saved/g)).toHaveLength(2)
   })
 
-  it('twice: kills them now', async () => {
+  it('twice kills the ranks at once', async () => {
     const run = new Run(['--nproc', '2', '--grace', '600', 'deaf.mjs'])
     const ranks = await run.announced(2)
     run.signal('SIGINT')
@@ -59,7 +59,7 @@ describe('Ctrl-C', () => {
     await untilGone(pidsOf(ranks), LIMIT)
   })
 
-  it('passed on by npx: counts once', async () => {
+  it('counts once if npx forwards it', async () => {
     const run = new Run(['--nproc', '2', 'tidy.mjs'])
     await run.announced(2)
     run.signal('SIGINT')
@@ -79,7 +79,7 @@ describe('Ctrl-C', () => {
     await untilGone(pidsOf(ranks), LIMIT)
   })
 
-  it('does not start the ranks again', async () => {
+  it('does not restart the ranks', async () => {
     const run = new Run(['--nproc', '2', '--max-restarts', '5', 'wait.mjs'])
     await run.announced(2)
     run.signal('SIGINT')
@@ -138,7 +138,7 @@ it('Ctrl-Z stops the ranks too, and fg resumes them', async () => {
   expect((await run.finished).code).toBe(130)
 })
 
-it('a rank that was stopped (SIGSTOP) does not keep the job from ending', async () => {
+it('a rank that is suspended by SIGSTOP does not keep the job from ending', async () => {
   const run = new Run(['--nproc', '2', 'wait.mjs'])
   const ranks = await run.announced(2)
   process.kill(ranks[0]!.pid, 'SIGSTOP')

@@ -19,8 +19,8 @@ function seen(stdout: string): Seen[] {
     .sort((a, b) => Number(a.environment['RANK']) - Number(b.environment['RANK']))
 }
 
-describe('what a rank gets', () => {
-  it('is the rank environment, and its arguments untouched', async () => {
+describe('a rank', () => {
+  it('gets the rank environment and unchanged arguments', async () => {
     const script = ['environment.mjs', '--nproc', '9', '-n', '09', '--lr=0.10', '--', 'a b']
     const { code, stdout } = await tsrun(['--nproc_per_node=2', ...script])
     expect(code).toBe(0)
@@ -48,14 +48,14 @@ describe('what a rank gets', () => {
     expect(ranks[1]!.arguments).toEqual(script.slice(1))
   })
 
-  it('differs from job to job where it must', async () => {
+  it('gets a different run ID and token in each job', async () => {
     const [one, other] = await Promise.all([tsrun(['environment.mjs']), tsrun(['environment.mjs'])])
     const [a, b] = [seen(one.stdout)[0]!.environment, seen(other.stdout)[0]!.environment]
     for (const name of ['TSRUN_TOKEN', 'TSRUN_RUN_ID', 'MASTER_PORT'])
       expect(a[name]).not.toBe(b[name])
   })
 
-  it('has the token no more in programs that a rank starts once it has joined', async () => {
+  it('does not pass the token to programs that it starts after joining', async () => {
     const { code, stdout } = await tsrun(['--nproc', '2', 'environment-of-child.mjs'])
     expect(code).toBe(0)
     expect(stdout.replaceAll(/\[rank \d\] /g, '')).toBe(
@@ -63,24 +63,24 @@ describe('what a rank gets', () => {
     )
   })
 
-  it('is the token of TSRUN_TOKEN, if that is set', async () => {
+  it('gets the token of TSRUN_TOKEN if that is set', async () => {
     const token = 'ab'.repeat(32)
     const { stdout } = await tsrun(['environment.mjs'], { env: { TSRUN_TOKEN: token } })
     expect(seen(stdout)[0]!.environment['TSRUN_TOKEN']).toBe(token)
   })
 })
 
-describe('how many ranks', () => {
-  it('one without a flag', async () => {
+describe('the number of ranks', () => {
+  it('is one without a flag', async () => {
     expect((await tsrun(['hello.mjs'])).stdout).toBe('hello from rank 0 of 1\n')
   })
 
-  it('one per core with auto', async () => {
+  it('is one per core with auto', async () => {
     const { stdout } = await tsrun(['--nproc', 'auto', 'hello.mjs'])
     expect(stdout).toContain(`of ${availableParallelism()}\n`)
   })
 
-  it('flag before TSRUN_* before PET_*, and one line says what came from the environment', async () => {
+  it('comes from the flag, else TSRUN_*, else PET_*, and a line names settings of the environment', async () => {
     const env = { TSRUN_NPROC: '2', PET_NPROC_PER_NODE: '3', PET_MAX_RESTARTS: '1' }
     const both = await tsrun(['hello.mjs'], { env })
     expect(both.stdout).toContain('of 2\n')
@@ -107,7 +107,7 @@ describe('the script', () => {
     expect((await tsrun(['common.cjs'])).stdout).toBe('common hello from rank 0\n')
   })
 
-  it('may start worker threads and children, which are no ranks', async () => {
+  it('may start worker threads and child processes, which are not ranks', async () => {
     const { code, stdout, stderr } = await tsrun(['forks.mjs'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toBe('hello from rank 0 of 1\nhello from rank 0 of 1\ndone\n')
@@ -127,7 +127,7 @@ describe('the script', () => {
 })
 
 describe('--max-restarts', () => {
-  it('starts all ranks again together until they succeed', async () => {
+  it('restarts all ranks together until they succeed', async () => {
     const { code, stdout, stderr } = await tsrun([
       '--nproc',
       '2',
@@ -143,14 +143,14 @@ describe('--max-restarts', () => {
     expect(stderr).toContain('tsrun: starting all ranks again (restart 1 of 3)\n')
   })
 
-  it('gives up when the budget is spent, with the code of the last failure', async () => {
+  it('gives up after the last restart, with the exit code of the last failure', async () => {
     const { code, stdout } = await tsrun(['--nproc', '2', '--max-restarts', '2', 'flaky.mjs', '9'])
     expect(code).toBe(4)
     expect(stdout).toContain('rank 0 in attempt 2')
     expect(stdout).not.toContain('in attempt 3')
   })
 
-  it('uses the same port again when it was asked for one', async () => {
+  it('uses the same port again if it is given', async () => {
     // An address of this process alone, so that no other process has its port: several versions of Node may
     // run this test at the same time.
     const address = `127.83.${(process.pid >> 8) & 255}.${process.pid & 255}`

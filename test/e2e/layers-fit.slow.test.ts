@@ -43,7 +43,7 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     }
   })
 
-  it.each(layouts)('trains $size ranks like one process on whole batches: $kind', (layout) => {
+  it.each(layouts)('on $size ranks equals one process on whole batches: $kind', (layout) => {
     const { error, equal, losses, ranks, iterations, className } = reports.get(
       `${layout.size}/${layout.kind}`,
     )!
@@ -55,28 +55,28 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect([iterations, className]).toEqual([24, layout.name])
   })
 
-  it('leaves a layer alone that is not trained, and begins with that of rank 0', () => {
+  it('broadcasts a frozen layer from rank 0, and does not train it', () => {
     const { error, equal, ranks } = reports.get('2/sgd/some')!
     expect(ranks.map(({ changed }) => changed)).toEqual([false, false])
     expect(error).toBeLessThan(1e-5)
     expect(equal).toBe(true)
   })
 
-  it.each(['adam', 'momentum'])('resumes from a checkpoint of both: %s', (kind) => {
+  it.each(['adam', 'momentum'])('resumes from a checkpoint of model and optimizer: %s', (kind) => {
     const { error, equal, iterations } = reports.get(`2/${kind}/checkpoint`)!
     expect(error).toBeLessThan(1e-5)
     expect(equal).toBe(true)
     expect(iterations).toBe(24)
   })
 
-  it('says so when one rank has used its optimizer before', async () => {
+  it('fails if one rank has used its optimizer before', async () => {
     const fixture = 'test/fixtures/training/layers-fit.mjs'
     const { code, stderr } = await tsrun(['--nproc', '2', fixture, '2/adam/used'], { cwd })
     expect(code).toBe(1)
     expect(stderr).toMatch(/inner is an optimizer that rank 1 has used without the others/)
   })
 
-  it('says so when the ranks train different models', async () => {
+  it('fails if the ranks train different models', async () => {
     const fixture = 'test/fixtures/training/layers-fit.mjs'
     const { code, stderr } = await tsrun(['--nproc', '2', fixture, '2/sgd/other'], { cwd })
     expect(code).toBe(1)
@@ -86,7 +86,7 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect(stderr).toContain('ERR_TSR_REPLICA')
   })
 
-  it('compares examples, batches and epochs before the first step', async () => {
+  it('checks before the first step that ranks have the same examples, batches and epochs', async () => {
     const stdout = await runScript(2, 'test/fixtures/training/layers-sizes.mjs')
     const refusal = (has: string, wanted: string) =>
       'ERR_TSR_REPLICA after 0 steps: Rank 1 has different options from rank 0: ' +
@@ -102,7 +102,7 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
     expect(JSON.parse(stdout)).toEqual([expected, expected])
   })
 
-  it('stops early on all ranks at once, by the mean of their metrics', async () => {
+  it('stops early on all ranks at the same step, by the mean of their metrics', async () => {
     type Logs = Record<string, number>
     const stdout = await runScript(2, 'test/fixtures/training/layers-early-stop.mjs')
     const [first, second] = JSON.parse(stdout) as {
@@ -124,7 +124,7 @@ describe('fit of a tf.layers model with a DistributedOptimizer', () => {
 })
 
 describe('mnist-fit.ts', () => {
-  it('reads digits as well with two ranks as with one, and all have the same weights', async () => {
+  it('is as accurate with two ranks as with one, and all ranks have the same weights', async () => {
     for (const nproc of [1, 2]) {
       const stdout = await runScript(nproc, 'examples/mnist-fit.ts', '--images', '8192')
       const [, json] = /^result (\{.*\})$/m.exec(stdout.trimEnd().split('\n').at(-1)!)!

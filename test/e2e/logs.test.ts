@@ -26,7 +26,7 @@ const kept = (...args: string[]): string[] => ['--no-summary', '--log-dir', logD
 const runIds = (): string[] => readdirSync(logDir())
 
 describe('tsrun logs', () => {
-  it('neither remembers nor believes runs in a folder that every user can write to', async () => {
+  it('neither writes nor reads records in a world-writable folder', async () => {
     const home = join(folder, 'home')
     expect((await tsrun(kept('hello.mjs'), { env })).code).toBe(0)
     expect(readdirSync(join(home, 'runs'))).toHaveLength(1)
@@ -39,7 +39,7 @@ describe('tsrun logs', () => {
     })
   })
 
-  it('shows what the job has shown, in the same order, whole or a part', async () => {
+  it('shows all or part of the output of a job in the same order', async () => {
     const run = await tsrun(kept('--nproc', '3', 'much.mjs', '700'), { env })
     expect(run.code).toBe(0)
     const [runId] = runIds()
@@ -74,7 +74,7 @@ describe('tsrun logs', () => {
     expect(old.stdout).toBe(lines.filter((line) => line.startsWith('[rank 1]')).join('\n') + '\n')
   })
 
-  it('follows a job until it ends, and shows the files of a launcher that was killed', async () => {
+  it('follows a job until it ends, and shows the files of a killed launcher', async () => {
     const run = new Run(kept('--nproc', '2', 'die.mjs', 'code', '1', 'asked'), { env })
     const ranks = await run.announced(2)
     const follower = new Run(['logs', '--follow', ...runIds()], { env })
@@ -97,7 +97,7 @@ describe('tsrun logs', () => {
     expect(await again.finished).toMatchObject({ code: 0, stdout: killed.stdout })
   })
 
-  it('shows all attempts, and a trace of several ranks once, as the job does', async () => {
+  it('shows all attempts, and shows a stack trace of several ranks once', async () => {
     const args = ['--nproc', '3', '--max-restarts', '1', 'alike.mjs', 'die']
     const run = await tsrun(kept(...args), { env })
     expect(run.code).toBe(1)
@@ -121,7 +121,7 @@ describe('tsrun logs', () => {
     expect(numbered.stderr).toMatch(/^1\/2 RangeError/m)
   })
 
-  it('says what is missing', async () => {
+  it('says which run or file is missing', async () => {
     const refused = async (problem: string, ...args: string[]): Promise<void> => {
       const { code, stderr } = await logs(...args)
       expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
@@ -162,7 +162,7 @@ describe('--event-log', () => {
       .map((line) => JSON.parse(line) as Event)
   const read = (name: string): Event[] => eventsOf(readFileSync(path(name), 'utf8'))
 
-  it('tells the life of a job that fails and starts again, and fails', async () => {
+  it('records a job that fails, restarts and fails again', async () => {
     const args = [
       '--nproc',
       '3',
@@ -221,7 +221,7 @@ describe('--event-log', () => {
     expect(events.at(-1)).toMatchObject({ exitCode: 1, seconds: expect.any(Number) })
   })
 
-  it('tells of signals, and goes to stderr with the flag of torchrun', async () => {
+  it('records signals, and writes to stderr with --event-log-handler console', async () => {
     const run = new Run([
       '--nproc',
       '2',
@@ -246,7 +246,7 @@ describe('--event-log', () => {
     ])
   })
 
-  it('has the ranks of its own host, and on node 0 what concerns the whole job', async () => {
+  it('records the ranks of its own host, and on node 0 the events of the whole job', async () => {
     const runs = [0, 1].map((rank) =>
       node(rank, 2, ['--nproc', '2', '--event-log', path(`node-${rank}`), 'hello.mjs']),
     )
@@ -274,7 +274,7 @@ describe('--event-log', () => {
     })
   })
 
-  it('tells when another host is gone', async () => {
+  it('records the loss of another host', async () => {
     const zero = node(0, 2, ['--event-log', path('node-0'), 'wait.mjs'])
     const one = node(1, 2, ['wait.mjs'])
     await Promise.all([zero.announced(1), one.announced(1)])
@@ -284,7 +284,7 @@ describe('--event-log', () => {
     expect(left).toMatchObject([{ left: { node: 1, reason: 'its launcher has ended' } }])
   })
 
-  it('tells when a checkpoint is complete', async () => {
+  it('records complete checkpoints', async () => {
     const job = ['--nproc', '2', '--event-log', path('events'), 'checkpoints.mjs']
     expect(await tsrun([...job, path('saved')])).toMatchObject({ code: 0 })
     const saved = read('events').filter(({ event }) => event === 'checkpoint-saved')
@@ -303,7 +303,7 @@ describe('--event-log', () => {
   })
 })
 
-it('--log-prefix stands before each line, and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE too', async () => {
+it('--log-prefix and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE set the prefix of each line', async () => {
   const { stdout } = await tsrun(['--nproc', '2', '--log-prefix', '<{rank}/{role}>', 'hello.mjs'])
   expect(stdout.trimEnd().split('\n').toSorted()).toEqual([
     '<0/default> hello from rank 0 of 2',

@@ -41,7 +41,7 @@ describe.each([
   { name: 'worker engine', env: {} },
   { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
 ])('tsrun --metrics ($name)', ({ env }) => {
-  it('counts what ranks do while they do it', async () => {
+  it('counts the operations of ranks while they run', async () => {
     const args = ['--nproc', '4', '--grace', '0.3', '--metrics', '0', 'progress.mjs']
     const run = new Run(args, { cwd, env })
     await run.announced(4)
@@ -78,7 +78,7 @@ describe.each([
   })
 })
 
-it('counts restarts, and starts from zero with the ranks', async () => {
+it('metrics count restarts, and counters of ranks restart from zero', async () => {
   const flags = ['--nproc', '2', '--max-restarts', '1', '--grace', '0.3', '--metrics', '0']
   const run = new Run([...flags, 'progress.mjs'], { cwd })
   const ranks = await run.announced(2)
@@ -94,7 +94,7 @@ it('counts restarts, and starts from zero with the ranks', async () => {
   await run.finished
 })
 
-it('shows a rank whose process is gone as down', async () => {
+it('metrics show a rank as down if its process has ended', async () => {
   const run = new Run(['--nproc', '2', '--grace', '20', '--metrics', '0', 'progress.mjs'], { cwd })
   const ranks = await run.announced(2)
   const url = urlOf(run)
@@ -108,7 +108,7 @@ it('shows a rank whose process is gone as down', async () => {
   await run.finished
 })
 
-it('gives the ranks of its own host where there are several', async () => {
+it('metrics have only the ranks of the same host', async () => {
   const runs = [0, 1].map((index) => {
     const path = `${cwd}progress.mjs`
     const args = ['--nproc', '2', '--grace', '0.3', '--metrics', '0', path]
@@ -138,7 +138,7 @@ it('gives the ranks of its own host where there are several', async () => {
   for (const run of runs) await run.finished
 })
 
-it('refuses ports that are taken, and what is no port', async () => {
+it('--metrics refuses ports in use and invalid ports', async () => {
   const args = ['--grace', '0.3', '--metrics', 'localhost:0', 'progress.mjs']
   const run = new Run(args, { cwd })
   await until(() => run.stderr.includes('metrics: '), 'the address')

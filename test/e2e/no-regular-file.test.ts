@@ -40,14 +40,14 @@ describe('a folder below /proc', () => {
   })
 
   it.each(['HOME', 'TSRUN_HOME', 'TSRUN_RUNS_DIR'])(
-    'does not keep a job from running as %s',
+    'does not prevent a job from running as %s',
     async (name) => {
       const { code } = await tsrun(['hello.mjs'], { env: { [name]: '/proc/x' } })
       expect(code).toBe(0)
     },
   )
 
-  it('does not keep a rank from failing with its own error as TSRUN_FLIGHT_DIR', async () => {
+  it('as TSRUN_FLIGHT_DIR does not hide the error of a rank', async () => {
     const env = { TSRUN_FLIGHT_DIR: '/proc/x', END: 'throw' }
     const cwd = join(fixtures, '../distributed')
     const { code, stderr } = await tsrun(['--nproc', '2', 'end.mjs'], { env, cwd })
@@ -80,7 +80,7 @@ describe('a FIFO in place of a file', () => {
     ['view', 'spans/20260101-000000-abcdef/attempt-0.rank-0.1.spans', 'there is no trace'],
     ['logs', '20260101-000000-abcdef/attempt_0/0/stdout.log', 'is a FIFO'],
     ['logs', '20260101-000000-abcdef/attempt_0/0/index.jsonl', 'is a FIFO'],
-  ])('does not hold up tsrun %s: %s', async (command, name, problem) => {
+  ])('does not block tsrun %s: %s', async (command, name, problem) => {
     fifo(name)
     const { code, stderr } = await tsrun([command, folder])
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
@@ -93,7 +93,7 @@ describe('a FIFO in place of a file', () => {
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('ERR_TSR_TUNING') })
   })
 
-  it('is refused by everything in @tsrun/training that takes a file', () => {
+  it('is refused by every function of @tsrun/training that reads a file', () => {
     const script = fileURLToPath(new URL('../fixtures/training/reads-fifos.mjs', import.meta.url))
     const output = execFileSync(process.execPath, [script, folder], {
       encoding: 'utf8',
@@ -105,7 +105,7 @@ describe('a FIFO in place of a file', () => {
   })
 })
 
-it('an event log is not written through a planted link', async () => {
+it('an event log is not written through a symbolic link', async () => {
   const [victim, link] = [join(folder, 'victim'), join(folder, 'events.jsonl')]
   writeFileSync(victim, 'precious')
   symlinkSync(victim, link)
@@ -117,7 +117,7 @@ it('an event log is not written through a planted link', async () => {
   expect(readFileSync(victim, 'utf8')).toBe('precious')
 })
 
-it('a file as TSRUN_FLIGHT_DIR does not keep a job from running', async () => {
+it('a file as TSRUN_FLIGHT_DIR does not prevent a job from running', async () => {
   const path = join(folder, 'file')
   writeFileSync(path, '')
   const env = { TSRUN_FLIGHT_DIR: path, END: 'throw' }
@@ -129,7 +129,7 @@ it('a file as TSRUN_FLIGHT_DIR does not keep a job from running', async () => {
 })
 
 it.each(['flight', 'trace', 'view', 'logs'])(
-  'a folder that may not be read is named by tsrun %s',
+  'tsrun %s names a folder that it may not read',
   (command) => {
     chmodSync(folder, 0)
     // Root may read everything, unless it gives that up.

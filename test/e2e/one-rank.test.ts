@@ -37,7 +37,7 @@ async function stacksOfRun(run: Run): Promise<string[]> {
 itOnLinux.each([
   { name: 'with koffi', env: {} },
   { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
-])('tsrun stacks shows where ranks are stuck, and which cannot tell ($name)', async ({ env }) => {
+])('tsrun stacks shows where ranks are stuck, or do not answer ($name)', async ({ env }) => {
   const run = new Run(['--nproc', '4', '--grace', '0', 'stuck.mjs'], { env })
   await run.announced(4)
   await until(() => run.stdout.includes('rank 3 calls'), 'rank 3 is in native code')
@@ -85,7 +85,7 @@ it('--job-timeout shows the stacks of all ranks and ends the job with 124', asyn
   expect(stderr).toContain('tsrun: the job has taken 1.5 s (--job-timeout): stopping the ranks')
 })
 
-it('--job-timeout does nothing to a job that ends in time, and ends one between two attempts', async () => {
+it('--job-timeout does not affect a job that ends in time, and also ends a job between attempts', async () => {
   expect(await tsrun(['--job-timeout', '600', '--no-summary', 'hello.mjs'])).toMatchObject({
     code: 0,
     stderr: '',
@@ -95,7 +95,7 @@ it('--job-timeout does nothing to a job that ends in time, and ends one between 
 })
 
 describe('--inspect', () => {
-  it('gives each rank a port of its own, which is announced', async () => {
+  it('announces a separate port for each rank', async () => {
     const run = new Run(['--nproc', '2', '--inspect', 'auto', 'wait.mjs'])
     await run.announced(2)
     const places = [...run.stderr.matchAll(/^tsrun: rank (\d): debugger at 127\.0\.0\.1:(\d+) /gm)]
@@ -114,7 +114,7 @@ describe('--inspect', () => {
     expect((await run.finished).stderr).not.toContain('Debugger listening')
   })
 
-  it('counts ports up, and does not give them to children of the ranks', async () => {
+  it('uses consecutive ports, and does not affect child processes of ranks', async () => {
     const { stdout } = await tsrun(['--nproc', '2', '--inspect', '9400', '--dry-run', 'hello.mjs'])
     expect(stdout.match(/--inspect=127\.0\.0\.1:940[01] --inspect-publish-uid=http/g)).toHaveLength(
       2,
@@ -125,7 +125,7 @@ describe('--inspect', () => {
     expect(own).not.toMatch(/--inspect|--cpu-prof/)
   })
 
-  it('with a rank: that rank alone waits for its debugger before the first line', async () => {
+  it('with --inspect-rank makes only that rank wait for its debugger before the first line', async () => {
     const run = new Run([
       ...['--nproc', '2', '--no-summary', '--inspect', 'auto', '--inspect-rank', '1'],
       'hello.mjs',
@@ -156,7 +156,7 @@ describe('profiles', () => {
       .map((name) => name.replace(/^.*attempt_0\//, '').replace(/[\d.]+\d{3}\./, '.'))
       .toSorted()
 
-  it('are in the log folder of each rank', async () => {
+  it('are written into the log folder of each rank', async () => {
     const args = ['--nproc', '2', '--cpu-prof', '--heap-prof', '--log-dir', join(logs, 'end')]
     expect((await tsrun([...args, 'hello.mjs'])).code).toBe(0)
     expect(profilesIn(join(logs, 'end'))).toEqual(
@@ -174,7 +174,7 @@ describe('profiles', () => {
     rmSync(folder!, { recursive: true })
   })
 
-  it('leave a script that handles SIGTERM its own end', async () => {
+  it('do not end a script that handles SIGTERM itself', async () => {
     const run = new Run(['--nproc', '2', '--cpu-prof', '--log-dir', join(logs, 'own'), 'tidy.mjs'])
     await run.announced(2)
     run.signal('SIGTERM')
@@ -183,7 +183,7 @@ describe('profiles', () => {
   })
 })
 
-it('--node-args are arguments of Node, split as a shell does', async () => {
+it('--node-args are arguments of Node, split like in a shell', async () => {
   const args = ['--no-summary', '--node-args', `--expose-gc --title='a "b"'`, 'arguments.mjs']
   expect((await tsrun(args)).stdout).toMatch(/^gc=function title=a "b" own=.*--expose-gc --title=/)
 })
@@ -212,7 +212,7 @@ describe('standard input', () => {
   })
 
   it.each(['0', 'all'])(
-    'that stays open does not keep the job running (--stdin %s)',
+    'does not keep a job running if it stays open (--stdin %s)',
     async (who) => {
       const run = new Run(['--nproc', '2', '--stdin', who, 'hello.mjs'], { stdin: 'pipe' })
       run.child.stdin!.write('x'.repeat(1000))
@@ -220,7 +220,7 @@ describe('standard input', () => {
     },
   )
 
-  it('of a shell loop is left to the loop by ranks that do not read', async () => {
+  it('of a shell loop is not consumed by ranks that do not read it', async () => {
     const tsrunHello = `"${process.execPath}" "${bin}" --no-summary --nproc 2 hello.mjs`
     const loop = `printf 'a\nb\nc\n' | while read word; do ${tsrunHello} > /dev/null; echo $word; done`
     expect(await shell(loop)).toBe('a\nb\nc\n')
@@ -228,7 +228,7 @@ describe('standard input', () => {
 })
 
 describeOnLinux('a terminal', () => {
-  it('is read for rank 0 by the launcher, up to its end', async () => {
+  it('is read by the launcher for rank 0, up to the end of input', async () => {
     const terminal = new Terminal(`"${process.execPath}" "${bin}" --nproc 2 --no-summary reads.mjs`)
     await until(() => terminal.text.includes('rank 1 read 0'), 'the other rank gets nothing')
     terminal.write('four\n')
@@ -237,7 +237,7 @@ describeOnLinux('a terminal', () => {
     expect(await terminal.ended).toBe(0)
   })
 
-  it('is left to its foreground by a launcher in the background, which is not stopped', async () => {
+  it('is not read by a launcher in the background, which is not stopped', async () => {
     const job = `"${process.execPath}" "${bin}" --nproc 2 --no-summary wait.mjs`
     const lines = ['set -m', `${job} &`, 'read line', 'echo "got $line"', 'kill $!', 'wait $!']
     const terminal = new Terminal(`bash -c '${[...lines, 'echo "code $?"'].join('\n')}'`)
@@ -251,7 +251,7 @@ describeOnLinux('a terminal', () => {
     expect(await terminal.ended).toBe(0)
   })
 
-  it('stops its job with SIGHUP when it is closed', async () => {
+  it('stops its job with SIGHUP when it closes', async () => {
     const job = `"${process.execPath}" "${bin}" --no-summary wait.mjs`
     const lines = [`${job} &`, 'read line', 'kill -HUP $!', 'wait $!', 'echo "code $?"']
     const terminal = new Terminal(`bash -c '${lines.join('\n')}'`)

@@ -62,7 +62,7 @@ function recomputePeak(list: readonly Action[], last: number): number {
 }
 
 describe('the activations that a rank holds', () => {
-  it.each([2, 3])('are those that the schedule promises, on %i ranks', async (nproc) => {
+  it.each([2, 3])('equal the prediction of the schedule on %i ranks', async (nproc) => {
     const stdout = await runScript(nproc, 'test/fixtures/training/pipeline-memory.mjs')
     const { microbatches, ranks } = JSON.parse(stdout) as Report
     const names: ScheduleName[] = ['naive', 'gpipe', '1f1b', 'interleaved', 'looped', 'zb-h1']

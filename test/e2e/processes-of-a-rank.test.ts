@@ -7,7 +7,7 @@ afterEach(killLeftovers)
 
 const cwd = join(fixtures, '../distributed')
 
-it('a worker thread of a rank joins, and Node has nothing to warn of', async () => {
+it('a worker thread of a rank joins without a warning of Node', async () => {
   const { code, stdout, stderr } = await tsrun(['--nproc', '2', '--no-summary', 'in-worker.mjs'], {
     cwd,
   })
@@ -15,7 +15,7 @@ it('a worker thread of a rank joins, and Node has nothing to warn of', async () 
   expect(stdout.match(/in a worker: 3$/gm)).toHaveLength(2)
 })
 
-it('a program that a rank has started learns that it has inherited RANK', async () => {
+it('a program that a rank starts is told that it has inherited RANK', async () => {
   const { code, stdout } = await tsrun(['--nproc', '2', '--no-summary', 'child-joins.mjs'], { cwd })
   expect(code).toBe(0)
   expect(stdout).toContain(
@@ -23,7 +23,7 @@ it('a program that a rank has started learns that it has inherited RANK', async 
   )
 })
 
-it('a wrong TSRUN_LOG_LEVEL is refused, and an empty one is none', async () => {
+it('a wrong TSRUN_LOG_LEVEL is refused, and an empty one is ignored', async () => {
   const of = (level: string) => tsrun(['hello.mjs'], { env: { TSRUN_LOG_LEVEL: level } })
   const { code, stderr } = await of('nonsense')
   expect({ code, stderr }).toEqual({

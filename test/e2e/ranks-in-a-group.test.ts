@@ -29,7 +29,7 @@ describe.each([
   { name: 'engine inline', env: { TSRUN_ENGINE: 'inline' } },
   { name: 'node sockets', env: { TSRUN_TRANSPORT: 'node' } },
 ])('a rank that is killed in the middle of all-reduces ($name)', ({ env }) => {
-  it('is the cause, its peers are not, and all are gone', async () => {
+  it('is the root cause, not its peers, and no process is left', async () => {
     const run = new Run(['--nproc', '4', 'all-reduces.mjs'], { cwd, env })
     const ranks = await run.announced(4)
     const victim = ranks.find(({ rank }) => rank === 2)!
@@ -44,7 +44,7 @@ describe.each([
   })
 })
 
-it('names a rank that throws, with its stack, not those that wait for it', async () => {
+it('the report names a rank that throws, with its stack, not the ranks that wait for it', async () => {
   const finished = await jobOf(3, 'throws.mjs')
   const report = reportOf(finished)
   expect(finished.code).toBe(1)
@@ -53,7 +53,7 @@ it('names a rank that throws, with its stack, not those that wait for it', async
   expect(report).toMatch(/at loadShard \(.*throws\.mjs:7:\d+\)/)
 })
 
-it('names both calls when ranks run different collectives', async () => {
+it('the report names both calls if ranks call different collectives', async () => {
   const finished = await jobOf(3, 'mismatch.mjs')
   const report = reportOf(finished)
   expect(finished.code).toBe(1)
@@ -65,7 +65,7 @@ it('names both calls when ranks run different collectives', async () => {
 })
 
 it.each(['awaited', 'blocking', 'object'])(
-  'shows the line of the script whose call failed: %s',
+  'the report shows the line of the failed call: %s',
   async (way) => {
     const report = reportOf(await tsrun(['--nproc', '3', 'mismatch.mjs', way], { cwd }))
     expect(report).toContain('ERR_TSR_MISMATCH')
@@ -75,7 +75,7 @@ it.each(['awaited', 'blocking', 'object'])(
   },
 )
 
-it('names the peer that a receive waited for in vain', async () => {
+it('the report names the peer of a receive that timed out', async () => {
   const finished = await jobOf(3, 'nobody-sends.mjs')
   const report = reportOf(finished)
   expect(finished.code).toBe(1)
@@ -84,7 +84,7 @@ it('names the peer that a receive waited for in vain', async () => {
   expect(report).toContain('timed out after 300 ms; waiting for rank 2')
 })
 
-it('refuses a mesh that does not fit the world', async () => {
+it('a mesh that does not fit the world is refused', async () => {
   const finished = await jobOf(4, 'mesh.mjs')
   const report = reportOf(finished)
   expect(finished.code).toBe(1)
@@ -92,7 +92,7 @@ it('refuses a mesh that does not fit the world', async () => {
   expect(report).toContain('has 3 ranks, but the world has 4')
 })
 
-it('refuses more pipeline stages than layers', async () => {
+it('a pipeline with more stages than layers is refused', async () => {
   const finished = await jobOf(4, 'stages.mjs')
   const report = reportOf(finished)
   expect(finished.code).toBe(1)

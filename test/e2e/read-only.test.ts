@@ -53,7 +53,7 @@ itOnDisk.each(['HOME', 'TSRUN_HOME', 'TSRUN_RUNS_DIR', 'TMPDIR', 'XDG_RUNTIME_DI
   },
 )
 
-itOnDisk('a rank says once that it cannot write its flight record to a read-only folder', () => {
+itOnDisk('a rank says once that it cannot write its flight record into a read-only folder', () => {
   const env = { TSRUN_FLIGHT_DIR: disk, END: 'throw' }
   const cwd = join(fixtures, '../distributed')
   const { code, stderr } = tsrun(['--nproc', '2', 'end.mjs'], { env, cwd })
@@ -62,7 +62,7 @@ itOnDisk('a rank says once that it cannot write its flight record to a read-only
   expect(said).toHaveLength(2)
 })
 
-itOnDisk('a dashboard opens where there is no folder for temporary files', () => {
+itOnDisk('a dashboard opens without a folder for temporary files', () => {
   const env = { TMPDIR: join(disk, 'none') }
   const { code, stderr } = tsrun(['--dashboard=0', 'hello.mjs'], { env })
   expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringContaining('ENOENT') })

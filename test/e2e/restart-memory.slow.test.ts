@@ -13,7 +13,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-it('a launcher keeps nothing of the attempts before', async () => {
+it('a launcher frees the memory of earlier attempts', async () => {
   const file = join(folder, 'heap')
   const args = ['--nproc', '8', '--max-restarts', '6', '--grace', '1', '--no-summary']
   const { code } = await tsrun([...args, 'many-lines.mjs'], {

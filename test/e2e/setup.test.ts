@@ -34,7 +34,7 @@ describe('a set-up that is interrupted', () => {
   }
 
   it.each(['NPM', 'PIP'])(
-    'by Ctrl-C in %s leaves the previous installation, and no process',
+    'by Ctrl-C in %s keeps the previous installation and leaves no process',
     async (tool) => {
       const env = fakeTools(folder, all)
       expect((await setUp(env)).code).toBe(0)
@@ -54,7 +54,7 @@ describe('a set-up that is interrupted', () => {
     },
   )
 
-  it('by SIGKILL leaves the previous installation; the next one removes the rest and succeeds', async () => {
+  it('by SIGKILL keeps the previous installation, and the next set-up cleans up and succeeds', async () => {
     const env = fakeTools(folder, all)
     expect((await setUp(env)).code).toBe(0)
     const before = readTensorFlowManifest(env)

@@ -34,7 +34,7 @@ const compiled = (body: string) =>
   runInThisContext(`(async (rank) => { ${body} })`) as (rank: number) => Promise<unknown>
 
 describe('spawn', () => {
-  it('runs functions that Vite has compiled, unless they use what their module imports', async () => {
+  it('runs functions compiled by Vite, unless they use imports of their module', async () => {
     const own = compiled(
       "const os = await __vite_ssr_dynamic_import__('node:os'); return [rank, os.EOL]",
     )
@@ -63,7 +63,7 @@ describe('spawn', () => {
     },
   )
 
-  it('gives the values of all ranks in their order, with typed arrays, Maps and bigints', async () => {
+  it('returns the values of all ranks in order, including typed arrays, Maps and bigints', async () => {
     const values = await spawn(
       async (rank: number, base: number, numbers: Float32Array) => {
         // the last one is the first to end
@@ -81,7 +81,7 @@ describe('spawn', () => {
     ])
   })
 
-  it('calls an export of a TypeScript module, whose ranks are one process group', async () => {
+  it('calls an export of a TypeScript module, whose ranks form one process group', async () => {
     const options = { ...quiet, nproc: 2 }
     const sums = await spawn<Float64Array>(module, {
       ...options,
@@ -105,7 +105,7 @@ describe('spawn', () => {
     expect(Object.entries(value!.keys)).toEqual([['__proto__', 1]])
   })
 
-  it('carries values that are larger than what the store takes at once', async () => {
+  it('transfers values above the size limit of the store', async () => {
     const [bytes] = await spawn(
       (_rank: number, given: Uint8Array) => given.map((byte) => byte + 1),
       { ...quiet, args: [new Uint8Array(20_000_000).fill(6)] },
@@ -114,7 +114,7 @@ describe('spawn', () => {
     expect(bytes!.every((byte) => byte === 7)).toBe(true)
   })
 
-  it('gives the environment and the lines of the ranks', async () => {
+  it('sets the environment of the ranks and passes on their output lines', async () => {
     const lines: OutputLine[] = []
     await spawn(
       (rank: number) => {
@@ -153,12 +153,12 @@ describe('spawn', () => {
     expect(error.facts['report']).toMatch(/ranks 0, 2: stopped by tsrun/)
   })
 
-  it('says that a function sees nothing around it', async () => {
+  it('explains that a function cannot use variables from outside', async () => {
     const error = await refusal(spawn(() => quiet.output, quiet))
     expect(error.message).toMatch(/quiet is not defined: .* sent as its source/)
   })
 
-  it('fails when a rank leaves before its function returns, or its value cannot be sent', async () => {
+  it('fails if a rank exits before its function returns, or if its value cannot be sent', async () => {
     const left = await refusal(spawn(() => process.exit(0), quiet))
     expect(left.code).toBe('ERR_TSR_RANK_FAILED')
     expect(left.message).toContain(
@@ -171,7 +171,7 @@ describe('spawn', () => {
     expect(missing.message).toContain('exports no function sums (functions: default, sum)')
   })
 
-  it('stops all ranks at the abort and at the time-out', async () => {
+  it('stops all ranks on an abort and on a time-out', async () => {
     const pids: number[] = []
     const controller = new AbortController()
     const options = {
@@ -255,7 +255,7 @@ function run(args: readonly string[]): Promise<{ stdout: string; stderr: string 
   })
 }
 
-it('injects faults into its ranks on request, and refuses plans that would do nothing', async () => {
+it('spawn injects faults into its ranks on request, and refuses plans without effect', async () => {
   const forever = async (): Promise<void> => {
     await new Promise((resolve) => setTimeout(resolve, 60_000))
   }

@@ -18,7 +18,7 @@ it.each([
     /for rank 2 \(now in recv float32\[1024\] from rank 0, tag 7 of group world\)/,
   ],
 ] as const)(
-  '%s engine, rank 2 in a %s: those that wait say so',
+  'with the %s engine and rank 2 in a %s, the waiting ranks print a warning',
   async (engine, elsewhere, place) => {
     const env = {
       ...{ TSRUN_ENGINE: engine, ELSEWHERE: elsewhere },

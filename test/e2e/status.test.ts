@@ -38,7 +38,7 @@ describe.each([
   { name: 'inline engine', env: { TSRUN_ENGINE: 'inline' } },
   { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
 ])('tsrun ps ($name)', ({ env }) => {
-  it('shows what all ranks do, also one that is stuck, and the others’ waiting for it', async () => {
+  it('shows the operations of all ranks, including a stuck rank and the ranks that wait for it', async () => {
     const run = await startStuck(env)
     const text = await untilShown((shown) => {
       const rows = rowsOf(shown, `(tsrun ${run.pid},`).slice(2)
@@ -95,7 +95,7 @@ it('tsrun top shows the GPU of each rank, and asks nvidia-smi once for all', asy
   }
 })
 
-it('leaves nothing when everybody is killed', async () => {
+it('no status page is left after all processes of a job are killed', async () => {
   const run = await startStuck()
   const ranks = await run.announced(4)
   await untilShown((shown) => rowsOf(shown, `(tsrun ${run.pid},`).length > 0)

@@ -8,7 +8,7 @@ afterEach(endJobs)
 
 describeSurviving(usualWorlds)
 
-it('names the rank that does not come back', async () => {
+it('reconfigure names the rank that does not come back', async () => {
   const env = { ...usualWorlds[0]!.env, ...arena, TIMEOUT: '2000' }
   const job = await Job.start({ size: 3, program: 'reconfigure.mjs', env })
   for (const rank of job.ranks) await rank.hear('generation 0')
@@ -20,7 +20,7 @@ it('names the rank that does not come back', async () => {
   }
 })
 
-it('tells a process that comes back what it waits for', async () => {
+it('a restarted process says what it waits for', async () => {
   const job = await Job.start({ size: 2, program: 'join.mjs', env: { ...arena, TIMEOUT: '2000' } })
   await job.succeed()
   const said = await job.startRank(1).hear('failed')

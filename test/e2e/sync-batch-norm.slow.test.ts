@@ -7,7 +7,7 @@ afterEach(killLeftovers)
 
 describe('a BatchNorm', () => {
   it.each([1, 2, 3])(
-    'of %i ranks computes what one process does with all examples',
+    'of %i ranks computes the same as one process with all examples',
     async (size) => {
       const stdout = await runScript(size, 'test/fixtures/training/sync-batch-norm.mjs')
       const ranks = JSON.parse(stdout) as Record<string, number>[]

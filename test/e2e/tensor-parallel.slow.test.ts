@@ -36,7 +36,7 @@ describe('layers shared among ranks', () => {
     reports = await reportsOf('tensor-parallel.mjs', [...requests, '2/wrong'])
   })
 
-  it.each(layouts)('train like one process: $form, $size ranks', ({ form, size, collectives }) => {
+  it.each(layouts)('train as in one process: $form, $size ranks', ({ form, size, collectives }) => {
     const ranks = reports.get(`${size}/${form}`)!
     expect(ranks).toHaveLength(size)
     for (const { worst, lossError, normError, leaked, share, ...counted } of ranks) {
@@ -50,7 +50,7 @@ describe('layers shared among ranks', () => {
     }
   })
 
-  it('do not when the gradient of a gather is summed that is whole', () => {
+  it('train wrongly if the gradient of a gather is summed although it is whole', () => {
     for (const { worst } of reports.get('2/wrong')!) {
       expect(worst['layers.0.weight']).toBeGreaterThan(1e-2)
     }
@@ -70,7 +70,7 @@ describe('dense layers of tf.layers shared among ranks', () => {
     reports = await reportsOf('dense-parallel.mjs', requests)
   })
 
-  it.each(layouts)('fit like one process: $kind, $size ranks', ({ kind, size }) => {
+  it.each(layouts)('fit as in one process: $kind, $size ranks', ({ kind, size }) => {
     const ranks = reports.get(`${size}/${kind}`)!
     expect(ranks).toHaveLength(size)
     for (const { error, lossError, leaked, share } of ranks) {
@@ -83,7 +83,7 @@ describe('dense layers of tf.layers shared among ranks', () => {
 })
 
 describe('tensor-parallel.ts', () => {
-  it('trains both forms to the loss of one process', async () => {
+  it('trains both forms to the same loss as one process', async () => {
     const stdout = await runScript(2, 'examples/tensor-parallel.ts', '--steps', '8')
     const [, json] = /^result (\{.*\})$/m.exec(stdout)!
     const result = JSON.parse(json!) as Record<string, number>

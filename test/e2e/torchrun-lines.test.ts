@@ -40,7 +40,7 @@ const refused = [
   ],
 ]
 
-it('docs/torch.md has these lines, and what they do', () => {
+it('docs/torch.md lists these command lines and their outcomes', () => {
   const page = readFileSync(new URL('../../docs/torch.md', import.meta.url), 'utf8')
   for (const line of works) expect(page).toMatch(rowOf(line, 'runs'))
   for (const [line] of refused) expect(page).toMatch(rowOf(line!, 'refused: '))
@@ -165,7 +165,7 @@ describe('torchrun --no-python', () => {
     expect(run.stdout).toBe('[rank 1] met\n')
   })
 
-  it('brings ranks of tsrun together that a program starts', async () => {
+  it('joins tsrun processes that a program starts', async () => {
     const script = fileURLToPath(new URL('../fixtures/launcher/meets.mjs', import.meta.url))
     const run = await tsrun(program('sh', '-c', `exec '${process.execPath}' '${script}'`))
     expect(run).toMatchObject({ code: 0 })
@@ -178,13 +178,13 @@ describe('torchrun --no-python', () => {
     expect(said(run)).toEqual(hello(2))
   })
 
-  it('reports how it ends, and does not leave SIGPIPE ignored', async () => {
+  it('reports the exit of the program, and does not ignore SIGPIPE in it', async () => {
     const run = await tsrun(program('sh', '-c', 'yes | head -1; exit 3'))
     expect(run).toMatchObject({ code: 3, stderr: expect.stringContaining('exited with code 3') })
     expect(run.stderr).not.toContain('Broken pipe')
   })
 
-  it('stops with the job, and is killed with the launcher', async () => {
+  it('stops the program with the job, and kills it with the launcher', async () => {
     const run = new Run(program('sh', '-c', 'echo "ready rank=$RANK pid=$$ at=0"; sleep 100'))
     const ranks = await run.announced(2)
     run.signal('SIGKILL')

@@ -50,7 +50,7 @@ function counts(rank: number): Record<string, number> {
   return found
 }
 
-it('writes what every rank does, and summarizes it, without a change of the program', async () => {
+it('--trace records and summarizes the operations of every rank without a change of the program', async () => {
   const env = { CHECKPOINTS: join(folder, 'checkpoints') }
   const { code, stderr } = await tsrun(['--nproc', '3', '--trace', folder, 'traced.mjs'], {
     cwd,
@@ -92,7 +92,7 @@ it('writes what every rank does, and summarizes it, without a change of the prog
   }
 })
 
-it('keeps some steps only', async () => {
+it('--trace-steps records only the selected steps', async () => {
   const args = ['--nproc', '2', '--trace', folder, '--trace-steps', '2:3', 'traced.mjs']
   expect(await tsrun(args, { cwd })).toMatchObject({ code: 0 })
   expect(counts(0)).toMatchObject({ step: 2, F: 8, B: 8 })
@@ -100,7 +100,7 @@ it('keeps some steps only', async () => {
   expect(new Set(steps.map(({ name }) => name))).toEqual(new Set(['step 2', 'step 3']))
 })
 
-it('has what ranks did before one of them died, and the attempts of a job', async () => {
+it('a trace has the operations before the death of a rank, and all attempts of a job', async () => {
   const args = ['--nproc', '2', '--max-restarts', '1', '--grace', '1', '--trace', folder]
   const { code } = await tsrun([...args, 'traced.mjs'], { cwd, env: { KILLED_IN: '4' } })
   expect(code).toBe(137)
@@ -110,7 +110,7 @@ it('has what ranks did before one of them died, and the attempts of a job', asyn
   expect(stdout).toMatch(/, the last of 2 attempts; means of 3 steps, 1 to 3$/m)
 })
 
-it('is put together by `tsrun trace` when the launcher could not', async () => {
+it('tsrun trace merges a trace that the launcher could not merge', async () => {
   const run = new Run(['--nproc', '2', '--trace', folder, 'paced.mjs'], { cwd })
   const files = (): string[] => {
     const spans = join(folder, 'spans')
@@ -135,7 +135,7 @@ it('is put together by `tsrun trace` when the launcher could not', async () => {
   expect((await tsrun(['trace', folder])).stdout).not.toContain('written: ')
 })
 
-it('of several hosts is read from all folders that a command line names', async () => {
+it('tsrun trace reads the trace of several hosts from several folders', async () => {
   await tsrun(['--nproc', '3', '--trace', folder, 'traced.mjs'], { cwd })
   const run = runIn(folder)
   const hosts = [0, 1, 2].map((rank) => {
@@ -164,7 +164,7 @@ it('of several hosts is read from all folders that a command line names', async 
   }
 })
 
-it('says what it has not got', async () => {
+it('an empty trace is reported with its reason', async () => {
   const empty = await tsrun(['--trace', folder, '../launcher/hello.mjs'], { cwd })
   expect(empty.stderr).toContain(
     'the trace is empty: only ranks that call initProcessGroup() are traced',
@@ -181,20 +181,20 @@ it.each([
   [['trace', '.', '--steps', 'x'], '--steps is "x"; expected steps from 1'],
   [['trace', '.'], 'there is no trace in .; tsrun --trace DIR writes one'],
   [['trace', '.', '--run', 'r'], 'there is no trace of a run r in .'],
-])('refuses %j', async (args, text) => {
+])('tracing refuses %j', async (args, text) => {
   const { code, stderr } = await tsrun(args, { cwd })
   expect(code).toBe(2)
   expect(stderr).toContain(text)
 })
 
-it('refuses a folder that cannot be made, before anything starts', async () => {
+it('--trace refuses a folder that cannot be created before anything starts', async () => {
   writeFileSync(join(folder, 'file'), '')
   const { code, stderr } = await tsrun(['--trace', join(folder, 'file', 'x'), 'paced.mjs'], { cwd })
   expect(code).toBe(2)
   expect(stderr).toMatch(/^tsrun: --trace: ENOTDIR/m)
 })
 
-it('summarizes what it cannot write a file beside', async () => {
+it('tsrun trace prints the summary even if it cannot write trace.json', async () => {
   await tsrun(['--nproc', '2', '--trace', folder, 'paced.mjs'], { cwd })
   rmSync(join(folder, 'trace.json'))
   mkdirSync(join(folder, 'trace.json'))
@@ -210,7 +210,7 @@ function runIn(directory: string): string {
   return readdirSync(join(directory, 'spans'))[0]!
 }
 
-it('traces no job that a rank of it starts itself', async () => {
+it('--trace does not trace a nested job', async () => {
   const env = { TSRUN_TRACE_DIR: '/tmp/outer', TSRUN_TRACE_RANGE: '2:3', TSRUN_TRACE_BYTES: '9' }
   const { stdout } = await tsrun(['--dry-run', 'paced.mjs'], { cwd, env })
   expect(stdout).toMatch(/TSRUN_TRACE_DIR=$/m)

@@ -38,7 +38,7 @@ describe('a tuning file', () => {
     }
   })
 
-  it('that only some ranks have is refused by all', async () => {
+  it('that only some ranks have is refused by all ranks', async () => {
     const envOf = (rank: number) => ({ TSRUN_TUNING: rank === 1 ? tuning : '' })
     const job = await Job.start({ size: 3, program: 'join.mjs', envOf })
     for (const rank of job.ranks) {
@@ -49,7 +49,7 @@ describe('a tuning file', () => {
     }
   })
 
-  it('that is missing is named', async () => {
+  it('that is missing is named in the error', async () => {
     const env = { TSRUN_TUNING: join(folder, 'nowhere.json') }
     const job = await Job.start({ size: 2, program: 'join.mjs', env })
     for (const rank of job.ranks) {

@@ -34,7 +34,7 @@ async function open(...folders: readonly string[]): Promise<{ run: Run; url: str
   return { run, url: run.stdout.trim() }
 }
 
-it('serves steps to those who know the token, until Ctrl-C', async () => {
+it('tsrun view serves steps to clients with the token, until Ctrl-C', async () => {
   const { run, url } = await open(whole)
   const { origin } = new URL(url)
   expect((await fetch(`${origin}/step?index=0`)).status).toBe(403)
@@ -60,7 +60,7 @@ it('serves steps to those who know the token, until Ctrl-C', async () => {
   expect(await run.finished).toMatchObject({ code: 0 })
 })
 
-it('says what it cannot show', async () => {
+it('tsrun view says what it cannot show', async () => {
   const problems = [
     [['/nowhere'], '/nowhere is not a folder'],
     [[whole, '--run', 'other'], 'there is no trace of a run other in'],
@@ -87,7 +87,7 @@ describeInChromium('the page', (newPage) => {
   const stepChart = (page: Page, step: number): Promise<void> =>
     page.getByRole('img', { name: new RegExp(`^Step ${step} of 3 ranks: `) }).waitFor()
 
-  it('goes from step to step', async () => {
+  it('moves from step to step', async () => {
     const { run, url } = await open(whole)
     const [page, complaints] = await visit(url)
     await page.getByRole('heading', { name: 'traced.mjs' }).waitFor()
@@ -118,7 +118,7 @@ describeInChromium('the page', (newPage) => {
     await page.context().close()
   })
 
-  it('shows the same in a second page, and leaves the first as it is', async () => {
+  it('shows the same step in a second page without changing the first', async () => {
     const { run, url } = await open(killed)
     const [first] = await visit(url)
     const lines = first.locator('.output > div')
@@ -134,7 +134,7 @@ describeInChromium('the page', (newPage) => {
     for (const page of [first, second]) await page.context().close()
   })
 
-  it('shows the report of a failure, and what was printed; also on a telephone', async () => {
+  it('shows the failure report and the output, even on a telephone', async () => {
     const { run, url } = await open(killed)
     const [page, complaints] = await visit(url, 390)
     const report = page.getByRole('region', { name: 'Report of the failure' })
@@ -148,7 +148,7 @@ describeInChromium('the page', (newPage) => {
     await page.context().close()
   })
 
-  it('shows lines where there is no trace', async () => {
+  it('shows output lines even without a trace', async () => {
     const { run, url } = await open(logs)
     const [page, complaints] = await visit(url)
     await page.getByRole('heading', { name: 'Output' }).waitFor()

@@ -13,9 +13,9 @@ const engines = [
   { name: 'inline over tcp', env: { TSRUN_ENGINE: 'inline', TSRUN_TRANSPORT: 'tcp' } },
 ]
 
-describe.each(engines)('without tsrun, rank 0 has the store ($name)', ({ env }) => {
+describe.each(engines)('without tsrun, rank 0 hosts the store ($name)', ({ env }) => {
   it.each(['return', 'destroy', 'pending'])(
-    'and keeps it for ranks that need it after rank 0 has left by %s',
+    'and keeps it for other ranks after leaving by %s',
     async (end) => {
       const ranks = await startAlone(3, ['store-in-rank-0.mjs', end], env)
       for (const rank of ranks.slice(1)) {
@@ -26,7 +26,7 @@ describe.each(engines)('without tsrun, rank 0 has the store ($name)', ({ env }) 
     },
   )
 
-  it('and ends when the others have thrown', async () => {
+  it('and exits when the other ranks have thrown', async () => {
     const ranks = await startAlone(3, ['store-in-rank-0.mjs', 'others throw'], env)
     const codes = await Promise.all(ranks.map(async (rank) => (await rank.end()).code))
     expect(codes).toEqual([0, 1, 1])
@@ -42,7 +42,7 @@ describe.each(engines)('without tsrun, rank 0 has the store ($name)', ({ env }) 
   })
 })
 
-it('process.exit() of rank 0 after destroyProcessGroup() leaves the others time for the store', async () => {
+it('process.exit() of rank 0 after destroyProcessGroup() keeps the store until the others have left', async () => {
   const ranks = await startAlone(3, ['store-in-rank-0.mjs', 'exit'])
   for (const rank of ranks) expect((await rank.end()).code).toBe(0)
 })
@@ -56,7 +56,7 @@ it('ranks without a launcher join again after all have left', async () => {
   }
 })
 
-it('rank 0 frees the port of the store when it cannot join', async () => {
+it('rank 0 frees the port of the store if it cannot join', async () => {
   const port = 20_000 + (process.pid % 10_000)
   const place = { RANK: '0', WORLD_SIZE: '2', MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) }
   const rank = startProgram('join.mjs', { ...place, TIMEOUT: '500' })

@@ -99,7 +99,7 @@ it.each([0, 3])(
   },
 )
 
-it('finds @tsrun/observe in the folder of the user if tsrun is installed elsewhere', () => {
+it('tsrun finds @tsrun/observe in the folder of the user if tsrun is installed elsewhere', () => {
   symlinkSync(join(root, 'packages/observe'), join(project, 'node_modules/@tsrun/observe'))
   run(['--nproc', '2', '--trace', join(scratch, 'traced'), 'rank.mjs'])
   const { status, stdout, stderr } = run(['trace', '../traced'], { cwd: project })
@@ -120,7 +120,7 @@ function installOther(place: string): string {
   return folder
 }
 
-it('finds @tsrun/observe of its version in the folder of the user if another is beside it', () => {
+it('tsrun prefers the @tsrun/observe of its own version in the folder of the user', () => {
   symlinkSync(join(root, 'packages/observe'), join(project, 'node_modules/@tsrun/observe'))
   const other = installOther(installed)
   const { status, stderr } = run(['trace', '../traced'], { cwd: project })
@@ -128,7 +128,7 @@ it('finds @tsrun/observe of its version in the folder of the user if another is 
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
 })
 
-it('refuses @tsrun/observe of another version, and names both', () => {
+it('tsrun refuses @tsrun/observe of another version, and names both versions', () => {
   installOther(project)
   const { status, stderr } = run(['trace', '.'], { cwd: project })
   expect(stderr).toMatch(/@tsrun\/observe is of version 0\.0\.9 and tsrun of \d/)

@@ -13,7 +13,7 @@ describe('flags of the examples', () => {
       ['0', '-1', 'NaN', 'Infinity', ''],
     ],
     ['choice', choice(['naive', 'gpipe'], 'naive'), { gpipe: 'gpipe' }, ['zigzag', '', 'GPIPE']],
-  ] as const)('%s takes what it names, and nothing else', (_, flag, good, bad) => {
+  ] as const)('%s accepts only texts of its kind', (_, flag, good, bad) => {
     for (const [text, value] of Object.entries(good)) expect(flag.read(text)).toBe(value)
     for (const text of bad) expect(flag.read(text)).toBeUndefined()
   })

@@ -27,14 +27,14 @@ async function listen(): Promise<number> {
 const options = { host: '127.0.0.1', secret, limit: 5000, hasBandwidth: true }
 
 describe('a link', () => {
-  it('is measured by round trips, the clock, and a stream', async () => {
+  it('is measured by round trips, clock offset and throughput', async () => {
     const link = await measureLink({ ...options, port: await listen() })
     expect(link.roundTrip).toBeGreaterThan(0)
     expect(link.bandwidth).toBeGreaterThan(1e6)
     expect(Math.abs(link.ahead)).toBeLessThan(link.doubt + 1)
   })
 
-  it('rejects callers without the secret', async () => {
+  it('rejects connections without the secret', async () => {
     const port = await listen()
     const stranger = Buffer.alloc(SECRET_BYTES)
     await expect(measureLink({ ...options, port, secret: stranger })).rejects.toThrow(
@@ -56,7 +56,7 @@ describe('a link', () => {
 
 describe('rounds', () => {
   it.each([2, 3, 4, 7, 8])(
-    'measure each pair of %i hosts once, and a host at most once in a round',
+    'measure each pair of %i hosts once, with each host in at most one pair per round',
     (hosts) => {
       const all = [...rounds(Array.from({ length: hosts }, (_, i) => i))]
       for (const pairs of all) expect(new Set(pairs.flat()).size).toBe(2 * pairs.length)
@@ -95,11 +95,11 @@ function surveyOf(count: number): Survey {
 }
 
 describe('the report', () => {
-  it('has no remarks on hosts that are alike', () => {
+  it('has no remarks if all hosts are alike', () => {
     expect(remarksOf(surveyOf(4), 29_500)).toEqual([])
   })
 
-  it('names the clock that is wrong, the link that is narrow, other versions of Node', () => {
+  it('names a wrong clock, a slow link and different versions of Node', () => {
     const survey = surveyOf(3)
     const links = survey.links.map((one) => ({
       ...one,
@@ -121,7 +121,7 @@ describe('the report', () => {
     ])
   })
 
-  it('says when a host knows the first one by a loopback address', () => {
+  it('says that a host resolves the first host to a loopback address', () => {
     const survey = surveyOf(2)
     const hosts = [survey.hosts[0]!, { name: 'n1', facts: { ...facts, address: '127.0.1.1' } }]
     expect(remarksOf({ ...survey, hosts }, 29_500)).toMatchObject([

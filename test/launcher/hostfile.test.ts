@@ -23,13 +23,13 @@ it.each([
   ['a slots=0', 'hosts, line 1: slots=0; expected an integer from 1 to 4096'],
   ['a slots=2 gpus=1', 'hosts, line 1: gpus=1; expected slots=N, user=NAME or port=N'],
   ['a user=-l', 'hosts, line 1: user=-l is no name of a user'],
-])('refuses %j', (text, problem) => {
+])('the host file %j is refused', (text, problem) => {
   expect(() => parseHostfile(text, 'hosts')).toThrow(
     expect.objectContaining({ code: 'ERR_TSR_USAGE', message: expect.stringContaining(problem) }),
   )
 })
 
-it('chooses hosts by name, in the order of the file', () => {
+it('selects hosts by name, in the order of the host file', () => {
   const names = (choice: Parameters<typeof chooseHosts>[1]): string[] =>
     chooseHosts(hosts, choice).map(({ name }) => name)
   expect(names({})).toEqual(['node0', '10.0.0.7', 'node2'])

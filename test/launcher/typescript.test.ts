@@ -40,7 +40,7 @@ function run(main = 'main.ts'): { lines: string[]; stderr: string; cached: strin
 const module = '{ "type": "module" }'
 
 describe('a program in TypeScript', () => {
-  it('is compiled once, with enums and all, and its errors name the lines of the source', () => {
+  it('is compiled once, including enums, and its errors show source lines', () => {
     put({
       'package.json': module,
       'main.ts': `
@@ -97,12 +97,12 @@ describe('a program in TypeScript', () => {
         'a.cts': `const word: string = 'good'; console.log(word)`,
       },
     ],
-  ])('may use what only tsx knows: %s', (_, files) => {
+  ])('may use features that only tsx supports: %s', (_, files) => {
     put({ 'package.json': module, ...files })
     expect(run()).toMatchObject({ lines: ['good'], stderr: '' })
   })
 
-  it('may be CommonJS as a whole', () => {
+  it('may consist of CommonJS only', () => {
     put({
       'main.ts': `import { word } from './a'\nconsole.log(word)`,
       'a.ts': `export const word: string = 'good'`,
@@ -110,7 +110,7 @@ describe('a program in TypeScript', () => {
     expect(run()).toMatchObject({ lines: ['good'], stderr: '' })
   })
 
-  it('gets the error of Node for a missing package', () => {
+  it('that imports a missing package shows the error of Node', () => {
     put({ 'package.json': module, 'main.ts': `import 'no-such-package'` })
     expect(run().stderr).toMatch(/ERR_MODULE_NOT_FOUND/)
   })

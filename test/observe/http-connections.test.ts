@@ -25,7 +25,7 @@ describe.each<[string, () => Promise<OpenServer>]>([
     },
   ],
 ])('the server of %s', (_, open) => {
-  it('answers beside a flood of silent connections, and ends them', async () => {
+  it('answers during a flood of silent connections, and closes them', async () => {
     const server = await open()
     const silent: Socket[] = []
     for (let i = 0; i < 600; i++) {
@@ -50,7 +50,7 @@ describe.each<[string, () => Promise<OpenServer>]>([
   }, 30_000)
 })
 
-it('the server of metrics answers one request of a connection that sends many at once', async () => {
+it('the metrics server answers only one request of a connection that sends many at once', async () => {
   let reads = 0
   const read = (): string => `x ${(reads += 1)}\n`
   const server = await MetricsServer.open({ host: '127.0.0.1', port: 0, read })

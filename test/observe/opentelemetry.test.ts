@@ -29,7 +29,7 @@ function pathOf(span: ReadableSpan, all: readonly ReadableSpan[]): string[] {
   return parent === undefined ? [span.name] : [span.name, ...pathOf(parent, all)]
 }
 
-it('keeps times of day, durations and facts', async () => {
+it('OpenTelemetry spans have the times, durations and attributes of the recorded spans', async () => {
   const recorder = new SpanRecorder({ rank: 3 })
   const start = monotonicNow()
   const before = Date.now()
@@ -58,7 +58,7 @@ it('keeps times of day, durations and facts', async () => {
   expect(receive).toMatchObject({ name: 'receive', kind: 4 })
 })
 
-it('puts spans into those that they happened in, and operations into their step', async () => {
+it('OpenTelemetry spans are nested, and operations are children of their step', async () => {
   const recorder = new SpanRecorder({ rank: 0 })
   const at = monotonicNow()
   // In the order in which they end, as ranks record them.
@@ -89,7 +89,7 @@ it('puts spans into those that they happened in, and operations into their step'
   expect(new Set(all.map((span) => span.spanContext().traceId)).size).toBe(3)
 })
 
-it('makes them children of the active span, and finds the global tracer', async () => {
+it('OpenTelemetry spans are children of the active span, and use the global tracer by default', async () => {
   const outer = tracer.startSpan('job')
   const active = trace.setSpan(context.active(), outer)
   const manager = {
@@ -112,7 +112,7 @@ it('makes them children of the active span, and finds the global tracer', async 
   expect(span!.instrumentationScope.name).toBe('@tsrun/observe')
 })
 
-it('refuses what is no tracer', async () => {
+it('refuses a value that is not a tracer', async () => {
   const wrong = { tracer: {} as typeof tracer }
   await expect(exportSpans([], wrong)).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
 })
@@ -129,7 +129,7 @@ describe('the package', () => {
     expect(imports).toEqual([])
   })
 
-  it('says what to install where it is missing', () => {
+  it('says what to install if OpenTelemetry is missing', () => {
     const hooks = `export async function resolve(name, context, next) {
       if (!name.startsWith('@opentelemetry/')) return await next(name, context)
       throw Object.assign(new Error('missing'), { code: 'ERR_MODULE_NOT_FOUND' })

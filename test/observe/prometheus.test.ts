@@ -42,7 +42,7 @@ function valuesOf(text: string, wanted: Record<string, string>): Record<string, 
   )
 }
 
-it('describes a job and its ranks in base units', () => {
+it('metrics describe a job and its ranks in base units', () => {
   const text = expositionText(jobMetrics(job, 3500))
   expect(valuesOf(text, { run_id: 'run-1', host: 'node0', rank: '3' })).toEqual({
     tsrun_rank_up: 1,
@@ -78,7 +78,7 @@ it('describes a job and its ranks in base units', () => {
   })
 })
 
-it('writes numbers that are not finite, and leaves out what has no samples', () => {
+it('metrics may be NaN or infinite, and metrics without samples are omitted', () => {
   const metric = (name: string, ...values: number[]) => ({
     ...{ name, type: 'gauge' as const, help: 'A line\nand \\ another.' },
     samples: values.map((value, k) => ({ labels: { k }, value })),
@@ -128,7 +128,7 @@ describe('the server', () => {
     })
   }
 
-  it('answers with the metrics of the moment', async () => {
+  it('answers with the current metrics', async () => {
     const type = 'text/plain; version=0.0.4; charset=utf-8'
     expect(await ask('/metrics')).toEqual({
       status: 200,
@@ -139,7 +139,7 @@ describe('the server', () => {
     expect(await ask('/metrics', 'HEAD')).toEqual({ status: 200, type, text: '' })
   })
 
-  it('refuses everything else', async () => {
+  it('refuses other paths and methods', async () => {
     expect(await ask('/')).toMatchObject({ status: 404, text: 'The metrics are at /metrics.\n' })
     expect(await ask('/metrics', 'POST')).toMatchObject({ status: 405 })
     const rebound = await ask('/metrics', 'GET', `rebound.example:${new URL(server.url).port}`)

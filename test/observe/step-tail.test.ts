@@ -39,7 +39,7 @@ function addStep(file: SpanFile, stage: number, step: number, start: number): vo
   file.flush()
 }
 
-it('shows the last step that all ranks have ended, measured and ideal', () => {
+it('a step tail shows the last step that all ranks have completed, measured and ideal', () => {
   const [zero, one] = [open(0), open(1)]
   const tail = new StepTail(folder, 0)
   expect(tail.look([0, 1])).toBeUndefined()
@@ -73,7 +73,7 @@ it('shows the last step that all ranks have ended, measured and ideal', () => {
   expect(tail.look([0, 1])).toMatchObject({ step: 2 })
 })
 
-it('looks at the end of long files, and at the newest process of a rank', () => {
+it('a step tail reads only the end of long files, and the newest process of each rank', () => {
   const [zero, one] = [open(0), open(1)]
   for (let step = 1; step <= 12_000; step++) {
     addStep(zero, 0, step, 100 * step)
@@ -99,14 +99,14 @@ it('looks at the end of long files, and at the newest process of a rank', () => 
   expect(tail.look([0, 1])).toMatchObject({ step: 12_001 })
 })
 
-it('finds a step of two ranks whose last short steps were written at different moments', () => {
+it('a step tail finds the last common step of ranks that write at different times', () => {
   const [zero, one] = [open(0), open(1)]
   for (let step = 1; step <= 40; step++) addStep(zero, 0, step, 100 * step)
   for (let step = 1; step <= 30; step++) addStep(one, 1, step, 100 * step)
   expect(new StepTail(folder, 0).look([0, 1])).toMatchObject({ step: 30 })
 })
 
-it('shows the ranks of its attempt, and of its host', () => {
+it('a step tail shows only the ranks of its attempt and its host', () => {
   const [before, now] = [open(0), open(0, 1)]
   addStep(before, 0, 9, 1000)
   const tail = new StepTail(folder, 1)
@@ -116,6 +116,6 @@ it('shows the ranks of its attempt, and of its host', () => {
   expect(tail.look([0])).toMatchObject({ step: 3, ranks: [{ rank: 0, ideal: undefined }] })
 })
 
-it('waits for files that are not there', () => {
+it('a step tail shows nothing until its files exist', () => {
   expect(new StepTail(join(folder, 'missing'), 0).look([0])).toBeUndefined()
 })

@@ -23,7 +23,7 @@ function errorsOf(change: object) {
 }
 
 describe('the comparison of a step', () => {
-  it('finds equal what is equal: whole, in a box, and of that a range', () => {
+  it('finds no error in equal tensors: whole, a box, or a range of a box', () => {
     for (const part of [
       piece([0, 1, 2, 3, 4, 5]),
       piece([1, 2, 4, 5], { box }),
@@ -41,13 +41,13 @@ describe('the comparison of a step', () => {
     ['parameters', { parameters: [piece([0, 1, 2, NaN, 4, 5])] }],
     ['parameters', { parameters: [{ ...piece([1]), name: 'other' }] }],
     ['gradients', { gradients: [{ ...piece([]), values: undefined }] }],
-  ])('finds a %s that is off', (which, change) => {
+  ])('finds a wrong value in %s', (which, change) => {
     const errors = errorsOf(change)
     expect(errors[which]).toBeGreaterThan(1)
     expect({ ...errors, [which]: 0 }).toEqual(noErrors())
   })
 
-  it('takes small differences as multiples of the tolerance', () => {
+  it('reports small differences as multiples of the tolerance', () => {
     expect(errorsOf({ loss: 2 + 1.05e-5 }).loss).toBeCloseTo(0.5, 3)
   })
 })
@@ -58,11 +58,11 @@ describe('parameters of all ranks', () => {
     piece([0, 3], { box: { offset: [0, 0], extent: [2, 1] } }),
   ]
 
-  it('are put together', () => {
+  it('are assembled to whole tensors', () => {
     expect(isSame(assemble(parts), wanted.parameters)).toBe(true)
   })
 
-  it('differ by a bit, a value that nobody has, or a name', () => {
+  it('differ if a bit, a missing value or a name differs', () => {
     expect(isSame(assemble(parts.slice(1)), wanted.parameters)).toBe(false)
     expect(
       isSame(new Map([['w', Float32Array.of(-0)]]), new Map([['w', Float32Array.of(0)]])),
@@ -71,11 +71,11 @@ describe('parameters of all ranks', () => {
   })
 })
 
-describe('what a comparison leaves out', () => {
+describe('a comparison', () => {
   const left = piece([0, 3], { box: { offset: [0, 0], extent: [2, 1] } })
   const right = piece([1, 2, 4, 5], { box })
 
-  it('is a value, or a tensor, that no rank has', () => {
+  it('finds a value or a tensor that no rank has', () => {
     expect(covers([left, right], wanted.gradients)).toBe(true)
     expect(covers([right, right], wanted.gradients)).toBe(false)
     expect(covers([left, { ...right, range: [0, 3] }], wanted.gradients)).toBe(false)
@@ -85,7 +85,7 @@ describe('what a comparison leaves out', () => {
     )
   })
 
-  it('is no count that has a formula', () => {
+  it('checks every count that has a formula', () => {
     const found = { pp: { collectives: 3, messages: 4 }, tp: { collectives: 7 } }
     expect(differences(found, { pp: { collectives: 3 }, tp: {} })).toEqual([])
     expect(differences(found, { pp: { collectives: 3, messages: 8 }, cp: { sent: 1 } })).toEqual([

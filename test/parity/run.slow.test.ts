@@ -29,7 +29,7 @@ async function parity(...args: string[]): Promise<Row[]> {
     .map((line) => JSON.parse(line) as Row)
 }
 
-it('holds every layout of every model against a single process', async () => {
+it('every layout of every model computes the same as a single process', async () => {
   // `npm run parity` takes 20: a difference shows in the first, or after the first update
   const rows = await parity('--steps', '2')
   const wanted = ['mlp', 'gpt'].flatMap((model) =>
@@ -48,14 +48,14 @@ it('holds every layout of every model against a single process', async () => {
   expect(rows.filter(({ ranks, collectives }) => ranks > 1 && collectives === 0)).toEqual([])
 })
 
-it('holds every layout that trainer() puts together against a single process', async () => {
+it('every layout of trainer() computes the same as a single process', async () => {
   const rows = await parity('--through', 'trainer', '--steps', '2')
   expect(rows.length).toBeGreaterThan(configurations.length)
   expect(rows.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
   expect(rows.filter(({ covered }) => !covered)).toEqual([])
 })
 
-it('names the layouts when none has the name', async () => {
+it('an unknown layout is refused with the list of layouts', async () => {
   const refused = promisify(execFile)(process.execPath, [main, '--only', 'zero9'])
   await expect(refused).rejects.toMatchObject({
     code: 2,

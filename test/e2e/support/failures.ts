@@ -24,7 +24,7 @@ async function failuresOf(job: Job): Promise<Said[]> {
 /** What ranks promise when another one is lost, leaves, or never comes. */
 export function describeFailures(worlds: readonly World[]): void {
   describe.each(worlds)('a rank that is killed ($name)', ({ env }) => {
-    it.each(ways)('fails every other within a second: %s', async (wait) => {
+    it.each(ways)('makes all other ranks fail within a second: %s', async (wait) => {
       const job = await startWaiting(env, wait)
       const killed = monotonic()
       job.ranks[2]!.child.kill('SIGKILL')
@@ -37,7 +37,7 @@ export function describeFailures(worlds: readonly World[]): void {
   })
 
   describe.each(worlds)('a rank that ends early ($name)', ({ env }) => {
-    it('with exit code 0 has left, and the others are told so', async () => {
+    it('with exit code 0 is reported to the other ranks as having left', async () => {
       const job = await startWaiting(env, 'collective', 'return')
       job.ranks[2]!.child.kill('SIGUSR2')
       for (const { code, message } of await failuresOf(job)) {
@@ -46,7 +46,7 @@ export function describeFailures(worlds: readonly World[]): void {
       }
     })
 
-    it.each(['throw', 'exit'])('by %s is lost', async (act) => {
+    it.each(['throw', 'exit'])('by %s is reported as lost', async (act) => {
       const job = await startWaiting(env, 'collective,receive', act)
       job.ranks[2]!.child.kill('SIGUSR2')
       for (const { code, message } of await failuresOf(job)) {
@@ -57,7 +57,7 @@ export function describeFailures(worlds: readonly World[]): void {
   })
 
   describe.each(worlds)('a rank that is stopped ($name)', ({ env }) => {
-    it('is named by the time-outs of those that wait for it', async () => {
+    it('is named in the time-outs of the waiting ranks', async () => {
       const job = await Job.start({
         size: 3,
         program: 'wait.mjs',
@@ -83,7 +83,7 @@ export function describeFailures(worlds: readonly World[]): void {
       ['throw', 1],
       ['reject', 1],
       ['return', 0],
-    ])('by %s is gone within a second', async (END, code) => {
+    ])('by %s disappears within a second', async (END, code) => {
       const job = await Job.start({ size: 2, program: 'end.mjs', env: { ...env, END } })
       for (const rank of job.ranks) {
         const { at } = await rank.hear('ending')
@@ -93,7 +93,7 @@ export function describeFailures(worlds: readonly World[]): void {
       }
     })
 
-    it.each(['destroy', 'return'])('by %s delivers what it has sent', async (END) => {
+    it.each(['destroy', 'return'])('by %s delivers the messages that it has sent', async (END) => {
       // rank 1 has the inline engine, which leaves its messages lying while it is busy
       const envOf = (rank: number) => (rank === 0 || env['TSRUN_TRANSPORT'] !== 'node' ? env : {})
       const job = await Job.start({ size: 2, program: 'last-words.mjs', env: { END }, envOf })
@@ -102,7 +102,7 @@ export function describeFailures(worlds: readonly World[]): void {
     })
   })
 
-  describe.each(worlds)('while the ranks come together ($name)', ({ env }) => {
+  describe.each(worlds)('while the ranks connect ($name)', ({ env }) => {
     /** Where a rank listens. */
     async function endpointOf(job: Job, rank: number): Promise<{ host: string; port: number }> {
       const store = await job.store()
@@ -132,7 +132,7 @@ export function describeFailures(worlds: readonly World[]): void {
       for (const socket of [noise, half, wrong]) socket.destroy()
     })
 
-    it('a crowd at a data port delays the job at most', async () => {
+    it('a flood of connections to a data port does not stop the job', async () => {
       const job = await Job.start({ size: 2, program: 'join.mjs', env }, (rank) => rank === 1)
       const crowd = await Promise.all(Array.from({ length: 300 }, () => call(job, 0)))
       job.startRank(1)
@@ -140,7 +140,7 @@ export function describeFailures(worlds: readonly World[]): void {
       for (const socket of crowd) socket.destroy()
     })
 
-    it('the ranks that do not come are named', async () => {
+    it('the missing ranks are named', async () => {
       const options = { size: 4, program: 'join.mjs', env: { ...env, TIMEOUT: '2000' } }
       const job = await Job.start(options, (rank) => rank === 1 || rank === 3)
       for (const rank of [0, 2]) {

@@ -25,7 +25,7 @@ export function describeSurviving(worlds: readonly World[]): void {
   describe.each(worlds)('shrink ($name)', ({ env: world }) => {
     const env = { ...world, ...arena }
 
-    it('continues without ranks that are killed, one after another and two at once', async () => {
+    it('continues after ranks are killed one by one and two at once', async () => {
       const job = await Job.start({ size: 5, program: 'shrink.mjs', env })
       await work(job, [0, 1, 2, 3, 4])
       job.ranks[2]!.child.kill('SIGKILL')
@@ -36,7 +36,7 @@ export function describeSurviving(worlds: readonly World[]): void {
       await finish(job, [1, 3])
     })
 
-    it('continues without a rank that is killed while it shrinks', async () => {
+    it('continues without a rank that is killed during the shrink', async () => {
       const job = await Job.start({ size: 4, program: 'shrink.mjs', env: { ...env, DIES: '1' } })
       await work(job, [0, 1, 2, 3])
       job.ranks[3]!.child.kill('SIGKILL')
@@ -44,7 +44,7 @@ export function describeSurviving(worlds: readonly World[]): void {
       await finish(job, [0, 2])
     })
 
-    it('tells a rank that comes too late that it is out', async () => {
+    it('tells a late rank that it is excluded', async () => {
       const late = { ...env, LATE: '1', TIMEOUT: '1000' }
       const job = await Job.start({ size: 4, program: 'shrink.mjs', env: late })
       await work(job, [0, 1, 2, 3])
@@ -63,7 +63,7 @@ export function describeSurviving(worlds: readonly World[]): void {
   describe.each(worlds)('reconfigure ($name)', ({ env: world }) => {
     const env = { ...world, ...arena }
 
-    it('takes in the process that a lost rank was started again as, time and again', async () => {
+    it('admits the restarted process of a lost rank, repeatedly', async () => {
       const job = await Job.start({ size: 3, program: 'reconfigure.mjs', env })
       const open: number[] = []
       for (const [generation, lost] of [undefined, 1, 0, 1].entries()) {
@@ -82,7 +82,7 @@ export function describeSurviving(worlds: readonly World[]): void {
       await finish(job, [0, 1, 2])
     })
 
-    it('takes in another rank that is lost while the world is rebuilt', async () => {
+    it('handles the loss of another rank while the world is rebuilt', async () => {
       const job = await Job.start({ size: 3, program: 'reconfigure.mjs', env })
       for (const rank of job.ranks) await rank.hear('generation 0')
       job.ranks[1]!.child.kill('SIGKILL')

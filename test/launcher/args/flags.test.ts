@@ -8,7 +8,7 @@ const spelledOf = ({ name, aliases = [] }: (typeof flagTable)[number]): string[]
   [name, ...aliases].map((one) => (one.length === 1 ? `-${one}` : `--${one}`))
 
 describe('the flags', () => {
-  it('are these; a change is a change for everybody who has a script that calls tsrun', () => {
+  it('do not change unnoticed, because scripts depend on them', () => {
     const spelled = flagTable.map(({ name, aliases = [], value }) =>
       [name, ...aliases, value ?? 'switch'].join(' '),
     )
@@ -75,7 +75,7 @@ describe('the flags', () => {
     ])
   })
 
-  it('are all in docs/launcher.md', () => {
+  it('are all documented in docs/launcher.md', () => {
     const code = (text: string): string => `\`${text.replaceAll('|', '\\|')}\``
     const rows = flagTable.map((flag) => {
       const names = spelledOf(flag)
@@ -89,7 +89,7 @@ describe('the flags', () => {
     expect(withoutPadding(shown)).toEqual(withoutPadding(rows.join('\n')))
   })
 
-  it('are all on the help page, once, with the variables that set them', async () => {
+  it('are each listed once on the help page, with the variables that set them', async () => {
     const { stdout } = await tsrunHere(['--help'])
     for (const flag of flagTable) {
       const names = spelledOf(flag).toSorted((a, b) => a.length - b.length)

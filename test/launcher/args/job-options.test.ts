@@ -16,7 +16,7 @@ const read = (
   capacity = host,
 ): JobOptions => toJobOptions(completeSettings(values, {}), command, capacity)
 
-it('is complete and checked', () => {
+it('job options are checked, and missing ones get defaults', () => {
   expect(read({})).toEqual({
     program: {
       kind: 'file',
@@ -73,7 +73,7 @@ it('is complete and checked', () => {
   })
 })
 
-it('counts the cores for auto, and takes fractions of seconds', () => {
+it('--nproc auto starts a rank per core, and times may be fractions of seconds', () => {
   expect(read({ nproc: 'auto', grace: '0.25' })).toMatchObject({
     placement: { nproc: 12 },
     restart: { grace: 250 },
@@ -84,7 +84,7 @@ it('counts the cores for auto, and takes fractions of seconds', () => {
   })
 })
 
-it('reads the time of the job', () => {
+it('--job-timeout is read in seconds', () => {
   const limit = (text: string): number | undefined =>
     read({ 'job-timeout': text }).restart.jobTimeout
   expect(['1.5', '1000000', '100000s'].map(limit)).toEqual([1500, 1e9, 1e8])
@@ -92,7 +92,7 @@ it('reads the time of the job', () => {
   expect(() => limit('3000000')).toThrow('up to 2000000')
 })
 
-it('counts GPUs for gpu, and for auto where the backend uses them', () => {
+it('--nproc gpu starts a rank per GPU, and so does auto if the backend uses GPUs', () => {
   const gpus = { ...host, gpus: () => 2 }
   expect(read({ nproc: 'gpu' }, undefined, gpus).placement.nproc).toBe(2)
   expect(read({ nproc: 'auto' }, undefined, gpus).placement.nproc).toBe(12)
@@ -107,7 +107,7 @@ it('counts GPUs for gpu, and for auto where the backend uses them', () => {
   )
 })
 
-it('sends the streams of each rank where --redirects and --tee say', () => {
+it('--redirects and --tee determine where each stream of a rank goes', () => {
   const { destinations } = read({ redirects: '0:3,1:1', tee: '2' }).output
   const words = [0, 1, 2].map((rank) =>
     Object.values(destinations!(rank)).map(({ isShown, isWritten }) =>
@@ -151,7 +151,7 @@ it.each<[FlagValues, string]>([
   )
 })
 
-it('checks --ranks when the size of the job is known', () => {
+it('--ranks is checked against the number of ranks of the job', () => {
   const options = read({ ranks: '0-3' })
   checkRanks(options, 4)
   checkRanks(read({}), 1)
@@ -163,7 +163,7 @@ it('checks --ranks when the size of the job is known', () => {
   }).toThrow('--ranks names rank 3, but this job has only rank 0')
 })
 
-it('checks the ranks that --stdin and --inspect-rank name as well', () => {
+it('--stdin and --inspect-rank are checked against the number of ranks of the job', () => {
   expect(() => {
     checkRanks(read({ stdin: '3' }), 3)
   }).toThrow('--stdin names rank 3, but this job has ranks 0 to 2')
@@ -173,7 +173,7 @@ it('checks the ranks that --stdin and --inspect-rank name as well', () => {
   checkRanks(read({ stdin: 'all', inspect: '9229' }), 1)
 })
 
-it('needs a script', () => {
+it('a job without a script is refused', () => {
   expect(() => read({}, [])).toThrow(expect.objectContaining({ code: 'ERR_TSR_USAGE' }))
 })
 

@@ -51,12 +51,12 @@ const expected: FlagValues = {
   'dry-run': 'true or false',
 }
 
-it('says what each flag expects that does not accept every text', () => {
+it('each flag that does not accept every text has a tested error message', () => {
   const read = flagTable.filter(({ reads }) => reads !== undefined).map(({ name }) => name)
   expect(Object.keys(expected)).toEqual(read)
 })
 
-it.each(Object.entries(expected))('says that --%s expects %s', (name, words) => {
+it.each(Object.entries(expected))('an error says that --%s expects %s', (name, words) => {
   const value = { 'master-addr': ' ', role: ' ', 'node-args': '"' }[name] ?? 'a b'
   const settings = completeSettings({ [name]: value }, {})
   const problem = `--${name} is ${JSON.stringify(value)}; expected ${words}.`

@@ -22,11 +22,11 @@ it.each([
   ['', []],
   ["--a='b", undefined],
   ['--a "', undefined],
-])('splits %s as a shell does', (text, words) => {
+])('splits %s like a shell', (text, words) => {
   expect(splitWords(text)).toEqual(words)
 })
 
-it('takes --node-args with a blank before its value, and leaves the script its arguments', () => {
+it('accepts --node-args with a blank before its value, and does not touch the arguments of the script', () => {
   expect(normalizeFlags(['--nproc', '2', '--node_args', '--x --y', 'a.ts'])).toEqual([
     ...['--nproc', '2', '--node-args=--x --y', 'a.ts'],
   ])
@@ -36,7 +36,7 @@ it('takes --node-args with a blank before its value, and leaves the script its a
   expect(normalizeFlags(['--', '--node-args', '--x'])).toEqual(['--', '--node-args', '--x'])
 })
 
-it('reads where ranks listen for debuggers', () => {
+it('--inspect determines where ranks listen for debuggers', () => {
   const loopback = { host: '127.0.0.1', rank: undefined }
   expect(read({}).inspect).toBeUndefined()
   expect(read({ inspect: '9229' }).inspect).toEqual({ ...loopback, port: 9229 })
@@ -53,7 +53,7 @@ it('reads where ranks listen for debuggers', () => {
   }
 })
 
-it('refuses what is no option of Node, and what only Node can do', () => {
+it('refuses --node-args that are not options of Node, and flags of Node with --no-python', () => {
   expect(read({ 'node-args': '-r x.cjs --y' }).nodeArguments).toEqual(['-r', 'x.cjs', '--y'])
   expect(() => read({ 'node-args': 'train.ts --y' })).toThrow('begins with train.ts')
   expect(() => read({ 'node-args': "--a='" })).toThrow('with every quotation mark closed')
@@ -70,12 +70,12 @@ it('refuses what is no option of Node, and what only Node can do', () => {
   expect(read({ 'no-python': 'true' })).toMatchObject({ nodeArguments: [], stdin: 0 })
 })
 
-it('reads who gets the input', () => {
+it('--stdin determines which ranks get the standard input', () => {
   expect(['all', 'none', '3'].map((stdin) => read({ stdin }).stdin)).toEqual(['all', 'none', 3])
   expect(() => read({ stdin: 'some' })).toThrow('the number of a rank, all or none')
 })
 
-it('writes the profiles that are asked for', () => {
+it('--cpu-prof and --heap-prof select the profiles to write', () => {
   expect(read({}).profiles).toEqual([])
   expect(read({ 'cpu-prof': 'true' }).profiles).toEqual(['cpu'])
   expect(read({ 'cpu-prof': 'true', 'heap-prof': 'true' }).profiles).toEqual(['cpu', 'heap'])

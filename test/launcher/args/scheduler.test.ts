@@ -25,7 +25,7 @@ const slurm = {
   SLURM_STEP_ID: '0',
 }
 
-it('takes the nodes from a step of Slurm, and says so', () => {
+it('inside a Slurm step, nodes and node rank come from Slurm, which the launcher reports', () => {
   expect(read({ nproc: '3' }, slurm)).toMatchObject({
     nproc: 3,
     nnodes: 2,
@@ -39,7 +39,7 @@ it('takes the nodes from a step of Slurm, and says so', () => {
   )
 })
 
-it('takes a port from the number of the job, so that jobs on one host do not meet', () => {
+it('derives the port from the Slurm job ID, so that jobs that share a host use different ports', () => {
   const step = { ...slurm, SLURM_JOB_ID: '1234' }
   expect(read({}, step).port).toBe(22_340)
   expect(describeEnvironment(completeSettings({}, step))).toContain(
@@ -50,7 +50,7 @@ it('takes a port from the number of the job, so that jobs on one host do not mee
   expect(read({ 'rdzv-endpoint': 'n0' }, step).port).toBe(29_500)
 })
 
-it('prefers flags, TSRUN_* and PET_* to the scheduler', () => {
+it('flags, TSRUN_* and PET_* take precedence over the variables of the scheduler', () => {
   const env = { ...slurm, PET_MASTER_PORT: '30000', TSRUN_NODE_RANK: '0' }
   expect(read({ 'rdzv-endpoint': 'other:1234' }, env)).toMatchObject({
     nnodes: 2,
@@ -62,7 +62,7 @@ it('prefers flags, TSRUN_* and PET_* to the scheduler', () => {
   expect(read({ nnodes: '1' }, env)).toMatchObject({ nnodes: 1, host: '127.0.0.1' })
 })
 
-it('leaves a batch script of Slurm, and a step on one node, alone', () => {
+it('ignores the variables of a Slurm batch script and of a step on one node', () => {
   const { SLURM_STEP_ID, ...batch } = slurm
   expect(SLURM_STEP_ID).toBe('0')
   expect(read({}, batch)).toMatchObject({ nnodes: 1, nodeRank: 0 })
@@ -71,7 +71,7 @@ it('leaves a batch script of Slurm, and a step on one node, alone', () => {
   expect(describeEnvironment(completeSettings({}, one))).toBeUndefined()
 })
 
-it('refuses several launchers on a node', () => {
+it('refuses several launchers on one node', () => {
   expect(() => read({}, { ...slurm, SLURM_STEP_NUM_TASKS: '4' })).toThrow(
     'Slurm runs 4 tasks (SLURM_STEP_NUM_TASKS) on 2 nodes: start tsrun once on each node',
   )
@@ -80,7 +80,7 @@ it('refuses several launchers on a node', () => {
   expect(read({ nnodes: '1' }, mpi)).toMatchObject({ nnodes: 1 })
 })
 
-it('takes the node from Open MPI, and from Kubernetes and Volcano', () => {
+it('reads the number of the node from variables of Open MPI, Kubernetes and Volcano', () => {
   const mpi = {
     OMPI_COMM_WORLD_SIZE: '2',
     OMPI_COMM_WORLD_LOCAL_SIZE: '1',
@@ -100,14 +100,14 @@ it('takes the node from Open MPI, and from Kubernetes and Volcano', () => {
   expect(read({}, pod)).toMatchObject({ nnodes: 1, host: '127.0.0.1', port: 0 })
 })
 
-it('takes TSRUN_NNODES as that of the surrounding job inside a rank', () => {
+it('inside a rank, ignores the TSRUN_NNODES of the outer job', () => {
   const rank = { RANK: '0', WORLD_SIZE: '4', TSRUN_RUN_ID: 'run', TSRUN_NNODES: '2' }
   expect(read({}, rank).nnodes).toBe(1)
   expect(read({ 'node-rank': '0', 'rdzv-endpoint': 'n0' }, { TSRUN_NNODES: '2' }).nnodes).toBe(2)
 })
 
 describe('the flags of torchrun for several hosts', () => {
-  it('are understood', () => {
+  it('set the same options as in torchrun', () => {
     const torchrun = { nnodes: '2:2', 'node-rank': '1', 'master-addr': 'n0', 'master-port': '1234' }
     const both = { nnodes: 2, nodeRank: 1, host: 'n0', port: 1234 }
     expect(read(torchrun)).toMatchObject(both)
@@ -120,7 +120,7 @@ describe('the flags of torchrun for several hosts', () => {
     ['10.0.0.1:1234', '10.0.0.1', 1234],
     ['[fd00::1]:1234', 'fd00::1', 1234],
     ['[fd00::1]', 'fd00::1', 29_500],
-  ])('take the endpoint %s', (endpoint, host, port) => {
+  ])('accept the endpoint %s', (endpoint, host, port) => {
     const values = { nnodes: '2', 'node-rank': '0', 'rdzv-endpoint': endpoint }
     expect(read(values)).toMatchObject({ host, port })
   })

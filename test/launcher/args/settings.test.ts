@@ -1,6 +1,6 @@
 import { completeSettings, describeEnvironment } from '../../internals/launcher/args.ts'
 
-it('prefers the flag, then TSRUN_*, then PET_*, then the default', () => {
+it('a flag takes precedence over TSRUN_*, TSRUN_* over PET_*, and PET_* over the default', () => {
   const env = {
     TSRUN_NPROC: '2',
     TSRUN_GRACE: '5',
@@ -35,7 +35,7 @@ it('prefers the flag, then TSRUN_*, then PET_*, then the default', () => {
   })
 })
 
-it('says what came from the environment, and nothing when nothing did', () => {
+it('the launcher lists the settings that came from the environment, if there are any', () => {
   const settings = completeSettings({}, { PET_NPROC_PER_NODE: 'auto', TSRUN_RANKS: '0' })
   expect(describeEnvironment(settings)).toBe(
     'from the environment: nproc=auto (PET_NPROC_PER_NODE), ranks=0 (TSRUN_RANKS)',

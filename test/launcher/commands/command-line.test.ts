@@ -24,7 +24,7 @@ it.each(['', ...commandNames])('the help page of tsrun %s fits 80 columns', asyn
 })
 
 describe('the flags of a job', () => {
-  it('have both spellings, and leave everything from the script on alone', async () => {
+  it('may be spelled with dashes or underscores, and end at the script', async () => {
     const script = ['train.ts', '--lr', '0.10', '-n', '09', '--help', '--nproc', '7']
     const flags = ['--nproc_per_node=4', '--dry_run', '--grace', '5']
     const values = { nproc: '4', 'dry-run': 'true', grace: '5' }
@@ -41,7 +41,7 @@ describe('the flags of a job', () => {
       ['--dry-run', 'doctor', '--json'],
       ['doctor', '--json'],
     ],
-  ])('end at -- or at the first word that is none: %j', async (argv, command) => {
+  ])('end at -- or at the first word that is not a flag: %j', async (argv, command) => {
     expect((await read(argv))?.[1]).toEqual(command)
   })
 
@@ -61,7 +61,7 @@ describe('the flags of a job', () => {
       ['--node-args', '--expose-gc', '--node_args=--max-old-space-size=9 --x'],
       { 'node-args': '--expose-gc --max-old-space-size=9 --x' },
     ],
-  ])('%j: lists add up, else the last counts, which is said', async (flags, values, ...notes) => {
+  ])('repeated as in %j, join lists or use the last value', async (flags, values, ...notes) => {
     const said: string[] = []
     const theirs = ['x.js', '--nproc', '8', '--nproc', '9']
     expect(await read([...flags, ...theirs], said)).toEqual([values, theirs])
@@ -113,7 +113,7 @@ describe('a mistake in the command line', () => {
       '--python and --official exclude each other',
     ],
     [['setup', 'tensorflow', '--wheel', 'nowhere'], '--wheel names nowhere, which does not exist'],
-  ])('is named: %j', async (argv, problem) => {
+  ])('is named in the error message: %j', async (argv, problem) => {
     expect(await tsrunHere(argv)).toEqual({
       code: 2,
       stdout: '',
@@ -121,7 +121,7 @@ describe('a mistake in the command line', () => {
     })
   })
 
-  it('in the name of a command names the nearest one', async () => {
+  it('in the name of a command suggests the most similar command', async () => {
     const { code, stderr } = await tsrunHere(['docter', '--json'])
     expect(code).toBe(2)
     expect(stderr).toMatch(
@@ -131,7 +131,7 @@ describe('a mistake in the command line', () => {
   })
 })
 
-it('refuses a job and a folder that do not exist', async () => {
+it('commands refuse a job or a folder that does not exist', async () => {
   expect(await tsrunHere(['ps', 'nothing'])).toEqual({
     code: 2,
     stdout: '',
@@ -144,7 +144,7 @@ it('refuses a job and a folder that do not exist', async () => {
   })
 })
 
-it('says which value of a repeated flag of a command does not count', async () => {
+it('a command says which value of a repeated flag it ignores', async () => {
   const { stdout, stderr } = await tsrunHere(['schedule', '-S', '4', '--stages', '2'])
   expect(stderr).toBe('tsrun: --stages 2 replaces --stages 4\n')
   expect(stdout).toMatch(/^1f1b: 2 stages/)
@@ -183,7 +183,7 @@ describe('a page of help', () => {
   })
 })
 
-it('shows the version, whatever else is on the line', async () => {
+it('--version prints the version, whatever else is on the command line', async () => {
   for (const argv of [['--version'], ['--nproc', '2', '--version', 'x.js']]) {
     expect(await tsrunHere(argv)).toEqual({
       code: 0,

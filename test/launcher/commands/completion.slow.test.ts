@@ -103,7 +103,7 @@ needing(hasBash, 'bash or script').describe('bash', () => {
     expect(type(bash, source, ['npx esl tra'])).toEqual(['npx esl train.ts'])
   })
 
-  it('completes nothing where there is no tsrun', () => {
+  it('completes nothing in bash if tsrun is not installed', () => {
     const outside = `cd /\n${source}`
     expect(type(bash, outside, ['npx tsr', 'npx tsrun --log-fo'])).toEqual([
       'npx tsr',

@@ -12,7 +12,7 @@ afterEach(() => {
 })
 
 it.each(['$(touch made)', 'A;touch made', 'A=B', '1A', '`touch made`'])(
-  'hosts gives no shell the name of a variable that is none: %s',
+  'tsrun hosts never passes an invalid variable name to a shell: %s',
   async (name) => {
     const file = join(folder, 'hosts')
     writeFileSync(file, 'here\n')

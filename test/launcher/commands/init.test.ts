@@ -36,7 +36,7 @@ function readManifest(path: string): Manifest {
 }
 
 describe('tsrun init', () => {
-  it('writes a project into a new folder, and says what to type next', async () => {
+  it('writes a project into a new folder and prints the next commands', async () => {
     const { code, stdout } = await tsrunHere(['init', 'deep/my model'], { cwd })
     expect(code).toBe(0)
     const home = join(cwd, 'deep/my model')
@@ -57,7 +57,7 @@ describe('tsrun init', () => {
     )
   })
 
-  it('asks for the versions that this project is tested with', async () => {
+  it('depends on the versions with which tsrun is tested', async () => {
     await tsrunHere(['init'], { cwd })
     const root = readManifest(new URL('../../../package.json', import.meta.url).pathname)
     const launcher = new URL('../../../packages/launcher/package.json', import.meta.url).pathname
@@ -70,7 +70,7 @@ describe('tsrun init', () => {
     }
   })
 
-  it('completes a package.json, and keeps the settings that are there', async () => {
+  it('adds missing settings to a package.json and keeps the existing ones', async () => {
     const own = {
       name: 'mine',
       scripts: { test: 'echo "Error: no test specified" && exit 1', train: 'node mine.js' },
@@ -107,7 +107,7 @@ describe('tsrun init', () => {
       /^tsrun: package\.json has "type": "commonjs", and /,
     ],
     ['package.json', '[]', /^tsrun: package\.json is not a JSON object: mend it, or choose/],
-  ])('leaves a folder with another %s (%s) as it is', async (name, text, message) => {
+  ])('does not change a folder that has another %s (%s)', async (name, text, message) => {
     writeFileSync(join(cwd, name), text)
     const { code, stdout, stderr } = await tsrunHere(['init'], { cwd })
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
@@ -117,7 +117,7 @@ describe('tsrun init', () => {
     expect(readFileSync(join(cwd, name), 'utf8')).toBe(text)
   })
 
-  it('says what is wrong with the folder', async () => {
+  it('says why it cannot use a folder', async () => {
     writeFileSync(join(cwd, 'file'), '')
     const isFile = await tsrunHere(['init', 'file'], { cwd })
     expect(isFile.stderr).toMatch(/^tsrun: file is a file: name a folder for the project/)
@@ -134,7 +134,7 @@ describe('tsrun init', () => {
     expect(stderr).toMatch(/^tsrun: \. cannot be written to \(EACCES: .*\): choose another folder/)
   })
 
-  it('writes through no link, and leaves nothing of a project that it cannot finish', async () => {
+  it('never writes through a symbolic link, and removes a project that it cannot finish', async () => {
     symlinkSync(join(cwd, 'elsewhere'), join(cwd, 'train.ts'))
     expect((await tsrunHere(['init'], { cwd })).stderr).toMatch(/^tsrun: train\.ts is there/)
     expect(readdirSync(cwd)).toEqual(['train.ts'])

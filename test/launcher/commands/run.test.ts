@@ -61,7 +61,7 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
     expect(stderr).not.toContain('swordfish')
   })
 
-  it('names host and port when the port is taken', async () => {
+  it('names host and port if the port is in use', async () => {
     const server = createServer().listen(0, '127.0.0.1')
     await once(server, 'listening')
     try {
@@ -76,7 +76,7 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
     }
   })
 
-  it('says so when the log directory cannot be made', async () => {
+  it('says that the log directory cannot be created', async () => {
     const { code, stderr } = await tsrunHere([
       '--log-dir',
       join(fixtures, 'hello.mjs'),
@@ -90,7 +90,7 @@ describe('tsrun explains what is wrong with the call, and exits with 2', () => {
 })
 
 describe('--dry-run', () => {
-  it('prints environment and command of each rank, without the secret, and starts nothing', async () => {
+  it('prints the environment (without the token) and the command of each rank, and starts nothing', async () => {
     const { code, stdout, stderr } = await tsrunHere([
       '--nproc',
       '2',

@@ -11,7 +11,7 @@ async function run(...args: string[]): Promise<string> {
 }
 
 describe('tsrun schedule', () => {
-  it('draws the grid, and says how long ranks are idle and why', async () => {
+  it('draws the grid and says how long ranks are idle and why', async () => {
     const text = await run('gpipe', '--stages', '2', '-M', '2', '--activation-memory', '500MB')
     expect(text).toContain('rank 0 F0 F1 .  .  B0 B1\nrank 1 .  F0 F1 B0 B1 .\n')
     expect(text).toContain('The step takes 9; ranks are idle in 33.3 % of the time.')
@@ -20,7 +20,7 @@ describe('tsrun schedule', () => {
     expect(text).toContain('The critical path: 0F0 1F0 1F1 1B0 0B0 0B1\n')
   })
 
-  it('takes lists from a file, and writes lists that it reads', async () => {
+  it('reads a schedule from a file, also one that it has written itself', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-schedule-'))
     try {
       const file = join(folder, 'lists.csv')
@@ -66,7 +66,7 @@ describe('tsrun schedule', () => {
 describe('tsrun plan', () => {
   const usual = ['plan', '--params', '10B', '--memory', '24GB', '--ranks', '8']
 
-  it('says which layouts fit, in lines of 80 characters', async () => {
+  it('lists the layouts that fit into memory, in lines of 80 characters', async () => {
     const { code, stdout } = await tsrunHere([...usual, '--sequence', '512'])
     expect(code).toBe(0)
     expect(stdout).toMatch(/^ 1 +4 +2 +- +- +5\.00 +5\.00 +10\.0 .* best$/m)
@@ -74,7 +74,7 @@ describe('tsrun plan', () => {
     for (const line of stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80)
   })
 
-  it('says what the smallest takes where nothing fits, with exit code 1', async () => {
+  it('if no layout fits, says how much memory the smallest takes and exits with code 1', async () => {
     const { code, stdout } = await tsrunHere([...usual, '--sequence', '8192'])
     expect(code).toBe(1)
     expect(stdout).toMatch(/Nothing fits: the first layout takes the least, \d+\.\d GB/)

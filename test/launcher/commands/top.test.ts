@@ -33,7 +33,7 @@ const samples = (at: number, step: number, cpuSeconds: number) =>
     }),
   )
 
-it('shows rates since the previous sample', () => {
+it('tsrun top shows rates since the previous sample', () => {
   const text = topText([job], samples(1000, 100, 5), samples(3000, 120, 6.5), 160)
   const [title, titles, first, , third] = text.split('\n')
   expect(title).toContain('20261123-120000-abcdef  /train.ts (tsrun 7, 3 of 3 ranks here)')
@@ -44,7 +44,7 @@ it('shows rates since the previous sample', () => {
   expect(third).toMatch(/^2 +computing .*– +allReduce/)
 })
 
-it('marks the rank that died, and says of no rank that it computes before it has measured it', () => {
+it('tsrun top marks a dead rank, and calls a rank computing only after measuring its CPU time', () => {
   const ranks = [rank(0, { state: 'running' }), rank(1, { end: 'died' })]
   const text = topText([{ ...job, ranks }], new Map(), samples(3000, 120, 6.5), 160)
   const [, , first, second] = text.split('\n')
@@ -52,7 +52,7 @@ it('marks the rank that died, and says of no rank that it computes before it has
   expect(second).toMatch(/^1 +died +– .* – +allReduce/)
 })
 
-it('breaks the title of a job where it does not fit', () => {
+it('tsrun top wraps a title that is wider than the terminal', () => {
   const lines = topText([job], samples(1000, 100, 5), samples(3000, 120, 6.5), 50).split('\n')
   expect(lines.slice(0, 2)).toEqual([
     '20261123-120000-abcdef  /train.ts',
@@ -60,7 +60,7 @@ it('breaks the title of a job where it does not fit', () => {
   ])
 })
 
-it.each([60, 80, 120])('fits into %i columns, with a part of the operation', (width) => {
+it.each([60, 80, 120])('tsrun top fits into %i columns and cuts operations', (width) => {
   const lines = topText([job], samples(1000, 100, 5), samples(3000, 120, 6.5), width).split('\n')
   for (const line of lines) expect(line.length).toBeLessThanOrEqual(width)
   expect(lines.at(-3)).toMatch(/ allReduce\(a/)
@@ -85,7 +85,7 @@ describe('on GPUs', () => {
     expect(third).toMatch(/ 75 % +– +– +– +– +allReduce/)
   })
 
-  it('fits into 80 columns, and leaves columns out where there are fewer', () => {
+  it('fits into 80 columns, and omits columns in a narrower terminal', () => {
     for (const width of [50, 60, 70, 80, 90, 100]) {
       for (const line of lines(width)) expect(line.length).toBeLessThanOrEqual(width)
     }
@@ -96,6 +96,6 @@ describe('on GPUs', () => {
   })
 })
 
-it('says that no job runs', () => {
+it('tsrun top says that no job is running', () => {
   expect(topText([], new Map(), new Map(), 80)).toBe('no job of yours runs on this host')
 })

@@ -40,7 +40,7 @@ describe('tsrun doctor', () => {
     expect(stdout).toMatch(/\nThe default backend cannot train here: see FAILS above\.\n$/)
   })
 
-  it('reports a backend that ends its process', async () => {
+  it('reports a backend that crashes its process', async () => {
     makeProject(`export const loadBackend = async () => process.abort()`)
     const { code, stdout } = await tsrunHere(['doctor', '--json'], { cwd: folder })
     expect(code).toBe(1)

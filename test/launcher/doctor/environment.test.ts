@@ -31,7 +31,7 @@ async function report(more: NodeJS.ProcessEnv = {}): Promise<HostReport> {
   return JSON.parse(stdout) as HostReport
 }
 
-it('reports the GPUs and npm, as their programs name them', async () => {
+it('the doctor reports the GPUs and npm from the output of their programs', async () => {
   program('npm', 'echo 11.2.3')
   program(
     'nvidia-smi',
@@ -48,7 +48,7 @@ it('reports the GPUs and npm, as their programs name them', async () => {
   )
 })
 
-it('continues where programs fail, and says why nvidia-smi did', async () => {
+it('the doctor continues if programs fail, and says why nvidia-smi failed', async () => {
   program('npm', 'kill -9 $$')
   program(
     'nvidia-smi',
@@ -71,7 +71,7 @@ it('continues where programs fail, and says why nvidia-smi did', async () => {
   })
 })
 
-it('finds a package of the project, although it shows no package.json', async () => {
+it('the doctor finds a package of the project that does not export its package.json', async () => {
   const home = join(folder, 'node_modules/@tensorflow/tfjs-node')
   mkdirSync(home, { recursive: true })
   writeFileSync(join(home, 'package.json'), '{ "version": "4.99.0", "exports": "./index.js" }')
@@ -83,7 +83,7 @@ it('finds a package of the project, although it shows no package.json', async ()
   })
 })
 
-it('shows the variables that tsrun reads, without secrets', async () => {
+it('the doctor shows the variables that tsrun reads, without secrets', async () => {
   const { variables } = await report({
     TSRUN_TOKEN: 'c0ffee',
     TSRUN_TOKEN_FILE: '/run/token',

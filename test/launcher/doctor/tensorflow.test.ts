@@ -18,7 +18,7 @@ const setUp = (changes: Partial<TensorFlowManifest> = {}) => ({
 })
 
 describe('the doctor, on TensorFlow', () => {
-  it('says what is set up', () => {
+  it('says which TensorFlow is installed', () => {
     expect(check(setUp())).toEqual([
       {
         ...{ name: 'TensorFlow', state: 'ok', details: ['in /home/x'] },
@@ -37,7 +37,7 @@ describe('the doctor, on TensorFlow', () => {
     ])
   })
 
-  it('advises --gpu where there are GPUs and the set-up is for the CPU', () => {
+  it('advises --gpu if there are GPUs and TensorFlow is installed for the CPU', () => {
     expect(check(setUp(), 'GPU 0: one')).toMatchObject([
       {
         ...{ state: 'note', advice: 'npx tsrun setup tensorflow --gpu' },
@@ -48,7 +48,7 @@ describe('the doctor, on TensorFlow', () => {
     expect(check(forGpus, 'GPU 0: one')).toMatchObject([{ state: 'ok' }])
   })
 
-  it('says that the kernels did not compile, and where the reason is', () => {
+  it('says that the kernels did not compile, and which file has the reason', () => {
     const found = expect.stringMatching(/, without the kernels of tsrun: small layers are slower$/)
     expect(check(setUp({ kernels: false }))).toMatchObject([
       {

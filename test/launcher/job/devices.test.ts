@@ -28,7 +28,7 @@ function withGpus(lines: string, exitCode = 0): Record<string, string> {
 }
 
 describe('the threads of a rank', () => {
-  it('are the cores of the host, divided by its ranks', () => {
+  it('default to the cores of the host divided by its ranks', () => {
     const names = ['OMP_NUM_THREADS', 'TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS']
     for (const [cores, ranks, threads] of [
       [8, 4, '2'],
@@ -41,7 +41,7 @@ describe('the threads of a rank', () => {
     }
   })
 
-  it('are those that the user has set', () => {
+  it('can be set by the user', () => {
     expect(given({}, { OMP_NUM_THREADS: '1', TF_NUM_INTRAOP_THREADS: '5' })).toEqual({
       TF_NUM_INTEROP_THREADS: '2',
     })
@@ -49,33 +49,33 @@ describe('the threads of a rank', () => {
 })
 
 describe('the GPU of a rank', () => {
-  it('is its own where there are enough', () => {
+  it('is not shared if there are enough GPUs', () => {
     const gpus = ['0', '1', '2', '3']
     const environments = gpus.map((_, localRank) => given({ gpus }, {}, localRank))
     expect(environments.map((environment) => environment['CUDA_VISIBLE_DEVICES'])).toEqual(gpus)
     expect(environments[0]).toHaveProperty('CUDA_DEVICE_ORDER', 'PCI_BUS_ID')
   })
 
-  it('is shared in turn where there are fewer', () => {
+  it('is assigned round-robin if there are fewer GPUs than ranks', () => {
     const environments = [0, 1, 2, 3].map((localRank) => given({ gpus: ['a', 'b'] }, {}, localRank))
     expect(environments.map((environment) => environment['CUDA_VISIBLE_DEVICES'])).toEqual([
       ...['a', 'b', 'a', 'b'],
     ])
   })
 
-  it('gives memory as it is needed: others, unknown to this job, may use it too', () => {
+  it('allocates memory on demand, because other jobs may use it', () => {
     expect(given({ gpus: ['a', 'b'] })).toHaveProperty('TF_FORCE_GPU_ALLOW_GROWTH', 'true')
     const off = { TF_FORCE_GPU_ALLOW_GROWTH: 'false' }
     expect(given({ gpus: ['a'] }, off)).not.toHaveProperty('TF_FORCE_GPU_ALLOW_GROWTH')
   })
 
-  it('is not spoken of where there is none', () => {
+  it('sets no variables if there is no GPU', () => {
     expect(Object.keys(given({})).filter((name) => /CUDA|GPU/.test(name))).toEqual([])
   })
 })
 
 describe('the GPUs of a host', () => {
-  it('are those that nvidia-smi lists', () => {
+  it('are listed by nvidia-smi', () => {
     const env = withGpus(
       'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2)',
     )
@@ -86,7 +86,7 @@ describe('the GPUs of a host', () => {
     })
   })
 
-  it('are MIG parts where cards are cut', () => {
+  it('are the MIG instances if a GPU is divided', () => {
     const env = withGpus(
       'GPU 0: NVIDIA A100 (UUID: GPU-1)\n' +
         '  MIG 3g.20gb     Device  0: (UUID: MIG-a)\n  MIG 3g.20gb     Device  1: (UUID: MIG-b)',
@@ -94,7 +94,7 @@ describe('the GPUs of a host', () => {
     expect(findDevices(env).gpus).toEqual(['MIG-a', 'MIG-b'])
   })
 
-  it('are none when the driver does not answer', () => {
+  it('are none if the driver does not answer', () => {
     expect(findDevices(withGpus('NVIDIA-SMI has failed', 9)).gpus).toEqual([])
   })
 
@@ -103,7 +103,7 @@ describe('the GPUs of a host', () => {
     [' GPU-1 ', ['GPU-1']],
     ['', []],
     ['-1', []],
-  ])('are those that CUDA_VISIBLE_DEVICES=%j leaves', (visible, gpus) => {
+  ])('are limited by CUDA_VISIBLE_DEVICES=%j', (visible, gpus) => {
     const env = { ...withGpus('GPU 0: x\nGPU 1: x'), CUDA_VISIBLE_DEVICES: visible }
     expect(findDevices(env).gpus).toEqual(gpus)
   })
@@ -124,7 +124,7 @@ describe('the libraries of the TensorFlow that is set up', () => {
     return withGpus('')
   }
 
-  it('come before those of the user', () => {
+  it('precede the libraries of the user', () => {
     const { libraryFolders } = findDevices(setUp({}))
     expect(given({ libraryFolders })).toHaveProperty('LD_LIBRARY_PATH', '/a:/b')
     const env = { LD_LIBRARY_PATH: '/mine' }
@@ -132,7 +132,7 @@ describe('the libraries of the TensorFlow that is set up', () => {
     expect(given({}, env)).not.toHaveProperty('LD_LIBRARY_PATH')
   })
 
-  it.each([{ system: 'plan9-mips' }, { format: 2 }])('are left out when it is %j', (facts) => {
+  it.each([{ system: 'plan9-mips' }, { format: 2 }])('are omitted if it is %j', (facts) => {
     expect(findDevices(setUp(facts)).libraryFolders).toEqual([])
   })
 })

@@ -70,14 +70,14 @@ describe('a script with the syntax of ES modules that Node reads as CommonJS', (
     ['commonjs/await.js', 'its line 2 has a top-level `await`', 'says "type": "commonjs"'],
     ['module/await.cjs', 'its line 2 has a top-level `await`', '.cjs stands for CommonJS'],
     ['none/import.cjs', 'its line 1 has `import`', '.cjs stands for CommonJS'],
-  ])('%s is refused with its line and the reason', (script, where, reason) => {
+  ])('(%s) is refused with its line and the reason', (script, where, reason) => {
     const said = refusal(script)
     expect(said).toContain(where)
     expect(said).toContain(reason)
     expect(said).toContain('npm pkg set type=module')
   })
 
-  it('is also found where tsx runs TypeScript, which has imports but no top-level await', () => {
+  it('is refused if tsx runs it, but only for a top-level await', () => {
     const withTsx = true
     const none = '/none/package.json does not say "type": "module"'
     expect(refusal('none/await.ts', { withTsx })).toContain(
@@ -90,12 +90,12 @@ describe('a script with the syntax of ES modules that Node reads as CommonJS', (
   })
 
   const { it: itNative } = needing(isNative, 'Node that removes the types')
-  itNative('is also found where Node removes the types', () => {
+  itNative('is refused if Node strips its types', () => {
     expect(refusal('commonjs/import.ts')).toContain('line 1 has `import`')
     expect(refusal('none/await.cts')).toContain('line 2 has a top-level `await`')
   })
 
-  it('is said once, in one line, before a rank is started', async () => {
+  it('is reported once, in one line, before any rank starts', async () => {
     const { code, stdout, stderr } = await tsrun(['--nproc', '3', 'commonjs/await.ts'], {
       cwd: folder,
     })
@@ -106,7 +106,7 @@ describe('a script with the syntax of ES modules that Node reads as CommonJS', (
   })
 })
 
-describe('a script is left alone', () => {
+describe('a script is not refused', () => {
   it.each([
     'module/await.js',
     'module/import.ts',
@@ -125,19 +125,19 @@ describe('a script is left alone', () => {
     expect(refusal(script)).toBeUndefined()
   })
 
-  it('where the user has a loader, or makes modules the default', () => {
+  it('if the user has a loader or makes ES modules the default', () => {
     expect(refusal('commonjs/await.js', { hasLoader: true })).toBeUndefined()
     const nodeOptions = '--experimental-default-type=module'
     expect(refusal('none/await.js', { nodeOptions })).toBeUndefined()
   })
 
-  it('but not where Node is told not to look at the syntax', () => {
+  it('unless --no-experimental-detect-module stops Node from detecting its syntax', () => {
     const nodeOptions = '--no-experimental-detect-module'
     expect(refusal('none/await.js', { nodeOptions })).toContain('does not say "type": "module"')
   })
 })
 
-it('what Node says of a script without a type is said by one rank of a host', async () => {
+it('only one rank of a host prints the warning of Node about a script without a module type', async () => {
   const silent = async (script: string): Promise<boolean[]> => {
     const { stdout } = await tsrun(['--dry-run', '--nproc', '3', join(folder, script)])
     return stdout

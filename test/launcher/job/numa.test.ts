@@ -19,13 +19,13 @@ it.each([
   ['socket', ['1,2,3,4,5,6,7', '1,2,3,4,5,6,7', '1,2,3,4,5,6,7', '1,2,3,4,5,6,7']],
   ['exclusive', ['1', '2,3', '4,5', '6,7']],
   ['core-complex', ['1', '2,3', '4,5', '6,7']],
-] as const)('%s spreads eight ranks over the host', (binding, first) => {
+] as const)('--numa-binding %s spreads eight ranks over the host', (binding, first) => {
   const cores = (rank: number): string => coresOf(binding, rank, 8, read, usable).cores.join()
   expect([0, 1, 2, 3].map(cores)).toEqual(first)
   expect(cores(7)).toContain('15')
 })
 
-it('shares cores when there are more ranks than cores', () => {
+it('ranks share cores if there are more ranks than cores', () => {
   const shares = [0, 1, 2].map((rank) => coresOf('exclusive', rank, 3, () => undefined, [4, 5]))
   expect(shares).toEqual([
     { cores: [4], ranks: 2 },
@@ -34,7 +34,7 @@ it('shares cores when there are more ranks than cores', () => {
   ])
 })
 
-it('knows how many ranks have the same cores', () => {
+it('counts the ranks that share the same cores', () => {
   const ranks = ['node', 'socket', 'core-complex'] as const
   expect(ranks.map((binding) => coresOf(binding, 0, 8, read, usable).ranks)).toEqual([2, 4, 1])
 })
@@ -47,13 +47,13 @@ describe('core', () => {
       return own.join()
     })
 
-  it('gives every rank a share of its own, also where a node has fewer cores than ranks', () => {
+  it('gives every rank separate cores, even if a NUMA node has fewer cores than ranks', () => {
     expect(coresOfAll(3, read, usable)).toEqual(['1,2,3,4,5', '6,7,8,9,10', '11,12,13,14,15'])
     expect(coresOfAll(3, read, [3, 4, 5])).toEqual(['3', '4', '5'])
     expect(coresOfAll(2, () => undefined, [0, 1, 2])).toEqual(['0', '1,2'])
   })
 
-  it('keeps the hardware threads of a core together where there is a core for each rank', () => {
+  it('keeps the hardware threads of a core together if there is a core for each rank', () => {
     const threads = (path: string): string | undefined => {
       const cpu = /cpu(\d+)\/topology\/thread_siblings_list/.exec(path)?.[1]
       return cpu === undefined ? undefined : `${Number(cpu) % 4},${(Number(cpu) % 4) + 4}`

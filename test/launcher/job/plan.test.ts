@@ -32,7 +32,7 @@ function jobOf(virtualLocalRank = false): Job {
 const nodes = [{ ...node, nodeRank: 0, nproc: 3 }]
 const plan = planAttempt(jobOf(), { plan: { runId: 'run', master, nodes }, nodeRank: 0 }, 2)
 
-it('gives every rank an environment that the library reads back', () => {
+it('the library reads the environment that the launcher plans for a rank', () => {
   expect(plan.map(({ environment }) => readRankEnvironment(environment))).toEqual(
     [0, 1, 2].map((rank) => ({
       ...{ rank, worldSize: 3, localRank: rank, localWorldSize: 3, nodeRank: 0, nnodes: 1 },
@@ -51,7 +51,7 @@ it('gives every rank an environment that the library reads back', () => {
   })
 })
 
-it('says how wide the lines of a rank may be, without the prefix, unless the user has said so', () => {
+it('sets COLUMNS of a rank to the width without the prefix, unless the user has set COLUMNS', () => {
   const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
   const columns = (env: object, output: object = {}): (string | undefined)[] => {
     const job = jobOf()
@@ -68,7 +68,7 @@ it('says how wide the lines of a rank may be, without the prefix, unless the use
   expect(columns({ COLUMNS: '200', TSRUN_HOST_COLUMNS: '60' })).toEqual(Array(3).fill(undefined))
 })
 
-it('tells the ranks whether to encrypt, and against the environment too', () => {
+it('tells the ranks whether to encrypt, and overrides TSRUN_TLS of the environment', () => {
   const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
   const told = (tls: boolean, env: object): (string | undefined)[] => {
     const job = jobOf()
@@ -82,7 +82,7 @@ it('tells the ranks whether to encrypt, and against the environment too', () => 
   expect(told(false, {})).toEqual([undefined, undefined, undefined])
 })
 
-it('counts the ranks through the hosts, however many each has', () => {
+it('numbers the ranks across hosts with different numbers of ranks', () => {
   const nodes = [2, 3, 1].map((nproc, nodeRank) => ({ ...node, nodeRank, nproc }))
   const ranks = nodes.flatMap(({ nodeRank }) =>
     planAttempt(jobOf(), { plan: { runId: 'run', master, nodes }, nodeRank }, 0).map(
@@ -102,7 +102,7 @@ it('counts the ranks through the hosts, however many each has', () => {
   ])
 })
 
-it('can be shown, without the secret', () => {
+it('a plan is printed without the token', () => {
   const text = describePlan(plan)
   expect(text).toContain(
     `\n  ${process.execPath} --enable-source-maps /train.mjs --name 'it'\\''s'\n\nrank 1\n`,
@@ -112,7 +112,7 @@ it('can be shown, without the secret', () => {
 
 const alone = { nnodes: 1, tokenFile: undefined }
 
-it('names runs so that they sort by time, and makes a token unless one is given', () => {
+it('run IDs sort by start time, and a missing token is generated', () => {
   const identity = makeRunIdentity({}, alone, new Date('2026-11-21T15:30:12.345Z'))
   expect(identity.runId).toMatch(/^20261121-153012-[0-9a-f]{6}$/)
   expect(identity.token).toMatch(/^[0-9a-f]{64}$/)
@@ -121,7 +121,7 @@ it('names runs so that they sort by time, and makes a token unless one is given'
   expect(() => makeRunIdentity({ TSRUN_TOKEN: 'abc' }, alone)).toThrow('TSRUN_TOKEN')
 })
 
-it('takes the token from a file, and asks for one when there are several hosts', () => {
+it('the token may come from a file, and is required with several hosts', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-token-'))
   const tokenFile = join(folder, 'token')
   const token = '0f'.repeat(32)
@@ -149,7 +149,7 @@ it('takes the token from a file, and asks for one when there are several hosts',
   }
 })
 
-it('counts the ranks of a role through the hosts that have it', () => {
+it('numbers the ranks of a role across the hosts that have the role', () => {
   const roles = ['trainer', 'reader', 'trainer']
   const nodes = roles.map((role, nodeRank) => ({ ...node, nodeRank, nproc: 2, role }))
   const job = jobOf()
@@ -160,7 +160,7 @@ it('counts the ranks of a role through the hosts that have it', () => {
   })
 })
 
-it('gives each rank the local rank 0 with --virtual-local-rank, and the library the true one', () => {
+it('--virtual-local-rank sets LOCAL_RANK to 0, and still passes the true local rank to the library', () => {
   const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
   const [, second] = planAttempt(jobOf(true), place, 0)
   expect(second!.environment['LOCAL_RANK']).toBe('0')

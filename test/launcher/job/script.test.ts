@@ -56,7 +56,7 @@ describe('the script', () => {
 })
 
 describe('a module', () => {
-  it('is found as import finds it, by the name of its package', () => {
+  it('is found by its package name, as import finds it', () => {
     const folder = join(cwd, 'node_modules/trainers')
     mkdirSync(folder, { recursive: true })
     writeFileSync(
@@ -88,7 +88,7 @@ describe('TypeScript', () => {
   const typescript: Script = { path: '/train.ts', language: 'typescript' }
   const old = { typescript: undefined, version: 'v20.19.0', nodeOptions: '' }
 
-  it('needs nothing where Node strips types, or for JavaScript', () => {
+  it('needs no loader if Node strips types', () => {
     expect(loaderArguments(typescript, { ...old, typescript: 'strip' }, [])).toEqual([])
     expect(loaderArguments({ ...typescript, language: 'javascript' }, old, [])).toEqual([])
   })
@@ -101,13 +101,13 @@ describe('TypeScript', () => {
     '--import file:///home/me/node_modules/tsx/dist/loader.mjs',
     '--max-old-space-size=4096 --import @oxc-node/core/register',
     '--experimental-loader ./mine.mjs',
-  ])("takes the user's loader: %s", (nodeOptions) => {
+  ])('uses the loader of the user: %s', (nodeOptions) => {
     const places = [join(cwd, 'any.js')]
     expect(loaderArguments(typescript, { ...old, nodeOptions }, places)).toEqual([])
   })
 
   it.each(['--import ./telemetry.mjs', '-r dotenv/config', '--import /home/tsx-team/settings.mjs'])(
-    'takes tsx beside what is no loader, and leaves it to that where there is no tsx: %s',
+    'uses tsx, if installed, beside preloaded modules that are not loaders: %s',
     (nodeOptions) => {
       const node = { ...old, nodeOptions }
       expect(loaderArguments(typescript, node, [join(cwd, 'any.js')])).toHaveLength(2)
@@ -115,7 +115,7 @@ describe('TypeScript', () => {
     },
   )
 
-  it('takes tsx from the first place that has it', () => {
+  it('uses tsx from the first place that has it', () => {
     const places = ['/nowhere/any.js', join(cwd, 'any.js')]
     const loader = pathToFileURL(join(cwd, 'node_modules/tsx/loader.mjs')).href
     const [option, ours = ''] = loaderArguments(typescript, old, places)
@@ -129,7 +129,7 @@ describe('TypeScript', () => {
     ])
   })
 
-  it('says what to do where there is none', () => {
+  it('says what to do if there is no loader', () => {
     expect(() => loaderArguments(typescript, old, ['/nowhere/any.js'])).toThrow(
       expect.objectContaining({
         code: 'ERR_TSR_TYPESCRIPT_LOADER',

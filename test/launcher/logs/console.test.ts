@@ -20,7 +20,7 @@ class SlowReader extends Writable {
   }
 }
 
-it('has ranks wait while the reader is slow, and continue afterwards', async () => {
+it('pauses the output of ranks while the reader of the console is slow', async () => {
   const stdout = new SlowReader()
   const console = new Console({ stdout, stderr: new PassThrough() }, () => undefined)
   const source = new PassThrough().resume()
@@ -38,7 +38,7 @@ it('has ranks wait while the reader is slow, and continue afterwards', async () 
   })
 })
 
-it('reports once that its reader is gone, then drops the output', async () => {
+it('the console reports once that its reader is gone, then drops the output', async () => {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()]
   const told: unknown[] = []
   const console = new Console({ stdout, stderr }, (error) => told.push(error))
@@ -64,7 +64,7 @@ function failing(code: string): Writable {
   })
 }
 
-it('says on stderr that stdout cannot be written', async () => {
+it('the console reports on stderr that stdout cannot be written', async () => {
   const stderr = new PassThrough()
   const told: (string | undefined)[] = []
   const console = new Console({ stdout: failing('ENOSPC'), stderr }, (error) =>
@@ -80,7 +80,7 @@ it('says on stderr that stdout cannot be written', async () => {
   })
 })
 
-it('writes what stderr does not take to stdout', async () => {
+it('the console writes text to stdout if stderr cannot be written', async () => {
   const stdout = new PassThrough()
   const console = new Console({ stdout, stderr: failing('EIO') }, () => undefined)
   console.write('stderr', 'the report, ')
@@ -94,7 +94,7 @@ it('writes what stderr does not take to stdout', async () => {
   expect(said).toMatch(/comes later$/)
 })
 
-it('writes nothing to outputs that nobody has written to', async () => {
+it('the console does not touch a stream that no rank has used', async () => {
   const console = new Console({ stdout: failing('ENOSPC'), stderr: failing('ENOSPC') }, () => {
     throw new Error('written')
   })

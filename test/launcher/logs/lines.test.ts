@@ -3,7 +3,7 @@ import { LineSplitter, ProgressCollapser, type Line } from '../../internals/laun
 const bytes = (text: string): Buffer => Buffer.from(text)
 const line = (text: string, end: Line['end'] = '\n'): Line => ({ text, end })
 
-it('holds a partial line back until it ends', () => {
+it('a splitter holds back a partial line until it ends', () => {
   const splitter = new LineSplitter()
   expect(splitter.push(bytes('one\ntw'))).toEqual([line('one')])
   expect(splitter.push(bytes('o\r\n\nthree'))).toEqual([line('two'), line('')])
@@ -11,27 +11,27 @@ it('holds a partial line back until it ends', () => {
   expect(splitter.flush()).toEqual([])
 })
 
-it('keeps characters together that come in two chunks', () => {
+it('a splitter joins a character that arrives in two chunks', () => {
   const splitter = new LineSplitter()
   const euro = bytes('€')
   expect(splitter.push(euro.subarray(0, 1))).toEqual([])
   expect(splitter.push(Buffer.concat([euro.subarray(1), bytes('\n')]))).toEqual([line('€')])
 })
 
-it('tells progress from lines', () => {
+it('a splitter distinguishes progress bars from lines', () => {
   const splitter = new LineSplitter()
   expect(splitter.push(bytes('10 %\r20 %\r'))).toEqual([line('10 %', '\r'), line('20 %', '\r')])
   expect(splitter.push(bytes('\ndone\n'))).toEqual([line(''), line('done')])
 })
 
-it('cuts a line at the limit, without losing or adding anything', () => {
+it('a splitter cuts a line at the limit and loses nothing', () => {
   const splitter = new LineSplitter(4)
   expect(splitter.push(bytes('abcdefghij'))).toEqual([line('abcd', ''), line('efgh', '')])
   expect(splitter.push(bytes('k\nlm'))).toEqual([line('ijk')])
   expect(splitter.flush()).toEqual([line('lm')])
 })
 
-it('gives the same whole text however it is cut into chunks', () => {
+it('a splitter returns the same text, however it is cut into chunks', () => {
   const text = 'a\nbb\r\nccc\rdd\n\n€€\rlast'
   const all = bytes(text)
   for (let size = 1; size <= all.length; size++) {
@@ -46,7 +46,7 @@ it('gives the same whole text however it is cut into chunks', () => {
 })
 
 describe('a progress bar', () => {
-  it('is shown now and then, and in its last state', () => {
+  it('is shown at intervals and in its last state', () => {
     let now = 0
     const collapser = new ProgressCollapser(() => now)
     const bar = (percent: number): string | undefined =>
@@ -61,14 +61,14 @@ describe('a progress bar', () => {
     expect(collapser.push({ text: '', end: '\n' })).toBe('')
   })
 
-  it('is overwritten by what follows it, as on a terminal', () => {
+  it('is overwritten by the next line, as on a terminal', () => {
     const collapser = new ProgressCollapser(() => 0)
     collapser.push({ text: '40 %', end: '\r' })
     expect(collapser.push({ text: '50 %', end: '\r' })).toBeUndefined()
     expect(collapser.push({ text: 'done', end: '\n' })).toBe('done')
   })
 
-  it('keeps its state if it never ends', () => {
+  it('shows its last state if it never ends', () => {
     const collapser = new ProgressCollapser(() => 0)
     expect(collapser.flush()).toBeUndefined()
     collapser.push({ text: '50 %', end: '\r' })

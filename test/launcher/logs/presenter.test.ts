@@ -12,18 +12,18 @@ const make = (format: LogFormat, worldSize: number, prefix?: string, colour = fa
   return makePresenter(how, { ...facts, worldSize }, 'stderr')
 }
 
-it('pads the names of ranks to the widest', () => {
+it('prefixes are padded to the widest rank', () => {
   expect(rankPrefix(3, 4, false)).toBe('[rank 3] ')
   expect(rankPrefix(3, 101, false)).toBe('[rank 3]   ')
   expect(rankPrefix(100, 101, false)).toBe('[rank 100] ')
 })
 
-it('keeps the colour of a rank, whatever the number of ranks', () => {
+it('a rank has the same colour for any number of ranks', () => {
   expect(rankPrefix(3, 4, true)).toBe('\x1b[35m[rank 3]\x1b[39m ')
   expect(rankPrefix(3, 11, true)).toBe('\x1b[35m[rank 3]\x1b[39m  ')
 })
 
-it('puts the name before every line, also of a stack in a log record', () => {
+it('every line has a prefix, including the lines of a stack in a log record', () => {
   const record = {
     level: 50,
     time: 1,
@@ -37,17 +37,17 @@ it('puts the name before every line, also of a stack in a log record', () => {
   )
 })
 
-it('leaves the JSON of other loggers alone', () => {
+it('does not reformat the JSON of other loggers', () => {
   const text = '{"level":30,"time":1,"pid":1,"hostname":"h","msg":"mine"}'
   expect(make('pretty', 4).present({ text, end: '\n' })).toBe(`[rank 3] ${text}\n`)
   expect(make('raw', 4).present({ text, end: '\n' })).toBe(`${text}\n`)
 })
 
-it('gives a single rank its output as it wrote it', () => {
+it('does not change the output of a single rank', () => {
   expect(make('pretty', 1).present({ text: '10 %', end: '\r' })).toBe('10 %\r')
 })
 
-it('writes JSON of both streams to stdout', () => {
+it('the JSON format writes both streams to stdout', () => {
   const presenter = make('json', 1)
   expect(presenter.output).toBe('stdout')
   expect(JSON.parse(presenter.present({ text: 'a "line"', end: '\n' }))).toMatchObject({
@@ -58,7 +58,7 @@ it('writes JSON of both streams to stdout', () => {
 })
 
 it.each(['\x1b[\x008mhidden', '\x1b[1\x7f;8mhidden', '\u009b8mhidden', '\x1b]0;hidden'])(
-  'a single rank cannot conceal what follows, and no codes reach a pipe: %j',
+  'control codes of a single rank cannot hide later output, and never reach a pipe: %j',
   (text) => {
     const line = { text, end: '\n' } as const
     expect(make('pretty', 1, undefined, true).present(line)).toMatch(/\x1b\[0m\n$/)
@@ -80,7 +80,7 @@ describe('--log-prefix', () => {
     expect(lineOf(template)).toBe(line)
   })
 
-  it('is before each line of a stack, of a single rank too, and in the colour of the rank', () => {
+  it('precedes each line of a stack in the colour of the rank, even of a single rank', () => {
     const record = {
       level: 50,
       name: 'engine',
@@ -95,13 +95,13 @@ describe('--log-prefix', () => {
     )
   })
 
-  it('has no effect on raw lines and on JSON', () => {
+  it('has no effect on the formats raw and json', () => {
     expect(make('raw', 4, '{rank}').present({ text: 'x', end: '\n' })).toBe('x\n')
     const json = JSON.parse(make('json', 4, '{rank}').present({ text: 'x', end: '\n' })) as object
     expect(json).toEqual({ time: '2026-11-24T12:00:00.500Z', rank: 3, stream: 'stderr', line: 'x' })
   })
 
-  it('refuses a placeholder that does not exist, and lists those that do', () => {
+  it('refuses an unknown placeholder and lists the valid ones', () => {
     expect(templateProblem('{rank} {ranks}')).toBe(
       '{ranks} is no placeholder; there are {rank}, {local_rank}, {role}, {host}, {node}, {pid}, ' +
         '{time}, {elapsed}, {stream}, {generation}',

@@ -58,7 +58,7 @@ describe('a TraceMerger', () => {
     merger.take(rank, lines, ({ text }) => `[rank ${rank}] ${text}\n`)
   }
 
-  it('shows a trace of several ranks once, and keeps the order of the lines of each', () => {
+  it('shows a trace of several ranks once, and keeps the line order of each rank', () => {
     for (const rank of [7, 0, 1]) take(rank, ['before', ...trace, 'after'])
     take(0, ['later'])
     take(2, ['of another rank'])
@@ -75,7 +75,7 @@ describe('a TraceMerger', () => {
     )
   })
 
-  it('shows what only one rank prints as it came', () => {
+  it('does not change lines that only one rank prints', () => {
     take(3, trace)
     take(4, ['Error: another one', ...trace.slice(1)])
     merger.flush(200)
@@ -90,7 +90,7 @@ describe('a TraceMerger', () => {
     )
   })
 
-  it('merges a second trace as well, but not one after the other', () => {
+  it('merges different traces of several ranks, but not repeated traces of one rank', () => {
     for (const rank of [0, 1]) take(rank, [...trace, 'between', ...python])
     merger.flush()
     expect(shown).toContain(`[ranks 0-1] ${python[0]!}\n`)
@@ -108,7 +108,7 @@ describe('a TraceMerger', () => {
     )
   })
 
-  it('does not hold much', () => {
+  it('limits how much output it holds back', () => {
     take(3, trace)
     take(3, ['x'.repeat(2 ** 20 + 1)])
     expect(shown).toContain(`[rank 3] ${trace[0]!}\n`)

@@ -13,7 +13,7 @@ const lastCall = (seconds: number): string[] => ['--rdzv-conf', `last_call_timeo
 const env = { TSRUN_TOKEN: token }
 
 describe('--nnodes MIN:MAX', () => {
-  it('starts with the fewest hosts, again when one joins, and again when one is gone', async () => {
+  it('starts with the minimum of hosts, and restarts when a host joins or is lost', async () => {
     const args = elastic('1:2', ...lastCall(0.3), 'elastic.mjs', '2')
     const first = new RunHere(args, { env })
     await until(() => first.stdout.includes('attempt 0 of 1 rank=0'), 'the first attempt')
@@ -48,7 +48,7 @@ describe('--nnodes MIN:MAX', () => {
     expect(left.stderr).toContain('tsrun: this host has left the job, which continues without it\n')
   })
 
-  it('does not take the ranks for failed that end because another host leaves', async () => {
+  it('does not count ranks as failed that end because another host leaves', async () => {
     const args = elastic('1:2', ...lastCall(0.3), 'saves-together.mjs')
     const zero = new RunHere(args, { env })
     await until(() => zero.stdout.includes('attempt 0 of 1'), 'the first attempt')
@@ -77,14 +77,14 @@ describe('--nnodes MIN:MAX', () => {
     expect((await allFinished(runs)).map(({ code }) => code)).toEqual([expected, expected])
   })
 
-  it('waits for the last call, but not once all hosts are there', async () => {
+  it('waits for more hosts until last_call_timeout, or until the maximum has joined', async () => {
     const args = elastic('1:3', ...lastCall(60), 'hello.mjs')
     const runs = [0, 1, 2].map(() => new RunHere(args, { env }))
     expect((await allFinished(runs)).map(({ code }) => code)).toEqual([0, 0, 0])
     expect(runs.map(({ stdout }) => stdout).join('')).toContain('hello from rank 2 of 3')
   })
 
-  it('has a place again for a host that comes back', async () => {
+  it('admits a host that comes back', async () => {
     const args = elastic('2:3', ...lastCall(0.2), 'elastic.mjs', '1')
     const zero = new RunHere(args, { env })
     await until(() => zero.stderr.includes('waiting for more nodes: 1 of 2 to 3'), 'it waits')
@@ -98,7 +98,7 @@ describe('--nnodes MIN:MAX', () => {
     expect(back.stdout).toContain('attempt 1 of 2 rank=1')
   })
 
-  it('ends when too few are left for --rdzv-timeout, and names the host that is gone', async () => {
+  it('fails if too few hosts are left for --rdzv-timeout, and names the lost host', async () => {
     const args = (isHost: boolean): string[] => [
       ...elastic('2:3', '--rdzv-conf', `last_call_timeout=0.2,timeout=4,is_host=${isHost}`),
       ...['elastic.mjs', '9'],
@@ -113,7 +113,7 @@ describe('--nnodes MIN:MAX', () => {
     expect(stderr).toMatch(/first cause +node 1/)
   })
 
-  it('refuses a host too many, and one that does not fit, and continues', async () => {
+  it('refuses a host above the maximum and keeps the job running', async () => {
     const args = elastic('1:2', ...lastCall(60), 'elastic.mjs', '9')
     const zero = new RunHere(args, { env })
     const one = new RunHere(args, { env })

@@ -28,24 +28,24 @@ function look(
 
 const here = { listen: '10.0.0.1', publish: '10.0.0.1' }
 
-describe('node 0 looks for the address of the store', () => {
-  it('until its name is known and leads to this host', async () => {
+describe('node 0 resolves the address of the store', () => {
+  it('until the name resolves to this host', async () => {
     expect(await look(true, lookups('', '10.0.0.9', '10.0.0.1'))).toEqual(here)
   })
 
-  it('until its name is known, if nobody says which host is node 0', async () => {
+  it('until the name resolves, if no option says which host is node 0', async () => {
     expect(await look(false, lookups('', '10.0.0.1'))).toEqual(here)
     expect(await look(false, lookups('', '10.0.0.9', '10.0.0.1'))).toBeUndefined()
   })
 
-  it('until --rdzv-timeout', async () => {
+  it('until --rdzv-timeout expires', async () => {
     await expect(look(true, lookups('10.0.0.9'), { timeout: 10 })).rejects.toMatchObject({
       code: 'ERR_TSR_RENDEZVOUS_TIMEOUT',
       facts: { missing: 'the name of node 0: n0 (10.0.0.9) is no address of this host' },
     })
   })
 
-  it('until it is stopped, also while the resolver does not answer', async () => {
+  it('until the job is stopped, even if the resolver does not answer', async () => {
     const stop = new AbortController()
     const silent: Names = { lookup: () => new Promise(() => undefined), own: () => [] }
     const looking = look(true, silent, { stop: stop.signal })

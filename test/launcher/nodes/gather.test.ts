@@ -11,7 +11,7 @@ const registration = {
 }
 
 describe('the next node that joins', () => {
-  it.each(['{', 'null', '{"id":"here"}', '[]', '"text"'])('is not %s', async (text) => {
+  it.each(['{', 'null', '{"id":"here"}', '[]', '"text"'])('is not read from %s', async (text) => {
     const store = memoryStore()
     await store.queuePush(keys.joining, 'odd')
     await store.set(keys.node('odd'), text)
@@ -19,7 +19,7 @@ describe('the next node that joins', () => {
     await store.close()
   })
 
-  it('is not one that has left since it was seen', async () => {
+  it('is not a node that has left in the meantime', async () => {
     const store = memoryStore()
     const here = { id: 'here', node: registration, storeAddress: '' }
     for (const id of ['gone', 'here']) await store.queuePush(keys.joining, id)
@@ -29,14 +29,14 @@ describe('the next node that joins', () => {
     await store.close()
   })
 
-  it('is undefined when the time is up', async () => {
+  it('is undefined after the time limit', async () => {
     const store = memoryStore()
     await store.queuePush(keys.joining, 'gone')
     expect(await nextNode(store, Deadline.after(20), never)).toBeUndefined()
     await store.close()
   })
 
-  it('is not waited for any more when the job is stopped', async () => {
+  it('is no longer awaited when the job is stopped', async () => {
     const store = memoryStore()
     const stop = new AbortController()
     const next = nextNode(store, Deadline.after(60_000), stop.signal)

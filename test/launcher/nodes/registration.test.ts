@@ -27,7 +27,7 @@ const joined = new Map([
   [1, node(1)],
 ])
 
-it('accepts a node with any number of ranks, and with its script in any place', () => {
+it('registration accepts any number of ranks and any path of the script', () => {
   const newcomer = node(2, { nproc: 7, script: '/elsewhere/train.ts', node: 'v22.0.0' })
   expect(findMismatch(newcomer, zero, joined)).toBeUndefined()
 })
@@ -46,11 +46,11 @@ it.each<[Partial<NumberedNode>, string]>([
     { digest: 'cd'.repeat(32), script: '/old/train.ts' },
     'has a different script (/old/train.ts, SHA-256 cdcdcdcd…) from node 0 (/train.ts, abababab…)',
   ],
-])('refuses %j', (facts, problem) => {
+])('registration refuses a node with %j', (facts, problem) => {
   expect(findMismatch(node(2, facts), zero, joined)).toContain(problem)
 })
 
-it('finds the node that other hosts cannot reach', () => {
+it('registration finds the node that other hosts cannot reach', () => {
   const local = node(1, { address: '127.0.1.1' })
   expect(findUnreachable([zero, local], isLoopback)).toBe(local)
   expect(findUnreachable([zero, node(1)], isLoopback)).toBeUndefined()

@@ -6,7 +6,7 @@ import { allFinished, nodeHere, token } from '../support/nodes.ts'
 import { fixtures, until } from '../support/tsrun.ts'
 
 describe('the nodes of a job', () => {
-  it('say for which nodes they wait, on every host that has come', async () => {
+  it('say on every host for which nodes they wait', async () => {
     const [zero, two] = [nodeHere(0, 3, ['hello.mjs']), nodeHere(2, 3, ['hello.mjs'])]
     await until(() => zero.stderr.includes('waiting for node 1 '), 'node 0 says so')
     await until(() => / waiting for node 1; \d+ s\n/.test(two.stderr), 'node 2 says so')
@@ -14,7 +14,7 @@ describe('the nodes of a job', () => {
     expect((await allFinished([zero, one, two])).map(({ code }) => code)).toEqual([0, 0, 0])
   })
 
-  it('give up after --rdzv-timeout, and name the missing node', async () => {
+  it('give up after --rdzv-timeout and name the missing node', async () => {
     const limit = ['--rdzv-timeout', '1.5', 'hello.mjs']
     const ends = await allFinished([nodeHere(0, 3, limit), nodeHere(1, 3, limit)])
     expect(ends.map(({ code }) => code)).toEqual([2, 2])
@@ -22,7 +22,7 @@ describe('the nodes of a job', () => {
     for (const { stderr } of ends) expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
   })
 
-  it('say that there is no answer, and why that may be', async () => {
+  it('say that node 0 does not answer, and give possible reasons', async () => {
     const { code, stderr } = await nodeHere(1, 2, ['--rdzv-timeout', '1', 'hello.mjs']).finished
     expect(code).toBe(2)
     expect(stderr).toContain('did not come together within 1 s: node 0 at 127.0.0.1')
@@ -30,7 +30,7 @@ describe('the nodes of a job', () => {
     expect(stderr).toContain('127.0.0.1 is a loopback address: only its own host reaches it')
   })
 
-  it('take the place of one that left while others were missing', async () => {
+  it('may replace a node that left before all had joined', async () => {
     const zero = nodeHere(0, 3, ['hello.mjs'])
     const leaving = nodeHere(1, 3, ['hello.mjs'])
     await until(() => zero.stderr.includes('waiting for node 2 '), 'node 1 has come')
@@ -44,13 +44,13 @@ describe('the nodes of a job', () => {
 describe('the store of a job that starts again', () => {
   const args = ['--max-restarts', '3', '--grace', '1', '--no-summary', 'attempts.mjs']
 
-  it('keeps nothing of the attempts before', async () => {
+  it('deletes the keys of earlier attempts', async () => {
     const { code, stdout } = await tsrunHere(['--nproc', '2', ...args])
     expect(code).toBe(0)
     expect(stdout).toContain('attempts 3\n')
   })
 
-  it('keeps what a slow node may still read', async () => {
+  it('keeps the keys that a slow node may still read', async () => {
     const ends = await allFinished([0, 1].map((rank) => nodeHere(rank, 2, args)))
     expect(ends.map(({ code }) => code)).toEqual([0, 0])
     expect(ends[0]!.stdout).toContain('attempts 2,3\n')
@@ -122,7 +122,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
   })
 })
 
-it('--dry-run shows what comes from where, and the ranks of this host', async () => {
+it('--dry-run shows the source of each setting, and the ranks of this host', async () => {
   const slurm = { SLURM_NODEID: '1', SLURM_NNODES: '2', SLURM_NTASKS: '2', SLURM_STEP_ID: '0' }
   const env = { ...slurm, SLURM_JOB_NODELIST: 'n[1-2]', TSRUN_TOKEN: token }
   const args = ['--nproc', '2', '--dry-run', 'hello.mjs']

@@ -41,12 +41,12 @@ function report(
   return unpackReport(sent)
 }
 
-it('is a success when all ranks of all hosts end well', () => {
+it('the verdict is success if all ranks of all hosts succeed', () => {
   const reports = [report(0, [exited(0, 0), exited(1, 0)]), report(1, [exited(2, 0), exited(3, 0)])]
   expect(judge({ plan, reports, lost: [], ...budget })).toEqual({ kind: 'success' })
 })
 
-it('finds the first cause on whichever host it is', () => {
+it('the verdict finds the first cause on any host', () => {
   const reports = [
     report(0, [died(0, victim(3)), stopped(1)]),
     report(1, [died(2, victim(3)), killed(3, 'SIGSEGV', 100)]),
@@ -58,7 +58,7 @@ it('finds the first cause on whichever host it is', () => {
   })
 })
 
-it('names a host that is gone rather than those who miss it', () => {
+it('the verdict names a lost host, not the ranks that failed because of the loss', () => {
   const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
   const reports = [report(0, [died(0, victim(2)), stopped(1)])]
   const verdict = judge({ plan, reports, lost: [lost], restarts: 0, maxRestarts: 3 })
@@ -74,7 +74,7 @@ others       rank 0: failed because of rank 2 (ERR_TSR_PEER_LOST), after 0.09 s
 `)
 })
 
-it('but not rather than a rank that failed by itself; then nothing is started again', () => {
+it('the verdict names a rank that failed by itself before a lost host, and allows no restart', () => {
   const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
   const reports = [report(0, [died(0, errorReport({})), stopped(1)])]
   const verdict = judge({ plan, reports, lost: [lost], restarts: 0, maxRestarts: 3 })
@@ -85,7 +85,7 @@ it('but not rather than a rank that failed by itself; then nothing is started ag
   expect(verdict).not.toHaveProperty('restart')
 })
 
-it('is an interruption when one host was stopped', () => {
+it('the verdict is an interruption if one host was stopped', () => {
   const interruption = { exitCode: 130, reason: 'Ctrl-C' }
   const reports = [report(0, [stopped(0), stopped(1)]), report(1, [stopped(2)], { interruption })]
   expect(judge({ plan, reports, lost: [], ...budget })).toEqual({
@@ -94,7 +94,7 @@ it('is an interruption when one host was stopped', () => {
   })
 })
 
-it('survives the way through the store', () => {
+it('a report is unchanged after its transfer through the store', () => {
   const before = [stopped(0), died(1, errorReport({ at: 100 })), exited(2, 0)]
   const { outcomes, facts } = report(0, before)
   expect(facts.memory.kills).toBeNaN()
@@ -115,7 +115,7 @@ describe('flight records of several hosts', () => {
       wait: { operation: 'barrier #3', group: 'world', milliseconds: 500, peers },
     })
 
-  it('name the rank of another host that never came to a collective', () => {
+  it('name the rank of another host that never entered a collective', () => {
     // Ranks wait for their neighbours only; rank 3 is the one that is somewhere else.
     const waits = [...done(3), { ...running, sequence: 3 }]
     const reports = [
@@ -140,7 +140,7 @@ describe('flight records of several hosts', () => {
     })
   })
 
-  it('name the rank that differs from all others, wherever they are', () => {
+  it('name the rank whose operation differs from all others, on any host', () => {
     const mismatch = errorReport({ code: 'ERR_TSR_MISMATCH', peers: [2] })
     const other = [...done(2), { sequence: 2, operation: 'broadcast', state: 'failed' } as const]
     const reports = [
@@ -152,7 +152,7 @@ describe('flight records of several hosts', () => {
     expect(judge({ plan, reports, lost: [], ...budget })).toMatchObject({ failure: { rank: 2 } })
   })
 
-  it('blame no rank whose host is gone, but one that has left no record', () => {
+  it('blame a rank without a record, but not a rank whose host is lost', () => {
     const waits = [{ ...running, sequence: 0 }]
     const present = report(0, [died(0, timedOut([1, 2, 3])), stopped(1)], {
       flight: [dumpOf(0, 4, waits)],
@@ -163,7 +163,7 @@ describe('flight records of several hosts', () => {
     })
   })
 
-  it('are sent in at most 4 MiB, however many ranks there are', () => {
+  it('are sent in at most 4 MiB for any number of ranks', () => {
     const ranks = Array.from({ length: 256 }, (_, rank) => rank)
     const site = 'at train (file:///home/me/project/train.ts:10:12)'
     const dumps = ranks.map((rank) =>
@@ -176,7 +176,7 @@ describe('flight records of several hosts', () => {
     expect(shortenFlight(dumps, 1000)).toEqual([])
   })
 
-  it('that are none are refused', () => {
+  it('are refused if they are malformed', () => {
     const one = report(0, [exited(0, 0), exited(1, 0)])
     const damaged = { ...dumpOf(0, 4, []), entries: [{ number: 'one' }] }
     expect(
@@ -186,7 +186,7 @@ describe('flight records of several hosts', () => {
   })
 })
 
-describe('a job whose hosts may come and go', () => {
+describe('an elastic job', () => {
   const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
   const ranks = (...outcomes: RankOutcome[]): NodeReport => ({
     nodeRank: 0,
@@ -197,7 +197,7 @@ describe('a job whose hosts may come and go', () => {
   })
   const elastic = { plan, lost: [], isElastic: true, ...budget }
 
-  it('continues without a host that is gone', () => {
+  it('continues without a lost host', () => {
     const reports = [ranks(stopped(0), died(1, victim(2)))]
     expect(judge({ ...elastic, reports, lost: [lost] })).toEqual({
       kind: 'change',
@@ -205,7 +205,7 @@ describe('a job whose hosts may come and go', () => {
     })
   })
 
-  it('continues without a host that has left by itself, however the ranks have ended', () => {
+  it('continues without a host that has left by itself, however its ranks ended', () => {
     const reports = [ranks(exited(0, 143), stopped(1))]
     const left = { ...lost, reason: 'it was stopped by SIGTERM' }
     expect(judge({ ...elastic, reports, lost: [left], hasLeft: true })).toEqual({
@@ -214,7 +214,7 @@ describe('a job whose hosts may come and go', () => {
     })
   })
 
-  it('starts again with a host that has joined, unless it is over', () => {
+  it('restarts with a host that has joined, unless all ranks have succeeded', () => {
     const change = 'h2 has joined'
     const stoppedRanks = [ranks(stopped(0), stopped(1))]
     expect(judge({ ...elastic, reports: stoppedRanks, change })).toEqual({
@@ -225,7 +225,7 @@ describe('a job whose hosts may come and go', () => {
     expect(judge({ ...elastic, reports: ended, change })).toEqual({ kind: 'success' })
   })
 
-  it('counts failures of ranks only', () => {
+  it('counts only failures of ranks as restarts', () => {
     const reports = [ranks(exited(0, 3), stopped(1))]
     const failed = { ...elastic, reports, lost: [lost], maxRestarts: 1 }
     expect(judge(failed)).toMatchObject({ kind: 'failure', restart: { number: 1, of: 1 } })

@@ -14,7 +14,7 @@ function tick(monitor: HeartbeatMonitor, times: number): void {
   for (let i = 0; i < times; i++) monitor.tick()
 }
 
-it('mentions a silence, and that it is over', () => {
+it('the heartbeat monitor announces a silence and its end', () => {
   const { said, monitor } = listen(30_000)
   tick(monitor, 5)
   monitor.heard()
@@ -24,7 +24,7 @@ it('mentions a silence, and that it is over', () => {
   expect(said).toEqual(['silent 5', 'back 8'])
 })
 
-it('gives up after the limit, once', () => {
+it('the heartbeat monitor gives up once, after the limit', () => {
   const { said, monitor } = listen(30_000)
   tick(monitor, 30)
   expect(said).toEqual(['silent 5'])
@@ -32,7 +32,7 @@ it('gives up after the limit, once', () => {
   expect(said).toEqual(['silent 5', 'lost'])
 })
 
-it('needs no announcement before a short limit', () => {
+it('the heartbeat monitor makes no announcement if the limit is short', () => {
   const { said, monitor } = listen(500)
   tick(monitor, 1)
   expect(said).toEqual([])

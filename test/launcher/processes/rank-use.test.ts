@@ -18,7 +18,7 @@ const gpu = (busy: number | undefined) => ({
   gpu: { index: '0', uuid: 'GPU-0', busy, memory: 0 },
 })
 
-it('is the CPU time in the time outside of operations', () => {
+it('the computing share is CPU time divided by the time outside of operations', () => {
   expect(computingShare(before, use({ at: 1000, ownTime: 860, cpuSeconds: 10.05 }))).toBeCloseTo(
     0.058,
   )
@@ -28,18 +28,18 @@ it('is the CPU time in the time outside of operations', () => {
   expect(computingShare(before, use({ at: 1000, ownTime: 900, cpuSeconds: 13 }))).toBe(1)
 })
 
-it('is that of the GPU, where it is busier than the CPU', () => {
+it('the computing share is the utilization of the GPU if that is higher than the CPU', () => {
   const now = { at: 1000, ownTime: 1000, cpuSeconds: 10.1 }
   expect(computingShare(before, use({ ...now, ...gpu(90) }))).toBeCloseTo(0.9)
   expect(computingShare(before, use({ ...now, ...gpu(0) }))).toBeCloseTo(0.1)
 })
 
-it('is unknown while the rank waits for a core', () => {
+it('the computing share is unknown while the rank waits for a core', () => {
   const now = use({ at: 1000, ownTime: 1000, cpuSeconds: 10.1, delay: 600 })
   expect(computingShare(before, now)).toBeUndefined()
 })
 
-it('is unknown without two measurements, and while the GPU may be what a rank waits for', () => {
+it('the computing share is unknown without two samples, and while the rank may wait for its GPU', () => {
   const now = { at: 1000, ownTime: 1000, cpuSeconds: 10.1 }
   expect(computingShare(undefined, use(now))).toBeUndefined()
   expect(computingShare(before, use({ ...now, cpuSeconds: undefined }))).toBeUndefined()

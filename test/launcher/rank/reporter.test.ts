@@ -36,7 +36,7 @@ it('describes a timed-out operation with the ranks that it waited for', () => {
   })
 })
 
-it('hides the frames of libraries, so that the first frame is the line of the user', () => {
+it('hides library frames, so that the first frame is in the code of the user', () => {
   const own = '    at train (/home/me/train.mjs:3:9)'
   const frames = [
     `    at load (${new URL('../../../packages/training/src/load.ts', import.meta.url).pathname}:60:5)`,
@@ -61,7 +61,7 @@ it('the text of a TsrError omits its facts, which its message contains', () => {
   expect(text).toMatch(/^TsrError: it did not finish [^]*\n\[cause\]: Error: root\n/)
 })
 
-it('finds a consequence among the causes of an error, and the rank that it names', () => {
+it('finds among the causes of an error the failure of another rank, and names that rank', () => {
   expect(describeError(lost)).toMatchObject({
     code: 'ERR_TSR_PEER_LOST',
     peers: [3],
@@ -75,7 +75,7 @@ it('finds a consequence among the causes of an error, and the rank that it names
   })
 })
 
-it('finds a consequence in a copy from another thread', () => {
+it('recognizes that another rank caused an error, even if the error is a copy from another thread', () => {
   expect(describeError({ ...lost.toJSON() })).toMatchObject({ peers: [3], consequence: true })
 })
 

@@ -8,7 +8,7 @@ function describeJob(outcomes: RankOutcome[], memory = quiet, logs?: string): Fa
   return describeFailure(findRootCause(outcomes)!, outcomes, { host: 'node0', memory, logs })
 }
 
-it('tells the cause first, then what followed, then where to read on', () => {
+it('shows the cause first, then its consequences, then the paths of logs', () => {
   const victim = errorReport({
     at: 120,
     code: 'ERR_TSR_PEER_LOST',
@@ -40,7 +40,7 @@ logs         logs/run/attempt_0
   )
 })
 
-it('says what a rank was dying of that was stopped meanwhile', () => {
+it('shows the error of a rank that was stopped before it exited', () => {
   const dying = stopped(1, { error: errorReport({ at: 100 }), stoppedAt: 120 })
   const text = failureText(describeJob([stopped(0), dying]), false)
   expect(text).toContain('rank 1 of 2 died of an uncaught error (exit code 1)')
@@ -90,7 +90,7 @@ it('says that a script with a top-level await is CommonJS', () => {
   expect(failure.explanation).toMatch(/^Node reads the file as CommonJS\. "type": "module"/)
 })
 
-it('shows the last twenty lines of stderr of a rank that just died', () => {
+it('shows the last twenty lines of stderr of a rank that died without a report', () => {
   const stderrTail = Array.from({ length: 50 }, (_, line) => `line ${line}`)
   const failure = describeJob([killed(0, 'SIGSEGV', 10, { stderrTail })])
   expect(failure.stderr).toHaveLength(20)
@@ -131,7 +131,7 @@ it('shows lines that loggers wrote as JSON as text', () => {
   ])
 })
 
-it('hides the frames of libraries, and says how many, and where they are', () => {
+it('hides library frames, and says how many and which file has them', () => {
   const short = { text: 'Error: boom\n    at train (/train.mjs:3:9)', hidden: 4 }
   const outcomes = [died(0, errorReport({ short, text: 'all of it' }))]
   expect(describeJob(outcomes).error).toBe(
@@ -142,7 +142,7 @@ it('hides the frames of libraries, and says how many, and where they are', () =>
   expect(describeFailure(findRootCause(outcomes)!, outcomes, facts).error).toBe('all of it')
 })
 
-it('lists ranks that timed out alike together', () => {
+it('groups ranks that timed out in the same operation', () => {
   const wait = { operation: 'barrier #4', group: 'world', milliseconds: 30, peers: [3] }
   const timedOut = [0, 1, 2].map((rank) =>
     died(rank, errorReport({ wait, text: `Rank ${rank}`, code: 'ERR_TSR_OPERATION_TIMEOUT' })),

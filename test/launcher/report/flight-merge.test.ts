@@ -4,11 +4,11 @@ import { dumpOf, done } from '../../distributed/record/dumps.ts'
 
 const found = (dumps: readonly FlightDump[]): string[] => mergeFlight(dumps).map(describeFinding)
 
-it('finds nothing where all have ended', () => {
+it('finds nothing if all ranks have ended all operations', () => {
   expect(found([0, 1].map((rank) => dumpOf(rank, 2, done(5))))).toEqual([])
 })
 
-it('names the rank that never entered, its last operation and those that wait', () => {
+it('names the rank that never entered an operation, its last operation and the waiting ranks', () => {
   const label = 'ddp bucket 3: layer4.weight'
   const waiting = { sequence: 17, state: 'running', label } as const
   const dumps = [0, 1, 3].map((rank) => dumpOf(rank, 4, [...done(17), waiting]))
@@ -18,7 +18,7 @@ it('names the rank that never entered, its last operation and those that wait', 
   ])
 })
 
-it('says what the missing rank is in instead', () => {
+it('says in which other operation the missing rank is', () => {
   const receive = {
     ...{ name: 'recv', operation: 'send/recv float32[8]', peer: 0, tag: 7, sequence: 0 },
     state: 'running',
@@ -30,7 +30,7 @@ it('says what the missing rank is in instead', () => {
   expect(found(dumps)[0]).toContain('now in recv float32[8] from rank 0, tag 7; waiting for it: 0')
 })
 
-it('takes an operation that was refused for one that was not entered', () => {
+it('counts a refused operation as not entered', () => {
   const dumps = [
     dumpOf(0, 2, [...done(2), { sequence: 2, state: 'failed' }]),
     dumpOf(1, 2, [...done(2), { sequence: 2, state: 'refused' }]),
@@ -40,7 +40,7 @@ it('takes an operation that was refused for one that was not entered', () => {
   ])
 })
 
-it('names ranks without a dump', () => {
+it('names ranks that left no flight record', () => {
   const dumps = [0, 1].map((rank) =>
     dumpOf(rank, 3, [...done(1), { sequence: 1, state: 'failed' }]),
   )
@@ -49,7 +49,7 @@ it('names ranks without a dump', () => {
   ])
 })
 
-it('finds different operations at the same position, with the places of the calls', () => {
+it('finds different operations at the same sequence number, and shows the call sites', () => {
   const odd = {
     operation: 'broadcast(root 0) float32[4]',
     name: 'broadcast',
@@ -66,7 +66,7 @@ it('finds different operations at the same position, with the places of the call
   ])
 })
 
-it('names a message that waits, and what the other end did', () => {
+it('names a receive that waits, and the last operation of its peer', () => {
   const receive = {
     ...{ name: 'recv', operation: 'send/recv int32[1]', peer: 1, tag: 0, sequence: 0 },
     state: 'failed',
@@ -77,7 +77,7 @@ it('names a message that waits, and what the other end did', () => {
   ])
 })
 
-it('leaves messages alone that failed for another reason', () => {
+it('ignores messages that failed for reasons other than a time-out', () => {
   const receive = {
     ...{ name: 'recv', operation: 'send/recv int32[1]', peer: 1, tag: 0, sequence: 0 },
     state: 'failed',
@@ -86,7 +86,7 @@ it('leaves messages alone that failed for another reason', () => {
   expect(found([dumpOf(0, 2, [receive]), dumpOf(1, 2, [])])).toEqual([])
 })
 
-it('says that all are in, when all are in', () => {
+it('says that all ranks had entered a failed operation', () => {
   const dumps = [0, 1].map((rank) =>
     dumpOf(rank, 2, [
       { sequence: 0, state: 'failed', error: 'ERR_TSR_PEER_LOST', waitsFor: [1 - rank] },
@@ -97,7 +97,7 @@ it('says that all are in, when all are in', () => {
   ])
 })
 
-it('compares groups for themselves', () => {
+it('compares the operations of each group separately', () => {
   const groups = [
     { id: 1, name: 'dp', ranks: [0, 2] },
     { id: 2, name: 'tp', ranks: [0, 1] },
@@ -112,7 +112,7 @@ it('compares groups for themselves', () => {
   ])
 })
 
-it('works with rings that began at different operations', () => {
+it('compares records whose ring buffers begin at different operations', () => {
   const late = done(20).slice(12)
   expect(found([dumpOf(0, 2, done(20)), dumpOf(1, 2, late)])).toEqual([])
 })
@@ -138,14 +138,14 @@ describe('the tail of a dump', () => {
   const early = { group: 7, sequence: 0, operation: 'barrier' }
   const waiting = { name: 'recv', operation: 'send/recv', peer: 1, state: 'running' } as const
 
-  it('has the last operations, those that run, and the last collective of each group', () => {
+  it('has the last operations, the running operations and the last collective of each group', () => {
     const dump = dumpOf(0, 2, [early, waiting, ...done(100)], [world, far, idle])
     const { header, entries } = tailOfFlight(dump, 10)
     expect(entries.map(({ number }) => number)).toEqual([1, 2, ...range(93, 102)])
     expect(header.groups).toEqual([world, far])
   })
 
-  it('shows no rank as absent that was there long ago', () => {
+  it('does not call a rank missing whose entry has been overwritten', () => {
     const entries = [early, ...done(100)]
     const both = [0, 1].map((rank) => dumpOf(rank, 2, entries, [world, far]))
     const behind = dumpOf(1, 2, [{ ...early, state: 'running' }], [world, far])

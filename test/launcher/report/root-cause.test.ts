@@ -7,23 +7,23 @@ const lost = (at: number, peer: number) =>
 const left = (at: number, peer: number) =>
   errorReport({ at, code: 'ERR_TSR_PEER_LEFT', peers: [peer] })
 
-it('is undefined when no rank failed', () => {
+it('the root cause is undefined if no rank failed', () => {
   expect(findRootCause([exited(0, 0), exited(1, 0)])).toBeUndefined()
 })
 
-it('is the first error of its own, not the first error', () => {
+it('the root cause is the first error that no other rank caused', () => {
   const outcomes = [died(0, lost(100, 2)), died(1, lost(101, 2)), died(2, errorReport({ at: 150 }))]
   expect(findRootCause(outcomes)).toMatchObject({ culprit: { rank: 2 }, presumed: false })
 })
 
-it('goes by when errors arose, not by when ranks ended', () => {
+it('the root cause depends on the times of errors, not on the times of exits', () => {
   const slow = died(0, errorReport({ at: 100 }), { endedAt: 900 })
   const quick = died(1, errorReport({ at: 200 }), { endedAt: 210 })
   expect(findRootCause([slow, quick])?.culprit.rank).toBe(0)
 })
 
 it.each(['SIGKILL', 'SIGSEGV'] as const)(
-  'is a rank killed by %s before those who lost it',
+  'the root cause is a rank killed by %s, not a peer that lost it',
   (signal) => {
     const outcomes = [died(0, lost(100, 1)), killed(1, signal, 150), stopped(2)]
     const cause = findRootCause(outcomes)!
@@ -32,12 +32,12 @@ it.each(['SIGKILL', 'SIGSEGV'] as const)(
   },
 )
 
-it('is an exhausted heap, whatever else the rank reported', () => {
+it('the root cause is an exhausted heap, whatever else the rank reported', () => {
   const outcomes = [died(0, lost(100, 1)), crashed(1, { error: lost(90, 0), endedAt: 150 })]
   expect(findRootCause(outcomes)?.culprit.rank).toBe(1)
 })
 
-it('is no victim that crashed while it was going down', () => {
+it('the root cause is not a rank that crashed after losing a peer', () => {
   const outcomes = [
     killed(0, 'SIGABRT', 200, { error: lost(100, 1) }),
     exited(1, 3, { endedAt: 250 }),
@@ -45,12 +45,12 @@ it('is no victim that crashed while it was going down', () => {
   expect(findRootCause(outcomes)?.culprit.rank).toBe(1)
 })
 
-it('is a rank that was stopped while it was dying of its own error, before mere victims', () => {
+it('the root cause is a rank that was stopped after its own error, not a peer that lost it', () => {
   const dying = stopped(1, { error: errorReport({ at: 90 }), stoppedAt: 120 })
   expect(findRootCause([died(0, lost(100, 1)), dying])?.culprit.rank).toBe(1)
 })
 
-it('is no rank that threw only because it was stopped', () => {
+it('the root cause is not a rank that threw because it was stopped', () => {
   const untidy = stopped(1, {
     exitCode: 1,
     signal: null,
@@ -60,31 +60,31 @@ it('is no rank that threw only because it was stopped', () => {
   expect(findRootCause([untidy, exited(0, 3, { endedAt: 110 })])?.culprit.rank).toBe(0)
 })
 
-it('is the rank that left early, with the code of the one that missed it', () => {
+it('the root cause is a rank that left early, and the exit code comes from the peer that missed it', () => {
   const cause = findRootCause([died(0, left(100, 2)), stopped(1), exited(2, 0, { endedAt: 50 })])!
   expect(cause).toMatchObject({ culprit: { rank: 2 }, witness: { rank: 0 } })
   expect(exitCodeOf(cause)).toBe(1)
 })
 
-it('is the rank that left early, also when it was stopped before its process had ended', () => {
+it('the root cause is a rank that left early, even if it was stopped before its process ended', () => {
   const cause = findRootCause([died(0, left(100, 1)), stopped(1), stopped(2)])!
   expect(cause).toMatchObject({ culprit: { rank: 1 }, witness: { rank: 0 }, presumed: false })
   expect(exitCodeOf(cause)).toBe(1)
 })
 
-it('is presumed where only consequences are known', () => {
+it('the root cause is presumed if every known error was caused by another rank', () => {
   expect(findRootCause([died(0, lost(100, 9)), died(1, lost(90, 9))])).toMatchObject({
     culprit: { rank: 1 },
     presumed: true,
   })
 })
 
-it('is a rank that another process kills just when it is to be stopped', () => {
+it('the root cause is a rank that another process killed while the launcher stopped it', () => {
   const killedMeanwhile = stopped(1, { signal: 'SIGKILL', stopSignal: 'SIGTERM', stoppedAt: 120 })
   expect(findRootCause([died(0, lost(100, 1)), killedMeanwhile])?.culprit.rank).toBe(1)
 })
 
-describe('of a hang', () => {
+describe('the root cause of a hang', () => {
   const waits = (at: number, operation: string, peers: number[]) =>
     errorReport({
       at,
@@ -105,7 +105,7 @@ describe('of a hang', () => {
     missing: ranks.map((rank) => ({ rank, last: 'barrier #16', running: undefined, late: false })),
   })
 
-  it('is the rank that never came, and not the one that timed out', () => {
+  it('is the rank that never entered the operation, not the rank that timed out', () => {
     const outcomes = [
       died(0, waits(100, operation, [1])),
       stopped(1, place(16)),
@@ -120,7 +120,7 @@ describe('of a hang', () => {
     expect(exitCodeOf(cause)).toBe(1)
   })
 
-  it('is found without flight records, through ranks that wait for each other', () => {
+  it('is found without flight records, by following which rank waits for which', () => {
     const outcomes = [
       died(0, waits(100, operation, [3])),
       stopped(1, place(16)),
@@ -134,7 +134,7 @@ describe('of a hang', () => {
     )
   })
 
-  it('is the process that is stopped, among ranks that left no record', () => {
+  it('is the suspended process among ranks that left no record', () => {
     const outcomes = [
       died(0, waits(100, operation, [1, 2])),
       stopped(1, place(17, { state: 'operation' })),
@@ -157,7 +157,7 @@ describe('of a hang', () => {
     })
   })
 
-  it('is not the sender that waits in a collective itself, also if it has left no record', () => {
+  it('is not a sender that waits in a collective itself, even if it left no record', () => {
     const recv = 'recv float32[4] from rank 2, tag 0'
     const barrier = place(0, { state: 'operation', operation: 'barrier by flat' })
     const others = [stopped(1, barrier), stopped(2, barrier)]
@@ -168,7 +168,7 @@ describe('of a hang', () => {
     expect(findRootCause(computes)).toMatchObject({ culprit: { rank: 2 } })
   })
 
-  it('is presumed where all ranks wait for each other', () => {
+  it('is presumed if all ranks wait for each other', () => {
     const outcomes = [
       died(0, waits(100, 'recv float32[4] from rank 1', [1])),
       died(1, waits(101, 'recv float32[4] from rank 0', [0])),
@@ -176,13 +176,13 @@ describe('of a hang', () => {
     expect(findRootCause(outcomes)).toMatchObject({ culprit: { rank: 0 }, presumed: true })
   })
 
-  it('is no rank that waited before another crashed', () => {
+  it('is a crash, not a rank that timed out before the crash', () => {
     const outcomes = [died(0, waits(100, operation, [1])), killed(1, 'SIGSEGV', 150)]
     expect(findRootCause(outcomes)).toMatchObject({ culprit: { rank: 1, signal: 'SIGSEGV' } })
   })
 })
 
-it('is the rank whose operation differs from those of most', () => {
+it('the root cause is the rank whose operation differs from most others', () => {
   const differs = (at: number) => errorReport({ at, code: 'ERR_TSR_MISMATCH', peers: [0] })
   const outcomes = [died(0, differs(100)), died(1, differs(101)), died(2, differs(102))]
   const call = (operation: string, ranks: number[]) => ({ operation, ranks, sites: [] })

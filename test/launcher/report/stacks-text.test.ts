@@ -6,7 +6,7 @@ const stack = (rank: number, frames: string): RankStack => ({
   report: { stack: `Error\n${frames}` },
 })
 
-it('shows a stack that several ranks have once, below the names of all of them', () => {
+it('shows a stack of several ranks once, below all their names', () => {
   const here = '    at train (/train.mjs:3:9)'
   expect(
     stacksText([stack(0, here), stack(1, '    at load (/data.mjs:1:1)'), stack(2, here)], []),
@@ -16,7 +16,7 @@ it('shows a stack that several ranks have once, below the names of all of them',
   )
 })
 
-it('says of a rank that died what it did, and no stack', () => {
+it('shows the last operation of a dead rank instead of a stack', () => {
   const status: RankStatus = {
     ...{ rank: 1, pid: 101, state: 'operation', end: 'died', since: 0, waitsFor: [0], running: 1 },
     ...{ operation: 'barrier', group: 'world', sequence: 3, bytes: 0, ended: 2, links: [] },

@@ -1,13 +1,13 @@
 import { readUsage, summaryText, type RankUsage } from '../../internals/launcher/report.ts'
 
-it('reads from /proc what the process itself measures', () => {
+it('usage from /proc equals the measurements of the process itself', () => {
   const seen = readUsage(process.pid)!
   const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage()
   expect(seen.peakBytes / (maxRSS * 1024)).toBeCloseTo(1, 1)
   expect(Math.abs(seen.cpuSeconds - (userCPUTime + systemCPUTime) / 1e6)).toBeLessThan(0.5)
 })
 
-it('knows nothing of a process that is not there', () => {
+it('usage of a missing process is undefined', () => {
   expect(readUsage(2 ** 22 + 1)).toBeUndefined()
 })
 
@@ -19,7 +19,7 @@ describe('the summary', () => {
   const ranks = (count: number, perNode: number): RankUsage[] =>
     Array.from({ length: count }, (_, rank) => usage(rank, Math.floor(rank / perNode)))
 
-  it('of one host names none', () => {
+  it('of one host has no host names', () => {
     expect(summaryText(ranks(2, 2))).toBe(`rank    time  CPU time    CPU  peak memory
    0  10.0 s    10.0 s  100 %        1 MiB
    1  10.0 s    10.0 s  100 %        2 MiB
@@ -35,7 +35,7 @@ describe('the summary', () => {
 `)
   })
 
-  it('of many ranks has the extremes of all, and the median of each host', () => {
+  it('of many ranks shows the minimum and maximum of all ranks, and the median of each host', () => {
     expect(summaryText(ranks(256, 64), 80)).toBe(`  256 ranks    time  CPU time    CPU  peak memory
       least  10.0 s    10.0 s  100 %        1 MiB
      median  10.0 s    20.0 s  200 %      128 MiB

@@ -27,7 +27,7 @@ describe('tsrun setup tensorflow --gpu', () => {
     expect((await setUp(onGpu, '--gpu')).stdout).toContain('there is nothing to do')
   })
 
-  it('fails where there are GPUs and it computes on the CPU, and leaves what was there', async () => {
+  it('fails if there are GPUs but TensorFlow computes on the CPU, and keeps the previous installation', async () => {
     expect((await setUp({})).code).toBe(0)
     const before = readTensorFlowManifest(fake.env)
     const broken = await setUp({ ...host, BINDING: 'no-driver' }, '--gpu')
@@ -43,14 +43,14 @@ describe('tsrun setup tensorflow --gpu', () => {
     )
   })
 
-  it('succeeds where GPUs are hidden on purpose', async () => {
+  it('succeeds if GPUs are hidden on purpose', async () => {
     const hidden = { ...host, BINDING: 'gpu', CUDA_VISIBLE_DEVICES: '' }
     expect((await setUp(hidden, '--gpu')).code).toBe(0)
     expect((await setUp(hidden, '--check')).code).toBe(0)
     expect((await setUp(hidden, '--gpu')).stdout).toContain('there is nothing to do')
   })
 
-  it('succeeds where an image is built without GPUs, which --check reports', async () => {
+  it('succeeds in an image build without GPUs, which --check reports', async () => {
     const image = { BINDING: 'no-driver' }
     const first = await setUp(image, '--gpu')
     expect(first.code).toBe(0)
@@ -91,6 +91,6 @@ it.each([
     "Could not load dynamic library 'libcudnn.so.8'; dlerror: libcudnn.so.8: cannot open shared object file: No such file or directory",
   ],
   ['silence', 'TensorFlow does not say why; it may have been built without CUDA'],
-])('knows from the log of TensorFlow why it takes no GPU: %#', (log, reason) => {
+])('reads from the log of TensorFlow why it uses no GPU: %#', (log, reason) => {
   expect(whyCpu(log)).toBe(reason)
 })

@@ -13,7 +13,7 @@ describe('a set-up whose kernels do not compile', () => {
   it.each([
     ['other-headers', "passes.cc:9:1: error: 'TensorHandle' was not declared"],
     ['no-kernels', "kernels.cc:5:10: fatal error: 'Eigen/Core' file not found"],
-  ])('says why, and computes without them: %s', async (COMPILER, reason) => {
+  ])('says why and computes without them: %s', async (COMPILER, reason) => {
     const { code, stdout } = await setUp({ COMPILER })
     expect(code).toBe(0)
     expect(stdout).toContain(`kernels that tsrun adds do not compile (${reason}): small layers`)
@@ -29,7 +29,7 @@ describe('a set-up whose kernels do not compile', () => {
     expect(readTensorFlowManifest(fake.env)?.kernels).toBe(false)
   })
 
-  it('is not reported where the compiler lacks only some instructions', async () => {
+  it('is not reported if the compiler lacks only some instructions', async () => {
     const { stdout } = await setUp({ COMPILER: 'old' })
     expect(stdout).not.toMatch(/kernels (that|of) /)
     expect(readTensorFlowManifest(fake.env)?.kernels).toBe(true)

@@ -19,7 +19,7 @@ describe('the arguments of tsrun setup', () => {
     return seen
   }
 
-  it('are read, paths made absolute', async () => {
+  it('are read, and paths become absolute', async () => {
     expect(await read('tensorflow')).toEqual([request, false])
     const given = { ...request, gpu: true, wheel: '/etc' }
     expect(await read('tensorflow', '--gpu', '--wheel=etc')).toEqual([given, false])
@@ -27,7 +27,7 @@ describe('the arguments of tsrun setup', () => {
     expect(await read('tensorflow', '--help')).toBeUndefined()
   })
 
-  it('take hashes of downloads for --official only', async () => {
+  it('include hashes of downloads only with --official', async () => {
     const [one, two] = ['A'.repeat(64), 'b'.repeat(64)]
     await read('tensorflow', '--official', '--sha256', `${one},${two}`)
     expect(hashes).toEqual(['a'.repeat(64), two])
@@ -58,7 +58,7 @@ describe('the Node that a set-up runs with', () => {
   })
 })
 
-it('knows the GPUs from the log of TensorFlow', () => {
+it('reads the names of GPUs from the log of TensorFlow', () => {
   const line = (gpu: number): string =>
     `I0000 00:00:17 gpu_device.cc:2020] Created device /job:localhost/replica:0/task:0/device:GPU:${gpu} ` +
     `with 78763 MB memory:  -> device: ${gpu}, name: NVIDIA H100 80GB HBM3, pci bus id: 0000:04:00.0\n`

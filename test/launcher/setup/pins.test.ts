@@ -52,7 +52,7 @@ describe('what a set-up downloads', () => {
     expect(entries.length - wheels.length).toBe(gpu ? 12 : 0)
   })
 
-  it('by the install script of the npm package is compared', () => {
+  it('by the install script of the npm package is compared with a pinned hash', () => {
     const [name, known] = Object.entries(OFFICIAL_ARCHIVES)[0]!
     const library = { url: `https://example.org/a/${name}`, sha256: known }
     const binding = { url: 'https://example.org/b.tar.gz', sha256: 'f'.repeat(64) }

@@ -10,7 +10,7 @@ it.each([
   ],
   ['something else\n\n', 'something else'],
   ['', 'it printed nothing'],
-])('finds the line that says most in %j', (stderr, reason) => {
+])('finds the most informative line in %j', (stderr, reason) => {
   expect(reasonOf(failed(stderr))).toBe(reason)
 })
 
@@ -110,7 +110,7 @@ describe('a failure of pip', () => {
   })
 })
 
-it('says how much room a set-up needs', () => {
+it('says how much disk space a set-up needs', () => {
   expect(roomAdvice(false, '/f')).toContain('about 2 GB in /f')
   expect(roomAdvice(true, '/f')).toContain('about 7 GB in /f')
 })

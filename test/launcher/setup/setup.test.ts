@@ -30,7 +30,7 @@ const contents = (env: NodeJS.ProcessEnv): string[] =>
   readdirSync(join(env['TSRUN_HOME']!, 'tensorflow')).sort()
 
 describe('tsrun setup tensorflow', () => {
-  it('says one sentence a step, leaves a manifest, and does nothing the second time', async () => {
+  it('prints one sentence per step, writes a manifest, and does nothing the second time', async () => {
     const env = fakeTools(folder, all)
     const before = await setUp(env, '--check')
     expect(before).toMatchObject({ code: 1, stderr: '' })
@@ -78,7 +78,7 @@ describe('tsrun setup tensorflow', () => {
     expect(contents(env)).toHaveLength(3)
   })
 
-  it('does without kernels where they do not compile, and adds them to an older set-up', async () => {
+  it('succeeds without kernels if they do not compile, and adds them to an older installation', async () => {
     const env = fakeTools(folder, all)
     expect((await setUp({ ...env, COMPILER: 'other-headers' })).code).toBe(0)
     const { bindingRevision, ...older } = readTensorFlowManifest(env)!
@@ -89,7 +89,7 @@ describe('tsrun setup tensorflow', () => {
     expect((await setUp(env)).stdout).toContain('there is nothing to do')
   })
 
-  it('takes the TensorFlow that the user names, without pip', async () => {
+  it('uses a TensorFlow that the user names, without pip', async () => {
     const env = fakeTools(folder, ['npm', 'g++'])
     const wheel = join(folder, 'given/tensorflow')
     mkdirSync(join(wheel, 'include/tensorflow/c/eager'), { recursive: true })
@@ -110,7 +110,7 @@ describe('tsrun setup tensorflow', () => {
     })
   })
 
-  it('installs wheels of a folder without a network, and CUDA with --gpu', async () => {
+  it('installs wheels from a folder without a network, and CUDA with --gpu', async () => {
     const env = fakeTools(folder, all)
     const wheels = join(folder, 'wheels')
     mkdirSync(wheels)
@@ -125,7 +125,7 @@ describe('tsrun setup tensorflow', () => {
     expect(readTensorFlowManifest(env)?.package).toBe('@tensorflow/tfjs-node-gpu')
   })
 
-  it('needs neither Python nor compiler with --official, and compares what is downloaded', async () => {
+  it('needs neither Python nor a compiler with --official, and checks the hashes of downloads', async () => {
     const env = fakeTools(folder, ['npm'])
     const offline = await setUp({ ...env, DOWNLOAD: 'offline' }, '--official')
     expect(offline.stderr).toMatch(/install script of @tensorflow\/tfjs-node failed \(Error: 403\)/)
@@ -221,7 +221,7 @@ describe('tsrun setup tensorflow says what to do when', () => {
       { BINDING: 'broken' },
       /the result does not work \(Error: libtensorflow_cc\.so\.2: wrong ELF class\)/,
     ],
-  ] as const)('%s, and leaves nothing', async (_, tools, failure, sentence) => {
+  ] as const)('%s, and leaves no files', async (_, tools, failure, sentence) => {
     const env = { ...fakeTools(folder, tools), ...failure }
     const { code, stderr } = await setUp(env)
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(sentence) as string })

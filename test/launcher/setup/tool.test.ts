@@ -40,7 +40,7 @@ describe('a tool that takes long', () => {
     return said
   }
 
-  it('is reported with the last line that it has printed', async () => {
+  it('is reported with its last line of output', async () => {
     const line = `Downloading nvidia_cudnn.whl (706.8 MB) ${'x'.repeat(100)}`
     const said = await reminders(
       `Collecting\\n\\033[32m${line}\\033[0m\\n  ━━━ 7/706.8 MB\\n`,
@@ -51,14 +51,14 @@ describe('a tool that takes long', () => {
     expect(sentence.length).toBeLessThan(120)
   })
 
-  it('is reported when it has printed nothing', async () => {
+  it('is reported even if it has printed nothing', async () => {
     expect(await reminders('', /working/)).toContainEqual(
       expect.stringMatching(/^… \d+ s: sh is working on a test$/),
     )
   })
 })
 
-it('a quick tool is not reported, and all its output is in the log', async () => {
+it('a fast tool is not reported, and the log has all its output', async () => {
   const said: string[] = []
   const say = (sentence: string): void => void said.push(sentence)
   const output = await runTool(toolContext({ say }), 'sh', ['-c', 'echo out; echo err >&2; exit 3'])
@@ -74,7 +74,7 @@ it('a missing tool has no result', async () => {
   expect(await runTool(toolContext(), join(folder, 'none'), [])).toBeUndefined()
 })
 
-it('ends a tool and its children when the user interrupts, and at the time limit', async () => {
+it('a tool and its children are killed at an interrupt and at the time limit', async () => {
   const mark = join(folder, 'mark')
   const hang = ['-c', `sleep 1000 & echo $! >"$1.new"; mv "$1.new" "$1"; wait`, 'sh', mark]
   const user = new AbortController()

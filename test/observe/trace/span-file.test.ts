@@ -18,7 +18,7 @@ const spans: Span[] = [
   { rank: 3, kind: 'recv', start: 7, end: 7, name: 'activation', waited: 0 },
 ]
 
-it('reads what was written, whatever its length', () => {
+it('a span file returns the spans that were written, whatever their number', () => {
   const many = Array.from({ length: 20_000 }, (_, i): Span => ({
     ...{ rank: 3, kind: spanKinds[i % spanKinds.length]!, start: i, end: i + 0.125 },
     ...(i % 3 === 0 && { name: `name ${i % 500}` }),
@@ -31,7 +31,7 @@ it('reads what was written, whatever its length', () => {
   expect(statSync(path).mode & 0o077).toBe(0)
 })
 
-it('reads what a crash has left, up to the last whole span', () => {
+it('a span file is readable after a crash, up to the last whole span', () => {
   const path = writeSpans(directory, spans)
   const bytes = readFileSync(path)
   const begin = bytes.indexOf(10) + 1
@@ -46,7 +46,7 @@ it('reads what a crash has left, up to the last whole span', () => {
   expect(before).toBe(spans.length)
 })
 
-it('stops at what is damaged, and refuses other files', () => {
+it('a span file is read up to the first damage, and other files are refused', () => {
   const path = writeSpans(directory, spans)
   const bytes = readFileSync(path)
   bytes[bytes.indexOf(10) + 1] = 254
@@ -58,7 +58,7 @@ it('stops at what is damaged, and refuses other files', () => {
   }
 })
 
-it('shortens long names, and keeps the others', () => {
+it('a span file shortens long names and keeps others', () => {
   const path = writeSpans(directory, [
     { rank: 0, kind: 'send', start: 0, end: 1, name: 'x'.repeat(5000) },
     { rank: 0, kind: 'send', start: 1, end: 2, name: 'y' },

@@ -99,7 +99,7 @@ function write(ranks: readonly Span[][]): void {
   for (const [rank, spans] of ranks.entries()) writeSpans(directory, spans, { rank })
 }
 
-it('finds the bubble of a balanced pipeline, and nothing else that waits', () => {
+it('finds only bubble time in a balanced pipeline', () => {
   write(pipelineStep())
   const summary = summarizeTrace(findTracedRun([directory])!)!
   expect(summary).toMatchObject({ runId: RUN, ranks: 2, hosts: 1, attempts: 1 })
@@ -114,7 +114,7 @@ it('finds the bubble of a balanced pipeline, and nothing else that waits', () =>
   }
 })
 
-it('finds the stage that is slower, and goes along it', () => {
+it('finds the slowest stage, and the critical path passes through it', () => {
   write(pipelineStep(3))
   const { byRank, criticalPath, slowest } = summarizeTrace(findTracedRun([directory])!)!
   const [first, second] = byRank
@@ -130,7 +130,7 @@ it('finds the stage that is slower, and goes along it', () => {
   expect(onPath(1)).toBeCloseTo(36, 9)
 })
 
-it('calls it imbalance if ranks of data parallel training wait, and exposed what is transferred', () => {
+it('in data parallel training, waits for slower ranks are imbalance, and transfers are communication', () => {
   const rank = (own: number, backward: number): Span[] => [
     { rank: own, kind: 'batch', start: 0, end: 1 },
     { rank: own, kind: 'F', start: 1, end: 3 },
@@ -149,7 +149,7 @@ it('calls it imbalance if ranks of data parallel training wait, and exposed what
   expect(slowest).toBe(1)
 })
 
-it('takes the steps that are asked for, and all of it where there are none', () => {
+it('summarizes the selected steps, or the whole trace if it has no steps', () => {
   const steps = Array.from({ length: 10 }, (_, i): Span[] => [
     { rank: 0, kind: 'F', start: 10 * i, end: 10 * i + i },
     { rank: 0, kind: 'step', start: 10 * i, end: 10 * i + 10, step: i + 1 },
@@ -167,7 +167,7 @@ it('takes the steps that are asked for, and all of it where there are none', () 
   expect(whole.mean.shares.compute).toBeCloseTo(45, 9)
 })
 
-it('numbers the steps by the ranks that report them, step 0 included', () => {
+it('uses the step numbers of the ranks that report them, including step 0', () => {
   const rank = (own: number, reports: boolean): Span[] => [
     { rank: own, kind: 'F', start: 0, end: 4 },
     ...(reports ? [{ rank: own, kind: 'step', start: 0, end: 10, step: 0 } as const] : []),
@@ -182,7 +182,7 @@ it('numbers the steps by the ranks that report them, step 0 included', () => {
   }
 })
 
-it('puts the files of a rank together whose place another process has taken', () => {
+it('joins the files of two processes that had the same rank one after the other', () => {
   const step = (rank: number, number: number): Span[] => [
     { rank, kind: 'F', start: 10 * number, end: 10 * number + 5 },
     { rank, kind: 'step', start: 10 * number, end: 10 * number + 10, step: number },
@@ -195,7 +195,7 @@ it('puts the files of a rank together whose place another process has taken', ()
   expect(summary.mean.shares.compute).toBe(5)
 })
 
-it('is not too large for many passes in one step', () => {
+it('summarizes a step with 150 000 passes', () => {
   const passes = Array.from({ length: 150_000 }, (_, i): Span => {
     return { rank: 0, kind: 'F', start: i, end: i + 1, stage: i % 2, microbatch: i >> 1 }
   })
@@ -203,7 +203,7 @@ it('is not too large for many passes in one step', () => {
   expect(summarizeTrace(findTracedRun([directory])!)!.mean.step).toBe(150_000)
 })
 
-it('summarizes the last attempt, of the newest run unless another one is named', () => {
+it('summarizes the last attempt of the newest or the named run', () => {
   const f = (end: number): Span[] => [{ rank: 0, kind: 'F', start: 0, end }]
   writeSpans(directory, f(1), { restartCount: 0, pid: 1 })
   writeSpans(directory, f(2), { restartCount: 1, pid: 2 })
@@ -260,12 +260,12 @@ describe('the clocks of several hosts', () => {
     expect(offsets.get('two 1')).toBeCloseTo(-AHEAD, 6)
   })
 
-  it('are compared by the time of day where ranks have not waited for each other', () => {
+  it('are aligned by the time of day if ranks have not waited for each other', () => {
     exchange('broadcasts')
     expect(alignClocks(findTracedRun([directory])!.files).get('two 1')).toBeCloseTo(10 - AHEAD, 6)
   })
 
-  it('have processes of their own in the trace, on one axis', () => {
+  it('are converted to one time axis, with a process per host in the trace', () => {
     exchange('messages')
     const events = eventsOf()
     expect(
@@ -301,7 +301,7 @@ function eventsOf(): Event[] {
   return (JSON.parse(readFileSync(path, 'utf8')) as { traceEvents: Event[] }).traceEvents
 }
 
-it('puts slices that overlap on tracks of their own, and names the tracks', () => {
+it('puts overlapping slices on separate tracks, and names the tracks', () => {
   const spans: Span[] = [
     { rank: 0, kind: 'step', start: 0, end: 100, step: 1 },
     { rank: 0, kind: 'wait', start: 10, end: 30, name: 'a' },
