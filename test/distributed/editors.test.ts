@@ -70,7 +70,7 @@ it.each([
   ],
   [
     'group.scatterObjectSync',
-    '(values: readonly { a: number; }[] | null, root: number, options?: CallOptions): { a: number; } | `values[r]`',
+    '(values: readonly { a: number; }[] | null, root: number, options?: CallOptions): { a: number; } | The result is',
   ],
   [
     'group.irecv',

@@ -71,7 +71,7 @@ export type Returned<Form extends CallForm, T = void> = Form extends 'async' ? W
 export interface GroupCalls<Form extends CallForm> {
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Returned<Form>
   /**
-   * Resolves to the rank of the sender. A receive from any source takes the first message of any
+   * The result is the rank of the sender. A receive from any source takes the first message of any
    * other rank that has its tag and that no earlier receive has taken.
    */
   recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Returned<Form, number>
@@ -163,24 +163,24 @@ export interface GroupCalls<Form extends CallForm> {
 
   /** Sends any value that MessagePack can encode. Meant for control data, not for tensors. */
   sendObject(value: unknown, to: number, options?: MessageOptions): Returned<Form>
-  /** Resolves to the value, or to a `ReceivedObject` if `from` is any source. */
+  /** The result is the value, or a `ReceivedObject` if `from` is any source. */
   recvObject<From extends Source>(
     from: From,
     options?: MessageOptions,
   ): Returned<Form, From extends number ? unknown : ReceivedObject>
-  /** Resolves to the `value` of `root` on every rank. */
+  /** The result is the `value` of `root` on every rank. */
   broadcastObject<T>(value: T, root: number, options?: CallOptions): Returned<Form, T>
-  /** Resolves to every rank's `value`, in rank order. */
+  /** The result is every rank's `value`, in rank order. */
   allGatherObject<T>(value: T, options?: CallOptions): Returned<Form, T[]>
-  /** Resolves to every rank's `value` in rank order on `root`, and to undefined elsewhere. */
+  /** The result is every rank's `value` in rank order on `root`, and undefined elsewhere. */
   gatherObject<T>(value: T, root: number, options?: CallOptions): Returned<Form, T[] | undefined>
-  /** Resolves to `root`'s `values[r]` on rank r. Other ranks pass null. */
+  /** The result is `root`'s `values[r]` on rank r. Other ranks pass null. */
   scatterObject<T>(
     values: readonly T[] | null,
     root: number,
     options?: CallOptions,
   ): Returned<Form, T>
-  /** Sends `values[j]` to rank j. Resolves to the values received, in rank order. */
+  /** Sends `values[j]` to rank j. The result is the values received, in rank order. */
   allToAllObject<T>(values: readonly T[], options?: CallOptions): Returned<Form, T[]>
 }
 

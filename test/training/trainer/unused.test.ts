@@ -123,7 +123,7 @@ it('an error about an unused parameter names it and two ways to continue', async
   })
   expect(message).toContain('did not use forgotten')
   expect(message).toContain('frozen')
-  expect(message).toContain("unused to 'zeros'")
+  expect(message).toContain("`unused` to 'zeros'")
 })
 
 it('accumulate is refused for a pipeline, with advice to use microbatches', async () => {

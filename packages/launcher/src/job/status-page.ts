@@ -75,7 +75,10 @@ function readPlaces(page: StatusPage): ReadonlyMap<number, RankPlace> {
     .read()
     .ranks.map(({ rank, pid, state, operation, group, sequence, since }): [number, RankPlace] => {
       const milliseconds = now - since
-      return [rank, { state, operation, group, sequence, milliseconds, isSuspended: isSuspended(pid) }]
+      return [
+        rank,
+        { state, operation, group, sequence, milliseconds, isSuspended: isSuspended(pid) },
+      ]
     })
   return new Map(places)
 }
