@@ -173,6 +173,11 @@ it('--stdin and --inspect-rank are checked against the number of ranks of the jo
   checkRanks(read({ stdin: 'all', inspect: '9229' }), 1)
 })
 
+it('an endpoint replaces the master address and port, which scripts may pass empty', () => {
+  const given = { 'rdzv-endpoint': 'n0:29500', 'master-addr': '', 'master-port': '', nnodes: '2' }
+  expect(read(given).rendezvous).toMatchObject({ host: 'n0', port: 29500 })
+})
+
 it('a job without a script is refused', () => {
   expect(() => read({}, [])).toThrow(expect.objectContaining({ code: 'ERR_TSR_USAGE' }))
 })

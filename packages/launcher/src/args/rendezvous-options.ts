@@ -50,7 +50,8 @@ export function toRendezvous(
 }
 
 /** With `--standalone`, replaces all settings about other hosts, as torchrun does. */
-export function withoutOthers(settings: Settings): Settings {
+export function withoutOthers(given: Settings): Settings {
+  const settings = withoutReplaced(given)
   const { standalone } = settings
   if (standalone === undefined || !readSetting(standalone, flag)) return settings
   const ofSeveral = ['rdzv-endpoint', 'rdzv-backend', 'rdzv-id', 'node-rank']
@@ -62,6 +63,14 @@ export function withoutOthers(settings: Settings): Settings {
     'master-addr': { value: '127.0.0.1', source },
     'master-port': { value: '0', source },
   }
+}
+
+/** Drops the address and the port that an endpoint replaces: scripts may pass them empty. */
+function withoutReplaced(settings: Settings): Settings {
+  if ((settings['rdzv-endpoint']?.value ?? '') === '') return settings
+  const replaced = ['master-addr', 'master-port']
+  const own = Object.entries(settings).filter(([name]) => !replaced.includes(name))
+  return Object.fromEntries(own) as Settings
 }
 
 /** Milliseconds of torchrun's `last_call_timeout`; shorter here, because hosts may join at any time. */

@@ -95,12 +95,12 @@ export class ParameterStates {
   }
 
   /** Returns a tensor of `values`, which is reused until they change. */
-  numbers(group: string, values: readonly number[]): Tensor {
-    const kept = this.#numbers.get(group)
+  numbers(update: string, values: readonly number[]): Tensor {
+    const kept = this.#numbers.get(update)
     if (kept?.values.join() === values.join()) return kept.tensor
-    kept?.tensor.dispose()
     const tensor = tensorFrom(Float32Array.from(values), [values.length])
-    this.#numbers.set(group, { values, tensor })
+    kept?.tensor.dispose()
+    this.#numbers.set(update, { values, tensor })
     return tensor
   }
 

@@ -55,6 +55,8 @@ export interface DeviceUpdate {
 const LARGE = 2 ** 22
 
 /** The index of the first tensor of the state in a row. */
+const isLarge = ({ shape }: Parameter): boolean => sizeOf(shape) >= LARGE
+
 const FORMER = 2
 
 interface Row {
@@ -76,8 +78,7 @@ export function updateOnDevice(
   const groups = new Map<string, { step: DeviceUpdate; rows: Row[] }>()
   for (const [parameter, given] of withGradients(parameters, gradients)) {
     const step = updateOf(parameter)
-    const isLarge = sizeOf(parameter.shape) >= LARGE
-    const key = [step.name, ...step.factors, isLarge ? parameter.name : ''].join()
+    const key = [step.name, ...step.factors, isLarge(parameter) ? parameter.name : ''].join()
     const group = groups.get(key) ?? { step, rows: [] }
     groups.set(key, group)
     const former = state.takeFromDevice(parameter.name, parameter.shape)
@@ -122,18 +123,22 @@ function together(
 ): Tensor[][] {
   const width = rows[0]!.tensors.length
   const shapes = rows.map(({ parameter: { shape } }) => [...shape])
-  const numbers = state.numbers(`${name} ${rows[0]!.parameter.name}`, factors)
-  const results = repeated(name, [...rows.flatMap(({ tensors }) => tensors), numbers], (given) => {
-    const [value, gradient, ...former] = Array.from({ length: width }, (_, column) =>
-      tf.concat(rows.map((_, i) => tf.reshape(given[i * width + column]!, [-1]))),
-    )
-    const scalars =
-      factors.length === 1 ? [tf.reshape(given.at(-1)!, [])] : tf.unstack(given.at(-1)!)
-    const next = compute(value!, gradient!, former, scalars)
-    return next.flatMap((flat) =>
-      tf.split(flat, shapes.map(sizeOf)).map((part, i) => tf.reshape(part, shapes[i]!)),
-    )
-  })
+  const numbers = state.numbers(name, factors)
+  const results = repeated(
+    isLarge(rows[0]!.parameter) ? `${name} ${shapes.join()}` : name,
+    [...rows.flatMap(({ tensors }) => tensors), numbers],
+    (given) => {
+      const [value, gradient, ...former] = Array.from({ length: width }, (_, column) =>
+        tf.concat(rows.map((_, i) => tf.reshape(given[i * width + column]!, [-1]))),
+      )
+      const scalars =
+        factors.length === 1 ? [tf.reshape(given.at(-1)!, [])] : tf.unstack(given.at(-1)!)
+      const next = compute(value!, gradient!, former, scalars)
+      return next.flatMap((flat) =>
+        tf.split(flat, shapes.map(sizeOf)).map((part, i) => tf.reshape(part, shapes[i]!)),
+      )
+    },
+  )
   return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
 }
 

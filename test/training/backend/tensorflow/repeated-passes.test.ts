@@ -226,6 +226,32 @@ describeIt('repeated passes of a module', () => {
 })
 
 describeIt('a training step with tensors on a GPU', () => {
+  it('has the sign of a value beside its ReLU, and their gradients', async () => {
+    const warm = new WarmProcess({ ...tensorflow })
+    const found = (await warm.run(`${counting}
+      backend.isUsingGpuDevice = true
+      class Both extends training.ReLU {
+        forward(x) {
+          return tf.add(tf.relu(x), tf.sign(x))
+        }
+        isRepeatable() {
+          return true
+        }
+      }
+      const model = new Both()
+      const x = tf.tensor1d([-2, 0, 3])
+      return [1, 2, 3, 4].map(() => {
+        const pass = recordModule(model, x, { needsInputGradient: true })
+        const dx = pass.backward(tf.tensor1d([1, 1, 1]), () => undefined)
+        return [[...pass.value.dataSync()], [...dx.dataSync()]]
+      })`)) as number[][][]
+    warm.end()
+    for (const [values, gradients] of found) {
+      expect(values).toEqual([-1, 0, 4])
+      expect(gradients).toEqual([0, 0, 1])
+    }
+  })
+
   it('makes few calls, and updates parameters as separate operations do', async () => {
     const warm = new WarmProcess({ ...tensorflow })
     // what the host may assume of tensors; the CPU computes here

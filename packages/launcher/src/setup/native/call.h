@@ -4,6 +4,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -127,6 +128,21 @@ class Call {
     const auto found = backend_->tfe_handle_map_.find(handles_[i]);
     Check(found != backend_->tfe_handle_map_.end(), "handles of tensors");
     return found->second;
+  }
+
+  // The values of a tensor on the device of the backend, where they are copied if they are elsewhere.
+  tensorflow::Tensor TensorOnDevice(size_t i) const {
+    TFE_TensorHandle* given = Handle(i);
+    const auto status = std::unique_ptr<TF_Status, decltype(&TF_DeleteStatus)>(TF_NewStatus(), TF_DeleteStatus);
+    std::unique_ptr<TFE_TensorHandle, decltype(&TFE_DeleteTensorHandle)> copy(nullptr, TFE_DeleteTensorHandle);
+    if (tensorflow::TensorHandleFromInterface(tensorflow::unwrap(given))->device() != eager().CanonicalDevice(device())) {
+      copy.reset(TFE_TensorHandleCopyToDevice(given, context(), backend_->device_name.c_str(), status.get()));
+      if (copy == nullptr) throw std::runtime_error(TF_Message(status.get()));
+      given = copy.get();
+    }
+    const tensorflow::Tensor* tensor = nullptr;
+    Check(tensorflow::TensorHandleFromInterface(tensorflow::unwrap(given))->Tensor(&tensor).ok(), "tensors with values");
+    return *tensor;
   }
 
   Matrix Tensor(size_t i) const {

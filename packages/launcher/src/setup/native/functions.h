@@ -51,6 +51,8 @@ inline napi_value DefineFunction(Call& call) {
   check();
   tensorflow::FunctionLibraryRuntime::InstantiateOptions instantiation;
   instantiation.executor_type = "SINGLE_THREADED_EXECUTOR";
+  // Fail here, and not in the first call, if the device has no kernel for an operation.
+  instantiation.create_kernels_eagerly = true;
   if (call.IsOnHost()) {
     // Only these functions are rewritten for oneDNN, like TensorFlow's single operations.
     instantiation.target = call.device()->name();
@@ -66,11 +68,7 @@ inline napi_value DefineFunction(Call& call) {
 // call(inputs, function) -> the results of a defined function, as new tensors
 inline napi_value CallFunction(Call& call) {
   std::vector<tensorflow::Tensor> inputs, outputs;
-  for (size_t i = 0; i < call.count(); i++) {
-    const tensorflow::Tensor* tensor = nullptr;
-    Check(tensorflow::TensorHandleFromInterface(tensorflow::unwrap(call.Handle(i)))->Tensor(&tensor));
-    inputs.push_back(*tensor);
-  }
+  for (size_t i = 0; i < call.count(); i++) inputs.push_back(call.TensorOnDevice(i));
   tensorflow::FunctionLibraryRuntime::Options options;
   std::function<void(std::function<void()>)> runner = [](const std::function<void()>& run) { run(); };
   options.runner = &runner;

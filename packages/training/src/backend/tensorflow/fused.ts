@@ -82,14 +82,14 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
   }
 
   const sums = ['Add', 'AddV2', 'BiasAdd']
+  const covered = new Set<GraphNode>()
   for (const [index, node] of [...nodes.entries()].reverse()) {
     const sum = node.op === 'Relu' ? only(node.inputs[0], ...sums) : node
-    const isSum = sum !== undefined && sums.includes(sum.op) && result[index] === node
-    const found = node.op === 'Mul' ? reluGradient(node) : isSum ? linear(sum, node) : undefined
+    const isOpen = sum !== undefined && sums.includes(sum.op) && !covered.has(sum)
+    const found = node.op === 'Mul' ? reluGradient(node) : isOpen ? linear(sum, node) : undefined
     if (found === undefined) continue
     result[index] = found
-    // Do not fuse the sum separately as well.
-    if (sum !== undefined && sum !== node) uses[node.inputs[0]!.node] = 0
+    if (sum !== undefined) covered.add(sum)
   }
   return result
 }

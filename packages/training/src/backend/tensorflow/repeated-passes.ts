@@ -49,7 +49,7 @@ export function repeatPass(
   plans.set(module, ofModule)
   const key = `${String(needsInputGradient)} ${x.dtype} ${x.shape.join()}`
   let plan = ofModule.get(key)
-  if (plan?.isFor(module) !== true) {
+  if (plan?.eager !== eager || !plan.isFor(module)) {
     if (plan === undefined && ofModule.size >= MOST_PLANS) return undefined
     plan = new Plan(eager, module, record)
     ofModule.set(key, plan)

@@ -26,15 +26,18 @@ export function repeat(
   const known = functions.get(shapes)
   if (known !== undefined) {
     const bits: Handle[] = []
-    const given = known.inputs.map((value) => {
-      const input = inputs[placeOf(value)]!
-      if (!eager.takesBits(input)) return eager.handleOf(input)
-      bits.push(eager.bitsOf(input))
-      return bits.at(-1)!
-    })
-    const results = eager.call(known.definition, given)
-    for (const handle of bits) eager.free(handle)
-    return results.map((handle, i) => eager.take(handle, known.shapes[i]!))
+    try {
+      const given = known.inputs.map((value) => {
+        const input = inputs[placeOf(value)]!
+        if (!eager.takesBits(input)) return eager.handleOf(input)
+        bits.push(eager.bitsOf(input))
+        return bits.at(-1)!
+      })
+      const results = eager.call(known.definition, given)
+      return results.map((handle, i) => eager.take(handle, known.shapes[i]!))
+    } finally {
+      for (const handle of bits) eager.free(handle)
+    }
   }
   if (!functions.has(shapes)) {
     if (functions.size < MOST_FUNCTIONS) functions.set(shapes, undefined)

@@ -77,15 +77,9 @@ export class Trace implements Observer {
     inputs: readonly Handle[],
     outputs: readonly OutputInfo[],
   ): void {
-    const values = inputs.map((handle) => {
-      const value = this.#values.get(handle)
-      // The sign of a ReLU's output replaces the sign of its input, which then need not be kept.
-      return op === 'Sign' && value !== undefined
-        ? (this.#rectified.get(keyOf(value)) ?? value)
-        : value
-    })
-    const known = values.filter((value) => value !== undefined)
-    if (known.length < values.length) this.isWhole = false
+    const known = inputs.flatMap((handle) => this.#values.get(handle) ?? [])
+    if (known.length < inputs.length) this.isWhole = false
+    if (op === 'Relu' && !this.#eager.isOnHost) this.#useOutputOfRelu(known)
     const node = this.#nodes.length
     outputs.forEach(({ id }, output) => this.#values.set(id, { node, output }))
     if (op === 'Relu' && !this.#eager.isOnHost) {
@@ -94,6 +88,19 @@ export class Trace implements Observer {
     const dtypes = outputs.map(({ dtype }) => dtype)
     const shapes = outputs.map(({ shape }) => [...shape])
     this.#nodes.push({ op, attributes, inputs: known, dtypes, shapes })
+  }
+
+  /**
+   * TensorFlow.js computes the slope of y = relu(x) as relu(sign(x)). Replaces sign(x) by sign(y), which
+   * gives the same slope, so that the forward pass need not keep x.
+   */
+  #useOutputOfRelu(inputs: Value[]): void {
+    const [value] = inputs
+    const sign = value && this.#nodes[value.node]!
+    const y = sign?.op === 'Sign' ? this.#rectified.get(keyOf(sign.inputs[0]!)) : undefined
+    if (y !== undefined) {
+      inputs[0] = { node: this.#nodes.push({ ...sign!, inputs: [y] }) - 1, output: 0 }
+    }
   }
 
   created(handle: Handle, shape: readonly number[], dtype: number, values: unknown): void {

@@ -242,8 +242,9 @@ export class PipelineStage {
     const loss = await this.#lossOf(flight)
     const { scale } = this.#plan
     if (this.#start?.scale !== scale) {
+      const tensor = tf.keep(tf.scalar(scale))
       this.#start?.tensor.dispose()
-      this.#start = { scale, tensor: tf.keep(tf.scalar(scale)) }
+      this.#start = { scale, tensor }
     }
     return loss.backward(this.#start.tensor, () => undefined)!
   }
