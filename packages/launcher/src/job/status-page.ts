@@ -7,20 +7,20 @@ import { ranksOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 /** The status page of this host during one attempt of a job. */
 export interface AttemptPage {
-  /** The variables that tell the ranks where it is. */
+  /** The variables that tell the ranks the path of the page. */
   readonly environment: Readonly<Record<string, string>>
-  /** Tells the engines of the other ranks, if one has failed, that they need not wait any longer. */
+  /** If a rank has failed, tells the engines of the other ranks to stop waiting. */
   abort(ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void
-  /** What each rank does now, by rank; a rank that has joined no group is missing. */
+  /** What each rank does now, by rank. A rank that has joined no group is missing. */
   places(): ReadonlyMap<number, RankPlace>
-  /** Marks the rank once it has ended. */
+  /** Marks the rank as ended when its process ends. */
   follow(process: RankProcess, localRank: number): void
-  /** The states of the ranks of this host; once it is closed, the last ones. */
+  /** The states of the ranks of this host; after `close`, the last states. */
   ranks(): readonly RankStatus[]
   close(): void
 }
 
-/** Opens the page. Where that is not possible, the job runs without one. */
+/** Opens the page. If that fails, the job runs without one. */
 export function openStatusPage(
   { script }: Pick<Job, 'script'>,
   { plan, nodeRank }: NodePlace,
@@ -57,7 +57,7 @@ export function openStatusPage(
     }
   } catch (error) {
     createLogger('launcher').info({ reason: (error as Error).message }, 'no status page')
-    // The variable may name the page of a launcher that has started this one.
+    // Override the variable, which may name the page of an outer job.
     return {
       environment: { TSRUN_STATUS_PAGE: '' },
       abort: () => undefined,
