@@ -70,7 +70,7 @@ function withoutReplaced(settings: Settings): Settings {
   if ((settings['rdzv-endpoint']?.value ?? '') === '') return settings
   const replaced = ['master-addr', 'master-port']
   const own = Object.entries(settings).filter(([name]) => !replaced.includes(name))
-  return Object.fromEntries(own) as Settings
+  return Object.fromEntries(own)
 }
 
 /** Milliseconds of torchrun's `last_call_timeout`; shorter here, because hosts may join at any time. */
