@@ -1,5 +1,5 @@
 import { flag } from '@tsrun/core'
-import type { Values } from './flags.ts'
+import type { FlagName, Values } from './flags.ts'
 import { anyTime, readSetting, timeout, usageError, type Setting } from './readers.ts'
 import type { Settings } from './settings.ts'
 
@@ -54,11 +54,9 @@ export function withoutOthers(given: Settings): Settings {
   const settings = withoutReplaced(given)
   const { standalone } = settings
   if (standalone === undefined || !readSetting(standalone, flag)) return settings
-  const ofSeveral = ['rdzv-endpoint', 'rdzv-backend', 'rdzv-id', 'node-rank']
-  const own = Object.entries(settings).filter(([name]) => !ofSeveral.includes(name))
   const source = '--standalone'
   return {
-    ...(Object.fromEntries(own) as Settings),
+    ...without(settings, ['rdzv-endpoint', 'rdzv-backend', 'rdzv-id', 'node-rank']),
     nnodes: { value: '1', source },
     'master-addr': { value: '127.0.0.1', source },
     'master-port': { value: '0', source },
@@ -67,10 +65,13 @@ export function withoutOthers(given: Settings): Settings {
 
 /** Drops the address and the port that an endpoint replaces: scripts may pass them empty. */
 function withoutReplaced(settings: Settings): Settings {
-  if ((settings['rdzv-endpoint']?.value ?? '') === '') return settings
-  const replaced = ['master-addr', 'master-port']
-  const own = Object.entries(settings).filter(([name]) => !replaced.includes(name))
-  return Object.fromEntries(own)
+  const hasEndpoint = (settings['rdzv-endpoint']?.value ?? '') !== ''
+  return hasEndpoint ? without(settings, ['master-addr', 'master-port']) : settings
+}
+
+function without(settings: Settings, names: readonly FlagName[]): Settings {
+  const left = Object.entries(settings).filter(([name]) => !names.includes(name as FlagName))
+  return Object.fromEntries(left)
 }
 
 /** Milliseconds of torchrun's `last_call_timeout`; shorter here, because hosts may join at any time. */

@@ -89,9 +89,10 @@ class Call {
   }
 
   tensorflow::Device* device() const {
-    tensorflow::Device* device = nullptr;
-    Check(eager().FindDeviceFromName(backend_->device_name.c_str(), &device).ok(), "the device of the backend");
-    return device;
+    if (device_ == nullptr) {
+      Check(eager().FindDeviceFromName(backend_->device_name.c_str(), &device_).ok(), "the device of the backend");
+    }
+    return device_;
   }
 
   // Whether the tensors are in memory that the host can access.
@@ -133,9 +134,9 @@ class Call {
   // The values of a tensor on the device of the backend, where they are copied if they are elsewhere.
   tensorflow::Tensor TensorOnDevice(size_t i) const {
     TFE_TensorHandle* given = Handle(i);
-    const auto status = std::unique_ptr<TF_Status, decltype(&TF_DeleteStatus)>(TF_NewStatus(), TF_DeleteStatus);
     std::unique_ptr<TFE_TensorHandle, decltype(&TFE_DeleteTensorHandle)> copy(nullptr, TFE_DeleteTensorHandle);
     if (tensorflow::TensorHandleFromInterface(tensorflow::unwrap(given))->device() != eager().CanonicalDevice(device())) {
+      const std::unique_ptr<TF_Status, decltype(&TF_DeleteStatus)> status(TF_NewStatus(), TF_DeleteStatus);
       copy.reset(TFE_TensorHandleCopyToDevice(given, context(), backend_->device_name.c_str(), status.get()));
       if (copy == nullptr) throw std::runtime_error(TF_Message(status.get()));
       given = copy.get();
@@ -174,8 +175,8 @@ class Call {
 
   // Adds a tensor on the device of the arguments to the results.
   void Add(tensorflow::Tensor&& tensor) {
-    tensorflow::Device* on = device();
-    Add(tensorflow::TensorHandle::CreateLocalHandle(std::move(tensor), eager().CanonicalDevice(on), on, &eager()));
+    Add(tensorflow::TensorHandle::CreateLocalHandle(std::move(tensor), eager().CanonicalDevice(device()), device(),
+                                                    &eager()));
   }
 
   // Adds a tensor to the results, which take ownership.
@@ -254,6 +255,8 @@ class Call {
   napi_env env_;
   std::array<napi_value, 8> arguments_{};
   tfnodejs::TFJSBackend* backend_ = nullptr;
+  // Found when it is first needed: kernels need none.
+  mutable tensorflow::Device* device_ = nullptr;
   const int32_t* handles_ = nullptr;
   size_t count_ = 0;
   std::vector<TFE_TensorHandle*> results_;
