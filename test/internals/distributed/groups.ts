@@ -3,6 +3,7 @@ export {
   createWorldGroup,
   EngineProcessGroup,
 } from '../../../packages/distributed/src/groups/group.ts'
+export { exchangeEndpoints } from '../../../packages/distributed/src/groups/join/endpoints.ts'
 export { joinWorld } from '../../../packages/distributed/src/groups/join/join.ts'
 export { chooseEngine } from '../../../packages/distributed/src/groups/join/options.ts'
 export { agreeOnSharing } from '../../../packages/distributed/src/groups/join/sharing.ts'

@@ -99,6 +99,7 @@ describe.each(ways)('initProcessGroup (%j)', (way) => {
     const own = JSON.parse(Buffer.from(await store.get('world/0/endpoint/0')).toString()) as object
     await store.set('world/0/endpoint/1', JSON.stringify({ ...own, refusal: 'rank 1 has none' }))
     await store.set('world/0/alive/1', '')
+    await store.set('world/0/refused/1', '')
     expect(await joining).toMatchObject({
       code: 'ERR_TSR_TRANSPORT_UNAVAILABLE',
       facts: { transport: 'shared-memory', reason: 'rank 1 has none' },

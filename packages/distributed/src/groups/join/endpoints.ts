@@ -15,6 +15,7 @@ import {
   localAddressTowards,
   reachableAddress,
   type Store,
+  type StoreCallOptions,
 } from '@tsrun/store'
 import { checkSameTuning } from './tuning-file.ts'
 import type { ConnectOptions } from '../../runners/open-transport.ts'
@@ -76,6 +77,9 @@ const published = object({
 
 type Published = Of<typeof published>
 
+/** Milliseconds for which a rank that refuses to join waits for the others to do so too. */
+const refusalTimeout = 10_000
+
 /**
  * Publishes this rank's endpoint, waits for the endpoints of all other ranks, and agrees with them
  * on who shares memory with whom.
@@ -107,11 +111,19 @@ export async function exchangeEndpoints(
     )
   }
   const endpoints = peers.map((peer) => readPublished(texts[peer], published, `rank ${peer}`))
-  checkRefusals(endpoints)
-  refuseLoopback(endpoints)
-  refuseOtherProtection(endpoints)
-  const tunings = endpoints.map(({ tuning }) => tuning)
-  checkSameTuning(rank, tunings)
+  try {
+    checkRefusals(endpoints)
+    refuseLoopback(endpoints)
+    refuseOtherProtection(endpoints)
+    const tunings = endpoints.map(({ tuning }) => tuning)
+    checkSameTuning(rank, tunings)
+  } catch (error) {
+    await meetRefusingRanks(store, rank, peers, {
+      ...wait,
+      timeout: Math.min(timeout, refusalTimeout),
+    })
+    throw error
+  }
   const segments = endpoints.map(({ segment }) => segment)
   const isRequired = sharedMemory === 'required'
   const sharing = await agreeOnSharing(store, { rank, segments, isRequired, wait })
@@ -124,6 +136,26 @@ export async function exchangeEndpoints(
   }
   const { protection } = own
   return { token, purpose, protection, rank, endpoints, timeout, sharing, place }
+}
+
+/**
+ * Waits until all ranks have refused to join. They do so for the same reason, once they have read
+ * all endpoints. A rank that failed before would take its presence along, and a slower one would
+ * wait for it in vain.
+ */
+async function meetRefusingRanks(
+  store: Store,
+  rank: number,
+  peers: readonly number[],
+  wait: StoreCallOptions,
+): Promise<void> {
+  const keyOf = (peer: number): string => `refused/${peer}`
+  try {
+    await store.set(keyOf(rank), '')
+    await store.multiGet(peers.map(keyOf), wait)
+  } catch {
+    // The reason for the refusal matters more than a rank that has died since.
+  }
 }
 
 /** @throws ERR_TSR_PROTECTION if the ranks' protection differs */
