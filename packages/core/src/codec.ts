@@ -11,7 +11,10 @@ export const MESSAGE_LIMIT = 16 * 1024 * 1024
 /** Maximum arrays, objects, Maps and Sets in a message. Each takes some hundred bytes of memory. */
 const MOST_CONTAINERS = 1 << 20
 
-/** MessagePack with maps as plain objects and the extensions of `msgpack-values.ts`. */
+/**
+ * Creates a MessagePack codec with the extensions of `msgpack-values.ts`. Maps decode to plain
+ * objects.
+ */
 function makePackr(library: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>): Msgpackr.Packr {
   addExtensions(library)
   return new library.Packr({
@@ -26,12 +29,13 @@ function makePackr(library: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>): Ms
 const packr = makePackr(msgpackr)
 let nativePackr: Msgpackr.Packr | undefined
 
-/** Messages of at least this many bytes use the native extraction of strings. */
+/** Size in bytes from which messages are decoded with the native module of msgpackr. */
 const LARGE_MESSAGE = 4096
 
 /**
- * The main entry of msgpackr extracts strings with a native module, up to nine times as fast. It is
- * loaded for the first large message, because most processes decode only small ones.
+ * Returns the decoder for a message. The main entry of msgpackr has a native module that decodes
+ * strings up to nine times as fast. Load it for the first large message only, because most
+ * processes decode only small ones.
  */
 function packrFor(bytes: Uint8Array): Msgpackr.Packr {
   if (bytes.byteLength < LARGE_MESSAGE) return packr

@@ -3,7 +3,10 @@ import { visibleText } from './visible-text.ts'
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const
 
-/** `512 B`, `4 KiB`, `1.5 GiB`: below ten with one decimal, unless it is zero. */
+/**
+ * Formats a number of bytes, as in `512 B`, `4 KiB` or `1.5 GiB`. Numbers below ten have one
+ * decimal, unless it is zero.
+ */
 export function formatBytes(bytes: number): string {
   let value = bytes
   let unit = 0
@@ -11,7 +14,7 @@ export function formatBytes(bytes: number): string {
   return `${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} ${units[unit]!}`
 }
 
-/** `3.20 s`, `4 min 10 s`, `2 h 5 min`. */
+/** Formats a duration, as in `3.20 s`, `4 min 10 s` or `2 h 5 min`. */
 export function formatSeconds(seconds: number): string {
   if (seconds < 120) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`
   const minutes = Math.floor(seconds / 60)
@@ -19,13 +22,13 @@ export function formatSeconds(seconds: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`
 }
 
-/** `rank 3`, or `ranks 0-2, 5` for several. */
+/** Formats ranks, as in `rank 3` or `ranks 0-2, 5`. */
 export function formatRanks(ranks: Iterable<number>): string {
   const list = [...ranks]
   return `${list.length === 1 ? 'rank' : 'ranks'} ${formatRankList(list)}`
 }
 
-/** `0-2, 5` for 0, 1, 2 and 5, in ascending order. */
+/** Formats ranks in ascending order, as in `0-2, 5` for 0, 1, 2 and 5. */
 export function formatRankList(ranks: Iterable<number>): string {
   const sorted = [...ranks].sort((a, b) => a - b)
   const ranges: [number, number][] = []
@@ -37,12 +40,12 @@ export function formatRankList(ranks: Iterable<number>): string {
   return ranges.map(([from, to]) => (from === to ? String(from) : `${from}-${to}`)).join(', ')
 }
 
-/** Characters of a line if the width is unknown. */
+/** Width of a line in characters if the output has none. */
 const USUAL_WIDTH = 80
 
 /**
- * Characters that fit on a line of standard output: `COLUMNS`, otherwise the width of the terminal,
- * otherwise 80.
+ * Returns how many characters fit on a line of standard output. The width is `COLUMNS`, otherwise
+ * the width of the terminal, otherwise 80.
  */
 export function textWidth(
   env = host.env,

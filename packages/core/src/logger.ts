@@ -18,7 +18,7 @@ export type Logger = Readonly<Record<Severity, Write>>
  *
  * TSRUN_LOG_LEVEL sets the level (default `warn`).
  *
- * @throws ERR_TSR_ARGUMENT, see `readLogLevel`
+ * @throws ERR_TSR_ARGUMENT for an invalid level
  */
 export function createLogger(name: string, options: { level?: Level } = {}): Logger {
   const { level } = { level: readLogLevel(), ...options }
@@ -38,7 +38,10 @@ export function createLogger(name: string, options: { level?: Level } = {}): Log
   }
 }
 
-/** Unlike `readRankEnvironment`, it ignores other invalid variables, which must not prevent logging. */
+/**
+ * Returns the rank for log lines. Unlike `readRankEnvironment`, it ignores invalid variables, which
+ * must not prevent logging.
+ */
 function rankOf(env: Environment): object {
   const { RANK: rank, NODE_RANK: nodeRank = 0, TSRUN_RUN_ID: runId = 'none' } = env
   if (rank === undefined) return {}

@@ -7,12 +7,12 @@ import { formOf } from './msgpack-values.ts'
  * compiles, and keys that are not strings.
  */
 
-/** By token: bytes of the payload, if its size is fixed. */
+/** Payload size in bytes of each token with a payload of fixed size. */
 const FIXED: Readonly<Partial<Record<number, number>>> = {
   ...{ 0xc0: 0, 0xc2: 0, 0xc3: 0 },
   ...{ 0xca: 4, 0xcb: 8, 0xcc: 1, 0xcd: 2, 0xce: 4, 0xcf: 8, 0xd0: 1, 0xd1: 2, 0xd2: 4, 0xd3: 8 },
 }
-/** By token: bytes of the length field of a string or binary value. */
+/** Size in bytes of the length field of each token for a string or binary value. */
 const SIZED: Readonly<Partial<Record<number, 1 | 2 | 4>>> = {
   ...{ 0xc4: 1, 0xc5: 2, 0xc6: 4, 0xd9: 1, 0xda: 2, 0xdb: 4 },
 }
@@ -22,7 +22,7 @@ const PROTO = new TextEncoder().encode('__proto__')
 /** A container whose values have not all been read. */
 interface Open {
   missing: number
-  /** Whether keys and values alternate. */
+  /** Whether the container is a map, in which keys and values alternate. */
   readonly isMap: boolean
 }
 
@@ -30,8 +30,8 @@ interface Open {
  * Checks that a message is exactly one value, in the form that our encoder writes.
  *
  * @param most - limit on containers: arrays, maps and extensions
- * @returns whether it has references
- * @throws Error that describes the problem
+ * @returns whether the message contains references
+ * @throws Error that describes why the message is invalid
  */
 export function scanMessage(bytes: Uint8Array, most: number): boolean {
   const scan = new Scan(bytes, most)

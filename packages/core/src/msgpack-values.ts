@@ -2,8 +2,9 @@ import { host } from '#host'
 import type * as Msgpackr from 'msgpackr'
 
 /*
- * Values that MessagePack lacks. A tag is an extension followed by a list. A reference holds the number
- * of an object. Objects are numbered in order of appearance, from 0 for the outermost.
+ * Encodes values that MessagePack lacks. A *tag* is a MessagePack extension followed by a list with
+ * the contents of the value. A *reference* is an extension with the number of an object. Objects
+ * are numbered in order of appearance; the outermost one is 0.
  */
 
 /** A value that is encoded as a tag and a list. */
@@ -38,13 +39,16 @@ class Reference {
     return bytes
   }
 
-  /** The number of a reference; undefined for other objects. */
+  /** Returns the number in a reference; undefined for other objects. */
   static numberOf(value: object): number | undefined {
     return #number in value ? value.#number : undefined
   }
 }
 
-/** By class name. Instances belong to the reader's realm. */
+/**
+ * Constructors of the byte containers, by class name. They create instances in the realm of the
+ * reader.
+ */
 const byteClasses: Readonly<Record<string, (buffer: ArrayBuffer) => unknown>> = {
   Int8Array: (buffer) => new Int8Array(buffer),
   Uint8Array: (buffer) => new Uint8Array(buffer),
@@ -68,7 +72,7 @@ const errors: ReadonlyMap<unknown, ErrorConstructor> = new Map(
   ]),
 )
 
-/** By extension type: extensions followed by a list. */
+/** The tags, by extension type. */
 const tags = {
   0x4d: { Class: MapEntries, read: (list: readonly unknown[]) => new Map(pairsOf(list)) },
   0x6f: {
@@ -84,21 +88,24 @@ const tags = {
 
 const REFERENCE = 0x70
 
-/** Extension types that are complete by themselves. */
+/** Extension types that are not followed by a list. */
 const whole: ReadonlySet<number> = new Set([
   0x00, // undefined
   0x42, // a bigint
   0xff, // a Date
 ])
 
-/** The form of an extension of our encoder; undefined for extensions of other programs. */
+/** Returns the form of an extension type of this encoder; undefined for types of other programs. */
 export function formOf(type: number): 'tag' | 'reference' | 'whole' | undefined {
   if (Object.hasOwn(tags, type)) return 'tag'
   if (type === REFERENCE) return 'reference'
   return whole.has(type) ? 'whole' : undefined
 }
 
-/** Also replaces msgpackr's readers of these types, some of which trust their input. */
+/**
+ * Registers the extensions with msgpackr. It replaces msgpackr's own readers of the same types,
+ * some of which trust their input.
+ */
 export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtension'>): void {
   for (const [type, tag] of Object.entries(tags)) {
     addExtension({ ...tag, type: Number(type), write: ({ list }: Tagged) => list })
@@ -113,9 +120,9 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
 }
 
 /**
- * Replaces values that MessagePack lacks. Copies only the parts that change.
+ * Replaces values that MessagePack lacks by tags and references. Copies only the parts that change.
  *
- * @throws Error for a class of bytes that the reader may not have
+ * @throws Error for a typed array class that the reader may not have
  */
 export function toEncodable(value: unknown): unknown {
   return new Conversion().convert(value)
@@ -226,7 +233,10 @@ export function resolveReferences(value: unknown): unknown {
   return resolve(value)
 }
 
-/** The value that JSON would encode. Dates and Buffers are kept; a RegExp becomes its source text. */
+/**
+ * Returns the value that JSON would encode for an object. Dates and Buffers are kept; a RegExp
+ * becomes its source text.
+ */
 function jsonOf(value: object): unknown {
   if (host.types.isRegExp(value)) return String(value)
   const { toJSON } = value as { readonly toJSON?: unknown }

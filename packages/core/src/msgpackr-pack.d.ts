@@ -1,4 +1,4 @@
-/** The package's declarations of this entry do not resolve. */
+/** Declares the entry `msgpackr/pack`, because the declarations in the package do not resolve. */
 declare module 'msgpackr/pack' {
   export { addExtension, Packr } from 'msgpackr'
 }

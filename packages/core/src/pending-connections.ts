@@ -1,4 +1,7 @@
-/** Connections sampled at the limit. Of these, a connection of the busiest network is dropped. */
+/**
+ * Number of connections to sample at the limit. The sampled connection from the busiest network is
+ * dropped.
+ */
 const SAMPLE = 16
 
 export interface PendingConnectionsOptions<Connection> {
@@ -9,15 +12,15 @@ export interface PendingConnectionsOptions<Connection> {
 }
 
 /**
- * Unauthenticated connections, by stage of the handshake. A connection competes only with others of its
- * stage, so silent connections cannot lock out those that make progress. At the limit, a random
- * connection of the older half is dropped, preferably from a busy network. So no flood, from one
- * network or many, can lock out a slow connection for good.
+ * Unauthenticated connections, by stage of the handshake. A connection competes only with others of
+ * its stage, so silent connections cannot lock out those that make progress. At the limit, a random
+ * connection of the older half is dropped, preferably from a busy network. A flood from one network
+ * or many therefore cannot lock out a slow connection for good.
  */
 export class PendingConnections<Connection> {
   readonly #limit: number
   readonly #drop: (connection: Connection) => void
-  /** By stage: the connections in order of entry, with their networks. */
+  /** For each stage: the connections in order of entry, with their networks. */
   readonly #stages: Map<Connection, string>[] = []
 
   constructor({ limit, drop }: PendingConnectionsOptions<Connection>) {

@@ -1,7 +1,6 @@
 /**
- * Creates a generator of repeatable numbers from 0 up to but excluding 1 (mulberry32). Unfit for
- * secrets and for statistics.
- *
+ * Creates a generator of repeatable numbers in [0, 1) (mulberry32). Unfit for secrets and for
+ * statistics.
  * @param seed - an integer; only its low 32 bits are used
  */
 export function seededRandom(seed: number): () => number {

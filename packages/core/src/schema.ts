@@ -21,7 +21,10 @@ interface Facts {
 
 /** The accepted values of type `T`. */
 export class Schema<T> {
-  /** Whether a value from another process or a file is valid. Converts and completes nothing. */
+  /**
+   * Whether a value from another process or a file is valid. Does not convert the value or fill in
+   * defaults.
+   */
   readonly is: (value: unknown) => value is T
   /** The text after `expected` in an error. */
   readonly expected: string
@@ -275,7 +278,7 @@ export type ObjectOf<F> = { readonly [Name in Exclude<keyof F, OptionalNames<F>>
 /**
  * An object from another process or a file. Inherited fields do not count.
  *
- * @param others - whether unknown fields are accepted, which another version of tsrun may send
+ * @param others - whether to accept unknown fields, which another version of tsrun may send
  */
 export function object<F extends Fields>(
   fields: F,
@@ -329,9 +332,10 @@ export function declareOptions<F extends Fields>(
 }
 
 /**
- * @param name - of the argument
- * @throws ERR_TSR_ARGUMENT if `options` is no object, or has an unknown key; the error names the
- *   nearest known key
+ * Rejects unknown options.
+ * @param name - the name of the argument
+ * @throws ERR_TSR_ARGUMENT if `options` is not an object, or has an unknown key; the error names
+ * the nearest known key
  */
 export function refuseUnknown(options: object, known: readonly string[], name = 'options'): void {
   const names = known.join(', ')
@@ -359,8 +363,8 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 }
 
 /**
- * The candidate that `word` was probably meant to be: the shortest that starts with it, otherwise the
- * one with the fewest edits. Undefined if none is close.
+ * Returns the candidate that the caller probably meant by `word`: the shortest that starts with it,
+ * otherwise the one with the fewest edits. Undefined if none is close.
  */
 export function nearestName(word: string, candidates: readonly string[]): string | undefined {
   const wanted = word.toLowerCase()

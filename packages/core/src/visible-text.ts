@@ -25,16 +25,19 @@ export function visibleText(text: string, colours = false): string {
 }
 
 /**
- * Starts a control sequence: ESC, or DCS, SOS, CSI, OSC, PM or APC of C1. SO selects another character
- * set.
+ * Matches the start of a control sequence: ESC, SO, or the C1 characters DCS, SOS, CSI, OSC, PM and
+ * APC.
  */
 const OPENER = /[\x0e\x1b\x90\x98\x9b\x9d-\x9f]/
 
-/** Switches away from UTF-8 (ESC % ...). */
+/** Matches sequences that switch away from UTF-8 (ESC % ...). */
 const OTHER_CODING = /\x1b[\0-\x1a\x1c-\x1f]*%[ -/]*[0-~]?/g
-/** Selects another character set, such as line drawing: ESC ( ..., SO, ESC n, ESC o. */
+/**
+ * Matches sequences that select another character set, such as line drawing: ESC ( ..., SO, ESC n,
+ * ESC o.
+ */
 const OTHER_CHARACTERS = /\x0e|\x1b[\0-\x1a\x1c-\x1f]*[ -/no]/
-/** Loads ASCII into G0 and selects G0. */
+/** The sequence that loads ASCII into G0 and selects G0. */
 const ASCII = '\x1b(B\x0f'
 
 /**
@@ -74,17 +77,20 @@ function signOf(code: number): string {
 
 const CONCEAL = 8
 
-/** The SGR sequence of these codes without the code that conceals text; '' if no code is left. */
+/**
+ * Returns the SGR sequence of these codes, without the code that conceals text. Returns '' if no
+ * code is left.
+ */
 function withoutConceal(codes: string): string {
   const given = codes.split(';')
   const kept: string[] = []
   for (let i = 0; i < given.length; i++) {
     if ((Number.parseInt(given[i]!, 10) || 0) === CONCEAL) continue
-    // The codes after 38, 48 or 58 name the colour.
+    // After code 38, 48 or 58, the next codes are the numbers of a colour.
     const isLong = /^0*[345]8$/.test(given[i]!)
     const length = (isLong ? { '5': 2, '2': 4 }[given[i + 1] ?? ''] : undefined) ?? 0
     const colour = given.slice(i + 1, i + 1 + length)
-    // If numbers of the colour are missing, a terminal may read the numbers after them as codes.
+    // If numbers of a colour are missing, a terminal may take the next codes for them.
     const isWhole = colour.length === length && colour.every((number) => /^\d*$/.test(number))
     const end = i + (isWhole ? length : 0)
     kept.push(...given.slice(i, end + 1))

@@ -1,10 +1,13 @@
 /** Advice for an argument that matches none of `mistakes`. */
 export const generalAdvice = 'Fix the argument at the first line of your script in the stack trace.'
 
-/** Common wrong arguments, as `shown` describes them, with advice for each. */
+/**
+ * Common mistakes in arguments, with advice for each. `value` matches the text that `shown`
+ * returns.
+ */
 const mistakes: readonly {
   readonly value: RegExp
-  /** Matches what the call expects; undefined: anything. */
+  /** Pattern for the text that says what the call expects. Undefined matches any text. */
   readonly expected?: RegExp
   readonly advice: string
 }[] = [
@@ -46,7 +49,10 @@ const mistakes: readonly {
   },
 ]
 
-/** Advice for an argument, given the value as `shown` describes it and what the call expects. */
+/**
+ * Returns advice for a wrong argument, given the text of its value (from `shown`) and what the call
+ * expects.
+ */
 export function adviseOnArgument({
   value = '',
   expected = '',

@@ -10,7 +10,7 @@ export interface ErrorDefinition {
   readonly message: string
   /** What to do now. */
   readonly advice: string
-  /** Advice that depends on the facts; replaces `advice`. */
+  /** Computes advice from the facts. It replaces `advice`. */
   readonly adviseOn?: (facts: Readonly<Record<string, string | number | bigint>>) => string
   /**
    * True if the error only follows from another rank's failure (a lost peer, an abort). A failure

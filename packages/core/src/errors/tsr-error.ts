@@ -60,10 +60,13 @@ export class TsrError extends Error {
     return definitionOf(this.code).consequence === true
   }
 
-  /** A plain object for another thread or process; `reviveTsrError` is the inverse. */
+  /**
+   * Converts the error to a plain object for another thread or process. `reviveTsrError` restores
+   * it.
+   */
   toJSON(): SerializedTsrError {
     const { code, message, stack = '' } = this
-    // JSON has no bigint.
+    // JSON cannot encode a bigint.
     const facts = Object.entries(this.facts).map(([name, fact]) => [
       name,
       typeof fact === 'bigint' ? String(fact) : fact,
@@ -127,12 +130,14 @@ function adviceOf(code: TsrErrorCode, facts: TsrError['facts']): string {
   try {
     return adviseOn?.(facts) ?? advice
   } catch {
-    // A process of another version may send other facts.
+    // Keep the advice: a process with another version of tsrun may send other facts.
     return advice
   }
 }
 
-/** A process of another version may send a code that this table lacks. */
+/**
+ * Returns a fallback for an unknown code, which a process with another version of tsrun may send.
+ */
 function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
 }
@@ -149,7 +154,7 @@ export function shown(value: unknown): string {
 const MOST_KEYS = 5
 
 function shownObject(value: object): string {
-  // An object from a file may have any value under this name.
+  // Ignore an own field named `constructor`, which an object from a file may have.
   const kind: unknown = Object.hasOwn(value, 'constructor') ? Object : value.constructor
   if (typeof kind === 'function' && kind !== Object) return `an instance of ${kind.name}`
   const keys = Object.keys(value)

@@ -15,9 +15,9 @@ import { open, type FileHandle } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 
 /*
- * Opens files by names that users give. Opening anything but a regular file may block forever (a FIFO
- * without a writer, a terminal, /dev/zero). So may Node's recursive mkdir in a file system such as
- * /proc.
+ * Opens files and makes folders whose names come from users. Only regular files are opened, because
+ * opening a FIFO without a writer, a terminal or /dev/zero may block forever. Node's recursive
+ * mkdir is not used, because it may block forever in a file system such as /proc.
  */
 
 /** Default limit in bytes for reading a whole file. */
@@ -30,7 +30,7 @@ const { O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC } = constants
  * planted.
  *
  * @param flags - numeric flags of open(2)
- * @throws Error that names the type if it is no regular file, or as `openSync`
+ * @throws Error that names the type if the file is not regular, and the errors of `openSync`
  */
 export function openFile(path: string, flags = O_RDONLY, mode?: number): number {
   refuseOthers(path, statusOf(path))
@@ -51,7 +51,10 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
   return fd
 }
 
-/** Checks the opened file again, because another file may have replaced it. */
+/**
+ * Opens a file and checks the descriptor, because another file may have replaced the one that was
+ * checked by name.
+ */
 function openChecked(
   path: string,
   flags: number,
@@ -93,7 +96,7 @@ export async function openFileHandle(path: string): Promise<FileHandle> {
  * Reads a regular file.
  *
  * @param most - limit in bytes
- * @throws Error if it is larger, or as `openFile`
+ * @throws Error if the file is larger, and the errors of `openFile`
  */
 export function readFileBytes(path: string, most = MOST_BYTES): Buffer<ArrayBuffer> {
   const fd = openFile(path)
@@ -132,7 +135,7 @@ export function makeFolders(path: string, mode?: number): string | undefined {
   const missing: string[] = []
   let parent = resolve(path)
   for (; statusOf(parent) === undefined; parent = dirname(parent)) missing.unshift(parent)
-  // Throws if it is no folder.
+  // The folder exists. Throw if it is a file.
   if (missing.length === 0) makeFolder(parent, mode)
   for (const folder of missing) makeFolder(folder, mode)
   return missing[0]
@@ -151,12 +154,15 @@ function makeFolder(path: string, mode: number | undefined): void {
   }
 }
 
-/** Uses `bigint` because of a bug in Node; see `statusOf` of @tsrun/native. */
+/**
+ * Returns the status of a path. It uses `bigint` because of a bug in Node, which `statusOf` of
+ * @tsrun/native explains.
+ */
 function statusOf(path: string): BigIntStats | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })
 }
 
-/** The target of a link, or the link itself if it is dangling. */
+/** Returns the target of a link, or the link itself if it is dangling. */
 function targetOf(link: string): string {
   try {
     return realpathSync(link)

@@ -51,7 +51,10 @@ export const host = {
   pathOf: (url: string | URL): string => fileURLToPath(url),
   relativePath: (path: string): string => relative(process.cwd(), path),
   isBuffer: (value: object): boolean => Buffer.isBuffer(value),
-  /** Bytes of the class that the codec sends unchanged. Text becomes UTF-8; other values are not copied. */
+  /**
+   * Converts a value to a Buffer, which the codec sends unchanged. Text becomes UTF-8; other values
+   * are not copied.
+   */
   bytesOf(value: string | ArrayBufferView | ArrayBufferLike): Uint8Array {
     if (typeof value === 'string') return Buffer.from(value)
     return ArrayBuffer.isView(value)

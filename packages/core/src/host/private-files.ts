@@ -2,8 +2,8 @@ import { constants, lstatSync, renameSync, rmSync, writeFileSync, writeSync } fr
 import { makeFolders, openFile } from './files.ts'
 
 /*
- * Files in folders that other users can write to. Another user may have planted a link under a
- * predictable name, to make this user overwrite one of their own files.
+ * Writes files in folders that other users can write to. Another user may have planted a link under
+ * a predictable name there, so that this process would overwrite a file that the link points to.
  */
 
 const OWN_FILE = 0o600
@@ -20,7 +20,7 @@ export function makeOwnFolder(path: string): void {
 /**
  * Creates or truncates a file that only this user can read.
  *
- * @throws Error for a link, or as `openFile`
+ * @throws Error for a link, and the errors of `openFile`
  */
 export function openOwnFile(path: string): number {
   const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants
@@ -49,8 +49,8 @@ export function replaceFile(path: string, text: string, mode = OWN_FILE): void {
 }
 
 /**
- * Explains why code in this folder must not be run: a user other than root and this one can change it.
- * Undefined if it is safe or does not exist.
+ * Returns why code in a folder must not be run: a user other than root and the current user can
+ * change it. Returns undefined if the folder is safe or does not exist.
  */
 export function distrustOf(folder: string): string | undefined {
   const own = process.geteuid?.()

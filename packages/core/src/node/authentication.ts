@@ -3,8 +3,9 @@ import { deriveKeys, makeKeyPair, type KeyPair, type SessionKeys } from './sessi
 import { protectionCode, type Protection } from './protection.ts'
 
 /**
- * Mutual authentication of a new connection by the job's token (HMAC-SHA256, RFC 2104). Nothing else on
- * the connection is decoded before it. It has four messages of fixed size:
+ * Mutual authentication of a new connection by the job's token (HMAC-SHA256, RFC 2104). Nothing
+ * else on the connection is decoded before the handshake has succeeded. The handshake has four
+ * messages of fixed size:
  *
  *     client hello   magic, version, protection, client nonce
  *     server hello   magic, version, protection, server nonce
@@ -12,8 +13,9 @@ import { protectionCode, type Protection } from './protection.ts'
  *     server proof   zeros when the server refuses the client
  *
  * The client proves first, so that a peer that merely connects gets no data for guessing the token
- * offline. A proof covers both nonces against replay, and the role of its sender against reflection. It
- * covers the purpose and the parties, so that it cannot be relayed to another port, job or rank.
+ * offline. A proof covers both nonces against replay, and the role of its sender against
+ * reflection. A proof also covers the purpose and the parties, so that it cannot be relayed to
+ * another port, job or rank.
  *
  * If the connection is encrypted, the nonces are ephemeral X25519 public keys, from which both sides
  * derive the keys of the connection.
@@ -24,13 +26,16 @@ export const PROOF_BYTES = 32
 export const HANDSHAKE_VERSION = 3
 const MAGIC = 0x4e525354 // 'TSRN', little-endian
 const HEADER_BYTES = 8
-/** Replaces the protection code in a hello: the server refuses the client's certificate. */
+/**
+ * Sent in a hello instead of the protection code. It says that the server rejects the client's
+ * certificate.
+ */
 const CERTIFICATE_REFUSED = 0xff
 const NONCE_BYTES = HELLO_BYTES - HEADER_BYTES
 
 export type HandshakeRole = 'client' | 'server'
 
-/** What a proof covers, besides the role of its sender. */
+/** What a proof covers besides the role of its sender. */
 export interface Challenge {
   /** The kind of connection, for example 'store'. Both sides must use the same text. */
   readonly purpose: string
@@ -43,8 +48,8 @@ export interface Challenge {
 }
 
 /**
- * Why the client refuses: the peer speaks another protocol or version, protects connections
- * differently, rejects the client's certificate, or has another token.
+ * Why a client ends the handshake: the peer has another protocol, version, protection or token, or
+ * it rejected the client's certificate.
  */
 export type HandshakeRefusal = 'protocol' | 'version' | 'protection' | 'certificate' | 'token'
 
@@ -52,7 +57,7 @@ export function makeNonce(): Uint8Array {
   return new Uint8Array(randomBytes(NONCE_BYTES))
 }
 
-/** The 32 bytes by which `role` proves that it knows the token. */
+/** Returns the 32 bytes that prove that `role` knows the token. */
 export function prove(token: string, role: HandshakeRole, challenge: Challenge): Uint8Array {
   const hmac = createHmac('sha256', token)
   const { purpose, parties = '', protection = 'none' } = challenge
@@ -74,8 +79,9 @@ export function verify(
 }
 
 /**
- * The connecting side: send `hello`, pass the server hello to `answer`, then the server proof to
- * `trusts`. It does no I/O and expects messages of exactly the sizes above.
+ * The connecting side of a handshake. The caller sends `hello`, passes the server hello to
+ * `answer`, and then passes the server proof to `trusts`. Methods do no I/O and expect messages of
+ * exactly the fixed sizes.
  */
 export interface ClientHandshake {
   readonly hello: Uint8Array
@@ -87,12 +93,16 @@ export interface ClientHandshake {
   keys(): SessionKeys | undefined
 }
 
-/** The accepting side: pass the client hello to `answer`, then the client proof to `judge`. */
+/**
+ * The accepting side of a handshake. The caller passes the client hello to `answer`, then the
+ * client proof to `judge`.
+ */
 export interface ServerHandshake {
   /** Returns the server hello to send, or undefined to disconnect a peer of another protocol. */
   answer(clientHello: Uint8Array): Uint8Array | undefined
   /**
-   * Checks the client proof. Returns the server proof, which is sent in either case.
+   * Checks the client proof. Returns the server proof, which the caller sends even if it rejects
+   * the client.
    *
    * @param parties - the client and server ranks, according to the client
    */
@@ -137,8 +147,8 @@ export function serverHandshake(
   return {
     answer(clientHello) {
       if (!isHello(clientHello)) return undefined
-      // A client of another version or protection learns ours from this hello, and reports it to its
-      // user.
+      // Tell a client of another version or protection what this server uses, so that the client
+      // can report it.
       if (codeOf(clientHello) !== protectionCode(protection)) return helloOf(protection)
       pair = protection === 'none' ? undefined : makeKeyPair()
       const serverNonce = pair?.publicKey ?? makeNonce()
@@ -155,12 +165,12 @@ export function serverHandshake(
   }
 }
 
-/** The server hello for a client with another protection. */
+/** Returns the server hello for a client with another protection. */
 export function helloOf(protection: Protection): Uint8Array {
   return encodeHello(makeNonce(), protectionCode(protection))
 }
 
-/** The server hello that refuses the client's certificate. */
+/** Returns the server hello that rejects the client's certificate. */
 export function certificateRefusal(): Uint8Array {
   return encodeHello(makeNonce(), CERTIFICATE_REFUSED)
 }
@@ -209,7 +219,7 @@ function codeOf(hello: Uint8Array): number {
   return viewOf(hello).getUint16(6, true)
 }
 
-/** Copied, because the caller may reuse the buffer. */
+/** Copies the nonce, because the caller may reuse the buffer. */
 function nonceOf(hello: Uint8Array): Uint8Array {
   return new Uint8Array(hello.subarray(HEADER_BYTES))
 }

@@ -24,7 +24,7 @@ export interface RankEnvironment {
   /** Port of the store (TSRUN_STORE_PORT, else MASTER_PORT). */
   readonly masterPort: number
   /**
-   * A port of the same address that was free when the job started (MASTER_PORT, if TSRUN_STORE_PORT is
+   * A port at `masterAddr` that was free when the job started (MASTER_PORT, if TSRUN_STORE_PORT is
    * set). Rank 0 of a `--no-python` program can listen there, as PyTorch's `env://` does.
    */
   readonly freePort?: number | undefined
@@ -39,10 +39,10 @@ export interface RankEnvironment {
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * Reads the rank environment. Returns undefined if it is not set, and the process is then a world of
- * one.
+ * Reads the rank environment. Returns undefined if no launcher has set it; the process is then a
+ * world of one.
  *
- * Removes the token from `process.env`; see `takeToken`.
+ * Removes the token from `process.env`, like `takeToken`.
  *
  * @throws ERR_TSR_ENVIRONMENT when a variable is missing or has an invalid value
  */
@@ -96,7 +96,7 @@ export function readCoreRanks(env: Environment = process.env): number | undefine
   return readVariable('TSRUN_CORE_RANKS', count({ from: 1 }).optional(), env)
 }
 
-/** The inverse of `readRankEnvironment`. */
+/** Returns the variables from which `readRankEnvironment` reads this rank. */
 export function toEnvironment(rank: RankEnvironment): Record<string, string> {
   return {
     RANK: String(rank.rank),

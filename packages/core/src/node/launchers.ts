@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { tsrError } from '../errors/tsr-error.ts'
 
 /*
- * Ranks started without tsrun: reads the variables that Slurm (srun), Open MPI (mpirun) and Hydra
- * (mpiexec of MPICH and Intel MPI) set for their processes.
+ * Supports ranks that are started without tsrun. Reads the variables that Slurm (srun), Open MPI
+ * (mpirun) and Hydra (mpiexec of MPICH and Intel MPI) set for their processes.
  */
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -20,7 +20,10 @@ export interface LaunchedPlace {
   readonly variable: string
 }
 
-/** The place that srun, mpirun or mpiexec gave this process; undefined if none of them started it. */
+/**
+ * Returns the place that srun, mpirun or mpiexec gave this process; undefined if none of them
+ * started it.
+ */
 export function launchedPlace(env: Environment): LaunchedPlace | undefined {
   const slurm = ofSlurm(env)
   const mpi = ofOpenMpi(env) ?? ofHydra(env)
@@ -46,7 +49,7 @@ export function launchedEnvironment(env: Environment): Record<string, string> {
   }
 }
 
-/** torchrun's variables for the rank, local rank and node of a process. */
+/** Returns torchrun's variables for the rank, local rank and node of a process. */
 export function placeVariables(place: LaunchedPlace): Record<string, string> {
   const { rank, worldSize, localRank, localWorldSize, nodeRank } = place
   const node = nodeRank === undefined ? {} : { NODE_RANK: nodeRank, GROUP_RANK: nodeRank }
@@ -58,7 +61,7 @@ export function placeVariables(place: LaunchedPlace): Record<string, string> {
   return Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, String(value)]))
 }
 
-/** The first host in Slurm's notation of host lists: `n03` for `n[03-05,9],gpu1`. */
+/** Returns the first host of a Slurm host list: `n03` for `n[03-05,9],gpu1`. */
 export function firstOfNodeList(list: string): string | undefined {
   const head = /^(?:[^,[]|\[[^\]]*\])+/.exec(list.trim())?.[0]
   return head?.replaceAll(/\[([^\],-]*)[^\]]*\]/g, '$1')
@@ -75,7 +78,7 @@ export function portOfStep(env: Environment): number | undefined {
 }
 
 function ofSlurm(env: Environment): LaunchedPlace | undefined {
-  // Batch scripts and shells in an allocation have the other variables, but no step.
+  // Batch scripts and shells in an allocation have Slurm's other variables, but no step.
   if (stepOf(env) === undefined) return undefined
   const variable =
     env['SLURM_STEP_NUM_TASKS'] === undefined ? 'SLURM_NTASKS' : 'SLURM_STEP_NUM_TASKS'
@@ -122,8 +125,8 @@ function stepOf(env: Environment): number | undefined {
 }
 
 /**
- * The number of tasks of a node. In Slurm's notation, `2(x3),1` means three nodes with two tasks and
- * one with one.
+ * Returns the number of tasks of a node. In Slurm's notation, `2(x3),1` means three nodes with two
+ * tasks and one node with one.
  */
 function tasksOfNode(list: string, node: number): number | undefined {
   let first = 0

@@ -11,7 +11,7 @@ export type Protection = 'none' | 'encrypted'
 
 const protections: readonly Protection[] = ['none', 'encrypted']
 
-/** The code of a protection in a hello. */
+/** Returns the code of a protection in a hello. */
 export function protectionCode(protection: Protection): number {
   return protections.indexOf(protection)
 }
@@ -26,7 +26,7 @@ export const protectionFlags: Readonly<Record<Protection, string>> = {
 export interface Certificate {
   readonly cert: string
   readonly key: string
-  /** Default: `cert`, which is then self-signed or the same on all hosts. */
+  /** Default: the certificate itself, which is then self-signed or the same on all hosts. */
   readonly ca?: string
 }
 

@@ -15,8 +15,8 @@ export interface SessionKeys {
 }
 
 /**
- * An ephemeral X25519 key pair (RFC 7748) for one connection. A token that leaks later does not reveal
- * its keys.
+ * An ephemeral X25519 key pair (RFC 7748) for one connection. If the token leaks later, recorded
+ * traffic of the connection stays unreadable.
  */
 export interface KeyPair {
   /** 32 bytes. */
@@ -42,7 +42,10 @@ function publicKeyOf(bytes: Uint8Array): KeyObject {
   return createPublicKey({ key, format: 'der', type: 'spki' })
 }
 
-/** Derives the keys of both directions, from the client's view (HKDF-SHA256, RFC 5869). */
+/**
+ * Derives the keys of both directions (HKDF-SHA256, RFC 5869). The result is from the client's
+ * view.
+ */
 export function deriveKeys(secret: Uint8Array, salt: Uint8Array, context: string): SessionKeys {
   const expand = (direction: string): Uint8Array => {
     const info = `tsrun ${direction}\0${context}`

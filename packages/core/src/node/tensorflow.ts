@@ -25,13 +25,13 @@ export interface TensorFlowManifest {
    * compute them. Undefined in old records.
    */
   readonly kernels?: boolean
-  /** Devices that the test at the end of the set-up used: `CPU`, or the names of the GPUs. */
+  /** Devices that the set-up found in its final test: `CPU`, or the names of the GPUs. */
   readonly devices: readonly string[]
   /** Human-readable versions of the build tools. */
   readonly tools: Readonly<Record<string, string>>
   /** Platform and architecture that the binding was compiled for, for example `linux-x64`. */
   readonly system: string
-  /** ISO 8601. */
+  /** Time of the set-up, in ISO 8601. */
   readonly createdAt: string
 }
 
@@ -96,7 +96,10 @@ export function readTensorFlowManifest(
   return manifest
 }
 
-/** LD_LIBRARY_PATH for a process that loads this TensorFlow: its folders first, then the existing ones. */
+/**
+ * Returns LD_LIBRARY_PATH for a process that loads this TensorFlow: the manifest's folders first,
+ * then the existing ones.
+ */
 export function libraryPath(
   { libraryFolders }: Pick<TensorFlowManifest, 'libraryFolders'>,
   env: Environment = process.env,
@@ -111,7 +114,7 @@ export function writeTensorFlowManifest(
 ): void {
   const path = manifestPath(env)
   makeFolders(dirname(path))
-  // Root may have installed it for all users.
+  // Make the file readable for all users, because root may install TensorFlow for them.
   replaceFile(path, `${JSON.stringify(manifest, null, 2)}\n`, 0o666)
 }
 
