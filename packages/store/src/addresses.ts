@@ -11,7 +11,7 @@ import { tsrError, waitOrAbort, type Deadline } from '@tsrun/core'
 export interface Names {
   /** All addresses of a host, the preferred one first. @throws the resolver's error */
   lookup(host: string): Promise<readonly string[]>
-  /** See `ownAddresses`. */
+  /** Returns the addresses of this host's interfaces. */
   own(): readonly string[]
 }
 
@@ -28,7 +28,10 @@ export interface ListenAddress {
   readonly publish: string | undefined
 }
 
-/** A name that does not resolve to this host, or not yet: new names may take a while to appear. */
+/**
+ * The result for a name that does not resolve to this host. The DNS entry of a new host may appear
+ * late.
+ */
 export interface OtherHost {
   /** Whether the name resolves to any host. */
   readonly isKnown: boolean
@@ -37,8 +40,8 @@ export interface OtherHost {
 
 /**
  * Returns where this host listens if `host` is its name or address. One matching address is enough,
- * because the others may be of a family that this host lacks. On Debian, a host's name resolves to a
- * loopback address (127.0.1.1) on that host, so other hosts need another address.
+ * because this host may lack the address family of the others. On Debian, a host's name resolves to
+ * a loopback address (127.0.1.1) on that host, so other hosts need another address.
  */
 export async function findListenAddress(
   host: string,
@@ -71,8 +74,8 @@ export async function findListenAddress(
 
 export interface NameWait {
   /**
-   * True if an option says that the name is of this host. Otherwise, a name of another host settles
-   * that it is not.
+   * True if an option says that the name belongs to this host. Otherwise the wait ends as soon as
+   * the name resolves to another host.
    */
   readonly isSaid: boolean
   readonly deadline: Deadline
@@ -113,8 +116,8 @@ export function isLocalhost(name: string): boolean {
 }
 
 /**
- * The address of the interface that routes to `host`, at which peers can reach this process. Nothing is
- * sent: connecting a UDP socket only consults the routing table.
+ * Returns the address of the interface that routes to `host`. Peers can reach this process at that
+ * address. Nothing is sent: connecting a UDP socket only consults the routing table.
  */
 export async function localAddressTowards(host: string, port: number): Promise<string> {
   let failure: unknown
@@ -122,7 +125,7 @@ export async function localAddressTowards(host: string, port: number): Promise<s
     try {
       return await addressTowards(address, port)
     } catch (error) {
-      // No route leads there, for example to IPv6 from an IPv4-only host.
+      // There is no route, for example to an IPv6 address from an IPv4-only host.
       failure = error
     }
   }
@@ -142,8 +145,8 @@ async function addressTowards(address: string, port: number): Promise<string> {
 }
 
 /**
- * Resolves `--iface`: an address of this host, or the first address of an interface, IPv4 before IPv6.
- *
+ * Resolves `--iface` to an IP address: an address of this host as given, or the first address of an
+ * interface, IPv4 before IPv6.
  * @throws ERR_TSR_INTERFACE naming the existing interfaces
  */
 export function addressOfInterface(name: string): string {
@@ -193,8 +196,8 @@ export function isLoopback(address: string): boolean {
 }
 
 /**
- * Identifies the network that processes share, including loopback: the boot ID of the kernel and the
- * network namespace, or the host name without /proc.
+ * Returns a text that is equal for processes that share a network, including loopback: the boot ID
+ * of the kernel and the network namespace, or the host name without /proc.
  */
 export function hostIdentity(): string {
   try {

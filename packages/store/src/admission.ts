@@ -17,14 +17,16 @@ import { acceptsPeer, bindingOf, SecureServer, type StoreTls } from './secure-so
 /** First byte of a TLS connection. */
 const TLS_HANDSHAKE = 0x16
 
-/** The purpose in the proofs. Within TLS it binds them to the connection, so they cannot be relayed. */
+/**
+ * Returns the purpose that the proofs cover. Within TLS, it contains keying material of the
+ * connection, so proofs cannot be relayed.
+ */
 function purposeOn(socket: Socket | TLSSocket): string {
   return 'exportKeyingMaterial' in socket ? `store ${bindingOf(socket)}` : 'store'
 }
 
 /**
- * The client side: both ends prove to each other that they know the token.
- *
+ * Authenticates both ends, on the client side: each proves that it knows the token.
  * @returns why the client refuses the server; undefined on success
  */
 export async function greetServer(
@@ -40,7 +42,8 @@ export async function greetServer(
 }
 
 /**
- * The server side: whether the client proves the token. Earlier bytes of the client are not decoded.
+ * Authenticates a client, on the server side. No bytes of the client except the handshake are
+ * decoded. Returns whether the client knows the token.
  *
  * @param advance - called for each step of the handshake
  */
@@ -61,12 +64,18 @@ async function greetClient(socket: Socket, token: string, advance: () => void): 
   return accepted
 }
 
-/** Writes bytes that must leave before the connection is destroyed. */
+/**
+ * Writes bytes and waits until the kernel has them, because the caller destroys the connection
+ * next.
+ */
 async function write(socket: Socket, bytes: Uint8Array): Promise<void> {
   await new Promise((resolve) => socket.write(bytes, resolve))
 }
 
-/** The server side of an encrypted connection; undefined if the client does not encrypt. */
+/**
+ * Starts TLS on the server side. Returns undefined if the client does not use TLS, or if its
+ * certificate is rejected.
+ */
 async function encrypt(
   socket: Socket,
   server: SecureServer,

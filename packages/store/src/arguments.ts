@@ -13,7 +13,7 @@ import type { StoreTls } from './secure-sockets.ts'
 
 const LONE_SURROGATE = /\p{Surrogate}/u
 
-/** UTF-8 cannot carry a lone surrogate: the key would come back changed. */
+/** Keys must not contain a lone surrogate, which UTF-8 cannot encode. */
 export const keyRule = text.refine(
   (key) => !LONE_SURROGATE.test(key),
   'a string without lone surrogates',
@@ -21,7 +21,7 @@ export const keyRule = text.refine(
 const keysRule = where<readonly string[]>(Array.isArray, 'an array of strings')
 export const durationRule = number.refine((duration) => duration >= 0, 'milliseconds, 0 or more')
 export const amountRule = count({ from: Number.MIN_SAFE_INTEGER })
-/** '' admits every client that reaches the store. Errors must not show the token. */
+/** The empty token admits every client that reaches the store. Errors must not show the token. */
 export const tokenRule = text
   .refine((token) => token === '' || isStrongToken(token), `${TOKEN_EXPECTED}; or '' for none`)
   .secret()
@@ -34,7 +34,10 @@ export const tlsRule = where<StoreTls | boolean | undefined>(
   "true or 'token' for keys that come from the token, { cert, key, ca } in the format PEM, or false",
 ).secret()
 
-/** How connections are encrypted. @throws ERR_TSR_ARGUMENT */
+/**
+ * Returns how connections are encrypted.
+ * @throws ERR_TSR_ARGUMENT
+ */
 export function toTls(tls: StoreTls | boolean | undefined, token: string): StoreTls | undefined {
   if (tls === undefined || tls === false) return undefined
   if (typeof tls === 'object') return tls

@@ -54,11 +54,12 @@ export class Calls {
   receive(message: ServerMessage): void {
     if ('changed' in message) this.#watchers.get(message.id)?.(message)
     else if (this.#settlers.has(message.id)) this.#settle(message.id, message)
-    // The call has timed out. Confirm a value from a queue, or the queue would get it back.
+    // The call has timed out. Still confirm a value from a queue, because the store puts
+    // unconfirmed values back.
     else if ('result' in message) this.#link.send({ id: message.id, op: 'received' })
   }
 
-  /** Ends every pending call. Later calls fail with the reason of the first loss. */
+  /** Ends every pending call. Later calls fail with the reason of the first call of `lost`. */
   lost(reason: string): void {
     this.#closed ??= reason
     this.#watchers.clear()

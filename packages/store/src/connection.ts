@@ -30,8 +30,8 @@ export class Connection {
   #reason = 'the other side ended it'
 
   /**
-   * @param waitForDrain - stop reading while the peer does not read what was sent. Only for the server:
-   *   if both sides did so, they could deadlock.
+   * @param waitForDrain - stop reading while the peer leaves sent data unread. Only the server may
+   * do so: two waiting sides could deadlock.
    */
   constructor(socket: Socket, events: ConnectionEvents, waitForDrain: boolean) {
     this.#socket = socket
@@ -67,7 +67,11 @@ export class Connection {
     return this.#unsentBytes + this.#socket.writableLength
   }
 
-  /** @param parts - of one frame. They must not change, because connections may share them. */
+  /**
+   * Sends one frame.
+   * @param parts - the bytes of the frame. They must not change, because connections may share
+   * them.
+   */
   send(...parts: readonly Uint8Array[]): void {
     if (this.#socket.destroyed) return
     const length = parts.reduce((sum, { byteLength }) => sum + byteLength, 0)

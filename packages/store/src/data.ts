@@ -4,7 +4,7 @@ import { checkLimit, STORE_LIMIT, VALUE_LIMIT, type Results } from './protocol.t
 const LONGEST_TIMER = 0x7fffffff
 
 interface Entry {
-  /** Never changed in place, because readers may hold it. */
+  /** Replaced, never changed in place, because readers may hold it. */
   readonly value: Uint8Array
   readonly expires: number | undefined
   timer?: NodeJS.Timeout
@@ -19,7 +19,7 @@ function costOf(name: string, value: Uint8Array): number {
   return ENTRY_COST + 2 * name.length + value.byteLength
 }
 
-/** Memory accounting of a store, so that no client can exhaust the launcher's memory. */
+/** Counts the memory of a store, so that no client can exhaust the launcher's memory. */
 class Room {
   readonly #limit: number
   #used = 0

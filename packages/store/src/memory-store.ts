@@ -27,7 +27,10 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   return localStore(new StoreData(), 'memory', readOptions(options).timeout).store
 }
 
-/** Creates a store over data of this process. `lost` closes it from outside. */
+/**
+ * Creates a store over data of this process. The returned `lost` ends all calls, like a lost
+ * connection.
+ */
 export function localStore(
   data: StoreData,
   endpoint: string,

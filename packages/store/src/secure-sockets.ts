@@ -21,7 +21,7 @@ import { nameEndpoint } from './addresses.ts'
 /** How the sockets of a store are encrypted: by the token, or by certificates. */
 export type StoreTls = 'token' | Certificate
 
-/** How the store of a job is encrypted; undefined: not at all. */
+/** Returns how the store of a job is encrypted; undefined without encryption. */
 export function storeTlsOf({ protection, certificate }: ProtectionSettings): StoreTls | undefined {
   return protection === 'none' ? undefined : (certificate ?? 'token')
 }
@@ -101,7 +101,7 @@ export async function secureClient(
     ...commonOptions(tls),
     socket,
     ...(tls === 'token' && { pskCallback: () => ({ psk: keyOf(token), identity: IDENTITY }) }),
-    // A certificate only names a host. The token authenticates the peer of this connection.
+    // Skip the host name: the token, not the certificate, authenticates the peer.
     checkServerIdentity: () => undefined,
   })
   await once(secure, 'secureConnect')

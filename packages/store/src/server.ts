@@ -23,7 +23,10 @@ const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 export interface StoreServerOptions {
   /** Address to listen at; `::` means all IPv6 and IPv4 addresses. Default: 127.0.0.1. */
   readonly host?: string
-  /** Default: 0, for which the kernel picks a free port; see `endpoint`. */
+  /**
+   * Port to listen on. Default: 0, for which the kernel picks a free port; `endpoint` has the
+   * result.
+   */
   readonly port?: number
   /**
    * The secret that every client must prove to know. '' admits every client, and is rejected if other
@@ -63,7 +66,7 @@ export interface StoreServerState {
 export interface StoreServer {
   /** The host as given and the bound port. */
   readonly endpoint: { readonly host: string; readonly port: number }
-  /** The same data without a socket, for the process of the server. */
+  /** A store on the same data for callers in the server's process. It needs no socket. */
   readonly local: Store
   inspect(): StoreServerState
   /** Lets the process end while the server is open. */

@@ -151,7 +151,7 @@ export class Session {
         })
         return
       }
-      // An exception would reach the client that set the last key.
+      // Catch exceptions: they would reach the client that set the last key.
       this.#orFail(id, () => {
         this.#answer(id, { result: result() })
       })
@@ -184,7 +184,7 @@ export class Session {
     this.#answer(id, { result: null })
   }
 
-  /** Does nothing for a call that was already answered. */
+  /** Cancels a wait. Does nothing for a call that was already answered. */
   #cancel(id: number): void {
     const wait = this.#waits.get(id)
     if (wait === undefined) return
@@ -215,7 +215,10 @@ function valuesOf(data: StoreData, keys: readonly string[]): Uint8Array[] {
   return values
 }
 
-/** Values are copied, as in `#set`. */
+/**
+ * Runs a request that is answered at once. Copies the values, because they may share memory with a
+ * network buffer or with the caller.
+ */
 function runNow(data: StoreData, request: Immediate): Results[Immediate['op']] {
   switch (request.op) {
     case 'check':
