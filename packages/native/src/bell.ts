@@ -53,7 +53,7 @@ export function addressOfBell(bell: number): BellAddress {
 /**
  * Opens the bell of process `pid`, to ring it and to detect the end of the process.
  *
- * @throws Error saying why it cannot be opened
+ * @throws Error saying why the bell cannot be opened
  */
 export function openBell(pid: number, { fd, inode }: BellAddress): number {
   const path = `/proc/${pid}/fd/${fd}`

@@ -50,7 +50,7 @@ function openStandardStreams(): void {
     try {
       statusOf(fd)
     } catch {
-      // open() returns the lowest free number. Standard input may be closed, too.
+      // open() returns the lowest free descriptor, which is 0 if standard input is closed, too.
       const opened = openSync('/dev/null', 'r+')
       if (opened < fd) openSync('/dev/null', 'r+')
       else if (opened > fd) closeSync(opened)
@@ -91,7 +91,7 @@ export function loadLibrary(name: string): ReturnType<KoffiModule['load']> | und
   }
 }
 
-/** This process, with all symbols that its executable exports. */
+/** Returns this process as a library, with all symbols that its executable exports. */
 export function loadProcess(): ReturnType<KoffiModule['load']> {
   return loaded().koffi.load(null)
 }
@@ -149,7 +149,7 @@ export function bindAll(): void {
     try {
       get()
     } catch {
-      // This C library lacks it; calling it reports that.
+      // This C library lacks the function. A later call reports it.
     }
   }
 }

@@ -20,8 +20,8 @@ export function limitFileSize(bytes: number): void {
 }
 
 /**
- * Limits the descriptors of this process. Opening fails with EMFILE if the new descriptor would reach
- * the limit. Open ones stay open.
+ * Limits the descriptors of this process. Opening fails with EMFILE if the new descriptor would
+ * reach the limit. Descriptors above it stay open.
  *
  * @throws ERR_TSR_SYSTEM_CALL
  */

@@ -23,7 +23,7 @@ export function pollFds(address: number, count: number, timeoutMilliseconds: num
   throw systemCallError('poll', errno)
 }
 
-/** Yields to another thread that is ready to run on this core. */
+/** Yields the core to another thread that is ready to run on it. */
 export function yieldCore(): void {
   calls().schedYield()
 }

@@ -47,15 +47,15 @@ const calls = lazy(() => ({
 }))
 
 /**
- * Maps `length` bytes of the open file `fd` over the pages at `address` (both page-aligned), shared
- * with all processes that map them. The memory underneath must not be freed or grown while mapped.
+ * Maps `length` bytes of the open file `fd` over the pages at `address`. Both must be page-aligned.
+ * The mapping is shared with other processes. Do not free or grow the memory while it is mapped.
  */
 export function mapFileOver(fd: number, address: number, length: number, fileOffset = 0): void {
   const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, fileOffset)
   if (at !== address) throw systemCallError('mmap')
 }
 
-/** Ends a `mapFileOver`: maps private, zeroed pages at `address`. */
+/** Undoes `mapFileOver`: maps private, zeroed pages at `address`. */
 export function mapPrivateOver(address: number, length: number): void {
   const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
   if (at !== address) throw systemCallError('mmap')
@@ -68,7 +68,7 @@ export function mapFile(fd: number, length: number): number {
   return at
 }
 
-/** Ends a `mapFile`. */
+/** Unmaps memory that `mapFile` has mapped. */
 export function unmapFile(address: number, length: number): void {
   if (calls().munmap(address, length) !== 0) throw systemCallError('munmap')
 }

@@ -172,10 +172,7 @@ export function connectTcp(endpoint: Endpoint): number {
   return fd
 }
 
-/**
- * Shuts down a connection in both directions, like a broken network, or only for sending. The
- * descriptor stays open.
- */
+/** Shuts down a connection: in both directions, or only for sending. The descriptor stays open. */
 export function shutdownSocket(fd: number, which: 'both' | 'sending'): void {
   calls().shutdown(fd, which === 'both' ? SHUT_RDWR : SHUT_WR)
 }
