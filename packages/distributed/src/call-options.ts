@@ -7,33 +7,40 @@ export interface CallOptions {
   readonly timeout?: number
   /**
    * The dtype of the buffers. An array of `alloc`, or a part of one, defaults to the dtype it was
-   * allocated for. Any other array defaults to the dtype of its type, for example uint8 for a Uint8Array.
-   * A Uint16Array of your own may hold float16 or bfloat16, so it needs this option.
+   * allocated for. Any other array defaults to the dtype of its class, for example uint8 for a
+   * Uint8Array. A Uint16Array that is not from `alloc` may hold float16 or bfloat16, so it needs
+   * this option.
    */
   readonly dtype?: DType
-  /** Aborts the operation: ERR_TSR_OPERATION_ABORTED. */
+  /** Aborting this signal ends the operation with ERR_TSR_OPERATION_ABORTED. */
   readonly signal?: AbortSignal
   /** Prefix of the messages of the operation's errors, for example the name of a parameter. */
   readonly label?: string
 }
 
 export interface MessageOptions extends CallOptions {
-  /** Messages match by peer and tag, in order. From 0 to 2^31 - 1, default 0. */
+  /**
+   * A receive matches a send with the same tag. Messages with the same sender, receiver and tag
+   * match in order. From 0 to 2^31 - 1, default 0.
+   */
   readonly tag?: number
 }
 
 export interface CollectiveOptions extends CallOptions {
-  /** The same on all ranks. Default `auto`: chosen by the size of the buffer and the number of ranks. */
+  /**
+   * The algorithm to use, the same on all ranks. Default `auto`: chosen by the size of the buffer
+   * and the number of ranks.
+   */
   readonly algorithm?: AlgorithmName
 }
 
 export interface ReduceOptions extends CollectiveOptions {
-  /** Default `sum`. */
+  /** How to combine elements. Default `sum`. */
   readonly op?: ReduceOp
   /**
    * Combines the elements in rank order, ((r0 + r1) + r2) + ..., so that the result is bitwise the
    * same for every algorithm, transport and topology. An `algorithm` with another order is
-   * replaced. The same on all ranks.
+   * replaced. All ranks must pass the same value.
    */
   readonly deterministic?: boolean
 }

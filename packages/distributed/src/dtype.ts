@@ -19,7 +19,7 @@ export interface TypedArrayOf {
   bool: Uint8Array
 }
 
-/** The part of Float16Array that is used here; the types of Node 20 lack it. */
+/** Declares the used part of Float16Array, which the types of Node 20 lack. */
 interface Float16ArrayLike extends ArrayBufferView {
   readonly [Symbol.toStringTag]: 'Float16Array'
   readonly length: number
@@ -57,7 +57,7 @@ export const dtypes: { readonly [D in DType]: DTypeFacts<D> } = {
 
 export const dtypeNames = Object.keys(dtypes) as DType[]
 
-/** The dtypes of each `Symbol.toStringTag`, the default first. */
+/** The dtypes of each `Symbol.toStringTag`, the default dtype first. */
 const dtypesByTag = new Map<unknown, readonly DType[]>([
   ...dtypeNames.map((name): [string, DType[]] => {
     const { array } = dtypes[name]
@@ -66,7 +66,7 @@ const dtypesByTag = new Map<unknown, readonly DType[]>([
   ['Float16Array', ['float16']],
 ])
 
-/** Returns the dtypes that a typed array of any realm may hold, the default first. */
+/** Returns the dtypes that a typed array of any realm may hold, the default dtype first. */
 export function dtypesOf(value: unknown): readonly DType[] {
   if (!ArrayBuffer.isView(value)) return []
   const tag: unknown = (value as unknown as Record<symbol, unknown>)[Symbol.toStringTag]
@@ -84,12 +84,13 @@ interface Block {
 }
 
 /**
- * The blocks of each memory, by start. They are kept per memory, not per world, so that an array
- * keeps its dtype in every world. (A WebAssembly memory cannot have extra properties.)
+ * The allocated blocks of each memory, by start offset. Blocks are kept per memory, not per world,
+ * so that an array keeps its dtype in every world. (A WebAssembly memory cannot have extra
+ * properties.)
  */
 const blocksOf = new WeakMap<ArrayBufferLike, Map<number, Block>>()
 
-/** Records the dtype of an allocated array and all its parts. */
+/** Records the dtype of an allocated array, which also applies to its subarrays. */
 export function recordDType(view: ArrayBufferView, dtype: DType): void {
   if (dtypesOf(view).length < 2) return
   const { buffer, byteOffset, byteLength } = view
@@ -98,14 +99,14 @@ export function recordDType(view: ArrayBufferView, dtype: DType): void {
   blocks.set(byteOffset, { end: byteOffset + byteLength, dtype })
 }
 
-/** Must be called before the memory of an allocated array is reused. */
+/** Forgets the dtype of an array. Must be called before the memory is reused. */
 export function forgetDType({ buffer, byteOffset }: ArrayBufferView): void {
   blocksOf.get(buffer)?.delete(byteOffset)
 }
 
 /**
  * Returns the dtype for which an array, or the array that contains it, was allocated; otherwise the
- * default of its type. Returns undefined for 16-bit words of unknown origin, which may be float16
+ * default of its class. Returns undefined for 16-bit words of unknown origin, which may be float16
  * or bfloat16.
  */
 export function dtypeOf(value: unknown): DType | undefined {

@@ -2,7 +2,7 @@ import type { Channel, Steps } from './channel.ts'
 import type { Operation } from '../operation.ts'
 import { dtypes } from '../dtype.ts'
 
-/** A collective as a generator that yields whenever it has to wait. */
+/** A collective as a generator. It yields whenever it has to wait. */
 export type Algorithm = (channel: Channel, operation: Operation) => Steps
 
 /** The arithmetic of one operation, on byte offsets and byte lengths. */
@@ -30,14 +30,17 @@ export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic
   }
 }
 
-/** Returns the other ranks, starting with the next one, so that each rank starts with a different peer. */
+/**
+ * Returns the other ranks in ascending order, starting after this rank and wrapping around. Each
+ * rank thus starts with a different peer.
+ */
 export function otherRanks({ rank, size }: Pick<Channel, 'rank' | 'size'>): number[] {
   return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
 }
 
 /**
- * Computes result = ((part 0 op part 1) op part 2) ..., with parts by rank. This rank's part is
- * unchanged unless the result goes there. The parts of other ranks are overwritten.
+ * Computes result = ((part 0 op part 1) op part 2) ..., where part r is from rank r. This rank's
+ * part is unchanged unless it is also the result. The parts of other ranks are overwritten.
  */
 export function foldInRankOrder(
   arithmetic: Arithmetic,
@@ -48,7 +51,7 @@ export function foldInRankOrder(
 ): void {
   const scratch = parts[rank === 0 ? 1 : 0]!
   for (let peer = 1; peer < parts.length; peer++) {
-    // The result may overwrite this rank's part, so read that first.
+    // The result may overwrite this rank's part, so read the part first.
     const sum = peer === 1 ? parts[0]! : scratch
     const out = peer === parts.length - 1 ? result : scratch
     arithmetic.combine(out, sum, parts[peer]!, bytes)

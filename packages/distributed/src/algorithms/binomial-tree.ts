@@ -25,7 +25,10 @@ export function* binomialBroadcast(channel: Channel, operation: Operation): Step
   yield* untilAll(sends)
 }
 
-/** Reduces up the same tree. Afterwards, buffers of other ranks hold partial results. */
+/**
+ * Reduces a buffer from the leaves to the root. Afterwards, the buffers of other ranks hold partial
+ * results.
+ */
 export function* binomialReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
   const { input: at, count, peer: root } = operation
@@ -51,25 +54,25 @@ export function* binomialReduce(channel: Channel, operation: Operation): Steps {
  * log2 n steps. Ranks are numbered from the root (root = 0). The children of v are v + 2^k below
  * v's lowest set bit. The subtree of v is the ranks from v up to v + that bit, cut off at n.
  *
- * gather: v sends the slices of its subtree to its parent, min(lowest bit of v, n - v) slices.
- * scatter: v sends each child the slices of the child's subtree.
+ * gather: v sends the slices of its subtree to its parent, which are min(lowest bit of v, n - v)
+ * slices. scatter: v sends each child the slices of the child's subtree.
  */
 
 interface Tree {
   /** Bytes of a slice. */
   readonly slice: number
-  /** Number of this rank, counted from the root. */
+  /** This rank's number in the tree. The root has number 0. */
   readonly virtual: number
-  /** Ranks in the subtree of this rank. */
+  /** Number of ranks in the subtree of this rank, including this rank. */
   readonly family: number
   readonly parent: number
-  /** Children from the nearest to the farthest, each with half of the remaining ranks. */
+  /** Children by distance, the nearest first. Each further child has a subtree twice as large. */
   readonly children: readonly Child[]
 }
 
 interface Child {
   readonly rank: number
-  /** Number counted from the root. */
+  /** The child's number in the tree. */
   readonly virtual: number
   readonly family: number
 }
@@ -104,7 +107,7 @@ export function* binomialGather(channel: Channel, operation: Operation): Steps {
     return
   }
   const isRoot = rank === root
-  // The tree's order is the rank order if the root is rank 0.
+  // If the root is rank 0, slices are already in rank order.
   const isDirect = isRoot && root === 0
   const at = isDirect ? output : channel.scratch(family * slice)
   const receives = children.map((child) =>

@@ -8,9 +8,9 @@ import { until, type Channel, type Steps } from './channel.ts'
  */
 
 /**
- * All-gather: rank r collects the slices of r, r+1, ... in this order. In step k it sends all that
- * it has (at most what is missing there) to r - 2^k, and receives as much from r + 2^k. Sent per
- * rank: (n-1) slices.
+ * All-gather: rank r collects the slices of r, r+1, ... in this order. In step k, rank r sends all
+ * slices that it has to r - 2^k, except those that the receiver already has. It receives as many
+ * from r + 2^k. Each rank sends n-1 slices in all.
  */
 export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
@@ -33,8 +33,8 @@ export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
 
 /**
  * All-to-all: rank r rotates its slices, so that slice i is for r + i. In step k, all slices with
- * bit k in their number move 2^k ranks on, packed into one message. Each rank sends about
- * n/2 log2 n slices in all.
+ * bit k in their number move 2^k ranks on, packed into one message. Each rank sends about (n/2)
+ * log2 n slices in all.
  */
 export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel

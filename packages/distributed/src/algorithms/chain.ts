@@ -5,9 +5,9 @@ import { arithmeticOf } from './algorithm.ts'
 import { cutIntoSegments, segmentBytes } from './pieces.ts'
 
 /*
- * Pipelined chains, for large buffers: segments pass through all ranks in a line from the root.
- * Each rank but the last sends S bytes once, with a delay of n-2 segments. WINDOW segments are in
- * flight between two ranks.
+ * Pipelined chains, for large buffers. The ranks form a line that starts at the root, and segments
+ * pass through all of them. Each rank but the last sends S bytes once, with a delay of n-2
+ * segments. Between two ranks, WINDOW segments are in flight.
  */
 const WINDOW = 4
 
@@ -34,8 +34,8 @@ export function* chainBroadcast(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * Reduces along the chain towards the root. Sums are made in scratch, so other ranks' buffers are
- * unchanged.
+ * Reduces along the chain towards the root. Sums are computed in scratch memory, so the buffers of
+ * other ranks are unchanged.
  */
 export function* chainReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel

@@ -2,44 +2,53 @@ import type { Heap } from '../arena/heap.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { TuningTable } from './tuning-table.ts'
 
-/** Something that an operation waits for: a message, its source, or a publication of another rank. */
+/**
+ * An event that an operation waits for: a message has moved, a receive has found its source, or
+ * another rank has published a buffer.
+ */
 export interface Waited {
   readonly done: boolean
-  /** World ranks that it waits for, if no pending message names them. */
+  /** Returns the awaited world ranks, if no pending message names them. */
   readonly missing?: () => readonly number[]
 }
 
-/** The body of an operation: a generator that yields what it waits for. */
+/** The body of an operation, as a generator. It yields the event that it waits for. */
 export type Steps = Generator<Waited, void, void>
 
 /** A running operation: `next` resumes it until it has to wait. */
 export interface Resumable {
   next(): IteratorResult<Waited, void>
-  /** After it has ended, prepares another run of the same operation at another position. */
+  /**
+   * Prepares another run of the operation at another position in the group. Called after a run has
+   * ended.
+   */
   restart?(): void
-  /** Called when it has failed: its buffers belong to the caller again. */
+  /** Called when the operation has failed. Its buffers then belong to the caller again. */
   abandon?(): void
 }
 
 /** One pending message in one direction. */
 export interface Message extends Waited {
-  /** Offset in the heap of the bytes to send or of the receive buffer. */
+  /** Offset in the heap of the data to send, or of the receive buffer. */
   readonly at: number
   readonly bytes: number
 }
 
-/** A receive whose source may not be known yet. Done when it has a source. */
+/** A receive whose source may not be known yet. The wait ends when the source is known. */
 export interface MatchedReceive extends Waited {
   /** Group rank of the sender. */
   readonly source: number
-  /** The message, once there is a source. */
+  /** The message; undefined until the source is known. */
   readonly message: Message | undefined
 }
 
 /** Which members of a group share memory: all, none, or those on the same host. */
 export type Layout = 'together' | 'apart' | 'mixed'
 
-/** The engine as an algorithm sees it: its group, the operation's messages, and scratch. */
+/**
+ * The engine as an algorithm sees it: the group, and the messages and scratch memory of one
+ * operation.
+ */
 export interface Channel {
   /** Rank of this process in the group. */
   readonly rank: number
@@ -48,10 +57,10 @@ export interface Channel {
   readonly hosts: readonly number[]
   readonly heap: Heap
   readonly kernels: Kernels
-  /** For algorithms that choose other algorithms. */
+  /** The tuning table, for algorithms that choose other algorithms. */
   readonly tuning: TuningTable
   /**
-   * Starts to send `bytes` bytes at offset `at` to a rank of the group.
+   * Starts to send `bytes` bytes, from offset `at` of the heap, to a rank of the group.
    *
    * @param count - elements of the slice that the message belongs to, in uneven collectives
    */
@@ -62,7 +71,7 @@ export interface Channel {
   receiveMatched(from: number, at: number, bytes: number): MatchedReceive
   /** Discards the next message from a rank, whatever its size. */
   skip(from: number): void
-  /** Allocates engine memory until the operation ends, and returns its offset. */
+  /** Allocates engine memory until the operation ends. Returns the offset in the heap. */
   scratch(bytes: number): number
 }
 

@@ -9,15 +9,16 @@ import { cutIntoChunks, cutIntoSegments, partBytes, slicesOf, type Piece } from 
  * share memory copy each byte once, from buffer to buffer, and the work is spread evenly. Over sockets,
  * the ring moves as many bytes with fewer simultaneous connections.
  *
- * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r adds
- * chunk r of all ranks, then fetches the sums of the other chunks while the block is still cached. Sent
- * per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages per block. Reduce-scatter and all-gather are one
- * half each, (n-1)/n S. One rank adds each chunk, so all ranks get the same bits.
+ * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
+ * adds chunk r of all ranks, then fetches the sums of the other chunks while the block is still
+ * cached. Sent per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages per block. Reduce-scatter and
+ * all-gather each send half of that, (n-1)/n S. One rank adds each chunk, so all ranks get the same
+ * bits.
  *
  * broadcast: the root sends its S bytes to each of n-1 ranks.
  */
 
-/** Number of blocks whose parts are sent ahead. */
+/** Number of blocks whose parts are sent in advance. */
 const AHEAD = 3
 
 export function* directAllReduce(channel: Channel, operation: Operation): Steps {
@@ -36,7 +37,8 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
     .map(() => peers.map(() => channel.scratch(blocks[0]![0]!.bytes)))
   const started: Message[] = []
   const parts: Message[][] = []
-  // Both sides must post their messages in the same order: parts, with sums between them.
+  // All ranks must post their messages in this order: after the sums of block i, the contributions
+  // to block i + AHEAD.
   const contribute = (i: number): void => {
     const chunks = blocks[i]
     if (chunks === undefined) return
@@ -66,7 +68,10 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
   yield* untilAll(started)
 }
 
-/** Leaves `input` [n slices] unchanged. Rank r's slice of the result goes to `output`. */
+/**
+ * Reduces slices directly. `input` [n slices] is unchanged, and rank r's slice of the result goes
+ * to `output`.
+ */
 export function* directReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank } = channel
   const { input, output, count } = operation
@@ -120,7 +125,7 @@ export function* directBroadcast(channel: Channel, operation: Operation): Steps 
   else yield* until(channel.receive(root, at, bytes))
 }
 
-/* Messages between two ranks, and collectives of a group of one, which only copy. */
+/** Handles messages between two ranks, and collectives of a group of one, which only copy. */
 
 export function* sendMessage(channel: Channel, { input, count, dtype, peer }: Operation): Steps {
   yield* until(channel.send(peer, input, count * dtypes[dtype].bytes))

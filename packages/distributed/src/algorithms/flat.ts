@@ -8,11 +8,11 @@ import type { Kernels } from '../kernels/kernels.ts'
  * its buffer in a slot that all others read, in one step and without messages. Reductions combine
  * in rank order, so all ranks get the same bits.
  *
- * Each takes a few microseconds. These are plain functions, because the garbage of generators would
- * cost more than that.
+ * A collective takes a few microseconds. Plain functions implement it, because allocating
+ * generators would take longer than that.
  */
 
-/** One epoch of the slots of a group. */
+/** One epoch of a group's slots: each rank has published one buffer. */
 export interface FlatEpoch {
   /** Rank in the group. */
   readonly rank: number
@@ -26,11 +26,11 @@ type Readers = 'all read all' | 'all read the root' | 'the root reads all'
 
 interface FlatCollective {
   readonly readers: Readers
-  /** Whether the buffer has a slice for each rank. */
+  /** Whether the published buffer has a slice for each rank. */
   readonly isSliced?: boolean
   /**
-   * Called when all buffers that this rank reads are published. `bytes` is the size of the buffer
-   * or slice.
+   * Called when all buffers that this rank reads are published. `bytes` is the size of the whole
+   * buffer or, if it is sliced, of a slice.
    */
   readonly take?: (epoch: FlatEpoch, operation: Operation, bytes: number) => void
 }
@@ -52,7 +52,7 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
 export interface FlatPlan {
   /** Size of the published buffer at `input`. */
   readonly published: number
-  /** The group rank that it waits for; ALL or NOBODY. */
+  /** The group rank whose buffer this rank waits for; ALL or NOBODY. */
   readonly awaited: number
   readonly bytes: number
   readonly take: FlatCollective['take']
@@ -61,7 +61,9 @@ export interface FlatPlan {
 export const ALL = -1
 export const NOBODY = -2
 
-/** Returns the most bytes that a rank publishes, or undefined if there is no flat form. */
+/**
+ * Returns the most bytes that a rank publishes. Returns undefined if the operation cannot run flat.
+ */
 export function flatBytes({ name, count, dtype }: Operation, size: number): number | undefined {
   const collective = collectives[name]
   if (collective === undefined) return undefined

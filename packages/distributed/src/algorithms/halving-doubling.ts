@@ -8,12 +8,12 @@ export interface HypercubePlace {
   /** The number of corners: the largest power of two up to the group's size. */
   readonly corners: number
   /**
-   * How this rank handles the `size - corners` ranks without a corner. The first 2 * (size -
-   * corners) ranks form pairs. The even rank of a pair gives its buffer to the odd one, and gets
-   * the result at the end. All other ranks take part alone.
+   * The role of this rank in handling the `size - corners` ranks without a corner. The first 2 *
+   * (size - corners) ranks form pairs. The even rank of a pair gives its buffer to the odd rank,
+   * and gets the result at the end. All other ranks take part alone.
    */
   readonly role: 'gives' | 'takes' | 'alone'
-  /** Its corner, or -1 for a rank that gives. */
+  /** This rank's corner, or -1 if its role is `gives`. */
   readonly corner: number
   readonly rankAt: (corner: number) => number
 }
@@ -28,7 +28,10 @@ function hypercubePlace(rank: number, size: number): HypercubePlace {
     : { corners, role: 'takes', corner: rank >> 1, rankAt }
 }
 
-/** The steps of ranks with a corner, after receiving and before returning buffers. */
+/**
+ * The steps of a rank with a corner. They run between receiving a buffer from a rank without a
+ * corner and returning the result.
+ */
 type CornerSteps = (
   channel: Channel,
   place: HypercubePlace,
@@ -38,8 +41,8 @@ type CornerSteps = (
 ) => Steps
 
 /**
- * An all-reduce on a hypercube, for any number of ranks. It takes two more steps unless that is a
- * power of two.
+ * All-reduce on a hypercube, for any number of ranks. It takes two more steps unless the number is
+ * a power of two.
  */
 function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: CornerSteps): Steps {
   const { rank } = channel
@@ -65,11 +68,11 @@ function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: Co
 
 /**
  * All-reduce by recursive doubling (Thakur, Rabenseifner & Gropp, 2005). In round k, corners whose
- * numbers differ in bit k exchange their whole buffers and add them: log2 n rounds of S bytes. It
- * has the fewest steps of all, for small buffers.
+ * numbers differ in bit k exchange their whole buffers and add them: log2 n rounds of S bytes. Of
+ * all algorithms it has the fewest steps, which suits small buffers.
  *
  * Both partners add the same two buffers in the same order, so all ranks get the same bits. (The
- * sum of two NaNs is the first of them, with its sign.)
+ * sum of two NaNs is the first NaN, with its sign.)
  */
 export function recursiveDoublingAllReduce(channel: Channel, operation: Operation): Steps {
   return allReduceOnHypercube(channel, operation, exchangeWhole)
@@ -97,8 +100,9 @@ function* exchangeWhole(
 
 /**
  * All-reduce by recursive halving and doubling (Rabenseifner, 2004): a reduce-scatter that halves
- * the exchanged data in each round, then an all-gather that doubles it. 2 log2 n steps and 2(n-1)/n
- * S bytes per rank: as many bytes as the ring in fewer steps, for buffers of medium size.
+ * the exchanged data in each round, then an all-gather that doubles it. Each rank sends 2(n-1)/n S
+ * bytes in 2 log2 n steps. That is as many bytes as with the ring in fewer steps, which suits
+ * buffers of medium size.
  */
 export function halvingDoublingAllReduce(channel: Channel, operation: Operation): Steps {
   return allReduceOnHypercube(channel, operation, halveAndDouble)
@@ -115,7 +119,7 @@ function* halveAndDouble(
     const chunks = chunksOf(bytes, corners, first, count)
     return { at: at + chunks.at, bytes: chunks.bytes }
   }
-  /** Returns the partner at a distance, and the halves that both of them keep. */
+  /** Returns the partner at a distance, and the halves that this rank and the partner keep. */
   const exchange = (distance: number) => ({
     partner: rankAt(corner ^ distance),
     mine: half(corner & -distance, distance),
@@ -143,10 +147,10 @@ function* halveAndDouble(
 
 /**
  * Reduce-scatter by halving (Träff, "Optimal, Non-pipelined Reduce-scatter and Allreduce
- * Algorithms", 2024), for small buffers, because partial sums need scratch. Rank r rotates its
- * slices, so that slice i is for r + i. In each step it keeps the first half, k slices, sends the
- * others to r + k, and adds those from r - k. At the end, slice 0 is complete. ceil(log2 n) steps
- * and (n-1)/n S bytes per rank, for any n.
+ * Algorithms", 2024). It is for small buffers, because partial sums need scratch memory. Rank r
+ * rotates its slices, so that slice i is for r + i. In each step, rank r keeps the first k slices,
+ * which are half of them. It sends the other slices to r + k, and adds the slices from r - k. At
+ * the end, slice 0 is complete. For any n, each rank sends (n-1)/n S bytes in ceil(log2 n) steps.
  */
 export function* recursiveHalvingReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel

@@ -5,22 +5,23 @@ import type { TuningTable } from './tuning-table.ts'
 import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
 
 /*
- * Collectives of groups over several hosts, some with several ranks. Ranks of a host copy from each
- * other's memory, and as few bytes as possible go between hosts (Sanders & Träff, 2002; NCCL's trees and
- * MPI libraries' two-level collectives are similar).
+ * Collectives of groups that span several hosts, with several ranks on at least one host. Ranks of
+ * a host copy from each other's memory, and as few bytes as possible go between hosts (Sanders &
+ * Träff, 2002; NCCL's trees and MPI libraries' two-level collectives are similar).
  *
  * all-reduce, with m ranks on the smallest host: the buffer is cut into m chunks. In each host, owner j
  * adds chunk j of all its ranks. The owners of chunk j on all h hosts reduce it among themselves. Then
  * every rank fetches all chunks from the owners of its host. Each host sends 2(h-1)/h S bytes to other
  * hosts, spread over m connections.
  *
- * broadcast: the root sends to one rank of every other host, and these send to their hosts' other ranks.
+ * broadcast: the root sends to one rank of every other host. Each of those ranks sends to the other
+ * ranks of its host.
  */
 
-/** Chooses the algorithm between hosts, for a number of bytes. */
+/** Chooses the algorithm for the messages between hosts, given the size of the buffer in bytes. */
 export type Between = (name: OperationName, bytes: number, tuning: TuningTable) => Algorithm
 
-/** Number of segments that are sent ahead. */
+/** Number of segments that are sent in advance. */
 const AHEAD = 3
 
 /** @param between - the all-reduce among the owners of a chunk */
@@ -89,7 +90,7 @@ function ranksByHost({ hosts, size }: Channel): number[][] {
   return [...byHost.values()]
 }
 
-/** Adds chunk j of all ranks of the host into the buffer of its rank j. */
+/** Adds chunk j of all ranks of the host into the buffer of the host's rank j. */
 function* reduceToOwners(
   channel: Channel,
   operation: Operation,
@@ -141,7 +142,10 @@ function* fetchFromOwners(
   yield* untilAll(started)
 }
 
-/** Returns a channel among these ranks of another channel, in this order. This rank is one of them. */
+/**
+ * Returns a channel for a subset of the ranks of another channel, in this order. This rank must be
+ * in the subset.
+ */
 function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
   return {
     heap: channel.heap,

@@ -4,8 +4,8 @@ import { arithmeticOf, foldInRankOrder, otherRanks } from './algorithm.ts'
 import { slicesOf } from './pieces.ts'
 
 /*
- * The root exchanges a message with every other rank at once: one step, and no byte travels twice.
- * For large slices, and for uneven ones, whose sizes only the root knows.
+ * The root exchanges a message with every other rank at once. There is one step, and no byte
+ * travels twice. Suits large slices, and slices of different sizes, which only the root knows.
  *
  * gather: every rank but the root sends its slice. scatter: the root sends n-1 slices.
  */
@@ -45,8 +45,9 @@ export function* linearScatter(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * The monitored barrier: every rank reports to rank 0, which releases all ranks once all have reported.
- * Unlike other barriers, it lets one rank know which ranks are missing. Two empty messages per rank.
+ * The monitored barrier: every rank reports to rank 0, which releases all ranks once all have
+ * reported. Unlike with other barriers, one rank knows which ranks are missing. It takes two empty
+ * messages per rank.
  */
 export function* linearBarrier(channel: Channel): Steps {
   const others = otherRanks(channel)
@@ -61,9 +62,9 @@ export function* linearBarrier(channel: Channel): Steps {
 }
 
 /**
- * All-reduce in one step: every rank sends its whole buffer to every other, (n-1) S bytes, and adds
- * all buffers in rank order, so that all ranks get the same bits. It has the lowest latency, for
- * very small buffers of ranks that share memory.
+ * All-reduce in one step. Every rank sends its whole buffer to every other rank, which is (n-1) S
+ * bytes. It then adds all buffers in rank order, so that all ranks get the same bits. The latency
+ * is the lowest, which suits very small buffers of ranks that share memory.
  */
 export function* linearAllReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel

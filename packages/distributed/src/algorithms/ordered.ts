@@ -4,14 +4,14 @@ import { arithmeticOf, foldInRankOrder, otherRanks, type Arithmetic } from './al
 import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
 
 /*
- * Reductions that combine in rank order, ((r0 + r1) + r2) + ..., so that the result depends on
- * nothing else. The buffer is cut into n chunks, one per rank. Every rank sends each chunk directly
- * to its owner. The owner folds the n contributions, segment by segment, and sends the result to
- * the ranks that need it.
+ * Reductions that combine in rank order, ((r0 + r1) + r2) + ..., so that the result does not depend
+ * on the algorithm, the transport or the topology. The buffer is cut into n chunks, one per rank.
+ * Every rank sends each chunk directly to its owner. The owner folds the n contributions, segment
+ * by segment, and sends the result to the ranks that need it.
  *
  * Sent per rank, of S bytes: (n-1)/n S in one step for reduce-scatter, and 2(n-1)/n S in two steps
- * for all-reduce. Reduce takes (n-1)/n S, then S/n from all but the root. So it sends as many bytes
- * as the ring, in n-1 simultaneous messages.
+ * for all-reduce. For reduce, each rank sends (n-1)/n S, then every rank but the root sends S/n.
+ * The total is the same as with the ring, in n-1 simultaneous messages.
  */
 
 export function* orderedAllReduce(channel: Channel, operation: Operation): Steps {
@@ -66,7 +66,7 @@ function segmentsOf(piece: Piece, size: number): Piece[] {
   return cutIntoSegments(piece, partBytes(size - 1))
 }
 
-/** Folds the others' contributions to this rank's share with its own into `output`. */
+/** Folds the contributions of all ranks to this rank's chunk, and writes the result to `output`. */
 function* foldShare(
   channel: Channel,
   arithmetic: Arithmetic,

@@ -6,14 +6,14 @@ import { exchangedSlicesOf, slicesOf, type Slice } from './pieces.ts'
 
 /*
  * Pairwise exchange (Thakur, Rabenseifner & Gropp, 2005): n-1 steps. In step s, rank r sends to r+s
- * and receives from r-s, so no rank receives from two at once. Every slice travels once, directly
- * to its rank: (n-1)/n S bytes per rank. WINDOW steps run at once.
+ * and receives from r-s, so no rank receives from two ranks at once. Every slice travels once,
+ * directly to its rank: (n-1)/n S bytes per rank. WINDOW steps run at the same time.
  */
 const WINDOW = 4
 
 /**
- * All-to-all, in place if input and output are the same buffer. Uneven slices are never in place:
- * an empty buffer may start at the same offset as another.
+ * All-to-all, in place if input and output are the same buffer. Uneven slices are never in place,
+ * because an empty buffer may start at the same offset as another buffer.
  */
 export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
@@ -64,8 +64,8 @@ function* swapInPlace(channel: Channel, base: number, slices: readonly Slice[]):
 }
 
 /**
- * Reduce-scatter: in step s, rank r receives r-s's part of its own slice and adds it. Parts are
- * added in the order r, r-1, ...; no partial sum is sent.
+ * Reduce-scatter. In step s, rank r receives the contribution of r-s to its slice and adds it.
+ * Contributions are added in the order r, r-1, ...; no partial sum is sent.
  */
 export function* pairwiseReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel

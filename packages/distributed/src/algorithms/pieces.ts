@@ -20,7 +20,7 @@ export function cutIntoChunks(bytes: number, parts: number): Piece[] {
   return Array.from({ length: parts }, (_, i) => chunksOf(bytes, parts, i, 1))
 }
 
-/** Returns `count` consecutive chunks of such a cut as one piece. */
+/** Returns `count` consecutive chunks of `cutIntoChunks` as one piece. */
 export function chunksOf(bytes: number, parts: number, first: number, count: number): Piece {
   const share = Math.ceil(bytes / parts / GRAIN) * GRAIN
   const at = Math.min(bytes, first * share)
@@ -31,8 +31,9 @@ const SMALLEST_SEGMENT = 256 * 1024
 const LARGEST_SEGMENT = 512 * 1024
 
 /**
- * Returns the bytes of a segment: a quarter of a chunk, within limits, so that four can be in
- * flight. Below the lower limit, the messages cost more than their overlap saves.
+ * Returns the size of a segment in bytes. It is a quarter of a chunk, within limits, so that four
+ * segments can be in flight. Below the lower limit, the messages cost more than their overlap
+ * saves.
  */
 export function segmentBytes(chunkBytes: number): number {
   const quarter = Math.ceil(chunkBytes / 4 / GRAIN) * GRAIN
@@ -48,12 +49,21 @@ export function cutIntoSegments({ at, bytes }: Piece, size: number): Piece[] {
   }))
 }
 
-/** Largest segment with parts in scratch, so that the parts of a few ranks fit into the caches. */
+/**
+ * Largest segment in bytes if the contributions of other ranks go to scratch memory. A few of them
+ * fit into the caches.
+ */
 const LARGEST_PART = 256 * 1024
-/** Scratch in bytes for the parts of other ranks; limited, because many operations run at once. */
+/**
+ * Scratch memory in bytes for the contributions of other ranks. It is limited, because many
+ * operations may run at once.
+ */
 const PARTS_ROOM = 4 * 1024 * 1024
 
-/** Returns a segment size for which the segments of `parts` other ranks fit into scratch together. */
+/**
+ * Returns a segment size for which the segments of `parts` other ranks fit into scratch memory
+ * together.
+ */
 export function partBytes(parts: number): number {
   const share = Math.floor(PARTS_ROOM / parts / GRAIN) * GRAIN
   return Math.max(GRAIN, Math.min(LARGEST_PART, share))
@@ -61,11 +71,17 @@ export function partBytes(parts: number): number {
 
 /** One rank's slice of a buffer that has a slice for each rank. */
 export interface Slice extends Piece {
-  /** Elements, for the fingerprints of uneven collectives; undefined if all slices are equal. */
+  /**
+   * Number of elements, for the fingerprints of uneven collectives; undefined if all slices are
+   * equal.
+   */
   readonly count: number | undefined
 }
 
-/** Returns the slices of the buffer by rank: `count` elements each, or as in the table. */
+/**
+ * Returns the slices of a buffer in rank order: `count` elements each, or as many as the
+ * operation's table says.
+ */
 export function slicesOf({ size, heap }: Channel, operation: Operation): Slice[] {
   return cut(heap.doubles, size, operation, 0)
 }

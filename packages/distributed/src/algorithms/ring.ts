@@ -8,9 +8,10 @@ import { slicesOf } from './pieces.ts'
  * The ring (Patarasuk & Yuan, 2009). Rank r only sends to r+1 and receives from r-1. The buffer is
  * cut into n chunks, one per rank. Each chunk is cut into segments, with WINDOW of them in flight.
  *
- * reduce-scatter: n-1 steps. In step s, rank r receives chunk r-s-1, adds its own part, and passes
- * the sum on in step s+1. all-gather: n-1 steps that pass on finished chunks. all-reduce is both in
- * sequence, without a pause: a segment is passed on as soon as it is added.
+ * reduce-scatter: n-1 steps. In step s, rank r receives chunk r-s-1, adds its own contribution, and
+ * passes the sum on in step s+1. all-gather: n-1 steps. In each step, a rank passes on a finished
+ * chunk. all-reduce is a reduce-scatter followed by an all-gather, without a pause: a segment is
+ * passed on as soon as it is added.
  *
  * Sent per rank, of S bytes: all-reduce 2(n-1)/n S in 2(n-1) steps; the halves (n-1)/n S each.
  */
@@ -18,7 +19,7 @@ import { slicesOf } from './pieces.ts'
 /** Number of segments with posted receives. */
 const WINDOW = 4
 
-/** A segment, in a list in order of arrival. */
+/** A segment in a list that is ordered by arrival. */
 interface Arrival extends Piece {
   readonly step: number
 }
@@ -77,10 +78,9 @@ export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * Leaves `input` [n slices] unchanged. Rank r's slice of the result goes to `output`.
- *
- * Partial sums are in scratch, so WINDOW segments complete all their steps before the next WINDOW
- * start. Otherwise a whole chunk of them could pile up at every rank.
+ * Reduces slices around the ring. `input` [n slices] is unchanged, and rank r's slice of the result
+ * goes to `output`. Partial sums are in scratch memory. To limit it, WINDOW segments complete all
+ * their steps before the next WINDOW segments start.
  */
 export function* ringReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n } = channel
@@ -123,7 +123,7 @@ export function* ringReduceScatter(channel: Channel, operation: Operation): Step
       if (following !== undefined) sends.push(begin(following))
     }
     if (i + WINDOW < coming.length) {
-      // First wait until its slot was sent.
+      // First wait until the segment that used this scratch memory was sent.
       const leaving = passedOn[i - WINDOW]
       if (leaving !== undefined) yield* until(leaving)
       receives.push(post(i + WINDOW))

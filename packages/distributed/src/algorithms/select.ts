@@ -104,11 +104,11 @@ export function chooseBetweenHosts(
 ): AlgorithmName {
   const situation = { bytes, layout: 'apart' } as const
   const chosen = chooseMessages(name, situation, tuning)
-  // If a table chose `hierarchical` without shared memory, the recursion would not end.
+  // Without shared memory, choosing `hierarchical` again would recurse forever.
   return chosen === 'hierarchical' ? chooseAlgorithm(name, situation) : chosen
 }
 
-/** Like `chooseAlgorithm`, but without windows. */
+/** Chooses among the algorithms that use messages, not windows. */
 function chooseMessages(
   operation: OperationName,
   situation: Situation,
@@ -121,8 +121,8 @@ function chooseMessages(
 /**
  * Chooses how to run an operation without messages, if possible, in a group that shares memory.
  *
- * @param size - of the group
- * @param slotBytes - of each rank's slot for the group; -1 without slots
+ * @param size - number of ranks of the group
+ * @param slotBytes - size of each rank's slot for the group; -1 without slots
  */
 export function chooseWithoutMessages(
   operation: Operation,
@@ -142,7 +142,7 @@ export function chooseWithoutMessages(
   return isWindow(chosen) ? 'window' : undefined
 }
 
-/** Returns the algorithms of an operation that its option `algorithm` accepts besides `auto`. */
+/** Returns the algorithms that the option `algorithm` of an operation accepts besides `auto`. */
 export function algorithmsOf(operation: OperationName): AlgorithmName[] {
   const byMessages = Object.keys(algorithms[operation]) as AlgorithmName[]
   return findWindowCollective(operation) === undefined ? byMessages : [...byMessages, 'window']
@@ -162,7 +162,10 @@ export function resolveAlgorithm(
   return { ...operation, algorithm: chooseMessages(name, { bytes, layout }, tuning) }
 }
 
-/** Returns the algorithm that an operation names. A group of one only copies. */
+/**
+ * Returns the implementation of the operation's algorithm. In a group of one, an operation only
+ * copies.
+ */
 export function findAlgorithm(
   { name, algorithm, reduction }: Pick<Operation, 'name' | 'algorithm' | 'reduction'>,
   groupSize: number,
@@ -174,8 +177,8 @@ export function findAlgorithm(
 }
 
 /**
- * Returns the algorithm preceded by a multiplication of the input in place. The input is also the
- * output, or a copy for this purpose.
+ * Returns an algorithm that first multiplies its input in place by the operation's factor. The
+ * input must be the output, or a copy made for this purpose.
  */
 function premultiplied(algorithm: Algorithm): Algorithm {
   return function* (channel, operation) {

@@ -1,8 +1,8 @@
 import type { AlgorithmName, OperationName } from '../operation.ts'
 
-/** An algorithm and the largest buffer for which to use it, in bytes of the whole buffer. */
+/** An algorithm, and the largest buffer for which to use it. */
 export interface Threshold {
-  /** Inclusive; Infinity in the last threshold of a list. */
+  /** Size of the whole buffer in bytes, inclusive. Infinity in the last threshold of a list. */
   readonly upTo: number
   readonly algorithm: AlgorithmName
 }
@@ -23,7 +23,10 @@ export interface TuningTable {
 const KIB = 1024
 const MIB = 1024 * KIB
 
-/** `choose('ring')` for every size, `choose('bruck', 64 * KIB, 'ring')` with a limit between. */
+/**
+ * `choose('ring')` uses the ring for every size. `choose('bruck', 64 * KIB, 'ring')` uses Bruck's
+ * algorithm up to 64 KiB and the ring above.
+ */
 function choose(...parts: readonly (AlgorithmName | number)[]): Thresholds {
   return parts
     .filter((part) => typeof part === 'string')
@@ -37,7 +40,10 @@ const allReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', 64
 const tree = choose('binomial-tree', MIB, 'chain')
 const rooted = choose('binomial-tree', 64 * KIB, 'linear')
 
-/** Measured by `npm run bench -- tune`. Small buffers need few steps, large ones few bytes. */
+/**
+ * The built-in table, measured by `npm run bench -- tune`. Small buffers need few steps, large
+ * buffers need few bytes.
+ */
 export const builtInTuning: TuningTable = {
   sockets: {
     send: choose('direct'),
@@ -69,7 +75,7 @@ export const builtInTuning: TuningTable = {
 
 const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
 
-/** The built-in table for groups without windows. */
+/** The built-in table for groups that cannot use windows. */
 export const withoutWindows: TuningTable = {
   ...builtInTuning,
   sharedMemory: {

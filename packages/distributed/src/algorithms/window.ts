@@ -9,10 +9,10 @@ import { cutIntoSegments, GRAIN } from './pieces.ts'
  * its buffer, like a window of MPI, and the others copy from it directly. Ranks wait for each other by
  * step counters. There are no messages, and each byte is copied once.
  *
- * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r adds
- * chunk r of all ranks, in rank order. One block later it fetches the sums of the other chunks, which are
- * still cached. Read per rank, of S bytes: 2(n-1)/n S; reduce-scatter and all-gather are one half each,
- * (n-1)/n S. All ranks get the same bits.
+ * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
+ * adds chunk r of all ranks, in rank order. After the next block, rank r fetches the sums of the
+ * other chunks, which are still cached. Each rank reads 2(n-1)/n S of S bytes. Reduce-scatter and
+ * all-gather each read half of that. All ranks get the same bits.
  *
  * Other collectives exchange messages. An all-to-all may be in place on only some ranks. The root of a
  * broadcast, reduce, gather or scatter may abort while others read its buffer.
@@ -33,13 +33,13 @@ export interface Window {
 
 /**
  * A collective on a window. It yields the rank and the number of steps that it waits for. At the
- * end, it waits until all ranks have read everything, so that buffers may change. Its scratch
- * contents do not survive a wait.
+ * end, it waits until all ranks have read all buffers, so that the buffers may change. The contents
+ * of scratch memory are lost during a wait.
  */
 export type WindowSteps = Generator<Awaited, void, void>
 
 export interface Awaited {
-  /** Group rank; ALL for every other rank. */
+  /** Group rank; ALL means every other rank. */
   readonly rank: number
   readonly steps: number
 }
@@ -48,7 +48,7 @@ export const ALL = -1
 
 type WindowCollective = (window: Window, operation: Operation) => WindowSteps
 
-/** Bytes of a chunk of a block, small enough for its scratch to stay cached. */
+/** Bytes of a chunk of a block. Its scratch memory stays cached. */
 const CHUNK = 128 * 1024
 /** Largest scratch of a collective in bytes. */
 export const WINDOW_SCRATCH = 2 * CHUNK
@@ -95,8 +95,8 @@ function* windowAllReduce(window: Window, operation: Operation): WindowSteps {
 }
 
 /**
- * Returns the bytes of a chunk of a block of `bytes` bytes, in whole elements. The last chunks may
- * be shorter.
+ * Returns the size in bytes of a chunk of a block of `bytes` bytes: whole elements. The last chunks
+ * may be shorter.
  */
 function chunkBytes(bytes: number, size: number): number {
   return Math.ceil(bytes / size / GRAIN) * GRAIN
@@ -125,14 +125,14 @@ function* windowAllGather(window: Window, operation: Operation): WindowSteps {
   yield { rank: ALL, steps: 1 }
 }
 
-/** Combines the data of all ranks at one place of their buffers, in rank order. */
+/** Combines the buffers of all ranks at one offset, in rank order. */
 class Folding {
   readonly #window: Window
   readonly #operation: Operation
   readonly #sum: number
   readonly #part: number
 
-  /** @param bytes - the most to combine at once */
+  /** @param bytes - largest number of bytes to combine at once */
   constructor(window: Window, operation: Operation, bytes: number) {
     this.#window = window
     this.#operation = operation
@@ -141,9 +141,9 @@ class Folding {
   }
 
   /**
-   * @param output - offset of the result; may equal `own`
-   * @param own - offset of this rank's part
-   * @param offset - offset of the others' parts in their buffers
+   * @param output - offset of the result in the heap; may equal `own`
+   * @param own - offset of this rank's data in the heap
+   * @param offset - offset of the data within each other rank's buffer
    */
   fold(output: number, own: number, offset: number, bytes: number): void {
     if (bytes <= 0) return
@@ -152,7 +152,7 @@ class Folding {
     const count = bytes / dtypes[dtype].bytes
     let sum = this.#take(0, own, this.#sum, offset, bytes)
     for (let peer = 1; peer < size; peer++) {
-      // The result may overwrite this rank's part, so read that first.
+      // The result may overwrite this rank's data, so read the data first.
       const out = peer >= rank ? output : this.#sum
       const part = this.#take(peer, own, this.#part, offset, bytes)
       kernels.combine(reduction, dtype, out, sum, part, count)
@@ -161,7 +161,9 @@ class Folding {
     if (reduction === 'avg') kernels.scale(dtype, output, count, 1 / size)
   }
 
-  /** Returns the offset of a rank's part, after copying another rank's part to scratch. */
+  /**
+   * Returns the heap offset of a rank's data. Copies the data of another rank to scratch memory.
+   */
   #take(rank: number, own: number, scratch: number, offset: number, bytes: number): number {
     if (rank === this.#window.rank) return own
     this.#window.read(rank, scratch, offset, bytes)

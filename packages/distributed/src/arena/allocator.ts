@@ -1,4 +1,4 @@
-/** Every block starts on a cache line and, for SIMD, on a 16-byte boundary. */
+/** Alignment of blocks in bytes: a cache line, which is also a multiple of a SIMD vector. */
 const ALIGNMENT = 64
 
 interface Block {
@@ -10,7 +10,7 @@ interface Block {
 export class Allocator {
   readonly #start: number
   readonly #end: number
-  /** Free ranges, ordered by offset, never adjacent. */
+  /** Free ranges in order of offset. Neighbouring ranges are merged. */
   #free: Block[]
   readonly #lengths = new Map<number, number>()
   #used = 0
@@ -29,7 +29,10 @@ export class Allocator {
     return this.#end - this.#start
   }
 
-  /** Returns the offset of a block of at least `bytes` bytes, or -1 if there is no space. */
+  /**
+   * Returns the offset of a block of at least `bytes` bytes, or -1 if no free range is large
+   * enough.
+   */
   allocate(bytes: number): number {
     const length = align(Math.max(bytes, 1))
     const i = this.#free.findIndex((block) => block.length >= length)

@@ -78,7 +78,7 @@ export class Arena {
     forgetDType(view)
   }
 
-  /** See `ProcessGroup.convert`. */
+  /** Converts or scales floating-point numbers, as `ProcessGroup.convert` documents. */
   convert(to: AnyTypedArray, from: AnyTypedArray, factor: number): void {
     if (!this.contains(to) || !this.contains(from)) {
       const problem = 'both arrays have to come from alloc()'
@@ -98,7 +98,9 @@ export class Arena {
   }
 }
 
-/** Converts float32 to 16-bit floats or back, or scales float32. Both arrays are in the arena. */
+/**
+ * Converts float32 to 16-bit floats or back, or scales float32. Both arrays must be in the arena.
+ */
 function convert(kernels: Kernels, to: AnyTypedArray, from: AnyTypedArray, factor: number): void {
   const [target, source] = [dtypeOf(to), dtypeOf(from)]
   if (to.length === from.length) {

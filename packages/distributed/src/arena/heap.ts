@@ -11,8 +11,9 @@ export interface Heap {
 const PAGE = 65536
 
 /**
- * Reserves `capacity` bytes. The pages are zero and take no memory until touched. The memory never
- * grows, so addresses and views stay valid, and files may be mapped over it.
+ * Creates a memory of `capacity` bytes. Pages are zero and take no physical memory until they are
+ * touched. The memory never grows, so addresses and views stay valid, and files can be mapped over
+ * it.
  */
 export function createMemory(capacity: number): WebAssembly.Memory {
   const pages = Math.ceil(capacity / PAGE)
@@ -20,8 +21,8 @@ export function createMemory(capacity: number): WebAssembly.Memory {
 }
 
 /**
- * A page that is not cross-origin isolated has no global SharedArrayBuffer, but its memories use
- * the class.
+ * The SharedArrayBuffer class of a WebAssembly memory. A page that is not cross-origin isolated has
+ * no global SharedArrayBuffer.
  */
 const Shared = createMemory(0).buffer.constructor as SharedArrayBufferConstructor
 
@@ -30,7 +31,9 @@ export function sharedBuffer(bytes: number): SharedArrayBuffer {
   return new Shared(bytes)
 }
 
-/** The engine's part of a heap of `capacity` bytes: at most 192 MiB, at most half. */
+/**
+ * Returns the size of the engine's part of a heap of `capacity` bytes: half of it, at most 192 MiB.
+ */
 function engineShare(capacity: number): number {
   return Math.min(192 * 1024 * 1024, Math.floor(capacity / 2 / PAGE) * PAGE)
 }

@@ -1,13 +1,13 @@
 import { createLogger, host } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
-/** The folder of this package, whether compiled or not. */
+/** Path of this package's sources or compiled files. Stack frames inside it are skipped. */
 const own = host.pathOf(packageFolder)
 /** Number of stack frames to search for the caller of this package. */
 const DEEPEST = 30
-/** Number of kept collectives. */
+/** Number of collectives whose call sites are kept. */
 const KEPT = 4096
-/** Largest number of differences to log. */
+/** Largest number of differing call sites to log. */
 const REPORTED = 20
 
 /** Returns the line that called this package, as `train.ts:12:3` relative to the current directory. */
@@ -30,7 +30,7 @@ export function callSite(): string | undefined {
 
 /** The lines where each rank called the last collectives, recorded under TSRUN_DEBUG=detail. */
 export class CallSites {
-  /** By `group/sequence`, then by world rank. */
+  /** Call sites by world rank, for each collective with key `group/sequence`. */
   readonly #sites = new Map<string, Map<number, string>>()
   readonly #reported = new Set<string>()
   readonly #rank: number
@@ -43,7 +43,7 @@ export class CallSites {
     return this.#sites.get(`${group}/${sequence}`)?.get(rank)
   }
 
-  /** Records a call site and compares it with this rank's own. */
+  /** Records a rank's call site of a collective, and compares it with this rank's call site. */
   set(group: number, sequence: number, rank: number, site: string): void {
     const key = `${group}/${sequence}`
     const sites = this.#sites.get(key) ?? new Map<number, string>()
@@ -57,7 +57,10 @@ export class CallSites {
     }
   }
 
-  /** Logs a difference, which may be intended. Only the lower of the two ranks logs it. */
+  /**
+   * Logs two different call sites of one collective, which may be intended. Only the lower of the
+   * two ranks logs.
+   */
   #report(own: string, peer: number, theirs: string, sequence: number): void {
     const pair = `${own} ${theirs}`
     if (peer < this.#rank || this.#reported.has(pair) || this.#reported.size >= REPORTED) return

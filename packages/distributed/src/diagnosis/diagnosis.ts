@@ -54,7 +54,8 @@ export class Diagnosis implements EngineObserver {
   onStart(task: Task): void {
     const { operation, group, fingerprint, posted } = task
     const isMessage = !isCollective(operation)
-    // If the calling thread started it, that happened before this rank learned of the failure.
+    // An operation that the calling thread had begun started before this rank learned of the
+    // failure.
     const isRefused = refuses(group, operation) && operation.begun === 0
     const departure = {
       operation,
@@ -118,8 +119,9 @@ export class Diagnosis implements EngineObserver {
   }
 
   /**
-   * Tells all members where this rank called a collective. The notice precedes the first message on
-   * each link, so it has arrived when a message does not match.
+   * Tells all members where this rank called a collective. Each link sends the notice before the
+   * first message of the collective. The peer therefore knows the call site when a message does not
+   * match.
    */
   #tellSite({ operation, group }: Task, sites: CallSites): void {
     const site = this.#journal.recorder.textOf(operation.flight, 'site')
@@ -139,7 +141,7 @@ export class Diagnosis implements EngineObserver {
     this.#pendingDump = undefined
   }
 
-  /** Describes what this rank runs now or ran last. */
+  /** Describes what this rank runs now, or what it ran last. */
   #describePlace(): string {
     const names = [...this.#running]
       .slice(0, 3)

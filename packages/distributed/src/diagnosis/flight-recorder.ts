@@ -8,11 +8,11 @@ import {
   type Operation,
 } from '../operation.ts'
 
-/** Values of `peer` without a rank: for collectives, and for `recv` from any source. */
+/** Special values of `peer`. NO_PEER is for collectives, ANY_PEER is for `recv` from any source. */
 export const NO_PEER = -1
 export const ANY_PEER = -2
 
-/** Index of each number in an entry; times are `monotonicNow()`. */
+/** Index of each number in an entry. Times are from `monotonicNow()`. */
 const field = {
   number: 0,
   group: 1,
@@ -28,7 +28,7 @@ const field = {
   started: 10,
   completed: 11,
   state: 12,
-  /** Index in the error table; -1: none. */
+  /** Index in the error table; -1 means no error. */
   error: 13,
   isReceive: 14,
 } as const
@@ -46,7 +46,7 @@ const codes = Object.keys(errorTable) as TsrErrorCode[]
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
-/** The facts of an operation when the engine accepts it. */
+/** What the flight recorder records of an operation when the engine accepts it. */
 export interface Departure {
   readonly operation: Operation
   readonly fingerprint: Fingerprint
@@ -65,7 +65,10 @@ export class FlightRecorder {
   readonly capacity: number
   readonly buffer: SharedArrayBuffer
   readonly #numbers: Float64Array
-  /** For each text of each entry: the number of the operation it belongs to, and its length. */
+  /**
+   * Two numbers for each text of each entry: the number of the operation that the text belongs to,
+   * and its length.
+   */
   readonly #marks: Float64Array
   readonly #texts: Uint8Array
   readonly #reason: Uint8Array
@@ -82,7 +85,7 @@ export class FlightRecorder {
     this.#reason = new Uint8Array(buffer, textsAt + capacity * TEXTS, REASON_BYTES)
   }
 
-  /** Whether either thread has tried to dump. */
+  /** Whether the calling thread or the engine's thread has tried to dump. */
   get hasReason(): boolean {
     return this.#reason[0] !== 0
   }
@@ -95,8 +98,7 @@ export class FlightRecorder {
   }
 
   /**
-   * Encodes through a copy, because browsers do not encode into shared memory.
-   *
+   * Encodes text through a copy, because browsers do not encode into shared memory.
    * @returns the number of bytes written
    */
   #encodeInto(text: string, room: Uint8Array): number {
@@ -133,11 +135,11 @@ export class FlightRecorder {
     if (this.#numbers[at] === flight) this.#numbers[at + field.started] = started
   }
 
-  /** Records the end of an operation. The state `refused` stays. */
+  /** Records the end of an operation. An operation with the state `refused` keeps it. */
   end(flight: number, started: number, completed: number, error: TsrErrorCode | undefined): void {
     const numbers = this.#numbers
     const at = this.#slot(flight) * FIELDS
-    // Newer operations may have overwritten a long one.
+    // A newer operation may have overwritten the entry.
     if (numbers[at] !== flight) return
     numbers[at + field.started] = started
     numbers[at + field.completed] = completed
@@ -147,7 +149,7 @@ export class FlightRecorder {
     }
   }
 
-  /** Writes a text of an operation, truncated to its space. */
+  /** Writes a text of an operation, truncated to the space of the field. */
   write(flight: number, name: TextName, text: string): void {
     const mark = this.#mark(flight, name)
     const at = this.#textAt(flight, name)

@@ -32,9 +32,9 @@ export interface SharedJournal extends JournalOwner {
 }
 
 /**
- * The records of a rank: its last operations and the counters of its links. Operations are always
- * recorded and are written to a file on failure. The calling thread and the engine's thread have
- * one object each, which share memory.
+ * The records of a rank: its flight recorder and its link counters. Operations are always recorded
+ * and are written to a file on failure. The calling thread and the engine's thread have one object
+ * each, which share memory.
  */
 export class Journal {
   readonly owner: JournalOwner
@@ -44,14 +44,14 @@ export class Journal {
   status: StatusSlot | undefined
   #place: StatusPlace | undefined
   #spans: SpanRecorder | undefined
-  /** The recorder of a traced job. */
+  /** The recorder of the trace that the launcher asked for. */
   #traced: SpanRecorder | undefined
   readonly groups = new Map<number, FlightGroup>()
   #next = 1
   /** The generation of the world. */
   readonly generation: number
 
-  /** @param shared - the memory of the calling thread's journal, on the engine's thread */
+  /** @param shared - on the engine's thread: the memory of the calling thread's journal */
   constructor(
     owner: JournalOwner,
     shared?: Pick<SharedJournal, 'buffer' | 'counters'>,
@@ -63,7 +63,10 @@ export class Journal {
     this.#counters = new LinkCounters(owner.worldSize, shared?.counters)
   }
 
-  /** Publishes on this rank's slot of the status page, which then also holds the link counters. */
+  /**
+   * Publishes the status on this rank's slot of the status page. The link counters are then part of
+   * the page.
+   */
   publishAt(place: StatusPlace | undefined): void {
     this.#place = place
     if (place === undefined) return
@@ -76,7 +79,7 @@ export class Journal {
     return this.#counters
   }
 
-  /** The recorder of the spans of completed operations. */
+  /** The recorder for the spans of completed operations. */
   get spans(): SpanRecorder | undefined {
     return this.#spans ?? this.#traced
   }
@@ -85,7 +88,7 @@ export class Journal {
     this.#spans = recorder
   }
 
-  /** Sets the recorder to use while `spans` is not set. */
+  /** Sets the recorder that is used while `spans` is not set. */
   trace(recorder: SpanRecorder): void {
     this.#traced = recorder
   }
@@ -99,7 +102,7 @@ export class Journal {
     }
   }
 
-  /** Numbers the next operation, and records its label and call site. */
+  /** Returns the number of the next operation, and records the label and call site under it. */
   number(label: string | undefined): number {
     const flight = this.#next++
     if (label !== undefined) this.recorder.write(flight, 'label', label)
@@ -110,7 +113,10 @@ export class Journal {
     return flight
   }
 
-  /** Writes a dump to the folder for failures, if there is one. It keeps the first reason. */
+  /**
+   * Writes a dump to the folder for failures, if one is set. A later dump repeats the reason of the
+   * first.
+   */
   dumpFailure(reason: string, groups: ReadonlyMap<number, FlightGroup> = this.groups): void {
     const { flightDirectory } = this.owner.settings
     if (flightDirectory === undefined) return
@@ -161,8 +167,8 @@ export class Journal {
 }
 
 /**
- * Records a span of an operation whose completion was just noticed. `waited` is the time until its
- * first message moved.
+ * Records a span of an operation that this thread has just found completed. The fact `waited` is
+ * the time until the operation's first message moved.
  *
  * @param label - the label of the call
  */
@@ -181,7 +187,7 @@ export function recordSpan(
   const kind = name === 'send' || name === 'recv' ? name : 'collective'
   const { posted, started, completed } = timing
   const isMessage = kind !== 'collective'
-  // Each generation of the world numbers its groups from 0.
+  // Include the generation: each generation of the world numbers its groups from 0.
   const { generation } = owner.runner.journal
   recorder.record(kind, posted, completed, {
     name: label ?? name,
@@ -196,7 +202,7 @@ export function recordSpan(
   })
 }
 
-/** Blocks until an operation has completed, and records that as a span. */
+/** Blocks until an operation has completed, and records the wait as a span. */
 export function blockUntilSettled(
   recorder: SpanRecorder | undefined,
   ticket: Ticket,

@@ -4,9 +4,9 @@ import type { Link } from '../engine/messages/link.ts'
 
 /** The traffic of the link to one peer. */
 export interface LinkStatistics {
-  /** Rank of the group. */
+  /** Rank of the peer in the group. */
   readonly peer: number
-  /** Rank of the world. */
+  /** Rank of the peer in the world. */
   readonly worldRank: number
   readonly transport: string
   /** Bytes of payloads and frame headers, including payloads that the peer copied from shared memory. */
@@ -19,7 +19,7 @@ export interface LinkStatistics {
 export class LinkCounters {
   readonly memory: Float64Array<SharedArrayBuffer>
 
-  /** @param memory - default: new memory */
+  /** @param memory - shared memory of the counters; default: new memory */
   constructor(
     worldSize: number,
     memory = new Float64Array(sharedBuffer(worldSize * LINK_NUMBERS * 8)),
@@ -27,7 +27,7 @@ export class LinkCounters {
     this.memory = memory
   }
 
-  /** Called on the engine's thread, which owns the links. */
+  /** Publishes the counters. Called on the engine's thread, which owns the links. */
   publish(links: readonly (Link | undefined)[]): void {
     for (let peer = 0; peer < links.length; peer++) {
       const link = links[peer]
@@ -41,7 +41,7 @@ export class LinkCounters {
     }
   }
 
-  /** @param transport - the transport of links that share no memory */
+  /** @param transport - name of the transport of links that share no memory */
   read(worldRank: number, peer: number, transport: string): LinkStatistics {
     const of = (name: keyof typeof linkNumber): number =>
       this.memory[worldRank * LINK_NUMBERS + linkNumber[name]]!

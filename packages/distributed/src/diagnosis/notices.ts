@@ -1,12 +1,12 @@
 import { decode, encode, isObject } from '@tsrun/core'
 import { EAGER_LIMIT } from '../engine/messages/frame.ts'
 
-/** Messages between the observers of ranks. They do not affect the engines. */
+/** Messages between the diagnosis code of ranks. Operations do not depend on them. */
 export type Notice =
-  /** Asks what the peer runs. */
+  /** Asks what operation the peer runs. */
   | { readonly kind: 'question' }
   | { readonly kind: 'answer'; readonly text: string }
-  /** The line where the sender called the frame's collective. */
+  /** The line where the sender called the collective that the frame names. */
   | { readonly kind: 'site'; readonly site: string }
 
 const LONGEST = 2048
@@ -15,7 +15,10 @@ export function encodeNotice(notice: Notice): Uint8Array {
   return encode(notice, EAGER_LIMIT)
 }
 
-/** Returns undefined for anything else, because a peer may have another version. */
+/**
+ * Decodes a notice. Returns undefined for any other payload, because a peer may have another
+ * version.
+ */
 export function decodeNotice(payload: Uint8Array): Notice | undefined {
   let value: unknown
   try {

@@ -1,10 +1,10 @@
 import { choice, count, number, positive, readVariable } from '@tsrun/core'
 
-/** What to record and report. */
+/** What a rank records and reports. */
 export interface DiagnosisSettings {
   /** Folder for dumps of the flight recorder on failure; undefined: dumps are written only on request. */
   readonly flightDirectory: string | undefined
-  /** Operations that the flight recorder keeps. */
+  /** Number of operations that the flight recorder keeps. */
   readonly flightEntries: number
   /** Milliseconds of waiting after which to warn; Infinity: never. */
   readonly stallWarning: number
@@ -14,7 +14,7 @@ export interface DiagnosisSettings {
   readonly restartCount: number
 }
 
-/** Writes nothing. For worlds within one thread, and for tests. */
+/** Settings under which nothing is written. For worlds within one thread, and for tests. */
 export const quietDiagnosis: DiagnosisSettings = {
   flightDirectory: undefined,
   flightEntries: 64,

@@ -5,13 +5,13 @@ import type { Task } from '../engine/task.ts'
 import { isCollective } from '../operation.ts'
 import { encodeNotice } from './notices.ts'
 
-/** Milliseconds that other ranks have to answer what they run. */
+/** Milliseconds to wait for other ranks to answer what they run. */
 const ANSWER_TIME = 1000
 
 interface Stall {
-  /** Milliseconds of waiting until the next question and warning. */
+  /** How many milliseconds the operation must wait until the next question and warning. */
   due: number
-  /** When the other ranks were asked; undefined while no question is open. */
+  /** When the other ranks were asked; undefined if no answer is awaited. */
   asked: number | undefined
 }
 
@@ -23,8 +23,9 @@ export interface StallsOptions {
 }
 
 /**
- * Warns about operations that wait for a long time. It asks the awaited ranks what they run, and
- * logs the answers. It does so after `patience`, and again each time the waiting time has doubled.
+ * Warns about operations that wait for a long time. Asks the awaited ranks what they run, and logs
+ * the answers. Warns after `patience` milliseconds, and again each time the waiting time has
+ * doubled.
  */
 export class Stalls {
   readonly #options: StallsOptions

@@ -8,7 +8,10 @@ export interface StatusPlace {
   /** The mapped page, or a copy of it. */
   readonly buffer: SharedArrayBuffer
   readonly index: number
-  /** The path to which the engine's thread copies the slot; undefined if the page is mapped. */
+  /**
+   * The path of the page, to which the engine's thread copies the slot; undefined if the page is
+   * mapped.
+   */
   readonly copyTo: string | undefined
 }
 
@@ -27,16 +30,22 @@ interface Started extends Pick<Task, 'operation' | 'fingerprint' | 'posted'> {
 }
 
 interface Settled extends Pick<Task, 'operation' | 'posted' | 'completed'> {
-  /** When its first message moved; 0 if none did; undefined if it needs no messages. */
+  /**
+   * When the first message of the operation moved. 0 if none has moved; undefined if the operation
+   * needs no messages.
+   */
   readonly started: number | undefined
 }
 
-/** Publishes on the status page what a thread of this rank runs. Uses plain stores, no system calls. */
+/**
+ * Publishes on the status page what one thread of this rank runs. Uses plain stores and no system
+ * calls.
+ */
 export class StatusPublisher {
   readonly #slot: StatusSlot
-  /** The number of this thread, for the slot's `writer` of the texts. */
+  /** The number of this thread. The slot's word `writer` names the thread that wrote the texts. */
   readonly #writer: number
-  /** Texts by kind and count, because programs repeat their calls. */
+  /** Texts by kind and count of operations, kept because programs repeat their calls. */
   readonly #texts = new Map<number, Map<number, Known>>()
   #operation: Uint8Array | undefined
   #group = ''
@@ -67,11 +76,11 @@ export class StatusPublisher {
     slot.setState('operation', posted)
   }
 
-  /** @param running - see `onStart` */
+  /** @param running - number of running operations of the engine; default: unchanged */
   onSettled({ operation, posted, started, completed }: Settled, running?: number): void {
     const slot = this.#slot
     const isEngine = this.#writer === 1
-    // Each thread has a sum of its own, so that no update is lost.
+    // Each thread adds to a separate sum, so that no update is lost.
     slot.add(isEngine ? 'engineTime' : 'callerTime', completed - posted)
     slot.add(isEngine ? 'engineBytes' : 'callerBytes', bytesOf(operation))
     // A failed operation may have moved no message.
@@ -102,7 +111,7 @@ export class StatusPublisher {
   }
 }
 
-/** Returns the size of its buffer, or 0 if unknown before it ends. */
+/** Returns the size of the operation's buffer in bytes, or 0 if it is unknown before the end. */
 function bytesOf({ count, dtype }: Task['operation']): number {
   return Math.max(0, count) * dtypes[dtype].bytes
 }

@@ -25,14 +25,20 @@ export interface EngineOptions {
   /** Rank in the world. */
   readonly rank: number
   readonly worldSize: number
-  /** Undefined for a world of one. */
+  /** The connections to the other ranks. Undefined for a world of one. */
   readonly transport: Transport | undefined
   readonly observe: (engine: ObservedEngine) => EngineObserver
   /** The table for choosing algorithms; the same on all ranks. Default: the built-in thresholds. */
   readonly tuning?: TuningTable | undefined
-  /** 0 for each world rank that is present. Written by the engine, and read by any thread. */
+  /**
+   * One word per world rank: 0 while the rank is present. The engine writes it, and any thread may
+   * read it.
+   */
   readonly gone?: Int32Array
-  /** Memory for the epochs of groups, if another thread enters some of them; see `createEpochs`. */
+  /**
+   * Memory for the epochs of groups, from `createEpochs`. Required if another thread enters some
+   * epochs.
+   */
   readonly epochs?: Int32Array | undefined
 }
 
@@ -47,14 +53,14 @@ export class Engine implements TaskContext {
   readonly kernels: Kernels
   readonly tuning: TuningTable
   readonly gone: Int32Array
-  /** See `EngineOptions`; undefined if ranks share no slots. */
+  /** Memory for the epochs of groups; undefined if ranks share no slots. */
   readonly epochs: Int32Array | undefined
-  /** By world rank; undefined for this rank. */
+  /** The link to each world rank; undefined for this rank. */
   readonly links: readonly (Link | undefined)[]
   readonly matching: MatchingQueues
   readonly #peers: readonly Link[]
   readonly #groups = new Map<number, EngineGroup>()
-  /** Ids of groups that this rank has destroyed. They are never used again. */
+  /** Ids of groups that this rank has destroyed. An id is never used again. */
   readonly #destroyed = new Set<number>()
   readonly #running = new Set<Task>()
   readonly #ready: Task[] = []
@@ -159,7 +165,7 @@ export class Engine implements TaskContext {
     return task
   }
 
-  /** Runs a completed operation again, at the position in `operation`. */
+  /** Runs a completed operation again, at the position in the group that `operation` gives. */
   restart(task: Task, operation: Operation): void {
     task.restart(operation)
     this.#begin(task)
@@ -168,7 +174,7 @@ export class Engine implements TaskContext {
   /**
    * Moves frames and resumes operations. Returns whether anything moved.
    *
-   * @param everywhere - false: polls only links that expect something
+   * @param everywhere - whether to poll all links, or only those that expect data
    */
   progress(everywhere = true): boolean {
     let moved = this.#collectives?.progress() === true
@@ -192,7 +198,7 @@ export class Engine implements TaskContext {
     this.#failures.fail(task, abortError(task, this.rank))
   }
 
-  /** Sends a close frame to all peers: this rank leaves normally. */
+  /** Sends a close frame to all peers, because this rank leaves normally. */
   sayGoodbye(): void {
     for (const link of this.#peers) link.sayGoodbye()
   }
@@ -262,7 +268,7 @@ export class Engine implements TaskContext {
       tuning,
       waiting: [],
       onMismatch: ({ group, state }, peer, { sequence }, theirs) => {
-        // an inquiry finds a peer that is at another position
+        // Ignore an inquiry from a peer that is at another position.
         if (theirs.sequence !== sequence || state !== 'running') return
         const stream = links[peer]!.stream(spaces.collective, group.id, sequence)
         this.#failures.onMismatch(stream, theirs.fingerprint)

@@ -15,7 +15,7 @@ import type { EngineObserver } from './observer.ts'
 import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
 import type { Task, TaskTransfer } from './task.ts'
 
-/** The engine's state, which the engine owns. */
+/** The state of the engine that this module reads and changes. The engine owns it. */
 export interface EngineState {
   readonly rank: number
   readonly links: readonly (Link | undefined)[]
@@ -29,31 +29,37 @@ export interface EngineState {
   readonly observer: EngineObserver
 }
 
-/** Returns the error of an operation, or undefined if it gets the error of later operations. */
+/**
+ * Returns the error for an operation of a failed group. Undefined: the operation gets the error of
+ * later operations.
+ */
 type ErrorOf = (task: Task) => TsrError | undefined
 
-/** Largest number of groups whose faults are kept before this rank makes them. */
+/** Largest number of groups whose faults are kept until this rank makes the group. */
 const EARLY_GROUPS = 64
 
 /**
  * Ends operations that cannot finish, and notifies the other ranks.
  *
- * A message that times out, is aborted or is withdrawn fails without consequences for others. A failed
- * collective or a mismatch leaves the ranks of a group in different states. So the group fails on every
- * rank, from that collective on: its running operations fail and later ones are refused.
+ * A message that times out, is aborted or is withdrawn fails alone. A failed collective or a
+ * mismatch leaves the ranks of a group in different states. So the group fails on every rank, from
+ * that collective on: its running operations fail and later ones are refused.
  */
 export class Failures {
   readonly #engine: EngineState
-  /** Faults that arrived before this rank made the group. */
+  /** Faults that arrived before this rank had made the group, by group. */
   readonly #early = new Map<number, (() => void)[]>()
-  /** The errors that a group's failure causes for its operations. */
+  /** For each failed group: the function that gives its operations their errors. */
   readonly #causes = new WeakMap<EngineGroup, ErrorOf>()
 
   constructor(engine: EngineState) {
     this.#engine = engine
   }
 
-  /** Ends an operation with an error. If it is a collective, its group fails from there on. */
+  /**
+   * Ends an operation with an error. If the operation is a collective, its group fails from that
+   * collective on.
+   */
   fail(task: Task, error: TsrError): void {
     if (task.state !== 'running') return
     const { group, operation } = task
@@ -68,12 +74,12 @@ export class Failures {
 
   /** Ends an operation of a group that has failed with `error`. */
   refuse(task: Task, error: TsrError): void {
-    // If the calling thread had started it, it was running when the group failed.
+    // An operation that the calling thread had begun was running when the group failed.
     const cause = task.operation.begun > 0 ? this.#causes.get(task.group)?.(task) : undefined
     this.fail(task, cause ?? refusalError(task, error, this.#engine.rank))
   }
 
-  /** See `Engine.checkDeadlines`. */
+  /** Fails operations past their deadline, as `Engine.checkDeadlines` documents. */
   checkDeadlines(now: number, patience: number): number {
     const { abortedBy } = this.#engine.observer
     if (abortedBy !== undefined) this.#onAborted(abortedBy)
@@ -95,7 +101,10 @@ export class Failures {
     }
   }
 
-  /** Checks the messages that arrived before this collective was called. */
+  /**
+   * Compares the messages that arrived before this collective was called with it. Returns whether
+   * they match.
+   */
   checkEarlyMessages(task: Task): boolean {
     const { group, operation, fingerprint } = task
     if (isNative(operation)) this.#askPeers(task, neighboursOf(task))
@@ -113,7 +122,10 @@ export class Failures {
     return true
   }
 
-  /** Compares an unexpected message with the collective that runs, or ran, at its position. */
+  /**
+   * Compares an unexpected message with the collective at its position, which runs now or has
+   * ended.
+   */
   onUnexpected(stream: Stream, theirs: Fingerprint): void {
     const group = this.#engine.groups.get(stream.group)
     if (stream.space !== spaces.collective || group === undefined) return
@@ -216,6 +228,7 @@ export class Failures {
     }
     for (const group of groups.values()) {
       // A group that failed as a whole has a cause, which may still be on its way to other ranks.
+      // Keep that failure.
       if (!group.ranks.includes(link.peer) || group.failure?.from === 0) continue
       const first = [...running].find((task) => task.group === group)
       const error = peerError(first, link, rank, group.name)
@@ -225,15 +238,16 @@ export class Failures {
   }
 
   /**
-   * Tells the members that this rank has destroyed the group. For the world, the close frame tells them.
+   * Tells the members that this rank has destroyed the group. For the world, the close frame does
+   * so.
    */
   onDestroyed(group: EngineGroup): void {
     if (group.id !== 0) this.#tellGroup(group, 0, { reason: '', all: false, destroyed: true })
   }
 
   /**
-   * Tells the awaited ranks what this rank runs after it has waited for a while. Ranks that wait for each
-   * other in different collectives may send nothing, because each takes the other for the root.
+   * Tells the awaited ranks what this rank runs, after a long wait. Two ranks in different
+   * collectives may wait for each other forever, because each expects the other to send first.
    */
   #inquire(task: Task): void {
     task.hasInquired = true
@@ -273,9 +287,9 @@ export class Failures {
   }
 
   /**
-   * Fails a group, as a whole or from one of its collectives on. Every rank that learns of the
-   * failure tells all others before it does anything else. So the others do not mistake a
-   * consequence, such as a rank that leaves, for the cause.
+   * Fails a group, as a whole or from one of its collectives on. A rank that learns of the failure
+   * first tells all others. They then do not mistake a consequence, such as a rank that leaves, for
+   * the cause.
    */
   #failGroup(
     group: EngineGroup,
@@ -329,8 +343,8 @@ function onlyOf(task: Task | undefined, error: TsrError): ErrorOf {
 }
 
 /**
- * Returns the neighbours in the group. libmpi does not compare what the ranks run. So each rank
- * tells its neighbours, and the later of two ranks detects a mismatch.
+ * Returns the previous and the next rank in the group. libmpi does not compare what the ranks run.
+ * Each rank therefore tells its neighbours, and the later of two ranks detects a mismatch.
  */
 function neighboursOf({ group: { rank, ranks } }: Task): Iterable<number> {
   return new Set([ranks.at(rank - 1)!, ranks[(rank + 1) % ranks.length]!])

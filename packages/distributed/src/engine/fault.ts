@@ -19,7 +19,7 @@ const disagreement = object({
   mine: fingerprint,
   peer: integer,
   theirs: fingerprint,
-  /** The call sites, if known. */
+  /** The call sites of this rank and of the peer, if known. */
   mySite: text.optional(),
   theirSite: text.optional(),
 })
@@ -50,7 +50,10 @@ export function encodeFault(fault: Fault): Uint8Array {
   return encode({ ...fault, reason: fault.reason.slice(0, LONGEST_REASON) }, EAGER_LIMIT)
 }
 
-/** Peers are authenticated by the job's token, but the shape is still checked. */
+/**
+ * Decodes a peer's report. Peers are authenticated by the job's token, but the contents are still
+ * checked.
+ */
 export function decodeFault(payload: Uint8Array): Fault {
   const fault = decode(payload, EAGER_LIMIT)
   const { reason, all, mismatch, destroyed } = isObject(fault) ? fault : {}
@@ -70,7 +73,10 @@ export interface FaultContext {
   readonly operation: string
 }
 
-/** Returns the error on the receiving rank. A rank that is part of a mismatch sees it from its side. */
+/**
+ * Returns the error for the rank that received a fault. If the rank is one of the two in a
+ * mismatch, the message starts with its own operation.
+ */
 export function faultError({ reason, mismatch }: Fault, context: FaultContext): TsrError {
   const { group, sequence, rank, peer, operation } = context
   if (mismatch?.peer !== rank) {

@@ -5,7 +5,10 @@ import type { GroupFacts } from '../transports/transport-collectives.ts'
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
-/** Number of completed collectives that a group remembers, to name them in a mismatch. */
+/**
+ * Number of completed collectives that a group remembers, so that a mismatch error can describe
+ * them.
+ */
 const HISTORY = 256
 
 /** A process group as the engine sees it. */
@@ -13,13 +16,16 @@ export interface EngineGroup extends GroupFacts {
   readonly name: string
   /** The host of each member. Members on one host share memory. */
   readonly hosts: readonly number[]
-  /** Running collectives by sequence. */
+  /** Running collectives, by sequence number. */
   readonly active: Map<number, Task>
-  /** Fingerprints of the last collectives, at index sequence modulo HISTORY. */
+  /** Fingerprints of the last collectives, each at index (sequence modulo HISTORY). */
   readonly history: { sequence: number; fingerprint: Fingerprint }[]
   /** World ranks that have destroyed the group. */
   readonly departed: Set<number>
-  /** Collectives from this sequence on are refused with this error. */
+  /**
+   * Set once the group has failed: collectives from this sequence number on are refused with this
+   * error.
+   */
   failure: { readonly from: number; readonly error: TsrError } | undefined
 }
 
@@ -46,7 +52,10 @@ export function createGroup(
   }
 }
 
-/** @param hosts - the host of each member */
+/**
+ * Returns which members share memory.
+ * @param hosts - the host of each member
+ */
 export function layoutOf(hosts: readonly number[]): Layout {
   const count = new Set(hosts).size
   if (count === hosts.length) return 'apart'

@@ -6,10 +6,10 @@ import type { Link } from './messages/link.ts'
 import { streamKey, type Stream, type Transfer } from './messages/stream.ts'
 import type { Task } from './task.ts'
 
-/** A receive in the queue of its tag. It is done when it has a source. */
+/** A receive in the queue of its tag. The wait ends when the receive has a source. */
 interface PostedReceive extends MatchedReceive {
   readonly task: Task
-  /** Group rank, or ANY_SOURCE. */
+  /** Group rank of the source, or ANY_SOURCE. */
   readonly from: number
   readonly begin: (source: number) => Transfer
   done: boolean
@@ -19,19 +19,24 @@ interface PostedReceive extends MatchedReceive {
 
 export interface MatchingEvents {
   onFailed(task: Task, cause: unknown): void
-  /** All possible sources have departed; `link` led to the last. */
+  /**
+   * Called when all possible sources of a receive have departed. `link` leads to the last of them.
+   */
   onDeparted(task: Task, link: Link): void
 }
 
 /**
- * Matches receives from any source, across links. Such a receive takes the first unclaimed message
- * of its tag that has arrived, or was announced by a request to send. Later receives on the same
- * tag wait behind it, so that messages match receives in call order.
+ * Matches receives from any source, across links. A receive from any source takes the first
+ * unclaimed message of its tag that has arrived, or that a request to send has announced. Later
+ * receives on the same tag wait behind it, so that messages match receives in call order.
  */
 export class MatchingQueues {
   readonly #links: readonly (Link | undefined)[]
   readonly #events: MatchingEvents
-  /** Receives without a source, by group and tag. The first of each queue is from any source. */
+  /**
+   * Receives without a source, by group and tag. The first receive of each queue is from any
+   * source.
+   */
   readonly #queues = new Map<number, PostedReceive[]>()
 
   constructor(links: readonly (Link | undefined)[], events: MatchingEvents) {
@@ -39,7 +44,7 @@ export class MatchingQueues {
     this.#events = events
   }
 
-  /** @param begin - starts the receive, at once or when matched */
+  /** @param begin - starts the receive once the source is known */
   post(task: Task, from: number, begin: (source: number) => Transfer): MatchedReceive {
     const key = keyOf(task)
     const posted: PostedReceive = {
@@ -63,7 +68,7 @@ export class MatchingQueues {
     return posted
   }
 
-  /** Handles an unclaimed message that arrived or was announced. */
+  /** Handles a message without a receive, which has arrived or was announced. */
   onArrival({ space, key }: Stream): void {
     if (space === spaces.message && this.#queues.has(key)) this.#match(key)
   }

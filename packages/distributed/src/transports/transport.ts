@@ -50,7 +50,7 @@ export interface MappedHeap {
   readonly bytes: number
 }
 
-/** A rank's local rank on its host, and the number of ranks there. */
+/** A rank's local rank on its host, and the number of ranks on that host. */
 export interface LocalPlace {
   readonly rank: number
   readonly size: number

@@ -1,12 +1,15 @@
 import { HEADER_BYTES } from './frame.ts'
 
-/** Limit of eager bytes that a peer has not consumed, which bounds its memory. */
+/**
+ * Largest number of eager bytes that a peer has not consumed. It limits the memory for unexpected
+ * messages.
+ */
 const EAGER_CREDIT = 256 * 1024
 
 /**
- * Flow control of the eager frames of one link. Each side counts, modulo 2^32, the bytes that it
- * has sent and consumed; every frame returns the second count. Without credit, a message uses
- * rendezvous instead, so no message waits for another.
+ * Flow control of the eager frames of one link. Each side counts the bytes that it has sent and the
+ * bytes that it has consumed, modulo 2^32. Every frame carries the count of consumed bytes back.
+ * Without credit, a message uses rendezvous instead, so no message waits for another.
  */
 export class Credit {
   #sent = 0
@@ -34,7 +37,7 @@ export class Credit {
     return (this.#consumed - this.#told) >>> 0 > EAGER_CREDIT / 2
   }
 
-  /** Returns the count for the next frame. */
+  /** Returns the count of consumed bytes, for the next frame. */
   tell(): number {
     this.#told = this.#consumed
     return this.#consumed

@@ -8,7 +8,10 @@ const STAGE_BYTES = 64 * 1024
 /** Largest number of payload bytes to read in one call, so that sending gets its turn. */
 const SLICE = 1024 * 1024
 
-/** The destination of a frame's payload. `at` is, or becomes, undefined if the payload is discarded. */
+/**
+ * The destination of a frame's payload. `at` is undefined, or becomes undefined, if the payload is
+ * discarded.
+ */
 export interface Destination {
   at: number | undefined
   readonly onArrived: () => void
@@ -17,10 +20,10 @@ export interface Destination {
 export interface FrameReaderEvents {
   /** Handles a header and returns the destination of its payload; undefined if there is no payload. */
   onFrame(header: FrameHeader): Destination | undefined
-  /** Called for bytes that are not a frame. The stream is then unusable. */
+  /** Called when the stream contains something other than a frame. The stream is then unusable. */
   onGarbage(): void
   onClosed(): void
-  /** Whether large payloads are expected now. Reading ahead would then only cause copies. */
+  /** Whether large payloads are expected now. Reading ahead would then cost an extra copy. */
   expectsPayload(): boolean
 }
 
@@ -33,13 +36,13 @@ export class FrameReader {
   readonly #events: FrameReaderEvents
   readonly #view: DataView
   readonly #stage: number
-  /** The unread bytes of the stage are [from, to). */
+  /** Unread bytes of the read-ahead buffer: from `#from` up to `#to`. */
   #from = 0
   #to = 0
   #destination: Destination | undefined
   #filled = 0
   #expected = 0
-  /** Whether the last read returned less than requested, so that another would return nothing. */
+  /** Whether the last read returned less than requested. Another read would then return nothing. */
   #isDry = false
   #closed = false
 

@@ -13,7 +13,7 @@ import type { ExposedPayload, MessageFacts, Transfer } from './stream.ts'
 
 /** Largest number of bytes to write in one call, so that receiving gets its turn. */
 const SLICE = 1024 * 1024
-/** Number of sent frames at which to compact the queue. */
+/** Number of sent frames at the front of the queue from which the queue is compacted. */
 const MOVED_UP = 256
 
 const NOTHING: Fingerprint = { kind: 0, root: 0, count: 0 }
@@ -21,7 +21,7 @@ const NO_STREAM: StreamAddress = { space: 0, group: 0, sequence: 0 }
 export const NO_MESSAGE: MessageFacts = { index: 0, fingerprint: NOTHING, bytes: 0 }
 const NOT_EXPOSED: ExposedPayload = { place: 0, guard: 0 }
 
-/** The traffic of a link: frames, and payloads copied from the other's memory. */
+/** The traffic of a link: frames, and payloads copied from shared memory. */
 export interface LinkTraffic {
   bytesSent: number
   bytesReceived: number
@@ -29,16 +29,16 @@ export interface LinkTraffic {
 }
 
 interface OutgoingFrame {
-  /** Block with the header and, for eager frames, the payload. */
+  /** Offset of a block with the header and, for eager frames, the payload. */
   readonly block: number
   readonly blockPayload: number
   sent: number
-  /** Offset of the payload outside the block. */
+  /** Heap offset of a payload outside the block. */
   at: number
   readonly bytes: number
-  /** The transfer to complete when the last byte was sent. */
+  /** The transfer to complete once the last byte is sent. */
   transfer: Transfer | undefined
-  /** Engine memory to release when the frame was sent. */
+  /** Engine memory to release once the frame is sent. */
   copy?: number
 }
 
@@ -81,7 +81,7 @@ export class FrameWriter {
     if (this.#credit.consume(payload)) this.writeBare(frameKinds.credit)
   }
 
-  /** Writes a header and a copy of the payload. Returns false without credit. */
+  /** Writes a header and a copy of the payload. Returns false if the credit is used up. */
   tryWriteEager(transfer: Transfer): boolean {
     const { at, bytes } = transfer
     if (!this.#credit.trySpend(bytes)) return false
@@ -92,7 +92,7 @@ export class FrameWriter {
     return true
   }
 
-  /** Writes a header and a payload that is sent directly from its place. */
+  /** Writes a header and a payload, which is sent directly from its place in the heap. */
   writeData(transfer: Transfer): void {
     const { at, bytes } = transfer
     const block = this.#memory.takeFrameBlock(0)
