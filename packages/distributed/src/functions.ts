@@ -8,7 +8,8 @@ import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group
 
 /*
  * torch.distributed's functions for joining and leaving, and the default group, which
- * `initProcessGroup` makes. The default group is the only global state of this package.
+ * `initProcessGroup` makes. This module holds the default group, which is the only global state of
+ * the package.
  */
 
 let current: EngineProcessGroup | undefined
@@ -25,8 +26,9 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
 /**
  * Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, set by
  * `tsrun`) and makes the group of all its ranks the default group. If srun, mpirun or mpiexec
- * started the process without `tsrun`, it sets these variables from the launcher's. Without a
- * launcher, it makes a world of one rank. After all ranks have left, they may join again.
+ * started the process without `tsrun`, it derives these variables from those of that launcher.
+ * Without a launcher, it makes a world of one rank. After all ranks have left the job, they may
+ * join again.
  *
  * @example
  * const group = await initProcessGroup()
@@ -68,8 +70,8 @@ export function getWorldSize(): number {
 }
 
 /**
- * Makes a group of some ranks of the world. Only the members call it, all with the same list; its
- * order is the rank order of the group. Different groups may be made in any order.
+ * Makes a group of some ranks of the world. Only the members call it, all with the same list. The
+ * order of the list is the rank order of the group. Different groups may be made in any order.
  *
  * @throws ERR_TSR_GROUP_MEMBERS, ERR_TSR_TIMEOUT when the lowest rank does not call it,
  * ERR_TSR_ABORTED, ERR_TSR_TOO_MANY_GROUPS
@@ -108,12 +110,18 @@ export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> 
   return await defaultGroup('reconfigure').reconfigure(options)
 }
 
-/** torch's get_global_rank. @throws ERR_TSR_RANK_RANGE */
+/**
+ * Converts a rank of a group to a rank of the world, like torch's get_global_rank.
+ * @throws ERR_TSR_RANK_RANGE
+ */
 export function getGlobalRank(group: ProcessGroup, rank: number): number {
   return group.globalRank(rank)
 }
 
-/** torch's get_group_rank. @throws ERR_TSR_RANK_RANGE */
+/**
+ * Converts a rank of the world to a rank of a group, like torch's get_group_rank.
+ * @throws ERR_TSR_RANK_RANGE
+ */
 export function getGroupRank(group: ProcessGroup, worldRank: number): number {
   return group.groupRank(worldRank)
 }

@@ -39,17 +39,17 @@ export const algorithmNames = [
   'linear',
   'ordered',
   'hierarchical',
-  /** Any algorithm of libmpi. */
+  /** libmpi chooses the algorithm. */
   'mpi',
   'flat',
   'window',
 ] as const
 export type AlgorithmName = (typeof algorithmNames)[number]
 
-/** The count of a receive that discards its message. */
+/** The count of a receive that discards its message, whatever its size. */
 export const SKIPPED = -1
 
-/** The count of an uneven collective, whose messages have individual counts. */
+/** The count of an uneven collective. Each of its messages has its own count. */
 const EACH_ITS_OWN = Number.MAX_SAFE_INTEGER
 
 /** The peer of a receive from any other rank. */
@@ -103,9 +103,9 @@ export const LARGEST_GROUP = 2 ** 18 - 1
 /** One call of a collective or a message, for the engine. Offsets are bytes in the heap. */
 export interface Operation {
   readonly name: OperationName
-  /** Group id; see `EngineGroup`. */
+  /** Id of the group. */
   readonly group: number
-  /** Position among the group's collectives; for messages, among its messages. */
+  /** Position among the group's collectives. For a message: position among the group's messages. */
   readonly sequence: number
   readonly dtype: DType
   readonly reduction: Reduction
@@ -114,13 +114,14 @@ export interface Operation {
   /** Whether to combine the elements in rank order. */
   readonly deterministic: boolean
   readonly algorithm: AlgorithmName
-  /** In-place buffer, or the input. */
+  /** Heap offset of the input, or of the buffer if the operation is in place. */
   readonly input: number
-  /** The output; equal to `input` if the operation is in place. */
+  /** Heap offset of the output; equal to `input` if the operation is in place. */
   readonly output: number
   /**
-   * Elements that all ranks must agree on: of the whole buffer, of one rank's slice if the buffers have
-   * slices, or 0 if these are uneven. SKIPPED if a receive discards its message, whatever its size.
+   * Number of elements, the same on all ranks: of the whole buffer, or of one rank's slice if the
+   * buffers have slices. 0 if the slices have different lengths. SKIPPED if a receive discards its
+   * message.
    */
   readonly count: number
   /**
@@ -131,35 +132,41 @@ export interface Operation {
   /**
    * Offset in the heap of a table of doubles, or 0. For allGatherV, gatherV and scatterV, it holds
    * the elements of each rank's slice; a rank other than the root knows only its own. For
-   * allToAllV, it holds the elements of each sent slice, then of each received one. A receive
-   * stores the rank of its source there.
+   * allToAllV, it holds the elements of each sent slice, then those of each received slice. A
+   * receive stores the rank of its source there.
    */
   readonly table: number
   readonly tag: number
-  /** Milliseconds. */
+  /** Time-out in milliseconds. */
   readonly timeout: number
-  /** Whether its signal was aborted before the start. */
+  /** Whether the caller's signal was aborted before the start. */
   readonly aborted: boolean
   /**
-   * Whether its position was reserved, so that ranks may start it in any order relative to later
-   * collectives.
+   * Whether the position was reserved. Ranks may then start the operation in different orders
+   * relative to later collectives.
    */
   readonly isReserved: boolean
-  /** Position among all operations of this rank, from 1; see `Journal`. */
+  /**
+   * Number among all operations of this rank, from 1, which identifies the entry of the flight
+   * recorder.
+   */
   readonly flight: number
   /**
-   * Progress of the calling thread in an operation of an epoch: 0 before it starts, 1 once its buffer is
-   * published. Each time its steps are resumed adds 1.
+   * How far the calling thread has run an operation on shared memory: 0 before the start, 1 once
+   * its buffer is published. Each later step adds 1.
    */
   readonly begun: number
 }
 
-/** Whether libmpi runs it. It can then not be cancelled, and it is unknown which peers it waits for. */
+/**
+ * Whether libmpi runs an operation. Such an operation cannot be cancelled, and the peers that it
+ * waits for are unknown.
+ */
 export function isNative({ algorithm }: Operation): boolean {
   return algorithm === 'mpi'
 }
 
-/** Whether it needs no messages of the engine. */
+/** Whether an operation needs no messages of the engine. */
 export function isWithoutMessages({ algorithm }: Operation): boolean {
   return algorithm === 'mpi' || algorithm === 'flat' || algorithm === 'window'
 }
@@ -170,18 +177,20 @@ export function isCollective({ name }: Operation): boolean {
 
 /** The facts that both sides of a message must agree on, as three words of the frame header. */
 export interface Fingerprint {
-  /** operation | dtype << 8 | reduction << 16 | algorithm << 24. */
+  /** The codes `operation | dtype << 8 | reduction << 16 | algorithm << 24`. */
   readonly kind: number
   /**
    * The root rank. For allReduceCoalesced, a digest of the lengths; for other sums by `premulSum`,
    * the bits of the factor as float32; otherwise 0.
    */
   readonly root: number
-  /** Elements. In messages of uneven collectives, the elements of the slice being sent. */
+  /**
+   * Number of elements. In messages of uneven collectives: number of elements of the sent slice.
+   */
   readonly count: number
 }
 
-/** A receive has the same fingerprint as its send. */
+/** Returns the fingerprint of an operation. A receive has the same fingerprint as its send. */
 export function fingerprintOf(operation: Operation, dtypeCode: number): Fingerprint {
   const { name, reduction, algorithm, peer, count } = operation
   const isMessage = !isCollective(operation)
@@ -217,12 +226,12 @@ export function digestOf(lengths: readonly number[]): number {
   return ((Math.min(lengths.length, 4095) << 20) | ((hash ^ (hash >>> 12)) & 0xfffff)) >>> 0
 }
 
-/** Returns the operation's name, which is `send` for both ends of a message. */
+/** Returns the name of the operation, which is `send` for both a send and a receive. */
 export function nameOfFingerprint({ kind }: Fingerprint): string {
   return keyOf(operationCodes, kind & 255) ?? `operation ${kind & 255}`
 }
 
-/** For people: `allReduce(sum) float32[4096] by ring`. */
+/** Describes a fingerprint for people, as in `allReduce(sum) float32[4096] by ring`. */
 export function describeFingerprint(fingerprint: Fingerprint): string {
   const { kind, root, count } = fingerprint
   const name = nameOfFingerprint(fingerprint)
@@ -252,7 +261,7 @@ export function describeFingerprint(fingerprint: Fingerprint): string {
 const float = new Float32Array(1)
 const word = new Uint32Array(float.buffer)
 
-/** These operations have no root or digest, so the word can hold the factor. */
+/** Whether the word `root` holds a factor: these operations have no root and no digest. */
 function hasFactorWord(name: string): boolean {
   return name === 'allReduce' || name === 'reduceScatter'
 }

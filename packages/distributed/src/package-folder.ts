@@ -1,5 +1,5 @@
 /**
- * Folder of this package, for the files that are not imported. The sources lie one level below it,
- * and so do the bundles in dist, whichever this module has gone into: it has to stay at the top.
+ * The folder of this package, for files that are not imported. Source files and the bundles in dist
+ * both lie one level below that folder. This module must therefore stay at the top of src.
  */
 export const packageFolder = new URL('../', import.meta.url)

@@ -3,8 +3,9 @@ import type { WorkTiming } from './ticket.ts'
 /**
  * An operation that is prepared once and run many times, like the persistent requests of MPI.
  * Preparing it checks the arguments, places the buffers and chooses the algorithm. Each run takes
- * the next position of its group, like a call. So all ranks must start prepared and normal
- * collectives in the same order. Some ranks may prepare a collective that others call.
+ * the next position in its group, like a call. All ranks must therefore start prepared and normal
+ * collectives in the same order. Some ranks may prepare a collective that other ranks call
+ * directly.
  *
  * @example
  * const sum = group.allReduceInit(buffer, { op: 'avg' })
@@ -19,8 +20,8 @@ export interface PersistentOperation {
   /**
    * Starts a run on the current contents of the buffers.
    *
-   * @throws ERR_TSR_ARGUMENT while a run is under way, and after `free`; ERR_TSR_GROUP_DESTROYED; the error
-   *   of the previous run, if it was never awaited
+   * @throws ERR_TSR_ARGUMENT while a run is under way, and after `free`; ERR_TSR_GROUP_DESTROYED;
+   * the error of the previous run, if nobody has awaited that run
    */
   start(): void
   /**
@@ -29,12 +30,16 @@ export interface PersistentOperation {
    * @throws the error of the run; ERR_TSR_SYNC_UNSUPPORTED in the in-process world
    */
   wait(): void
-  /** Resolves when the run is done, or at once if none is under way. Rejects with its error. */
+  /**
+   * Resolves when the run is done, or at once if no run is under way. Rejects with the error of the
+   * run.
+   */
   done(): Promise<void>
   /**
-   * Like `start` and `done`, for a program that has nothing else to do meanwhile. If all ranks
-   * share memory and arrive within a moment, the calling thread moves the data itself. That saves
-   * the hand-over to the engine's thread and the wake-up, but it blocks until then.
+   * Like `start` followed by `done`, for a program that has nothing to compute meanwhile. If all
+   * ranks share memory and arrive almost together, the calling thread moves the data itself. It
+   * then blocks until all ranks arrive, but saves the hand-over to the engine's thread and the
+   * wake-up.
    *
    * @throws as `start`. Rejects with the error of the run
    */
@@ -48,6 +53,9 @@ export interface PersistentOperation {
   isCompleted(): boolean
   /** When the phases of the last completed run began; undefined before the first run or if unknown. */
   readonly timing: WorkTiming | undefined
-  /** Frees the buffers that it holds. @throws ERR_TSR_ARGUMENT while a run is under way */
+  /**
+   * Frees the buffers that the operation holds in the arena.
+   * @throws ERR_TSR_ARGUMENT while a run is under way
+   */
   free(): void
 }

@@ -13,7 +13,7 @@ import type { WorkTiming } from './ticket.ts'
 
 export type { WorkTiming } from './ticket.ts'
 
-/** Where a message comes from: a rank, or any other rank of the group (`'any'` or null). */
+/** The source of a receive: a rank, or any other rank of the group (`'any'` or null). */
 export type Source = number | 'any' | null
 
 /** A message for `batchIsendIrecv`. */
@@ -31,7 +31,7 @@ export type BatchedMessage =
       readonly tag?: number
     }
 
-/** A value and the rank that it comes from. */
+/** A value, and the rank that has sent it. */
 export interface ReceivedObject {
   readonly value: unknown
   readonly source: number
@@ -50,7 +50,7 @@ export interface Work<T = void> extends PromiseLike<T> {
   readonly sequence: number
   /** Milliseconds from the call until now, or until the operation was done. */
   readonly elapsed: number
-  /** Undefined until completed. */
+  /** When the phases of the operation began; undefined until it has completed. */
   readonly timing: WorkTiming | undefined
 }
 
@@ -71,8 +71,8 @@ export type Returned<Form extends CallForm, T = void> = Form extends 'async' ? W
 export interface GroupCalls<Form extends CallForm> {
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Returned<Form>
   /**
-   * The result is the rank of the sender. A receive from any source takes the first message of any
-   * other rank that has its tag and that no earlier receive has taken.
+   * Receives a message; the result is the rank of the sender. A receive from any source takes the
+   * first message with its tag that no earlier receive has taken, from any other rank.
    */
   recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Returned<Form, number>
   broadcast(buffer: AnyTypedArray, root: number, options?: CollectiveOptions): Returned<Form>
@@ -156,12 +156,13 @@ export interface GroupCalls<Form extends CallForm> {
   /** Completes when all ranks have called it. */
   barrier(options?: CollectiveOptions): Returned<Form>
   /**
-   * A barrier whose error names the missing ranks. Rank 0 waits for all ranks until the time-out, then
-   * fails with ERR_TSR_BARRIER_MISSING and notifies the others, which wait up to twice as long.
+   * A barrier whose error names the missing ranks. Rank 0 waits for all ranks until the time-out,
+   * then fails with ERR_TSR_BARRIER_MISSING and notifies the other ranks, which wait up to twice as
+   * long.
    */
   monitoredBarrier(options?: MonitoredBarrierOptions): Returned<Form>
 
-  /** Sends any value that MessagePack can encode. Meant for control data, not for tensors. */
+  /** Sends any value that MessagePack can encode. Use it for control data, not for tensors. */
   sendObject(value: unknown, to: number, options?: MessageOptions): Returned<Form>
   /** The result is the value, or a `ReceivedObject` if `from` is any source. */
   recvObject<From extends Source>(
@@ -190,7 +191,10 @@ type SyncForms = {
 
 /** The synchronous calls of `ProcessGroup`. */
 export interface BlockingCalls extends SyncForms {
-  /** Waits for all messages. Returns the source of each receive, and undefined for each send. */
+  /**
+   * Runs a batch of messages and waits for all of them. Returns the source of each receive, and
+   * undefined for each send.
+   */
   batchIsendIrecvSync(
     messages: readonly BatchedMessage[],
     options?: CallOptions,
@@ -224,12 +228,12 @@ export interface PersistentCalls {
 export interface JoinOptions {
   /** Milliseconds until the wait fails. Default: the time-out of the group. */
   readonly timeout?: number
-  /** Ends the wait. Decisions that the ranks have already made stay valid. */
+  /** Ends the wait when it is aborted. Decisions that the ranks have already made stay valid. */
   readonly signal?: AbortSignal
 }
 
 export interface NewGroupOptions extends JoinOptions {
-  /** Shown in errors and logs; the same on all members. Default: the ranks. */
+  /** Name of the group in errors and logs; the same on all members. Default: the list of ranks. */
   readonly name?: string
   /** Default time-out of the group's operations, and of making it, in milliseconds. */
   readonly timeout?: number
@@ -238,8 +242,8 @@ export interface NewGroupOptions extends JoinOptions {
 /** How a group relates to the world and to other groups. */
 export interface GroupRelations {
   /**
-   * How often `reconfigure` has rebuilt the world, initially 0. In a process that replaces a lost
-   * rank, it is above 0.
+   * How often `reconfigure` has rebuilt the world, from 0. In a process that replaces a lost rank,
+   * it is above 0.
    */
   readonly generation: number
   /** Converts a rank of this group to a rank of the world. @throws ERR_TSR_RANK_RANGE */
@@ -260,9 +264,9 @@ export interface GroupRelations {
     options?: NewGroupOptions,
   ): Promise<ProcessGroup | undefined>
   /**
-   * After a loss, makes a group of the remaining ranks in their present order, like
-   * MPIX_Comm_shrink. All pending operations of this group fail, so that ranks that did not notice
-   * the loss also call `shrink`. The ranks agree through the store, even if they saw different
+   * After a rank is lost, makes a group of the remaining ranks in their present order, like
+   * MPIX_Comm_shrink. All pending operations of this group fail. Ranks that did not notice the loss
+   * therefore also call `shrink`. The ranks agree through the store, even if they noticed different
    * losses or lose more ranks meanwhile. If two ranks have lost the connection to each other, only
    * one of them stays. A rank that has not called `shrink` before the time-out counts as lost.
    *
@@ -271,9 +275,9 @@ export interface GroupRelations {
    */
   shrink(options?: NewGroupOptions): Promise<ProcessGroup>
   /**
-   * After a loss, rebuilds the whole world once the lost ranks were restarted. The restarted
-   * processes call `initProcessGroup`; all survivors call this, on any group of the world. Every
-   * group of the old world ends, and its undelivered messages are dropped.
+   * After a rank is lost, rebuilds the whole world once the lost ranks were restarted. The
+   * restarted processes call `initProcessGroup`; all survivors call `reconfigure` on any group of
+   * the world. Every group of the old world ends, and its undelivered messages are dropped.
    *
    * @returns the group of all ranks, which replaces the old world as the default group
    * @throws ERR_TSR_TIMEOUT naming the missing ranks; it may be called again
@@ -282,9 +286,9 @@ export interface GroupRelations {
 }
 
 /**
- * A set of ranks that exchange messages. Buffers are typed arrays. Arrays of `alloc` are in the
- * arena and are sent without a copy; all others are copied through it. Do not touch a buffer while
- * an operation uses it. All ranks call the same collectives in the same order.
+ * A set of ranks that exchange messages. Buffers are typed arrays. Arrays from `alloc` are in the
+ * arena and are sent without a copy; all other arrays are copied through the arena. Do not touch a
+ * buffer while an operation uses it. All ranks call the same collectives in the same order.
  *
  * Ranks in arguments and results are ranks *of the group*; `ranks` maps them to ranks of the world.
  */
@@ -300,11 +304,11 @@ export interface ProcessGroup
   /** Default time-out of the group's operations, in milliseconds. */
   readonly timeout: number
   /**
-   * The rank after this one, wrapping around as in a ring. In a mesh, it is the neighbour along the
-   * axis. A pipeline detects its last stage by `rank === size - 1`.
+   * The rank after this one; the last rank wraps around to 0. In a mesh, it is the neighbour along
+   * the axis. A pipeline detects its last stage by `rank === size - 1`.
    */
   readonly next: number
-  /** The rank before this one, wrapping around as in a ring. */
+  /** The rank before this one; rank 0 wraps around to the last. */
   readonly previous: number
 
   /** Allocates a zero-filled array in the arena; free it with `free`. @throws ERR_TSR_ARENA_EXHAUSTED */
@@ -317,9 +321,10 @@ export interface ProcessGroup
   allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   free(buffer: AnyTypedArray): void
   /**
-   * Converts floating-point numbers with SIMD instructions. It multiplies float32 by `factor` (default 1)
-   * and rounds to float16 or bfloat16 (nearest, ties to even), or stores float32, also in place. It also
-   * converts float16 or bfloat16 to float32. Both arguments are arrays of `alloc` or parts of them.
+   * Converts floating-point numbers with SIMD instructions. A float32 input is multiplied by
+   * `factor` (default 1). The output is float16 or bfloat16 (rounded to nearest, ties to even), or
+   * float32, which may be the input itself. A float16 or bfloat16 input is converted to float32.
+   * Both arguments are arrays from `alloc` or parts of them.
    *
    * @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT when lengths or dtypes do not fit
    */
@@ -333,26 +338,28 @@ export interface ProcessGroup
   batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[]
 
   /**
-   * Returns the traffic to each other rank of this group, up to the last completed operation. Each
-   * link counts the traffic of all groups.
+   * Returns the traffic to each other rank of this group, up to the last completed operation. The
+   * numbers of a link include the traffic of all groups.
    */
   linkStatistics(): LinkStatistics[]
 
-  /** Publishes the step and the loss for `tsrun ps`; costs two stores. */
+  /**
+   * Publishes the step and the loss for `tsrun ps`. It only writes two numbers to shared memory.
+   */
   reportProgress(progress: { readonly step: number; readonly loss?: number }): void
 
   /**
    * Records this rank's work in all groups as spans of `recorder`; undefined stops recording.
    *
-   * - An operation gives one span `collective`, `send` or `recv` when its completion is noticed.
-   *   The span starts when the engine accepts the operation; its first `waited` milliseconds are
-   *   waiting for peers, and the remainder is transfer.
+   * - An operation gives one span `collective`, `send` or `recv`, recorded when its completion is
+   * noticed. The span starts when the engine accepts the operation. In its first `waited`
+   * milliseconds the operation waits for peers; the remainder is the transfer.
    * - Starting an operation is a `call`, and blocking on it a `wait`.
    * - Training over these groups adds the copies of values into and out of buffers.
    */
   recordSpans(recorder: SpanRecorder | undefined): void
 
-  /** The recorder of `recordSpans`, to which callers can add spans of their own. */
+  /** The recorder that `recordSpans` has set. Callers can add their own spans to it. */
   readonly spans: SpanRecorder | undefined
 
   /**

@@ -4,7 +4,7 @@ import { dtypes, type DType } from './dtype.ts'
 /** Reductions without parameters. */
 export type ReductionName = 'sum' | 'avg' | 'product' | 'min' | 'max' | 'band' | 'bor' | 'bxor'
 
-/** A sum of scaled inputs; see `premulSum`. */
+/** A sum of scaled inputs, which `premulSum` creates. */
 export interface PremulSum {
   readonly premulSum: number
 }
@@ -13,16 +13,17 @@ export interface PremulSum {
  * How to combine the elements of two ranks.
  *
  * - `sum`, `product`: integers wrap around; for bool they are `or` and `and`.
- * - `avg`: the sum divided by the number of ranks. Floats only, because an integer sum may wrap
- *   around.
+ * - `avg`: the sum divided by the number of ranks; floats only, because an integer sum may wrap
+ * around.
  * - `min`, `max`: NaN if either element is NaN, and -0 is below +0; for bool `and` and `or`.
  * - `band`, `bor`, `bxor`: bitwise; integers and bool only.
  * - `premulSum(factor)`: floats only.
  *
  * float16 and bfloat16 are computed in float32 and rounded to nearest, ties to even, each time two
- * elements are combined. So a sum or product of two elements is the exact result rounded once (in
- * bfloat16, results below 2^-126 are rounded to float32 first). NaN results are 0x7e00 and 0x7fc0.
- * If the group has several ranks, the bytes of a bool result are 0 or 1.
+ * elements are combined. A sum or product of two elements is thus the exact result rounded once.
+ * (In bfloat16, results below 2^-126 are first rounded to float32.) A NaN result is 0x7e00 in
+ * float16 and 0x7fc0 in bfloat16. If the group has several ranks, the bytes of a bool result are 0
+ * or 1.
  */
 export type ReduceOp = ReductionName | PremulSum
 
@@ -30,7 +31,7 @@ const factorRule = finite()
 
 /**
  * A sum to which each rank contributes `factor` times its input; for float dtypes. All ranks pass
- * the same factor. It is rounded to float32 for all dtypes except float64. Like PyTorch's
+ * the same factor, which is rounded to float32 for all dtypes except float64. It is like PyTorch's
  * `_make_nccl_premul_sum`.
  *
  * @throws ERR_TSR_ARGUMENT when the factor is not a finite number
@@ -52,7 +53,7 @@ export const reductionCodes = {
   premulSum: 9,
 } as const satisfies Record<ReductionName | 'premulSum', number>
 
-/** The reductions of the engine. */
+/** The names of all reductions that the engine computes. */
 export type Reduction = keyof typeof reductionCodes
 
 const ofKind: Readonly<Record<'float' | 'integer' | 'bool', readonly Reduction[]>> = {

@@ -8,15 +8,15 @@ import type { WorldFault } from './runners/world-faults.ts'
 export interface WorldOptions {
   /** Number of ranks. */
   readonly size: number
-  /** Chooses the interleaving: the same seed gives the same run. Default 0. */
+  /** Seed for the order in which ranks run. The same seed gives the same run. Default 0. */
   readonly seed?: number
   /** Default time-out of operations in milliseconds; default 10 minutes. */
   readonly timeout?: number
   /** Bytes of each rank's arena and engine memory; default 64 MiB. */
   readonly memory?: number
   /**
-   * The host of each rank. Ranks of one host copy large messages directly from heap to heap.
-   * Default: one host for each rank.
+   * The host number of each rank. Ranks of one host copy large messages directly from heap to heap.
+   * Default: each rank is on a separate host.
    */
   readonly hosts?: readonly number[]
   /** Faults to inject. Default: none. */
@@ -34,8 +34,8 @@ const readOptions = declareOptions({
 
 /**
  * Runs `program` as every rank of a world within this thread, over in-memory transports with a
- * seeded scheduler. Resolves to the results of the ranks. Meant for tests, and to try a parallel
- * program without processes. Only asynchronous calls work.
+ * seeded scheduler. Resolves to the results of the programs, in rank order. Use it for tests, and
+ * to try a parallel program without processes. Only asynchronous calls work.
  *
  * @example
  * const sums = await runWorld({ size: 4, seed: 1 }, async (group) => {

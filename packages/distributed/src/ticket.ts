@@ -2,7 +2,7 @@ import type { TsrError } from '@tsrun/core'
 import type { Task } from './engine/task.ts'
 import type { Operation } from './operation.ts'
 
-/** When the phases of an operation began, in milliseconds of core's `monotonicNow()`. */
+/** When the phases of an operation began, in milliseconds of `monotonicNow()` from @tsrun/core. */
 export interface WorkTiming {
   /** When the engine accepted the operation. */
   readonly posted: number
@@ -12,8 +12,9 @@ export interface WorkTiming {
 }
 
 /**
- * Runs operations: on the engine's thread, on an engine in this thread, or directly on this thread.
- * A run has one driver at a time. Only the calling thread calls its methods.
+ * Runs operations: on the engine's thread, on an engine in the calling thread, or directly on the
+ * calling thread. A run has one driver at a time. Only the calling thread calls the methods of a
+ * driver.
  */
 export interface TicketDriver {
   /**
@@ -22,31 +23,40 @@ export interface TicketDriver {
    * @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_TOO_MANY_OPERATIONS
    */
   start(ticket: Ticket, operation: Operation): void
-  /** Settles the ticket if its run has ended. Moves no data. */
+  /** Settles the ticket if its run has ended. Does not move any data. */
   collect(ticket: Ticket): void
-  /** Moves the data that the calling thread can move now, then collects. */
+  /**
+   * Moves the data that the calling thread can move now, then settles the ticket if its run has
+   * ended.
+   */
   poll(ticket: Ticket): void
   /** Like `poll`, but polls repeatedly for a short time while peers arrive. */
   spinBriefly(ticket: Ticket): void
   /** Blocks the calling thread until the run has ended. @throws ERR_TSR_SYNC_UNSUPPORTED */
   block(ticket: Ticket, operation: string): void
-  /** Calls back once when the run has ended. If `isAwaited`, it keeps the process alive until then. */
+  /**
+   * Calls back once when the run has ended. If `isAwaited` is true, the process stays alive until
+   * then.
+   */
   notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void
   abort(ticket: Ticket): void
 }
 
-/** An operation that a driver runs, as the calling thread sees it. */
+/**
+ * A run of an operation, as the calling thread sees it. A driver runs the operation and settles the
+ * ticket.
+ */
 export class Ticket {
   driver: TicketDriver
   operation: Operation
-  /** Undefined while the run is pending or if it succeeded. */
+  /** The error of the run. Undefined if the run is pending or has succeeded. */
   error: TsrError | undefined = undefined
   posted = 0
-  /** Index in the memory shared with the engine's thread. */
+  /** Index of the run in the memory that the calling thread shares with the engine's thread. */
   slot = -1
-  /** Set if the engine runs on this thread. */
+  /** The task of the engine, if the engine is on the calling thread. */
   task: Task | undefined = undefined
-  /** Called when `task` ends. */
+  /** Functions to call when the run ends. */
   callbacks: (() => void)[] | undefined = undefined
   #isRunning = true
   #started = 0
@@ -73,18 +83,21 @@ export class Ticket {
     return !this.#isRunning
   }
 
-  /** See `TicketDriver`. */
+  /** Polls repeatedly for a short time, as `TicketDriver.spinBriefly` documents. */
   spinBriefly(): void {
     if (this.#isRunning) this.driver.spinBriefly(this)
   }
 
-  /** See `TicketDriver`. */
+  /** Blocks until the run has ended, as `TicketDriver.block` documents. */
   block(operation: string): void {
     if (this.#isRunning) this.driver.block(this, operation)
     if (this.#isRunning) this.driver.collect(this)
   }
 
-  /** Calls back once when the ticket is settled, always asynchronously. See `TicketDriver.notify`. */
+  /**
+   * Calls back once when the ticket is settled, always asynchronously. Like `TicketDriver.notify`,
+   * the call can keep the process alive.
+   */
   onSettled(callback: () => void, isAwaited: boolean): void {
     if (this.isSettled) queueMicrotask(callback)
     else this.driver.notify(this, callback, isAwaited)
@@ -94,7 +107,7 @@ export class Ticket {
     if (!this.isSettled) this.driver.abort(this)
   }
 
-  /** Called by the driver that takes over the run. */
+  /** Starts a run. Called by its driver. */
   begin(driver: TicketDriver, operation: Operation): void {
     this.driver = driver
     this.operation = operation
@@ -102,7 +115,7 @@ export class Ticket {
     this.#isRunning = true
   }
 
-  /** Called by the driver when the run has ended. */
+  /** Ends the run. Called by its driver. */
   settle(error: TsrError | undefined, posted: number, started: number, completed: number): void {
     this.error = error
     this.posted = posted

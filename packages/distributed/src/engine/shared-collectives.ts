@@ -13,7 +13,9 @@ import type {
 /** Runs the collectives of ranks that share memory without messages. */
 export class SharedCollectives implements TransportCollectives {
   readonly #context: SharedContext
-  /** By group id. Ids are never reused, so two groups never use the same slots. */
+  /**
+   * The epochs of each group, by id. Ids are never reused, so two groups never use the same slots.
+   */
   readonly #epochs: readonly Epochs[]
 
   constructor(context: SharedContext) {

@@ -2,7 +2,10 @@ import { isTsrError, reviveTsrError, tsrError, type TsrError } from '@tsrun/core
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
-/** Returns the error of an operation, or of a group without operations, that needs a departed peer. */
+/**
+ * Returns the error of an operation that needs a departed peer. Without an operation, returns the
+ * error of the group.
+ */
 export function peerError(
   task: Task | undefined,
   link: Link,
@@ -31,7 +34,10 @@ export function refusalError(task: Task, error: TsrError, rank: number): TsrErro
   return tsrError('ERR_TSR_GROUP_FAILED', facts, { cause: error })
 }
 
-/** Returns the error of a receive whose sender timed out or was aborted. */
+/**
+ * Returns the error of a receive whose sender timed out or was aborted, and therefore withdrew the
+ * message.
+ */
 export function withdrawnError(task: Task, link: Link, rank: number): TsrError {
   return tsrError('ERR_TSR_PEER_FAILED', {
     rank,
@@ -57,13 +63,13 @@ export function abortError(task: Task, rank: number): TsrError {
   return tsrError('ERR_TSR_OPERATION_ABORTED', facts)
 }
 
-/** Returns the message without its advice, for use inside another message. */
+/** Returns the message of an error without its advice, for use inside another message. */
 export function sentenceOf({ message, advice, code }: TsrError): string {
   const end = message.indexOf(`. ${advice}`)
   return end < 0 ? message : `${message.slice(0, end)} (${code})`
 }
 
-/** Converts anything thrown by an algorithm or a link to a TsrError. */
+/** Converts anything that an algorithm or a link has thrown to a TsrError. */
 export function thrownError(cause: unknown): TsrError {
   if (isTsrError(cause)) return cause
   const what = cause instanceof Error ? cause.message : String(cause)

@@ -26,7 +26,7 @@ import { peerError } from './task-errors.ts'
 export interface TaskContext {
   /** Rank in the world. */
   readonly rank: number
-  /** By world rank; undefined for this rank. */
+  /** The link to each world rank; undefined for this rank. */
   readonly links: readonly (Link | undefined)[]
   readonly heap: Heap
   readonly memory: EngineMemory
@@ -35,14 +35,17 @@ export interface TaskContext {
   readonly matching: MatchingQueues
   /** Called when a task can resume. */
   onReady(task: Task): void
-  /** Called when a message of another call arrived, for `transfer` or without a receive. */
+  /**
+   * Called when a message of another call arrives. `transfer` is the pending message at its
+   * position, if any.
+   */
   onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void
   onWithdrawn(receive: TaskTransfer): void
 }
 
 /**
- * An operation that the engine runs. Its algorithm exchanges messages through it, in the
- * operation's stream of each link. Times are `monotonicNow()`.
+ * An operation that the engine runs. Its algorithm sends and receives messages through the task, in
+ * a stream of each link that belongs to the operation. Times are from `monotonicNow()`.
  */
 export class Task implements RunningOperation {
   readonly operation: Operation
@@ -50,14 +53,14 @@ export class Task implements RunningOperation {
   readonly fingerprint: Fingerprint
   readonly engine: TaskContext
   steps: Resumable | undefined
-  /** The steps of the previous run, if they can run again. */
+  /** The steps of the previous run, if they can be run again. */
   former: Resumable | undefined
   posted = monotonicNow()
   /** When the first message moved; 0 if none has. */
   started = 0
   completed = 0
   deadline: number
-  /** Whether it has asked the awaited ranks what they run. */
+  /** Whether the task has asked the awaited ranks what they run. */
   hasInquired = false
   state: 'running' | 'done' | 'failed' = 'running'
   error: TsrError | undefined
@@ -83,7 +86,7 @@ export class Task implements RunningOperation {
     this.onSettled = onSettled
   }
 
-  /** Prepares another run at another position. */
+  /** Prepares another run at another position in the group. */
   restart({ sequence, flight, aborted, begun }: Operation): void {
     const operation = this.operation as { -readonly [Name in keyof Operation]: Operation[Name] }
     operation.sequence = sequence
@@ -165,13 +168,13 @@ export class Task implements RunningOperation {
     this.engine.onReady(this)
   }
 
-  /** Releases its messages, its scratch and its place in a queue. */
+  /** Releases the messages, the scratch memory and the queue position of the task. */
   release(): void {
     for (const transfer of this.open) {
       transfer.end()
       transfer.stream.link.cancel(transfer)
     }
-    // After a failure libmpi may still use the scratch, so never free it.
+    // After a failure, libmpi may still use the scratch memory, so never free it.
     if (this.state === 'done' || !isNative(this.operation)) {
       for (const at of this.#scratch) this.engine.memory.release(at)
     }
@@ -186,13 +189,13 @@ export class Task implements RunningOperation {
     }
   }
 
-  /** Whether it keeps waiting when ranks depart, to name all missing ranks at its end. */
+  /** Whether the task keeps waiting when ranks depart, to name all missing ranks at the end. */
   get outlastsDepartures(): boolean {
     const { name, peer } = this.operation
     return name === 'monitoredBarrier' && peer === 1 && this.group.rank === 0
   }
 
-  /** Returns the world ranks with which it has pending messages. */
+  /** Returns the world ranks with which the task has pending messages. */
   peers(): number[] {
     const { name, peer } = this.operation
     const peers = new Set([...this.open].map(({ stream }) => stream.link.peer))
@@ -206,7 +209,7 @@ export class Task implements RunningOperation {
     return [...peers].sort((a, b) => a - b)
   }
 
-  /** Whether it needs the peer (world rank) to complete. */
+  /** Whether the task needs a peer (world rank) to complete. */
   needs(peer: number): boolean {
     if (this.waitingFor?.missing?.().includes(peer) === true) return true
     return [...this.open].some(({ stream }) => stream.link.peer === peer)
@@ -287,7 +290,7 @@ export class TaskTransfer implements Transfer {
     this.fingerprint = fingerprint
   }
 
-  /** Marks it as no longer awaited. */
+  /** Marks the message as no longer awaited. */
   end(): void {
     if (this.task.open.delete(this)) this.stream.link.transfers--
   }

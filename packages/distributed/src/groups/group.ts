@@ -26,7 +26,10 @@ import { ObjectMessages } from './objects/messages.ts'
 
 const WORLD_ID = 0
 
-/** A process group backed by an engine. Base classes implement collectives and synchronous forms. */
+/**
+ * A process group on an engine. The base classes implement the collectives and the synchronous
+ * forms.
+ */
 export class EngineProcessGroup extends Collectives implements ProcessGroup {
   readonly ranks: readonly number[]
   readonly timeout: number
@@ -55,7 +58,10 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     runner.journal.groups.set(id, identity)
   }
 
-  /** @throws ERR_TSR_ARGUMENT for a group that this package has not made */
+  /**
+   * Returns the implementation of a group.
+   * @throws ERR_TSR_ARGUMENT for a group that this package has not made
+   */
   static of(group: ProcessGroup): EngineProcessGroup {
     if (#world in group) return group
     const expected = 'a process group of this package'
@@ -171,12 +177,13 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     return rank < 0 ? this.#refuseRank('groupRank', worldRank) : rank
   }
 
-  /** See the function `newGroup`. */
+  /** Makes a group of some ranks of this group. The function `newGroup` has the details. */
   async newGroup(ranks: readonly number[], options: NewGroupOptions = {}): Promise<ProcessGroup> {
     const { identity, problem } = await agreeOnGroup(this.#world, this, ranks, options)
     const group = new EngineProcessGroup(this.#world, identity)
     if (problem === undefined) return group
-    // Other members may already have made the group. Fail it there, so that they do not wait.
+    // Other members may already have made the group. Fail the group on their side, so that they do
+    // not wait for this rank.
     this.#world.runner.failGroup(identity.id, problem)
     await group.destroy()
     throw tsrError('ERR_TSR_GROUP_MEMBERS', { problem })
@@ -255,7 +262,7 @@ export function createWorldGroup(facts: WorldFacts): EngineProcessGroup {
   return new EngineProcessGroup(new World(facts), identity)
 }
 
-/** See the function `newGroup`. */
+/** Makes a group of some ranks of another group. The function `newGroup` has the details. */
 export async function newGroupOf(
   parent: ProcessGroup,
   ranks: readonly number[],

@@ -21,9 +21,9 @@ export interface MeshFacts<Axis extends string> {
   /** Returns the coordinate of a rank of `world`. @throws ERR_TSR_RANK_RANGE */
   coordinateOf(rank: number): Coordinate<Axis>
   /**
-   * Returns the sub-mesh along these axes, in this order, that contains this rank. Its `world` is
-   * one group over all these axes. All ranks of the sub-mesh call it. A second call returns the
-   * same sub-mesh.
+   * Returns the sub-mesh along the given axes that contains this rank. Its axes have the given
+   * order, and its `world` is one group over all of them. All ranks of the sub-mesh call `get`. A
+   * second call returns the same sub-mesh.
    *
    * @example
    * const shards = await mesh.get('dp', 'tp')
@@ -32,10 +32,13 @@ export interface MeshFacts<Axis extends string> {
   get<Part extends Axis>(...axes: readonly Part[]): Promise<DeviceMesh<Part>>
 }
 
-/** The ranks of a group in a grid with named axes. Each axis property is this rank's group along it. */
+/**
+ * The ranks of a group in a grid with named axes. Each axis is also a property: this rank's group
+ * along that axis.
+ */
 export type DeviceMesh<Axis extends string> = MeshFacts<Axis> & Readonly<Record<Axis, ProcessGroup>>
 
-/** Names that an axis must not have. `then` would make a mesh a thenable. */
+/** Names that an axis must not have. An axis named `then` would make the mesh a thenable. */
 const reserved: ReadonlySet<string> = new Set<keyof MeshFacts<string> | 'then'>([
   ...(['axes', 'shape', 'size', 'coordinate', 'world'] as const),
   ...(['rankAt', 'coordinateOf', 'get', 'then'] as const),
@@ -97,7 +100,7 @@ function meshOf<Axis extends string>(
       const key = wanted.join()
       const part = parts.get(key) ?? partOf(facts, groups, wanted, options)
       parts.set(key, part)
-      // Allow another attempt after a failure.
+      // Forget the failed attempt, so that the caller can retry.
       part.catch(() => parts.delete(key))
       return (await part) as DeviceMesh<Part>
     },
@@ -131,7 +134,7 @@ function checkShape<Axis extends string>(world: ProcessGroup, shape: Coordinate<
   const axes = axesOf(shape)
   const text = JSON.stringify(shape)
   for (const axis of axes) {
-    // Objects order integer keys first, which would reorder the axes.
+    // JavaScript objects order integer keys first, which would reorder the axes.
     if (
       !Number.isInteger(shape[axis]) ||
       shape[axis] < 1 ||
@@ -190,7 +193,10 @@ function rankOf<Axis extends string>(
   return axes.reduce((rank, axis) => rank * shape[axis] + coordinate[axis], 0)
 }
 
-/** Returns the ranks along `axes` with this coordinate on all other axes; the last axis varies fastest. */
+/**
+ * Returns the ranks along `axes` that have this coordinate on all other axes. The last axis varies
+ * fastest.
+ */
 function ranksAlong<Axis extends string>(
   shape: Coordinate<Axis>,
   coordinate: Coordinate<Axis>,

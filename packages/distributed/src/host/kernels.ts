@@ -1,7 +1,7 @@
 import { readBuiltFile } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
-/** The compiled kernels. */
+/** Returns the compiled kernels. */
 export function kernelBytes(): Uint8Array<ArrayBuffer> {
   return readBuiltFile(new URL('dist/kernels.wasm', packageFolder))
 }

@@ -13,8 +13,8 @@ function widen(format: i32, bits: v128): v128 {
   const shifted = i32x4.shl(magnitude, 13)
   // The exponent biases of the two formats differ by 127 - 15.
   const normal = i32x4.add(shifted, i32x4.splat((127 - 15) << 23))
-  // Subnormal: with the next exponent, the value is 2^-14 too large, so subtract that. Multiplying
-  // a float32 subnormal would also be correct, but a hundred times slower.
+  // A subnormal gets the smallest normal exponent, which makes it 2^-14 too large. Subtract that.
+  // Multiplying a float32 subnormal would also be correct, but a hundred times slower.
   const isSubnormal = i32x4.lt_s(magnitude, i32x4.splat(0x0400))
   const above = i32x4.add(shifted, i32x4.splat((127 - 14) << 23))
   const subnormal = f32x4.sub(above, i32x4.splat((127 - 14) << 23))
@@ -36,11 +36,12 @@ function narrow(format: i32, value: v128): v128 {
   }
   const magnitude = v128.and(value, i32x4.splat(0x7fffffff))
   const sign = i32x4.shr_u(v128.xor(value, magnitude), 16)
-  // Normal: round by the dropped bits, with a carry into the exponent.
+  // A normal number: round by the dropped bits, with a carry into the exponent.
   const isOdd = v128.and(i32x4.shr_u(magnitude, 13), i32x4.splat(1))
   const rebased = i32x4.add(magnitude, i32x4.splat((15 - 127) * (1 << 23) + 0xfff))
   const normal = i32x4.shr_u(i32x4.add(rebased, isOdd), 13)
-  // Below 2^-14: adding 1/2 leaves multiples of 2^-24, the unit of subnormals, as the low bits.
+  // A number below 2^-14: after adding 1/2, the low bits are the multiple of 2^-24, which is the
+  // unit of subnormals.
   const subnormal = i32x4.sub(f32x4.add(magnitude, f32x4.splat(0.5)), i32x4.splat(0x3f000000))
   const isSmall = i32x4.lt_s(magnitude, i32x4.splat(113 << 23))
   const isLarge = i32x4.gt_s(magnitude, i32x4.splat((143 << 23) - 1))
@@ -49,7 +50,7 @@ function narrow(format: i32, value: v128): v128 {
   return v128.bitselect(i32x4.splat(0x7e00), v128.or(result, sign), isNaN)
 }
 
-// Widen eight 16-bit floats to two vectors of float32, combine these, and round once.
+// Widen eight 16-bit floats to two vectors of float32, combine the vectors, and round once.
 
 // @ts-ignore: decorator
 @inline

@@ -9,8 +9,9 @@ import { reductionCodes, type Reduction } from '../reduction.ts'
  */
 export interface Kernels {
   /**
-   * Computes out[i] = a[i] op b[i]; `out` may be `a` or `b`. See `ReduceOp`. `avg` and `premulSum`
-   * are computed as sums: call `scale` after or before.
+   * Computes out[i] = a[i] op b[i]; `out` may be `a` or `b`. `ReduceOp` defines the reductions.
+   * `avg` and `premulSum` are computed as sums; the caller scales after an `avg` and before a
+   * `premulSum`.
    */
   combine(op: Reduction, dtype: DType, out: number, a: number, b: number, count: number): void
 
@@ -33,14 +34,15 @@ export interface Kernels {
   copy(to: number, from: number, bytes: number): void
 
   /**
-   * Spins until the word at offset `word`, a counter modulo 2^32, reaches `count`. Polls at most
-   * `looks` times; returns whether it did.
+   * Spins until a counter modulo 2^32, at offset `word`, reaches `count`. Polls at most `looks`
+   * times. Returns whether the counter has reached it.
    */
   awaitCount(word: number, count: number, looks: number): boolean
 
   /**
-   * Spins until one of several words changes since the last call. Polls at most `rounds` times; returns
-   * whether one did. `table` is the offset of two words for each: its offset, and the last value seen.
+   * Spins until one of several words has changed since the last call. Polls each word at most
+   * `rounds` times. Returns whether a word has changed. `table` is the offset of a table with two
+   * entries per watched word: its offset, and the value last seen.
    */
   awaitChange(table: number, count: number, rounds: number): boolean
 }
@@ -48,10 +50,10 @@ export interface Kernels {
 export type HalfDType = 'float16' | 'bfloat16'
 
 type Combine = (op: number, out: number, a: number, b: number, count: number) => void
-/** `widen` takes no factor. */
+/** The signature of `narrow` and `widen`; `widen` ignores the factor. */
 type Convert = (out: number, a: number, count: number, factor?: number) => void
 type Scale = (at: number, count: number, factor: number) => void
-/** Floats have `scale`. */
+/** The exported functions of the kernels. Only floats have `scale`. */
 type Exports = Readonly<
   Record<`${DType}_combine`, Combine> &
     Record<`${DType}_scale`, Scale> &

@@ -1,10 +1,9 @@
 import { BAND, BOR, BXOR, combineVectors, MAX, MIN, PRODUCT, SUM } from './vectors.as'
 
-// Elementwise over linear memory, in 64-byte strides of four independent vectors, which is enough
-// parallelism to saturate memory. WebAssembly loads need no alignment. Tail elements use the same
-// instructions, one per vector.
-// Loops count elements instead of comparing addresses, because addresses wrap if a buffer ends at 4
-// GiB.
+// Elementwise loops over linear memory. Each step handles 64 bytes in four independent vectors,
+// which is enough parallelism to saturate the memory. WebAssembly loads need no alignment. The
+// remaining elements use the same instructions, with one element per vector. Loops count elements
+// instead of comparing addresses, because addresses wrap if a buffer ends at 4 GiB.
 
 /** out[i] = a[i] op b[i]; `out` may be `a` or `b`. */
 // @ts-ignore: decorator

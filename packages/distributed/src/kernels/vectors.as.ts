@@ -1,8 +1,8 @@
 // Combine one 16-byte vector: out = a op b for each reduction and element type. `op` is a constant
-// at every call, so inlining removes the comparisons. Conditions on T are decided when a function
-// is compiled for T, so they skip instructions that T lacks.
+// at every call, so inlining removes the comparisons. Conditions on T are evaluated when a function
+// is compiled for T, so instructions that T lacks are left out.
 
-/** The codes of ../reduction.ts. `avg` and `premulSum` combine as sums. */
+/** The codes of reductions, as in ../reduction.ts. `avg` and `premulSum` combine as sums. */
 export const SUM: i32 = 1
 export const PRODUCT: i32 = 3
 export const MIN: i32 = 4
@@ -58,7 +58,10 @@ function maximum<T>(a: v128, b: v128): v128 {
   }
 }
 
-/** Compares 64-bit integers. Unsigned ones compare like signed ones with the highest bit flipped. */
+/**
+ * Compares 64-bit integers. With the highest bit flipped, unsigned integers compare like signed
+ * ones.
+ */
 // @ts-ignore: decorator
 @inline
 function isGreater<T>(a: v128, b: v128): v128 {

@@ -1,4 +1,4 @@
-/** Polls at most `looks` times until a word that counts modulo 2^32 reaches `count`. */
+/** Polls a counter modulo 2^32 at most `looks` times, until it reaches `count`. */
 export function awaitCount(word: usize, count: i32, looks: i32): bool {
   for (; looks > 0; looks--) {
     if (atomic.load<i32>(word) - count >= 0) return true
@@ -7,9 +7,9 @@ export function awaitCount(word: usize, count: i32, looks: i32): bool {
 }
 
 /**
- * Polls, at most `rounds` times, words that other threads or processes write, until one has changed
- * since the last call. The table has two words for each: its address, and the last value seen,
- * which is updated here.
+ * Polls words that other threads or processes write, at most `rounds` times, until a word has
+ * changed since the last call. For each polled word, the table has its address and the value last
+ * seen, which this function updates.
  */
 export function awaitChange(table: usize, count: i32, rounds: i32): bool {
   for (; rounds > 0; rounds--) {

@@ -1,5 +1,6 @@
-// The part of WebAssembly that is used here. @types/node 20 leaves it to the DOM library, which would add
-// a browser's globals. The declarations match the DOM library's, so that both can be loaded.
+// Declares the used part of WebAssembly. @types/node 20 expects these types from the DOM library,
+// which would add a browser's globals. The declarations match those of the DOM library, so that
+// both can be loaded.
 declare namespace WebAssembly {
   interface Memory {
     readonly buffer: ArrayBuffer

@@ -1,8 +1,9 @@
 import type { RankStatus } from './status-page.ts'
 
 /**
- * The activity of a rank, as the dashboard and all commands show it. Outside of operations,
- * `computing` and `idle` are measured. A rank between them, or without a measurement, is `running`.
+ * What a rank does, as the dashboard and all commands show it. Outside of operations, a rank is
+ * `computing` or `idle` according to its measured CPU time. If the CPU time is between the two or
+ * is unknown, the rank is `running`.
  */
 export type RankActivity =
   | 'starting'
@@ -16,8 +17,7 @@ export type RankActivity =
   | 'died'
 
 /**
- * What a rank does.
- *
+ * Returns what a rank does.
  * @param computing - the fraction of its time outside of operations in which it computed, if known
  */
 export function activityOf(

@@ -3,9 +3,12 @@ import type { SpanFacts, SpanRecorder } from './spans.ts'
 
 /** The trace of this rank, for callers that add spans to it. */
 export interface CurrentTrace {
-  /** The recorder of callers that have no other. */
+  /** The recorder for callers that have no recorder of their own. */
   readonly recorder: SpanRecorder
-  /** Ends the current step, with the number and the loss that the program reports, and starts the next. */
+  /**
+   * Ends the current step and starts the next. The program reports the number and the loss of the
+   * ended step.
+   */
   endStep(step: number, loss?: number): void
 }
 
@@ -19,7 +22,7 @@ export function currentTrace(): CurrentTrace | undefined {
   return current
 }
 
-/** Awaits `run` and records the wait in this rank's trace, if there is one. */
+/** Awaits `run`, and records the wait in this rank's trace if there is one. */
 export async function traceWait<T>(
   kind: 'input' | 'checkpoint',
   facts: SpanFacts,

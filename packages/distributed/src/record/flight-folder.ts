@@ -4,9 +4,9 @@ import { readFileText } from '@tsrun/core'
 import { parseFlightDump, type FlightDump } from './flight-records.ts'
 
 export interface FlightFolder {
-  /** In the order of ranks. */
+  /** The dumps in rank order. */
   readonly dumps: readonly FlightDump[]
-  /** A sentence for each unusable file that says why. */
+  /** For each unusable file, a sentence that says why. */
   readonly problems: readonly string[]
 }
 

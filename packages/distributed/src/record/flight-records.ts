@@ -19,8 +19,8 @@ export const FLIGHT_FORMAT = 'tsrun-flight'
 export const FLIGHT_VERSION = 1
 
 /**
- * The state at the time of the dump. `refused`: its group had already failed, so the other ranks
- * did not take part.
+ * The state of an operation at the time of the dump. `refused` means that its group had already
+ * failed, so the other ranks did not take part.
  */
 export const flightStates = ['running', 'done', 'failed', 'refused'] as const
 export type FlightState = (typeof flightStates)[number]
@@ -46,9 +46,12 @@ const flightHeader = object({
   runId: text,
   restartCount: count(),
   reason: text,
-  /** The date and time, in ISO 8601. */
+  /** Date and time of the dump, in ISO 8601. */
   time: text,
-  /** The same moment in milliseconds of the host's monotonic clock, like the times of the entries. */
+  /**
+   * The time of the dump in milliseconds of the host's monotonic clock, like the times of the
+   * entries.
+   */
   at: number,
   groups: list(flightGroup, MOST),
 })
@@ -62,25 +65,27 @@ const flightEntry = object({
   sequence: number,
   /** `allReduce`, `send`, ... */
   name: text,
-  /** The operation with everything that ranks must agree on: `allReduce(sum) float32[4096] by ring`. */
+  /**
+   * A description with everything that ranks must agree on: `allReduce(sum) float32[4096] by ring`.
+   */
   operation: text,
   /** The label of the call. */
   label: text.optional(),
-  /** The line that called it; recorded under TSRUN_DEBUG=detail. */
+  /** The line of the script that called the operation; recorded under TSRUN_DEBUG=detail. */
   site: text.optional(),
   /** The world rank of the other end of a message; absent for a receive from any rank. */
   peer: count().optional(),
   /** The tag of a message. */
   tag: number.optional(),
   bytes: number,
-  /** Milliseconds of the host's monotonic clock; 0 if it has not happened yet. */
+  /** Milliseconds of the host's monotonic clock; 0 for an event that has not happened yet. */
   posted: number,
   started: number,
   completed: number,
   state: choice(...flightStates),
-  /** The code of the error that ended it. */
+  /** The code of the error with which the operation ended. */
   error: text.optional(),
-  /** The world ranks that it waits for, or waited for when it failed. */
+  /** The world ranks that the operation waits for, or waited for when it failed. */
   waitsFor: list(count(), MOST).optional(),
 })
 
@@ -103,7 +108,10 @@ export function writeFlightDump(directory: string, { header, entries }: FlightDu
   return host.writeOwnFile(directory, `rank-${header.rank}.jsonl`, lines.join(''))
 }
 
-/** @throws Error if it is not a dump, or has another version */
+/**
+ * Parses a dump.
+ * @throws Error if the text is not a dump, or has another version
+ */
 export function parseFlightDump(lines: string): FlightDump {
   const [first = '', ...rest] = lines.split('\n').filter((line) => line !== '')
   const header = parseJson(first, record(anything()))

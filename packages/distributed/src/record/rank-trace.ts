@@ -15,7 +15,7 @@ import { sendSpansTo, SpanRecorder, spanKinds, type SpanSink } from './spans.ts'
 import { SpanFile, type SpanFileOwner } from './span-file.ts'
 import { spanFileName } from './trace-folder.ts'
 
-/** The steps that a trace keeps, from 1. */
+/** The range of steps that a trace keeps. Steps are numbered from 1. */
 export interface StepRange {
   readonly first: number
   readonly last: number
@@ -37,14 +37,14 @@ export function parseStepRange(text: string): StepRange | undefined {
 /** Milliseconds between two flushes of the file. */
 const PERIOD = 250
 
-/** Kinds of spans that start the first step. */
+/** The kinds of spans whose first occurrence starts the first step. */
 const FIRST = new Set((['input', 'batch', 'F'] as const).map((kind) => spanKinds.indexOf(kind)))
 
 interface CollectorEntry extends PerformanceEntry {
   readonly detail?: { readonly kind?: number }
 }
 
-/** Names of the garbage collections, by the `kind` of the entry's detail. */
+/** Names of the kinds of garbage collection, by the `kind` in a performance entry's detail. */
 const collections = new Map([
   [1, 'minor'],
   [4, 'major'],
@@ -120,8 +120,8 @@ export class RankTrace implements SpanSink, CurrentTrace {
     if (step === this.#reported) return
     const now = monotonicNow()
     const { first, last } = this.#extent.steps
-    // A program that resumes from a checkpoint starts at another step than assumed. If the spans of
-    // that step were not kept, the step is incomplete, so do not keep it.
+    // A program that resumes from a checkpoint starts at a later step than assumed. If the spans of
+    // a step were not kept from its start, do not keep the step.
     this.#isKept &&= step >= first && step <= last
     this.recorder.record('step', this.#begun ?? now, now, { step, loss })
     this.#reported = step
@@ -163,7 +163,7 @@ export class RankTrace implements SpanSink, CurrentTrace {
     try {
       this.#file = this.#open()
     } catch {
-      // The disk may be full: keep the current file, and do not retry for every span.
+      // The disk may be full. Keep the current file, and do not retry at every span.
       this.#part -= 1
       this.#limit += this.#extent.bytes
       return
@@ -210,9 +210,9 @@ const bytesRule = count({ from: 1 })
 let current: RankTrace | undefined
 
 /**
- * Starts the trace of this rank if its launcher asks for one (TSRUN_TRACE_DIR). A process that
- * joins again appends to its file, unless its rank has changed. If the file cannot be made, the job
- * runs without a trace.
+ * Starts the trace of this rank if the launcher asks for a trace (TSRUN_TRACE_DIR). A process that
+ * joins the job again appends to its file, unless its rank has changed. If the file cannot be made,
+ * the job runs without a trace.
  *
  * @throws ERR_TSR_ENVIRONMENT
  */

@@ -30,7 +30,7 @@ export const SPAN_HEAD = 21
 const LONGEST_NAME = 200
 const MOST_NAMES = 65_535
 
-/** A larger rank means a damaged header. */
+/** Rank or host number. A larger number means a damaged header. */
 const rank = count({ to: (1 << 20) - 1 })
 
 /** The header of a span file. */
@@ -45,10 +45,13 @@ export const spanFileHeader = object({
   node: rank,
   host: text,
   pid: count(),
-  /** One moment on both clocks: milliseconds of `monotonicNow()`, and since 1970. */
+  /**
+   * The same moment on two clocks: in milliseconds of `monotonicNow()`, and in milliseconds since
+   * 1970.
+   */
   monotonic: number,
   time: number,
-  /** The names of the kinds and facts in the records. */
+  /** The names of the kinds and facts, in the order of their numbers in the records. */
   kinds: list(text, NAME),
   facts: list(text, 16),
 })
@@ -93,7 +96,7 @@ export class SpanFile implements SpanSink {
     return this.#written
   }
 
-  /** See `SpanSink`. */
+  /** Appends a span, as `SpanSink` documents. */
   add(
     kind: number,
     start: number,
@@ -123,7 +126,7 @@ export class SpanFile implements SpanSink {
     this.#used = next
   }
 
-  /** Writes the buffer to the operating system, which keeps it if this process is killed. */
+  /** Writes the buffer to the operating system. Flushed data survives if this process is killed. */
   flush(): void {
     if (this.#fd === undefined) {
       this.#used = 0

@@ -4,13 +4,14 @@ import { count, declareOptions, monotonicNow } from '@tsrun/core'
  * The kinds of spans of a rank.
  *
  * - Training: a whole `step`; `input` waits for data, `batch` splits a batch, `F` is forward, `B`
- *   is backward, `I` and `W` are its halves, then `optimizer`.
+ * is backward, `I` and `W` are the input and the weight half of backward, and `optimizer` updates
+ * the parameters.
  * - Buffers: `pack` copies tensors into the buffers of operations, `unpack` copies them back.
  *   `reduce` scales, adds or converts buffers. `alloc` allocates or frees them.
  * - Calls: `call` starts or polls an operation, and `wait` waits until one has completed.
- * - Other: `checkpoint` saves or loads one, and `gc` collects garbage.
+ * - Other: `checkpoint` saves or loads a checkpoint, and `gc` collects garbage.
  *
- * These kinds run on the main thread and may be nested. The operations `send`, `recv` and
+ * All kinds above run on the main thread and may be nested. The operations `send`, `recv` and
  * `collective` run in the engine at the same time.
  */
 export const spanKinds = [
@@ -37,12 +38,12 @@ export const spanKinds = [
 
 export type SpanKind = (typeof spanKinds)[number]
 
-/** Whether it runs in the engine, concurrently with the main thread. */
+/** Whether spans of a kind run in the engine, concurrently with the main thread. */
 export function isOperationKind(kind: SpanKind): kind is 'send' | 'recv' | 'collective' {
   return kind === 'send' || kind === 'recv' || kind === 'collective'
 }
 
-/** The actions of a pipeline schedule. */
+/** The kinds of spans that are actions of a pipeline schedule. */
 export const actionKinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
 export interface SpanFacts {
@@ -82,9 +83,10 @@ export interface SpanFacts {
 /** Receives every span that a recorder of this process records. */
 export interface SpanSink {
   /**
-   * @param kind - its index in `spanKinds`
-   * @param facts - those that are numbers, from `at` on in the order of `factNames`; NaN for each
-   *   that there is not
+   * Receives one span.
+   * @param kind - index of the kind in `spanKinds`
+   * @param facts - the numeric facts of the span, from index `at` on, in the order of `factNames`;
+   * NaN for a fact that the span lacks
    */
   add(
     kind: number,
@@ -120,10 +122,10 @@ export interface SpanRecorderOptions {
 
 const readOptions = declareOptions({ rank: count(), capacity: count({ from: 1 }).default(4096) })
 
-/** An absent fact. */
+/** The value of an absent fact. */
 const NONE = Number.NaN
 
-/** The facts that are numbers. */
+/** The names of the facts that are numbers. */
 export const factNames = [
   'stage',
   'microbatch',
@@ -180,7 +182,10 @@ export class SpanRecorder {
     return this.#recorded
   }
 
-  /** @param start - milliseconds of `monotonicNow()`, like `end` */
+  /**
+   * Records a span.
+   * @param start - milliseconds of `monotonicNow()`, like `end`
+   */
   record(kind: SpanKind, start: number, end: number, facts: SpanFacts = NO_FACTS): void {
     const slot = this.#recorded % this.capacity
     this.#recorded += 1
@@ -208,7 +213,9 @@ export class SpanRecorder {
     sink?.add(code, start, end, facts.name, values, at)
   }
 
-  /** Returns the kept spans from the `since`-th recorded one on, in recording order. */
+  /**
+   * Returns the kept spans in recording order, without the first `since` spans that were recorded.
+   */
   spans(since = 0): Span[] {
     const first = Math.max(since, this.#recorded - this.capacity, 0)
     const spans: Span[] = []

@@ -38,7 +38,8 @@ export interface StatusIdentity {
   /** The number of ranks of this host. */
   readonly slots: number
   /**
-   * The name of the launcher's abstract Unix socket for queries, and a secret; undefined if it has none.
+   * The name of the launcher's abstract Unix socket for queries, and a secret. Undefined if the
+   * launcher has no socket.
    */
   readonly socket: string | undefined
 }
@@ -55,15 +56,15 @@ export interface RankStatus {
   readonly group: string | undefined
   readonly sequence: number
   readonly bytes: number
-  /** `monotonicNow()` when the state began. */
+  /** When the current state began, by `monotonicNow()`. */
   readonly since: number
   readonly running: number
   readonly ended: number
-  /** World ranks that it waits for. */
+  /** World ranks that the rank waits for. */
   readonly waitsFor: readonly number[]
   readonly step: number | undefined
   readonly loss: number | undefined
-  /** The number of steps that it has reported. */
+  /** The number of steps that the rank has reported. */
   readonly steps: number
   /** The total time of completed operations, from call to end, in milliseconds. */
   readonly operationTime: number
@@ -95,8 +96,8 @@ export interface StatusSnapshot extends StatusIdentity {
 }
 
 /**
- * The status page of this host, as its launcher sees it. The file has no name, so nothing is left
- * behind, however the processes end.
+ * The status page of this host, as its launcher sees it. The file has no name, so it disappears
+ * when all processes have ended, even after a crash.
  */
 export class StatusPage {
   /** The path for ranks and `tsrun ps`, valid as long as this process runs. */
@@ -125,14 +126,14 @@ export class StatusPage {
     writeSync(this.#fd, header, 0, header.length, 0)
   }
 
-  /** Tells the engines of all ranks of the host that the job stops because `rank` ended. */
+  /** Tells the engines of all ranks of the host that the job stops because a rank has ended. */
   abort(rank: number): void {
     const word = Buffer.alloc(4)
     word.writeInt32LE(rank + 1)
     writeSync(this.#fd, word, 0, 4, headerWord.abort * 4)
   }
 
-  /** Marks the rank of a slot as ended, even if it never joined. */
+  /** Marks the rank of a slot as ended, even if the rank never joined. */
   end(index: number, { rank, pid }: Pick<RankStatus, 'rank' | 'pid'>, end: RankFate): void {
     const word = Buffer.alloc(8)
     const placeOf = (name: keyof typeof slotNumber): number =>
@@ -160,7 +161,10 @@ export class StatusPage {
   }
 }
 
-/** Reads the page of any launcher. @throws Error when it is not a status page */
+/**
+ * Reads a status page, also of another launcher.
+ * @throws Error when the file is not a status page
+ */
 export function readStatusPage(path: string): StatusSnapshot {
   const fd = openFile(path)
   try {
@@ -229,7 +233,7 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     operationBytes: of('engineBytes') + of('callerBytes'),
     waitTime: of('waitTime'),
     ownTime: of('ownTime') + (state === 'running' ? monotonicNow() - since : 0),
-    // Read lazily, because there are many links and few readers want them.
+    // Read links only on access, because there are many links and few readers want them.
     get links() {
       return readLinks(links)
     },
@@ -246,7 +250,10 @@ function readLinks(numbers: Buffer): LinkBytes[] {
   }))
 }
 
-/** Returns undefined for a length out of range: a rank is writing the text at this moment. */
+/**
+ * Returns undefined if the length is out of range: the rank is then writing the text at this
+ * moment.
+ */
 function readText(
   bytes: Buffer,
   { at, bytes: room }: { readonly at: number; readonly bytes: number },
@@ -256,7 +263,7 @@ function readText(
   return bytes.toString('utf8', at + 4, at + 4 + length)
 }
 
-/** Makes a file and removes its name at once, for hosts without koffi. */
+/** Creates a file and removes its name at once. Used on hosts without koffi. */
 function nameless(bytes: number): number {
   const path = join(tmpdir(), `${STATUS_NAME}-${process.pid}-${Date.now()}`)
   const fd = openSync(path, 'wx+', 0o600)

@@ -7,7 +7,7 @@
 
 /** The name by which `tsrun ps` finds the file among the open files of a launcher. */
 export const STATUS_NAME = 'tsrun-status'
-/** "TSP2". */
+/** The characters "TSP2", little-endian. */
 export const STATUS_MAGIC = 0x32505354
 
 export const STATUS_HEADER_BYTES = 4096
@@ -41,14 +41,14 @@ export function linksAt({ slots, worldSize }: StatusSize, index: number): number
   return STATUS_HEADER_BYTES + slots * STATUS_SLOT_BYTES + index * worldSize * LINK_NUMBERS * 8
 }
 
-/** The words (32 bits) of the header. */
+/** Index of each 32-bit word of the header. */
 export const headerWord = {
   magic: 0,
   slots: 1,
   launcherPid: 2,
   worldSize: 3,
   restartCount: 4,
-  /** The abort word: 1 + the rank because of which the job stops; 0 while the job runs. */
+  /** 0 while the job runs; otherwise 1 + the rank because of which the job stops. */
   abort: 5,
 } as const
 
@@ -59,16 +59,16 @@ export const headerText = {
   socket: { at: 768, bytes: 256 },
 } as const
 
-/** The doubles of a slot. */
+/** Index of each double of a slot. */
 export const slotNumber = {
   pid: 0,
   rank: 1,
-  /** An index of `rankStates`. */
+  /** Index of the state in `rankStates`. */
   state: 2,
   /** The sequence number of the current or last operation. */
   sequence: 3,
   bytes: 4,
-  /** `monotonicNow()` when the state began. */
+  /** When the current state began, by `monotonicNow()`. */
   since: 5,
   /** The number of running operations. */
   running: 6,
@@ -76,20 +76,20 @@ export const slotNumber = {
   ended: 7,
   step: 8,
   loss: 9,
-  /** The thread that wrote the texts of the operation; 0: none. */
+  /** The number of the thread that wrote the texts of the operation; 0 means none. */
   writer: 10,
   /** The number of steps that were reported. */
   steps: 11,
-  /** Total milliseconds of completed operations, from call to end, by thread. */
+  /** Total milliseconds of completed operations, from call to end. Each thread has its own sum. */
   engineTime: 12,
   callerTime: 13,
   /** Total milliseconds until the first message of an operation moved. */
   waitTime: 14,
   /** Total buffer bytes of the engine's operations. */
   engineBytes: 15,
-  /** Total buffer bytes of the calling thread's operations; placed after the texts. */
+  /** Total buffer bytes of the calling thread's operations. The double lies after the texts. */
   callerBytes: 96,
-  /** The index in `rankEnds`, as the launcher reports; 0 while the process runs. */
+  /** Index in `rankEnds`, which the launcher writes; 0 while the process runs. */
   end: 97,
   /** Milliseconds outside of operations, up to the start of the last one. */
   ownTime: 98,
@@ -102,10 +102,15 @@ export const slotText = {
   waitsFor: { at: 512, bytes: 256 },
 } as const
 
-/** `running` means outside of operations: the rank computes, waits for data, or sleeps. */
+/**
+ * The states of a rank. `running` means that the rank is outside of operations: it computes, waits
+ * for data, or sleeps.
+ */
 export const rankStates = ['starting', 'running', 'operation', 'left'] as const
 export type RankState = (typeof rankStates)[number]
-/** `died`: it failed on its own, not because another rank failed. */
+/**
+ * How a rank has ended. `died` means that it failed on its own, not because another rank failed.
+ */
 export const rankEnds = [undefined, 'ended', 'died'] as const
 export type RankFate = NonNullable<(typeof rankEnds)[number]>
 
@@ -126,7 +131,9 @@ export class StatusSlot {
     this.#numbers = new Float64Array(buffer, at, STATUS_SLOT_BYTES / 8)
   }
 
-  /** The rank because of which the job stops, as the launcher reports; undefined while it runs. */
+  /**
+   * The rank because of which the job stops, as the launcher reports; undefined while the job runs.
+   */
   get abortedBy(): number | undefined {
     const word = this.#words[headerWord.abort]!
     return word === 0 ? undefined : word - 1

@@ -23,8 +23,8 @@ const MOST_BLOCKS = 4
 
 /**
  * Draws the spans of all ranks on one time axis, with a row for each rank and a legend. A span has
- * at least one character. If lines are too short for the labels of most spans, the axis is folded
- * into up to four blocks, each with all ranks and its own times.
+ * at least one character. If lines are too short for the labels of most spans, the axis is split
+ * into up to four blocks below each other. Each block has all ranks and its own range of times.
  */
 export function drawTimeline(
   spans: readonly Span[],
@@ -58,8 +58,8 @@ export function drawTimeline(
 }
 
 /**
- * Returns the width at which 75 % of the labelled spans have space for their label and one more
- * character.
+ * Returns the width in characters at which 75 % of the labelled spans are wide enough for their
+ * label and one more character.
  */
 function wanted(spans: readonly Span[], duration: number): number {
   const needs = spans
@@ -89,7 +89,7 @@ function drawRow(spans: readonly Span[], length: number, from: number, scale: nu
   return row.join('')
 }
 
-/** Returns the legend of these spans, in lines of at most `width` characters. */
+/** Returns the legend for these spans, in lines of at most `width` characters. */
 function legend(spans: readonly Span[], width: number): string[] {
   const kinds = new Set(spans.map(({ kind }) => kind))
   const entries = (Object.keys(signs) as SpanKind[])

@@ -2,7 +2,7 @@ import type { Engine } from '../engine/engine.ts'
 import type { Operation } from '../operation.ts'
 import type { Ticket, TicketDriver } from '../ticket.ts'
 
-/** How a runner whose engine is on the calling thread waits. */
+/** How a runner waits if its engine is on the calling thread. */
 export interface Waiting {
   /** Moves the data that can move now. */
   poll(): void
@@ -15,11 +15,11 @@ export interface Waiting {
    * @throws ERR_TSR_GROUP_DESTROYED if the runner is closed
    */
   prepareFor?(operation: Operation): void
-  /** Keeps polling the engine until the awaited ticket is settled. */
+  /** Keeps polling the engine until a ticket is settled. */
   attend(ticket: Ticket): void
 }
 
-/** Runs operations on an engine in the calling thread. */
+/** Runs operations on an engine that is on the calling thread. */
 export class EngineDriver implements TicketDriver {
   readonly #engine: Engine
   readonly #waiting: Waiting

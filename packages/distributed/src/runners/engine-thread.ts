@@ -23,14 +23,16 @@ export const LEAVE_TIME = 3000
 
 /** Starts, wakes and stops the thread of an engine, and detects its death. */
 export class EngineThread {
-  /** The eventfd that wakes the thread; undefined if messages wake it. */
+  /** The eventfd that wakes the thread; undefined if JavaScript messages wake it. */
   doorbell: number | undefined
   readonly #worker: Worker
   readonly #port: MessagePort
   readonly #control: Int32Array
   readonly #exited: Promise<void>
   readonly #failures = new Map<number, TsrError>()
-  /** See `ReadyMessage`. */
+  /**
+   * The mapped heaps of the ranks that share memory with this one, as the thread has reported them.
+   */
   heaps: ReadyMessage['heaps']
   /** A path in /proc that exists as long as the thread does; undefined if there is no /proc. */
   #place: string | undefined
@@ -101,13 +103,18 @@ export class EngineThread {
     this.#port.postMessage(message)
   }
 
-  /** @param how - 1: shut down gracefully; 2: close the connections at once */
+  /**
+   * Stops the thread.
+   * @param how - 1: shut down gracefully; 2: close the connections at once
+   */
   stop(how: 1 | 2): void {
     Atomics.store(this.#control, control.stop, how)
     this.wake()
   }
 
-  /** After `stop`: resolves when the thread has ended. Terminates it after `milliseconds`. */
+  /**
+   * Resolves when the thread has ended, after `stop`. Terminates the thread after `milliseconds`.
+   */
   async end(milliseconds: number): Promise<void> {
     this.#worker.ref()
     const timer = setTimeout(() => void this.#worker.terminate(), milliseconds)
@@ -116,7 +123,9 @@ export class EngineThread {
     this.#port.close()
   }
 
-  /** Why the thread has ended; undefined while it runs. Takes a system call. */
+  /**
+   * Why the thread has ended; undefined while it runs. Reading this property takes a system call.
+   */
   get death(): TsrError | undefined {
     if (this.#death === undefined && this.isGone) {
       this.#death = this.failureOf(ENGINE) ?? deathOf('it was terminated')
@@ -129,7 +138,7 @@ export class EngineThread {
     return this.#place !== undefined && !existsSync(this.#place)
   }
 
-  /** Returns the error of the operation in a slot, once. */
+  /** Returns the error of the operation in a slot. A second call returns undefined. */
   failureOf(slot: number): TsrError | undefined {
     for (;;) {
       const known = this.#failures.get(slot)
@@ -153,7 +162,7 @@ export class EngineThread {
     this.#worker.postMessage(command)
   }
 
-  /** Asks the worker to end. `terminate` would leak its sockets, which libc opened. */
+  /** Asks the worker to end. `terminate` would leak the worker's sockets, which libc opened. */
   async #giveUp(): Promise<void> {
     Atomics.store(this.#control, control.stop, 2)
     this.#tell({ cancel: true })
@@ -169,7 +178,10 @@ function unexpected(message: StartMessage): Error {
   return tsrError('ERR_TSR_INTERNAL', { what: `unexpected ${Object.keys(message).join()}` })
 }
 
-/** The compiled file, because some TypeScript loaders do not work in worker threads. */
+/**
+ * Returns the URL of the compiled worker. The source file is not used, because some TypeScript
+ * loaders do not work in worker threads.
+ */
 function workerEntry(): URL {
   return new URL('dist/worker-main.js', packageFolder)
 }

@@ -10,16 +10,19 @@ import { destroyedError, type Runner } from './runner.ts'
 import { EngineDriver } from './engine-driver.ts'
 import { WorldFaults, type WorldFault } from './world-faults.ts'
 
-/** Milliseconds without progress after which the thread sleeps between rounds. */
+/** Milliseconds without progress after which the thread sleeps between polling rounds. */
 const RESTLESS = 5
 /** Milliseconds without progress after which the ranks may be in a deadlock. */
 const PATIENCE = 500
-/** Milliseconds. If a deadline is nearer than this, wait for it instead of reporting a deadlock. */
+/**
+ * Milliseconds. While a deadline is nearer than this, the world waits for it instead of reporting a
+ * deadlock.
+ */
 const FAR = 60_000
 
 export interface InProcessOptions {
   readonly size: number
-  /** Chooses the interleaving: the same seed gives the same run. */
+  /** Seed for the order in which ranks run. The same seed gives the same run. */
   readonly seed: number
   /** Bytes of each rank's arena and engine memory. */
   readonly memory: number
@@ -28,7 +31,10 @@ export interface InProcessOptions {
   readonly faults: readonly WorldFault[]
 }
 
-/** Runs the engines of all ranks in one thread, on in-memory pipes, with a seeded scheduler. */
+/**
+ * Runs the engines of all ranks in one thread. Ranks are connected by in-memory pipes, and a seeded
+ * scheduler polls them.
+ */
 export class InProcessWorld {
   readonly runners: readonly Runner[]
   readonly #engines: Engine[]
@@ -125,12 +131,14 @@ export class InProcessWorld {
     return engines
   }
 
-  /** Returns how many of the available bytes to move: mostly all, sometimes a random part. */
+  /**
+   * Returns how many of the available bytes to move: mostly all of them, sometimes a random part.
+   */
   #portion(bytes: number): number {
     return this.#random.below(4) === 0 ? 1 + this.#random.below(bytes) : bytes
   }
 
-  /** Fails all operations if every unfinished rank waits for a message. */
+  /** Fails all operations with a deadlock error if every unfinished rank waits for a message. */
   #reportDeadlock(unfinished: number): void {
     const waiting = this.#engines.filter((engine) => engine.hasRunning)
     if (waiting.length < unfinished || waiting.length === 0) return

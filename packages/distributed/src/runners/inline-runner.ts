@@ -9,11 +9,14 @@ import { CallingThread } from './calling-thread/calling-thread.ts'
 import { EngineDriver } from './engine-driver.ts'
 import type { Ticket, TicketDriver } from '../ticket.ts'
 
-/** Maximum milliseconds of polling between two turns of the event loop, while operations are awaited. */
+/**
+ * Largest number of milliseconds to poll between two turns of the event loop, while an operation is
+ * awaited.
+ */
 const HOLD = 5
 /**
- * Milliseconds between two polls of the engine while no operation is awaited. Other ranks may depend on
- * them.
+ * Milliseconds between two polls of the engine while no operation is awaited. Other ranks may wait
+ * for data from this rank.
  */
 const POLL_PERIOD = 2
 
@@ -73,7 +76,9 @@ export class InlineRunner implements Runner {
     this.#engine.failGroup(id, reason)
   }
 
-  /** Polls first, because nothing else polls while no operation is awaited. */
+  /**
+   * Polls the engine before reading, because nothing else polls it while no operation is awaited.
+   */
   get gone(): Int32Array {
     if (!this.#closed) this.#polling.poll()
     return this.#engine.gone
@@ -124,19 +129,23 @@ export class InlineRunner implements Runner {
     const { arena, journal } = this
     const { rank, kernels, tuning, epochs } = this.#engine
     const { slots, hosts, place } = transport ?? {}
-    // `detail` sends call sites to all ranks as messages, which only the engine can send
+    // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
+    // messages.
     if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
     if (journal.owner.settings.detail) return undefined
     return new CallingThread({
       ...{ slots, kernels, rank, hosts, tuning, epochs, arena, journal, place },
-      // leave large operations to the engine, which runs on this thread too
+      // Leave large operations to the engine, which is on this thread, too.
       get: undefined,
       isIdle: () => !this.#engine.hasRunning && !this.#engine.hasOutgoing,
       engine: this.#driver,
     })
   }
 
-  /** Polls at intervals: other ranks may need this one while it waits for the store, for example. */
+  /**
+   * Polls the engine at intervals. Other ranks may need data from this rank while it waits for
+   * something else, such as the store.
+   */
   #pollNowAndThen(): NodeJS.Timeout {
     const timer = setInterval(() => {
       if (!this.#pumping) this.#polling.poll()
@@ -156,11 +165,14 @@ export class InlineRunner implements Runner {
     setImmediate(turn)
   }
 
-  /** Returns whether to return to the event loop: a ticket has settled, or none is awaited. */
+  /**
+   * Removes settled tickets. Returns whether to return to the event loop, because a ticket has
+   * settled or no ticket is awaited.
+   */
   #removeSettled(): boolean {
     let any = false
     for (const ticket of this.#awaited) {
-      // The ticket may have a new run, which the engine does not drive.
+      // The ticket may have a new run on another driver.
       if (ticket.driver === this.#driver && !ticket.isSettled) continue
       this.#awaited.delete(ticket)
       any = true

@@ -21,7 +21,7 @@ import { openTcpDialer } from '../transports/tcp-transport.ts'
 import { TcpTransport } from '../transports/tcp-transport.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
 
-/** The transports to ranks that share no memory with this one. */
+/** The transports between ranks that share no memory. */
 export type StreamName = 'tcp' | 'node' | 'mpi'
 
 /** The endpoints of all ranks, and which ranks share memory. */
@@ -44,7 +44,8 @@ export interface PreparedTransport {
 /**
  * Opens a transport and starts to listen.
  *
- * @param threads - how many threads of a rank compute or wait. If each has a core, waiting threads spin
+ * @param threads - number of threads of a rank that compute or wait; waiting threads spin if each
+ * thread has a core
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE
  */
 export async function prepareTransport(
@@ -61,7 +62,8 @@ export async function prepareTransport(
       },
       connect: async (heap, options, signal) => {
         const channels = await connectMesh(dialer, options, signal)
-        // Other ranks may share memory, and all ranks must choose the same algorithms.
+        // Other ranks may share memory even if this rank does not. All ranks must choose the same
+        // algorithms.
         const hosts = options.sharing && hostsOf(options.sharing)
         return { kind: 'event', transport: new NodeTransport(heap, channels, hosts) }
       },
@@ -102,7 +104,7 @@ export async function prepareTransport(
   }
 }
 
-/** Whether this host has a core for each of `threads` threads of each of its ranks. */
+/** Whether this host has a core for each thread, if each of its ranks has `threads` threads. */
 export function haveCores(
   threads: number,
   { place }: { readonly place?: LocalPlace | undefined },
@@ -110,7 +112,7 @@ export function haveCores(
   return threads * (readCoreRanks() ?? place?.size ?? Infinity) <= allowedCores().length
 }
 
-/** libmpi connects the ranks itself, so the endpoint is empty. */
+/** Prepares libmpi, which connects the ranks itself. The endpoint is therefore empty. */
 function prepareMpi(): PreparedTransport {
   return {
     endpoint: { host: '', port: 0 },

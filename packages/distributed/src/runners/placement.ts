@@ -2,7 +2,7 @@ import { monotonicNow } from '@tsrun/core'
 import { allowedCores, currentCore, moveToCore } from '@tsrun/native'
 import type { LocalPlace } from '../transports/transport.ts'
 
-/** Milliseconds. After a longer yield, another thread must have used the core. */
+/** Milliseconds. If a yield takes longer, another thread must have used the core. */
 const LONG = 0.0015
 /** Number of consecutive long yields before the thread moves. */
 const PATIENCE = 4
@@ -12,10 +12,11 @@ const PAUSE = 10
 /**
  * Keeps the engines of a host's ranks on different cores, if the host has a core for each.
  *
- * The kernel wakes a thread on the core of its waker. So two ranks that exchange small messages end up
- * on one core while another core idles, until the kernel balances the load. A thread that shares its
- * core moves to the allowed core with the index of its local rank. It is not pinned there: the kernel
- * may move it again, for example if two jobs chose the same core.
+ * The kernel wakes a thread on the core of the thread that wakes it. Two ranks that exchange small
+ * messages thus end up on one core while another core idles, until the kernel balances the load. A
+ * thread that shares its core moves to another core, which it selects by its local rank among the
+ * allowed cores. It is not pinned there: the kernel may move it again, for example if two jobs
+ * chose the same core.
  */
 export class Placement {
   readonly #home: number
@@ -27,14 +28,17 @@ export class Placement {
     this.#home = home
   }
 
-  /** Returns undefined if the host has one rank, or fewer cores than ranks. */
+  /** Returns undefined if the host has only one rank, or fewer cores than ranks. */
   static of({ rank, size }: LocalPlace): Placement | undefined {
     const cores = allowedCores()
     const home = cores[rank]
     return size < 2 || size > cores.length || home === undefined ? undefined : new Placement(home)
   }
 
-  /** Called after a yield. @param before - when the yield began, in milliseconds */
+  /**
+   * Called after the thread has yielded its core.
+   * @param before - when the yield began, in milliseconds
+   */
   onYield(before: number): void {
     const now = monotonicNow()
     if (now - before < LONG) {

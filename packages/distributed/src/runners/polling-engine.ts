@@ -10,19 +10,20 @@ import { destroyedError } from './runner.ts'
  */
 const YIELDS = 100
 /**
- * Maximum milliseconds that an idle engine yields before it sleeps. If other threads compute, a yield
- * may last a whole time slice, but the kernel wakes a sleeper as soon as its message arrives.
+ * Maximum milliseconds that an idle engine yields before it sleeps. If other threads compute, a
+ * yield may last a whole time slice. A sleeping thread, in contrast, is woken as soon as its
+ * message arrives.
  */
 const YIELD_TIME = 0.2
 /** Longest sleep in milliseconds, so that time-outs and aborts are noticed. */
 const SLICE = 100
 /** Maximum milliseconds that a graceful shutdown waits for peers that do not read. */
 export const LEAVE_TIME = 2000
-/** Rounds of work between two checks of the deadlines. */
+/** Number of polling rounds between two checks of the deadlines. */
 const ROUNDS = 1024
 /**
- * One in so many rounds polls all links. The others poll only links from which data is expected,
- * because each poll is a system call.
+ * Every how many rounds to poll all links. Other rounds poll only links from which data is
+ * expected, because each poll is a system call.
  */
 const LOOKS = 8
 
@@ -36,7 +37,7 @@ export class PollingEngine {
   #looks = 0
   #idle = 0
   #idleSince = 0
-  /** When the last yield began, in milliseconds. */
+  /** Time in milliseconds when the last yield began. */
   #now = 0
   #nextDeadline = 0
 
@@ -53,7 +54,7 @@ export class PollingEngine {
     this.#placement = transport?.place && Placement.of(transport.place)
   }
 
-  /** Runs until `isDone`, at most `milliseconds`. */
+  /** Polls until `isDone` returns true, for at most `milliseconds`. */
   runUntil(isDone: () => boolean, milliseconds: number): void {
     const end = milliseconds === Infinity ? Infinity : monotonicNow() + milliseconds
     while (!isDone()) {
@@ -72,18 +73,19 @@ export class PollingEngine {
   }
 
   /**
-   * Shuts down gracefully: sends all queued data and a close frame, waits until the peers have closed too,
-   * and closes the connections. Closing a socket with unread bytes would reset it and lose sent data.
+   * Shuts down gracefully: sends all queued data and a close frame, waits until the peers have
+   * closed theirs, and closes the connections. Closing a socket with unread bytes would reset it
+   * and lose sent data.
    */
   leave(): void {
     this.engine.sayGoodbye()
     this.runUntil(() => !this.engine.hasOutgoing && !this.engine.hasPeers, LEAVE_TIME)
-    // Nothing polls the engine from now on.
+    // Nothing polls the engine after this.
     this.engine.failAll(destroyedError('An operation'))
     this.#transport?.close()
   }
 
-  /** Yields or sleeps once. Returns whether `end` has passed. */
+  /** Yields or sleeps once. Returns whether the time `end` has passed. */
   #rest(end: number): boolean {
     if (this.#transport !== undefined && this.#mayYield()) {
       if (this.#transport.spin?.() === true) return false

@@ -20,32 +20,37 @@ export interface Runner {
   removeGroup(id: number): void
   /** Fails the operations of a group on all of its ranks, and rejects later ones. */
   failGroup(id: number, reason: string): void
-  /** By world rank: 0 while the rank is present, 1 once it has left or was lost. */
+  /** One word for each world rank: 0 while the rank is present, 1 once it has left or was lost. */
   readonly gone: Int32Array
   /**
-   * Returns the driver that runs an operation: the engine, or the calling thread itself.
+   * Returns the driver that runs an operation: the engine's driver, or that of the calling thread.
    *
    * @param isAwaited - whether the caller blocks until the operation is settled
    * @throws ERR_TSR_GROUP_DESTROYED
    */
   driverOf(operation: Operation, isAwaited: boolean): TicketDriver
-  /** See `PersistentOperation.prefersRun`. */
+  /**
+   * Whether `PersistentOperation.run` is faster than `start` for an operation, as `prefersRun`
+   * documents.
+   */
   prefersCaller(operation: Operation): boolean
   /** Shuts down gracefully: delivers all sent data, then sends the peers a close frame. */
   close(): Promise<void>
 }
 
-/** The error of an operation after the world was destroyed. */
+/**
+ * Returns the error of an operation that is pending when the world is destroyed, or called later.
+ */
 export function destroyedError(operation: string): TsrError {
   return tsrError('ERR_TSR_GROUP_DESTROYED', { operation, group: 'world' })
 }
 
 export interface RunnerOptions {
-  /** Contains the heap; see `createMemory`. */
+  /** The WebAssembly memory that contains the heap, from `createMemory`. */
   readonly memory: WebAssembly.Memory
   readonly rank: number
   readonly worldSize: number
-  /** The transport to ranks that share no memory with this one. */
+  /** The transport to the ranks that share no memory with this one. */
   readonly transport: StreamName
   readonly listen: ListenOptions
   readonly journal: Journal

@@ -12,7 +12,7 @@ import type { Runner, RunnerOptions } from './runner.ts'
 import { WorkerRunner } from './worker-runner.ts'
 
 /**
- * Starts this rank's engine and connects it with all other ranks.
+ * Starts this rank's engine and connects it to the engines of all other ranks.
  *
  * @param exchange - publishes this rank's endpoint and resolves to the endpoints of all ranks
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE, ERR_TSR_CONNECT, ERR_TSR_ABORTED

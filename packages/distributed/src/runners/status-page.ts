@@ -5,10 +5,13 @@ import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '../record/st
 import type { SharedJournal } from '../diagnosis/journal.ts'
 import type { StatusPlace } from '../diagnosis/status-publisher.ts'
 
-/** Milliseconds between two copies to the page, if the page cannot be mapped. */
+/** Milliseconds between two copies of the slot to the page, if the page cannot be mapped. */
 const PERIOD = 250
 
-/** Opens this rank's slot of the status page and fills it; undefined if there is no page. */
+/**
+ * Opens this rank's slot of the status page and fills in the identity of the rank. Returns
+ * undefined if there is no page.
+ */
 export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | undefined {
   const { TSRUN_STATUS_PAGE: path, TSRUN_LOCAL_RANK } = env
   const LOCAL_RANK = TSRUN_LOCAL_RANK ?? env['LOCAL_RANK']
@@ -57,9 +60,9 @@ function copyHeader(fd: number, buffer: SharedArrayBuffer): void {
 }
 
 /**
- * Without koffi, copies this rank's slot and link counters to the page at intervals, and the header from
- * it. Opens the page for each copy: if the program closed a descriptor kept here, its number could become
- * that of another file.
+ * Copies this rank's slot and link counters to the page at intervals, and reads the header of the
+ * page. This replaces a mapping on hosts without koffi. The page is opened for each copy, because
+ * the program may close any descriptor, and its number may then belong to another file.
  */
 export function copyStatus({ page, counters }: Pick<SharedJournal, 'page' | 'counters'>): void {
   if (page?.copyTo === undefined) return
@@ -71,7 +74,8 @@ export function copyStatus({ page, counters }: Pick<SharedJournal, 'page' | 'cou
     try {
       fd = openSync(copyTo, 'r+')
     } catch {
-      // The launcher has ended, or this process has too many open files. Retry at the next interval.
+      // The launcher has ended, or this process has too many open files. The next interval tries
+      // again.
       return
     }
     try {

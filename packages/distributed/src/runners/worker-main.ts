@@ -34,8 +34,8 @@ import {
 } from './worker-memory.ts'
 
 /*
- * The entry of the engine's thread. Connects to the other ranks, then runs commands of the main thread
- * until `control.stop` is set.
+ * The entry point of the engine's thread. It connects to the other ranks, then runs commands of the
+ * main thread until `control.stop` is set.
  */
 
 const input = workerData as WorkerInput
@@ -69,7 +69,7 @@ function publish(slot: number, error: unknown): void {
   Atomics.notify(shared.states, slot)
 }
 
-/** Runs the commands written so far. Returns whether there were any. */
+/** Runs the commands that the main thread has written so far. Returns whether there were any. */
 function takeCommands(engine: Engine): boolean {
   const written = Atomics.load(shared.control, control.written)
   const first = shared.control[control.read]!
@@ -178,7 +178,7 @@ async function runOnEvents(engine: Engine, transport: EventTransport): Promise<v
   reportClosed()
 }
 
-/** Like `PollingEngine.leave`, on an event loop. */
+/** Shuts down gracefully, like `PollingEngine.leave`, but on an event loop. */
 async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
   engine.sayGoodbye()
   await new Promise<void>((resolve) => {
@@ -193,7 +193,7 @@ async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise
   })
 }
 
-/** Connects to the other ranks. Returns undefined if the main thread cancelled it. */
+/** Connects to the other ranks. Returns undefined if the main thread has cancelled the attempt. */
 async function connect(prepared: PreparedTransport): Promise<OpenedTransport | undefined> {
   const givenUp = new AbortController()
   const options = await new Promise<ConnectOptions | undefined>((resolve) => {
@@ -240,7 +240,10 @@ async function run({ kind, transport }: OpenedTransport): Promise<void> {
   }
 }
 
-/** Returns a path that exists as long as this thread, so that the main thread notices its end. */
+/**
+ * Returns a path that exists as long as this thread does. The main thread checks the path to notice
+ * the end of the thread.
+ */
 function placeOfThread(): string | undefined {
   try {
     return `/proc/${readlinkSync('/proc/thread-self')}`
@@ -255,7 +258,8 @@ async function main(): Promise<void> {
   try {
     if (opened !== undefined) await run(opened)
   } catch (error) {
-    // Tell the peers at once. Keep the doorbell open, because the main thread may still signal it.
+    // Tell the peers at once that this rank is gone. Keep the doorbell open, because the main
+    // thread may still signal it.
     for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
     throw error
   }

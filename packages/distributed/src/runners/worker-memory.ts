@@ -7,15 +7,15 @@ import { reductionCodes, type Reduction } from '../reduction.ts'
  * writes commands to a ring buffer. The worker writes the state of each pending operation to its slot.
  */
 
-/** Words of the control block. */
+/** Index of each word of the control block. */
 export const control = {
-  /** Commands written so far, modulo 2^32. */
+  /** Number of commands that the main thread has written, modulo 2^32. */
   written: 0,
-  /** Commands read so far. */
+  /** Number of commands that the worker has read, modulo 2^32. */
   read: 1,
-  /** 1 while the worker may sleep: wake it after writing a command. */
+  /** 1 while the worker may sleep. The main thread must then wake it after writing a command. */
   parked: 2,
-  /** 0: run; 1: shut down gracefully; 2: close the connections at once. */
+  /** How to stop. 0: keep running; 1: shut down gracefully; 2: close the connections at once. */
   stop: 3,
   /** 1 once the worker has closed its connections. */
   closed: 4,
@@ -40,7 +40,9 @@ export interface SharedState {
   readonly control: Int32Array
   readonly commands: Float64Array
   readonly states: Int32Array
-  /** Three for each slot: posted, started and completed, in milliseconds of `monotonicNow()`. */
+  /**
+   * Three times for each slot: posted, started and completed, in milliseconds of `monotonicNow()`.
+   */
   readonly timings: Float64Array
 }
 
@@ -68,7 +70,7 @@ export function commandAt(n: number): number {
 const operationNames = Object.keys(operationCodes) as OperationName[]
 const reductions = Object.keys(reductionCodes) as Reduction[]
 
-/** Writes the fields of an operation after the first two doubles (kind, slot). */
+/** Writes an operation into a command, after its first two doubles (the kind and the slot). */
 export function writeOperation(commands: Float64Array, at: number, operation: Operation): void {
   commands[at + 2] = operationNames.indexOf(operation.name)
   commands[at + 3] = operation.group

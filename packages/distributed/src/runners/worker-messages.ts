@@ -11,7 +11,7 @@ import type { ConnectOptions, StreamName } from './open-transport.ts'
 export interface WorkerInput {
   readonly memory: WebAssembly.Memory
   readonly shared: SharedArrayBuffer
-  /** Carries errors of operations, and groups to add or fail. */
+  /** The port for errors of operations, and for groups to add or to fail. */
   readonly port: MessagePort
   readonly rank: number
   readonly worldSize: number
@@ -19,50 +19,55 @@ export interface WorkerInput {
   readonly listen: ListenOptions
   readonly journal: SharedJournal
   readonly tuning: TuningTable
-  /** See `EngineOptions`; in shared memory. */
+  /**
+   * One word per world rank, 0 while the rank is present; `EngineOptions.gone` in shared memory.
+   */
   readonly gone: Int32Array
-  /** See `EngineOptions`. */
+  /** Memory for the epochs of groups; `EngineOptions.epochs` in shared memory. */
   readonly epochs: Int32Array
 }
 
-/** Main thread to worker, during start-up. */
+/** Messages from the main thread to the worker during start-up. */
 export type StartCommand =
   | { readonly connect: ConnectOptions }
   /** Cancels connecting. */
   | { readonly cancel: true }
 
-/** Worker to main thread, during start-up. */
+/** Messages from the worker to the main thread during start-up. */
 export type StartMessage =
   | { readonly listening: Endpoint }
   | { readonly ready: ReadyMessage }
   | { readonly failed: SerializedTsrError }
 
 export interface ReadyMessage {
-  /** The eventfd that wakes the worker; undefined if messages wake it. */
+  /** The eventfd that wakes the worker; undefined if JavaScript messages wake it. */
   readonly doorbell: number | undefined
   /** A path in /proc that exists as long as the thread does; undefined if there is no /proc. */
   readonly thread: string | undefined
-  /** See `BlockingTransport`. */
+  /** The mapped heap of each rank that shares memory with this one. */
   readonly heaps: readonly (MappedHeap | undefined)[] | undefined
 }
 
-/** The `slot` of a message about a failure of the engine itself. */
+/** Value of `slot` in a message about a failure of the engine itself. */
 export const ENGINE = -1
 
-/** Worker to main thread on the port, before the slot's state becomes `failed`. */
+/**
+ * A message from the worker to the main thread. It is sent before the state of the slot becomes
+ * `failed`.
+ */
 export interface FailureMessage {
   readonly slot: number
   readonly error: SerializedTsrError
 }
 
-/** Main thread to worker on the port, before the command `addGroup`. */
+/** A message from the main thread to the worker. It is sent before the command `addGroup`. */
 export interface GroupMessage {
   readonly id: number
   readonly name: string
   readonly ranks: readonly number[]
 }
 
-/** Main thread to worker on the port, before the command `failGroup`. */
+/** A message from the main thread to the worker. It is sent before the command `failGroup`. */
 export interface GroupFailureMessage {
   readonly id: number
   readonly reason: string

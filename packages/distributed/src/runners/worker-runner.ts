@@ -27,9 +27,15 @@ import {
   type SharedState,
 } from './worker-memory.ts'
 
-/** How often the main thread polls a slot before it sleeps: short operations then need no wake-up. */
+/**
+ * Number of times to poll a slot before the main thread sleeps. Short operations then need no
+ * wake-up.
+ */
 const SPINS = 50
-/** Longest sleep of the main thread in milliseconds, so that it notices the death of the engine. */
+/**
+ * Longest sleep of the main thread in milliseconds. After each sleep it checks whether the engine's
+ * thread has ended.
+ */
 const SLICE = 1000
 
 /** Runs the engine in a worker thread, so that messages move while the main thread computes. */
@@ -42,7 +48,7 @@ export class WorkerRunner implements Runner, TicketDriver {
   readonly #options: RunnerOptions
   readonly #epochs = createEpochs(EXPOSING_GROUPS)
   #callingThread: CallingThread | undefined
-  /** Whether the engine's thread and the calling thread have a core each. */
+  /** Whether there are enough cores for the engine's thread and the calling thread. */
   #hasOwnCore = true
   readonly #rank: number
   readonly #thread: EngineThread
@@ -77,7 +83,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     })
   }
 
-  /** See `EngineThread.start`. */
+  /** Starts the engine's thread and connects the engine, as `EngineThread.start` documents. */
   async open(
     exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
     signal?: AbortSignal,
@@ -125,7 +131,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     return !this.#hasOwnCore && this.#callingThread?.runs(operation, true) === true
   }
 
-  /** If the engine's thread has ended, the ticket fails at once. */
+  /** Starts an operation. If the engine's thread has ended, the ticket fails at once. */
   start(ticket: Ticket, operation: Operation): void {
     this.#callingThread?.flushBefore(operation)
     const slot = this.#takeSlot()
@@ -137,7 +143,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     })
   }
 
-  /** Settles the ticket and frees its slot if the operation has ended. */
+  /** Settles the ticket and frees its slot, if the operation has ended. */
   collect(ticket: Ticket): void {
     const { slot } = ticket
     const { states, timings } = this.#shared
@@ -169,7 +175,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     if (isAwaited && this.#listeners++ === 0) this.#thread.hold(true)
     void waiting.value.then(() => {
       if (isAwaited && --this.#listeners === 0) this.#thread.hold(false)
-      // This may be a late wake-up of the previous operation in this slot.
+      // Ignore a late wake-up for the previous operation in this slot.
       if (ticket.driver !== this || ticket.isSettled) callback()
       else this.notify(ticket, callback, isAwaited)
     })
@@ -204,7 +210,8 @@ export class WorkerRunner implements Runner, TicketDriver {
 
   #createCallingThread({ sharing, place }: ConnectOptions): CallingThread | undefined {
     const { memory, rank, journal, tuning } = this.#options
-    // `detail` sends call sites to all ranks as messages, which only the engine can send
+    // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
+    // messages.
     if (sharing === undefined || journal.owner.settings.detail) return undefined
     this.#hasOwnCore = haveCores(2, { place })
     const heap = heapOf(memory)
@@ -238,7 +245,10 @@ export class WorkerRunner implements Runner, TicketDriver {
     this.#thread.stop(how)
   }
 
-  /** Writes a command. If the engine's thread has ended, fails all operations and returns false. */
+  /**
+   * Writes a command for the engine's thread. If the thread has ended, fails all operations and
+   * returns false.
+   */
   #command(
     kind: number,
     slot: number,

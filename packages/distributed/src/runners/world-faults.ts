@@ -13,8 +13,8 @@ const readFault = declareOptions(
 )
 
 /**
- * A fault to inject into a rank of an in-process world. The world runs in rounds, and each round polls
- * every rank once. The same seed gives the same rounds.
+ * A fault to inject into a rank of an in-process world. The world runs in rounds. Each round polls
+ * every rank once. The same seed gives the same sequence of rounds.
  */
 export interface WorldFault {
   /**
@@ -74,14 +74,14 @@ export class WorldFaults {
     return this.#lasts('slow', rank)
   }
 
-  /** Whether a rank is paused, so that rounds must continue even if nothing moves. */
+  /** Whether a rank is paused. Rounds must then continue even if no data moves. */
   get isHoldingUp(): boolean {
     return this.#faults.some(
       ({ kind, round, rounds }) => kind === 'pause' && this.#isWithin(round, rounds),
     )
   }
 
-  /** Returns the bytes that arrive when a rank sends `bytes`. */
+  /** Applies the faults of a rank to bytes that the rank sends. Returns the bytes that arrive. */
   alter(rank: number, bytes: Uint8Array): Uint8Array {
     if (bytes.length === 0 || !this.#corrupting.delete(rank)) return bytes
     const altered = bytes.slice()

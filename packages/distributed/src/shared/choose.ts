@@ -4,14 +4,17 @@ import type { Operation } from '../operation.ts'
 import type { GroupFacts } from '../transports/transport-collectives.ts'
 import type { EpochContext } from './epoch-run.ts'
 
-/** The state of collectives on shared memory; one for each thread of a rank. */
+/** The state for collectives on shared memory. Each thread of a rank has its own object. */
 export interface SharedContext extends EpochContext {
-  /** The epochs of all groups, shared by the threads of a rank; see `createEpochs`. */
+  /** The epochs of all groups, from `createEpochs`. The threads of a rank share this memory. */
   readonly epochs: Int32Array
   readonly tuning: TuningTable
 }
 
-/** Returns the shared-memory algorithm of an operation, or undefined if it uses messages. */
+/**
+ * Returns the shared-memory algorithm of an operation. Returns undefined if the operation uses
+ * messages.
+ */
 export function chooseShared(
   operation: Operation,
   { id, layout, ranks }: GroupFacts,

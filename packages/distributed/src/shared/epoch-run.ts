@@ -15,13 +15,18 @@ export type RunInEpoch = Pick<
 export interface EpochContext {
   readonly slots: SharedSlots
   readonly kernels: Kernels
-  /** World rank. */
+  /** World rank of this process. */
   readonly rank: number
-  /** See `Transport.get`; undefined if the thread runs small collectives only. */
+  /**
+   * Copies from a peer's heap, like `Transport.get`. Undefined if the thread runs small collectives
+   * only.
+   */
   readonly get: ((peer: number, at: number, from: number, bytes: number) => void) | undefined
-  /** The runs to resume when peers have published something. */
+  /** The runs that wait until peers have published a buffer or a step. */
   readonly waiting: EpochRun[]
-  /** Called if a peer (world rank) has published another operation in an epoch than this rank. */
+  /**
+   * Called if a peer (world rank) has published another operation in an epoch than this rank has.
+   */
   readonly onMismatch: (
     running: RunInEpoch,
     peer: number,
@@ -33,26 +38,27 @@ export interface EpochContext {
 const FINISHED = { done: true, value: undefined } as const
 
 /**
- * Runs one operation on shared memory. `restart` prepares each run, including the first. A rank enters
- * epoch n once every rank has entered n-1. Entering n means it has read everything of n-2.
+ * Runs one operation on shared memory. `restart` prepares each run, including the first. A rank
+ * enters epoch n, by publishing its buffer, once every rank has entered n-1. A rank that has
+ * entered n has read all buffers of n-2.
  */
 export abstract class EpochRun implements Resumable, Waited {
   /** Whether the operation takes many steps and scratch memory. */
   abstract readonly isLarge: boolean
   readonly running: RunInEpoch
-  /** Rank in the group. */
+  /** Rank of this process in the group. */
   readonly rank: number
   readonly size: number
-  /** See `Operation.begun`. */
+  /** How far the calling thread has run the operation, as in `Operation.begun`. */
   begun = 0
   protected readonly context: EpochContext
   protected readonly epochs: Epochs
   protected epoch = 0
   protected operation: Operation
-  /** World ranks that the run waits for. This rank is skipped. */
+  /** World ranks that the run waits for. This rank may be in the list and is skipped. */
   protected awaited: readonly number[]
   protected readonly header: { sequence: number; readonly fingerprint: Fingerprint }
-  /** How many ranks of `awaited`, from the first, are ready. */
+  /** Number of ready ranks at the start of the list `awaited`. */
   #ready = 0
 
   constructor(context: EpochContext, epochs: Epochs, running: RunInEpoch) {
@@ -67,7 +73,10 @@ export abstract class EpochRun implements Resumable, Waited {
     this.header = { sequence: 0, fingerprint }
   }
 
-  /** Takes the next epoch. An operation that the calling thread has begun keeps its epoch. */
+  /**
+   * Takes the next epoch. If the calling thread has already begun the operation, the operation
+   * keeps its epoch.
+   */
   restart(operation = this.operation): void {
     const { sequence, begun } = operation
     this.operation = operation
@@ -79,13 +88,13 @@ export abstract class EpochRun implements Resumable, Waited {
     this.#ready = 0
   }
 
-  /** Whether the run can continue. */
+  /** Whether all awaited ranks are ready, so that the run can continue. */
   get done(): boolean {
     const mayPublish = this.begun > 0 || this.epochs.over === ((this.epoch - 1) | 0)
     return mayPublish && this.#areReady(false)
   }
 
-  /** World ranks that are not ready. */
+  /** Returns the awaited world ranks that are not ready. */
   missing(): number[] {
     return this.awaited.filter((peer) => !this.#isThere(peer, false))
   }
@@ -116,7 +125,7 @@ export abstract class EpochRun implements Resumable, Waited {
     this.#ready = 0
   }
 
-  /** Takes steps while the awaited ranks are ready. Returns whether the run has ended. */
+  /** Takes steps while all awaited ranks are ready. Returns whether the run has ended. */
   proceed(): boolean {
     while (this.#areReady(true)) {
       this.begun++
@@ -128,7 +137,7 @@ export abstract class EpochRun implements Resumable, Waited {
     return false
   }
 
-  /** Bytes at the operation's input that other ranks may read. */
+  /** Number of bytes at the operation's input that other ranks may read. */
   protected abstract readonly published: number
 
   /** Makes the input readable for the other ranks. */
@@ -137,7 +146,7 @@ export abstract class EpochRun implements Resumable, Waited {
   /** Takes one step. Returns whether the run has ended. */
   protected abstract step(): boolean
 
-  /** Whether a peer has entered this epoch with the same operation. */
+  /** Whether a peer has entered this epoch with the same operation as this rank. */
   protected isReady(peer: number, spins: boolean): boolean {
     const { slots } = this.context
     const hasEntered = slots.hasEntered(peer, this.running.group.id, this.epoch, spins)
@@ -153,7 +162,10 @@ export abstract class EpochRun implements Resumable, Waited {
     return true
   }
 
-  /** Whether a peer is ready. Before publishing: whether it has entered the previous epoch. */
+  /**
+   * Whether a peer is ready. Before this rank has published its buffer, the peer need only have
+   * entered the previous epoch.
+   */
   #isThere(peer: number, spins: boolean): boolean {
     const { rank, slots } = this.context
     if (peer === rank) return true

@@ -5,7 +5,7 @@ const GIVEN = 0
 const OVER = 1
 const STEPS = 2
 const FLAGS = 3
-/** 32-bit words of each group. */
+/** Number of 32-bit words for each group. */
 const WORDS = 4
 const UNCHECKED = 1
 const FAILED = 2
@@ -16,16 +16,17 @@ export function createEpochs(groups: number): Int32Array {
 }
 
 /**
- * The epochs of a group, in memory that the threads of a rank share. Each operation on shared memory
- * gets an epoch, in the order of the calls. Only one thread at a time enters and completes epochs: the
- * engine's, or the calling thread while the engine has no work for the group. Numbers are modulo 2^32.
+ * The epochs of a group, in memory that the threads of a rank share. Each operation on shared
+ * memory gets the next epoch, in the order of the calls. Only one thread at a time enters and
+ * completes epochs. It is the engine's thread, or the calling thread while the engine has no work
+ * for the group. Epochs are numbered modulo 2^32.
  */
 export class Epochs {
   readonly #words: Int32Array
   readonly #at: number
   #unchecked: SlotHeader | undefined
 
-  /** @param words - returned by `createEpochs` */
+  /** @param words - the memory from `createEpochs` */
   constructor(words: Int32Array, group: number) {
     this.#words = words
     this.#at = group * WORDS
@@ -49,7 +50,7 @@ export class Epochs {
     Atomics.store(this.#words, this.#at + OVER, epoch)
   }
 
-  /** Total steps of the completed operations, the same on all ranks. */
+  /** Total number of steps of the completed operations, the same on all ranks. */
   get steps(): number {
     return this.#words[this.#at + STEPS]!
   }
@@ -59,8 +60,8 @@ export class Epochs {
   }
 
   /**
-   * The operation of the previous epoch, if it may have ended before all ranks' calls were compared. Only
-   * the engine's thread can read it.
+   * The operation of the previous epoch, if it may have ended before the calls of all ranks were
+   * compared. Only the engine's thread can read this property.
    */
   get unchecked(): SlotHeader | undefined {
     return this.#unchecked
@@ -75,7 +76,7 @@ export class Epochs {
     this.#flag(FAILED, true)
   }
 
-  /** Whether a thread other than the engine's may begin the next epoch. */
+  /** Whether a thread other than the engine's thread may begin the next epoch. */
   get isOpen(): boolean {
     return this.over === this.given && Atomics.load(this.#words, this.#at + FLAGS) === 0
   }

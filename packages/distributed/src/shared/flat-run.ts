@@ -3,7 +3,7 @@ import type { Kernels } from '../kernels/kernels.ts'
 import { EpochRun, type EpochContext, type RunInEpoch } from './epoch-run.ts'
 import type { Epochs } from './epochs.ts'
 
-/** A small collective: ranks copy their input to slots. A slot is reused two epochs later. */
+/** A small collective. Each rank copies its input to a slot, which is reused two epochs later. */
 export class FlatRun extends EpochRun implements FlatEpoch {
   readonly isLarge = false
   readonly kernels: Kernels
@@ -38,7 +38,7 @@ export class FlatRun extends EpochRun implements FlatEpoch {
   protected step(): boolean {
     const { take, bytes } = this.#plan
     take?.(this, this.operation, bytes)
-    // copy it, because the next run of a prepared operation changes `header`
+    // Copy the header, because the next run of a prepared operation changes it.
     if (!this.comparesAll) this.epochs.unchecked = { ...this.header }
     return true
   }

@@ -9,14 +9,19 @@ const noKernels: Window['kernels'] = {
   copy: () => undefined,
 }
 
-/** A large collective: ranks read each other's buffers in place, exposed until all ranks have read them. */
+/** A large collective. Each rank exposes its buffer in place until all other ranks have read it. */
 export class WindowRun extends EpochRun implements Window {
   readonly isLarge = true
   #steps: WindowSteps | undefined
-  /** Steps that the awaited ranks must have completed. Undefined: they must only enter the epoch. */
+  /**
+   * Number of steps that the awaited ranks must have completed. Undefined means that they need only
+   * enter the epoch.
+   */
   #count: number | undefined
   #done = 0
-  /** Whether it repeats the steps that the other thread has done, without moving data. */
+  /**
+   * Whether the run repeats, without moving data, the steps that the other thread has already done.
+   */
   #isReplaying = false
 
   get kernels(): Window['kernels'] {

@@ -8,45 +8,45 @@ export interface Endpoint {
 
 /** A new connection, before its transport takes it over. */
 export interface ByteChannel {
-  /** The peer's address, if the peer dialed. */
+  /** The address of a peer that dialed this rank. */
   readonly from?: string
-  /** The keys from the handshake, which encrypt all later bytes. */
+  /** The keys from the handshake. All later bytes are encrypted with them. */
   keys?: SessionKeys | undefined
   write(bytes: Uint8Array): Promise<void>
-  /** Reads exactly `length` bytes. Rejects if the stream ends earlier. */
+  /** Reads exactly `length` bytes. Rejects if the stream ends before that. */
   read(length: number): Promise<Uint8Array>
   close(): void
 }
 
-/** Listens for connections and dials them, for one kind of transport. */
+/** Listens for connections and dials peers, for one kind of transport. */
 export interface Dialer<Channel extends ByteChannel> {
   readonly endpoint: Endpoint
   /** Resolves to the next connection from a peer. Rejects when `stopListening` is called. */
   accept(): Promise<Channel>
-  /** Rejects if the signal is aborted before the connection is made. */
+  /** Dials an endpoint. Rejects if the signal is aborted before the connection is made. */
   dial(endpoint: Endpoint, signal?: AbortSignal): Promise<Channel>
   stopListening(): void
 }
 
 /**
- * Largest number of connections in each stage of the handshake. Above it, the oldest is dropped, so
- * that a flood locks nobody out.
+ * Largest number of connections in each stage of the handshake. At the limit a connection is
+ * dropped, so that a flood does not lock out the ranks.
  */
 export const LARGEST_QUEUE = 256
 
 export interface ListenOptions {
-  /** IP address. */
+  /** IP address to listen at. */
   readonly host: string
-  /** The range from which to take a port; undefined: the kernel picks one. */
+  /** The range from which to take a port. Undefined: the kernel picks a port. */
   readonly ports: PortRange | undefined
-  /** Named in errors. */
+  /** Rank of this process, for error messages. */
   readonly rank: number
 }
 
 /**
  * Listens on the first free port of the range.
  *
- * @param isTaken - whether an attempt failed because the port is in use
+ * @param isTaken - returns whether an attempt failed because the port is in use
  * @throws ERR_TSR_PORT_RANGE
  */
 export async function listenAtFreePort<T>(

@@ -18,30 +18,30 @@ function refusal(message: string): Error {
   return Object.assign(new Error(message), { code: REFUSAL })
 }
 
-/** Whether a handshake failed permanently: another token or another protocol. */
+/** Whether a handshake failed permanently: the peer has another token or another protocol. */
 export function isRefusal(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === REFUSAL
 }
 
 export interface Credentials {
   readonly token: string
-  /** Identifies the job and its attempt, so that ranks of others are rejected. */
+  /** Identifies the job and its attempt, so that ranks of other jobs and attempts are rejected. */
   readonly purpose: string
   /** Whether the connections are encrypted; default: 'none'. */
   readonly protection?: Protection
 }
 
 /**
- * Returns the text that the proofs cover, so that a man in the middle cannot redirect a connection
- * to another rank.
+ * Returns the text that names both ranks. The proofs cover this text, so that a man in the middle
+ * cannot redirect a connection to another rank.
  */
 function partiesOf(dialer: number, listener: number): string {
   return `${dialer} to ${listener}`
 }
 
 /**
- * Authenticates a connection that this rank has dialed. Both sides prove that they know the token
- * and which rank they are. Rejects with an Error that gives the reason.
+ * Authenticates a connection that this rank has dialed. Each side proves its rank and that it knows
+ * the token. Rejects with an Error that says why the handshake failed.
  *
  * @returns the keys of the connection; undefined without protection
  */

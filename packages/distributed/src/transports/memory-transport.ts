@@ -3,13 +3,16 @@ import { sameFingerprint } from '../operation.ts'
 import type { SharedSlots, SlotHeader } from './shared-slots.ts'
 import { CLOSED, type Transport } from './transport.ts'
 
-/** Capacity of one direction in bytes. Small, so that tests see full streams. */
+/** Capacity of one direction in bytes. It is small, so that tests see full streams. */
 const PIPE_BYTES = 64 * 1024
 /** Number of groups with slots. */
 const GROUPS = 4
-/** Number of groups that can expose buffers. Small, so that tests also see groups that cannot. */
+/**
+ * Number of groups that can expose buffers. It is small, so that tests also cover groups that
+ * cannot.
+ */
 const EXPOSING_GROUPS = 6
-/** Bytes of a slot. Small, so that tests see buffers that do not fit. */
+/** Bytes of a slot. It is small, so that tests see buffers that do not fit. */
 const SLOT = 4 * 1024
 /** Offset of the slots in a heap; offset 0 would mean that there is no buffer. */
 const FIRST_SLOT = 64
@@ -53,23 +56,23 @@ interface Publications {
   epoch: number
   steps: number
   withdrawn: number
-  /** By epoch modulo 2. */
+  /** The headers of the last two epochs, indexed by epoch modulo 2. */
   readonly headers: SlotHeader[]
-  /** Offset in the heap of the exposed buffer, by epoch modulo 2. */
+  /** Heap offsets of the exposed buffers of the last two epochs, indexed by epoch modulo 2. */
   readonly exposed: number[]
 }
 
 /**
- * The slots of an in-process world. Each rank copies its published buffers into the heaps of all
- * ranks of its host.
+ * The slots of an in-process world. Each rank copies a published buffer into the heaps of all ranks
+ * of its host.
  */
 class MemorySlots {
   readonly #hosts: readonly number[]
   readonly #heaps: readonly Heap[]
-  /** By rank and group. */
+  /** Publications, indexed by rank and then by group. */
   readonly #publications: readonly (readonly Publications[])[]
 
-  /** @param heaps - by rank; filled later */
+  /** @param heaps - heaps by rank; the caller fills the array later */
   constructor(hosts: readonly number[], heaps: readonly Heap[]) {
     this.#hosts = hosts
     this.#heaps = heaps
@@ -96,7 +99,8 @@ class MemorySlots {
       FIRST_SLOT + ((peer * GROUPS + group) * 2 + (epoch & 1)) * SLOT
     const expose: SharedSlots['expose'] = (group, epoch, header, at) => {
       const own = of(rank, group)
-      // A copy, as in shared memory: a prepared operation changes its header for its next run.
+      // Copy the header, as in shared memory: a prepared operation changes its header for the next
+      // run.
       own.headers[epoch & 1] = { ...header }
       own.exposed[epoch & 1] = at
       own.epoch = epoch
@@ -138,9 +142,9 @@ class MemorySlots {
 /** The pipes between all ranks of an in-process world. */
 export class MemoryNetwork {
   readonly #pipes: Pipe[][]
-  /** By rank; see `Transport.hosts`. */
+  /** The host number of each rank, as in `Transport.hosts`. */
   readonly hosts: readonly number[] | undefined
-  /** By rank. */
+  /** The heaps, indexed by rank. */
   readonly heaps: Heap[] = []
   readonly slots: MemorySlots | undefined
 
@@ -156,8 +160,8 @@ export class MemoryNetwork {
 }
 
 /**
- * Byte streams within one thread. `portion` chooses how many of the available bytes to move, so
- * that a seeded world explores all ways to split streams. `alter` changes bytes in transit.
+ * Byte streams within one thread. `portion` chooses how many of the available bytes to move. A
+ * seeded world thus tests many ways to split a stream. `alter` changes bytes in transit.
  */
 export class MemoryTransport implements Transport {
   readonly name = 'memory'
@@ -216,7 +220,7 @@ export class MemoryTransport implements Transport {
   }
 
   wantSend(): void {
-    // The world polls every engine in turn.
+    // Nothing to do: the world polls every engine in turn.
   }
 
   closeReason(): string {

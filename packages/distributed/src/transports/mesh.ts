@@ -24,19 +24,22 @@ export interface MeshEndpoint extends Endpoint {
 
 export interface MeshOptions extends Credentials {
   readonly rank: number
-  /** By rank. */
+  /** The endpoints, indexed by rank. */
   readonly endpoints: readonly MeshEndpoint[]
   /** Milliseconds until ERR_TSR_CONNECT. */
   readonly timeout: number
-  /** Ranks that need no connection. */
+  /** Ranks that this rank does not connect to, because they share memory. */
   readonly apart?: readonly number[] | undefined
 }
 
-/** Milliseconds that an accepted peer has to authenticate. */
+/** Milliseconds in which an accepted peer must authenticate. */
 const HANDSHAKE_TIME = 5000
-/** Number of rejected connections to log, so that a flood does not fill the disk. */
+/**
+ * Number of rejected connections to log. Later ones are not logged, so that a flood does not fill
+ * the disk.
+ */
 const REPORTED = 10
-/** Milliseconds for one handshake attempt before the next. */
+/** Milliseconds for one handshake. After that, the next attempt starts. */
 const ATTEMPT_TIME = 10_000
 
 /**
@@ -57,7 +60,7 @@ export async function connectMesh<Channel extends ByteChannel>(
   const channels: (Channel | undefined)[] = endpoints.map(() => undefined)
   const over = new AbortController()
   const calling = AbortSignal.any(signal === undefined ? [over.signal] : [signal, over.signal])
-  // Each dial adds a listener; this is no leak.
+  // Each dial adds a listener to the signal, which is not a leak.
   host.allowListeners(calling)
   const apart = new Set(options.apart)
   const peers = [...endpoints.keys()].filter((peer) => peer !== rank && !apart.has(peer))
@@ -76,7 +79,7 @@ export async function connectMesh<Channel extends ByteChannel>(
       throw connectError(options, peer, 'it has not called', cause)
     })
   } catch (error) {
-    // Close everything, so that no other rank takes this one for connected.
+    // Close all connections, so that no other rank believes that this rank is connected.
     over.abort()
     await Promise.allSettled(calls)
     for (const channel of channels) channel?.close()
@@ -129,7 +132,7 @@ async function callPeer<Channel extends ByteChannel>(
   })
 }
 
-/** Resolves when each awaited rank has connected. Never resolves after `over` is aborted. */
+/** Resolves when each awaited rank has connected. Never resolves once `over` is aborted. */
 async function acceptPeers<Channel extends ByteChannel>(
   dialer: Dialer<Channel>,
   options: MeshOptions,
@@ -160,7 +163,8 @@ async function acceptPeers<Channel extends ByteChannel>(
         'handshake',
         Deadline.after(HANDSHAKE_TIME),
       )
-      // Remove it at once, so that a second connection of this rank is rejected meanwhile.
+      // Remove the rank at once, so that a second connection of the same rank is rejected
+      // meanwhile.
       const isExpected = peer !== undefined && awaited.delete(peer.rank)
       if (!isExpected) throw new Error('not a rank that is waited for')
       const { rank: other, keys } = peer

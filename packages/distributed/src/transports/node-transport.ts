@@ -14,14 +14,17 @@ import { regionOf } from './sealed/record-cipher.ts'
 import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
-/** Limit of bytes that Node buffers for a slow peer, and of bytes that we buffer unread. */
+/**
+ * Largest number of bytes that Node buffers for a slow peer, and that this rank buffers without
+ * reading.
+ */
 const HIGH_WATER = 1024 * 1024
 /**
- * Largest number of bytes to pass to Node at once. The buffers are reused, because each new one
- * would cause page faults.
+ * Largest number of bytes to pass to Node at once. Buffers are reused, because a new buffer would
+ * cause page faults.
  */
 const PIECE = 256 * 1024
-/** Up to this size in bytes, a new buffer is cheaper. */
+/** Size in bytes up to which a new buffer is cheaper than reusing one. */
 const SMALL = 16 * 1024
 /** Number of records to pass to Node at once, because each call is expensive. */
 const RECORDS = 10
@@ -29,17 +32,18 @@ const KEPT = 16
 
 interface Peer {
   readonly socket: Socket
-  /** Set if the stream is encrypted. */
+  /** The encryption of the stream; undefined if the stream is not encrypted. */
   readonly seal: SealedStream | undefined
   chunks: Buffer[]
-  /** Number of bytes taken from the first chunk. */
+  /** Number of bytes already taken from the first chunk. */
   offset: number
   held: number
   closed: string | undefined
 }
 
 /**
- * Uses node:net sockets, for platforms without koffi. Sends the same bytes as `tcp`, with one more copy.
+ * Uses node:net sockets, for platforms without koffi. The bytes on the network are the same as with
+ * `tcp`, but each byte is copied once more.
  */
 export class NodeTransport implements EventTransport {
   readonly name = 'node'
@@ -85,7 +89,7 @@ export class NodeTransport implements EventTransport {
     const room = HIGH_WATER - peer.socket.writableLength
     if (room <= 0) return 0
     const taken = Math.min(length, room, PIECE)
-    // Copy the bytes, because they may change before the kernel has taken them.
+    // Copy the bytes, because the caller may change them before the kernel has taken them.
     if (taken <= SMALL) {
       peer.socket.write(bytes.slice(at, at + taken))
       return taken
@@ -118,7 +122,7 @@ export class NodeTransport implements EventTransport {
   }
 
   wantSend(): void {
-    // 'drain' always calls `onReady`.
+    // Nothing to do: every 'drain' event calls `onReady`.
   }
 
   closeReason(index: number): string {
@@ -171,7 +175,9 @@ export class NodeTransport implements EventTransport {
 
 /** Listens with node:net. */
 export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
-  /** Connections whose handshake has not started. Nothing is read from them. */
+  /**
+   * Accepted connections whose handshake has not started. Nothing is read from these connections.
+   */
   const callers: Socket[] = []
   let wake: (() => void) | undefined
   let listening = true
@@ -228,7 +234,9 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
 /** Largest number of bytes to read ahead during a handshake. */
 const LARGEST_REST = 64 * 1024
 
-/** A node:net socket during the handshake; `release` hands it over with the bytes read ahead. */
+/**
+ * A node:net socket during the handshake. `release` hands over the socket and the bytes read ahead.
+ */
 export class SocketChannel implements ByteChannel {
   readonly socket: Socket
   readonly from: string
@@ -240,7 +248,7 @@ export class SocketChannel implements ByteChannel {
   readonly #onData = (chunk: Buffer): void => {
     this.#rest.push(chunk)
     this.#held += chunk.length
-    // A handshake is short, so stop reading from a peer that sends more.
+    // A handshake is short. Stop reading if a peer sends more.
     if (this.#held > LARGEST_REST) this.socket.pause()
     this.#wake?.()
   }
@@ -287,7 +295,10 @@ export class SocketChannel implements ByteChannel {
     }
   }
 
-  /** Stops reading. Returns the bytes after the handshake, and why the stream has ended, if so. */
+  /**
+   * Stops reading. Returns the bytes that followed the handshake, and why the stream has ended, if
+   * it has.
+   */
   release(): { readonly chunks: Buffer[]; readonly ended: string | undefined } {
     this.socket.off('data', this.#onData)
     return { chunks: this.#rest, ended: this.#ended }

@@ -15,11 +15,16 @@ export class PollSet {
   readonly doorbell = openEventfd()
   readonly #bell: number
   readonly #peers: number
-  /** One struct pollfd for each peer and for both bells: [fd, events | revents << 16]. */
+  /**
+   * A struct pollfd for each peer, for the doorbell and for the bell: [fd, events | revents << 16].
+   */
   readonly #pollfds: Int32Array
   readonly #address: number
 
-  /** @param bell - rung by the peers of this host, see `createBell`; closed with the set */
+  /**
+   * @param bell - the bell from `createBell`, which peers of this host ring; it is closed with the
+   * set
+   */
   constructor(peers: number, bell = -1) {
     this.#peers = peers
     this.#bell = bell
@@ -29,7 +34,9 @@ export class PollSet {
     this.watch(peers + 1, bell, POLLIN)
   }
 
-  /** Wakes up for these events of a peer's descriptor, and always if it fails. */
+  /**
+   * Sets the events of a peer's descriptor that end a `sleep`. A failed descriptor always ends it.
+   */
   watch(peer: number, fd: number, events: number): void {
     this.#pollfds[2 * peer] = fd
     this.#pollfds[2 * peer + 1] = events
@@ -39,7 +46,7 @@ export class PollSet {
     this.watch(peer, -1, 0)
   }
 
-  /** Sleeps until an event, at most `milliseconds`. */
+  /** Sleeps until an event occurs, for at most `milliseconds`. */
   sleep(milliseconds: number): void {
     const peers = this.#peers
     if (pollFds(this.#address, peers + 2, milliseconds) === 0) return
@@ -52,7 +59,7 @@ export class PollSet {
     return this.#pollfds[2 * peer + 1]! >>> 16
   }
 
-  /** Polls a peer's descriptor and returns its events. */
+  /** Polls a peer's descriptor and returns its current events. */
   look(peer: number): number {
     pollFds(this.#address + peer * POLLFD_BYTES, 1, 0)
     return this.seen(peer)

@@ -15,8 +15,9 @@ interface Waiter {
 /**
  * Waits for descriptors on the event loop, which Node itself cannot do. While a descriptor is
  * awaited, one `poll` checks all of them every millisecond, or every ten when idle. For 256
- * descriptors, that takes 5 %, then 1 %, of a core. A thread that sleeps in `poll` could not be
- * ended with its rank. Callers must check again, because a descriptor may meanwhile be closed.
+ * descriptors, polling takes 5 % of a core, or 1 % when idle. A separate thread that sleeps in
+ * `poll` is no alternative, because it could not be ended with its rank. After a wait, callers must
+ * check the descriptor again, because it may have been closed.
  */
 class Readiness {
   readonly #waiters = new Set<Waiter>()
@@ -32,7 +33,7 @@ class Readiness {
     })
   }
 
-  /** Ends all waits on a descriptor. Must be called before it is closed. */
+  /** Ends all waits on a descriptor. The owner must call it before it closes the descriptor. */
   forget(fd: number): void {
     for (const waiter of this.#waiters) if (waiter.fd === fd) this.#wake(waiter)
   }

@@ -34,8 +34,8 @@ import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from 
 
 /**
  * Milliseconds after which unacknowledged data ends a connection, for example if a cable was
- * pulled. It must not be short: the kernel also counts a live peer that does not read, such as a
- * stopped process, or an inline engine whose rank computes.
+ * pulled. The time must be long, because a live peer may not read for a while: its process may be
+ * stopped, or its inline engine may wait while the rank computes.
  */
 const USER_TIMEOUT = 300_000
 
@@ -48,10 +48,12 @@ export class TcpTransport implements BlockingTransport {
   readonly #fds: number[]
   readonly #reasons: string[]
   readonly #polls: PollSet
-  /** The encryption of each peer; undefined if its stream is not encrypted. */
+  /** The encryption of each peer's stream; undefined if the stream is not encrypted. */
   readonly #seals: readonly (SealedStream | undefined)[]
 
-  /** @param keys - by rank; undefined if a connection is not encrypted */
+  /**
+   * @param keys - keys of the connection to each rank; undefined if the connection is not encrypted
+   */
   constructor(
     heap: Heap,
     fds: readonly (number | undefined)[],
@@ -127,7 +129,7 @@ export class TcpTransport implements BlockingTransport {
     const sent = sendBytes(fd, address, length, more)
     if (sent >= 0) return sent
     if (isTransient(sent)) return 0
-    // Nothing more can be sent, but received data can still be read.
+    // Sending has failed, but received data can still be read.
     this.#reasons[peer] = failure(sent)
     return CLOSED
   }
@@ -209,7 +211,10 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
   }
 }
 
-/** Also returns -1 if this process has no descriptors left. The peer then waits in the queue. */
+/**
+ * Accepts a connection, or returns -1 if there is none. Also returns -1 if this process has no
+ * descriptors left; the peer then waits in the kernel's queue.
+ */
 function tryAccept(listener: number): number {
   try {
     return acceptTcp(listener)

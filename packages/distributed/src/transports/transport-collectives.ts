@@ -11,26 +11,31 @@ export interface GroupFacts {
   readonly layout: Layout
 }
 
-/** An operation that the engine runs, as transports see it. It is also the channel of its messages. */
+/**
+ * A running operation of the engine, as transports see it. It is also the channel for its messages.
+ */
 export interface RunningOperation extends Channel {
   readonly operation: Operation
   readonly group: GroupFacts
   readonly fingerprint: Fingerprint
   readonly state: 'running' | 'done' | 'failed'
-  /** When it started to move data, by `monotonicNow()`; 0 before. */
+  /** When the operation moved its first data, by `monotonicNow()`; 0 before. */
   started: number
-  /** Schedules it to resume, if it waits for this. */
+  /** Resumes the operation soon, if it waits for this event. */
   resume(waited: Waited): void
 }
 
 /** Collectives that a transport runs itself, without the engine's messages. */
 export interface TransportCollectives {
   /**
-   * Returns the operation with the transport's algorithm, or undefined if the transport cannot run
-   * it. The result is the same on all ranks of the group.
+   * Returns the operation with an algorithm of the transport. Returns undefined if the transport
+   * cannot run the operation. The result is the same on all ranks of the group.
    */
   take(operation: Operation, group: GroupFacts): Operation | undefined
-  /** Returns the body of the operation, which takes its position when first resumed. */
+  /**
+   * Returns the body of the operation. The operation takes its position among the transport's
+   * collectives when its body first runs.
+   */
   run(running: RunningOperation): Resumable
   /** Polls pending transfers, and resumes the operations that wait for completed ones. */
   progress(): boolean

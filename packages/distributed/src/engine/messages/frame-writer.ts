@@ -113,7 +113,10 @@ export class FrameWriter {
     this.#pushBlock(block, 0)
   }
 
-  /** Writes a frame without a message, or only about the exposed payload with this guard. */
+  /**
+   * Writes a frame that belongs to no message. With `guard`, the frame is about the exposed payload
+   * with this guard.
+   */
   writeBare(kind: number, guard = 0): void {
     this.write(kind, NO_STREAM, NO_MESSAGE, guard === 0 ? NOT_EXPOSED : { place: 0, guard })
   }
@@ -129,10 +132,10 @@ export class FrameWriter {
   }
 
   /**
-   * Stops sending from the payload's place. A frame cannot end in the middle, so if it was partly
-   * sent, the remainder is copied and sent from the copy.
+   * Stops sending a payload from its place in the heap. A frame cannot end in the middle. If it was
+   * partly sent, the remainder is copied and sent from the copy.
    *
-   * @returns true if nothing was sent and nothing will be
+   * @returns true if no part of the frame was or will be sent
    */
   withdrawData(transfer: Transfer): boolean {
     const i = this.#queue.findIndex((frame) => frame.transfer === transfer)
@@ -148,7 +151,7 @@ export class FrameWriter {
     try {
       frame.copy = this.#memory.allocate(frame.bytes - done)
     } catch {
-      // Without memory for the remainder, a broken connection is better than a wrong payload.
+      // Without memory for the copy, break the connection: that is better than a wrong payload.
       this.#transport.closePeer(this.#peer)
       this.discard()
       return false
@@ -160,7 +163,8 @@ export class FrameWriter {
   }
 
   /**
-   * Writes as much as the transport accepts. Returns whether anything moved, false also if it is closed.
+   * Writes as much as the transport accepts. Returns whether any byte was written; a closed
+   * transport accepts none.
    */
   flush(): boolean {
     let moved = false

@@ -15,14 +15,14 @@ import { LARGEST_GROUP, type Fingerprint } from '../../operation.ts'
 export const HEADER_BYTES = 64
 const MAGIC = 0x32525354
 
-/** Largest payload in bytes to send eagerly, in one block with its header. */
+/** Largest payload in bytes to send eagerly: in one block with the header. */
 export const EAGER_LIMIT = 16 * 1024
 
 /**
- * The kinds of frames. *Eager* frames carry small payloads at once, as long as the receiver has memory
- * for unexpected ones. Other messages use *rendezvous*: the sender may send a request to send. The
- * receiver answers with a clear-to-send once it has a place for the payload. Only then `data` follows. So
- * an unexpected message never blocks the stream behind it.
+ * The kinds of frames. *Eager* frames carry small payloads at once, as long as the receiver has
+ * memory for unexpected messages. Other messages use *rendezvous*: the sender may send a request to
+ * send. The receiver answers with a clear-to-send once it has a place for the payload. Only then
+ * does the sender send `data`. An unexpected message thus never blocks the stream behind it.
  *
  * Ranks that share memory use a *rendezvous get*, like an RDMA read. The sender exposes the payload in
  * place (`exposed`). The receiver copies it once it has a place for it, and reports that (`getDone`). A
@@ -36,15 +36,18 @@ export const frameKinds = {
   credit: 5,
   fault: 6,
   close: 7,
-  /** Cancels a send after its clear-to-send, or after its payload was exposed. */
+  /** Cancels a send: after its clear-to-send arrived, or after its payload was exposed. */
   withdrawn: 8,
   /** Asks the receiver whether it runs the same collective, after a long wait. */
   inquiry: 9,
   exposed: 10,
   getDone: 11,
-  /** A message between observers; see `Notice`. */
+  /** A message between the diagnosis code of two ranks; `Notice` lists its kinds. */
   notice: 12,
-  /** The receiver of a stream waits for no message, and the sender's answer; see `Retirement`. */
+  /**
+   * The receiver of a stream waits for no message (`retire`), and the answer of the sender
+   * (`retired`). `Retirement` explains both.
+   */
   retire: 13,
   retired: 14,
 } as const
@@ -69,7 +72,7 @@ export interface FrameHeader extends StreamAddress {
   readonly credit: number
   /** Offset of an exposed payload. */
   readonly place: number
-  /** Identifies an exposed payload, also in the answer to it. */
+  /** Identifies an exposed payload, also in the receiver's answer. */
   readonly guard: number
 }
 
@@ -98,7 +101,7 @@ export function writeHeader(heap: Heap, at: number, header: FrameHeader): void {
   unsigned[word + 15] = 0
 }
 
-/** Reads the header at any offset. Returns undefined if the magic is wrong. */
+/** Reads the header at any offset. Returns undefined if the magic number is wrong. */
 export function readHeader(view: DataView, at: number): FrameHeader | undefined {
   if (view.getUint32(at, true) !== MAGIC) return undefined
   const kind = view.getUint32(at + 4, true)
@@ -121,8 +124,8 @@ export function readHeader(view: DataView, at: number): FrameHeader | undefined 
 }
 
 /**
- * Whether a header is plausible: its kind and space are known, and a payload that must be stored
- * before it is checked is small.
+ * Whether a header is plausible. Its kind and space must be known. A payload that is stored before
+ * it is checked must be small.
  */
 export function isPlausible({ kind, space, group, bytes }: FrameHeader): boolean {
   const isStored =

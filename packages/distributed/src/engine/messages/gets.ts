@@ -22,9 +22,12 @@ export class Gets {
   readonly #queue: Get[] = []
   /** Unanswered exposed payloads, by guard. */
   readonly #open = new Map<number, 'exposed' | 'withdrawn'>()
-  /** Receives whose payload was withdrawn during the copy, until the peer's frame confirms it. */
+  /**
+   * Receives whose payload was withdrawn during the copy. They wait for the peer's frame that
+   * confirms the withdrawal.
+   */
   readonly #voided = new Map<number, Transfer>()
-  /** Offset to which guards of the peer are copied. */
+  /** Heap offset to which guards of the peer are copied. */
   readonly #guardAt: number
 
   constructor(
@@ -74,7 +77,7 @@ export class Gets {
       if (get.done < receive.bytes) return
     }
     this.#queue.shift()
-    // If the sender withdrew the payload meanwhile, the copy is not valid.
+    // If the sender has withdrawn the payload, the copy may be wrong.
     if (receive.cancelled || this.#readGuard(guard) === 1) {
       this.#answer(guard)
       if (!receive.cancelled) receive.onDone()
@@ -85,8 +88,8 @@ export class Gets {
   }
 
   /**
-   * Handles the frame that withdraws a payload. The guard changes earlier, but frames with the
-   * reason may still be in transit.
+   * Handles the frame that withdraws a payload. The sender changes the guard earlier than this
+   * frame arrives; a frame with the reason may precede it.
    */
   onWithdrawn(guard: number): void {
     if (!this.#open.has(guard)) return

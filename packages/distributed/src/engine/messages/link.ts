@@ -10,12 +10,12 @@ import { Retirement } from './retirement.ts'
 import { Sends } from './sends.ts'
 import { createStream, streamKey, type Stream, type StreamEvents, type Transfer } from './stream.ts'
 
-/** Events of a link for the engine. Events of a single message go to its `Transfer`. */
+/** Events of a link for the engine. Events of one message go to its `Transfer` instead. */
 export interface LinkEvents extends StreamEvents {
   /** A peer reports that an operation or a group has failed. */
   readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
   readonly onNotice: LinkEvents['onFault']
-  /** Whether this rank has destroyed the group, so that its messages are discarded. */
+  /** Whether this rank has destroyed the group. Messages of the group are then discarded. */
   hasLeft(group: number): boolean
   onClosed(link: Link): void
 }
@@ -31,11 +31,11 @@ export class Link {
   readonly traffic: LinkTraffic = { bytesSent: 0, bytesReceived: 0, framesSent: 0 }
   readonly sends: Sends
   readonly receives: Receives
-  /** Whether large messages are copied from heap to heap. */
+  /** Whether this rank and the peer copy large messages from heap to heap. */
   readonly sharesMemory: boolean
-  /** Number of pending messages that an operation waits for. */
+  /** Number of pending messages on this link that an operation waits for. */
   transfers = 0
-  /** Why the link is closed; undefined while it is open. */
+  /** Why the link is closed; undefined while the link is open. */
   closed: 'lost' | 'left' | undefined
   /** The error because of which this side closed the link. */
   failure: unknown
@@ -79,7 +79,7 @@ export class Link {
     return !this.#writer.isEmpty
   }
 
-  /** Whether any data is expected to move. */
+  /** Whether the link expects to send or receive data. */
   get isBusy(): boolean {
     return this.transfers > 0 || this.hasOutgoing
   }
@@ -126,7 +126,10 @@ export class Link {
     })
   }
 
-  /** Drops a collective's stream. Returns the fingerprint of the first message without a receive. */
+  /**
+   * Drops the stream of a collective. Returns the fingerprint of the first message that has no
+   * receive, if any.
+   */
   closeStream(stream: Stream): Fingerprint | undefined {
     this.streams.delete(stream.key)
     if (stream.unexpected.length > 0) {
@@ -143,26 +146,26 @@ export class Link {
     }
   }
 
-  /** Asks whether the peer runs the same collective. */
+  /** Asks the peer whether it runs the same collective. */
   inquire(address: StreamAddress, fingerprint: Fingerprint): void {
     this.#try(() => {
       this.#writer.write(frameKinds.inquiry, address, { ...NO_MESSAGE, fingerprint })
     })
   }
 
-  /** Tells the peer that its operation cannot finish here. */
+  /** Tells the peer that an operation cannot finish on this rank. */
   sendFault(address: StreamAddress, payload: Uint8Array): void {
     this.#try(() => {
       this.#writer.writeText(frameKinds.fault, address, payload)
     })
   }
 
-  /** Sends a message to the peer's observer. */
+  /** Sends a notice to the diagnosis code of the peer. */
   sendNotice(address: StreamAddress, payload: Uint8Array): void {
     try {
       this.#writer.writeText(frameKinds.notice, address, payload)
     } catch {
-      // Drop the notice if there is no memory. The engine works without it.
+      // Drop the notice if there is no memory. The engine does not need it.
     }
   }
 
@@ -172,7 +175,8 @@ export class Link {
     this.#try(() => {
       this.#writer.writeBare(frameKinds.close)
     })
-    // Later frames would reach a closed connection and could break it before everything was read.
+    // Later frames would reach a closed connection, which could reset it before the peer has read
+    // everything.
     this.#writer.end()
   }
 
@@ -248,7 +252,10 @@ export class Link {
     }
   }
 
-  /** Closes a link that has no memory for its frames, because missing frames would confuse the peer. */
+  /**
+   * Closes a link if there is no memory for a frame. The peer could not interpret a stream with
+   * missing frames.
+   */
   #fail(cause: unknown): void {
     this.failure ??= cause
     this.#writer.discard()
@@ -261,7 +268,7 @@ export class Link {
     this.closed = how
     this.#writer.end()
     if (how === 'left') {
-      // Closing tells the peer that we read everything.
+      // Closing tells the peer that this rank has read everything.
       this.#writer.discard()
       this.#transport.closePeer(this.peer)
     }

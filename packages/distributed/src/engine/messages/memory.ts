@@ -3,7 +3,10 @@ import { Allocator } from '../../arena/allocator.ts'
 import type { Heap } from '../../arena/heap.ts'
 import { EAGER_LIMIT, HEADER_BYTES } from './frame.ts'
 
-/** Smallest block of a frame in bytes. Sizes double up to the block of the largest eager frame. */
+/**
+ * Smallest block of a frame in bytes. Each larger size is twice the previous one, up to the block
+ * of the largest eager frame.
+ */
 const SMALLEST_BLOCK = 64
 const LARGEST_BLOCK = HEADER_BYTES + EAGER_LIMIT
 const SCRATCH = 0.875
@@ -19,7 +22,7 @@ export class EngineMemory {
   readonly #allocator: Allocator
   readonly #blocks: number[][] = []
 
-  /** @param reserved - bytes at the low end to leave alone */
+  /** @param reserved - number of bytes at the low end of the heap that belong to the transport */
   constructor(heap: Heap, rank: number, copy: EngineMemory['copy'], reserved = 0) {
     this.heap = heap
     this.copy = copy
@@ -42,8 +45,8 @@ export class EngineMemory {
   }
 
   /**
-   * Like `allocate`, for the scratch of an operation. It keeps some memory for frames: without
-   * scratch only an operation fails, without frames the engine.
+   * Like `allocate`, for the scratch of an operation. It leaves some memory for frames: without
+   * scratch memory one operation fails, but without frames the engine fails.
    */
   allocateScratch(bytes: number): number {
     const { used, capacity } = this.#allocator
@@ -56,7 +59,10 @@ export class EngineMemory {
     this.#allocator.release(at)
   }
 
-  /** Returns a block for a header and `payload` bytes (at most EAGER_LIMIT). Reuses freed blocks. */
+  /**
+   * Returns a block for a header and `payload` bytes (at most EAGER_LIMIT). Freed blocks are
+   * reused.
+   */
   takeFrameBlock(payload: number): number {
     const size = classOf(payload)
     return this.#blocks[size]?.pop() ?? this.allocate(Math.min(2 ** size, LARGEST_BLOCK))
@@ -70,7 +76,7 @@ export class EngineMemory {
   }
 }
 
-/** Returns the exponent of the power of two that fits a frame with this payload. */
+/** Returns the size class of a frame with this payload: the exponent of a power of two. */
 function classOf(payload: number): number {
   return 32 - Math.clz32(Math.max(HEADER_BYTES + payload, SMALLEST_BLOCK) - 1)
 }

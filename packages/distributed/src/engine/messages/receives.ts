@@ -18,9 +18,9 @@ export class Receives {
   readonly #writer: FrameWriter
   readonly #memory: EngineMemory
   readonly #events: StreamEvents
-  /** Set if the peer shares memory. */
+  /** Copies payloads from the peer's heap; undefined if the peer shares no memory. */
   readonly #gets: Gets | undefined
-  /** Receives that the peer may send data for and whose data has not started to arrive. */
+  /** Receives for which the peer may send data, but no data has arrived yet. */
   readonly #cleared = new Set<Transfer>()
   #arriving: { readonly receive: Transfer; readonly destination: Destination } | undefined
 
@@ -72,7 +72,7 @@ export class Receives {
     }
   }
 
-  /** Clears large receives that waited for the answer to `retire`. */
+  /** Sends the clear-to-send of large receives that waited for the answer to `retire`. */
   clearHeld(receives: readonly Transfer[]): void {
     for (const receive of receives) this.#clear(receive)
   }
@@ -90,13 +90,13 @@ export class Receives {
     return { at: undefined, onArrived }
   }
 
-  /** Discards data that still arrives for this receive. */
+  /** Cancels a receive. Data that still arrives for it is discarded. */
   cancel(transfer: Transfer): void {
     this.#cleared.delete(transfer)
     if (this.#arriving?.receive === transfer) this.#arriving.destination.at = undefined
   }
 
-  /** Discards messages without a receive. */
+  /** Discards messages that arrived without a receive. */
   discard(unexpected: readonly Unexpected[]): void {
     for (const { at, bytes, exposed } of unexpected) {
       if (exposed !== undefined) this.#gets!.refuse(exposed)
@@ -106,7 +106,7 @@ export class Receives {
     }
   }
 
-  /** Handles a message that the peer sends once it is cleared. */
+  /** Handles a message that the peer sends after a clear-to-send. */
   onRequestToSend(stream: Stream, requested: Unexpected): void {
     const { index, fingerprint } = requested
     const receive = stream.receives.find((posted) => posted.index === index)
@@ -115,7 +115,8 @@ export class Receives {
       stream.unexpected.push(requested)
       this.#events.onUnexpected(stream, fingerprint)
     } else if (receive.cancelled) {
-      // Clear it, to discard it on arrival. A large receive was cleared when it was posted.
+      // Clear the send, to discard the data on arrival. A large receive was already cleared when it
+      // was posted.
       if (receive.bytes <= EAGER_LIMIT) {
         this.#writer.write(frameKinds.clearToSend, stream, requested)
       }
@@ -128,7 +129,7 @@ export class Receives {
     }
   }
 
-  /** Handles a message that can be copied out of the peer's heap. */
+  /** Handles a message that this rank can copy from the peer's heap. */
   onExposed(stream: Stream, { index, fingerprint, bytes, place, guard }: FrameHeader): void {
     const gets = this.#gets
     if (gets === undefined) return
@@ -174,7 +175,7 @@ export class Receives {
     return this.#arrive(receive, () => undefined)
   }
 
-  /** Handles a cleared message that the peer withdraws. */
+  /** Handles a message that the peer withdraws after the clear-to-send. */
   onWithdrawn(stream: Stream | undefined, index: number): void {
     const receive = stream && takeIndex(stream.receives, index)
     if (receive === undefined || receive.cancelled) return
@@ -201,7 +202,7 @@ export class Receives {
     }
   }
 
-  /** Matches a message whose receive was posted while its payload arrived. */
+  /** Matches a message with a receive that was posted while the payload arrived. */
   #matchLate(stream: Stream, index: number): void {
     const receive = takeIndex(stream.receives, index)
     if (receive?.cancelled === false) {

@@ -2,14 +2,15 @@ import { frameKinds, spaces, type FrameHeader, type StreamAddress } from './fram
 import { NO_MESSAGE, type FrameWriter } from './frame-writer.ts'
 import { streamKey, type Stream, type Transfer } from './stream.ts'
 
-/** Number of opened streams between two searches for idle ones. */
+/** Number of streams to open between two searches for idle streams. */
 const ROUND = 1024
 
 /**
- * Sequence retirement: frees the streams of unused tags. Both sides number the messages of a stream, so
- * neither may drop it on its own. A receiver that waits for no message reports how many messages it has
- * received (`retire`). If the sender has sent no more, both count from 0 again (`retired`). Until the
- * answer arrives, the receiver clears no large message, because its number may change.
+ * Sequence retirement: frees the streams of unused tags. Both sides number the messages of a
+ * stream, so one side alone must not drop the stream. A receiver that waits for no message reports
+ * how many messages it has received (`retire`). If the sender has sent no more messages, it answers
+ * `retired`, and both sides count from 0 again. Until the answer arrives, the receiver sends no
+ * clear-to-send, because the numbers of messages may change.
  */
 export class Retirement {
   readonly #writer: FrameWriter
@@ -31,11 +32,14 @@ export class Retirement {
         stream.held = []
       }
     } catch {
-      // There is no memory for more frames; the next round asks again.
+      // There is no memory for more frames. The next search tries again.
     }
   }
 
-  /** Handles a peer that has received `index` messages of a stream and waits for none. */
+  /**
+   * Handles a request of the receiving side. It has received `index` messages of a stream and waits
+   * for none.
+   */
   onRetire(header: FrameHeader): void {
     const { space, group, sequence, index } = header
     const stream = this.#streams.get(streamKey(space, group, sequence))
@@ -46,7 +50,10 @@ export class Retirement {
     if (stream !== undefined) this.#drop(stream)
   }
 
-  /** Handles the answer, by which to reduce message numbers. Returns the receives to clear now. */
+  /**
+   * Handles the answer of the sending side, which says by how much to reduce message numbers.
+   * Returns the receives whose clear-to-send was held back.
+   */
   onRetired({ space, group, sequence, index }: FrameHeader): Transfer[] {
     const stream = this.#streams.get(streamKey(space, group, sequence))
     if (stream?.held === undefined) return []

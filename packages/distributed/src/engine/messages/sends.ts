@@ -11,8 +11,8 @@ import {
 } from './stream.ts'
 
 /**
- * The outgoing messages of one link. Small ones are sent at once. Large ones wait until the
- * receiver has cleared them or, with shared memory, has copied them.
+ * The outgoing messages of one link. Small messages are sent at once. Large messages wait for a
+ * clear-to-send or, with shared memory, until the receiver has copied them.
  */
 export class Sends {
   readonly #writer: FrameWriter
@@ -20,7 +20,7 @@ export class Sends {
   readonly #events: StreamEvents
   readonly #traffic: LinkTraffic
   readonly #sharesMemory: boolean
-  /** Sends whose payload the peer copies, by guard; see `ExposedPayload`. */
+  /** Sends whose payload the peer copies from this heap, by the guard of the payload. */
   readonly #exposed = new Map<number, Transfer>()
 
   constructor(
@@ -57,7 +57,7 @@ export class Sends {
     this.#writer.write(frameKinds.requestToSend, stream, transfer)
   }
 
-  /** Handles a clear-to-send, which may arrive before the send is called. */
+  /** Handles a clear-to-send, which may arrive before this rank has called the send. */
   onClearToSend(stream: Stream, cleared: MessageFacts): void {
     const { index, fingerprint } = cleared
     const send = takeIndex(stream.sends, index)
@@ -71,7 +71,7 @@ export class Sends {
     }
   }
 
-  /** Handles a peer that has copied an exposed payload, or will never need it. */
+  /** Handles a peer that has copied an exposed payload, or that does not need it. */
   onGetDone(guard: number): void {
     const transfer = this.#exposed.get(guard)
     if (transfer === undefined) return
@@ -83,7 +83,7 @@ export class Sends {
     transfer.onDone()
   }
 
-  /** Cancels a send. The receiver notices when it asks for the payload. */
+  /** Cancels a send. The receiver learns of it when it asks for the payload. */
   cancel(transfer: Transfer): void {
     if (this.#exposed.size > 0 && this.#conceal(transfer)) return
     const { stream } = transfer
@@ -111,7 +111,10 @@ export class Sends {
     this.#writer.write(frameKinds.exposed, transfer.stream, transfer, exposed)
   }
 
-  /** Invalidates an exposed payload, so that it may change. The guard stays until the peer has answered. */
+  /**
+   * Invalidates an exposed payload, so that the caller may change its buffer. The guard stays
+   * allocated until the peer has answered.
+   */
   #conceal(transfer: Transfer): boolean {
     for (const [guard, exposed] of this.#exposed) {
       if (exposed !== transfer) continue
@@ -119,7 +122,7 @@ export class Sends {
       try {
         this.#writer.writeBare(frameKinds.withdrawn, guard)
       } catch {
-        // There is no engine memory left. The peer notices by its time-out.
+        // There is no engine memory left for the frame. The peer's operation ends with a time-out.
       }
       return true
     }

@@ -3,42 +3,45 @@ import type { Fingerprint } from '../../operation.ts'
 import type { StreamAddress } from './frame.ts'
 import type { Link } from './link.ts'
 
-/** Events of a link's messages for the engine. */
+/** Events of the messages of a link, for the engine. */
 export interface StreamEvents {
-  /** Called for a message without a receive, to compare it with the operation at its position. */
+  /**
+   * Called for a message without a receive, so that the engine can compare it with its own
+   * operation at that position.
+   */
   onUnexpected(stream: Stream, theirs: Fingerprint): void
 }
 
-/** One message in one direction. The engine makes it, and its link moves it. */
+/** One message in one direction. The engine creates it, and its link moves the bytes. */
 export interface Transfer extends Message {
   readonly stream: Stream
   /** Position among the stream's messages in this direction. */
   index: number
   readonly fingerprint: Fingerprint
-  /** Whether the operation has failed, so that a payload that still arrives is discarded. */
+  /** Whether the operation has failed. A payload that still arrives is then discarded. */
   cancelled: boolean
   /** Called when the first byte has moved. */
   onStarted(): void
   /** Called when the last byte has moved. */
   onDone(): void
-  /** Called when the peer withdraws the message of this receive. */
+  /** Called when the peer withdraws the message that belongs to this receive. */
   onWithdrawn(): void
-  /** Called when the peer's side of the message belongs to another call. */
+  /** Called when the peer uses this position for another call. */
   onMismatch(theirs: Fingerprint): void
 }
 
-/** The facts of a message that are known before its payload arrives. */
+/** The facts about a message that arrive before the payload. */
 export interface MessageFacts {
   readonly index: number
   readonly fingerprint: Fingerprint
   readonly bytes: number
 }
 
-/** The place of a payload that a peer has exposed. */
+/** The location of a payload that a peer has exposed. */
 export interface ExposedPayload {
   /** Offset in the peer's heap. */
   readonly place: number
-  /** Offset in the peer's heap of a word that is 1 while the payload is valid. */
+  /** Offset in the peer's heap of a word, which is 1 while the payload is valid. */
   readonly guard: number
 }
 
@@ -53,7 +56,7 @@ export interface Unexpected extends MessageFacts {
 
 /**
  * The messages between this rank and one peer that belong to one collective or one tag. Both sides
- * number them, so frames may overtake each other.
+ * number the messages, so frames may arrive in another order.
  */
 export interface Stream extends StreamAddress {
   readonly link: Link
@@ -72,7 +75,10 @@ export interface Stream extends StreamAddress {
   held: Transfer[] | undefined
 }
 
-/** Returns a key that is unique among the streams of a link: group < 2^18, space < 4, sequence < 2^32. */
+/**
+ * Returns a key that is unique among the streams of a link. It packs group < 2^18, space < 4 and
+ * sequence < 2^32.
+ */
 export function streamKey(space: number, group: number, sequence: number): number {
   return (group * 4 + space) * 4294967296 + sequence
 }

@@ -19,16 +19,19 @@ import type {
 } from '../../call-options.ts'
 import { premulSum, reductionCodes, reductionsOf, type Reduction } from '../../reduction.ts'
 
-/* The checks of calls. Every call runs them, so an omitted option costs nothing. */
+/*
+ * Checks the arguments of calls. Every call runs these checks, so they are written to cost nothing
+ * for an omitted option.
+ */
 
-/** The group of a call, from this rank's side. */
+/** A group from the side of this rank. */
 export interface Member {
   readonly name: string
   readonly rank: number
   readonly size: number
 }
 
-/** A buffer and its name in errors. */
+/** A buffer and its name in error messages. */
 export interface Named {
   readonly name: string
   readonly buffer: AnyTypedArray | null
@@ -59,7 +62,10 @@ export function checkOptionNames(options: CallOptions): void {
   for (const name in options) if (!knownNames.has(name)) refuseUnknown(options, optionNames)
 }
 
-/** @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT */
+/**
+ * Checks a buffer. Errors use its name.
+ * @throws ERR_TSR_BUFFER, ERR_TSR_ARGUMENT
+ */
 export function checkBuffer(
   operation: string,
   name: string,
@@ -109,7 +115,7 @@ function isDetached({ length, buffer }: AnyTypedArray): boolean {
   }
 }
 
-/** Checks two buffers, which must have the same dtype. Errors name `first` first. */
+/** Checks two buffers, which must have the same dtype. An error names `first` before the other. */
 export function checkSameDType(
   operation: string,
   first: Named,
@@ -122,7 +128,7 @@ export function checkSameDType(
   throw bufferError(operation, `${first.name} is ${dtype}, but ${second.name} is ${other}`)
 }
 
-/** Checks that `whole` holds `size` slices of the length of `slice`. */
+/** Checks that `whole` has room for `size` slices, each as long as `slice`. */
 export function checkSlices(
   operation: string,
   size: number,
@@ -138,10 +144,11 @@ export function checkSlices(
 }
 
 /**
- * Rejects an input and an output that share memory, unless the operation works in place. Then `part` is
- * this rank's slice of `whole`.
+ * Rejects an input and an output that share memory, unless the operation works in place. In place,
+ * `part` must be this rank's slice of `whole`.
  *
- * @param place - elements of `whole` before that slice; undefined if nothing may overlap
+ * @param place - number of elements of `whole` before that slice; undefined if the buffers must not
+ * overlap
  */
 export function checkOverlap(
   operation: string,
@@ -216,7 +223,7 @@ export function checkAlgorithm(
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'algorithm', value: algorithm, expected })
 }
 
-/** How a call combines elements, in the engine's terms. */
+/** How a call combines elements, in the form that the engine uses. */
 export interface CheckedReduction {
   readonly name: Reduction
   readonly factor: number
@@ -238,7 +245,7 @@ export function checkReduction(
   dtype: DType,
   options: ReduceOptions | undefined,
 ): CheckedReduction {
-  // every dtype can be summed
+  // Without options, the reduction is a sum, which every dtype supports.
   if (options === undefined) return plainSum
   const { op, deterministic = false } = options
   flagRule.check('deterministic', deterministic)
@@ -276,11 +283,11 @@ export function checkRooted(
 }
 
 /**
- * Checks a collective with slices of different lengths. `whole` consists of slices of `counts`
- * elements, and `slice` is this rank's slice.
+ * Checks a collective with slices of different lengths. `whole` consists of one slice per rank with
+ * `counts` elements each, and `slice` is this rank's slice.
  *
  * @param whole - undefined on a rank that has only its slice
- * @returns the dtype, and the lengths for the engine
+ * @returns the dtype, and the table of lengths for the engine
  */
 export function checkUneven(
   operation: string,

@@ -9,7 +9,7 @@ import type {
 import type { CallOptions } from '../../call-options.ts'
 import type { AwaitedStarter } from './call.ts'
 
-/** The object calls, which run several operations each. */
+/** The calls on objects. Each runs several operations. */
 const objectCalls = [
   'sendObject',
   'recvObject',
@@ -57,7 +57,7 @@ for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
 }
 
 /**
- * The synchronous forms: for each call, a method named with `Sync` that starts the asynchronous
- * form and waits for it.
+ * The synchronous forms of all calls. Each has a method with the suffix `Sync`, which starts the
+ * asynchronous form and blocks until it has completed.
  */
 export const BlockingForms = Base as unknown as new (operations: AwaitedStarter) => Forms

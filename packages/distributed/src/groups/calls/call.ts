@@ -17,20 +17,26 @@ export interface Call<T = void> {
   readonly tag?: number
   readonly reduction?: CheckedReduction | undefined
   readonly algorithm?: AlgorithmName
-  /** A reserved position among the group's collectives. Default: the next one. */
+  /**
+   * A position among the group's collectives that was reserved for this call. Default: the next
+   * position.
+   */
   readonly sequence?: number
-  /** Numbers for the engine, and space for its answer; see `Operation.table`. */
+  /**
+   * Numbers for the engine, or space for the numbers that the engine returns. `Operation.table` has
+   * the layout.
+   */
   readonly table?: readonly number[] | undefined
-  /** Factor of the time-out. */
+  /** Factor by which to multiply the time-out. */
   readonly patience?: number
   /** Computes the result from the table that the engine filled. Default: undefined. */
   readonly resultOf?: ((table: Float64Array) => T) | undefined
   /** Called when the operation has succeeded. */
   readonly onDone?: () => void
-  /** Called at the end in any case, even if the call is refused. */
+  /** Called when the operation has ended in any way, even if the call is refused. */
   readonly onEnd?: () => void
   readonly options: CallOptions | undefined
-  /** Must not be garbage-collected before the operation ends. */
+  /** An object that must not be garbage-collected before the operation ends. */
   readonly held?: unknown
 }
 
@@ -41,8 +47,8 @@ export interface Starter {
   prepare(call: Call<unknown>): PersistentOperation
 }
 
-/** Also starts calls that block. */
+/** A starter that can also start operations on which the caller blocks. */
 export interface AwaitedStarter extends Starter {
-  /** Calls `start`. The caller must block on the started operation next. */
+  /** Calls `start`, which starts an operation. The caller must block on that operation next. */
   startAwaited<T>(start: () => T): T
 }

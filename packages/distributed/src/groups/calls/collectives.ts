@@ -31,8 +31,8 @@ type Buffer = AnyTypedArray
  * The collectives of a group. Each method checks its arguments and starts the operation;
  * `GroupCalls` documents them.
  *
- * The `Call` objects of fast operations have the same properties in the same order. V8 then treats
- * them as one hidden class, which keeps the code that handles them fast.
+ * The `Call` objects of fast operations have the same properties in the same order. V8 then gives
+ * them one hidden class, so that the code that reads them stays fast.
  */
 export class Collectives extends BlockingForms implements Member {
   readonly name: string
@@ -287,7 +287,7 @@ export class Collectives extends BlockingForms implements Member {
       input: undefined,
       output: undefined,
       peer: options?.waitAllRanks === true ? 1 : 0,
-      // Even if rank 0 arrives last, its time-out must end first, because only rank 0 names the
+      // Let the time-out of rank 0 end first, even if rank 0 arrives last. Only rank 0 can name the
       // missing ranks.
       patience: this.rank === 0 ? 1 : 2,
       options,
@@ -347,7 +347,7 @@ export class Collectives extends BlockingForms implements Member {
   }
 }
 
-/** `Array.isArray` would narrow a readonly array to `any[]`. */
+/** Whether the argument is a list. `Array.isArray` would narrow a readonly array to `any[]`. */
 function isList(value: readonly Buffer[]): boolean {
   return Array.isArray(value)
 }

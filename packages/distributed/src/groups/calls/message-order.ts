@@ -1,9 +1,9 @@
 import { ANY_SOURCE, type Operation } from '../../operation.ts'
 
-/** Largest number of pairs of peer and tag; further pairs get no numbers. */
+/** Largest number of pairs of peer and tag. Messages of further pairs get no numbers. */
 const MOST = 65_536
 
-/** Factor of the peer in a key of peer and tag. */
+/** Number of tags: a key is peer * TAGS + tag. */
 const TAGS = 2 ** 32
 
 /**
@@ -13,10 +13,16 @@ const TAGS = 2 ** 32
 export class MessageOrder {
   readonly #sent = new Map<number, number>()
   readonly #received = new Map<number, number>()
-  /** Tags with a receive from any rank: the numbers of later receives are unknown. */
+  /**
+   * Tags for which this rank has called a receive from any source. The numbers of later receives
+   * are unknown.
+   */
   readonly #unknown = new Set<number>()
 
-  /** Returns the number of the message being started, from 0, or undefined if it is unknown. */
+  /**
+   * Returns the number of the next message in its series, from 0. Returns undefined if the number
+   * is unknown.
+   */
   next({ name, peer, tag }: Pick<Operation, 'name' | 'peer' | 'tag'>): number | undefined {
     if (name === 'recv' && peer === ANY_SOURCE) this.#unknown.add(tag)
     if (name === 'recv' && this.#unknown.has(tag)) return undefined

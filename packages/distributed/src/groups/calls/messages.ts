@@ -7,7 +7,7 @@ import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './ar
 import type { Call, Starter } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
 
-/** @param tag - checked, or above the tags of users */
+/** @param tag - a checked tag, or an internal tag above those of users */
 export function sendCall(
   member: Member,
   buffer: AnyTypedArray,
@@ -30,7 +30,9 @@ export function sendCall(
   }
 }
 
-/** A receive. It resolves to the rank of its source, which the engine writes into the table. */
+/**
+ * Makes a receive. Its result is the rank of the source, which the engine writes into the table.
+ */
 export function recvCall(
   member: Member,
   buffer: AnyTypedArray,
@@ -47,14 +49,14 @@ export function recvCall(
     output: buffer,
     peer,
     tag,
-    // For a known source, the engine need not write it.
+    // For a known source, the engine need not return the source.
     table: typeof from === 'number' ? undefined : [0],
     resultOf: (table) => table[0] ?? peer,
     options,
   }
 }
 
-/** Discards the next message, whatever its size and dtype. */
+/** Makes a receive that discards the next message, whatever its size and dtype. */
 export function skipCall(peer: number, tag: number): Call {
   const noBuffers = { input: undefined, output: undefined, options: undefined }
   return { name: 'recv', dtype: 'int32', count: SKIPPED, peer, tag, ...noBuffers }
@@ -63,8 +65,8 @@ export function skipCall(peer: number, tag: number): Call {
 const kindRule = choice('send', 'recv')
 
 /**
- * Checks all messages, then starts them in order. If one cannot be started for lack of memory, the
- * earlier ones are aborted, so that the peers learn of it.
+ * Checks all messages, then starts them in order. If a message cannot be started for lack of
+ * memory, the earlier messages are aborted, and their peers get an error.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -77,7 +79,7 @@ export function startBatch(
   const giveUp = new AbortController()
   const signals = [giveUp.signal, ...(options?.signal === undefined ? [] : [options.signal])]
   const signal = AbortSignal.any(signals)
-  // Each message adds a listener.
+  // Each message adds a listener to the signal, which would exceed Node's listener limit.
   host.allowListeners(signal)
   const all = { ...options, signal }
   const calls = messages.map(({ op, buffer, peer, tag: given }, i) => {
@@ -89,8 +91,8 @@ export function startBatch(
   })
   const works: FollowedWork<unknown>[] = []
   try {
-    // Node 20 holds the sources of `AbortSignal.any` weakly and would collect a caller's
-    // `AbortSignal.timeout`.
+    // In Node 20, `AbortSignal.any` refers weakly to its source signals. Hold a caller's
+    // `AbortSignal.timeout`, which would otherwise be collected.
     for (const call of calls) works.push(starter.start<unknown>({ ...call, held: signals }))
   } catch (error) {
     giveUp.abort()

@@ -49,7 +49,10 @@ export class Operations implements AwaitedStarter {
   #messages = 0
   #isFinished = false
   #isAwaited = false
-  /** Number of pending operations at which to remove completed ones that were never awaited. */
+  /**
+   * Number of pending operations from which completed ones are removed even if nobody has awaited
+   * them.
+   */
   #sweepAt = 100
 
   constructor(group: GroupIdentity, runner: Runner) {
@@ -88,13 +91,14 @@ export class Operations implements AwaitedStarter {
       const timeout = this.#check(call)
       const isMessage = isMessageName(name)
       if (isMessage && call.peer === this.#group.rank) return this.#self.start(call, timeout)
-      // The engine multiplies in place, so copy an input that is not also the output.
+      // The engine multiplies in place, so copy the input unless it is also the output.
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
       const operation = this.#operationOf(call, staged, timeout)
       operation.sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
       operation.flight = this.runner.journal.number(options?.label)
       const ticket = this.#run(operation, this.#isAwaited)
-      // Count only accepted operations, so that a refusal does not put this rank ahead of the others.
+      // Count only accepted operations. Otherwise a refused call would put this rank ahead of the
+      // others.
       if (isMessage) this.#messages++
       else if (call.sequence === undefined) this.#collectives++
       const work = new OperationWork<T>(this, call, operation, ticket, staged)
@@ -192,7 +196,10 @@ export class Operations implements AwaitedStarter {
     }
   }
 
-  /** Refuses further calls and waits for pending operations. Aborts them after FINISH_TIME. */
+  /**
+   * Refuses further calls and waits for pending operations. Aborts operations that are still
+   * pending after FINISH_TIME.
+   */
   async finish(): Promise<void> {
     this.#isFinished = true
     this.#self.finish()
@@ -210,7 +217,7 @@ export class Operations implements AwaitedStarter {
   #keep(work: Pending): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
-    // Free the resources of completed operations that were never awaited.
+    // Release the resources of completed operations that nobody has awaited.
     for (const each of this.#pending) each.isCompleted()
     this.#sweepAt = 2 * this.#pending.size + 100
   }

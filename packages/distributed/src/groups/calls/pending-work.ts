@@ -10,7 +10,7 @@ export interface FollowedWork<T> extends Work<T> {
 
 export type Outcome<T> = { readonly value: T } | { readonly error: unknown }
 
-/** The ways to wait for a `Work`. Subclasses define its operation. */
+/** The ways to wait for a `Work`. A subclass defines the operation behind it. */
 export abstract class PendingWork<T> implements FollowedWork<T> {
   abstract readonly sequence: number
   abstract readonly timing: WorkTiming | undefined
@@ -53,7 +53,7 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
   /** @param isAwaited - keep the process alive and the engine polling until completion */
   abstract follow(callback: () => void, isAwaited?: boolean): void
 
-  /** Moves the data that this thread can move, and returns the outcome once known. */
+  /** Moves the data that this thread can move. Returns the outcome once it is known. */
   protected abstract poll(): Outcome<T> | undefined
 
   protected abstract block(): Outcome<T>

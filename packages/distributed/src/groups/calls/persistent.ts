@@ -9,7 +9,7 @@ import type { StagedBuffers } from './staging.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
 import { addLabel, isHeld } from './work.ts'
 
-/** An operation whose position changes with every start. */
+/** An operation whose position in the group changes with every start. */
 export type Restartable = {
   -readonly [Name in 'sequence' | 'flight' | 'aborted']: Operation[Name]
 } & Omit<Operation, 'sequence' | 'flight' | 'aborted'>
@@ -28,14 +28,17 @@ interface Owner {
 export class PreparedOperation implements PersistentOperation {
   readonly call: Call<unknown>
   readonly operation: Restartable
-  /** See `MessageOrder`. */
+  /**
+   * Number of the message in its series, from `MessageOrder`; undefined if unknown or not a
+   * message.
+   */
   order: number | undefined = undefined
   readonly #owner: Owner
   readonly #staged: StagedBuffers
   #ticket: Ticket | undefined
   #isUnderWay = false
   #isFreed = false
-  /** Whether libmpi may still use the staging, so that it can never be freed. */
+  /** Whether libmpi may still use the staged buffers, so that they can never be freed. */
   #isHeld = false
   #error: Error | undefined
   #ended: Promise<void> | undefined

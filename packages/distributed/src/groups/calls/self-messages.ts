@@ -17,8 +17,9 @@ type Half = SelfWork<unknown>
 const NO_TABLE = new Float64Array(0)
 
 /**
- * Messages of a rank to itself. A send waits here for its receive, or a receive for its send, by
- * tag and in order; then the message is copied. The engine is not involved.
+ * Messages of a rank to itself. A send waits for the matching receive, or a receive for the
+ * matching send. Messages with the same tag match in order. The message is then copied. The engine
+ * is not involved.
  */
 export class SelfMessages {
   readonly #member: Member
@@ -149,7 +150,7 @@ class SelfWork<T> extends PendingWork<T> {
       : { error: this.#error }
   }
 
-  /** Fails instead of blocking, because this rank could never make the matching call. */
+  /** Fails instead of blocking: while this rank is blocked, it cannot make the matching call. */
   protected block(): Outcome<T> {
     const { rank } = this.#member
     this.end(tsrError('ERR_TSR_SELF_SEND', { operation: this.call.name, rank }))

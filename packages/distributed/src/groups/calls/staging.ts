@@ -5,18 +5,18 @@ import { bufferError } from './arguments.ts'
 interface Submitted {
   readonly input: AnyTypedArray | undefined
   readonly output: AnyTypedArray | undefined
-  /** Numbers for the engine, and space for its answer. */
+  /** Numbers for the engine, or space for the numbers that the engine returns. */
   readonly table?: readonly number[] | undefined
 }
 
 /**
- * Places the buffers of a call in the arena. Buffers of the arena are used directly. Any other
- * buffer is staged: the engine works on a copy, and the result is copied back.
+ * Places the buffers of a call in the arena. Buffers in the arena are used directly. Any other
+ * buffer is *staged*: the engine works on a copy in the arena, and the result is copied back.
  */
 export class StagedBuffers {
-  /** Offset of the input, or of the output if there is no input. */
+  /** Heap offset of the input, or of the output if there is no input. */
   readonly input: number
-  /** Offset of the output, or of the input if there is no output. */
+  /** Heap offset of the output, or of the input if there is no output. */
   readonly output: number
   readonly table: Float64Array | undefined
   readonly #arena: Arena
@@ -27,7 +27,8 @@ export class StagedBuffers {
   #blocks: number[] | undefined
 
   /**
-   * @param changesInput - the engine overwrites the input, so an input that is not the output is copied
+   * @param changesInput - whether the engine overwrites the input; the input is then copied unless
+   * it is also the output
    * @throws ERR_TSR_ARENA_EXHAUSTED
    */
   constructor(arena: Arena, { input, output, table }: Submitted, changesInput: boolean) {
@@ -93,7 +94,10 @@ export class StagedBuffers {
 /** Several buffers in one block of the arena. */
 export interface PackedBuffers {
   readonly at: number
-  /** Copies the block back to the buffers. @throws ERR_TSR_BUFFER */
+  /**
+   * Copies the contents of the block back to the buffers.
+   * @throws ERR_TSR_BUFFER
+   */
   readonly unpack: () => void
   readonly free: () => void
 }

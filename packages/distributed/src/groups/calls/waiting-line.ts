@@ -4,8 +4,8 @@ import { packageFolder } from '../../package-folder.ts'
 const ownPlaces = [packageFolder.pathname, host.pathOf(packageFolder), '(node:', ' node:']
 
 /**
- * Puts the stack lines of the waiting script on top of an operation's error. The stack of the error
- * usually comes from the engine's thread, which does not know the callers.
+ * Puts the stack lines of the waiting script on top of an operation's error. The error usually
+ * comes from the engine's thread, so its stack does not show the script.
  */
 export function showWaitingLine(error: unknown): void {
   if (!hasStack(error)) return
@@ -23,8 +23,8 @@ export function showWaitingLine(error: unknown): void {
 }
 
 /**
- * Rejects with `error` after adding the lines that await this promise to its stack. V8 finds these
- * lines through promise reactions, which exist two microtasks later.
+ * Rejects with `error`, after adding to its stack the lines of the script that await this promise.
+ * V8 finds those lines through promise reactions, which exist only two microtasks later.
  */
 export async function failWithWaitingLine(error: unknown): Promise<never> {
   await Promise.resolve()

@@ -12,7 +12,7 @@ interface Owner {
   readonly runner: Runner
   /** World rank of each member. */
   readonly ranks: readonly number[]
-  /** Called once, when the end of the operation is noticed. */
+  /** Called once, when this thread notices that the operation has ended. */
   onEnd(work: OperationWork<unknown>): void
 }
 
@@ -23,7 +23,10 @@ export class OperationWork<T> extends PendingWork<T> {
   readonly #owner: Owner
   readonly #call: Call<T>
   readonly operation: Operation
-  /** See `MessageOrder`. */
+  /**
+   * Number of the message in its series, from `MessageOrder`; undefined if unknown or not a
+   * message.
+   */
   order: number | undefined = undefined
   readonly #ticket: Ticket
   readonly #staged: StagedBuffers

@@ -25,11 +25,11 @@ import type { InitSettings, Joining } from './options.ts'
 import { agreeOnSharing, checkRefusals } from './sharing.ts'
 
 /**
- * Returns the address at which the other ranks reach this one: the address of the interface that
- * leads to the store. Debian maps a host's own name to a loopback address (127.0.1.1), which other
- * hosts cannot reach; then it looks for another address.
+ * Returns the address at which the other ranks can reach this rank. It is the address of the
+ * interface that leads to the store. Debian maps a host's own name to a loopback address
+ * (127.0.1.1), which other hosts cannot reach. In that case, another address is returned.
  *
- * @param known - the local address of the connection to the store
+ * @param known - the local address of the connection to the store, if there is one
  */
 export async function addressForPeers(
   { masterAddr, masterPort }: Pick<RankEnvironment, 'masterAddr' | 'masterPort'>,
@@ -45,7 +45,10 @@ export async function forgetEndpoint(store: Store, rank: number): Promise<void> 
   await store.delete(endpointKey(rank))
 }
 
-/** Key that a rank sets once it knows all others. From then on, its loss counts. */
+/**
+ * Returns the key that a rank sets once it has joined the world. From then on, other ranks notice
+ * its loss.
+ */
 export function joinedKey(rank: number): string {
   return `joined/${rank}`
 }
@@ -57,7 +60,7 @@ function endpointKey(rank: number): string {
 const published = object({
   host: text,
   port: count(),
-  /** Identity of the host; see `hostIdentity`. */
+  /** Identity of the host, from `hostIdentity`. */
   on: text,
   segment: object({
     host: text,
@@ -67,17 +70,22 @@ const published = object({
     nonce: text,
     bell: object({ fd: count(), inode: count() }),
   }).optional(),
-  /** Why it cannot join. */
+  /** Why the rank cannot join. */
   refusal: text.optional(),
   tuning: object({ source: text, digest: text }),
   protection: choice('none', 'encrypted'),
-  /** Secret of the handshake, besides the token. If the store uses TLS, only members can read it. */
+  /**
+   * Secret that a dialing rank needs besides the token. If the store uses TLS, only members can
+   * read the secret.
+   */
   secret: text.optional(),
 })
 
 type Published = Of<typeof published>
 
-/** Milliseconds for which a rank that refuses to join waits for the others to do so too. */
+/**
+ * Milliseconds for which a rank that refuses to join waits until the other ranks refuse as well.
+ */
 const refusalTimeout = 10_000
 
 /**
@@ -97,7 +105,7 @@ export async function exchangeEndpoints(
   const peers = Array.from({ length: worldSize }, (_, peer) => peer)
   let texts: Uint8Array[]
   try {
-    // Wait for presence too: a rank that has died since no longer listens.
+    // Wait for presence too: a rank that has ended since publishing its endpoint no longer listens.
     texts = await store.multiGet([...peers.map(endpointKey), ...peers.map(presenceKey)], wait)
   } catch (error) {
     if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_TIMEOUT') throw error
@@ -139,9 +147,9 @@ export async function exchangeEndpoints(
 }
 
 /**
- * Waits until all ranks have refused to join. They do so for the same reason, once they have read
- * all endpoints. A rank that failed before would take its presence along, and a slower one would
- * wait for it in vain.
+ * Waits until all ranks have refused to join. All ranks refuse for the same reason, once they have
+ * read all endpoints. A rank that exits early would delete its presence key, for which a slower
+ * rank would then wait in vain.
  */
 async function meetRefusingRanks(
   store: Store,
@@ -154,7 +162,7 @@ async function meetRefusingRanks(
     await store.set(keyOf(rank), '')
     await store.multiGet(peers.map(keyOf), wait)
   } catch {
-    // The reason for the refusal matters more than a rank that has died since.
+    // Ignore errors: the reason for the refusal matters more than a rank that has ended meanwhile.
   }
 }
 

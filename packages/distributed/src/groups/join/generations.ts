@@ -12,11 +12,11 @@ import { openRunner } from './open-runner.ts'
 import type { InitSettings } from './options.ts'
 
 /*
- * The generations of a world. `reconfigure` ends one generation and starts the next, with new engines,
- * connections and store keys, so that no old message can be mistaken for a new one. The key `generation`
- * holds the newest number. A process that left in order and joins again also starts the next generation.
- * A process whose rank was taken by another process in the newest generation replaces a lost rank. It
- * waits for the next generation.
+ * The generations of a world. `reconfigure` ends one generation and starts the next. Each has new
+ * engines, connections and store keys, so old messages cannot be mistaken for new ones. The store
+ * key `generation` holds the number of the newest generation. A process that left normally and
+ * joins again also starts the next generation. If another process had the same rank in the newest
+ * generation, this process replaces a lost rank and waits for the next generation.
  */
 
 /** A store and how to disconnect from it. */
@@ -32,7 +32,7 @@ export interface Rendezvous {
 /**
  * Joins the newest generation of the world, or the next one if this process replaces a lost rank.
  *
- * @param departures - see `Past`
+ * @param departures - incarnations of this process that left a world normally
  */
 export async function joinGeneration(
   settings: InitSettings,
@@ -47,7 +47,7 @@ export async function joinGeneration(
   return await place.join(generation, { timeout, ...(signal && { signal }) })
 }
 
-/** This process's membership in the world, over all generations. */
+/** The membership of this process in the world, over all generations. */
 class Place {
   readonly #settings: InitSettings
   readonly #rendezvous: Rendezvous
@@ -98,7 +98,7 @@ class Place {
       hasPresence: true,
       lineage: this.#lineage,
       onLeft: async () => {
-        // Only the newest generation owns the rendezvous.
+        // Only the newest generation may close the connection to the store.
         if (this.#joined !== generation) return
         this.#departures.add(incarnation)
         if (!this.#rendezvous.isOwn) await endPresence(store, rank)
@@ -131,7 +131,10 @@ class Place {
   }
 }
 
-/** Returns the number of the next generation. The first rank that asks starts it; the others find it. */
+/**
+ * Returns the number of the next generation. The first rank that asks creates it; the other ranks
+ * find it in the store.
+ */
 async function beginNext(root: Store, generation: number): Promise<number> {
   const { value } = await root.compareSet('generation', String(generation), String(generation + 1))
   const next = readGeneration(value)
@@ -152,7 +155,10 @@ async function newestGeneration(root: Store): Promise<number> {
   return readGeneration(value)
 }
 
-/** @param departures - see `Past` */
+/**
+ * Returns the number of the generation that this process joins.
+ * @param departures - incarnations of this process that left a world normally
+ */
 async function chooseGeneration(
   { rank, timeout, signal }: InitSettings,
   root: Store,
@@ -163,7 +169,7 @@ async function chooseGeneration(
     const newest = await newestGeneration(root)
     const store = storeOf(root, newest)
     if (!(await store.check([joinedKey(rank)]))) return newest
-    // This process left in order before, so it does not replace a lost rank.
+    // This process left normally, so it does not replace a lost rank.
     if (departures.has(new TextDecoder().decode(await store.get(joinedKey(rank))))) {
       return await beginNext(root, newest)
     }

@@ -27,19 +27,27 @@ import {
 /** State that outlives the worlds of this process. */
 export interface Past {
   /**
-   * The incarnations of this process that left a world in order. If it joins again, it does not
-   * count as the replacement of a lost rank.
+   * The incarnations of this process that left a world normally. When the process joins again, it
+   * does not count as the replacement of a lost rank.
    */
   readonly departures: Set<string>
-  /** The store on rank 0 if no launcher hosts it. Other ranks may need it after rank 0 has left. */
+  /**
+   * The store, if this process is rank 0 and no launcher hosts the store. Other ranks may need it
+   * after rank 0 has left.
+   */
   server?: StoreServer
   /** The newest group if this process hosts the store. */
   group?: EngineProcessGroup
 }
 
-/** Milliseconds before the time-out at which to stop waiting for a missing host name. */
+/**
+ * How many milliseconds before the time-out to stop waiting for a host name that does not resolve.
+ */
 const LAST_LOOK = 1000
-/** Milliseconds that leaving waits for the other ranks, because process.exit() would end their store. */
+/**
+ * Milliseconds for which rank 0 waits for the other ranks when it leaves. Its process.exit() would
+ * end their store.
+ */
 const LEAVE_TOGETHER = 3000
 
 /**
@@ -61,7 +69,7 @@ export async function joinWorld(
     if (past.server !== undefined) leaveBeforeExit(past, group)
     return group
   } catch (error) {
-    // Close the connections, so that the others do not wait for this rank.
+    // Close the connections, so that the other ranks do not wait for this rank.
     await past.server?.close()
     await rendezvous.close()
     throw error
@@ -69,8 +77,8 @@ export async function joinWorld(
 }
 
 /**
- * Leaves the world when the script of rank 0 has ended. The process stays alive while its store is
- * needed.
+ * Leaves the world when the script of rank 0 has ended. The process stays alive while other ranks
+ * need its store.
  */
 function leaveBeforeExit(past: Past, group: EngineProcessGroup): void {
   if (past.group === undefined) {
@@ -123,7 +131,10 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
   }
 }
 
-/** Starts the store, or reuses the open store of an earlier world, which other ranks may already use. */
+/**
+ * Starts the store. If the store of an earlier world is still open, reuses it, because other ranks
+ * may already use it.
+ */
 async function hostStore(past: Past, options: StoreServerOptions): Promise<StoreServer> {
   const { server } = past
   const isOpen = server?.inspect().isOpen === true && server.endpoint.port === options.port
@@ -164,8 +175,8 @@ async function awaitName(
 }
 
 /**
- * The error of a child process that inherited a rank's environment. tsrun gives every rank a token,
- * which its child processes do not inherit.
+ * Returns the error for a child process that inherited the environment of a rank. tsrun gives every
+ * rank a token, which child processes do not inherit.
  */
 function inherited(rank: number): Error {
   return tsrError('ERR_TSR_ENVIRONMENT', {
@@ -176,7 +187,8 @@ function inherited(rank: number): Error {
 }
 
 /**
- * Requires a token except on loopback, because without one every program that reaches the ports may join.
+ * Requires a token unless the address is loopback. Without a token, every program that reaches the
+ * ports could join the job.
  */
 function checkToken(token: string, host: string, address: string): void {
   if (token !== '' || isLoopback(address)) return

@@ -14,7 +14,7 @@ import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
 
-/** Starts this rank's engine and connects it to all others. */
+/** Starts this rank's engine and connects it to the engines of all other ranks. */
 export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
   const { protection } = settings.protection
@@ -68,7 +68,9 @@ async function listeningAddress(
 
 interface SegmentOffer {
   readonly segment?: Segment
-  /** Why this rank cannot join; published, so that the others do not wait for it. */
+  /**
+   * Why this rank cannot join. It is published, so that the other ranks do not wait for this rank.
+   */
   readonly refusal?: string
 }
 

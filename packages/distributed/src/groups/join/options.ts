@@ -37,20 +37,20 @@ import {
 } from '../../diagnosis/settings.ts'
 import type { StreamName } from '../../runners/open-transport.ts'
 
-/** `shared-memory` uses tcp between hosts. */
+/** `shared-memory` uses tcp for ranks of other hosts. */
 export type TransportName = 'shared-memory' | StreamName
 
 export type EngineName = 'worker' | 'inline'
 
 export interface InitOptions extends DiagnosisOptions {
-  /** Default: RANK, or the variable of srun or mpirun. */
+  /** Rank of this process in the world. Default: RANK, or the variable of srun or mpirun. */
   readonly rank?: number
-  /** Default: WORLD_SIZE, or the variable of srun or mpirun, or 1. */
+  /** Number of ranks in the world. Default: WORLD_SIZE, or the variable of srun or mpirun, or 1. */
   readonly worldSize?: number
-  /** Default: the store at MASTER_ADDR:MASTER_PORT. */
+  /** The rendezvous store. Default: the store at MASTER_ADDR:MASTER_PORT. */
   readonly store?: Store
   /**
-   * Default: TSRUN_TRANSPORT, or `auto`.
+   * How ranks exchange data. Default: TSRUN_TRANSPORT, or `auto`.
    *
    * - `auto` uses shared memory within a host if possible, and tcp otherwise. Without koffi it uses
    *   `node`.
@@ -59,48 +59,57 @@ export interface InitOptions extends DiagnosisOptions {
    */
   readonly transport?: TransportName | 'auto'
   /**
-   * Default: TSRUN_ENGINE, or `worker`, or `inline` if a host has eight or more ranks for each
-   * core.
+   * The thread of the engine. Default: TSRUN_ENGINE, or `worker`, or `inline` if a host has eight
+   * or more ranks for each core.
    *
    * - `worker` moves messages while this thread computes.
    * - `inline` runs the engine while this thread waits: lower latency, but no overlap.
-   * - `auto` means TSRUN_ENGINE. Otherwise it is `inline` if all ranks are on this host and it has
-   *   fewer than two cores for each, or else `worker`.
+   * - `auto` means TSRUN_ENGINE. If that is not set, it means `inline` on a job of one host with
+   * fewer than two cores for each rank, and `worker` otherwise.
    */
   readonly engine?: EngineName | 'auto'
   /** Default time-out of operations, and of joining, in milliseconds. Default: 10 minutes. */
   readonly timeout?: number
   /** Stops joining with ERR_TSR_ABORTED. It has no effect once the rank has joined. */
   readonly signal?: AbortSignal
-  /** Bytes of the arena and the engine's memory. Default: TSRUN_ARENA (as in 512MiB), or 1 GiB. */
+  /**
+   * Bytes of the arena and the engine's memory together. Default: TSRUN_ARENA (for example 512MiB),
+   * or 1 GiB.
+   */
   readonly arena?: number
   /** Secret of the job. Default: TSRUN_TOKEN. */
   readonly token?: string
   /**
-   * Encrypts the traffic with the store and between ranks that share no memory. The same on all
-   * ranks. Default: TSRUN_TLS.
+   * Encrypts the traffic with the store and between ranks that share no memory. All ranks must pass
+   * the same value. Default: TSRUN_TLS.
    */
   readonly tls?: boolean
   /**
-   * The network interface, or an IP address of this host, at which the peers reach this rank.
+   * The network interface, or an IP address of this host, at which other ranks reach this rank.
    * Default: TSRUN_IFACE, or the interface that leads to the store.
    */
   readonly iface?: string
-  /** Ports to listen on, for firewalls. Default: TSRUN_PORT_RANGE (as in 29600-29699), or any. */
+  /**
+   * Ports to listen on, for firewalls. Default: TSRUN_PORT_RANGE (for example 29600-29699), or any
+   * free port.
+   */
   readonly ports?: PortRange
 }
 
 /** How a process joins a generation. */
 export interface Joining {
-  /** See `Rendezvous`. */
+  /** The address of this host from which the store was reached. */
   readonly from: string | undefined
   readonly generation: number
-  /** Holds the keys of this generation. */
+  /** The view of the store that holds the keys of this generation. */
   readonly store: Store
   /** Milliseconds that joining may take. */
   readonly timeout: number
   readonly signal: AbortSignal | undefined
-  /** Identifies this process in this generation: the value of `joinedKey`. */
+  /**
+   * Identifies this process in this generation. It is the value of the key that `joinedKey`
+   * returns.
+   */
   readonly incarnation: string
 }
 
@@ -121,7 +130,7 @@ export interface InitSettings {
   readonly iface: string | undefined
   readonly ports: PortRange | undefined
   readonly diagnosis: DiagnosisSettings
-  /** Read from the file that TSRUN_TUNING names. */
+  /** The tuning table, from the file that TSRUN_TUNING names. */
   readonly tuning: Tuning
 }
 
@@ -139,7 +148,7 @@ const arenaRule = where<number>(
   'from 2 MiB to less than 4 GiB, in bytes',
 )
 
-/** The checked options of a caller; undefined ones come from the environment. */
+/** The checked options of a caller. The environment provides the undefined ones. */
 export type GivenOptions = {
   readonly [Name in keyof InitOptions]-?: InitOptions[Name] | undefined
 }
@@ -208,8 +217,8 @@ export function completeOptions(options: GivenOptions): InitSettings {
 }
 
 /**
- * Reads the environment of this rank. If srun or mpirun started it without tsrun, sets torchrun's
- * variables from theirs, so that other code can read RANK.
+ * Reads the environment of this rank. If srun or mpirun started this rank without tsrun, derives
+ * torchrun's variables and sets them, so that other code can read RANK.
  */
 function environmentOfRank(): RankEnvironment | undefined {
   Object.assign(process.env, launchedEnvironment(process.env))
@@ -250,7 +259,10 @@ function checkProtection(
   throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'TSRUN_TOKEN', value: 'not set', expected })
 }
 
-/** The transport that the caller or the environment asks for. @throws ERR_TSR_ENVIRONMENT */
+/**
+ * Returns the transport that the caller or the environment asks for.
+ * @throws ERR_TSR_ENVIRONMENT
+ */
 export function wantedTransport({ transport }: GivenOptions): TransportName | 'auto' {
   return transport ?? readVariable('TSRUN_TRANSPORT', transportRule) ?? 'auto'
 }
@@ -261,23 +273,26 @@ function chooseWanted({ engine }: GivenOptions): EngineName | 'auto' | undefined
   return readVariable('TSRUN_ENGINE', engineRule) ?? engine
 }
 
-/** The facts for choosing an engine. */
+/** The facts from which the engine is chosen. */
 export interface EngineContext {
   readonly environment: Pick<RankEnvironment, 'worldSize' | 'localWorldSize'> | undefined
   readonly transport: StreamName
-  /** Processors that this process may use. */
+  /** Number of processor cores that this process may use. */
   readonly cores: number
-  /** How many ranks share these processors; undefined: all ranks of this host. */
+  /** Number of ranks that share these cores; undefined: all ranks of this host. */
   readonly coreRanks?: number | undefined
 }
 
-/** Ranks per core from which on worker engines only cost time, because nothing can overlap. */
+/**
+ * Number of ranks per core from which worker engines only cost time, because communication and
+ * computation cannot overlap.
+ */
 const CROWD = 8
 
 /**
- * Chooses the engine. Without a wish, `inline` only if the cores are crowded. For `auto`, `inline` also
- * if all ranks are on this host and it has fewer than two cores for each. Then an engine's thread would
- * compete with the ranks that compute.
+ * Chooses the engine. If `wanted` is undefined, `inline` is chosen only with CROWD or more ranks
+ * per core. For `auto`, `inline` is also chosen if all ranks are on this host and it has fewer than
+ * two cores for each rank. An engine thread would then compete with ranks that compute.
  */
 export function chooseEngine(context: EngineContext, wanted: 'auto' | undefined): EngineName {
   const { environment, transport, cores, coreRanks } = context

@@ -8,25 +8,30 @@ import { readPublished } from '../membership/published.ts'
 /** The shared-memory segments of all ranks, as this rank knows them. */
 export interface SegmentSurvey {
   readonly rank: number
-  /** By rank; undefined if a rank offers none. */
+  /** The segment of each rank, indexed by rank; undefined if the rank offers no segment. */
   readonly segments: readonly (SegmentAddress | undefined)[]
-  /** Whether it is an error if ranks of this host cannot share memory. Otherwise they use tcp. */
+  /**
+   * Whether all ranks of this host must share memory. If not required, ranks that cannot share
+   * memory use tcp.
+   */
   readonly isRequired: boolean
   readonly wait: StoreCallOptions
 }
 
 const report = object({
-  /** Ranks of its host whose segments it cannot open. */
+  /** Ranks of the same host whose segments this rank cannot open. */
   lacks: list(count()),
-  /** Why it cannot join, so that the others do not wait for it. */
+  /**
+   * Why this rank cannot join. It is published, so that the other ranks do not wait for this rank.
+   */
   refusal: text.optional(),
 })
 
 type Report = Of<typeof report>
 
 /**
- * Opens the segments of the other ranks of this host. Agrees with all ranks on who shares memory:
- * two ranks do if each could open the other's segment. All ranks must call it.
+ * Opens the segments of the other ranks of this host. All ranks call this and agree on which ranks
+ * share memory. Two ranks share memory if each could open the other's segment.
  *
  * @returns undefined when no rank shares memory with another
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE on all ranks, if any rank requires memory that cannot be shared

@@ -13,13 +13,13 @@ import { algorithmsOf } from '../../algorithms/select.ts'
 /** The tuning table of a rank and its source. */
 export interface Tuning {
   readonly table: TuningTable
-  /** Where the table comes from, human-readable. */
+  /** A readable description of where the table comes from. */
   readonly source: string
-  /** Equal for equal tables. */
+  /** A digest of the table, the same for equal tables. */
   readonly digest: string
 }
 
-/** The part of a tuning that ranks compare. */
+/** The part of a tuning that ranks exchange to compare their tables. */
 export type TuningIdentity = Pick<Tuning, 'source' | 'digest'>
 
 type Json = Readonly<Record<string, unknown>>
@@ -35,7 +35,8 @@ type Complain = (problem: string) => Error
  *       "sharedMemory": { "allGather": [{ "algorithm": "direct" }] }
  *     }
  *
- * `upTo` is in bytes of the whole buffer, inclusive; each list ends with an entry without it.
+ * `upTo` is the size of the whole buffer in bytes, inclusive. The last entry of each list has no
+ * `upTo`.
  *
  * @param path - undefined or empty: the built-in thresholds
  * @throws ERR_TSR_TUNING if the file cannot be read or is invalid
@@ -62,7 +63,7 @@ export function identityOf({ source, digest }: Tuning): TuningIdentity {
  * Checks that all ranks have the same table, because ranks that choose different algorithms cannot
  * communicate.
  *
- * @param tunings - by rank
+ * @param tunings - the tuning of each rank, in rank order
  * @throws ERR_TSR_TUNING_DIFFERS, on all ranks
  */
 export function checkSameTuning(rank: number, tunings: readonly TuningIdentity[]): void {
@@ -94,7 +95,10 @@ function tableOf(file: unknown, complain: Complain): TuningTable {
   }
 }
 
-/** Coalesced all-reduces take the thresholds of all-reduces, unless the file sets them. */
+/**
+ * Reads the thresholds of one medium. Coalesced all-reduces use the thresholds of all-reduces,
+ * unless the file sets their own.
+ */
 function readMedium(
   medium: string,
   value: unknown,

@@ -12,10 +12,10 @@ import {
 } from './published.ts'
 import type { World } from './world.ts'
 
-/** The outcome of agreeing on a new group. */
+/** The result of agreeing on a new group. */
 export interface Agreement {
   readonly identity: GroupIdentity
-  /** Why the group is impossible: the members passed its ranks in different orders. */
+  /** Why the group is impossible: its members passed the ranks in different orders. */
   readonly problem?: string
 }
 
@@ -51,7 +51,10 @@ export async function takeGroupId({ store }: World): Promise<number> {
   return id
 }
 
-/** Takes ids from the top, so that groups of one rank leave the low ids, which have slots, to others. */
+/**
+ * Returns an id for a group of one rank, from the largest downwards. The low ids have slots and
+ * stay free for larger groups.
+ */
 async function takeIdOfOne({ store }: World): Promise<number> {
   return LARGEST_GROUP - (await store.add('groups-of-one', 1))
 }
@@ -79,7 +82,7 @@ function checkMembers(
   return members
 }
 
-/** Lets the lowest member take an id from the store and share it with the others. */
+/** The lowest member takes an id from the store. The other members read that id. */
 async function agreeOnId(
   world: World,
   members: readonly number[],
@@ -124,7 +127,7 @@ const keyRule = count({ from: Number.MIN_SAFE_INTEGER })
  * the group call it.
  *
  * @returns undefined for colour null
- * @throws ERR_TSR_ARGUMENT, and what the collective throws
+ * @throws ERR_TSR_ARGUMENT, and the errors of the collective
  */
 export async function ranksOfColor(
   group: ProcessGroup,

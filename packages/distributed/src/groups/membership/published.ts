@@ -14,8 +14,8 @@ import {
 import { LARGEST_GROUP } from '../../operation.ts'
 
 /*
- * What ranks send each other, through the store or as objects, before they form a group. A rank of
- * another version, or any program with the job's token, can send anything.
+ * Checks the data that ranks send each other, through the store or as objects, before they form a
+ * group. A rank of another version, or any program with the job's token, can send anything.
  */
 
 /** A value of the store, which another rank may have deleted. */
@@ -40,19 +40,22 @@ function notPublished(bytes: number, author: string): TsrError {
 
 const groupId = count({ from: 1, to: LARGEST_GROUP })
 
-/** What the lowest rank of a new group publishes. */
+/** The data that the lowest rank of a new group publishes. */
 export const publishedGroup = object({ id: groupId, order: text, first: count() })
 
 export type PublishedGroup = Of<typeof publishedGroup>
 
-/** The outcome of a shrink: the first proposal that reached the store. */
+/** The result of a shrink: the first proposal that reached the store. */
 export interface Decision {
   readonly id: number
-  /** World ranks, in the order of the old group. */
+  /** World ranks of the survivors, in the order of the old group. */
   readonly survivors: readonly number[]
 }
 
-/** @param ranks - of the group that shrinks */
+/**
+ * Parses a decision.
+ * @param ranks - ranks of the group that shrinks
+ */
 export function readDecision(bytes: Bytes, ranks: readonly number[]): Decision {
   const survivors = list(count(), ranks.length).refine((some) => isPartOf(some, ranks))
   const decision = object({ id: groupId, survivors })
@@ -72,7 +75,7 @@ export interface Vote {
   readonly gone: readonly number[]
 }
 
-/** Parses the votes of a log, one per line. @param ranks - of the group that shrinks */
+/** Parses the votes of a log, one per line. @param ranks - ranks of the group that shrinks */
 export function readVotes(bytes: Uint8Array, ranks: readonly number[]): Vote[] {
   const members = new Set(ranks)
   const member = count().refine((rank) => members.has(rank))
@@ -94,7 +97,10 @@ export type SplitChoice = readonly [color: number | null, key: number]
 
 const color = integer.nullable()
 
-/** @param values - one for each rank of the group, in rank order */
+/**
+ * Checks the choices that ranks have sent.
+ * @param values - one for each rank of the group, in rank order
+ */
 export function checkChoices(values: readonly unknown[]): readonly SplitChoice[] {
   for (const [rank, value] of values.entries()) {
     if (

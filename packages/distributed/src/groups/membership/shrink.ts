@@ -13,11 +13,11 @@ const CHECK_INTERVAL = 25
 type Shrinking = Pick<GroupIdentity, 'id' | 'name' | 'ranks'>
 
 /**
- * Agrees with the survivors of a group on a new group; see `GroupRelations.shrink`. For each
- * shrink, the store keeps a log of votes and one decision. A rank votes when it calls this, naming
- * the members that it has lost, and votes again if it loses more. Once every member has voted or is
- * gone, or the time is up, each rank that notices proposes a decision. The first proposal wins
- * (compare and set), so there is exactly one decision.
+ * Agrees with the survivors of a group on a new group, for `GroupRelations.shrink`. For each
+ * shrink, the store keeps a log of votes and one decision. A rank votes when it calls this
+ * function: it names the members that it has lost. It votes again if it loses more members. A rank
+ * proposes a decision once every member has voted or is gone, or when the time is up. The store
+ * accepts only the first proposal (compare and set), so there is exactly one decision.
  *
  * @throws ERR_TSR_EXCLUDED, ERR_TSR_STORE_*
  */
@@ -62,7 +62,7 @@ async function decide(
     if (group.ranks.some(isAwaited) && !deadline.expired) continue
     const candidates = votes.filter((vote) => isPresent(vote.rank))
     const survivors = survivorsOf(group.ranks, candidates)
-    // A rank that the store does not list as present makes no proposal.
+    // Propose nothing if the store does not list this rank as present.
     if (!candidates.some((vote) => vote.rank === rank)) continue
     const own = JSON.stringify({ id: await takeGroupId(world), survivors })
     const { value } = await store.compareSet(key, undefined, own)
@@ -90,7 +90,7 @@ function createVoter(
   }
 }
 
-/** Waits for the decision; returns undefined when it is time to check votes and presence again. */
+/** Waits for the decision. Returns undefined when it is time to check votes and presence again. */
 async function waitForDecision(
   store: Store,
   key: string,
@@ -107,10 +107,11 @@ async function waitForDecision(
 }
 
 /**
- * Returns a nearly largest set of voters that are all connected to each other. While two of the set have
- * lost their connection, it removes the rank with the most lost connections; on a tie, the highest.
+ * Returns a set of voters that are all connected to each other; it is nearly as large as possible.
+ * While two ranks of the set have lost their connection, the rank with the most lost connections is
+ * removed, on a tie the highest.
  *
- * @param members - determines the order of the result
+ * @param members - ranks of the group; the result has their order
  */
 export function survivorsOf(members: readonly number[], votes: readonly Vote[]): number[] {
   const lost = new Map(votes.map(({ rank }) => [rank, new Set<number>()]))

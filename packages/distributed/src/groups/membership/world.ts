@@ -11,11 +11,14 @@ export interface WorldFacts {
   readonly store: Store
   /** Default time-out of operations in milliseconds. */
   readonly timeout: number
-  /** Whether each rank announces in the store that it is alive. Ranks that share a connection do not. */
+  /**
+   * Whether each rank announces in the store that it is alive. Ranks of an in-process world, which
+   * share a connection, do not.
+   */
   readonly hasPresence?: boolean
   /** How often `reconfigure` has rebuilt the world; default 0. */
   readonly generation?: number
-  /** See `World.lineage`. */
+  /** State shared with the worlds before and after this one. */
   readonly lineage?: Lineage
   /** Leaves this world and joins the next; undefined if that is impossible. */
   readonly rejoin?: (options: JoinOptions) => Promise<ProcessGroup>
@@ -24,8 +27,8 @@ export interface WorldFacts {
 }
 
 /**
- * Shared by a world and all worlds that `reconfigure` makes from it. It refers only to the newest,
- * so that those in between can be collected.
+ * State shared by a world and all worlds that `reconfigure` makes from it. It refers only to the
+ * newest world, so that older worlds can be garbage-collected.
  */
 export interface Lineage {
   /** The group of all ranks of the newest world; undefined before the first `reconfigure`. */
@@ -44,9 +47,9 @@ export class World {
   hasEnded = false
   readonly lineage: Lineage
   readonly #facts: WorldFacts
-  /** Number of groups made with the same members and name. */
+  /** How many groups were made so far, by members and name. */
   readonly #made = new Map<string, number>()
-  /** How often each group was shrunk, by id. */
+  /** How often each group was shrunk, by group id. */
   readonly #shrunk = new Map<number, number>()
 
   constructor(facts: WorldFacts) {
@@ -60,7 +63,7 @@ export class World {
     this.lineage = facts.lineage ?? { newest: undefined }
   }
 
-  /** Numbers the groups with the same members and name. */
+  /** Returns the number of a new group among the groups with the same members and name. */
   countGroup(group: string): number {
     const number = this.#made.get(group) ?? 0
     this.#made.set(group, number + 1)
@@ -72,7 +75,7 @@ export class World {
     if (this.#made.get(group) === number + 1) this.#made.set(group, number)
   }
 
-  /** Each shrink of a group has its own folder in the store. */
+  /** Returns the store folder for the next shrink of a group. */
   shrinkFolder(group: number): string {
     return `shrink/${group}/${this.#shrunk.get(group) ?? 0}/`
   }
@@ -81,14 +84,17 @@ export class World {
     this.#shrunk.set(group, (this.#shrunk.get(group) ?? 0) + 1)
   }
 
-  /** Asks the store which ranks are alive. */
+  /** Asks the store which ranks are alive. Returns a predicate. */
   async findPresent(): Promise<(rank: number) => boolean> {
     if (this.#facts.hasPresence !== true) return () => true
     const alive = new Set(await this.store.list(presenceFolder))
     return (rank) => alive.has(presenceKey(rank))
   }
 
-  /** See `GroupRelations.reconfigure`. @throws ERR_TSR_CANNOT_RECONFIGURE, and as `initProcessGroup` */
+  /**
+   * Rebuilds the world, as `GroupRelations.reconfigure` documents.
+   * @throws ERR_TSR_CANNOT_RECONFIGURE, and the errors of `initProcessGroup`
+   */
   async reconfigure(group: string, options: JoinOptions): Promise<ProcessGroup> {
     const { rejoin } = this.#facts
     if (rejoin === undefined) {

@@ -15,8 +15,8 @@ import {
 import { SteppedWork } from './stepped-work.ts'
 
 /**
- * The collectives on objects: one collective for the lengths, then one for the payloads. An object
- * that cannot be encoded throws before the operation takes a position among the collectives.
+ * The collectives on objects. Each runs one collective for the lengths, then one for the payloads.
+ * An object that cannot be encoded throws before the call takes a position among the collectives.
  */
 export class ObjectCollectives {
   readonly #member: Member
@@ -110,7 +110,10 @@ export class ObjectCollectives {
     )
   }
 
-  /** Reserves two positions among the group's collectives, for calls that run one after the other. */
+  /**
+   * Reserves two consecutive positions among the group's collectives, for the two calls of a
+   * collective on objects.
+   */
   #reserve(): { readonly sequence: number; readonly calls: Collectives } {
     const operations = this.#operations
     const sequence = operations.reserve(2)
@@ -125,7 +128,7 @@ export class ObjectCollectives {
   }
 }
 
-/** Returns the caller's own value, not a copy. */
+/** Puts the caller's own value into the result, because a copy would be another object. */
 function withOwn<T>(values: T[], rank: number, value: T): T[] {
   values[rank] = value
   return values

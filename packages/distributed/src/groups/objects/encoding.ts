@@ -1,6 +1,6 @@
 import { decode, encode } from '@tsrun/core'
 
-/** A value as MessagePack, padded to 32-bit words, and its length in bytes, which is sent first. */
+/** A value as MessagePack, padded to 32-bit words. The sender first sends its length in bytes. */
 export interface EncodedObject {
   readonly length: Int32Array
   readonly words: Int32Array
@@ -17,7 +17,10 @@ export function encodeObject(value: unknown): EncodedObject {
   return { length: Int32Array.of(bytes.length), words }
 }
 
-/** @param length - in bytes */
+/**
+ * Decodes a value.
+ * @param length - length of the encoded value in bytes, without padding
+ */
 export function decodeObject(words: Int32Array, length: number): unknown {
   return decode(new Uint8Array(words.buffer, words.byteOffset, length))
 }
@@ -43,7 +46,7 @@ export function packObjects(values: readonly unknown[]): PackedObjects {
   return { lengths, counts, words }
 }
 
-/** Allocates space for values of these lengths in bytes. */
+/** Allocates space for encoded values of these lengths in bytes. */
 export function roomFor(lengths: Int32Array): PackedObjects {
   const counts = Array.from(lengths, wordsFor)
   const words = new Int32Array(counts.reduce((a, b) => a + b, 0))

@@ -6,10 +6,13 @@ import type { Starter } from '../calls/call.ts'
 import { decodeObject, encodeObject, wordsFor } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 
-/** First tag of object messages; tags of users are below. */
+/** First tag of object messages. User tags are smaller. */
 const OBJECT_TAGS = 2 ** 31
 
-/** The last receives of one tag. A new receive waits for those that may take its messages. */
+/**
+ * The last receives of one tag. A new receive waits for earlier receives that may take its
+ * messages.
+ */
 interface LastReceives {
   readonly bySource: Map<number, SteppedWork<unknown>>
   fromAny: SteppedWork<unknown> | undefined
@@ -17,7 +20,7 @@ interface LastReceives {
 
 /**
  * Messages with objects that MessagePack can encode: a message with the length, then one with the
- * payload. Meant for control data, not for tensors.
+ * payload. Use it for control data, not for tensors.
  */
 export class ObjectMessages {
   readonly #member: Member
@@ -85,7 +88,7 @@ export class ObjectMessages {
     try {
       yield this.#starter.start(recvCall(this.#member, length, from, tag, options))
     } catch (error) {
-      // Skip the payload of this length, so that it is not taken for the next length.
+      // Skip the payload too, so that the next receive does not take it for a length.
       if (takesMessage) this.#trySkip(from, tag)
       throw error
     }
@@ -132,7 +135,7 @@ function* waitFor(works: readonly (SteppedWork<unknown> | undefined)[]): Steps<v
     try {
       if (work?.isCompleted() === false) yield work
     } catch {
-      // The caller of that receive gets the error.
+      // Ignore the error: the caller of that earlier receive gets it.
     }
   }
 }

@@ -2,12 +2,12 @@ import { monotonicNow } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import { PendingWork, type FollowedWork, type Outcome } from '../calls/pending-work.ts'
 
-/** Yields each `Work` that it waits for, and returns the result of the whole. */
+/** Yields each `Work` that it waits for, and returns the result of the whole operation. */
 export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
 
 /**
- * A `Work` made of several others. It advances whenever one completes, so ranks may wait for
- * several such works in different orders.
+ * A `Work` made of several others. It advances whenever one of them completes, even if nobody
+ * waits. Ranks may therefore wait for several such works in different orders.
  */
 export class SteppedWork<T> extends PendingWork<T> {
   readonly sequence: number

@@ -10,29 +10,35 @@ import type { LocalPlace } from '../../transports/transport.ts'
 import { Placement } from '../placement.ts'
 import { LocalGroup, type LocalContext } from './local-group.ts'
 
-/** Milliseconds without progress after which a waiting caller hands its operation to the engine. */
+/**
+ * Milliseconds that a waiting caller tolerates without progress, before it hands its operation to
+ * the engine.
+ */
 const PATIENCE = 0.2
-/** Additional milliseconds per byte, because peers may be copying. */
+/** Additional milliseconds for each byte of the buffer, because peers may be copying it. */
 const PATIENCE_PER_BYTE = 1e-6
-/** Milliseconds after which an operation that is polled, not awaited, is handed to the engine. */
+/**
+ * Milliseconds after which an operation is handed to the engine, if the caller polls it instead of
+ * waiting.
+ */
 const POLLED_PATIENCE = 1
 
 export interface CallingThreadOptions extends LocalContext {
   readonly journal: Journal
   readonly place: LocalPlace | undefined
-  /** Runs the operations that are handed to the engine. */
+  /** The driver of operations that are handed to the engine. */
   readonly engine: TicketDriver
 }
 
 /**
- * Runs collectives of ranks that share memory on the calling thread. A rank publishes its buffer when it
- * calls, and reads the others' buffers when it waits. If all ranks arrive almost together, no thread is
- * woken. Operations that take longer are handed to the engine. So are mismatched operations, because the
- * engine reports which rank runs what.
+ * Runs collectives of ranks that share memory on the calling thread. A rank publishes its buffer
+ * when it calls, and reads the others' buffers when it waits. If all ranks arrive almost together,
+ * no thread is woken. Operations that take longer are handed to the engine. Mismatched operations
+ * are handed over as well, because the engine reports which rank runs what.
  */
 export class CallingThread implements TicketDriver {
   readonly #options: CallingThreadOptions
-  /** By group id. */
+  /** The local groups, by group id. */
   readonly #groups: (LocalGroup | undefined)[] = []
   readonly #placement: Placement | undefined
   readonly #status: StatusPublisher | undefined
@@ -62,8 +68,9 @@ export class CallingThread implements TicketDriver {
   }
 
   /**
-   * Whether this thread runs an operation if its group is idle. A large operation makes progress only
-   * while its caller waits, and delays the other ranks until then. So it must be awaited at once.
+   * Whether this thread runs an operation, provided that its group is idle. A large operation makes
+   * progress only while its caller waits, and until then delays the other ranks. It therefore runs
+   * here only if the caller waits at once.
    */
   runs(operation: Operation, isAwaited: boolean): boolean {
     if (!isCollective(operation)) return false
@@ -76,7 +83,10 @@ export class CallingThread implements TicketDriver {
     if (isCollective(operation)) this.#flush(this.#groups[operation.group])
   }
 
-  /** @param operation - an operation for which `runs` returned true */
+  /**
+   * Starts an operation on this thread.
+   * @param operation - an operation for which `runs` returned true
+   */
   start(ticket: Ticket, operation: Operation): void {
     const group = this.#groups[operation.group]!
     const run = group.runOf(operation)!
@@ -134,13 +144,18 @@ export class CallingThread implements TicketDriver {
     ticket.abort()
   }
 
-  /** Completes the operation if all ranks arrive soon. Otherwise, hands it to the engine. */
+  /**
+   * Completes the operation if all ranks arrive soon. Otherwise hands the operation to the engine.
+   */
   #endSoon(ticket: Ticket, isAwaited: boolean): void {
     if (this.#proceed(ticket)) return
     if (!isAwaited || !this.#wait(ticket)) this.#leave(ticket)
   }
 
-  /** Yields the core until the operation ends. Returns false if it makes no progress for too long. */
+  /**
+   * Yields the core until the operation ends. Returns false if the operation makes no progress for
+   * too long.
+   */
   #wait(ticket: Ticket): boolean {
     const run = this.#groups[ticket.operation.group]!.run!
     let { begun } = run
@@ -157,13 +172,16 @@ export class CallingThread implements TicketDriver {
     return false
   }
 
-  /** Makes progress. Returns true once the operation has ended or was handed to the engine. */
+  /**
+   * Makes progress with an operation. Returns true once the operation has ended or was handed to
+   * the engine.
+   */
   #proceed(ticket: Ticket): boolean {
     const { operation, posted } = ticket
     const group = this.#groups[operation.group]
     if (group?.current !== ticket) return true
     if (!group.run!.proceed()) {
-      // The ranks run different operations: let the engine report which.
+      // The ranks run different operations. Let the engine report which rank runs what.
       if (group.differs) this.#leave(ticket)
       return group.differs
     }
@@ -175,7 +193,7 @@ export class CallingThread implements TicketDriver {
     return true
   }
 
-  /** Hands the pending operation of a group to the engine, unless it can end now. */
+  /** Hands the pending operation of a group to the engine, unless the operation can end now. */
   #flush(group: LocalGroup | undefined): void {
     const ticket = group?.current
     if (ticket !== undefined && !this.#proceed(ticket)) this.#leave(ticket)

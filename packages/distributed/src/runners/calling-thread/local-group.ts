@@ -13,9 +13,9 @@ import type { GroupFacts } from '../../transports/transport-collectives.ts'
 
 export interface LocalContext extends Omit<SharedContext, 'waiting' | 'onMismatch'> {
   readonly arena: Arena
-  /** By world rank; see `Transport.hosts`. */
+  /** The host number of each world rank, from `Transport.hosts`. */
   readonly hosts: readonly number[]
-  /** Whether the engine has read all commands and does not need this thread to make progress. */
+  /** Whether the engine has read all commands and can make progress without this thread. */
   readonly isIdle: () => boolean
 }
 
@@ -29,13 +29,16 @@ export class LocalGroup {
   readonly #shared: SharedContext
   readonly #facts: GroupFacts
   readonly #epochs: Epochs
-  /** By operation: the last call, and the run for calls like it; undefined if the engine must run them. */
+  /**
+   * For each operation name: the last call, and the run for calls like that one. The run is
+   * undefined if the engine must run such calls.
+   */
   readonly #known = new Map<OperationName, { of: Operation; run: EpochRun | undefined }>()
   current: Ticket | undefined
   run: EpochRun | undefined
-  /** Whether a peer runs another operation. */
+  /** Whether a peer runs another operation in the current epoch. */
   differs = false
-  /** Heap offsets of a large operation's scratch and of its free part. */
+  /** Heap offsets of the scratch memory for large operations, and of its free part. */
   #scratch = 0
   #free = 0
 
@@ -51,7 +54,7 @@ export class LocalGroup {
     this.#epochs = new Epochs(local.epochs, id)
   }
 
-  /** Returns undefined for an operation that the engine must run. */
+  /** Returns the run for an operation. Returns undefined if the engine must run the operation. */
   runOf(operation: Operation): EpochRun | undefined {
     const known = this.#known.get(operation.name)
     if (known !== undefined && isAlike(known.of, operation)) return known.run
@@ -60,12 +63,14 @@ export class LocalGroup {
     return run
   }
 
-  /** Begins the next epoch. Returns false if the engine must run the operation. */
+  /**
+   * Begins the next epoch with an operation. Returns false if the engine must run the operation.
+   */
   begin(ticket: Ticket, operation: Operation, run: EpochRun): boolean {
     const { arena, isIdle, slots, rank } = this.#local
     const { id, ranks } = this.#facts
     const epochs = this.#epochs
-    // check isIdle first: the epochs are up to date only once the engine has read all commands
+    // Check isIdle first: the epochs are up to date only once the engine has read all commands.
     if (operation.aborted || !isIdle() || !epochs.isOpen) return false
     const { given } = epochs
     for (const peer of ranks) {
@@ -85,7 +90,7 @@ export class LocalGroup {
     return true
   }
 
-  /** Ends the operation, and frees its scratch. */
+  /** Ends the current operation, and frees its scratch memory. */
   end(): void {
     if (this.#scratch !== 0) this.#local.arena.releaseBytes(this.#scratch)
     this.#scratch = 0
@@ -108,13 +113,13 @@ export class LocalGroup {
       return this.#local.get && new WindowRun(this.#shared, this.#epochs, running)
     }
     const run = new FlatRun(this.#shared, this.#epochs, running)
-    // leave other runs to the engine: a rank that waits for at most one peer ends before it has compared
-    // the calls of all ranks
+    // Leave other runs to the engine. A rank that waits for at most one peer would end before it
+    // has compared the calls of all ranks.
     return run.comparesAll ? run : undefined
   }
 }
 
-/** Whether two calls of an operation can use the same run. */
+/** Whether two calls of an operation are alike, so that they can use the same run. */
 function isAlike(a: Operation, b: Operation): boolean {
   return (
     a === b ||

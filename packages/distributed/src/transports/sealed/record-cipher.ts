@@ -4,15 +4,15 @@ import { addressOf, AesGcm, hasOpenSsl, isAvailable, TAG_BYTES } from '@tsrun/na
 
 /*
  * A record holds a piece of the stream: its length (4 bytes, little-endian), the piece, and a tag
- * of 16 bytes. The tag covers all of it and the number of the record in its direction. So records
- * cannot be changed, replayed, dropped or reordered.
+ * of 16 bytes. The tag covers the length, the piece, and the number of the record in its direction.
+ * A peer thus notices records that were changed, replayed, dropped or reordered.
  */
 
 export const HEADER_BYTES = 4
 /** Bytes of a record besides its piece. */
 export const OVERHEAD_BYTES = HEADER_BYTES + TAG_BYTES
 
-/** Memory with its address for native code. */
+/** Memory, and its address for native code. */
 export interface Region {
   readonly bytes: Uint8Array
   /** Address of the first byte; 0 without native code. */
@@ -25,12 +25,16 @@ export function regionOf(bytes: Uint8Array): Region {
 
 /** Seals or opens the records of one direction. Each direction has its own counter. */
 export interface RecordCipher {
-  /** Writes `length` bytes of `from` and the tag into a record with its header at `at` of `to`. */
+  /**
+   * Encrypts `length` bytes of `from` into a record, whose header is at offset `at` of `to`. Also
+   * writes the tag.
+   */
   seal(counter: number, from: Region, piece: number, length: number, to: Region, at: number): void
   /**
-   * Reads the piece of the record with its header at `at` of `from`.
+   * Decrypts the piece of a record, whose header is at offset `at` of `from`.
    *
-   * @returns false if it is not the sealed record; the contents of `to` are then undefined
+   * @returns false if the record was not sealed by the peer with this counter; the contents of `to`
+   * are then undefined
    */
   open(
     counter: number,
@@ -44,7 +48,7 @@ export interface RecordCipher {
   close(): void
 }
 
-/** Creates the fastest available cipher. All of them make the same records. */
+/** Creates the fastest available cipher. All ciphers produce the same records. */
 export function createRecordCipher(direction: 'seal' | 'open', key: Uint8Array): RecordCipher {
   return isAvailable().available && hasOpenSsl()
     ? new NativeCipher(direction, key)
@@ -146,7 +150,7 @@ export class NodeCipher implements RecordCipher {
   }
 }
 
-/** Makes the same nonce as `AesGcm`: 4 zero bytes, then the counter, big-endian. */
+/** Returns the same nonce as `AesGcm`: 4 zero bytes, then the counter, big-endian. */
 function nonceOf(counter: number): Uint8Array {
   const nonce = new Uint8Array(12)
   new DataView(nonce.buffer).setBigUint64(4, BigInt(counter))

@@ -10,30 +10,39 @@ import {
 } from './record-cipher.ts'
 
 /**
- * Largest piece of the stream in a record, in bytes. Shorter pieces cost more calls. Longer ones
- * delay the peer, which cannot use a record before its end.
+ * Largest piece of the stream in a record, in bytes. Shorter pieces cost more calls. Longer pieces
+ * delay the peer, which can decrypt a record only after its end has arrived.
  */
 export const LARGEST_PIECE = 24 * 1024
 const RECORD_BYTES = LARGEST_PIECE + OVERHEAD_BYTES
-/** Bytes to read ahead. With spare space, the start of a record rarely has to be moved. */
+/**
+ * Bytes to read ahead. With more space than one record, the start of a record rarely has to be
+ * moved.
+ */
 const INCOMING_BYTES = 4 * RECORD_BYTES
 
-/** Number of records after which to replace a key, far below the limit of AES-GCM. */
+/** Number of records after which a key is replaced, far below the limit of AES-GCM. */
 const RECORDS_OF_A_KEY = 2 ** 24
 
 /** Returned by `receive` for a record that is not the next one the peer sealed. */
 export const ALTERED = -2
 
-/** Sends bytes of a region over the connection. Returns how many were accepted, 0, or `CLOSED`. */
+/**
+ * Sends bytes of a region over the connection. Returns the number of accepted bytes, 0 if the
+ * connection is full, or `CLOSED`.
+ */
 export type SendRaw = (region: Region, at: number, length: number, more: boolean) => number
-/** Receives bytes of the connection into a region. Returns how many, 0, or `CLOSED`. */
+/**
+ * Receives bytes of the connection into a region. Returns the number of bytes, 0 if there are none,
+ * or `CLOSED`.
+ */
 export type ReceiveRaw = (region: Region, at: number, length: number) => number
 
 /**
  * The stream to and from one peer as encrypted records.
  *
- * A partly sent record cannot be taken back. The last byte of its piece counts as sent only once
- * the last byte of the record is sent, so the sender retries with that byte.
+ * A partly sent record cannot be withdrawn. The last byte of its piece is reported as sent only
+ * once the whole record is sent. Until then, the caller retries with that byte.
  */
 export class SealedStream {
   readonly #sealing: KeyInUse
@@ -42,11 +51,11 @@ export class SealedStream {
   readonly #batchBytes: number
   readonly #outgoing: () => Region
   readonly #incoming = lazyRegion(INCOMING_BYTES)
-  /** The unsent bytes of pending records are [from, to) of `#outgoing`. */
+  /** The unsent bytes of pending records: [from, to) of `#outgoing`. */
   #unsent = { from: 0, to: 0 }
-  /** The unread bytes are [from, to) of `#incoming`. */
+  /** The unread bytes: [from, to) of `#incoming`. */
   #unread = { from: 0, to: 0 }
-  /** Number of bytes at the start of the unread ones that are already opened. */
+  /** Number of decrypted bytes at the start of the unread bytes. */
   #opened = 0
   #closed = false
 
@@ -62,11 +71,11 @@ export class SealedStream {
     this.#opening = new KeyInUse('open', keys.receiving, recordsOfAKey)
   }
 
-  /** Like `Transport.trySend`. */
+  /** Sends bytes, like `Transport.trySend`. */
   send(at: number, length: number, more: boolean, sendRaw: SendRaw): number {
     if (this.#closed) return CLOSED
     let sent = 0
-    // First send the remainder of the pending records, which counts as one byte.
+    // First send the remainder of the pending records. It counts as one byte of the caller's data.
     if (this.#unsent.from < this.#unsent.to) {
       const state = this.#flush(more && length === 1, sendRaw)
       if (state !== 'sent') return state === 'closed' ? CLOSED : 0
@@ -75,7 +84,7 @@ export class SealedStream {
     while (sent < length) {
       const bytes = Math.min(length - sent, this.#batchBytes)
       this.#seal(at + sent, bytes)
-      // Do not hold these records back for later ones: the peer waits for them.
+      // Send the records at once instead of waiting for more, because the peer waits for them.
       const state = this.#flush(more && sent + bytes === length, sendRaw)
       if (state === 'closed') return CLOSED
       if (state === 'full') return sent + bytes - 1
@@ -84,7 +93,7 @@ export class SealedStream {
     return sent
   }
 
-  /** Like `Transport.tryReceive`. `ALTERED` ends the stream, like `CLOSED`. */
+  /** Receives bytes, like `Transport.tryReceive`. `ALTERED` ends the stream, like `CLOSED`. */
   receive(at: number, length: number, receiveRaw: ReceiveRaw): number {
     if (this.#closed) return CLOSED
     let received = 0
@@ -140,7 +149,7 @@ export class SealedStream {
     return 'sent'
   }
 
-  /** Copies opened bytes that did not fit into the last call. */
+  /** Copies decrypted bytes that did not fit into the buffer of the last call. */
   #takeOpened(at: number, room: number): number {
     const taken = Math.min(room, this.#opened)
     if (taken === 0) return 0
@@ -152,7 +161,10 @@ export class SealedStream {
     return taken
   }
 
-  /** Returns the length of the next record's piece; 0 if it is incomplete, undefined if invalid. */
+  /**
+   * Returns the length of the next record's piece. Returns 0 if the record is incomplete, and
+   * undefined if it is invalid.
+   */
   #nextRecord(): number | undefined {
     const { from, to } = this.#unread
     if (to - from < HEADER_BYTES) return 0
@@ -161,7 +173,7 @@ export class SealedStream {
     return to - from < bytes + OVERHEAD_BYTES ? 0 : bytes
   }
 
-  /** Opens a record to `at` of the heap, or in place. */
+  /** Decrypts a record to offset `at` of the heap, or in place if `at` is undefined. */
   #open(bytes: number, at: number | undefined): boolean {
     const region = this.#incoming()
     const { from } = this.#unread
@@ -176,7 +188,10 @@ export class SealedStream {
     return cipher.open(counter, region, from, bytes, region, from + HEADER_BYTES)
   }
 
-  /** Moves the start of a record to the front if its end might not fit. */
+  /**
+   * Moves the start of an incomplete record to the front of the buffer, if the end of the record
+   * might not fit.
+   */
   #makeRoom(): { region: Region; room: number } {
     const region = this.#incoming()
     const { from, to } = this.#unread
@@ -202,7 +217,10 @@ class KeyInUse {
     this.#recordsOfAKey = recordsOfAKey
   }
 
-  /** Returns the number of the next record, and replaces the key when it is due. */
+  /**
+   * Returns the number of the next record. Replaces the key when it has been used for enough
+   * records.
+   */
   count(): number {
     const counter = this.#counter++
     if (counter > 0 && counter % this.#recordsOfAKey === 0) {

@@ -15,22 +15,28 @@ import type { MappedHeap } from '../transport.ts'
 import { RING_BUFFER_BYTES, RingBufferReader, RingBufferWriter } from './ring-buffer.ts'
 import { MappedSlots, MOST_READERS, SLOTS_BYTES } from './slots.ts'
 
-/** The first page of a heap holds its nonce. */
+/** Offset of the first ring buffer. The first page of a heap holds the nonce. */
 const FIRST_BUFFER = 4096
-/** Number of polls of each word before yielding the core: 10 us for one word, 50 us for two. */
+/**
+ * Number of times to poll each word before yielding the core. It takes 10 us for one word and 50 us
+ * for two.
+ */
 export const SPIN_LOOKS = 8000
 
-/** Which ranks share memory, the same on every rank; see `agreeOnSharing`. */
+/** Which ranks share memory, as `agreeOnSharing` has determined. It is the same on every rank. */
 export interface Sharing {
   /** For each rank, the ranks that share memory with it, ascending. */
   readonly neighbours: readonly (readonly number[])[]
-  /** For each rank, this rank's descriptors of its segment, if shared. */
+  /**
+   * For each rank, the descriptors through which this rank opened its segment; undefined if not
+   * shared.
+   */
   readonly segments: readonly (SharedSegment | undefined)[]
-  /** This rank's bell; undefined if it offers no segment. */
+  /** The bell of this rank; undefined if this rank offers no segment. */
   readonly bell: number | undefined
 }
 
-/** The memory and the bell of another rank, as opened by this one. */
+/** The segment and the bell of another rank, as this rank has opened them. */
 export interface SharedSegment {
   readonly fd: number
   readonly bytes: number
@@ -47,8 +53,8 @@ export interface Neighbour {
 }
 
 /**
- * Numbers the hosts by their lowest rank. A rank that shares memory with only some ranks of its
- * host, for example due to permissions, counts as a separate host.
+ * Numbers the hosts by their lowest rank. A rank may share memory with only some ranks of its host,
+ * for example due to permissions. Such a rank counts as a separate host.
  */
 export function hostsOf({ neighbours }: Pick<Sharing, 'neighbours'>): number[] {
   const circles = neighbours.map((peers, rank) => [...peers, rank].sort((a, b) => a - b).join())
@@ -69,15 +75,19 @@ export function closeSegment({ fd, bell }: SharedSegment): void {
 }
 
 /*
- * Layout of the low end of a heap: for each neighbour an incoming ring buffer, for each a window on
- * the outgoing ring buffer, then this rank's slots, and for each neighbour a window on its slots.
+ * The low end of a heap has four parts. First, an incoming ring buffer for each neighbour. Second,
+ * for each neighbour, a window: pages over which the neighbour's ring buffer for this rank is
+ * mapped. Third, the slots of this rank. Fourth, for each neighbour, a window on its slots.
  */
 
 function inboundAt(index: number): number {
   return FIRST_BUFFER + index * RING_BUFFER_BYTES
 }
 
-/** Returns the offset of this rank's slots, or of the window on a neighbour's slots after them. */
+/**
+ * Returns the offset of this rank's slots or, with an index, of the window on the slots of that
+ * neighbour.
+ */
 function slotsAt(neighbours: number, index = -1): number {
   return inboundAt(2 * neighbours) + (index + 1) * SLOTS_BYTES
 }
@@ -86,12 +96,12 @@ function hasSlots(neighbours: number): boolean {
   return neighbours < MOST_READERS
 }
 
-/** Returns the size in bytes of the low end that is not the engine's. */
+/** Returns the size in bytes of the low end of the heap, which the transport uses. */
 export function reservedBytes(neighbours: number): number {
   return slotsAt(neighbours, hasSlots(neighbours) ? neighbours : -1)
 }
 
-/** Returns the offset in this heap of each world rank's slots, including its own. */
+/** Returns the offset in this heap of the slots of each world rank, including this rank. */
 function slotPlaces(
   { neighbours }: Pick<Sharing, 'neighbours'>,
   rank: number,
@@ -111,10 +121,9 @@ function slotsOf(
 }
 
 /**
- * Opens the slots of this host for one thread of a rank. They work once any thread has opened the
- * neighbours.
- *
- * @param spins - whether each waiting rank has a core of its own
+ * Opens the slots of this host's ranks for one thread of a rank. The slots work once any thread has
+ * opened the neighbours.
+ * @param spins - whether each rank has a spare core for waiting
  */
 export function openSlots(
   heap: Heap,
@@ -149,7 +158,7 @@ export function checkRoom(
   throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank, bytes, used: 0, capacity: engineBytes })
 }
 
-/** Copies `length` bytes at `from` of a neighbour's heap to an address of this process. */
+/** Copies `length` bytes from offset `from` of a neighbour's heap to an address of this process. */
 export function copyFrom(
   { address, bytes }: MappedHeap,
   from: number,
@@ -161,8 +170,9 @@ export function copyFrom(
 }
 
 /**
- * Maps a neighbour's heap. Also maps its ring buffer for this rank and its slots over the windows in this
- * heap, so that JavaScript and the kernels can access them. Takes ownership of the descriptors.
+ * Maps a neighbour's heap. Also maps two parts of it over the windows in this heap, so that
+ * JavaScript and the kernels can access them: its ring buffer for this rank, and its slots. Takes
+ * ownership of the descriptors.
  */
 export function openNeighbour(
   heap: Heap,

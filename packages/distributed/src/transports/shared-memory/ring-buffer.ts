@@ -1,17 +1,20 @@
 import type { Heap } from '../../arena/heap.ts'
 
-/** Capacity of one direction in bytes: some eager messages with their headers. */
+/** Capacity of one direction in bytes. It holds a few eager messages with their headers. */
 const CAPACITY = 64 * 1024
 const HEADER = 4096
-/** Bytes of a ring buffer with its header: whole pages. */
+/** Size in bytes of a ring buffer with its header, in whole pages. */
 export const RING_BUFFER_BYTES = HEADER + CAPACITY
 
-/** 32-bit words of the header, each on a separate cache line. Counts are modulo 2^32. */
+/**
+ * Index of each 32-bit word of the header. Each word is on a separate cache line. Counts are modulo
+ * 2^32.
+ */
 const WRITTEN = 0
 const READ = 16
 const READER_SLEEPS = 32
 const WRITER_SLEEPS = 48
-/** 1 if the writer has ended the connection, in both directions. */
+/** 1 once the writer has ended the connection in both directions. */
 const ENDED = 64
 
 type Copy = (to: number, from: number, bytes: number) => void
@@ -28,7 +31,7 @@ class RingBuffer {
   }
 }
 
-/** The writer's end. */
+/** The writing side of a ring buffer. */
 export class RingBufferWriter {
   readonly #buffer: RingBuffer
   #written = 0
@@ -42,7 +45,7 @@ export class RingBufferWriter {
     return (this.#written - Atomics.load(words, READ)) >>> 0 === CAPACITY
   }
 
-  /** Writes up to `length` bytes from `at`, and returns how many. */
+  /** Writes up to `length` bytes from offset `at`. Returns the number of written bytes. */
   write(at: number, length: number): number {
     const { words, data, copy } = this.#buffer
     const used = (this.#written - Atomics.load(words, READ)) >>> 0
@@ -57,7 +60,7 @@ export class RingBufferWriter {
     return taken
   }
 
-  /** Whether the reader sleeps and nobody is waking it yet. */
+  /** Whether the reader sleeps and no other thread is waking it yet. */
   shouldWake(): boolean {
     const { words } = this.#buffer
     return (
@@ -69,15 +72,15 @@ export class RingBufferWriter {
     Atomics.store(this.#buffer.words, WRITER_SLEEPS, sleeps ? 1 : 0)
   }
 
-  /** Tells the peer that nothing more is written or read. */
+  /** Ends the connection: tells the peer that this rank neither writes nor reads any more. */
   end(): void {
     Atomics.store(this.#buffer.words, ENDED, 1)
   }
 }
 
-/** The reader's end. */
+/** The reading side of a ring buffer. */
 export class RingBufferReader {
-  /** Offset in the heap of the word that changes when more data is written. */
+  /** Heap offset of a word that changes when more data is written. */
   readonly writtenAt: number
   readonly #buffer: RingBuffer
   #read = 0
@@ -91,12 +94,14 @@ export class RingBufferReader {
     return Atomics.load(this.#buffer.words, WRITTEN) === this.#read
   }
 
-  /** Whether the writer has ended the connection. Earlier data can still be read. */
+  /**
+   * Whether the writer has ended the connection. Data that was written before can still be read.
+   */
   get hasEnded(): boolean {
     return Atomics.load(this.#buffer.words, ENDED) === 1
   }
 
-  /** Reads up to `length` bytes to `at`, and returns how many. */
+  /** Reads up to `length` bytes to offset `at`. Returns the number of read bytes. */
   read(at: number, length: number): number {
     const { words, data, copy } = this.#buffer
     const available = (Atomics.load(words, WRITTEN) - this.#read) >>> 0
@@ -112,7 +117,7 @@ export class RingBufferReader {
     return taken
   }
 
-  /** Whether the writer sleeps and nobody is waking it yet. */
+  /** Whether the writer sleeps and no other thread is waking it yet. */
   shouldWake(): boolean {
     const { words } = this.#buffer
     return (

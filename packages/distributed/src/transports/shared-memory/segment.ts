@@ -15,25 +15,28 @@ import {
 import { hostIdentity } from '@tsrun/store'
 import type { SharedSegment } from './neighbours.ts'
 
-/** Bytes of the nonce that identifies a segment, at its start. */
+/** Bytes of the nonce at the start of a segment, which identifies the segment. */
 const NONCE_BYTES = 16
 
 /** The address of a memory segment for other ranks of the host. */
 export interface SegmentAddress {
-  /** Identifies the host; see `sharingIdentity`. */
+  /** Identity of the host and user, from `sharingIdentity`. */
   readonly host: string
   readonly pid: number
   readonly fd: number
   readonly bytes: number
-  /** Hexadecimal. */
+  /** The nonce of the segment, in hexadecimal. */
   readonly nonce: string
-  /** Other ranks use it to wake this rank and to notice its end. */
+  /**
+   * The bell that other ranks ring to wake this rank, and that tells them when this rank's process
+   * ends.
+   */
   readonly bell: BellAddress
 }
 
 /**
- * A memory segment: a rank's heap that other ranks of its host can map. It is a file without a
- * name, so nothing remains however the processes end, and it does not depend on the size or
+ * A memory segment: a rank's heap that other ranks of its host can map. The file has no name, so it
+ * disappears when all processes have ended, even after a crash. It does not depend on the size or
  * permissions of /dev/shm.
  */
 export interface Segment {
@@ -82,7 +85,7 @@ export function createSegment(memory: WebAssembly.Memory): Segment {
  * Opens the segment of another rank of this host.
  *
  * @returns descriptors, which the caller must close
- * @throws Error with the reason if it cannot be shared
+ * @throws Error with the reason if the segment cannot be shared
  */
 export function openSegment({ pid, fd, bytes, nonce, bell }: SegmentAddress): SharedSegment {
   const opened = openSharedFile(pid, fd)

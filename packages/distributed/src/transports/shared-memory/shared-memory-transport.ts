@@ -16,16 +16,16 @@ import {
 } from './neighbours.ts'
 import type { MappedSlots } from './slots.ts'
 
-/** Number of polls of an empty ring buffer between two checks that its peer is alive. */
+/** Number of polls of an empty ring buffer between two checks that the peer is alive. */
 const LOOKS = 4096
-/** Offset of the list of words that `spin` polls, and its capacity. */
+/** Heap offset of the list of words that `spin` polls, and its capacity. */
 const WATCHED_AT = 2176
 const MOST_WATCHED = 240
 
 export interface SharedMemoryOptions {
   readonly heap: Heap
   readonly rank: number
-  /** Connects to the ranks of other hosts. */
+  /** The transport to the ranks of other hosts. */
   readonly tcp: TcpTransport
   readonly polls: PollSet
   readonly sharing: Sharing
@@ -36,8 +36,9 @@ export interface SharedMemoryOptions {
 /**
  * Uses ring buffers in shared memory within this host, and tcp to other hosts.
  *
- * There is no connection to a neighbour. Ringing its bell wakes it, and an error of its bell means
- * that its process is gone. So a rank sleeps in one `poll` for all of its peers.
+ * Ranks of one host have no connection. A rank wakes a neighbour by ringing its bell, and an error
+ * of the bell means that the neighbour's process is gone. A rank can thus sleep in one `poll` for
+ * all of its peers.
  */
 export class SharedMemoryTransport implements BlockingTransport {
   readonly name = 'shared-memory'
@@ -48,15 +49,15 @@ export class SharedMemoryTransport implements BlockingTransport {
   readonly #base: number
   readonly #tcp: TcpTransport
   readonly #polls: PollSet
-  /** By rank. */
+  /** The ranks of this host, indexed by rank; undefined for other ranks. */
   readonly #neighbours: readonly (Neighbour | undefined)[]
   readonly #peers: readonly number[]
-  /** Why neighbours are gone. Data in their ring buffers is still read. */
+  /** Why neighbours are gone, by rank. Data that is left in their ring buffers is still read. */
   readonly #ended = new Map<number, string>()
   readonly #wanted = new Set<number>()
   readonly #looks: number[]
   readonly #kernels: Kernels
-  /** Number of words that `spin` polls; 0 if spinning would delay other work. */
+  /** Number of words that `spin` polls. 0 if spinning would delay other work. */
   readonly #watched: number
 
   constructor({ heap, rank, tcp, polls, sharing, spins }: SharedMemoryOptions) {
@@ -79,7 +80,8 @@ export class SharedMemoryTransport implements BlockingTransport {
     this.heaps = this.#neighbours.map((neighbour) => neighbour?.heap)
     this.slots = openSlots(heap, kernels, rank, sharing, spins)
     this.#looks = this.#neighbours.map(() => 0)
-    // Only system calls notice data from other hosts, so spin only without other hosts.
+    // Spin only if all peers are on this host, because only system calls notice data from other
+    // hosts.
     const isAlone = this.#peers.length === sharing.neighbours.length - 1
     this.#watched = spins && isAlone ? this.#watch(heap) : 0
   }
@@ -141,7 +143,7 @@ export class SharedMemoryTransport implements BlockingTransport {
     }
     const { reader, writer, bell } = neighbour
     writer.end()
-    // It may sleep as a reader or as a writer.
+    // The peer may sleep as a reader or as a writer.
     if ([writer.shouldWake(), reader.shouldWake()].includes(true)) ringBell(bell)
     this.#end(peer, 'this rank closed the connection')
   }
@@ -154,7 +156,7 @@ export class SharedMemoryTransport implements BlockingTransport {
 
   sleep(milliseconds: number): void {
     this.#announceSleep(true)
-    // A rank that wrote before the announcement saw no sleeper, so poll once more.
+    // Poll once more: a rank that wrote before the announcement did not see that this rank sleeps.
     const hasNews = this.slots.hasNews()
     const hasWork = this.#peers.some((peer) => {
       const { reader, writer } = this.#neighbours[peer]!
@@ -173,7 +175,8 @@ export class SharedMemoryTransport implements BlockingTransport {
   }
 
   spin(): boolean {
-    // The words do not include free space in a ring buffer.
+    // Do not spin while waiting for space in a ring buffer, because none of the polled words
+    // reports it.
     if (this.#watched === 0 || this.#wanted.size > 0) return false
     return this.#kernels.awaitChange(WATCHED_AT, this.#watched, SPIN_LOOKS)
   }
@@ -206,7 +209,10 @@ export class SharedMemoryTransport implements BlockingTransport {
     return true
   }
 
-  /** @param events - the poll(2) events of the peer's descriptor */
+  /**
+   * Handles the events of a neighbour's bell.
+   * @param events - poll(2) events
+   */
   #lookAfter(peer: number, events: number): void {
     if ((events & POLLERR) !== 0) this.#end(peer, 'its process ended')
   }

@@ -2,53 +2,54 @@ import type { Heap } from '../../arena/heap.ts'
 import type { SharedSlots, SlotHeader } from '../shared-slots.ts'
 
 /**
- * Number of groups with slots: the world, and the groups of a mesh of eight ranks with three axes.
+ * Number of groups with slots. It suffices for the world and the groups of a mesh of eight ranks
+ * with three axes.
  */
 const GROUPS = 13
 /** Bytes of a slot. */
 export const SLOT = 16 * 1024
-/** Number of groups that can expose buffers. Each has two cache lines in the header. */
+/** Number of groups that can expose buffers. Each such group has two cache lines in the header. */
 export const EXPOSING_GROUPS = 31
-/** Bytes before the slots. */
+/** Size in bytes of the header before the slots. */
 const HEADER = 4096
 const LINE = 16
 const GROUP_WORDS = 2 * LINE
 /**
- * Words of a group. One cache line has its last epoch and the headers of the last two. The other
- * has its steps and the last withdrawn epoch.
+ * Index of each word of a group. The first cache line has the group's last epoch and the headers of
+ * the last two epochs. The second has its steps and the last withdrawn epoch.
  */
 const EPOCH = 0
 const SLOT_HEADERS = 1
-/** Sequence, fingerprint, and offset of the exposed buffer. */
+/** Number of words of a header: sequence, fingerprint, and offset of the exposed buffer. */
 const SLOT_HEADER_WORDS = 5
 const EXPOSED = 4
 const STEPS = LINE
-/** The last epoch whose buffer was withdrawn. */
+/** The last epoch of which the buffer was withdrawn. */
 const WITHDRAWN = LINE + 1
-/** The word after all groups counts their publications. */
+/** Index of the word that counts the publications of all groups. */
 const PUBLISHED = EXPOSING_GROUPS * GROUP_WORDS
-/** 1 while the rank sleeps and waits for publications. */
+/** Index of a word that is 1 while the rank sleeps and waits for publications. */
 const SLEEPS = PUBLISHED + LINE
 
-/** Bytes of a rank's slots with their header: whole pages. */
+/** Size in bytes of a rank's slots with their header, in whole pages. */
 export const SLOTS_BYTES = HEADER + GROUPS * 2 * SLOT
 /**
- * Largest number of ranks of a host that use slots. Each reads the slots of all others, so above
- * it, messages are faster.
+ * Largest number of ranks of a host that use slots. Every rank reads the slots of all others, so
+ * with more ranks, messages are faster.
  */
 export const MOST_READERS = 16
 
 interface MappedSlotsOptions {
   readonly heap: Heap
   readonly copy: (to: number, from: number, bytes: number) => void
-  /** World rank. */
+  /** World rank of this process. */
   readonly rank: number
-  /** Offset in this heap of each world rank's slots; undefined if it has none here. */
+  /** Offset in this heap of the slots of each world rank; undefined if they are not mapped here. */
   readonly places: readonly (number | undefined)[]
   /** Wakes a rank that sleeps. */
   readonly wake: (peer: number) => void
   /**
-   * Whether the word at this offset, a counter modulo 2^32, has reached `count`. It may spin
+   * Whether a counter modulo 2^32, at offset `word`, has reached `count`. The function may spin
    * briefly.
    */
   readonly hasCome: (word: number, count: number) => boolean
@@ -64,10 +65,10 @@ export class MappedSlots implements SharedSlots {
   readonly slotBytes = SLOT
   isAwaited = false
   readonly #options: MappedSlotsOptions
-  /** By world rank. */
+  /** Views of the header words, indexed by world rank. */
   readonly #words: readonly (Int32Array | undefined)[]
   readonly #peers: readonly number[]
-  /** Publications of each world rank at the last call of `hasNews`. */
+  /** Number of publications of each world rank at the last call of `hasNews`. */
   readonly #seen: Int32Array
 
   constructor(options: MappedSlotsOptions) {
@@ -175,7 +176,10 @@ export class MappedSlots implements SharedSlots {
     return news
   }
 
-  /** Announces that this rank is about to sleep, or has woken. Check `hasNews` after announcing. */
+  /**
+   * Announces that this rank is about to sleep, or has woken. After announcing sleep, the caller
+   * must check `hasNews`.
+   */
   announceSleep(sleeps: boolean): void {
     const words = this.#words[this.#options.rank]
     // There are no slots because this host has too many ranks.
@@ -194,7 +198,7 @@ export class MappedSlots implements SharedSlots {
     Atomics.add(words, PUBLISHED, 1)
     for (const peer of this.#peers) {
       const theirs = this.#words[peer]!
-      // Only one of several publishing ranks rings.
+      // Of several ranks that publish at the same time, only one rings the bell.
       const sleeps = Atomics.load(theirs, SLEEPS) === 1
       if (sleeps && Atomics.exchange(theirs, SLEEPS, 0) === 1) this.#options.wake(peer)
     }
