@@ -102,7 +102,7 @@ describe('the advice about a wrong argument', () => {
     ['a tensor', new Tensor(), 'an array of numbers', '`await tensor.data()`'],
     ['a string for a number', '4', 'a number from 1', '`Number()`'],
     ['a function', () => 1, 'a number', 'Call the function'],
-    ['nothing', undefined, 'a number', 'the variable or the property that is passed has none'],
+    ['nothing', undefined, 'a number', 'the variable or property that is passed is undefined'],
     ['NaN', NaN, 'a number from 1', 'of a variable that is not set is NaN'],
   ])('fits the argument: %s', (_, value, expected, words) => {
     expect(advise(value, expected)).toContain(words)

@@ -17,8 +17,7 @@ const mistakes: readonly {
   },
   {
     value: /^an instance of \w*Work$/,
-    advice:
-      '`await` it: this is an operation in progress, and its result is there when it has ended.',
+    advice: '`await` it: this is an operation in progress, which resolves to its result.',
   },
   {
     value: /^a function$/,
@@ -32,7 +31,7 @@ const mistakes: readonly {
   {
     value: /^an array of /,
     expected: /typed array|Float32Array|buffer/i,
-    advice: 'Make it a typed array, for example with `Float32Array.from(values)`.',
+    advice: 'Pass a typed array, for example `Float32Array.from(values)`.',
   },
   {
     value: /^"\s*-?\d[\d.e+-]*\s*"$/,
@@ -41,11 +40,11 @@ const mistakes: readonly {
   },
   {
     value: /^NaN$/,
-    advice: 'Look where it is computed: `Number()` of a variable that is not set is NaN.',
+    advice: 'Look where the value is computed: `Number()` of a variable that is not set is NaN.',
   },
   {
     value: /^undefined$/,
-    advice: 'Pass a value: the variable or the property that is passed has none.',
+    advice: 'Pass a value: the variable or property that is passed is undefined.',
   },
 ]
 

@@ -6,9 +6,9 @@ export type ErrorCategory = 'user' | 'infrastructure' | 'internal'
 
 export interface ErrorDefinition {
   readonly category: ErrorCategory
-  /** What happened and where. `{name}` is replaced by the fact of that name. */
+  /** What happened, and where. `{name}` is replaced by the fact called `name`. */
   readonly message: string
-  /** What to do now. */
+  /** What the user should do now. */
   readonly advice: string
   /** Computes advice from the facts. It replaces `advice`. */
   readonly adviseOn?: (facts: Readonly<Record<string, string | number | bigint>>) => string

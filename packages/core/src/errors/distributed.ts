@@ -54,7 +54,7 @@ export const distributedErrors = {
   ERR_TSR_GROUP_DESTROYED: {
     category: 'user',
     message: '{operation} was called on group {group} after the group was destroyed',
-    advice: 'Call it before destroyProcessGroup().',
+    advice: 'Call the operation before destroyProcessGroup().',
   },
   ERR_TSR_RANK_RANGE: {
     category: 'user',
@@ -64,9 +64,9 @@ export const distributedErrors = {
   ERR_TSR_SELF_SEND: {
     category: 'user',
     message:
-      '{operation}: rank {rank} blocks on a message to itself without having called the other half',
+      '{operation}: rank {rank} blocks on a message to itself, but has not called the matching operation',
     advice:
-      'Call the other half first, or both halves in one batchIsendIrecv(); or copy the buffer instead.',
+      'Call the matching send or receive first, or both in one batchIsendIrecv(); or copy the buffer instead.',
   },
   ERR_TSR_BUFFER: {
     category: 'user',
@@ -189,14 +189,15 @@ export const distributedErrors = {
   ERR_TSR_EXCLUDED: {
     category: 'infrastructure',
     message:
-      'Rank {rank} is not part of what is left of group {group}: the others ({survivors}) lost the connection to it, or it called shrink() too late',
+      'Rank {rank} is excluded from the shrunken group {group}: the remaining ranks ({survivors}) lost the connection to it, or it called shrink() too late',
     advice:
-      'End this process. If it was healthy, look for a broken network; once restarted, it can rejoin when the others call reconfigure().',
+      'End this process. If it was healthy, look for a broken network. Once restarted, the process can rejoin when the remaining ranks call reconfigure().',
   },
   ERR_TSR_CANNOT_RECONFIGURE: {
     category: 'user',
     message: 'reconfigure() of group {group}: {reason}',
-    advice: 'Call it on the newest world, once, on ranks that joined with initProcessGroup().',
+    advice:
+      'Call reconfigure() once on the newest world, on ranks that joined with initProcessGroup().',
   },
   ERR_TSR_DEADLOCK: {
     category: 'user',

@@ -17,7 +17,7 @@ export const launcherErrors = {
     message:
       'Cannot run {script}: its line {line} has {syntax}, which is for ES modules, but {reason}',
     advice:
-      'Give it the extension .mts (.mjs for JavaScript) or, for a .ts or .js file, run `npm pkg set type=module` in the folder of its package.json.',
+      'Give the script the extension .mts (.mjs for JavaScript). Or keep .ts or .js, and run `npm pkg set type=module` in the folder of its package.json.',
   },
   ERR_TSR_TYPESCRIPT_LOADER: {
     category: 'user',
@@ -28,7 +28,7 @@ export const launcherErrors = {
     category: 'user',
     message: 'The store of the job cannot listen at {endpoint}: {reason}',
     advice:
-      'Start node 0 on the host that has this address. If the port is taken, give all hosts another one; a single host needs no --master-port.',
+      'Start node 0 on the host that has this address. If the port is taken, give all hosts another port; a single host needs no --master-port.',
   },
   ERR_TSR_TOKEN_MISSING: {
     category: 'user',
@@ -40,7 +40,7 @@ export const launcherErrors = {
     category: 'infrastructure',
     message: 'The nodes of the job did not come together within {seconds} s: {missing}',
     advice:
-      'Start tsrun on every node, check that every node knows the name of the endpoint and reaches it (in Kubernetes, by a headless service with publishNotReadyAddresses), or raise --rdzv-timeout.',
+      'Start tsrun on every node, and check that every node can resolve and reach the endpoint (in Kubernetes, by a headless service with publishNotReadyAddresses). Or raise --rdzv-timeout.',
   },
   ERR_TSR_RENDEZVOUS_REFUSED: {
     category: 'user',
@@ -74,7 +74,7 @@ export const launcherErrors = {
     category: 'user',
     message: 'There are no log files of {run}: {problem}',
     advice:
-      'Start the job with --log-dir DIR, or with TSRUN_LOG_DIR=DIR in the environment, which keeps what its ranks write.',
+      'To keep the output of its ranks, start the job with --log-dir DIR, or with TSRUN_LOG_DIR=DIR in the environment.',
   },
   ERR_TSR_SPAWN: {
     category: 'infrastructure',
@@ -86,13 +86,12 @@ export const launcherErrors = {
     category: 'user',
     message: 'Rank {rank} of {worldSize} {problem}',
     advice:
-      'Look at its error, which is the cause of this one; facts.report describes the other ranks.',
+      'Look at the error of that rank, which caused this one; facts.report describes the other ranks.',
   },
   ERR_TSR_SETUP: {
     category: 'infrastructure',
     message: 'TensorFlow was not set up: {problem}',
-    advice:
-      'Correct this and run the set-up again. The previous installation, if there was one, is unchanged.',
+    advice: 'Correct the problem and run the set-up again. An earlier installation is unchanged.',
   },
   ERR_TSR_SETUP_MANIFEST: {
     category: 'user',

@@ -4,7 +4,8 @@ export const storeErrors = {
   ERR_TSR_STORE_TIMEOUT: {
     category: 'infrastructure',
     message: '{operation} timed out after {milliseconds} ms; missing: {keys}',
-    advice: 'Look at the log of the rank that should have set them: it has not got that far.',
+    advice:
+      'Look at the log of the rank that should have set the missing keys: it has not done so yet.',
   },
   ERR_TSR_STORE_UNREACHABLE: {
     category: 'infrastructure',
@@ -32,7 +33,7 @@ export const storeErrors = {
     category: 'user',
     message: 'The connection to the store at {endpoint} cannot be encrypted: {reason}',
     advice:
-      'Give all hosts certificates that the authority of --tls-ca has signed, or give none: the token then serves instead of them.',
+      'Give all hosts certificates that the authority of --tls-ca has signed. Or give no certificates: the token of the job then encrypts the connections.',
   },
   ERR_TSR_STORE_PROTECTION: {
     category: 'user',

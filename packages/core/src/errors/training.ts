@@ -48,7 +48,7 @@ export const trainingErrors = {
   ERR_TSR_NO_GRADIENT: {
     category: 'user',
     message: 'TensorFlow.js has no gradient for {kernel}',
-    advice: 'Use other operations in forward(), or wrap this one in tf.customGrad.',
+    advice: 'Use other operations in forward(), or wrap this operation in tf.customGrad.',
   },
   ERR_TSR_SCHEDULE: {
     category: 'user',
@@ -76,7 +76,7 @@ export const trainingErrors = {
     category: 'user',
     message: 'Rank {rank}: this replica of the model can no longer be used: {reason}',
     advice:
-      'Create a new one with dataParallel or fullyShard on all ranks; after a failed collective, over a new group.',
+      'Create a new replica with dataParallel or fullyShard on all ranks. After a failed collective, use a new group.',
   },
   ERR_TSR_SHARDED: {
     category: 'user',
@@ -87,7 +87,8 @@ export const trainingErrors = {
   ERR_TSR_PIPELINE_FAILED: {
     category: 'user',
     message: 'Rank {rank}: the pipeline over group {group} has already failed: {reason}',
-    advice: 'Look at its first error; create a new pipeline over a new group to continue.',
+    advice:
+      'Look at the first error of the pipeline; create a new pipeline over a new group to continue.',
   },
   ERR_TSR_PIPELINE_BUSY: {
     category: 'user',
@@ -106,13 +107,13 @@ export const trainingErrors = {
     message:
       'The loss of step {step} is not a number, so the parameters are invalid from this step on',
     advice:
-      'Look for such values in the data and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are as they were.',
+      'Look for NaN in the data and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are unchanged.',
   },
   ERR_TSR_NOT_FINITE: {
     category: 'user',
     message: '{what} is not finite: it has the value {value}',
     advice:
-      'Look for very large values in the data, the gradients and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are as they were. If infinite values are meant, save with finite: false.',
+      'Look for very large values in the data, the gradients and the loss; try a smaller learning rate, a warm-up, or clip. Earlier checkpoints are unchanged. If infinite values are intended, save with finite: false.',
   },
   ERR_TSR_DATASET_MISSING: {
     category: 'user',
@@ -159,7 +160,7 @@ export const trainingErrors = {
   ERR_TSR_CHECKPOINT_MODEL: {
     category: 'user',
     message:
-      'The checkpoint {path} is of another model. Only in the checkpoint: {more}. Only in the model: {less}',
+      'The checkpoint {path} belongs to another model. Only in the checkpoint: {more}. Only in the model: {less}',
     advice:
       'Build the model as it was when it was saved, or pass strict: false to skip what the model does not have.',
   },
