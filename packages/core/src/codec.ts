@@ -8,7 +8,10 @@ import { addExtensions, resolveReferences, toEncodable } from './msgpack-values.
 /** Largest control message in bytes. Tensors never go through the codec. */
 export const MESSAGE_LIMIT = 16 * 1024 * 1024
 
-/** Maximum arrays, objects, Maps and Sets in a message. Each takes some hundred bytes of memory. */
+/**
+ * Maximum number of arrays, objects, Maps and Sets in a message. Each takes about a hundred bytes
+ * of memory.
+ */
 const MOST_CONTAINERS = 1 << 20
 
 /**
@@ -29,13 +32,13 @@ function makePackr(library: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>): Ms
 const packr = makePackr(msgpackr)
 let nativePackr: Msgpackr.Packr | undefined
 
-/** Size in bytes from which messages are decoded with the native module of msgpackr. */
+/** Messages of at least this many bytes are decoded with the native module of msgpackr. */
 const LARGE_MESSAGE = 4096
 
 /**
  * Returns the decoder for a message. The main entry of msgpackr has a native module that decodes
- * strings up to nine times as fast. Load it for the first large message only, because most
- * processes decode only small ones.
+ * strings up to nine times as fast. That entry is loaded only for the first large message, because
+ * most processes decode only small ones.
  */
 function packrFor(bytes: Uint8Array): Msgpackr.Packr {
   if (bytes.byteLength < LARGE_MESSAGE) return packr

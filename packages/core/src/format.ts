@@ -40,7 +40,7 @@ export function formatRankList(ranks: Iterable<number>): string {
   return ranges.map(([from, to]) => (from === to ? String(from) : `${from}-${to}`)).join(', ')
 }
 
-/** Width of a line in characters if the output has none. */
+/** Width of a line in characters, for an output without a width. */
 const USUAL_WIDTH = 80
 
 /**
@@ -58,10 +58,10 @@ export function textWidth(
 }
 
 /**
- * Formats a table with aligned columns. If it is wider than `width`, the remaining columns follow below
- * an empty line, and the first column is repeated beside them.
+ * Formats a table with aligned columns. If the table is wider than `width`, the columns that do not
+ * fit follow below an empty line, and the first column is repeated there.
  *
- * @param rows - of equal length; usually headings first
+ * @param rows - rows of equal length, usually with the headings first
  * @param align - how cells are aligned in their column
  * @param width - characters of a line; a longer cell is not broken
  * @returns the lines

@@ -50,8 +50,7 @@ function rankOf(env: Environment): object {
 }
 
 /**
- * Reads TSRUN_LOG_LEVEL. Call it early to reject an invalid level before the first line is logged.
- *
+ * Reads TSRUN_LOG_LEVEL. An early call rejects an invalid level before the first line is logged.
  * @throws ERR_TSR_ARGUMENT
  */
 export function readLogLevel(env: Environment = host.env): Level {

@@ -5,9 +5,9 @@
 const SAMPLE = 16
 
 export interface PendingConnectionsOptions<Connection> {
-  /** Maximum connections in each stage. */
+  /** Maximum number of connections in each stage. */
   readonly limit: number
-  /** Closes a connection that is dropped at the limit. It is already removed. */
+  /** Closes a connection that was dropped at the limit. Called after its removal. */
   readonly drop: (connection: Connection) => void
 }
 
@@ -51,7 +51,7 @@ export class PendingConnections<Connection> {
     this.#enter(stage, connection, network)
   }
 
-  /** Returns whether the connection was present. */
+  /** Removes a connection. Returns whether it was present. */
   delete(connection: Connection): boolean {
     return this.#stages.some((stage) => stage.delete(connection))
   }
@@ -79,7 +79,9 @@ function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection
   return loser[0]
 }
 
-/** Groups IPv6 addresses by their /64, because one host usually has a whole /64. */
+/**
+ * Returns the network of an address: for IPv6 the /64, because one host usually has a whole /64.
+ */
 function networkOf(address: string): string {
   if (!address.includes(':') || address.includes('.')) return address
   const [start = '', end] = address.split('::')

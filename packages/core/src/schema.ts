@@ -59,7 +59,7 @@ export class Schema<T> {
     return new Schema({ ...this.#facts, is: (value) => is(value) && holds(value), expected })
   }
 
-  /** Errors show only the length of the value. */
+  /** Hides the value: errors show only its length. */
   secret(): Schema<T> {
     return new Schema({ ...this.#facts, describe: hidden })
   }
@@ -106,7 +106,10 @@ function hidden(value: unknown): string {
   return typeof value === 'string' ? `a text of ${value.length}` : typeof value
 }
 
-/** A custom check. @param describe - how the error shows the value */
+/**
+ * Accepts the values that pass a custom check.
+ * @param describe - how the error shows the value
+ */
 export function where<T>(
   is: (value: unknown) => boolean,
   expected: string,
@@ -122,12 +125,15 @@ export function anything<T = unknown>(): Schema<T | undefined> {
 
 export const text = where<string>((value) => typeof value === 'string', 'a text')
 
-/** A text that is not empty. */
+/** Accepts a text that is not empty. */
 export function filled(expected = 'a text that is not empty'): Schema<string> {
   return text.refine((value) => value !== '', expected)
 }
 
-/** A value written as text, such as `2:4`. @param read - returns undefined for invalid texts */
+/**
+ * Accepts a value written as text, such as `2:4`.
+ * @param read - returns undefined for invalid texts
+ */
 export function written<T>(
   expected: string,
   read: (text: string) => T | undefined,
@@ -136,21 +142,21 @@ export function written<T>(
   return new Schema({ is, expected, describe: shown, read })
 }
 
-/** Any number, also NaN and infinity. */
+/** Accepts any number, also NaN and infinity. */
 export const number = written(
   'a number',
   (digits) => (digits.trim() === '' ? undefined : Number(digits)),
   (value) => typeof value === 'number',
 )
 
-/** A safe integer. */
+/** Accepts a safe integer. */
 export const integer = written<number>(
   'an integer',
   (digits) => (/^\d+$/.test(digits) ? Number(digits) : undefined),
   Number.isSafeInteger,
 )
 
-/** An integer in an inclusive range. */
+/** Accepts an integer in an inclusive range. */
 export function count(
   range: { readonly from?: number; readonly to?: number } = {},
 ): Schema<number> {
@@ -162,17 +168,17 @@ export function count(
 }
 
 export interface NumberRange {
-  /** The least value. */
+  /** Inclusive lower bound. */
   readonly from?: number
   /** Exclusive lower bound. */
   readonly above?: number
   /** Exclusive upper bound. */
   readonly below?: number
-  /** The largest value. */
+  /** Inclusive upper bound. */
   readonly to?: number
 }
 
-/** A finite number in a range. */
+/** Accepts a finite number in a range. */
 export function finite(range: NumberRange = {}): Schema<number> {
   const { from = -Infinity, above = -Infinity, below = Infinity, to = Infinity } = range
   const bounds = Object.entries({ '>=': from, '>': above, '<': below, '<=': to })
@@ -191,15 +197,14 @@ export function finite(range: NumberRange = {}): Schema<number> {
 }
 
 /**
- * A number above zero, or infinity.
- *
+ * Accepts a number above zero, or infinity.
  * @param what - for the error, for example `a positive number of bytes`
  */
 export function positive(what = 'a positive number'): Schema<number> {
   return number.refine((value) => value > 0, what)
 }
 
-/** One of the values. */
+/** Accepts one of the given values. */
 export function choice<const T>(...choices: readonly T[]): Schema<T> {
   const names = choices.map(shown)
   return written(
@@ -209,7 +214,7 @@ export function choice<const T>(...choices: readonly T[]): Schema<T> {
   )
 }
 
-/** A boolean. As text also yes or no, on or off, 1 or 0. */
+/** Accepts a boolean, or as text: true or false, yes or no, on or off, 1 or 0. */
 export const flag = written(
   'true or false',
   (word) => {
@@ -219,14 +224,20 @@ export const flag = written(
   (value) => typeof value === 'boolean',
 )
 
-/** A function. @param expected - for the error, for example `a function of a batch` */
+/**
+ * Accepts a function.
+ * @param expected - for the error, for example `a function of a batch`
+ */
 export function callback<T extends (...args: never[]) => unknown>(
   expected = 'a function',
 ): Schema<T> {
   return where((value) => typeof value === 'function', expected)
 }
 
-/** An object with these methods. @param expected - for the error, for example `a store` */
+/**
+ * Accepts an object with the given methods.
+ * @param expected - for the error, for example `a store`
+ */
 export function having<T extends object>(
   methods: readonly (keyof T & string)[],
   expected: string,
@@ -240,7 +251,7 @@ export function having<T extends object>(
   )
 }
 
-/** An array of at most `most` such values. */
+/** Accepts an array of at most `most` values that match `of`. */
 export function list<T>(of: Schema<T>, most = Infinity): Schema<readonly T[]> {
   return where(
     (value) => Array.isArray(value) && value.length <= most && value.every(of.is),
@@ -248,7 +259,7 @@ export function list<T>(of: Schema<T>, most = Infinity): Schema<readonly T[]> {
   )
 }
 
-/** An object with any field names, whose values are all valid. */
+/** Accepts an object with any field names, if all its values match `of`. */
 export function record<T>(of: Schema<T>): Schema<Readonly<Record<string, T>>> {
   return where(
     (value) => isObject(value) && Object.values(value).every(of.is),
@@ -256,7 +267,7 @@ export function record<T>(of: Schema<T>): Schema<Readonly<Record<string, T>>> {
   )
 }
 
-/** A value that at least one schema accepts. */
+/** Accepts a value that at least one of the schemas accepts. */
 export function either<const S extends readonly Schema<unknown>[]>(
   ...of: S
 ): Schema<Of<S[number]>> {
@@ -270,13 +281,13 @@ export type Fields = Readonly<Record<string, Schema<unknown>>>
 
 type OptionalNames<F> = { [Name in keyof F]: undefined extends Of<F[Name]> ? Name : never }[keyof F]
 
-/** An object with these fields. Optional ones may be missing. */
+/** The type of an object with the given fields. Optional fields may be missing. */
 export type ObjectOf<F> = { readonly [Name in Exclude<keyof F, OptionalNames<F>>]: Of<F[Name]> } & {
   readonly [Name in OptionalNames<F>]?: Of<F[Name]>
 }
 
 /**
- * An object from another process or a file. Inherited fields do not count.
+ * Accepts an object from another process or a file. Inherited fields are ignored.
  *
  * @param others - whether to accept unknown fields, which another version of tsrun may send
  */
@@ -363,8 +374,9 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 }
 
 /**
- * Returns the candidate that the caller probably meant by `word`: the shortest that starts with it,
- * otherwise the one with the fewest edits. Undefined if none is close.
+ * Returns the candidate that the caller probably meant by `word`: the shortest candidate that
+ * starts with `word`, otherwise the one with the fewest edits. Returns undefined if no candidate is
+ * close.
  */
 export function nearestName(word: string, candidates: readonly string[]): string | undefined {
   const wanted = word.toLowerCase()

@@ -3,8 +3,7 @@ import { host } from '#host'
 import type { Schema } from './schema.ts'
 
 /**
- * Reads an environment variable. An empty one counts as not set.
- *
+ * Reads an environment variable. An empty variable counts as not set.
  * @throws ERR_TSR_ENVIRONMENT
  */
 export function readVariable<T>(

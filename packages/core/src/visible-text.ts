@@ -70,7 +70,7 @@ function reset(line: string): string {
 
 function signOf(code: number): string {
   if (code === 0x7f) return '␡'
-  // Unicode's control pictures, for example ␛ for escape.
+  // Replace the character by its picture in Unicode, for example ␛ for escape.
   if (code < 0x20) return String.fromCharCode(0x2400 + code)
   return `\\${code < 0x100 ? 'x' : 'u'}${code.toString(16)}`
 }

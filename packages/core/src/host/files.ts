@@ -43,7 +43,7 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
   const found = lstatSync(path, { bigint: true })
   refusePlanted(path, found, path)
   const real = found.isSymbolicLink() ? targetOf(path) : path
-  // Truncate only after checking the owner.
+  // Truncate the file only after its owner was checked.
   const fd = openChecked(path, flags & ~O_TRUNC, mode, (status) => {
     refusePlanted(path, status, real)
   })
@@ -129,7 +129,7 @@ export function readFileText(path: string, most?: number): string {
  * Makes a folder and its missing parents.
  *
  * @returns the outermost folder that it made, if any
- * @throws as `mkdirSync`
+ * @throws the errors of `mkdirSync`
  */
 export function makeFolders(path: string, mode?: number): string | undefined {
   const missing: string[] = []

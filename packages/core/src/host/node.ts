@@ -30,14 +30,14 @@ export const host = {
     const [seconds, nanoseconds] = process.hrtime()
     return seconds * 1e3 + nanoseconds / 1e6
   },
-  /** CPU milliseconds of all threads; undefined if they are not counted. */
+  /** CPU time of all threads in milliseconds; undefined if the host does not measure it. */
   cpuTime(): number | undefined {
     const { user, system } = process.cpuUsage()
     return (user + system) / 1e3
   },
   /** Resolves after one turn of the event loop. */
   nextTurn: (): Promise<void> => new Promise((resolve) => setImmediate(resolve)),
-  /** A timer that does not keep the process alive. */
+  /** Starts a timer that does not keep the process alive. */
   background: (run: () => void, milliseconds: number): NodeJS.Timeout =>
     setTimeout(run, milliseconds).unref(),
   /** Makes a background timer keep the process alive again. */
@@ -66,7 +66,10 @@ export const host = {
     const { pino } = require('pino') as typeof Pino
     return pino({ level, base }, pino.destination({ dest: 2, sync: true }))
   },
-  /** Creates or replaces a file that only this user can read, and its folder. @returns its path */
+  /**
+   * Creates or replaces a file that only this user can read. Creates its folder if necessary.
+   * @returns the path of the file
+   */
   writeOwnFile(folder: string, name: string, text: string): string {
     const path = `${folder}/${name}`
     makeOwnFolder(folder)

@@ -10,8 +10,8 @@ const OWN_FILE = 0o600
 const OWN_FOLDER = 0o700
 
 /**
- * Makes a folder and its missing parents with access for this user only. Existing folders stay as they
- * are.
+ * Makes a folder and its missing parents. Only this user gets access. Existing folders keep their
+ * permissions.
  */
 export function makeOwnFolder(path: string): void {
   makeFolders(path, OWN_FOLDER)

@@ -26,10 +26,7 @@ export const PROOF_BYTES = 32
 export const HANDSHAKE_VERSION = 3
 const MAGIC = 0x4e525354 // 'TSRN', little-endian
 const HEADER_BYTES = 8
-/**
- * Sent in a hello instead of the protection code. It says that the server rejects the client's
- * certificate.
- */
+/** Value of the protection code in a hello that rejects the client's certificate. */
 const CERTIFICATE_REFUSED = 0xff
 const NONCE_BYTES = HELLO_BYTES - HEADER_BYTES
 

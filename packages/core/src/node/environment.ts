@@ -77,8 +77,8 @@ export function readRankEnvironment(env: Environment = process.env): RankEnviron
 const TOKEN = 'tsrun token'
 
 /**
- * Returns the secret of the job. The first call removes it from `process.env`, so that child processes
- * do not inherit it. This process and its threads keep it.
+ * Returns the secret of the job. The first call removes the secret from `process.env`, so that
+ * child processes do not inherit it. This process and its threads keep a copy.
  */
 export function takeToken(): string | undefined {
   const token = process.env['TSRUN_TOKEN']

@@ -16,7 +16,7 @@ export interface LaunchedPlace {
   readonly localRank: number | undefined
   readonly localWorldSize: number | undefined
   readonly nodeRank: number | undefined
-  /** The variable that holds the number of ranks. */
+  /** Name of the variable with the number of ranks. */
   readonly variable: string
 }
 
@@ -69,7 +69,7 @@ export function firstOfNodeList(list: string): string | undefined {
 
 /**
  * Derives a port from 20000 to 29999 from the job and step number. Processes of a step get the same
- * port, and steps on the same host get different ones. Undefined outside a Slurm step.
+ * port, and steps on the same host get different ones. Returns undefined outside a Slurm step.
  */
 export function portOfStep(env: Environment): number | undefined {
   const job = numberOf(env['SLURM_JOB_ID'])
@@ -149,7 +149,7 @@ function masterAddress(place: LaunchedPlace, env: Environment): string {
 }
 
 function masterPort(place: LaunchedPlace, env: Environment): number {
-  // The job name differs for each mpirun.
+  // The job name is different for each run of mpirun.
   const name = env['PMIX_NAMESPACE']
   if (isOfSlurm(place) || name === undefined) return portOfStep(env) ?? 29_500
   return portOf(createHash('sha256').update(name).digest().readUInt32BE())

@@ -23,13 +23,13 @@ export class ProgressLine {
       process.stdout.write(`${describe()}\n`)
       return
     }
-    // A wrapped line could not be overwritten.
+    // Keep the text on one line, because a wrapped line could not be overwritten.
     const text = describe().slice(0, textWidth() - 1)
     process.stdout.write(`\r${text}\x1b[K`)
     this.#isOpen = true
   }
 
-  /** Prints a permanent line. */
+  /** Prints a line that is not overwritten later. */
   log(text: string): void {
     process.stdout.write(`${this.#isOpen ? '\r\x1b[K' : ''}${text}\n`)
     this.#isOpen = false

@@ -26,7 +26,10 @@ export const protectionFlags: Readonly<Record<Protection, string>> = {
 export interface Certificate {
   readonly cert: string
   readonly key: string
-  /** Default: the certificate itself, which is then self-signed or the same on all hosts. */
+  /**
+   * Certificate of the authority. Default: `cert`, for a certificate that is self-signed or the
+   * same on all hosts.
+   */
   readonly ca?: string
 }
 

@@ -19,13 +19,16 @@ export interface SessionKeys {
  * traffic of the connection stays unreadable.
  */
 export interface KeyPair {
-  /** 32 bytes. */
+  /** The public key, 32 bytes. */
   readonly publicKey: Uint8Array
-  /** The shared secret of both ends. @throws if these bytes are no public key */
+  /**
+   * Computes the secret that both ends share.
+   * @throws an Error if the bytes are not a public key
+   */
   agree(publicKey: Uint8Array): Uint8Array
 }
 
-/** Precedes the 32 bytes of an X25519 public key in SPKI format (RFC 8410). */
+/** The bytes before an X25519 public key in SPKI format (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b656e032100', 'hex')
 
 export function makeKeyPair(): KeyPair {
@@ -54,7 +57,9 @@ export function deriveKeys(secret: Uint8Array, salt: Uint8Array, context: string
   return { sending: expand('client to server'), receiving: expand('server to client') }
 }
 
-/** Derives the key that replaces `key` after many records. `key` cannot be computed from it. */
+/**
+ * Derives the key that replaces `key` after many records. The new key does not reveal the old one.
+ */
 export function nextKey(key: Uint8Array): Uint8Array {
   return new Uint8Array(hkdfSync('sha256', key, new Uint8Array(), 'tsrun next key', KEY_BYTES))
 }
