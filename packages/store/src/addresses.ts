@@ -7,9 +7,12 @@ import { hostname, networkInterfaces } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { tsrError, waitOrAbort, type Deadline } from '@tsrun/core'
 
-/** Name resolution and the addresses of this host; replaceable in tests. */
+/** Resolves names, and lists the addresses of this host. Tests can replace it. */
 export interface Names {
-  /** All addresses of a host, the preferred one first. @throws the resolver's error */
+  /**
+   * Returns all addresses of a host, the preferred address first.
+   * @throws the resolver's error
+   */
   lookup(host: string): Promise<readonly string[]>
   /** Returns the addresses of this host's interfaces. */
   own(): readonly string[]
@@ -24,7 +27,7 @@ export const systemNames: Names = {
 export interface ListenAddress {
   /** An address of this host, or `::` for all IPv6 and IPv4 addresses. */
   readonly listen: string
-  /** The address for other hosts; undefined: each host resolves the name itself. */
+  /** The address for other hosts. Undefined: each host resolves the name itself. */
   readonly publish: string | undefined
 }
 
@@ -39,9 +42,10 @@ export interface OtherHost {
 }
 
 /**
- * Returns where this host listens if `host` is its name or address. One matching address is enough,
- * because this host may lack the address family of the others. On Debian, a host's name resolves to
- * a loopback address (127.0.1.1) on that host, so other hosts need another address.
+ * Returns where this host listens, if `host` is its name or address. It is enough that one address
+ * of the name belongs to this host, because this host may lack the family of the other addresses.
+ * On Debian, a host's name resolves to a loopback address (127.0.1.1) on that host, so other hosts
+ * need another address.
  */
 export async function findListenAddress(
   host: string,
@@ -83,7 +87,7 @@ export interface NameWait {
   readonly what: string
   readonly signal?: AbortSignal | undefined
   readonly names?: Names
-  /** Called after each failed lookup; throws to give up. */
+  /** Called after each failed lookup. It throws to end the wait. */
   readonly onMissing: (reason: string) => void
 }
 
@@ -110,7 +114,7 @@ export async function awaitListenAddress(
   }
 }
 
-/** Whether a name means the local host on every host. */
+/** Whether a name means the local host on all hosts, like `localhost`. */
 export function isLocalhost(name: string): boolean {
   return /^localhost\b/i.test(name)
 }
@@ -162,9 +166,8 @@ export function addressOfInterface(name: string): string {
 }
 
 /**
- * An address at which other hosts reach this one: the address of `iface`, else of the host's name, else
- * any.
- *
+ * Returns an address at which other hosts can reach this host: that of `iface` if given, otherwise
+ * that of the host's name, otherwise any address.
  * @throws ERR_TSR_INTERFACE, ERR_TSR_LOOPBACK if this host has only loopback addresses
  */
 export async function reachableAddress(iface = ''): Promise<string> {
@@ -178,14 +181,17 @@ export async function reachableAddress(iface = ''): Promise<string> {
 
 /** Whether other hosts may reach a listener at `host`. */
 export async function isReachable(host: string, names: Names = systemNames): Promise<boolean> {
-  // Listening fails for an unknown name.
+  // An unknown name counts as unreachable, because listening there fails.
   const addresses = await names.lookup(host).catch(() => [])
   return addresses
     .flatMap((address) => (['0.0.0.0', '::'].includes(address) ? names.own() : address))
     .some((address) => !isLoopback(address))
 }
 
-/** The addresses of this host's interfaces. All of 127.0.0.0/8 are local too; see `isLoopback`. */
+/**
+ * Returns the addresses of this host's interfaces. All of 127.0.0.0/8 belong to this host, too, but
+ * are not listed.
+ */
 export function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address))
 }

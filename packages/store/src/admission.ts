@@ -122,9 +122,9 @@ async function readExactly(socket: Socket, length: number): Promise<Uint8Array> 
 
 export interface AdmissionOptions {
   readonly token: string
-  /** Encryption of the connections; undefined: none. */
+  /** Encryption of the connections; undefined for none. */
   readonly tls: StoreTls | undefined
-  /** Milliseconds for a connection to prove the token. */
+  /** Milliseconds in which a connection must prove the token. */
   readonly handshakeTimeout: number
   readonly maxUnauthenticated: number
   /** Called for each connection that is dropped because it does not prove the token. */

@@ -28,7 +28,9 @@ export interface Link {
   close(): Promise<void>
 }
 
-/** How a call ended: with an answer, because the link closed, or because no answer came in time. */
+/**
+ * How a call ended: with an answer, because the link closed, or because no answer arrived in time.
+ */
 type Outcome = Answer | { readonly closed: string } | { readonly silent: true }
 
 interface PendingCall {
@@ -36,7 +38,10 @@ interface PendingCall {
   readonly outcome: Promise<Outcome>
 }
 
-/** Requests and answers over one link. Any number may be pending, each with its own time-out. */
+/**
+ * Requests and answers over one link. Any number of calls may be pending, each with its own
+ * time-out.
+ */
 export class Calls {
   readonly #link: Link
   readonly #timeout: number
@@ -77,8 +82,9 @@ export class Calls {
   }
 
   /**
-   * Makes a request that may wait. At its time-out or abort, it asks the store to cancel the wait. The
-   * store's answer decides, so a value that is already on its way is not lost.
+   * Makes a request that may wait. At the time-out or abort, the call asks the store to cancel the
+   * wait. The answer of the store decides how the call ends, so a value that is already on its way
+   * is not lost.
    */
   async wait<Op extends 'get' | 'multiGet' | 'wait' | 'queuePop'>(
     request: Request & { op: Op },
@@ -107,12 +113,12 @@ export class Calls {
     return this.#unwrap(request.op, timeout, end)
   }
 
-  /** Calls `listener` at every change, in order, until the returned function is called. */
+  /** Calls `listener` at every change of a key, in order, until the returned function is called. */
   async watch(key: string, listener: (change: Change) => void): Promise<() => Promise<void>> {
     const call = this.#open({ op: 'watch', key })
     const { id } = call
     this.#watchers.set(id, (change) => {
-      // An exception of the listener must not reach the link.
+      // Call the listener from a microtask, so that its exceptions do not reach the link.
       queueMicrotask(() => {
         if (this.#watchers.has(id)) listener(change)
       })
@@ -127,7 +133,7 @@ export class Calls {
       if (!this.#watchers.delete(id)) return
       const stopped = this.#open({ op: 'unwatch', watch: id })
       const end = await this.#settled(stopped)
-      // The watch has ended with the connection.
+      // If the connection has closed, the watch has ended with it.
       if (!('closed' in end)) this.#unwrap('unwatch', this.#timeout, end)
     }
   }

@@ -41,7 +41,7 @@ export interface StoreProgress {
   readonly attempt: number
   /** Milliseconds since the first attempt. */
   readonly elapsed: number
-  /** For example 'connect ECONNREFUSED 10.0.0.1:29500'. */
+  /** The reason, for example 'connect ECONNREFUSED 10.0.0.1:29500'. */
   readonly reason: string
 }
 
@@ -49,7 +49,7 @@ export interface StoreConnectOptions {
   readonly host: string
   readonly port: number
   readonly token: string
-  /** How the store encrypts its connections; see `StoreServerOptions`. Default: not at all. */
+  /** How the store encrypts its connections, as in `StoreServerOptions`. Default: no encryption. */
   readonly tls?: StoreTls | boolean
   /** Milliseconds to keep trying to connect, and the default time-out of calls. Default: 300 000. */
   readonly timeout?: number
@@ -60,7 +60,9 @@ export interface StoreConnectOptions {
   readonly onConnect?: (ends: StoreConnection) => void
 }
 
-/** The two addresses of a connection. A host or its name may have several. */
+/**
+ * The two addresses of a connection. Needed because a host or its name may have several addresses.
+ */
 export interface StoreConnection {
   readonly localAddress: string
   readonly remoteAddress: string
@@ -188,7 +190,7 @@ async function dial(options: DialOptions): Promise<Socket> {
   signal?.addEventListener('abort', abort)
   socket.on('error', () => undefined)
   socket.on('connect', () => {
-    // A connection to an ephemeral port without a listener can connect to itself.
+    // Reject a connection to itself, which is possible if nothing listens at an ephemeral port.
     if (socket.localPort === port && socket.localAddress === socket.remoteAddress) {
       socket.destroy(new Error('nobody listens'))
     }
@@ -251,7 +253,7 @@ function refusalError(refusal: HandshakeRefusal, endpoint: string): Error {
 }
 
 function reasonOf(error: unknown): string {
-  // A name with several addresses fails with an AggregateError that has no message.
+  // The error for a name with several addresses is an AggregateError without a message.
   if (typeof error === 'object' && error !== null && 'errors' in error) {
     return (error.errors as unknown[]).map(reasonOf).join(', ')
   }

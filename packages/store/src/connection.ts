@@ -7,7 +7,10 @@ import { FRAME_LIMIT } from './protocol.ts'
 const PIECE = 256 * 1024
 
 export interface ConnectionEvents {
-  /** Receives a whole frame. If it throws, the connection is destroyed with that reason. */
+  /**
+   * Receives a whole frame. If it throws, the connection is destroyed, with the error as the
+   * reason.
+   */
   readonly onFrame: (frame: Uint8Array) => void
   /** Called whenever the socket has accepted part of the unsent data. */
   readonly onDrain?: () => void
@@ -168,7 +171,10 @@ class FrameReader {
     return length
   }
 
-  /** Returns undefined for fewer than `length` bytes: an ended stream returns its remaining bytes. */
+  /**
+   * Reads `length` bytes. Returns undefined if the stream has fewer bytes: an ended stream would
+   * return what remains.
+   */
   #read(length: number): Buffer | undefined {
     const bytes = this.#stream.read(length) as Buffer | null
     return bytes?.byteLength === length ? bytes : undefined

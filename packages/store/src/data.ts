@@ -50,7 +50,7 @@ export class StoreData {
   readonly #entries = new Map<string, Entry>()
   readonly #watchers = new Map<string, Set<Watcher>>()
 
-  /** @param limit - most bytes of all keys, values and queues */
+  /** @param limit - largest number of bytes of all keys, values and queues */
   constructor(limit = STORE_LIMIT) {
     this.#room = new Room(limit)
     this.queues = new Queues(this.#room)
@@ -207,7 +207,7 @@ class KeyWaiters {
     return this.#size
   }
 
-  /** Calls `done` once all `keys` exist. `missing` lists those that do not exist now. */
+  /** Calls `done` once all `keys` exist. `missing` lists the keys that do not exist now. */
   add(keys: readonly string[], missing: Iterable<string>, done: () => void): Wait {
     const wait: KeyWait = { keys, missing: new Set(missing), done }
     for (const key of keys) {
@@ -296,8 +296,8 @@ class Queues {
   }
 
   /**
-   * Takes the oldest value; undefined if the queue is empty. Its memory counts until `forget` or
-   * `putBack`.
+   * Takes the oldest value; undefined if the queue is empty. The value counts towards the memory
+   * limit until `forget` or `putBack`.
    */
   take(queue: string): Uint8Array | undefined {
     const values = this.#values.get(queue)
@@ -306,7 +306,7 @@ class Queues {
     return value
   }
 
-  /** Passes the next value to `taker`, after earlier takers. */
+  /** Passes the next value to `taker`, after all earlier takers were served. */
   await(queue: string, taker: Take): Wait {
     const takers = this.#takers.get(queue)
     if (takers === undefined) this.#takers.set(queue, new Set([taker]))

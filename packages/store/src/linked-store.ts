@@ -112,7 +112,7 @@ export class LinkedStore implements Store {
   }
 }
 
-/** Copies received bytes, which share memory with a frame or with the store. */
+/** Copies received bytes, because they share memory with a frame or with the store. */
 function copy(value: Uint8Array): Uint8Array {
   return new Uint8Array(value)
 }

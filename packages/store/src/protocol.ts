@@ -32,7 +32,7 @@ export const STORE_LIMIT = 256 * 1024 * 1024
 /** Longest frame in bytes. A frame holds one request or answer. */
 export const FRAME_LIMIT = 16 * 1024 * 1024
 
-/** Values of at least this many bytes are shared between answers instead of copied. */
+/** Size in bytes from which a value is shared between answers instead of copied. */
 const SHARED = 64 * 1024
 /** MessagePack's token for binary data with a 32-bit length. */
 const BYTES_32 = 0xc6
@@ -40,8 +40,8 @@ const BYTES_32 = 0xc6
 const EMPTY_BYTES = 2
 
 /**
- * Maximum number of MessagePack arrays, maps and extensions in a request. A valid one needs four: itself,
- * its keys and two values.
+ * Maximum number of MessagePack arrays, maps and extensions in a request. A valid request needs
+ * four: the request, its list of keys, and two values.
  */
 const REQUEST_CONTAINERS = 16
 
@@ -70,7 +70,7 @@ const requests = {
   queuePush: { key: text, value: bytes },
   queuePop: { key: text },
   queueLength: { key: text },
-  /** Events carry the id of this request. */
+  /** Watches a key. Events carry the id of this request. */
   watch: { key: text },
   unwatch: { watch: integer },
 }
@@ -104,8 +104,8 @@ type Mutable<T> = T extends readonly (infer Element)[] ? Element[] : T
 export type Results = { [Op in Operation]: Mutable<Of<(typeof results)[Op]>> }
 
 /**
- * Client to server: a request, the cancellation of an earlier wait, or the receipt for a value of a
- * queue. A value without a receipt returns to the queue.
+ * A message from a client to the server: a request, the cancellation of an earlier wait, or the
+ * receipt for a value of a queue. A value without a receipt returns to the queue.
  */
 export type ClientMessage = { readonly id: number } & (
   Request | { readonly op: 'cancel' } | { readonly op: 'received' }
@@ -136,7 +136,7 @@ function isErrorCode(code: unknown): boolean {
 export type Change = Of<typeof change>
 export type Answer = Of<typeof answer>
 
-/** Server to client. */
+/** A message from the server to a client. */
 export type ServerMessage = { readonly id: number } & (Answer | Change)
 
 /**
@@ -198,7 +198,10 @@ export function encodeAnswer(message: ServerMessage): Uint8Array[] {
   checkLimit('The answer', bytes, FRAME_LIMIT)
   return parts
 }
-/** @param bare - the message with empty arrays in place of its values */
+/**
+ * Returns the parts of a frame with values.
+ * @param bare - the message with empty arrays in place of its values
+ */
 function sharedParts(bare: unknown, values: readonly Uint8Array[]): Uint8Array[] {
   const empty = encode(new Uint8Array(0))
   const start = empty.subarray(0, empty.length - EMPTY_BYTES)

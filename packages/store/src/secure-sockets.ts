@@ -41,7 +41,7 @@ function commonOptions(tls: StoreTls): ConnectionOptions & TlsOptions {
   return { ...options, cert, key, ca }
 }
 
-/** The server side. Wraps accepted sockets in TLS sockets. */
+/** The server side of TLS. Wraps accepted sockets in TLS sockets. */
 export class SecureServer {
   readonly #server: Server
   /** Resolvers of pending handshakes, by the address and port of the peer. */
@@ -53,7 +53,7 @@ export class SecureServer {
       ...commonOptions(tls),
       ...(tls === 'token'
         ? { pskCallback: (_: TLSSocket, name: string) => (name === IDENTITY ? keyOf(token) : null) }
-        : // Report a bad certificate inside the connection; see `acceptsPeer`.
+        : // Accept any certificate here. `acceptsPeer` checks it later, so that the client can be told.
           { requestCert: true, rejectUnauthorized: false }),
     })
     this.#server.on('secureConnection', (socket) => {
@@ -88,8 +88,7 @@ export function acceptsPeer(socket: TLSSocket, tls: StoreTls): boolean {
 }
 
 /**
- * The client side, for a connected socket.
- *
+ * Starts TLS on a connected socket, on the client side.
  * @throws an Error of OpenSSL
  */
 export async function secureClient(
@@ -108,7 +107,10 @@ export async function secureClient(
   return secure
 }
 
-/** Keying material that only the two ends of this connection know. The token proofs cover it. */
+/**
+ * Returns keying material that only the two ends of this connection know. The proofs of the token
+ * cover it.
+ */
 export function bindingOf(socket: TLSSocket): string {
   return socket.exportKeyingMaterial(32, 'tsrun store', Buffer.alloc(0)).toString('hex')
 }

@@ -15,7 +15,10 @@ import type { Store } from './store.ts'
 const BACKLOG = 4096
 /** Milliseconds for clients to read their last answers when the server closes. */
 const FAREWELL = 1000
-/** A client with at least this many unsent bytes gets no more answers until it has read some. */
+/**
+ * A client with at least this many unsent bytes gets no more answers until it has read some of
+ * them.
+ */
 const ANSWER_BACKLOG_LIMIT = 16 * 1024 * 1024
 /** A client that watches keys is dropped when it leaves this many bytes unread. */
 const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024

@@ -22,7 +22,7 @@ export interface Outlet {
   isFull(): boolean
 }
 
-/** The requests of one client. Its waits and watches end with it. */
+/** The requests of one client. When the client disconnects, its waits and watches end. */
 export class Session {
   readonly #data: StoreData
   readonly #outlet: Outlet
@@ -30,9 +30,9 @@ export class Session {
   /** Finished waits whose answers are delayed by back-pressure, by the id of the request. */
   readonly #delayed = new Map<number, () => void>()
   readonly #watches = new Map<number, () => void>()
-  /** Values taken from queues that the client has not confirmed, by the id of the request. */
+  /** Values that the client has taken from queues but not confirmed, by the id of the request. */
   readonly #taken = new Map<number, { readonly queue: string; readonly value: Uint8Array }>()
-  /** Keys to delete when this client disconnects, with the values that it set. */
+  /** Keys to delete when this client disconnects, with the values that the client has set. */
   readonly #owned = new Map<string, Uint8Array>()
 
   constructor(data: StoreData, outlet: Outlet) {
@@ -143,8 +143,8 @@ export class Session {
     }
     const wait = this.#data.waiters.add(keys, missing, () => {
       this.#waits.delete(id)
-      // Keep no values while the client is slow. Once it has caught up, read the keys again, or wait
-      // again.
+      // Keep no values while the client is slow. Once the client has caught up, read the keys
+      // again, or wait again.
       if (this.#outlet.isFull()) {
         this.#delayed.set(id, () => {
           this.#awaitKeys(id, keys, result)

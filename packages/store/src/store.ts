@@ -1,6 +1,6 @@
 /** Options of every call that may wait. */
 export interface StoreCallOptions {
-  /** Milliseconds. Default: the time-out of the store. */
+  /** Milliseconds until the call fails. Default: the time-out of the store. */
   readonly timeout?: number
   readonly signal?: AbortSignal
 }
