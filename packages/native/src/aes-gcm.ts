@@ -72,7 +72,7 @@ export class AesGcm {
   }
 
   /**
-   * Encrypts (seals) or decrypts (opens) one record. All locations are addresses.
+   * Encrypts (seals) or decrypts (opens) one record. All locations are memory addresses.
    *
    * @param counter - must never repeat with the same key
    * @param header - 4 bytes that the tag authenticates but that are not encrypted
