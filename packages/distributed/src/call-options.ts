@@ -12,7 +12,7 @@ export interface CallOptions {
    * this option.
    */
   readonly dtype?: DType
-  /** Aborting this signal ends the operation with ERR_TSR_OPERATION_ABORTED. */
+  /** A signal that aborts the operation, which then fails with ERR_TSR_OPERATION_ABORTED. */
   readonly signal?: AbortSignal
   /** Prefix of the messages of the operation's errors, for example the name of a parameter. */
   readonly label?: string
@@ -20,8 +20,8 @@ export interface CallOptions {
 
 export interface MessageOptions extends CallOptions {
   /**
-   * A receive matches a send with the same tag. Messages with the same sender, receiver and tag
-   * match in order. From 0 to 2^31 - 1, default 0.
+   * Tag of the message, from 0 to 2^31 - 1. A receive matches a send with the same tag. Messages
+   * with the same sender, receiver and tag match in order. Default 0.
    */
   readonly tag?: number
 }

@@ -15,7 +15,7 @@ export interface TypedArrayOf {
   uint32: Uint32Array
   int64: BigInt64Array
   uint64: BigUint64Array
-  /** One byte each: 0 is false, all others are true. */
+  /** One byte for each element: 0 is false, any other value is true. */
   bool: Uint8Array
 }
 

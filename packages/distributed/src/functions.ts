@@ -7,9 +7,8 @@ import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
 import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group.ts'
 
 /*
- * torch.distributed's functions for joining and leaving, and the default group, which
- * `initProcessGroup` makes. This module holds the default group, which is the only global state of
- * the package.
+ * Functions of torch.distributed for joining and leaving a job. `initProcessGroup` makes the
+ * default group, which is the only global state of this package.
  */
 
 let current: EngineProcessGroup | undefined
@@ -50,7 +49,7 @@ export async function initProcessGroup(options: InitOptions = {}): Promise<Proce
   }
 }
 
-/** Leaves the job. Messages already sent still arrive. */
+/** Leaves the job. Messages that were already sent still arrive. */
 export async function destroyProcessGroup(): Promise<void> {
   const leaving = defaultGroup('destroyProcessGroup')
   current = undefined
@@ -84,7 +83,7 @@ export async function newGroup(
 }
 
 /**
- * Splits a group by colour; see `ProcessGroup.split`.
+ * Splits a group by colour, like `ProcessGroup.split`.
  *
  * @example
  * const half = await splitGroup(getRank() % 2) // even and odd ranks
@@ -97,14 +96,14 @@ export async function splitGroup(
   return await (parent ?? defaultGroup('splitGroup')).split(color, key, options)
 }
 
-/** After a loss, makes a group of the remaining ranks; see `ProcessGroup.shrink`. */
+/** After a rank is lost, makes a group of the remaining ranks, like `ProcessGroup.shrink`. */
 export async function shrink(options?: NewGroupOptions): Promise<ProcessGroup> {
   return await defaultGroup('shrink').shrink(options)
 }
 
 /**
- * After a loss, rebuilds the whole world with the restarted processes. The new world becomes the
- * default group. See `ProcessGroup.reconfigure`.
+ * After a rank is lost, rebuilds the whole world with the restarted processes, like
+ * `ProcessGroup.reconfigure`. The new world becomes the default group.
  */
 export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> {
   return await defaultGroup('reconfigure').reconfigure(options)

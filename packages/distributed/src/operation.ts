@@ -126,14 +126,14 @@ export interface Operation {
   readonly count: number
   /**
    * The root, or the peer of a message (group rank or ANY_SOURCE). For allReduceCoalesced, a digest
-   * of the lengths; for monitoredBarrier, 1 if it waits for all ranks; otherwise 0.
+   * of the lengths; for monitoredBarrier, 1 if the option `waitAllRanks` is set; otherwise 0.
    */
   readonly peer: number
   /**
    * Offset in the heap of a table of doubles, or 0. For allGatherV, gatherV and scatterV, it holds
    * the elements of each rank's slice; a rank other than the root knows only its own. For
    * allToAllV, it holds the elements of each sent slice, then those of each received slice. A
-   * receive stores the rank of its source there.
+   * receive stores the rank of its source in the table.
    */
   readonly table: number
   readonly tag: number

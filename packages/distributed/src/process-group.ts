@@ -99,7 +99,7 @@ export interface GroupCalls<Form extends CallForm> {
   ): Returned<Form>
   /**
    * Concatenates inputs of different lengths: `counts[r]` elements from rank r. All ranks pass the
-   * same `counts`, and `output` holds their sum.
+   * same `counts`, and the length of `output` is their sum.
    */
   allGatherV(
     output: AnyTypedArray,
@@ -228,7 +228,7 @@ export interface PersistentCalls {
 export interface JoinOptions {
   /** Milliseconds until the wait fails. Default: the time-out of the group. */
   readonly timeout?: number
-  /** Ends the wait when it is aborted. Decisions that the ranks have already made stay valid. */
+  /** Aborts the wait. Decisions that the ranks have already made stay valid. */
   readonly signal?: AbortSignal
 }
 
@@ -280,7 +280,7 @@ export interface GroupRelations {
    * the world. Every group of the old world ends, and its undelivered messages are dropped.
    *
    * @returns the group of all ranks, which replaces the old world as the default group
-   * @throws ERR_TSR_TIMEOUT naming the missing ranks; it may be called again
+   * @throws ERR_TSR_TIMEOUT naming the missing ranks; `reconfigure` may then be called again
    */
   reconfigure(options?: JoinOptions): Promise<ProcessGroup>
 }
@@ -334,7 +334,10 @@ export interface ProcessGroup
   isend: ProcessGroup['send']
   /** Same as `recv`, under torch's name. */
   irecv: ProcessGroup['recv']
-  /** Starts all messages in order and returns a `Work` for each. If one is refused, none starts. */
+  /**
+   * Starts all messages in order and returns a `Work` for each. If one message is refused, none of
+   * them starts.
+   */
   batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[]
 
   /**

@@ -95,8 +95,8 @@ export class Ticket {
   }
 
   /**
-   * Calls back once when the ticket is settled, always asynchronously. Like `TicketDriver.notify`,
-   * the call can keep the process alive.
+   * Calls back once when the ticket is settled, always asynchronously. If `isAwaited` is true, the
+   * process stays alive until then.
    */
   onSettled(callback: () => void, isAwaited: boolean): void {
     if (this.isSettled) queueMicrotask(callback)

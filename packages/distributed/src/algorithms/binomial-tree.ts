@@ -4,9 +4,9 @@ import { arithmeticOf } from './algorithm.ts'
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 
 /*
- * Binomial trees for small buffers: log2 n rounds of the whole buffer. Ranks are numbered from the
- * root (root = 0). The parent of v is v without its lowest set bit. The children of v are v + 2^k
- * for all 2^k below that bit.
+ * Binomial trees, for small buffers: in each of log2 n rounds, ranks pass on the whole buffer.
+ * Ranks are numbered from the root (root = 0). The parent of v is v without its lowest set bit. The
+ * children of v are v + 2^k, for all 2^k below the lowest set bit of v.
  */
 
 export function* binomialBroadcast(channel: Channel, operation: Operation): Steps {
@@ -52,7 +52,8 @@ export function* binomialReduce(channel: Channel, operation: Operation): Steps {
 /*
  * Gather and scatter on the binomial tree (Thakur, Rabenseifner & Gropp, 2005), for small slices:
  * log2 n steps. Ranks are numbered from the root (root = 0). The children of v are v + 2^k below
- * v's lowest set bit. The subtree of v is the ranks from v up to v + that bit, cut off at n.
+ * v's lowest set bit. The subtree of v consists of v and the ranks after it, below v + the lowest
+ * set bit of v and below n.
  *
  * gather: v sends the slices of its subtree to its parent, which are min(lowest bit of v, n - v)
  * slices. scatter: v sends each child the slices of the child's subtree.

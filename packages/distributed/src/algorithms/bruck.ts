@@ -32,9 +32,9 @@ export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
 }
 
 /**
- * All-to-all: rank r rotates its slices, so that slice i is for r + i. In step k, all slices with
- * bit k in their number move 2^k ranks on, packed into one message. Each rank sends about (n/2)
- * log2 n slices in all.
+ * All-to-all: rank r rotates its slices, so that slice i is for r + i. In step k, rank r packs all
+ * slices with bit k in their number into one message, and sends it to r + 2^k. Each rank sends
+ * about (n/2) log2 n slices in all.
  */
 export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel

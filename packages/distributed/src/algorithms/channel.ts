@@ -75,7 +75,7 @@ export interface Channel {
   scratch(bytes: number): number
 }
 
-/** Waits until a message is done: `yield* until(message)`. */
+/** Waits until a message is done. Algorithms call it by `yield* until(message)`. */
 export function* until(waited: Waited): Generator<Waited, void, void> {
   while (!waited.done) yield waited
 }

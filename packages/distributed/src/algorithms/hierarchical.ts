@@ -24,7 +24,7 @@ export type Between = (name: OperationName, bytes: number, tuning: TuningTable) 
 /** Number of segments that are sent in advance. */
 const AHEAD = 3
 
-/** @param between - the all-reduce among the owners of a chunk */
+/** @param between - chooses the all-reduce among the owners of a chunk */
 export function hierarchicalAllReduce(between: Between): Algorithm {
   return function* (channel, operation) {
     const { rank } = channel
@@ -58,7 +58,7 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
   }
 }
 
-/** @param between - the broadcast among one rank of each host */
+/** @param between - chooses the broadcast among one rank of each host */
 export function hierarchicalBroadcast(between: Between): Algorithm {
   return function* (channel, operation) {
     const { rank } = channel

@@ -37,7 +37,9 @@ function arrivals(
   })
 }
 
-/** Returns first, first - 1, ...: the chunks that arrive in `steps` steps. */
+/**
+ * Returns the numbers of the chunks that arrive in `steps` steps: `first`, `first` - 1, and so on.
+ */
 function downFrom(first: number, steps: number): number[] {
   return Array.from({ length: steps }, (_, step) => first - step)
 }
@@ -79,8 +81,8 @@ export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
 
 /**
  * Reduces slices around the ring. `input` [n slices] is unchanged, and rank r's slice of the result
- * goes to `output`. Partial sums are in scratch memory. To limit it, WINDOW segments complete all
- * their steps before the next WINDOW segments start.
+ * goes to `output`. Partial sums are in scratch memory. To limit its size, WINDOW segments complete
+ * all their steps before the next WINDOW segments start.
  */
 export function* ringReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n } = channel

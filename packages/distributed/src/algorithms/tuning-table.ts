@@ -7,7 +7,7 @@ export interface Threshold {
   readonly algorithm: AlgorithmName
 }
 
-/** From small buffers to large ones; the last threshold has no limit. */
+/** Thresholds by ascending size of the buffer. The last threshold has no limit. */
 export type Thresholds = readonly Threshold[]
 
 /** How the ranks of a group communicate: the keys of a `TuningTable`. */
@@ -16,7 +16,7 @@ export const media = ['sockets', 'sharedMemory'] as const
 /** The algorithm for each operation and size. */
 export interface TuningTable {
   readonly sockets: Readonly<Record<OperationName, Thresholds>>
-  /** Omitted operations use the thresholds for sockets. */
+  /** Thresholds for groups that share memory. Omitted operations use the thresholds for sockets. */
   readonly sharedMemory: Readonly<Partial<Record<OperationName, Thresholds>>>
 }
 

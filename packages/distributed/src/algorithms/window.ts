@@ -14,8 +14,9 @@ import { cutIntoSegments, GRAIN } from './pieces.ts'
  * other chunks, which are still cached. Each rank reads 2(n-1)/n S of S bytes. Reduce-scatter and
  * all-gather each read half of that. All ranks get the same bits.
  *
- * Other collectives exchange messages. An all-to-all may be in place on only some ranks. The root of a
- * broadcast, reduce, gather or scatter may abort while others read its buffer.
+ * Other collectives exchange messages, for two reasons. An all-to-all may be in place on only some
+ * ranks. The root of a broadcast, reduce, gather or scatter may abort while other ranks read its
+ * buffer.
  */
 
 /** The buffers of all ranks of a group in one operation. Ranks are group ranks. */
@@ -27,7 +28,7 @@ export interface Window {
   scratch(bytes: number): number
   /** Copies `bytes` bytes at `offset` of a rank's buffer to `at` in this heap. */
   read(rank: number, at: number, offset: number, bytes: number): void
-  /** Tells the others that this rank has completed one more step. */
+  /** Tells the other ranks that this rank has completed one more step. */
   advance(): void
 }
 
@@ -48,9 +49,11 @@ export const ALL = -1
 
 type WindowCollective = (window: Window, operation: Operation) => WindowSteps
 
-/** Bytes of a chunk of a block. Its scratch memory stays cached. */
+/**
+ * Bytes of a chunk of a block. It is small, so that the scratch memory for a chunk stays cached.
+ */
 const CHUNK = 128 * 1024
-/** Largest scratch of a collective in bytes. */
+/** Largest scratch memory of a collective, in bytes. */
 export const WINDOW_SCRATCH = 2 * CHUNK
 
 const collectives: Partial<Record<OperationName, WindowCollective>> = {
@@ -95,8 +98,8 @@ function* windowAllReduce(window: Window, operation: Operation): WindowSteps {
 }
 
 /**
- * Returns the size in bytes of a chunk of a block of `bytes` bytes: whole elements. The last chunks
- * may be shorter.
+ * Returns the size in bytes of a chunk of a block of `bytes` bytes. The size is a multiple of the
+ * element size. The last chunks may be shorter.
  */
 function chunkBytes(bytes: number, size: number): number {
   return Math.ceil(bytes / size / GRAIN) * GRAIN

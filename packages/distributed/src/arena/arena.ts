@@ -44,7 +44,7 @@ export class Arena {
     return view
   }
 
-  /** Like `alloc`, but not cleared. */
+  /** Like `alloc`, but does not clear the array. */
   allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
     dtypeRule.check('dtype', dtype)
     lengthRule.check('length', length)

@@ -1,7 +1,7 @@
 import { createLogger, host } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
-/** Path of this package's sources or compiled files. Stack frames inside it are skipped. */
+/** Path of this package, compiled or not. Stack frames inside it are skipped. */
 const own = host.pathOf(packageFolder)
 /** Number of stack frames to search for the caller of this package. */
 const DEEPEST = 30
@@ -28,7 +28,10 @@ export function callSite(): string | undefined {
   return undefined
 }
 
-/** The lines where each rank called the last collectives, recorded under TSRUN_DEBUG=detail. */
+/**
+ * Records the line at which each rank called each of the last collectives. Used under
+ * TSRUN_DEBUG=detail.
+ */
 export class CallSites {
   /** Call sites by world rank, for each collective with key `group/sequence`. */
   readonly #sites = new Map<string, Map<number, string>>()

@@ -54,8 +54,7 @@ export class Diagnosis implements EngineObserver {
   onStart(task: Task): void {
     const { operation, group, fingerprint, posted } = task
     const isMessage = !isCollective(operation)
-    // An operation that the calling thread had begun started before this rank learned of the
-    // failure.
+    // The calling thread had begun this operation before this rank learned of the failure.
     const isRefused = refuses(group, operation) && operation.begun === 0
     const departure = {
       operation,

@@ -66,8 +66,8 @@ export class FlightRecorder {
   readonly buffer: SharedArrayBuffer
   readonly #numbers: Float64Array
   /**
-   * Two numbers for each text of each entry: the number of the operation that the text belongs to,
-   * and its length.
+   * Two numbers for each text of each entry: the number of the text's operation, and the length of
+   * the text.
    */
   readonly #marks: Float64Array
   readonly #texts: Uint8Array
@@ -85,12 +85,12 @@ export class FlightRecorder {
     this.#reason = new Uint8Array(buffer, textsAt + capacity * TEXTS, REASON_BYTES)
   }
 
-  /** Whether the calling thread or the engine's thread has tried to dump. */
+  /** Whether a dump was attempted, by the calling thread or by the engine's thread. */
   get hasReason(): boolean {
     return this.#reason[0] !== 0
   }
 
-  /** Returns the reason of the first dump, which later dumps repeat. */
+  /** Returns the reason of the first dump. Later dumps repeat the first reason. */
   firstReason(reason: string): string {
     if (!this.hasReason) this.#encodeInto(reason, this.#reason)
     const end = this.#reason.indexOf(0)
@@ -135,7 +135,7 @@ export class FlightRecorder {
     if (this.#numbers[at] === flight) this.#numbers[at + field.started] = started
   }
 
-  /** Records the end of an operation. An operation with the state `refused` keeps it. */
+  /** Records the end of an operation. The state `refused` is kept. */
   end(flight: number, started: number, completed: number, error: TsrErrorCode | undefined): void {
     const numbers = this.#numbers
     const at = this.#slot(flight) * FIELDS

@@ -23,11 +23,11 @@ export interface JournalOwner {
   readonly settings: DiagnosisSettings
 }
 
-/** The parts of a journal that the engine's thread needs to write to it. */
+/** The parts of a journal that the engine's thread needs, to write to the same memory. */
 export interface SharedJournal extends JournalOwner {
   readonly buffer: SharedArrayBuffer
   readonly counters: Float64Array<SharedArrayBuffer>
-  /** The status page and this rank's slot. */
+  /** The status page, and the index of this rank's slot. */
   readonly page: StatusPlace | undefined
 }
 
@@ -114,7 +114,7 @@ export class Journal {
   }
 
   /**
-   * Writes a dump to the folder for failures, if one is set. A later dump repeats the reason of the
+   * Writes a dump to the folder for failures, if one is set. Later dumps repeat the reason of the
    * first.
    */
   dumpFailure(reason: string, groups: ReadonlyMap<number, FlightGroup> = this.groups): void {
@@ -167,7 +167,7 @@ export class Journal {
 }
 
 /**
- * Records a span of an operation that this thread has just found completed. The fact `waited` is
+ * Records a span of an operation that this thread has just found completed. The span's `waited` is
  * the time until the operation's first message moved.
  *
  * @param label - the label of the call

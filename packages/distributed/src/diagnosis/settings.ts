@@ -6,7 +6,7 @@ export interface DiagnosisSettings {
   readonly flightDirectory: string | undefined
   /** Number of operations that the flight recorder keeps. */
   readonly flightEntries: number
-  /** Milliseconds of waiting after which to warn; Infinity: never. */
+  /** Milliseconds that an operation waits before a warning; Infinity: never. */
   readonly stallWarning: number
   /** Whether to record and compare the call sites of operations. */
   readonly detail: boolean

@@ -5,18 +5,18 @@ import type { Task } from '../engine/task.ts'
 import { isCollective } from '../operation.ts'
 import { encodeNotice } from './notices.ts'
 
-/** Milliseconds to wait for other ranks to answer what they run. */
+/** Milliseconds in which other ranks must answer what they run. */
 const ANSWER_TIME = 1000
 
 interface Stall {
   /** How many milliseconds the operation must wait until the next question and warning. */
   due: number
-  /** When the other ranks were asked; undefined if no answer is awaited. */
+  /** When this rank asked the other ranks; undefined if no answer is awaited. */
   asked: number | undefined
 }
 
 export interface StallsOptions {
-  /** Milliseconds of waiting before the first warning; Infinity: never. */
+  /** Milliseconds that an operation waits before the first warning; Infinity: never. */
   readonly patience: number
   readonly links: readonly (Link | undefined)[]
   readonly labelOf: (task: Task) => string | undefined

@@ -5,13 +5,10 @@ import { describeFingerprint, sameFingerprint, type Fingerprint } from '../opera
 
 /** This rank's slot on the status page of its launcher. */
 export interface StatusPlace {
-  /** The mapped page, or a copy of it. */
+  /** The mapped page, or a copy of the page. */
   readonly buffer: SharedArrayBuffer
   readonly index: number
-  /**
-   * The path of the page, to which the engine's thread copies the slot; undefined if the page is
-   * mapped.
-   */
+  /** The path to which the engine's thread copies the slot; undefined if the page is mapped. */
   readonly copyTo: string | undefined
 }
 
@@ -45,7 +42,7 @@ export class StatusPublisher {
   readonly #slot: StatusSlot
   /** The number of this thread. The slot's word `writer` names the thread that wrote the texts. */
   readonly #writer: number
-  /** Texts by kind and count of operations, kept because programs repeat their calls. */
+  /** Texts by kind and count of operations. They are kept, because programs repeat their calls. */
   readonly #texts = new Map<number, Map<number, Known>>()
   #operation: Uint8Array | undefined
   #group = ''

@@ -36,7 +36,7 @@ export interface EngineOptions {
    */
   readonly gone?: Int32Array
   /**
-   * Memory for the epochs of groups, from `createEpochs`. Required if another thread enters some
+   * Memory for the epochs of groups, from `createEpochs`. Required if another thread also enters
    * epochs.
    */
   readonly epochs?: Int32Array | undefined
@@ -185,8 +185,9 @@ export class Engine implements TaskContext {
   }
 
   /**
-   * Fails operations past their deadline and returns the earliest deadline of the others. A
-   * collective older than `patience` milliseconds asks the awaited ranks what they run.
+   * Fails operations past their deadline. Returns the earliest deadline of the remaining
+   * operations. A collective older than `patience` milliseconds asks the awaited ranks what they
+   * run.
    */
   checkDeadlines(patience = 200): number {
     const now = monotonicNow()

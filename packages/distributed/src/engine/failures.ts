@@ -30,8 +30,8 @@ export interface EngineState {
 }
 
 /**
- * Returns the error for an operation of a failed group. Undefined: the operation gets the error of
- * later operations.
+ * Returns the error that a failure causes for an operation. Undefined: the operation is refused
+ * with the error of later operations.
  */
 type ErrorOf = (task: Task) => TsrError | undefined
 
@@ -42,8 +42,8 @@ const EARLY_GROUPS = 64
  * Ends operations that cannot finish, and notifies the other ranks.
  *
  * A message that times out, is aborted or is withdrawn fails alone. A failed collective or a
- * mismatch leaves the ranks of a group in different states. So the group fails on every rank, from
- * that collective on: its running operations fail and later ones are refused.
+ * mismatch leaves the ranks of a group in different states. The group therefore fails on every
+ * rank, from that collective on. Its running operations fail, and later operations are refused.
  */
 export class Failures {
   readonly #engine: EngineState
@@ -74,7 +74,7 @@ export class Failures {
 
   /** Ends an operation of a group that has failed with `error`. */
   refuse(task: Task, error: TsrError): void {
-    // An operation that the calling thread had begun was running when the group failed.
+    // The calling thread had begun this operation, so it was running when the group failed.
     const cause = task.operation.begun > 0 ? this.#causes.get(task.group)?.(task) : undefined
     this.fail(task, cause ?? refusalError(task, error, this.#engine.rank))
   }
@@ -102,7 +102,7 @@ export class Failures {
   }
 
   /**
-   * Compares the messages that arrived before this collective was called with it. Returns whether
+   * Compares this collective with the messages that arrived before it was called. Returns whether
    * they match.
    */
   checkEarlyMessages(task: Task): boolean {
@@ -217,8 +217,8 @@ export class Failures {
   }
 
   /**
-   * Handles a closed link. If the peer left, operations that need it fail. If it was lost, all its
-   * groups fail.
+   * Handles a closed link. If the peer left, operations that need the peer fail. If the peer was
+   * lost, all groups with the peer fail.
    */
   onClosed(link: Link): void {
     const { running, rank, groups } = this.#engine
@@ -227,8 +227,8 @@ export class Failures {
       return
     }
     for (const group of groups.values()) {
-      // A group that failed as a whole has a cause, which may still be on its way to other ranks.
-      // Keep that failure.
+      // The group has already failed as a whole. Its cause may still be on the way to other ranks,
+      // so keep it.
       if (!group.ranks.includes(link.peer) || group.failure?.from === 0) continue
       const first = [...running].find((task) => task.group === group)
       const error = peerError(first, link, rank, group.name)
@@ -288,8 +288,8 @@ export class Failures {
 
   /**
    * Fails a group, as a whole or from one of its collectives on. A rank that learns of the failure
-   * first tells all others. They then do not mistake a consequence, such as a rank that leaves, for
-   * the cause.
+   * first tells all other ranks. Otherwise, they might mistake a consequence, such as a rank that
+   * leaves, for the cause.
    */
   #failGroup(
     group: EngineGroup,

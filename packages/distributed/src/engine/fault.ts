@@ -37,10 +37,12 @@ export function describeCall(call: Fingerprint, site: string | undefined): strin
 /** The failure of a group, as ranks report it to each other. */
 export interface Fault {
   readonly reason: string
-  /** Whether the whole group fails, not only from one operation on. */
+  /** Whether the whole group fails. Otherwise it fails from one operation on. */
   readonly all: boolean
   readonly mismatch?: Disagreement
-  /** Not a failure: the sender has destroyed the group after all its operations completed. */
+  /**
+   * The sender has destroyed the group after all its operations completed. This is not a failure.
+   */
   readonly destroyed?: boolean
 }
 
@@ -74,8 +76,8 @@ export interface FaultContext {
 }
 
 /**
- * Returns the error for the rank that received a fault. If the rank is one of the two in a
- * mismatch, the message starts with its own operation.
+ * Returns the error for the rank that received a fault. A rank that is part of a mismatch gets a
+ * message from its own side.
  */
 export function faultError({ reason, mismatch }: Fault, context: FaultContext): TsrError {
   const { group, sequence, rank, peer, operation } = context

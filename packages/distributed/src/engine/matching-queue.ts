@@ -28,7 +28,7 @@ export interface MatchingEvents {
 /**
  * Matches receives from any source, across links. A receive from any source takes the first
  * unclaimed message of its tag that has arrived, or that a request to send has announced. Later
- * receives on the same tag wait behind it, so that messages match receives in call order.
+ * receives on the same tag wait for it, so that messages match receives in call order.
  */
 export class MatchingQueues {
   readonly #links: readonly (Link | undefined)[]
@@ -123,7 +123,10 @@ export class MatchingQueues {
     }
   }
 
-  /** Finds a rank whose next message has arrived. Starts after this rank, so that no rank is favoured. */
+  /**
+   * Finds a rank whose next message has arrived. The search starts after this rank, so that
+   * different ranks prefer different sources.
+   */
   #findSource({ task }: PostedReceive, key: number): number | undefined {
     const { rank, ranks } = task.group
     for (let distance = 1; distance < ranks.length; distance++) {

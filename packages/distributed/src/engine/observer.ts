@@ -24,7 +24,7 @@ export interface EngineObserver {
   onNotice(link: Link, address: StreamAddress, payload: Uint8Array): void
   /** Called periodically while operations run. */
   look(now: number): void
-  /** Returns where a rank called a collective, if known. */
+  /** Returns the line at which a rank called a collective, if known. */
   siteOf(group: number, sequence: number, rank: number): string | undefined
   /** The rank whose end stops the job, as the launcher reports; undefined while the job runs. */
   readonly abortedBy: number | undefined

@@ -12,7 +12,7 @@ export function peerError(
   rank: number,
   group = task?.group.name ?? '',
 ): TsrError {
-  // Each operation gets its own error object.
+  // Create an error object for each operation, because callers may change it.
   if (link.failure !== undefined) return reviveTsrError(thrownError(link.failure).toJSON())
   const operation = task === undefined ? 'no operation' : task.describe()
   const facts = { peer: link.peer, rank, operation, group }
@@ -23,7 +23,7 @@ export function peerError(
 
 /** Returns the error of an operation on a group that has already failed. */
 export function refusalError(task: Task, error: TsrError, rank: number): TsrError {
-  // Each operation gets its own error object.
+  // Create an error object for each operation, because callers may change it.
   if (error.code === 'ERR_TSR_MISMATCH') return reviveTsrError(error.toJSON())
   const facts = {
     rank,

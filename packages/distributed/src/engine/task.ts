@@ -44,8 +44,8 @@ export interface TaskContext {
 }
 
 /**
- * An operation that the engine runs. Its algorithm sends and receives messages through the task, in
- * a stream of each link that belongs to the operation. Times are from `monotonicNow()`.
+ * An operation that the engine runs. Its algorithm sends and receives messages through the task.
+ * The operation has its own stream on each link. Times are from `monotonicNow()`.
  */
 export class Task implements RunningOperation {
   readonly operation: Operation
@@ -99,7 +99,7 @@ export class Task implements RunningOperation {
     this.hasInquired = false
     this.state = 'running'
     this.error = this.waitingFor = undefined
-    // Reading `length` is cheaper than assigning it.
+    // Check first, because reading `length` is cheaper than assigning it.
     if (this.#streams.length > 0) this.#streams.length = 0
     if (this.#scratch.length > 0) this.#scratch.length = 0
   }

@@ -177,7 +177,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     return rank < 0 ? this.#refuseRank('groupRank', worldRank) : rank
   }
 
-  /** Makes a group of some ranks of this group. The function `newGroup` has the details. */
+  /** Makes a group of some ranks of this group, like the function `newGroup`. */
   async newGroup(ranks: readonly number[], options: NewGroupOptions = {}): Promise<ProcessGroup> {
     const { identity, problem } = await agreeOnGroup(this.#world, this, ranks, options)
     const group = new EngineProcessGroup(this.#world, identity)
@@ -262,7 +262,7 @@ export function createWorldGroup(facts: WorldFacts): EngineProcessGroup {
   return new EngineProcessGroup(new World(facts), identity)
 }
 
-/** Makes a group of some ranks of another group. The function `newGroup` has the details. */
+/** Makes a group of some ranks of another group, like the function `newGroup`. */
 export async function newGroupOf(
   parent: ProcessGroup,
   ranks: readonly number[],
@@ -271,7 +271,10 @@ export async function newGroupOf(
   return await EngineProcessGroup.of(parent).newGroup(ranks, options)
 }
 
-/** Returns the group of all ranks of the newest world that `reconfigure` made from this group's world. */
+/**
+ * Returns the group of all ranks of the newest world, which `reconfigure` made from the world of
+ * this group or from a later one.
+ */
 export function newestOf(group: EngineProcessGroup): EngineProcessGroup {
   const { newest } = group.world.lineage
   return newest === undefined ? group : EngineProcessGroup.of(newest)

@@ -40,8 +40,8 @@ function narrow(format: i32, value: v128): v128 {
   const isOdd = v128.and(i32x4.shr_u(magnitude, 13), i32x4.splat(1))
   const rebased = i32x4.add(magnitude, i32x4.splat((15 - 127) * (1 << 23) + 0xfff))
   const normal = i32x4.shr_u(i32x4.add(rebased, isOdd), 13)
-  // A number below 2^-14: after adding 1/2, the low bits are the multiple of 2^-24, which is the
-  // unit of subnormals.
+  // A number below 2^-14. After adding 1/2, the low bits of the sum are the number in units of
+  // 2^-24, as in a subnormal float16.
   const subnormal = i32x4.sub(f32x4.add(magnitude, f32x4.splat(0.5)), i32x4.splat(0x3f000000))
   const isSmall = i32x4.lt_s(magnitude, i32x4.splat(113 << 23))
   const isLarge = i32x4.gt_s(magnitude, i32x4.splat((143 << 23) - 1))

@@ -66,7 +66,7 @@ type Exports = Readonly<
 
 let compiled: WebAssembly.Module | undefined
 
-/** Binds the kernels to `memory`, which must be shared. Compiles them on the first call. */
+/** Binds the kernels to `memory`, which must be shared. The first call compiles the kernels. */
 export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
   compiled ??= new WebAssembly.Module(kernelBytes())
   const kernels = new WebAssembly.Instance(compiled, { env: { memory } })

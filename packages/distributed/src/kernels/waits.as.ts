@@ -8,8 +8,8 @@ export function awaitCount(word: usize, count: i32, looks: i32): bool {
 
 /**
  * Polls words that other threads or processes write, at most `rounds` times, until a word has
- * changed since the last call. For each polled word, the table has its address and the value last
- * seen, which this function updates.
+ * changed since the last call. For each polled word, the table has an address and the value last
+ * seen. This function updates the value.
  */
 export function awaitChange(table: usize, count: i32, rounds: i32): bool {
   for (; rounds > 0; rounds--) {

@@ -89,7 +89,7 @@ const flightEntry = object({
   waitsFor: list(count(), MOST).optional(),
 })
 
-/** The contents of the flight recorder of one rank, the entries in the order of the calls. */
+/** The contents of the flight recorder of one rank. The entries are in the order of the calls. */
 export const flightDump = object({ header: flightHeader, entries: list(flightEntry, MOST) })
 
 export type FlightGroup = Of<typeof flightGroup>

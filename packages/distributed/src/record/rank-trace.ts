@@ -72,10 +72,13 @@ export class RankTrace implements SpanSink, CurrentTrace {
   readonly #onExit = (): void => {
     this.#file.flush()
   }
-  /** Number of the current file; each file replaces the one before. */
+  /**
+   * Number of the current file. A new file replaces the previous one when the size limit is
+   * reached.
+   */
   #part = 0
   #file: SpanFile
-  /** Size in bytes at which the next file replaces this one. */
+  /** Size in bytes at which a new file replaces this one. */
   #limit: number
   #step = 1
   #isKept: boolean

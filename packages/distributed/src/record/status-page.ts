@@ -79,8 +79,8 @@ export interface RankStatus {
 }
 
 /**
- * Bytes of payloads and headers, including payloads copied from shared memory. Collectives of ranks
- * that share memory may need no messages.
+ * The traffic of a link in bytes: payloads and headers, including payloads copied from shared
+ * memory. Collectives on shared memory may need no messages and are then not counted.
  */
 export interface LinkBytes {
   readonly sent: number

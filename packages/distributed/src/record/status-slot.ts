@@ -1,8 +1,8 @@
 /*
- * The status page is a file that the launcher of a host creates and all its ranks map. It is
- * little-endian. It consists of a header, a slot for each rank of the host, and the link counters
- * of each of these ranks, one per world rank. Ranks write plain words without locks, so the page
- * can be read while a rank is blocked and after it has ended.
+ * The status page is a file that the launcher of a host creates and all its ranks map. All numbers
+ * are little-endian. The page consists of a header, a slot for each rank of the host, and link
+ * counters. Each rank of the host has link counters for every world rank. Ranks write plain words
+ * without locks, so the page can be read while a rank is blocked and after it has ended.
  */
 
 /** The name by which `tsrun ps` finds the file among the open files of a launcher. */
@@ -91,7 +91,7 @@ export const slotNumber = {
   callerBytes: 96,
   /** Index in `rankEnds`, which the launcher writes; 0 while the process runs. */
   end: 97,
-  /** Milliseconds outside of operations, up to the start of the last one. */
+  /** Milliseconds outside of operations, up to the start of the last operation. */
   ownTime: 98,
 } as const
 

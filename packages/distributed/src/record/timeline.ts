@@ -76,7 +76,7 @@ function labelOf({ kind, microbatch }: Span): string {
 function drawRow(spans: readonly Span[], length: number, from: number, scale: number): string {
   const row = Array<string>(length).fill(' ')
   const waits = spans.filter(({ kind }) => kind === 'wait')
-  // Draw other spans over waits.
+  // Draw waits first, so that other spans cover them.
   for (const span of [...waits, ...spans.filter(({ kind }) => kind !== 'wait')]) {
     const sign = signs[span.kind]
     if (sign === undefined) continue

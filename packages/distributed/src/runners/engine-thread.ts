@@ -60,7 +60,7 @@ export class EngineThread {
   }
 
   /**
-   * Connects the engine to the other ranks.
+   * Starts the thread and connects its engine to the other ranks.
    *
    * @param exchange - publishes the engine's endpoint and resolves to the endpoints of all ranks
    * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_CONNECT, ERR_TSR_ABORTED
@@ -98,7 +98,7 @@ export class EngineThread {
     else signalEventfd(this.doorbell)
   }
 
-  /** Sends data that does not fit into the next command. */
+  /** Sends data that does not fit into a command. Called before that command is written. */
   post(message: GroupMessage | GroupFailureMessage): void {
     this.#port.postMessage(message)
   }

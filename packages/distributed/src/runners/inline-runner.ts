@@ -21,8 +21,8 @@ const HOLD = 5
 const POLL_PERIOD = 2
 
 /**
- * Runs the engine on the calling thread while the caller waits. This has the lowest latency, but
- * communication does not overlap with computation: while no operation is awaited, only data that the
+ * Runs the engine on the calling thread while the caller waits. The latency is the lowest, but
+ * communication does not overlap with computation. While no operation is awaited, only data that
  * sockets have already accepted moves.
  */
 export class InlineRunner implements Runner {

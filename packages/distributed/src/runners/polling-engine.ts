@@ -22,8 +22,8 @@ export const LEAVE_TIME = 2000
 /** Number of polling rounds between two checks of the deadlines. */
 const ROUNDS = 1024
 /**
- * Every how many rounds to poll all links. Other rounds poll only links from which data is
- * expected, because each poll is a system call.
+ * Number of rounds for each round that polls all links. Other rounds poll only links from which
+ * data is expected, because each poll is a system call.
  */
 const LOOKS = 8
 

@@ -39,7 +39,7 @@ export interface Runner {
 }
 
 /**
- * Returns the error of an operation that is pending when the world is destroyed, or called later.
+ * Returns the error for an operation that is pending, or is called, after the world was destroyed.
  */
 export function destroyedError(operation: string): TsrError {
   return tsrError('ERR_TSR_GROUP_DESTROYED', { operation, group: 'world' })

@@ -259,7 +259,7 @@ async function main(): Promise<void> {
     if (opened !== undefined) await run(opened)
   } catch (error) {
     // Tell the peers at once that this rank is gone. Keep the doorbell open, because the main
-    // thread may still signal it.
+    // thread may still use it.
     for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
     throw error
   }

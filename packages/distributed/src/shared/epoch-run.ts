@@ -25,7 +25,8 @@ export interface EpochContext {
   /** The runs that wait until peers have published a buffer or a step. */
   readonly waiting: EpochRun[]
   /**
-   * Called if a peer (world rank) has published another operation in an epoch than this rank has.
+   * Called if the operation that a peer has published in an epoch differs from this rank's. `peer`
+   * is a world rank.
    */
   readonly onMismatch: (
     running: RunInEpoch,

@@ -87,7 +87,7 @@ class MemorySlots {
     )
   }
 
-  /** Offset of the end of the slots in every heap. */
+  /** Heap offset of the end of the slots; the same in every heap. */
   get end(): number {
     return FIRST_SLOT + this.#hosts.length * GROUPS * 2 * SLOT
   }

@@ -39,7 +39,7 @@ const HANDSHAKE_TIME = 5000
  * the disk.
  */
 const REPORTED = 10
-/** Milliseconds for one handshake. After that, the next attempt starts. */
+/** Milliseconds for one handshake. When they are over, the next attempt starts. */
 const ATTEMPT_TIME = 10_000
 
 /**

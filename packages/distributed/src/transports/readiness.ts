@@ -25,7 +25,7 @@ class Readiness {
   #idle = 0
   #pollfds = new Int32Array(0)
 
-  /** Resolves when the descriptor has one of these events, or when it is forgotten. */
+  /** Resolves when the descriptor has one of these events, or when `forget` is called for it. */
   async wait(fd: number, events: number): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#waiters.add({ fd, events, resolve })

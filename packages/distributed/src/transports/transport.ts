@@ -78,7 +78,7 @@ export interface BlockingTransport extends Transport {
   yield(): void
   /**
    * Spins briefly, without yielding the core, until a peer has sent data. Returns whether a peer
-   * has. Other ways to notice the data take a system call.
+   * has. Without `spin`, noticing the data takes a system call.
    */
   spin?(): boolean
   /** An eventfd that ends `sleep`. Any thread can signal it. */

@@ -9,7 +9,8 @@ const EAGER_CREDIT = 256 * 1024
 /**
  * Flow control of the eager frames of one link. Each side counts the bytes that it has sent and the
  * bytes that it has consumed, modulo 2^32. Every frame carries the count of consumed bytes back.
- * Without credit, a message uses rendezvous instead, so no message waits for another.
+ * Without credit, a message uses rendezvous instead of an eager frame, so no message waits for
+ * another.
  */
 export class Credit {
   #sent = 0
@@ -31,7 +32,7 @@ export class Credit {
     this.#consumedByPeer = consumedByPeer
   }
 
-  /** Counts a consumed eager frame. Returns true if the peer should be told at once. */
+  /** Counts a consumed eager frame. Returns true if this rank should tell the peer at once. */
   consume(payload: number): boolean {
     this.#consumed = (this.#consumed + HEADER_BYTES + payload) >>> 0
     return (this.#consumed - this.#told) >>> 0 > EAGER_CREDIT / 2

@@ -5,7 +5,7 @@ import type { EngineMemory } from './memory.ts'
 
 /** Bytes to read ahead for small frames. Large payloads are read directly to their destination. */
 const STAGE_BYTES = 64 * 1024
-/** Largest number of payload bytes to read in one call, so that sending gets its turn. */
+/** Largest number of payload bytes to read in one call, so that sending is not delayed for long. */
 const SLICE = 1024 * 1024
 
 /**

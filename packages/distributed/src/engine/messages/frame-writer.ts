@@ -11,9 +11,9 @@ import {
 import type { EngineMemory } from './memory.ts'
 import type { ExposedPayload, MessageFacts, Transfer } from './stream.ts'
 
-/** Largest number of bytes to write in one call, so that receiving gets its turn. */
+/** Largest number of bytes to write in one call, so that receiving is not delayed for long. */
 const SLICE = 1024 * 1024
-/** Number of sent frames at the front of the queue from which the queue is compacted. */
+/** Number of sent frames at the front of the queue after which the queue is compacted. */
 const MOVED_UP = 256
 
 const NOTHING: Fingerprint = { kind: 0, root: 0, count: 0 }
@@ -42,7 +42,10 @@ interface OutgoingFrame {
   copy?: number
 }
 
-/** Writes the frames to one peer in order. Every frame carries the flow control of the other direction. */
+/**
+ * Writes the frames to one peer in order. Every frame also carries the credit for the opposite
+ * direction.
+ */
 export class FrameWriter {
   readonly #transport: Transport
   readonly #memory: EngineMemory
@@ -66,7 +69,7 @@ export class FrameWriter {
     return this.#head === this.#queue.length
   }
 
-  /** Ignores all later writes. */
+  /** Ends the stream: all later writes are ignored. */
   end(): void {
     this.#ended = true
   }

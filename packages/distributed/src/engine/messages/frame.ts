@@ -24,9 +24,10 @@ export const EAGER_LIMIT = 16 * 1024
  * send. The receiver answers with a clear-to-send once it has a place for the payload. Only then
  * does the sender send `data`. An unexpected message thus never blocks the stream behind it.
  *
- * Ranks that share memory use a *rendezvous get*, like an RDMA read. The sender exposes the payload in
- * place (`exposed`). The receiver copies it once it has a place for it, and reports that (`getDone`). A
- * sender that withdraws first clears the word at `guard`, which invalidates any copy made meanwhile.
+ * Ranks that share memory use a *rendezvous get*, like an RDMA read. The sender exposes the payload
+ * in place (`exposed`). Once the receiver has a place for the payload, it copies the payload and
+ * reports that (`getDone`). A sender that withdraws first clears the word at `guard`, which
+ * invalidates any copy made meanwhile.
  */
 export const frameKinds = {
   eager: 1,
@@ -45,8 +46,8 @@ export const frameKinds = {
   /** A message between the diagnosis code of two ranks; `Notice` lists its kinds. */
   notice: 12,
   /**
-   * The receiver of a stream waits for no message (`retire`), and the answer of the sender
-   * (`retired`). `Retirement` explains both.
+   * `retire`: the receiver of a stream reports that it waits for no message. `retired`: the answer
+   * of the sender. The class `Retirement` uses both.
    */
   retire: 13,
   retired: 14,
@@ -65,7 +66,7 @@ export interface StreamAddress {
 
 export interface FrameHeader extends StreamAddress {
   readonly kind: number
-  /** Counts the messages of one stream in one direction. */
+  /** Number of the message among those of its stream in one direction. */
   readonly index: number
   readonly fingerprint: Fingerprint
   readonly bytes: number

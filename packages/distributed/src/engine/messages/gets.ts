@@ -4,7 +4,7 @@ import type { FrameWriter, LinkTraffic } from './frame-writer.ts'
 import type { EngineMemory } from './memory.ts'
 import type { ExposedPayload, Transfer } from './stream.ts'
 
-/** Largest number of bytes to copy at once, so that other messages get their turn. */
+/** Largest number of bytes to copy at once, so that other messages are not delayed for long. */
 const SLICE = 1024 * 1024
 
 interface Get extends ExposedPayload {
@@ -20,14 +20,14 @@ export class Gets {
   readonly #writer: FrameWriter
   readonly #traffic: LinkTraffic
   readonly #queue: Get[] = []
-  /** Unanswered exposed payloads, by guard. */
+  /** State of the exposed payloads that this rank has not answered, by guard. */
   readonly #open = new Map<number, 'exposed' | 'withdrawn'>()
   /**
    * Receives whose payload was withdrawn during the copy. They wait for the peer's frame that
    * confirms the withdrawal.
    */
   readonly #voided = new Map<number, Transfer>()
-  /** Heap offset to which guards of the peer are copied. */
+  /** Heap offset of a word for copies of the peer's guards. */
   readonly #guardAt: number
 
   constructor(
@@ -59,12 +59,12 @@ export class Gets {
     if (this.#queue.length === 1 && receive.bytes <= SLICE) this.advance()
   }
 
-  /** Tells the peer that its payload is not needed. */
+  /** Tells the peer that this rank does not need its payload. */
   refuse({ guard }: ExposedPayload): void {
     this.#answer(guard)
   }
 
-  /** Copies a slice of the oldest message. */
+  /** Copies the next slice of the oldest message. */
   advance(): void {
     const get = this.#queue[0]
     if (get === undefined) return
@@ -88,8 +88,8 @@ export class Gets {
   }
 
   /**
-   * Handles the frame that withdraws a payload. The sender changes the guard earlier than this
-   * frame arrives; a frame with the reason may precede it.
+   * Handles the frame that says that a payload was withdrawn. It may arrive long after the guard
+   * has changed.
    */
   onWithdrawn(guard: number): void {
     if (!this.#open.has(guard)) return

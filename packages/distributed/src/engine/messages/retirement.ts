@@ -37,8 +37,7 @@ export class Retirement {
   }
 
   /**
-   * Handles a request of the receiving side. It has received `index` messages of a stream and waits
-   * for none.
+   * Handles a peer that waits for no message of a stream and has received `index` messages of it.
    */
   onRetire(header: FrameHeader): void {
     const { space, group, sequence, index } = header
@@ -51,8 +50,8 @@ export class Retirement {
   }
 
   /**
-   * Handles the answer of the sending side, which says by how much to reduce message numbers.
-   * Returns the receives whose clear-to-send was held back.
+   * Handles the answer of the sender: it says by how much to reduce message numbers. Returns the
+   * receives that waited for the answer.
    */
   onRetired({ space, group, sequence, index }: FrameHeader): Transfer[] {
     const stream = this.#streams.get(streamKey(space, group, sequence))

@@ -26,7 +26,7 @@ export interface Transfer extends Message {
   onDone(): void
   /** Called when the peer withdraws the message that belongs to this receive. */
   onWithdrawn(): void
-  /** Called when the peer uses this position for another call. */
+  /** Called when the peer's message at this position belongs to another call. */
   onMismatch(theirs: Fingerprint): void
 }
 

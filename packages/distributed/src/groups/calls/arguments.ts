@@ -20,8 +20,8 @@ import type {
 import { premulSum, reductionCodes, reductionsOf, type Reduction } from '../../reduction.ts'
 
 /*
- * Checks the arguments of calls. Every call runs these checks, so they are written to cost nothing
- * for an omitted option.
+ * Checks the arguments of calls. Every call runs the checks, so an omitted option must cost
+ * nothing.
  */
 
 /** A group from the side of this rank. */

@@ -13,7 +13,7 @@ import type { AwaitedStarter, Call } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
 import { OperationWork } from './work.ts'
 
-/** Milliseconds that `finish` waits for pending operations. */
+/** Milliseconds for which `finish` waits for pending operations. */
 const FINISH_TIME = 5000
 
 function isMessageName(name: OperationName): boolean {

@@ -50,7 +50,9 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
     return await this
   }
 
-  /** @param isAwaited - keep the process alive and the engine polling until completion */
+  /**
+   * @param isAwaited - whether to keep the process alive and the engine polling until completion
+   */
   abstract follow(callback: () => void, isAwaited?: boolean): void
 
   /** Moves the data that this thread can move. Returns the outcome once it is known. */

@@ -20,7 +20,7 @@ interface Owner {
   readonly ranks: readonly number[]
   /** Assigns the next position of the group to the operation and starts it on the engine. */
   launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket
-  /** Called when the end of a run is noticed. */
+  /** Called when this thread notices the end of a run. */
   onEnd(prepared: PreparedOperation): void
 }
 
@@ -98,7 +98,7 @@ export class PreparedOperation implements PersistentOperation {
       this.#ended ??= new Promise((resolve) => {
         this.#resolve = resolve
         this.#ticket!.onSettled(() => {
-          // Another run may have started meanwhile.
+          // Another run may have started in the meantime.
           if (this.#ticket!.isSettled) this.#settle()
         }, true)
       })

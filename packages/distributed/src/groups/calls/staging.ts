@@ -20,7 +20,7 @@ export class StagedBuffers {
   readonly output: number
   readonly table: Float64Array | undefined
   readonly #arena: Arena
-  /** The caller's output if the engine works on a copy of it, and its length in bytes. */
+  /** The caller's output, if the engine works on a copy of the output, and its length in bytes. */
   readonly #target: AnyTypedArray | undefined
   readonly #targetBytes: number
   /** The blocks of the arena that this call allocated. */

@@ -90,7 +90,7 @@ const refusalTimeout = 10_000
 
 /**
  * Publishes this rank's endpoint, waits for the endpoints of all other ranks, and agrees with them
- * on who shares memory with whom.
+ * on which ranks share memory.
  *
  * @throws ERR_TSR_TIMEOUT naming the missing ranks, ERR_TSR_TRANSPORT_UNAVAILABLE,
  *   ERR_TSR_LOOPBACK, ERR_TSR_TUNING, ERR_TSR_PROTECTION
@@ -148,8 +148,8 @@ export async function exchangeEndpoints(
 
 /**
  * Waits until all ranks have refused to join. All ranks refuse for the same reason, once they have
- * read all endpoints. A rank that exits early would delete its presence key, for which a slower
- * rank would then wait in vain.
+ * read all endpoints. A rank that exits early would delete its presence key. A slower rank would
+ * then wait for the key in vain.
  */
 async function meetRefusingRanks(
   store: Store,

@@ -53,7 +53,7 @@ const LEAVE_TOGETHER = 3000
 /**
  * Joins the job that the environment describes, or else makes a world of one rank.
  *
- * @throws ERR_TSR_ARGUMENT, and as `initProcessGroup`
+ * @throws ERR_TSR_ARGUMENT, and the errors of `initProcessGroup`
  */
 export async function joinWorld(
   options: InitOptions,
@@ -144,7 +144,8 @@ async function hostStore(past: Past, options: StoreServerOptions): Promise<Store
 }
 
 /**
- * Waits until MASTER_ADDR resolves, on rank 0 to this host. The DNS entry of a new host may appear late.
+ * Waits until MASTER_ADDR resolves. On rank 0, it must resolve to this host. The DNS entry of a new
+ * host may appear late.
  *
  * @returns the address to listen at
  * @throws ERR_TSR_STORE_LISTEN, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_ABORTED

@@ -63,7 +63,8 @@ export interface InitOptions extends DiagnosisOptions {
    * or more ranks for each core.
    *
    * - `worker` moves messages while this thread computes.
-   * - `inline` runs the engine while this thread waits: lower latency, but no overlap.
+   * - `inline` runs the engine while this thread waits. The latency is lower, but communication
+   * does not overlap with computation.
    * - `auto` means TSRUN_ENGINE. If that is not set, it means `inline` on a job of one host with
    * fewer than two cores for each rank, and `worker` otherwise.
    */

@@ -52,8 +52,8 @@ export async function takeGroupId({ store }: World): Promise<number> {
 }
 
 /**
- * Returns an id for a group of one rank, from the largest downwards. The low ids have slots and
- * stay free for larger groups.
+ * Returns an id for a group of one rank, counting down from the largest id. Low ids have slots in
+ * shared memory, so they are left for larger groups.
  */
 async function takeIdOfOne({ store }: World): Promise<number> {
   return LARGEST_GROUP - (await store.add('groups-of-one', 1))

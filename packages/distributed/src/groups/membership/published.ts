@@ -71,7 +71,7 @@ function isPartOf(part: readonly number[], ranks: readonly number[]): boolean {
 /** A rank's vote on a shrink. All ranks are world ranks. */
 export interface Vote {
   readonly rank: number
-  /** Members to which it has lost the connection. */
+  /** Members to which this rank has lost the connection. */
   readonly gone: readonly number[]
 }
 

@@ -70,7 +70,10 @@ async function decide(
   }
 }
 
-/** Returns a function that votes if this rank has lost more members, and returns all votes. */
+/**
+ * Returns a function that reads all votes. The function first votes, if this rank has not voted yet
+ * or has lost more members since.
+ */
 function createVoter(
   { ranks }: Shrinking,
   { runner, store, rank }: World,
@@ -108,8 +111,8 @@ async function waitForDecision(
 
 /**
  * Returns a set of voters that are all connected to each other; it is nearly as large as possible.
- * While two ranks of the set have lost their connection, the rank with the most lost connections is
- * removed, on a tie the highest.
+ * The search repeatedly removes the rank with the most lost connections, on a tie the highest,
+ * until no two ranks of the set have lost their connection.
  *
  * @param members - ranks of the group; the result has their order
  */

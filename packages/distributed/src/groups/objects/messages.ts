@@ -10,7 +10,7 @@ import { SteppedWork, type Steps } from './stepped-work.ts'
 const OBJECT_TAGS = 2 ** 31
 
 /**
- * The last receives of one tag. A new receive waits for earlier receives that may take its
+ * The last receives of one tag. A new receive waits for earlier receives that may take the same
  * messages.
  */
 interface LastReceives {

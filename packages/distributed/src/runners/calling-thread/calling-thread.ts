@@ -78,14 +78,17 @@ export class CallingThread implements TicketDriver {
     return run !== undefined && (isAwaited || !run.isLarge)
   }
 
-  /** Finishes the pending operation of a group, or hands it to the engine, before a later one starts. */
+  /**
+   * Finishes the pending operation of a group, or hands it to the engine. Called before a later
+   * operation starts.
+   */
   flushBefore(operation: Operation): void {
     if (isCollective(operation)) this.#flush(this.#groups[operation.group])
   }
 
   /**
    * Starts an operation on this thread.
-   * @param operation - an operation for which `runs` returned true
+   * @param operation - one for which `runs` has returned true
    */
   start(ticket: Ticket, operation: Operation): void {
     const group = this.#groups[operation.group]!

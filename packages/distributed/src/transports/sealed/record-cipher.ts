@@ -55,7 +55,7 @@ export function createRecordCipher(direction: 'seal' | 'open', key: Uint8Array):
     : new NodeCipher(key)
 }
 
-/** Works in place, by OpenSSL through native calls. */
+/** Encrypts and decrypts in place, by native calls of OpenSSL. */
 export class NativeCipher implements RecordCipher {
   readonly #gcm: AesGcm
 
@@ -93,7 +93,7 @@ export class NativeCipher implements RecordCipher {
   }
 }
 
-/** Uses node:crypto, which returns results in new memory. */
+/** Uses the ciphers of node:crypto, which return results in new memory. */
 export class NodeCipher implements RecordCipher {
   #key: Uint8Array
 

@@ -15,16 +15,15 @@ import {
  */
 export const LARGEST_PIECE = 24 * 1024
 const RECORD_BYTES = LARGEST_PIECE + OVERHEAD_BYTES
-/**
- * Bytes to read ahead. With more space than one record, the start of a record rarely has to be
- * moved.
- */
+/** Bytes to read ahead: a few records, so that the start of a record rarely has to be moved. */
 const INCOMING_BYTES = 4 * RECORD_BYTES
 
 /** Number of records after which a key is replaced, far below the limit of AES-GCM. */
 const RECORDS_OF_A_KEY = 2 ** 24
 
-/** Returned by `receive` for a record that is not the next one the peer sealed. */
+/**
+ * Returned by `receive` for a record that is not the next record of the peer, or that was changed.
+ */
 export const ALTERED = -2
 
 /**

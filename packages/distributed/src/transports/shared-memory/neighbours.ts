@@ -18,8 +18,8 @@ import { MappedSlots, MOST_READERS, SLOTS_BYTES } from './slots.ts'
 /** Offset of the first ring buffer. The first page of a heap holds the nonce. */
 const FIRST_BUFFER = 4096
 /**
- * Number of times to poll each word before yielding the core. It takes 10 us for one word and 50 us
- * for two.
+ * Number of times to poll each word before yielding the core. Polling takes 10 us for one word and
+ * 50 us for two.
  */
 export const SPIN_LOOKS = 8000
 
@@ -75,9 +75,9 @@ export function closeSegment({ fd, bell }: SharedSegment): void {
 }
 
 /*
- * The low end of a heap has four parts. First, an incoming ring buffer for each neighbour. Second,
- * for each neighbour, a window: pages over which the neighbour's ring buffer for this rank is
- * mapped. Third, the slots of this rank. Fourth, for each neighbour, a window on its slots.
+ * Layout of the low end of a heap. First: an incoming ring buffer for each neighbour. Second: a
+ * window for each neighbour, over which its ring buffer for this rank is mapped. Third: the slots
+ * of this rank. Fourth: a window for each neighbour, over which its slots are mapped.
  */
 
 function inboundAt(index: number): number {

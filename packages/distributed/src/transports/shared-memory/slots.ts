@@ -159,7 +159,7 @@ export class MappedSlots implements SharedSlots {
     return Atomics.load(this.#words[peer]!, group * GROUP_WORDS + WITHDRAWN) === epoch
   }
 
-  /** Returns the offset of the word that changes with each publication of a peer. */
+  /** Returns the heap offset of a word that changes with each publication of a peer. */
   publishedAt(peer: number): number | undefined {
     const at = this.#options.places[peer]
     return at === undefined ? undefined : at + 4 * PUBLISHED
