@@ -1,4 +1,4 @@
-import { addressOf, lazy, loadProcess, type NativeFunction } from './libc.ts'
+import { addressOf, bindFunctions, loadProcess } from './libc.ts'
 
 /*
  * AES-128-GCM (NIST SP 800-38D) through the OpenSSL that Node contains and exports. Unlike the ciphers
@@ -13,37 +13,40 @@ const HEADER_BYTES = 4
 const EVP_CTRL_AEAD_GET_TAG = 0x10
 const EVP_CTRL_AEAD_SET_TAG = 0x11
 
-type Init = NativeFunction<[number, number, number, number, number], number>
-type Update = NativeFunction<[number, number, number, number, number], number>
-type Final = NativeFunction<[number, number, number], number>
-
-const bound = lazy(() => {
-  const process = loadProcess()
-  return {
-    newContext: process.func('size_t EVP_CIPHER_CTX_new()') as NativeFunction<[], number>,
-    freeContext: process.func('void EVP_CIPHER_CTX_free(size_t)') as NativeFunction<[number], void>,
-    cipher: process.func('size_t EVP_aes_128_gcm()') as NativeFunction<[], number>,
-    control: process.func('int EVP_CIPHER_CTX_ctrl(size_t, int, int, size_t)') as NativeFunction<
-      [number, number, number, number],
-      number
-    >,
-    seal: {
-      init: process.func('int EVP_EncryptInit_ex(size_t, size_t, size_t, size_t, size_t)') as Init,
-      update: process.func('int EVP_EncryptUpdate(size_t, size_t, size_t, size_t, int)') as Update,
-      final: process.func('int EVP_EncryptFinal_ex(size_t, size_t, size_t)') as Final,
+const calls = bindFunctions(
+  {
+    newContext: 'size_t EVP_CIPHER_CTX_new()',
+    freeContext: 'void EVP_CIPHER_CTX_free(size_t)',
+    cipher: 'size_t EVP_aes_128_gcm()',
+    control: 'int EVP_CIPHER_CTX_ctrl(size_t, int, int, size_t)',
+  },
+  loadProcess,
+)
+const directions = {
+  seal: bindFunctions(
+    {
+      init: 'int EVP_EncryptInit_ex(size_t, size_t, size_t, size_t, size_t)',
+      update: 'int EVP_EncryptUpdate(size_t, size_t, size_t, size_t, int)',
+      final: 'int EVP_EncryptFinal_ex(size_t, size_t, size_t)',
     },
-    open: {
-      init: process.func('int EVP_DecryptInit_ex(size_t, size_t, size_t, size_t, size_t)') as Init,
-      update: process.func('int EVP_DecryptUpdate(size_t, size_t, size_t, size_t, int)') as Update,
-      final: process.func('int EVP_DecryptFinal_ex(size_t, size_t, size_t)') as Final,
+    loadProcess,
+  ),
+  open: bindFunctions(
+    {
+      init: 'int EVP_DecryptInit_ex(size_t, size_t, size_t, size_t, size_t)',
+      update: 'int EVP_DecryptUpdate(size_t, size_t, size_t, size_t, int)',
+      final: 'int EVP_DecryptFinal_ex(size_t, size_t, size_t)',
     },
-  }
-})
+    loadProcess,
+  ),
+}
 
 /** Whether this executable exports OpenSSL, as Node's builds do. */
 export function hasOpenSsl(): boolean {
   try {
-    bound()
+    calls()
+    directions.seal()
+    directions.open()
     return true
   } catch {
     return false
@@ -59,7 +62,7 @@ export class AesGcm {
   #context: number
 
   constructor(direction: 'seal' | 'open', key: Uint8Array) {
-    const { newContext, cipher } = bound()
+    const { newContext, cipher } = calls()
     this.#direction = direction
     this.#at = addressOf(this.#scratch)
     this.#nonce = new DataView(this.#scratch.buffer, 0, NONCE_BYTES)
@@ -88,8 +91,8 @@ export class AesGcm {
     to: number,
     tag: number,
   ): boolean {
-    const { control } = bound()
-    const { init, update, final } = bound()[this.#direction]
+    const { control } = calls()
+    const { init, update, final } = directions[this.#direction]()
     const context = this.#context
     const written = this.#at + NONCE_BYTES
     this.#nonce.setUint32(4, counter / 4294967296)
@@ -106,11 +109,11 @@ export class AesGcm {
   }
 
   close(): void {
-    if (this.#context !== 0) bound().freeContext(this.#context)
+    if (this.#context !== 0) calls().freeContext(this.#context)
     this.#context = 0
   }
 
   #init(cipher: number, key: Uint8Array): void {
-    bound()[this.#direction].init(this.#context, cipher, 0, addressOf(key), 0)
+    directions[this.#direction]().init(this.#context, cipher, 0, addressOf(key), 0)
   }
 }

@@ -1,15 +1,15 @@
 import { readdirSync } from 'node:fs'
-import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, systemCallError } from './libc.ts'
 
 /** Bytes of a mask of 8192 cores, the Linux maximum. The cpu_set_t of libc holds only 1024. */
 const SET_BYTES = 1024
 const THIS_THREAD = 0
 
-const calls = lazy(() => ({
-  get: bindFunction<[number, number, number], number>('int sched_getaffinity(int, size_t, size_t)'),
-  set: bindFunction<[number, number, number], number>('int sched_setaffinity(int, size_t, size_t)'),
-  current: bindFunction<[], number>('int sched_getcpu()'),
-}))
+const calls = bindFunctions({
+  get: 'int sched_getaffinity(int, size_t, size_t)',
+  set: 'int sched_setaffinity(int, size_t, size_t)',
+  current: 'int sched_getcpu()',
+})
 
 /** The cores that this thread may run on, in ascending order. */
 export function allowedCores(): number[] {

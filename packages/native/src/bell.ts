@@ -1,15 +1,15 @@
 import { closeSync, constants, openSync } from 'node:fs'
-import { addressOf, bindFunction, closeNative, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, closeNative, lazy, systemCallError } from './libc.ts'
 import { statusOf } from './status.ts'
 
 const { O_NONBLOCK, O_RDWR, O_WRONLY } = constants
 const PIPE_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
 
-const calls = lazy(() => ({
-  pipe: bindFunction<[number, number], number>('int pipe2(size_t, int)'),
-  read: bindFunction<[number, number, number], number>('int64_t read(int, size_t, size_t)'),
-  write: bindFunction<[number, number, number], number>('int64_t write(int, size_t, size_t)'),
-}))
+const calls = bindFunctions({
+  pipe: 'int pipe2(size_t, int)',
+  read: 'int64_t read(int, size_t, size_t)',
+  write: 'int64_t write(int, size_t, size_t)',
+})
 
 const SINK_BYTES = 4096
 const buffers = lazy(() => {

@@ -8,12 +8,28 @@ import { statusOf } from './status.ts'
 
 type KoffiModule = typeof Koffi
 
-/** A function of libc. Pointers are passed as plain addresses (numbers), see `addressOf`. */
-export type NativeFunction<Arguments extends unknown[], Result> = (...args: Arguments) => Result
+type Library = ReturnType<KoffiModule['load']>
+
+interface Texts {
+  readonly str: string
+  readonly 'str *': readonly (string | null)[]
+}
+
+/** The values for the parameters of a C prototype, as `size_t, int`. */
+type Values<List extends string> = List extends ''
+  ? []
+  : List extends `${infer First}, ${infer Rest}`
+    ? [...Values<First>, ...Values<Rest>]
+    : [List extends keyof Texts ? Texts[List] : number]
+
+/** A function with this C prototype. Pointers are passed as plain addresses (numbers), see `addressOf`. */
+type NativeFunction<Prototype> = Prototype extends `${string}(${infer List})`
+  ? (...args: Values<List>) => number
+  : never
 
 interface Loaded {
   readonly koffi: KoffiModule
-  readonly libc: ReturnType<KoffiModule['load']>
+  readonly libc: Library
 }
 
 let outcome: Loaded | { readonly reason: string } | undefined
@@ -70,19 +86,8 @@ export function isAvailable(): { available: true } | { available: false; reason:
   return 'reason' in outcome ? { available: false, reason: outcome.reason } : { available: true }
 }
 
-/**
- * Binds a libc function from its C prototype.
- *
- * @throws ERR_TSR_NATIVE_UNAVAILABLE
- */
-export function bindFunction<Arguments extends unknown[], Result>(
-  prototype: string,
-): NativeFunction<Arguments, Result> {
-  return loaded().libc.func(prototype)
-}
-
 /** Loads another library with globally visible symbols; undefined if it cannot be loaded. */
-export function loadLibrary(name: string): ReturnType<KoffiModule['load']> | undefined {
+export function loadLibrary(name: string): Library | undefined {
   const { koffi } = loaded()
   try {
     return koffi.load(name, { global: true })
@@ -92,7 +97,7 @@ export function loadLibrary(name: string): ReturnType<KoffiModule['load']> | und
 }
 
 /** Returns this process as a library, with all symbols that its executable exports. */
-export function loadProcess(): ReturnType<KoffiModule['load']> {
+export function loadProcess(): Library {
   return loaded().koffi.load(null)
 }
 
@@ -140,6 +145,22 @@ export function lazy<T>(make: () => T): () => T {
 }
 
 /**
+ * Binds functions of a library from their C prototypes, together on the first call.
+ *
+ * @returns a function that throws ERR_TSR_NATIVE_UNAVAILABLE
+ */
+export function bindFunctions<const Prototypes extends Record<string, string>>(
+  prototypes: Prototypes,
+  open = (): Library => loaded().libc,
+): () => { readonly [Name in keyof Prototypes]: NativeFunction<Prototypes[Name]> } {
+  return lazy(() => {
+    const library = open()
+    const bound = Object.entries(prototypes).map(([name, text]) => [name, library.func(text)])
+    return Object.fromEntries(bound) as never
+  })
+}
+
+/**
  * Binds everything that this package would bind on first use. A thread that may be terminated at any
  * time must call it first: terminating a thread while koffi binds ends the whole process.
  */
@@ -158,12 +179,12 @@ function firstLine(error: unknown): string {
   return String(error instanceof Error ? error.message : error).split('\n', 1)[0] ?? ''
 }
 
-const closeCall = lazy(() => bindFunction<[number], number>('int close(int)'))
+const calls = bindFunctions({ close: 'int close(int)' })
 
 /**
  * Closes a descriptor that libc opened. In a user's worker thread, Node's functions accept only
  * descriptors that Node opened.
  */
 export function closeNative(fd: number): void {
-  closeCall()(fd)
+  calls().close(fd)
 }

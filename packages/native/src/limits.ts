@@ -1,13 +1,13 @@
-import { addressOf, bindFunction, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, systemCallError } from './libc.ts'
 
 const RLIMIT_FSIZE = 1
 const RLIMIT_NOFILE = 7
 const RLIMIT_AS = 9
 
-const calls = lazy(() => ({
-  getrlimit: bindFunction<[number, number], number>('int getrlimit(int, size_t)'),
-  setrlimit: bindFunction<[number, number], number>('int setrlimit(int, size_t)'),
-}))
+const calls = bindFunctions({
+  getrlimit: 'int getrlimit(int, size_t)',
+  setrlimit: 'int setrlimit(int, size_t)',
+})
 
 /**
  * Limits the size of the files that this process writes. A write beyond it raises SIGXFSZ, which ends a

@@ -1,4 +1,4 @@
-import { addressOf, bindFunction, EINTR, lastErrno, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, EINTR, lastErrno, lazy, systemCallError } from './libc.ts'
 
 export const POLLIN = 1
 export const POLLOUT = 4
@@ -6,10 +6,10 @@ export const POLLERR = 8
 /** Bytes of a `struct pollfd`: int fd, short events, short revents. */
 export const POLLFD_BYTES = 8
 
-const calls = lazy(() => ({
-  poll: bindFunction<[number, number, number], number>('int poll(size_t, size_t, int)'),
-  schedYield: bindFunction<[], number>('int sched_yield()'),
-}))
+const calls = bindFunctions({
+  poll: 'int poll(size_t, size_t, int)',
+  schedYield: 'int sched_yield()',
+})
 
 /**
  * Waits for `count` pollfds at `address`. Returns the number of ready ones, or 0 after a time-out or a
@@ -30,11 +30,11 @@ export function yieldCore(): void {
 
 const EFD_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
 
-const eventfdCalls = lazy(() => ({
-  eventfd: bindFunction<[number, number], number>('int eventfd(uint, int)'),
-  read: bindFunction<[number, number, number], number>('int64_t read(int, size_t, size_t)'),
-  write: bindFunction<[number, number, number], number>('int64_t write(int, size_t, size_t)'),
-}))
+const eventfdCalls = bindFunctions({
+  eventfd: 'int eventfd(uint, int)',
+  read: 'int64_t read(int, size_t, size_t)',
+  write: 'int64_t write(int, size_t, size_t)',
+})
 
 const one = BigUint64Array.of(1n)
 const sink = new BigUint64Array(1)

@@ -1,4 +1,4 @@
-import { bindFunction, lazy, systemCallError } from './libc.ts'
+import { bindFunctions, systemCallError } from './libc.ts'
 
 const PR_SET_PDEATHSIG = 1
 const SIGPIPE = 13
@@ -6,12 +6,10 @@ const SIG_DFL = 0
 const F_SETFD = 2
 const F_DUPFD_CLOEXEC = 1030
 
-const calls = lazy(() => ({
-  prctl: bindFunction<[number, number, number, number, number], number>(
-    'int prctl(int, ulong, ulong, ulong, ulong)',
-  ),
-  setpgid: bindFunction<[number, number], number>('int setpgid(int, int)'),
-}))
+const calls = bindFunctions({
+  prctl: 'int prctl(int, ulong, ulong, ulong, ulong)',
+  setpgid: 'int setpgid(int, int)',
+})
 
 /**
  * Makes the kernel send `signal` (a number) to this process when its parent ends for any reason. It has
@@ -38,11 +36,11 @@ export function duplicateAbove(fd: number, lowest: number): number | undefined {
   return copy < 0 ? undefined : copy
 }
 
-const programCalls = lazy(() => ({
-  signal: bindFunction<[number, number], number>('size_t signal(int, size_t)'),
-  fcntl: bindFunction<[number, number, number], number>('int fcntl(int, int, int)'),
-  execv: bindFunction<[string, (string | null)[]], number>('int execv(str, str *)'),
-}))
+const programCalls = bindFunctions({
+  signal: 'size_t signal(int, size_t)',
+  fcntl: 'int fcntl(int, int, int)',
+  execv: 'int execv(str, str *)',
+})
 
 /**
  * Replaces this process by another program (execv), with the same environment, process ID and open

@@ -1,4 +1,6 @@
-import { loadLibrary, type NativeFunction } from './libc.ts'
+import { loadLibrary } from './libc.ts'
+
+type NativeFunction<Arguments extends unknown[], Result> = (...args: Arguments) => Result
 
 /** A shared library that the dynamic linker finds by its file name. */
 export interface SharedLibrary {

@@ -1,11 +1,11 @@
 import { ftruncateSync, openSync } from 'node:fs'
-import { addressOf, bindFunction, closeNative, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, closeNative, lazy, systemCallError } from './libc.ts'
 
 const CLOSE_ON_EXEC = 1
 
-const fileCalls = lazy(() => ({
-  create: bindFunction<[string, number], number>('int memfd_create(const char *, unsigned int)'),
-}))
+const fileCalls = bindFunctions({
+  create: 'int memfd_create(str, uint)',
+})
 
 /**
  * Creates a file of `bytes` bytes in memory (memfd_create(2)). It has no name. The kernel frees it with
@@ -36,15 +36,11 @@ const MAP_SHARED = 0x01
 const MAP_SHARED_FIXED = 0x11
 const MAP_PRIVATE_ANONYMOUS_FIXED = 0x32
 
-const calls = lazy(() => ({
-  mmap: bindFunction<[number, number, number, number, number, number], number>(
-    'intptr_t mmap(size_t, size_t, int, int, int, int64_t)',
-  ),
-  munmap: bindFunction<[number, number], number>('int munmap(size_t, size_t)'),
-  memmove: bindFunction<[number, number, number], number>(
-    'intptr_t memmove(size_t, size_t, size_t)',
-  ),
-}))
+const calls = bindFunctions({
+  mmap: 'intptr_t mmap(size_t, size_t, int, int, int, int64_t)',
+  munmap: 'int munmap(size_t, size_t)',
+  memmove: 'intptr_t memmove(size_t, size_t, size_t)',
+})
 
 /**
  * Maps `length` bytes of the open file `fd` over the pages at `address`. Both must be page-aligned.
@@ -82,11 +78,9 @@ const SYS_FUTEX = process.arch === 'arm64' ? 98 : 202
 const FUTEX_WAIT = 0
 const FUTEX_WAKE = 1
 
-const futexCalls = lazy(() => ({
-  futex: bindFunction<[number, number, number, number, number, number, number], number>(
-    'long syscall(long, size_t, int, int, size_t, size_t, int)',
-  ),
-}))
+const futexCalls = bindFunctions({
+  futex: 'long syscall(long, size_t, int, int, size_t, size_t, int)',
+})
 
 const timespec = new BigInt64Array(2)
 const timespecAddress = lazy(() => addressOf(timespec))

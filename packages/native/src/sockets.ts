@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net'
 import {
   addressOf,
-  bindFunction,
+  bindFunctions,
   closeNative,
   EAGAIN,
   ECONNABORTED,
@@ -40,39 +40,23 @@ const F_DUPFD_CLOEXEC = 1030
 const MSG_NOSIGNAL = 0x4000
 const MSG_MORE = 0x8000
 
-const calls = lazy(() => ({
-  socket: bindFunction<[number, number, number], number>('int socket(int, int, int)'),
-  bind: bindFunction<[number, number, number], number>('int bind(int, size_t, uint)'),
-  listen: bindFunction<[number, number], number>('int listen(int, int)'),
-  accept4: bindFunction<[number, number, number, number], number>(
-    'int accept4(int, size_t, size_t, int)',
-  ),
-  connect: bindFunction<[number, number, number], number>('int connect(int, size_t, uint)'),
-  getsockname: bindFunction<[number, number, number], number>(
-    'int getsockname(int, size_t, size_t)',
-  ),
-  getpeername: bindFunction<[number, number, number], number>(
-    'int getpeername(int, size_t, size_t)',
-  ),
-  getsockopt: bindFunction<[number, number, number, number, number], number>(
-    'int getsockopt(int, int, int, size_t, size_t)',
-  ),
-  setsockopt: bindFunction<[number, number, number, number, number], number>(
-    'int setsockopt(int, int, int, size_t, uint)',
-  ),
-  send: bindFunction<[number, number, number, number], number>(
-    'int64_t send(int, size_t, size_t, int)',
-  ),
-  recv: bindFunction<[number, number, number, number], number>(
-    'int64_t recv(int, size_t, size_t, int)',
-  ),
-  shutdown: bindFunction<[number, number], number>('int shutdown(int, int)'),
-  socketpair: bindFunction<[number, number, number, number], number>(
-    'int socketpair(int, int, int, size_t)',
-  ),
-  fcntl: bindFunction<[number, number, number], number>('int fcntl(int, int, int)'),
-  dup3: bindFunction<[number, number, number], number>('int dup3(int, int, int)'),
-}))
+const calls = bindFunctions({
+  socket: 'int socket(int, int, int)',
+  bind: 'int bind(int, size_t, uint)',
+  listen: 'int listen(int, int)',
+  accept4: 'int accept4(int, size_t, size_t, int)',
+  connect: 'int connect(int, size_t, uint)',
+  getsockname: 'int getsockname(int, size_t, size_t)',
+  getpeername: 'int getpeername(int, size_t, size_t)',
+  getsockopt: 'int getsockopt(int, int, int, size_t, size_t)',
+  setsockopt: 'int setsockopt(int, int, int, size_t, uint)',
+  send: 'int64_t send(int, size_t, size_t, int)',
+  recv: 'int64_t recv(int, size_t, size_t, int)',
+  shutdown: 'int shutdown(int, int)',
+  socketpair: 'int socketpair(int, int, int, size_t)',
+  fcntl: 'int fcntl(int, int, int)',
+  dup3: 'int dup3(int, int, int)',
+})
 
 /** Buffers for results and small arguments, allocated once so that their addresses stay valid. */
 const scratch = lazy(() => {
@@ -136,18 +120,18 @@ export function acceptTcp(listener: number): number {
 
 /** The IP address of the peer; '' if the connection is gone. */
 export function peerAddress(fd: number): string {
-  return addressBy(calls().getpeername, fd)
+  return addressBy('getpeername', fd)
 }
 
 /** Whether both ends have the same address, so the connection is local. */
 function isWithinHost(fd: number): boolean {
-  return peerAddress(fd) === addressBy(calls().getsockname, fd)
+  return peerAddress(fd) === addressBy('getsockname', fd)
 }
 
-function addressBy(call: ReturnType<typeof calls>['getpeername'], fd: number): string {
+function addressBy(name: 'getpeername' | 'getsockname', fd: number): string {
   const { address, length } = scratch()
   length.view[0] = SOCKET_ADDRESS_BYTES
-  return call(fd, address.at, length.at) < 0 ? '' : decodeSocketAddress(address.view).host
+  return calls()[name](fd, address.at, length.at) < 0 ? '' : decodeSocketAddress(address.view).host
 }
 
 /**

@@ -1,7 +1,8 @@
 import type { JSX } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
 import type { RankActivity } from '@tsrun/distributed/record'
 import type { RankView } from '../src/dashboard/views.ts'
+import { Drawing, type Surface } from './drawing.tsx'
+import { percentText } from './formats.ts'
 import { ACTIVITY_SECONDS, type ActivitySample } from './job-state.ts'
 
 const shown = [
@@ -20,24 +21,24 @@ interface Properties {
 
 /** A lane for each rank with its activity, sampled ten times a second. */
 export function ActivityChart({ ranks, samples }: Properties): JSX.Element {
-  const canvas = useRef<HTMLCanvasElement>(null)
   const height = Math.max(1, ranks.length) * (ROW + GAP)
-  useEffect(() => {
-    if (canvas.current !== null) draw(canvas.current, ranks, samples, height)
-  }, [ranks, samples, height])
+  const parts = shown.map((activity) => [activity, share(samples, activity)] as const)
+  const texts = parts.map(([activity, part]) => `${activity} ${percentText(part)}`)
   return (
     <>
-      <canvas
-        ref={canvas}
-        role="img"
-        style={{ height: `${height}px` }}
-        aria-label={describe(ranks, samples)}
+      <Drawing
+        label={`What ${ranks.length} ranks did: ${texts.join(', ')}`}
+        height={height}
+        draw={(surface) => {
+          draw(surface, ranks, samples)
+        }}
+        input={ranks}
       />
       <ul class="legend">
-        {shown.map((activity) => (
+        {parts.map(([activity, part], i) => (
           <li key={activity}>
             <span class={`dot ${activity}`} aria-hidden="true" />
-            {activity} {percent(share(samples, activity))}
+            {part === undefined ? activity : texts[i]}
           </li>
         ))}
       </ul>
@@ -46,26 +47,14 @@ export function ActivityChart({ ranks, samples }: Properties): JSX.Element {
 }
 
 function draw(
-  canvas: HTMLCanvasElement,
+  { context, width, font, snap, colour }: Surface,
   ranks: readonly RankView[],
   samples: readonly ActivitySample[],
-  height: number,
 ): void {
-  const context = canvas.getContext('2d')
-  if (context === null) return
-  const { clientWidth: width } = canvas
-  const ratio = window.devicePixelRatio
-  canvas.width = width * ratio
-  canvas.height = height * ratio
-  context.scale(ratio, ratio)
-  const style = getComputedStyle(canvas)
-  const colour = (name: string): string => style.getPropertyValue(`--${name}`)
-  context.font = `12px ${style.fontFamily}`
-  context.textBaseline = 'middle'
+  context.font = `12px ${font}`
   const last = samples.at(-1)?.at ?? 0
   const scale = (width - MARGIN) / ACTIVITY_SECONDS
-  // Snap to whole pixels: partial ones would be pale.
-  const x = (at: number): number => Math.round((width - (last - at) * scale) * ratio) / ratio
+  const x = (at: number): number => snap(width - (last - at) * scale)
   for (const [row, { rank }] of ranks.entries()) {
     const y = row * (ROW + GAP)
     context.fillStyle = colour('muted')
@@ -91,13 +80,4 @@ function share(samples: readonly ActivitySample[], activity: RankActivity): numb
   const all = samples.flatMap(({ ranks }) => [...ranks.values()])
   const sum = all.reduce((total, parts) => total + (parts[activity] ?? 0), 0)
   return all.length === 0 ? undefined : sum / all.length
-}
-
-function percent(part: number | undefined): string {
-  return part === undefined ? '' : `${Math.round(100 * part)} %`
-}
-
-function describe(ranks: readonly RankView[], samples: readonly ActivitySample[]): string {
-  const parts = shown.map((activity) => `${activity} ${percent(share(samples, activity)) || '–'}`)
-  return `What ${ranks.length} ranks did: ${parts.join(', ')}`
 }

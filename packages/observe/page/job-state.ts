@@ -1,15 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import type { RankActivity } from '@tsrun/distributed/record'
-import type {
-  ChartPoint,
-  DashboardUpdate,
-  JobView,
-  LinksView,
-  LogLine,
-  RankView,
-  RecordedView,
-  StepView,
-} from '../src/dashboard/views.ts'
+import type { DashboardUpdate, LogLine, RankView } from '../src/dashboard/views.ts'
 
 const KEPT_LINES = 2000
 const KEPT_POINTS = 3600
@@ -27,16 +18,9 @@ export interface NumberedLine extends LogLine {
   readonly number: number
 }
 
-export interface JobState {
-  readonly job: JobView
-  readonly points: readonly ChartPoint[]
+export interface JobState extends Omit<DashboardUpdate, 'lines'> {
   readonly lines: readonly NumberedLine[]
-  readonly dropped: number
   readonly samples: readonly ActivitySample[]
-  readonly report: string | undefined
-  readonly links: LinksView | undefined
-  readonly step: StepView | undefined
-  readonly recorded: RecordedView | undefined
 }
 
 export type Connection = 'connecting' | 'live' | 'lost'
@@ -74,22 +58,20 @@ function fresh(before: JobState | undefined): JobState | undefined {
 let numbered = 0
 
 function next(before: JobState | undefined, update: DashboardUpdate): JobState {
-  const { at, job, points, lines, dropped, report, links, step, recorded } = update
+  const { at, job, points, lines, dropped } = update
   const numberedLines = lines.map((line) => ({ ...line, number: numbered++ }))
   const ranks = new Map(job.ranks.map((rank) => [rank.rank, partsOf(rank)] as const))
   const earliest = at - ACTIVITY_SECONDS
   const samples = (before?.samples ?? []).filter((sample) => sample.at >= earliest)
   const isRunning = job.phase === 'running'
   return {
-    job,
+    ...{ ...before, ...update },
     points: joined(before?.points, points, KEPT_POINTS),
     lines: joined(before?.lines, numberedLines, KEPT_LINES),
     dropped: (before?.dropped ?? 0) + dropped,
     samples: isRunning ? [...samples, { at, ranks }] : (before?.samples ?? []),
-    report,
-    links: links ?? before?.links,
-    step: step ?? before?.step,
-    recorded: recorded ?? before?.recorded,
+    // JSON omits what is undefined, so that the last links and step stay, and a report would.
+    report: update.report,
   }
 }
 

@@ -1,7 +1,6 @@
 import type { JSX } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
 import { barKinds, type Bar, type BarKind, type StepView } from '../src/dashboard/views.ts'
-import { useDark } from './dark.ts'
+import { Drawing, type Surface } from './drawing.tsx'
 import { millisecondsText, percentText } from './formats.ts'
 
 /**
@@ -33,14 +32,8 @@ const lost = {
 
 /** The last step of all ranks: the measured schedule above the ideal one. */
 export function StepChart({ step }: { readonly step: StepView }): JSX.Element {
-  const canvas = useRef<HTMLCanvasElement>(null)
-  const isDark = useDark()
   const hasIdeal = step.idealMilliseconds !== undefined
   const row = MEASURED + (hasIdeal ? INNER + IDEAL : 0) + GAP
-  const height = step.ranks.length * row
-  useEffect(() => {
-    if (canvas.current !== null) draw(canvas.current, step, row)
-  }, [step, row, isDark])
   const shown = barKinds.filter((_, kind) =>
     step.ranks.some(({ bars }) => bars.some((bar) => bar[0] === kind)),
   )
@@ -57,7 +50,14 @@ export function StepChart({ step }: { readonly step: StepView }): JSX.Element {
         Step <b>{step.step}</b> took <b>{millisecondsText(step.milliseconds)}</b>
         {ideal}.
       </p>
-      <canvas ref={canvas} role="img" style={{ height: `${height}px` }} aria-label={label} />
+      <Drawing
+        label={label}
+        height={step.ranks.length * row}
+        draw={(surface) => {
+          draw(surface, step, row)
+        }}
+        input={step}
+      />
       <ul class="legend">
         {shown.map((kind) => (
           <li key={kind}>
@@ -80,19 +80,12 @@ function meanShare({ ranks }: StepView, share: keyof StepView['ranks'][number]['
   return time === 0 ? 0 : part / time
 }
 
-function draw(canvas: HTMLCanvasElement, step: StepView, row: number): void {
-  const context = canvas.getContext('2d')
-  if (context === null) return
-  const { clientWidth: width, clientHeight: height } = canvas
-  const ratio = window.devicePixelRatio
-  canvas.width = width * ratio
-  canvas.height = height * ratio
-  context.scale(ratio, ratio)
-  const style = getComputedStyle(canvas)
-  const colour = (name: string): string => style.getPropertyValue(`--${name}`)
-  context.textBaseline = 'middle'
+function draw(
+  { context, width, pixel, font, snap, colour }: Surface,
+  step: StepView,
+  row: number,
+): void {
   const scale = (width - MARGIN) / Math.max(step.milliseconds, step.idealMilliseconds ?? 0)
-  const snap = (at: number): number => Math.round(at * ratio) / ratio
   const lane = (bars: readonly Bar[], y: number, size: number): void => {
     context.fillStyle = colour('lane')
     context.fillRect(MARGIN, y, width - MARGIN, size)
@@ -100,7 +93,7 @@ function draw(canvas: HTMLCanvasElement, step: StepView, row: number): void {
     const byLength = bars.toSorted((a, b) => b[2] - b[1] - (a[2] - a[1]))
     for (const [kind, start, end, microbatch] of byLength) {
       const x = snap(MARGIN + start * scale)
-      const length = Math.max(1 / ratio, snap(MARGIN + end * scale - 0.5) - x)
+      const length = Math.max(pixel, snap(MARGIN + end * scale - 0.5) - x)
       context.fillStyle = colour(`bar-${barKinds[kind]!}`)
       context.fillRect(x, y, length, size)
       if (microbatch < 0 || size < MEASURED || length < 14) continue
@@ -111,11 +104,11 @@ function draw(canvas: HTMLCanvasElement, step: StepView, row: number): void {
   }
   for (const [index, { rank, bars, ideal }] of step.ranks.entries()) {
     const y = index * row
-    context.font = `12px ${style.fontFamily}`
+    context.font = `12px ${font}`
     context.textAlign = 'left'
     context.fillStyle = colour('muted')
     context.fillText(String(rank), 0, y + MEASURED / 2)
-    context.font = `11px ${style.fontFamily}`
+    context.font = `11px ${font}`
     lane(bars, y, MEASURED)
     if (ideal !== undefined) lane(ideal, y + MEASURED + INNER, IDEAL)
   }

@@ -1,9 +1,7 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { HttpConnections, httpOptions } from '../http-connections.ts'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { openHttpServer, type HttpOptions, type HttpServer, type Send } from '../http-server.ts'
 import { packageFolder } from '../package-folder.ts'
 import type { PageSource } from './views.ts'
 
@@ -52,38 +50,31 @@ interface OpenPage {
 export class DashboardServer {
   readonly #feed: PageSource
   readonly #token = randomBytes(16).toString('hex')
-  readonly #server: Server
-  readonly #connections: HttpConnections
   readonly #pages = new Set<OpenPage>()
-  #port = 0
+  #server!: HttpServer
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
-  private constructor({ feed }: DashboardServerOptions) {
+  private constructor(feed: PageSource) {
     this.#feed = feed
-    this.#server = createServer(httpOptions, (request, response) => {
-      try {
-        this.#serve(request, response)
-      } catch (error) {
-        // A failed request must never end a job, for example if a file is missing.
-        if (!response.headersSent) response.writeHead(500, securityHeaders)
-        if (!response.writableEnded) response.end(`${(error as Error).message}\n`)
-      }
-    }).unref()
-    this.#connections = new HttpConnections(this.#server, MOST_CONNECTIONS)
   }
 
   /** @throws the system's error if it cannot listen at the port */
-  static async open(options: DashboardServerOptions): Promise<DashboardServer> {
-    const dashboard = new DashboardServer(options)
-    await once(dashboard.#server.listen(options.port, '127.0.0.1'), 'listening')
-    dashboard.#port = (dashboard.#server.address() as AddressInfo).port
+  static async open({ port, feed }: DashboardServerOptions): Promise<DashboardServer> {
+    const dashboard = new DashboardServer(feed)
+    dashboard.#server = await openHttpServer({
+      ...{ host: '127.0.0.1', port, limit: MOST_CONNECTIONS, requests: 0 },
+      headers: securityHeaders,
+      // A name that resolves to 127.0.0.1 gives another site the origin of the page.
+      isOwnName: (name, { port: own }) => [`127.0.0.1:${own}`, `localhost:${own}`].includes(name),
+      answer: dashboard.#answer,
+    })
     dashboard.#update()
     return dashboard
   }
 
   get port(): number {
-    return this.#port
+    return this.#server.address.port
   }
 
   /** Includes the token. */
@@ -98,15 +89,7 @@ export class DashboardServer {
     this.#isClosed = true
     clearTimeout(this.#timer)
     for (const { response } of this.#pages) response.end()
-    const closed = once(this.#server, 'close')
-    this.#server.close()
-    this.#server.closeIdleConnections()
-    // Drop pages that have not read everything by then.
-    const limit = setTimeout(() => {
-      this.#server.closeAllConnections()
-    }, 200)
-    await closed
-    clearTimeout(limit)
+    await this.#server.close(200)
   }
 
   readonly #update = (): void => {
@@ -126,24 +109,7 @@ export class DashboardServer {
     this.#timer = setTimeout(this.#update, interval).unref()
   }
 
-  #serve(request: IncomingMessage, response: ServerResponse): void {
-    this.#connections.advance(request, 'asked')
-    const send = (status: number, text: string, headers: Record<string, string> = {}): void => {
-      const type = { 'Content-Type': 'text/plain; charset=utf-8' }
-      response.writeHead(status, { ...securityHeaders, ...type, ...headers })
-      response.end(request.method === 'HEAD' ? undefined : text)
-    }
-    // Reject DNS rebinding: a name that resolves to 127.0.0.1 gives another site the origin of the
-    // page.
-    const hosts = [`127.0.0.1:${this.port}`, `localhost:${this.port}`]
-    if (!hosts.includes(request.headers.host ?? '')) {
-      send(421, 'not a name of this server\n')
-      return
-    }
-    if (request.method !== 'GET' && request.method !== 'HEAD') {
-      send(405, 'only GET\n', { Allow: 'GET, HEAD' })
-      return
-    }
+  readonly #answer: HttpOptions['answer'] = ({ request, response, send, admit }) => {
     // URL would parse a path that begins with `//` as another host.
     const [pathname = '', query] = (request.url ?? '').split('?', 2)
     const searchParams = new URLSearchParams(query)
@@ -154,7 +120,7 @@ export class DashboardServer {
       send(403, 'Open the address that tsrun has printed: it ends with the token.\n')
       return
     }
-    this.#connections.advance(request, 'known')
+    admit()
     if (isEntry) {
       // Redirect, so that the token disappears from the address bar and the history.
       const value = `${cookie}=${this.#token}; HttpOnly; SameSite=Strict; Path=/`
@@ -172,18 +138,14 @@ export class DashboardServer {
     } else {
       const [file, type] = files.get(pathname) ?? []
       if (file === undefined) send(404, 'not found\n')
-      else
-        send(200, readFileSync(new URL(`dist/${file}`, packageFolder), 'utf8'), {
-          'Content-Type': type!,
-        })
+      else {
+        const text = readFileSync(new URL(`dist/${file}`, packageFolder), 'utf8')
+        send(200, text, { 'Content-Type': type! })
+      }
     }
   }
 
-  #stream(
-    request: IncomingMessage,
-    response: ServerResponse,
-    send: (status: number, text: string) => void,
-  ): void {
+  #stream(request: IncomingMessage, response: ServerResponse, send: Send): void {
     if (this.#pages.size >= MOST_PAGES) {
       send(503, `${MOST_PAGES} pages are open\n`)
       return

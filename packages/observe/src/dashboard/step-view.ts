@@ -1,5 +1,12 @@
 import type { Span } from '@tsrun/distributed/record'
-import { Arrivals, divideWindow, type Piece, type Window } from '../trace/division.ts'
+import {
+  Arrivals,
+  divideWindow,
+  noticedEnd,
+  Sweep,
+  type Piece,
+  type Window,
+} from '../trace/division.ts'
 import { balancedIdle, balancedSchedule, lengthOf } from '../trace/balanced-idle.ts'
 import { shareOfPart, sharesOf } from '../trace/shares.ts'
 import {
@@ -24,7 +31,7 @@ export interface RankStep {
 /** Makes the page's view of a step. The times of all ranks must be of one clock. */
 export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   const windows = ranks.map(({ window }) => window)
-  const spans = ranks.map((rank) => overlapping(rank.spans, rank.window))
+  const spans = ranks.map((rank) => new Sweep(rank.spans, noticedEnd).overlapping(rank.window))
   const arrivals = new Arrivals()
   for (const span of spans.flat()) arrivals.add(span)
   const idle = balancedIdle(spans, windows)
@@ -56,12 +63,6 @@ export function stepView(step: number, ranks: readonly RankStep[]): StepView {
       }
     }),
   }
-}
-
-function overlapping(spans: readonly Span[], { start, end }: Window): Span[] {
-  return spans
-    .filter((span) => span.start < end && span.end + (span.noticed ?? 0) > start)
-    .sort((a, b) => a.start - b.start)
 }
 
 const computations: ReadonlySet<string> = new Set(['F', 'B', 'I', 'W', 'optimizer'])

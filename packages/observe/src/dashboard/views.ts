@@ -1,14 +1,13 @@
 import type { RankActivity } from '@tsrun/distributed/record'
+import type { AttemptFacts, RankRates } from '../host.ts'
 import type { TimeShares } from '../trace/shares.ts'
 import type { TraceSummary } from '../trace/summary.ts'
 
 /** A rank on the page. Unknown values are undefined. */
-export interface RankView {
+export interface RankView extends Partial<RankRates> {
   readonly rank: number
   readonly pid: number
   readonly state: RankActivity
-  /** Fraction of its time outside operations in which it computed, 0 to 1. */
-  readonly computing?: number | undefined
   readonly operation?: string | undefined
   /** The ranks whose messages it waits for. */
   readonly waitsFor: readonly number[]
@@ -16,26 +15,14 @@ export interface RankView {
   readonly seconds: number
   readonly step?: number | undefined
   readonly loss?: number | undefined
-  readonly stepsPerSecond?: number | undefined
-  /** Cores in use; 1 is one busy core. */
-  readonly cpu?: number | undefined
-  /** Bytes. */
-  readonly memory?: number | undefined
-  /** Percent. */
-  readonly gpu?: number | undefined
-  /** Bytes. */
-  readonly gpuMemory?: number | undefined
 }
 
 export type JobPhase = 'running' | 'succeeded' | 'failed' | 'recorded'
 
 /** A job on the page with its ranks on this host, or all ranks of a recorded job. */
-export interface JobView {
-  readonly runId: string
+export interface JobView extends AttemptFacts {
   readonly script: string
   readonly host: string
-  readonly worldSize: number
-  readonly restartCount: number
   readonly phase: JobPhase
   readonly ranks: readonly RankView[]
 }

@@ -8,6 +8,13 @@ export interface PathShare {
   readonly milliseconds: number
 }
 
+/** Sums over several steps. */
+export interface PathTotals {
+  readonly path: Map<string, PathShare>
+  /** The time that others waited for each rank, directly or through ranks that waited for it. */
+  readonly causes: Map<number, number>
+}
+
 /** Maximum jumps between ranks in a step; more indicate inconsistent data. */
 const MOST_JUMPS = 100_000
 
@@ -17,17 +24,16 @@ const MOST_JUMPS = 100_000
  *
  * @param windows - of the step on each rank
  * @param pieces - of these windows
- * @returns the path, and for each rank the time that others waited for it, directly or through ranks
- *   that waited for it
+ * @param totals - receives the times of this step
  */
-export function criticalPath(
+export function addCriticalPath(
   ranks: readonly number[],
   windows: readonly Window[],
   pieces: readonly (readonly Piece[])[],
   arrivals: Arrivals,
-): { readonly path: readonly PathShare[]; readonly causes: ReadonlyMap<number, number> } {
+  { path, causes }: PathTotals,
+): void {
   const places = new Map(ranks.map((rank, i) => [rank, i]))
-  const causes = new Map<number, number>()
   const blame = (rank: number, window: Window, depth: number): void => {
     const own = pieces[places.get(rank)!]!
     for (let i = Math.max(0, lastBefore(own, window.start)); i < own.length; i++) {
@@ -43,12 +49,11 @@ export function criticalPath(
     }
   }
   for (const [i, window] of windows.entries()) blame(ranks[i]!, window, 0)
-  const shares = new Map<string, PathShare>()
   const add = (rank: number, part: StepPart, milliseconds: number): void => {
     if (milliseconds <= 0) return
     const key = `${rank} ${part}`
-    const before = shares.get(key)?.milliseconds ?? 0
-    shares.set(key, { rank, part, milliseconds: before + milliseconds })
+    const before = path.get(key)?.milliseconds ?? 0
+    path.set(key, { rank, part, milliseconds: before + milliseconds })
   }
   let at = windows.reduce((last, { end }, i) => (end > windows[last]!.end ? i : last), 0)
   let time = windows[at]!.end
@@ -75,7 +80,6 @@ export function criticalPath(
     }
     if (!jumped) break
   }
-  return { path: [...shares.values()], causes }
 }
 
 /** The rank that an operation waits for, and when it became ready; undefined if unknown. */

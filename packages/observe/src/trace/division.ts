@@ -120,13 +120,14 @@ export function divideWindow(window: Window, spans: readonly Span[], arrivals: A
   const engine = new Sweep(operations, ({ noticed }) => noticed)
   const pieces: Piece[] = []
   for (let i = 0; i + 1 < times.length; i++) {
-    const [start, end] = [times[i]!, times[i + 1]!]
-    const at = (start + end) / 2
-    const active = engine.at(at)
+    const piece = { start: times[i]!, end: times[i + 1]! }
+    const at = (piece.start + piece.end) / 2
+    const active = engine.overlapping(piece)
     const isBesideCollective = active.some(
       ({ span, end: ended }) => span.kind === 'collective' && at < ended,
     )
-    pieces.push({ start, end, isBesideCollective, ...partAt(at, threads.at(at), active) })
+    const part = partAt(at, threads.overlapping(piece), active)
+    pieces.push({ ...piece, isBesideCollective, ...part })
   }
   return pieces
 }
@@ -186,8 +187,13 @@ function innermost(spans: readonly Span[]): Span | undefined {
   return inner
 }
 
-/** Finds the intervals that contain a time, for increasing times. */
-class Sweep<T extends { readonly start: number }> {
+/** When the end of a span was noticed. */
+export function noticedEnd({ end, noticed = 0 }: Span): number {
+  return end + noticed
+}
+
+/** Finds the intervals that overlap a window, for windows in the order of time. */
+export class Sweep<T extends { readonly start: number }> {
   readonly #sorted: readonly T[]
   readonly #endOf: (each: T) => number
   #active: T[] = []
@@ -198,11 +204,11 @@ class Sweep<T extends { readonly start: number }> {
     this.#endOf = endOf
   }
 
-  at(time: number): readonly T[] {
-    while (this.#next < this.#sorted.length && this.#sorted[this.#next]!.start <= time) {
+  overlapping({ start, end }: Window): readonly T[] {
+    while (this.#next < this.#sorted.length && this.#sorted[this.#next]!.start < end) {
       this.#active.push(this.#sorted[this.#next++]!)
     }
-    this.#active = this.#active.filter((each) => time < this.#endOf(each))
+    this.#active = this.#active.filter((each) => this.#endOf(each) > start)
     return this.#active
   }
 }

@@ -48,16 +48,18 @@ export const shareOfPart: Readonly<Record<Exclude<StepPart, 'waiting'>, TimeShar
   unexplained: 'overhead',
 }
 
+/** Makes an object with a number for each share. */
+export function sharesFrom(of: (share: TimeShare) => number): Record<TimeShare, number> {
+  return Object.fromEntries(timeShares.map((share) => [share, of(share)])) as never
+}
+
 /**
  * Returns the milliseconds of each share in a step.
  *
  * @param idle - milliseconds of waiting inherent in the pipeline schedule
  */
 export function sharesOf(pieces: readonly Piece[], idle: number): Record<TimeShare, number> {
-  const shares = Object.fromEntries(timeShares.map((share) => [share, 0])) as Record<
-    TimeShare,
-    number
-  >
+  const shares = sharesFrom(() => 0)
   let waiting = 0
   for (const { part, start, end } of pieces) {
     if (part === 'waiting') waiting += end - start

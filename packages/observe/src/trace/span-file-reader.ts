@@ -11,6 +11,7 @@ import {
   type SpanKind,
   type SpanFileHeader,
 } from '@tsrun/distributed/record'
+import { noticedEnd } from './division.ts'
 
 const LONGEST_HEADER = 16 * 1024
 const CHUNK = 256 * 1024
@@ -101,7 +102,7 @@ export class SpanFileIndex {
       let [start, end] = [Infinity, -Infinity]
       for (const span of spans) {
         start = Math.min(start, span.start)
-        end = Math.max(end, endOf(span))
+        end = Math.max(end, noticedEnd(span))
         visit(span)
       }
       this.#parts.push({ from, to, start, end })
@@ -114,15 +115,12 @@ export class SpanFileIndex {
     for (const part of this.#parts) {
       if (part.start > end || part.end < start) continue
       for (const { spans } of this.#file.parts(this.#decoder, part.from, part.to)) {
-        for (const span of spans) if (span.start <= end && endOf(span) >= start) found.push(span)
+        for (const span of spans)
+          if (span.start <= end && noticedEnd(span) >= start) found.push(span)
       }
     }
     return found
   }
-}
-
-function endOf({ end, noticed = 0 }: Span): number {
-  return end + noticed
 }
 
 /** Decodes the records of one file. */

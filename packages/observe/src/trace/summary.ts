@@ -1,10 +1,10 @@
-import type { Span, StepRange } from '@tsrun/distributed/record'
+import type { StepRange } from '@tsrun/distributed/record'
 import { balancedIdle } from './balanced-idle.ts'
 import { hostOf } from './clocks.ts'
-import { criticalPath, type PathShare } from './critical-path.ts'
-import { Arrivals, divideWindow, type Piece, type Window } from './division.ts'
+import { addCriticalPath, type PathShare, type PathTotals } from './critical-path.ts'
+import { Arrivals, divideWindow, noticedEnd, Sweep, type Piece, type Window } from './division.ts'
 import { RecordedSteps } from './recorded-steps.ts'
-import { sharesOf, timeShares, type TimeShare, type TimeShares } from './shares.ts'
+import { sharesFrom, sharesOf, timeShares, type TimeShare, type TimeShares } from './shares.ts'
 import type { TracedRun } from './traced-run.ts'
 
 /** The mean step of a rank. */
@@ -63,10 +63,10 @@ export function summarizeSteps(
   )
   const arrivals = new Arrivals()
   for (const each of spans.flat()) arrivals.add(each)
-  const cursors = spans.map((each) => new Cursor(each))
+  const sweeps = spans.map((each) => new Sweep(each, noticedEnd))
   for (const number of numbers) {
     const windows = ranks.map((rank) => rank.windows.get(number)!)
-    const inStep = windows.map((window, i) => cursors[i]!.overlapping(window))
+    const inStep = windows.map((window, i) => sweeps[i]!.overlapping(window))
     const pieces = windows.map((window, i) => divideWindow(window, inStep[i]!, arrivals))
     total.addStep(windows, pieces, balancedIdle(inStep, windows), arrivals)
   }
@@ -96,37 +96,16 @@ function chooseSteps(
   return chosen.slice(-Math.max(1, Math.floor(MOST_SPANS / Math.max(1, spansPerStep))))
 }
 
-class Cursor {
-  readonly #spans: readonly Span[]
-  #open: Span[] = []
-  #next = 0
-
-  constructor(spans: readonly Span[]) {
-    this.#spans = spans
-  }
-
-  overlapping({ start, end }: Window): readonly Span[] {
-    while (this.#next < this.#spans.length && this.#spans[this.#next]!.start < end) {
-      this.#open.push(this.#spans[this.#next++]!)
-    }
-    this.#open = this.#open.filter((span) => span.end + (span.noticed ?? 0) > start)
-    return this.#open
-  }
-}
-
 class Totals {
   readonly #places: readonly { readonly rank: number; readonly host: string }[]
   readonly #steps: number[]
   readonly #shares: Record<TimeShare, number>[]
-  readonly #causes = new Map<number, number>()
-  readonly #path = new Map<string, PathShare>()
+  readonly #critical: PathTotals = { path: new Map(), causes: new Map() }
 
   constructor(places: readonly { readonly rank: number; readonly host: string }[]) {
     this.#places = places
     this.#steps = places.map(() => 0)
-    this.#shares = places.map(
-      () => Object.fromEntries(timeShares.map((share) => [share, 0])) as Record<TimeShare, number>,
-    )
+    this.#shares = places.map(() => sharesFrom(() => 0))
   }
 
   /**
@@ -146,40 +125,29 @@ class Totals {
       for (const share of timeShares) shares[share] += added[share]
     }
     const ranks = this.#places.map(({ rank }) => rank)
-    const { path, causes } = criticalPath(ranks, windows, pieces, arrivals)
-    for (const share of path) {
-      const key = `${share.rank} ${share.part}`
-      const milliseconds = (this.#path.get(key)?.milliseconds ?? 0) + share.milliseconds
-      this.#path.set(key, { ...share, milliseconds })
-    }
-    for (const [rank, time] of causes) this.#causes.set(rank, (this.#causes.get(rank) ?? 0) + time)
+    addCriticalPath(ranks, windows, pieces, arrivals, this.#critical)
   }
 
   means(steps: number): Pick<TraceSummary, 'byRank' | 'mean' | 'criticalPath' | 'slowest'> {
-    const scaled = (shares: Readonly<Record<TimeShare, number>>, by: number): TimeShares =>
-      Object.fromEntries(timeShares.map((share) => [share, shares[share] / by])) as TimeShares
+    const { path, causes } = this.#critical
     const byRank = this.#places.map(({ rank, host }, i): RankSummary => ({
-      ...{ rank, host, step: this.#steps[i]! / steps, shares: scaled(this.#shares[i]!, steps) },
-      causes: (this.#causes.get(rank) ?? 0) / steps,
+      ...{ rank, host, step: this.#steps[i]! / steps },
+      shares: sharesFrom((share) => this.#shares[i]![share] / steps),
+      causes: (causes.get(rank) ?? 0) / steps,
     }))
-    const all = Object.fromEntries(
-      timeShares.map((share) => [share, sum(byRank.map(({ shares }) => shares[share]))]),
-    ) as TimeShares
+    const mean = (of: (rank: RankSummary) => number): number =>
+      byRank.reduce((sum, rank) => sum + of(rank), 0) / byRank.length
     const slowest = byRank.reduce((most, each) => (each.causes > most.causes ? each : most))
     return {
       byRank,
       mean: {
-        step: sum(byRank.map(({ step }) => step)) / byRank.length,
-        shares: scaled(all, byRank.length),
+        step: mean(({ step }) => step),
+        shares: sharesFrom((share) => mean(({ shares }) => shares[share])),
       },
-      criticalPath: [...this.#path.values()]
+      criticalPath: [...path.values()]
         .map((share) => ({ ...share, milliseconds: share.milliseconds / steps }))
         .sort((a, b) => b.milliseconds - a.milliseconds),
       slowest: slowest.causes > 0 ? slowest.rank : undefined,
     }
   }
-}
-
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0)
 }

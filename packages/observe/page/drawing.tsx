@@ -1,0 +1,41 @@
+import type { JSX } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { useDark } from './dark.ts'
+
+/** A canvas with lengths in CSS pixels, and colours of the style sheet. */
+export type Surface = ReturnType<typeof surfaceOf>
+
+function surfaceOf(canvas: HTMLCanvasElement, height: number) {
+  const context = canvas.getContext('2d')!
+  const { clientWidth: width } = canvas
+  const ratio = window.devicePixelRatio
+  canvas.width = width * ratio
+  canvas.height = height * ratio
+  context.scale(ratio, ratio)
+  context.textBaseline = 'middle'
+  const style = getComputedStyle(canvas)
+  return {
+    ...{ context, width, pixel: 1 / ratio, font: style.fontFamily },
+    // Partial pixels of the screen would be pale.
+    snap: (at: number): number => Math.round(at * ratio) / ratio,
+    colour: (name: string): string => style.getPropertyValue(`--${name}`),
+  }
+}
+
+interface Properties {
+  readonly label: string
+  readonly height: number
+  readonly draw: (surface: Surface) => void
+  /** Draws again if this changes. */
+  readonly input: unknown
+}
+
+/** A canvas as wide as its place. */
+export function Drawing({ label, height, draw, input }: Properties): JSX.Element {
+  const canvas = useRef<HTMLCanvasElement>(null)
+  const isDark = useDark()
+  useEffect(() => {
+    draw(surfaceOf(canvas.current!, height))
+  }, [input, height, isDark])
+  return <canvas ref={canvas} role="img" style={{ height: `${height}px` }} aria-label={label} />
+}

@@ -1,0 +1,101 @@
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { PendingConnections } from '@tsrun/core'
+
+/** Drops silent connections after `headersTimeout`; Node's default check would add up to 30 seconds. */
+const timing = {
+  maxHeaderSize: 8192,
+  headersTimeout: 5000,
+  connectionsCheckingInterval: 1000,
+} as const
+
+/** The progress of a connection. A new one, which is silent, has the stage 0. */
+const [ASKED, KNOWN] = [1, 2]
+
+/** Answers a request with a text. */
+export type Send = (status: number, text: string, headers?: Record<string, string>) => void
+
+interface Exchange {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly send: Send
+  /** Marks the connection as one of a known client, which is dropped last. */
+  readonly admit: () => void
+}
+
+export interface HttpOptions {
+  readonly host: string
+  /** 0: any free port. */
+  readonly port: number
+  /** Most connections in each stage, so that silent ones cannot lock out others. */
+  readonly limit: number
+  /** Most requests of a connection; 0: no limit. */
+  readonly requests: number
+  /** The headers of all answers. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Whether a request may call the server at this address by this name; see DNS rebinding. */
+  readonly isOwnName: (name: string, address: AddressInfo) => boolean
+  /** Answers a GET or HEAD. */
+  readonly answer: (exchange: Exchange) => void
+}
+
+/** An open server. */
+export interface HttpServer {
+  readonly address: AddressInfo
+  /** Closes it. Drops clients that have not read their answers within `patience` milliseconds. */
+  readonly close: (patience: number) => Promise<void>
+}
+
+/** Opens a server that does not keep the process alive. @throws the system's error if it cannot listen */
+export async function openHttpServer(options: HttpOptions): Promise<HttpServer> {
+  const { host, port, limit, requests, headers, isOwnName, answer } = options
+  const pending = new PendingConnections<Socket>({
+    limit,
+    drop: (socket) => {
+      socket.destroy()
+    },
+  })
+  const server = createServer(timing, (request, response) => {
+    const { socket, method } = request
+    pending.advance(socket, ASKED)
+    const send: Send = (status, text, more) => {
+      const type = { 'Content-Type': 'text/plain; charset=utf-8' }
+      const length = { 'Content-Length': String(Buffer.byteLength(text)) }
+      response.writeHead(status, { ...headers, ...type, ...length, ...more })
+      response.end(method === 'HEAD' ? undefined : text)
+    }
+    const admit = (): void => {
+      pending.advance(socket, KNOWN)
+    }
+    try {
+      if (!isOwnName(request.headers.host ?? '', address)) {
+        send(421, 'not a name of this server\n')
+      } else if (method !== 'GET' && method !== 'HEAD') {
+        send(405, 'only GET\n', { Allow: 'GET, HEAD' })
+      } else answer({ request, response, send, admit })
+    } catch (error) {
+      // A failed request must never end a job, for example if a file is missing.
+      if (!response.headersSent) response.writeHead(500, headers)
+      if (!response.writableEnded) response.end(`${(error as Error).message}\n`)
+    }
+  }).unref()
+  server.on('connection', (socket: Socket) => {
+    socket.once('close', () => pending.delete(socket))
+    pending.add(socket, socket.remoteAddress ?? '')
+  })
+  server.maxRequestsPerSocket = requests
+  await once(server.listen(port, host), 'listening')
+  const address = server.address() as AddressInfo
+  const close = async (patience: number): Promise<void> => {
+    const closed = once(server, 'close')
+    server.close()
+    server.closeIdleConnections()
+    const late = setTimeout(() => {
+      server.closeAllConnections()
+    }, patience)
+    await closed
+    clearTimeout(late)
+  }
+  return { address, close }
+}
