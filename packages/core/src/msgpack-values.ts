@@ -90,9 +90,9 @@ const REFERENCE = 0x70
 
 /** Extension types that are not followed by a list. */
 const whole: ReadonlySet<number> = new Set([
-  0x00, // undefined
-  0x42, // a bigint
-  0xff, // a Date
+  0x00, // encodes undefined
+  0x42, // encodes a bigint
+  0xff, // encodes a Date
 ])
 
 /** Returns the form of an extension type of this encoder; undefined for types of other programs. */

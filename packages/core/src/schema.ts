@@ -118,7 +118,7 @@ export function where<T>(
   return new Schema({ is, expected, describe })
 }
 
-/** Accepts any value: its type needs no check, or it is checked elsewhere. */
+/** Accepts any value, because it needs no check or is checked elsewhere. */
 export function anything<T = unknown>(): Schema<T | undefined> {
   return where(() => true, 'anything')
 }

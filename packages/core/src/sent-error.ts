@@ -1,7 +1,6 @@
 import { object, record, text, where } from './schema.ts'
 import { TsrError, tsrError, type SerializedTsrError } from './errors/tsr-error.ts'
 
-/** The facts of an error. */
 export const errorFacts = record(
   where<string | number | bigint>(
     (value) => ['string', 'number', 'bigint'].includes(typeof value),

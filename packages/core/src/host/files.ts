@@ -52,8 +52,8 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
 }
 
 /**
- * Opens a file and checks the descriptor, because another file may have replaced the one that was
- * checked by name.
+ * Opens a file and checks the open descriptor, because the file may have been replaced since its
+ * name was checked.
  */
 function openChecked(
   path: string,

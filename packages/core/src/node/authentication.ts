@@ -199,7 +199,7 @@ function encodeHello(nonce: Uint8Array, code: number): Uint8Array {
   return bytes
 }
 
-/** Whether these bytes start with the magic number of a hello. */
+/** Whether the given bytes start with the magic number of a hello. */
 export function isHelloStart(bytes: Uint8Array): boolean {
   return bytes.byteLength >= 4 && viewOf(bytes).getUint32(0, true) === MAGIC
 }

@@ -34,7 +34,8 @@ export function launchedPlace(env: Environment): LaunchedPlace | undefined {
 
 /**
  * Returns torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...) for a process that
- * srun, mpirun or mpiexec started. Returns none if they are set already, or if the world has one rank.
+ * srun, mpirun or mpiexec started. Returns no variables if they are already set, or if the world
+ * has one rank.
  *
  * @throws ERR_TSR_ENVIRONMENT if the launcher does not say which host rank 0 is on
  */

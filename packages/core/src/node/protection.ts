@@ -11,12 +11,11 @@ export type Protection = 'none' | 'encrypted'
 
 const protections: readonly Protection[] = ['none', 'encrypted']
 
-/** Returns the code of a protection in a hello. */
 export function protectionCode(protection: Protection): number {
   return protections.indexOf(protection)
 }
 
-/** The flag that selects each protection, for messages. */
+/** The command-line flag that selects each protection, for error messages. */
 export const protectionFlags: Readonly<Record<Protection, string>> = {
   none: 'no --tls',
   encrypted: '--tls',

@@ -107,7 +107,7 @@ export function libraryPath(
   return [...libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean).join(delimiter)
 }
 
-/** Replaces the manifest atomically: a reader sees either the old one or the new one. */
+/** Replaces the manifest atomically: a reader sees either the old manifest or the new one. */
 export function writeTensorFlowManifest(
   manifest: TensorFlowManifest,
   env: Environment = process.env,
