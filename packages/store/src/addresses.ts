@@ -43,9 +43,9 @@ export interface OtherHost {
 
 /**
  * Returns where this host listens, if `host` is its name or address. It is enough that one address
- * of the name belongs to this host, because this host may lack the family of the other addresses.
- * On Debian, a host's name resolves to a loopback address (127.0.1.1) on that host, so other hosts
- * need another address.
+ * of the name belongs to this host. The others may be of an address family (IPv4 or IPv6) that this
+ * host does not use. On Debian, a host's name resolves to a loopback address (127.0.1.1) on that
+ * host, so other hosts need another address.
  */
 export async function findListenAddress(
   host: string,

@@ -39,8 +39,8 @@ interface PendingCall {
 }
 
 /**
- * Requests and answers over one link. Any number of calls may be pending, each with its own
- * time-out.
+ * Sends requests over a link and receives the answers. Any number of calls may be pending, each
+ * with its own time-out.
  */
 export class Calls {
   readonly #link: Link

@@ -33,8 +33,8 @@ export class Connection {
   #reason = 'the other side ended it'
 
   /**
-   * @param waitForDrain - stop reading while the peer leaves sent data unread. Only the server may
-   * do so: two waiting sides could deadlock.
+   * @param waitForDrain - whether to stop reading while the peer leaves sent data unread. Only the
+   * server may do so: if both sides waited, they could deadlock.
    */
   constructor(socket: Socket, events: ConnectionEvents, waitForDrain: boolean) {
     this.#socket = socket

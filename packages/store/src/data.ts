@@ -186,7 +186,7 @@ export class StoreData {
 
 /** A client's wait for keys, or for a value of a queue. */
 export interface Wait {
-  /** The missing keys, or the queue. */
+  /** The keys that are missing, or the name of the queue. */
   readonly missing: ReadonlySet<string>
   /** Ends the wait without an answer. */
   cancel(): void

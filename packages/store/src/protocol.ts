@@ -125,7 +125,7 @@ const change = object({ changed: choice(true), value: bytes.optional() }, 'refus
 const answer = either(
   object({ result: where<Results[Operation]>((result) => result !== undefined, '') }, 'refuse'),
   object({ code: where<TsrErrorCode>(isErrorCode, ''), facts: errorFacts }, 'refuse'),
-  /** The wait was cancelled while these keys were missing. */
+  /** The answer to a cancelled wait: the keys that were missing. */
   object({ missing: list(text) }, 'refuse'),
 )
 

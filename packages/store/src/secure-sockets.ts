@@ -125,7 +125,7 @@ export function isOtherToken(error: unknown): boolean {
   return /DECRYPT_ERROR|ILLEGAL_PARAMETER|BINDER/.test(codeOf(error))
 }
 
-/** Whether an error comes from TLS and not from the network, so that another attempt would fail too. */
+/** Whether an error comes from TLS, not from the network. Another attempt would then fail too. */
 export function isTlsError(error: unknown): boolean {
   return /^(ERR_SSL|ERR_TLS|CERT_|UNABLE_TO_|.*SELF_SIGNED|ERR_OSSL)/.test(codeOf(error))
 }

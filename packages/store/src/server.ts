@@ -46,8 +46,8 @@ export interface StoreServerOptions {
   /** Milliseconds for a connection to prove the token. Default: 5 000. */
   readonly handshakeTimeout?: number
   /**
-   * Maximum unauthenticated connections in each stage of the handshake. At the limit, one of the older
-   * half is dropped. Default: 1024.
+   * Maximum unauthenticated connections in each stage of the handshake. At the limit, a random
+   * connection of the older half is dropped. Default: 1024.
    */
   readonly maxUnauthenticated?: number
   /** Called for each connection that is dropped because it does not prove the token. */
