@@ -38,7 +38,8 @@ export function moveToCore(core: number): boolean {
 }
 
 /**
- * Restricts this process to some cores: its existing threads and those they will start.
+ * Restricts this process to some cores: its existing threads, and all threads that they start
+ * later.
  *
  * @returns false if it may run on none of them
  */

@@ -21,7 +21,7 @@ export function limitFileSize(bytes: number): void {
 
 /**
  * Limits the descriptors of this process. Opening fails with EMFILE if the new descriptor would
- * reach the limit. Descriptors above it stay open.
+ * reach the limit. Open descriptors above the limit stay open.
  *
  * @throws ERR_TSR_SYSTEM_CALL
  */

@@ -12,7 +12,7 @@ export interface SharedLibrary {
 }
 
 /**
- * Opens the first of these libraries that exists. Plug-ins that the library loads see its symbols.
+ * Opens the first library of a list that exists. Plug-ins that the library loads see its symbols.
  *
  * @returns undefined if none exists
  * @throws ERR_TSR_NATIVE_UNAVAILABLE
