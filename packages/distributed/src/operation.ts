@@ -97,7 +97,6 @@ const uneven: ReadonlySet<string> = new Set<OperationName>([
 ])
 const empty: ReadonlySet<string> = new Set<OperationName>(['barrier', 'monitoredBarrier'])
 
-/** The largest group id. */
 export const LARGEST_GROUP = 2 ** 18 - 1
 
 /** One call of a collective or a message, for the engine. Offsets are bytes in the heap. */

@@ -316,7 +316,7 @@ export interface ProcessGroup
   /**
    * Like `alloc`, but with arbitrary contents, for buffers that are overwritten anyway.
    *
-   * @throws as `alloc`
+   * @throws ERR_TSR_ARENA_EXHAUSTED
    */
   allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D]
   free(buffer: AnyTypedArray): void

@@ -62,7 +62,6 @@ const ofKind: Readonly<Record<'float' | 'integer' | 'bool', readonly Reduction[]
   bool: ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor'],
 }
 
-/** Returns the reductions that a dtype supports. */
 export function reductionsOf(dtype: DType): readonly Reduction[] {
   return ofKind[dtypes[dtype].kind]
 }

@@ -125,7 +125,7 @@ export function* directBroadcast(channel: Channel, operation: Operation): Steps 
   else yield* until(channel.receive(root, at, bytes))
 }
 
-/** Handles messages between two ranks, and collectives of a group of one, which only copy. */
+/** Implements sends and receives, and the collectives of a group of one rank, which only copy. */
 
 export function* sendMessage(channel: Channel, { input, count, dtype, peer }: Operation): Steps {
   yield* until(channel.send(peer, input, count * dtypes[dtype].bytes))

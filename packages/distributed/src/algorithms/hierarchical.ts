@@ -48,7 +48,7 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
         const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
         const elements = own.bytes / arithmetic.bytesPerElement
         const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
-        // All owners of a host share its link, so choose by the bytes of the whole buffer.
+        // All owners of a host share its network link, so choose by the size of the whole buffer.
         const across = between(operation.name, bytes, channel.tuning)
         yield* across(channelAmong(channel, owners), part)
       }
@@ -58,7 +58,9 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
   }
 }
 
-/** @param between - chooses the broadcast among one rank of each host */
+/**
+ * @param between - chooses the broadcast between hosts, in which one rank of each host takes part
+ */
 export function hierarchicalBroadcast(between: Between): Algorithm {
   return function* (channel, operation) {
     const { rank } = channel
@@ -143,8 +145,8 @@ function* fetchFromOwners(
 }
 
 /**
- * Returns a channel for a subset of the ranks of another channel, in this order. This rank must be
- * in the subset.
+ * Returns a channel among some ranks of another channel, in the order of `ranks`. This rank must be
+ * one of them.
  */
 function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
   return {

@@ -15,7 +15,7 @@ export interface Piece {
 /** Chunk boundaries are multiples of this many bytes, for SIMD and whole elements. */
 export const GRAIN = 64
 
-/** Cuts `bytes` into `parts` chunks of nearly equal size; the last ones may be empty. */
+/** Cuts `bytes` bytes into `parts` chunks of nearly equal size. The last chunks may be empty. */
 export function cutIntoChunks(bytes: number, parts: number): Piece[] {
   return Array.from({ length: parts }, (_, i) => chunksOf(bytes, parts, i, 1))
 }

@@ -9,7 +9,7 @@ import { encodeNotice } from './notices.ts'
 const ANSWER_TIME = 1000
 
 interface Stall {
-  /** How many milliseconds the operation must wait until the next question and warning. */
+  /** How long the operation must wait until the next question and warning, in milliseconds. */
   due: number
   /** When this rank asked the other ranks; undefined if no answer is awaited. */
   asked: number | undefined

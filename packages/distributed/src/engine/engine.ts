@@ -145,7 +145,7 @@ export class Engine implements TaskContext {
     this.#collectives?.removeGroup?.(id)
   }
 
-  /** Fails the operations of a group on all of its ranks, and refuses later ones. */
+  /** Fails the operations of a group on all of its ranks, and refuses later operations. */
   failGroup(id: number, reason: string): void {
     this.#failures.failGroup(id, reason)
   }

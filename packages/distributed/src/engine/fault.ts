@@ -76,8 +76,8 @@ export interface FaultContext {
 }
 
 /**
- * Returns the error for the rank that received a fault. A rank that is part of a mismatch gets a
- * message from its own side.
+ * Returns the error for the rank that received a fault. For a rank that is part of a mismatch, the
+ * message names its own operation first.
  */
 export function faultError({ reason, mismatch }: Fault, context: FaultContext): TsrError {
   const { group, sequence, rank, peer, operation } = context

@@ -272,8 +272,8 @@ export async function newGroupOf(
 }
 
 /**
- * Returns the group of all ranks of the newest world, which `reconfigure` made from the world of
- * this group or from a later one.
+ * Returns the group of all ranks of the newest world. `reconfigure` made that world from this
+ * group's world, in one or more steps.
  */
 export function newestOf(group: EngineProcessGroup): EngineProcessGroup {
   const { newest } = group.world.lineage

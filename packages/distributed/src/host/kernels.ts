@@ -1,7 +1,6 @@
 import { readBuiltFile } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
-/** Returns the compiled kernels. */
 export function kernelBytes(): Uint8Array<ArrayBuffer> {
   return readBuiltFile(new URL('dist/kernels.wasm', packageFolder))
 }

@@ -33,7 +33,6 @@ const MOST_NAMES = 65_535
 /** Rank or host number. A larger number means a damaged header. */
 const rank = count({ to: (1 << 20) - 1 })
 
-/** The header of a span file. */
 export const spanFileHeader = object({
   format: choice(SPANS_FORMAT),
   version: choice(SPANS_VERSION),

@@ -30,7 +30,6 @@ export interface StatusSize {
   readonly worldSize: number
 }
 
-/** Returns the size of a page in bytes. */
 export function statusBytes({ slots, worldSize }: StatusSize): number {
   const bytes = linksAt({ slots, worldSize }, slots)
   return Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES
@@ -52,7 +51,7 @@ export const headerWord = {
   abort: 5,
 } as const
 
-/** The texts of the header: a 32-bit length, then UTF-8. */
+/** The texts of the header. Each is a 32-bit length, followed by UTF-8. */
 export const headerText = {
   runId: { at: 64, bytes: 128 },
   script: { at: 256, bytes: 512 },
@@ -70,7 +69,6 @@ export const slotNumber = {
   bytes: 4,
   /** When the current state began, by `monotonicNow()`. */
   since: 5,
-  /** The number of running operations. */
   running: 6,
   /** The number of operations that have ended. */
   ended: 7,
@@ -95,7 +93,7 @@ export const slotNumber = {
   ownTime: 98,
 } as const
 
-/** The texts of a slot: a 32-bit length, then UTF-8. */
+/** The texts of a slot. Each is a 32-bit length, followed by UTF-8. */
 export const slotText = {
   operation: { at: 128, bytes: 256 },
   group: { at: 384, bytes: 128 },

@@ -19,7 +19,6 @@ interface SpanFilePlace {
   readonly part: number
 }
 
-/** Returns the name of a span file. */
 export function spanFileName({ restartCount, rank, pid, part }: SpanFilePlace): string {
   return `attempt-${restartCount}.rank-${rank}.${pid}${part === 0 ? '' : `.${part}`}.spans`
 }

@@ -18,7 +18,7 @@ export interface Runner {
   readonly journal: Journal
   addGroup(id: number, name: string, ranks: readonly number[]): void
   removeGroup(id: number): void
-  /** Fails the operations of a group on all of its ranks, and rejects later ones. */
+  /** Fails the operations of a group on all of its ranks, and rejects later operations. */
   failGroup(id: number, reason: string): void
   /** One word for each world rank: 0 while the rank is present, 1 once it has left or was lost. */
   readonly gone: Int32Array

@@ -173,7 +173,6 @@ export class NodeTransport implements EventTransport {
   }
 }
 
-/** Listens with node:net. */
 export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
   /**
    * Accepted connections whose handshake has not started. Nothing is read from these connections.

@@ -22,7 +22,6 @@ export interface SharedSlots {
   readonly groups: number
   /** Groups with ids below this number can expose buffers. */
   readonly exposingGroups: number
-  /** Bytes of a slot. */
   readonly slotBytes: number
   /** Whether this rank waits for publications. Other ranks must then wake it when it sleeps. */
   isAwaited: boolean

@@ -66,7 +66,7 @@ export interface StreamAddress {
 
 export interface FrameHeader extends StreamAddress {
   readonly kind: number
-  /** Number of the message among those of its stream in one direction. */
+  /** Number of the message in its stream and direction. */
   readonly index: number
   readonly fingerprint: Fingerprint
   readonly bytes: number

@@ -268,7 +268,7 @@ interface Given extends Named {
   readonly buffer: AnyTypedArray
 }
 
-/** Checks gather and scatter. Only the root has `whole`. */
+/** Checks the arguments of gather or scatter. Only the root passes `whole`. */
 export function checkRooted(
   operation: string,
   { rank, size }: Member,
@@ -312,7 +312,7 @@ export function checkUneven(
   return { dtype, table }
 }
 
-/** Checks that `whole` consists of `size` slices of these lengths, and returns the lengths. */
+/** Checks that `whole` consists of `size` slices of the given lengths. Returns the lengths. */
 export function checkCounts(
   operation: string,
   size: number,

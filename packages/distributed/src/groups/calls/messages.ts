@@ -7,7 +7,7 @@ import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './ar
 import type { Call, Starter } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
 
-/** @param tag - a checked tag, or an internal tag above those of users */
+/** @param tag - a checked tag, or a tag for internal use, which is above all tags of users */
 export function sendCall(
   member: Member,
   buffer: AnyTypedArray,

@@ -50,7 +50,7 @@ export class Operations implements AwaitedStarter {
   #isFinished = false
   #isAwaited = false
   /**
-   * Number of pending operations from which completed ones are removed even if nobody has awaited
+   * With this many pending operations, completed operations are removed even if nobody has awaited
    * them.
    */
   #sweepAt = 100

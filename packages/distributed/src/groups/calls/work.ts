@@ -18,7 +18,6 @@ interface Owner {
 
 const NO_TABLE = new Float64Array(0)
 
-/** The `Work` of one engine operation. */
 export class OperationWork<T> extends PendingWork<T> {
   readonly #owner: Owner
   readonly #call: Call<T>

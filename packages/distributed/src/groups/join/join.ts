@@ -41,7 +41,8 @@ export interface Past {
 }
 
 /**
- * How many milliseconds before the time-out to stop waiting for a host name that does not resolve.
+ * When to stop waiting for a host name that does not resolve: this many milliseconds before the
+ * time-out.
  */
 const LAST_LOOK = 1000
 /**

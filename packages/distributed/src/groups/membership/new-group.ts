@@ -123,8 +123,8 @@ const colorRule = where<number | null>(
 const keyRule = count({ from: Number.MIN_SAFE_INTEGER })
 
 /**
- * Returns the ranks with the same colour as this one, ordered by key and then by rank. All ranks of
- * the group call it.
+ * Returns the ranks with the same colour as this rank, ordered by key and then by rank. All ranks
+ * of the group call it.
  *
  * @returns undefined for colour null
  * @throws ERR_TSR_ARGUMENT, and the errors of the collective

@@ -38,7 +38,6 @@ export interface CallingThreadOptions extends LocalContext {
  */
 export class CallingThread implements TicketDriver {
   readonly #options: CallingThreadOptions
-  /** The local groups, by group id. */
   readonly #groups: (LocalGroup | undefined)[] = []
   readonly #placement: Placement | undefined
   readonly #status: StatusPublisher | undefined

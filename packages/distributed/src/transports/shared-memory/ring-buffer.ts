@@ -31,7 +31,6 @@ class RingBuffer {
   }
 }
 
-/** The writing side of a ring buffer. */
 export class RingBufferWriter {
   readonly #buffer: RingBuffer
   #written = 0
@@ -78,7 +77,6 @@ export class RingBufferWriter {
   }
 }
 
-/** The reading side of a ring buffer. */
 export class RingBufferReader {
   /** Heap offset of a word that changes when more data is written. */
   readonly writtenAt: number
