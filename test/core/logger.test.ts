@@ -38,6 +38,6 @@ describe('the logger of a process', () => {
   it('names the valid levels if the level is unknown', () => {
     const { status, stderr } = run({ TSRUN_LOG_LEVEL: 'loud' })
     expect(status).toBe(1)
-    expect(stderr).toContain('TSRUN_LOG_LEVEL is loud; expected one of trace, debug, info')
+    expect(stderr).toContain('TSRUN_LOG_LEVEL is "loud"; expected one of "trace", "debug", "info"')
   }, 30_000)
 })

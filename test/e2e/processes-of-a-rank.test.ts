@@ -28,7 +28,9 @@ it('a wrong TSRUN_LOG_LEVEL is refused, and an empty one is ignored', async () =
   const { code, stderr } = await of('nonsense')
   expect({ code, stderr }).toEqual({
     code: 2,
-    stderr: expect.stringContaining('TSRUN_LOG_LEVEL is nonsense; expected one of trace, debug'),
+    stderr: expect.stringContaining(
+      'TSRUN_LOG_LEVEL is "nonsense"; expected one of "trace", "debug"',
+    ),
   })
   expect((await of('')).code).toBe(0)
 })

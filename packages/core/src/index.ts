@@ -1,7 +1,6 @@
 export {
   certificateRefusal,
   clientHandshake,
-  HANDSHAKE_VERSION,
   HELLO_BYTES,
   helloOf,
   isHelloStart,

@@ -1,7 +1,9 @@
 import { host } from '#host'
-import { tsrError } from './errors/tsr-error.ts'
+import { choice } from './schema.ts'
+import { readVariable } from './variables.ts'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+const levelRule = choice(...levels).default('warn')
 
 type Level = (typeof levels)[number]
 type Severity = 'debug' | 'info' | 'warn' | 'error'
@@ -18,7 +20,7 @@ export type Logger = Readonly<Record<Severity, Write>>
  *
  * TSRUN_LOG_LEVEL sets the level (default `warn`).
  *
- * @throws ERR_TSR_ARGUMENT for an invalid level
+ * @throws ERR_TSR_ENVIRONMENT for an invalid level
  */
 export function createLogger(name: string, options: { level?: Level } = {}): Logger {
   const { level } = { level: readLogLevel(), ...options }
@@ -51,13 +53,8 @@ function rankOf(env: Environment): object {
 
 /**
  * Reads TSRUN_LOG_LEVEL. An early call rejects an invalid level before the first line is logged.
- * @throws ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_ENVIRONMENT
  */
 export function readLogLevel(env: Environment = host.env): Level {
-  const given = env['TSRUN_LOG_LEVEL'] ?? ''
-  const value = given === '' ? 'warn' : given
-  const level = levels.find((known) => known === value)
-  if (level !== undefined) return level
-  const expected = `one of ${levels.join(', ')}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'TSRUN_LOG_LEVEL', value, expected })
+  return readVariable('TSRUN_LOG_LEVEL', levelRule, env)
 }

@@ -23,7 +23,7 @@ import { protectionCode, type Protection } from './protection.ts'
 export const HELLO_BYTES = 40
 export const PROOF_BYTES = 32
 
-export const HANDSHAKE_VERSION = 3
+const HANDSHAKE_VERSION = 3
 const MAGIC = 0x4e525354 // 'TSRN', little-endian
 const HEADER_BYTES = 8
 /** Value of the protection code in a hello that rejects the client's certificate. */

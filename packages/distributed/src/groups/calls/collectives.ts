@@ -122,21 +122,7 @@ export class Collectives extends BlockingForms implements Member {
     root: number,
     options?: CollectiveOptions,
   ): FollowedWork<void> {
-    const name = 'gather'
-    checkRank(name, this, root)
-    const slice = named('input', input)
-    const whole = this.rank === root ? named('output', output) : undefined
-    return this.#starter.start({
-      name,
-      dtype: checkRooted(name, this, whole, slice, options),
-      count: input.length,
-      input,
-      output: whole?.buffer ?? undefined,
-      peer: root,
-      reduction: undefined,
-      algorithm: checkAlgorithm(name, options),
-      options,
-    })
+    return this.#startRooted('gather', output, input, null, root, options)
   }
 
   scatter(
@@ -145,21 +131,7 @@ export class Collectives extends BlockingForms implements Member {
     root: number,
     options?: CollectiveOptions,
   ): FollowedWork<void> {
-    const name = 'scatter'
-    checkRank(name, this, root)
-    const slice = named('output', output)
-    const whole = this.rank === root ? named('input', input) : undefined
-    return this.#starter.start({
-      name,
-      dtype: checkRooted(name, this, whole, slice, options),
-      count: output.length,
-      input: whole?.buffer ?? undefined,
-      output,
-      peer: root,
-      reduction: undefined,
-      algorithm: checkAlgorithm(name, options),
-      options,
-    })
+    return this.#startRooted('scatter', input, output, null, root, options)
   }
 
   allToAll(output: Buffer, input: Buffer, options?: CollectiveOptions): FollowedWork<void> {
@@ -209,20 +181,7 @@ export class Collectives extends BlockingForms implements Member {
     root: number,
     options?: CollectiveOptions,
   ): FollowedWork<void> {
-    const name = 'gatherV'
-    checkRank(name, this, root)
-    const slice = named('input', input)
-    const whole = this.rank === root ? named('output', output) : undefined
-    return this.#starter.start({
-      ...checkUneven(name, this, whole, slice, counts, options),
-      name,
-      count: 0,
-      input,
-      output: whole?.buffer ?? undefined,
-      peer: root,
-      algorithm: checkAlgorithm(name, options),
-      options,
-    })
+    return this.#startRooted('gatherV', output, input, counts, root, options)
   }
 
   scatterV(
@@ -232,20 +191,7 @@ export class Collectives extends BlockingForms implements Member {
     root: number,
     options?: CollectiveOptions,
   ): FollowedWork<void> {
-    const name = 'scatterV'
-    checkRank(name, this, root)
-    const slice = named('output', output)
-    const whole = this.rank === root ? named('input', input) : undefined
-    return this.#starter.start({
-      ...checkUneven(name, this, whole, slice, counts, options),
-      name,
-      count: 0,
-      input: whole?.buffer ?? undefined,
-      output,
-      peer: root,
-      algorithm: checkAlgorithm(name, options),
-      options,
-    })
+    return this.#startRooted('scatterV', input, output, counts, root, options)
   }
 
   allToAllV(
@@ -291,6 +237,38 @@ export class Collectives extends BlockingForms implements Member {
       // missing ranks.
       patience: this.rank === 0 ? 1 : 2,
       options,
+    })
+  }
+
+  /** Starts a call in which `root` gathers or scatters the slices of `whole`. */
+  #startRooted(
+    name: 'gather' | 'scatter' | 'gatherV' | 'scatterV',
+    whole: Buffer | null,
+    slice: Buffer,
+    counts: readonly number[] | null,
+    root: number,
+    options: CollectiveOptions | undefined,
+  ): FollowedWork<void> {
+    checkRank(name, this, root)
+    const isGather = name.startsWith('gather')
+    const part = named(isGather ? 'input' : 'output', slice)
+    const all = this.rank === root ? named(isGather ? 'output' : 'input', whole) : undefined
+    const uneven = name.endsWith('V')
+      ? checkUneven(name, this, all, part, counts, options)
+      : undefined
+    const dtype = uneven?.dtype ?? checkRooted(name, this, all, part, options)
+    const buffer = all?.buffer ?? undefined
+    return this.#starter.start({
+      name,
+      dtype,
+      count: uneven === undefined ? slice.length : 0,
+      input: isGather ? slice : buffer,
+      output: isGather ? buffer : slice,
+      peer: root,
+      reduction: undefined,
+      algorithm: checkAlgorithm(name, options),
+      options,
+      table: uneven?.table,
     })
   }
 

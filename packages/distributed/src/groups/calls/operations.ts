@@ -11,20 +11,13 @@ import { SelfMessages } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
 import type { AwaitedStarter, Call } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
-import { OperationWork } from './work.ts'
+import { OperationWork, type Run } from './work.ts'
 
 /** Milliseconds for which `finish` waits for pending operations. */
 const FINISH_TIME = 5000
 
 function isMessageName(name: OperationName): boolean {
   return name === 'send' || name === 'recv'
-}
-
-/** An operation that must complete before the group ends. */
-interface Pending {
-  isCompleted(): boolean
-  abort(): void
-  done(): Promise<unknown>
 }
 
 export interface GroupIdentity {
@@ -43,7 +36,7 @@ export class Operations implements AwaitedStarter {
   readonly runner: Runner
   readonly #group: GroupIdentity
   readonly #self: SelfMessages
-  readonly #pending = new Set<Pending>()
+  readonly #pending = new Set<Run>()
   readonly #order = new MessageOrder()
   #collectives = 0
   #messages = 0
@@ -89,20 +82,13 @@ export class Operations implements AwaitedStarter {
     let staged: StagedBuffers | undefined
     try {
       const timeout = this.#check(call)
-      const isMessage = isMessageName(name)
-      if (isMessage && call.peer === this.#group.rank) return this.#self.start(call, timeout)
+      if (this.#isToSelf(call)) return this.#self.start(call, timeout)
       // The engine multiplies in place, so copy the input unless it is also the output.
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
       const operation = this.#operationOf(call, staged, timeout)
-      operation.sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
-      operation.flight = this.runner.journal.number(options?.label)
-      const ticket = this.#run(operation, this.#isAwaited)
-      // Count only accepted operations. Otherwise a refused call would put this rank ahead of the
-      // others.
-      if (isMessage) this.#messages++
-      else if (call.sequence === undefined) this.#collectives++
+      const ticket = this.#run(call, operation, this.#isAwaited)
       const work = new OperationWork<T>(this, call, operation, ticket, staged)
-      if (isMessage && spans !== undefined) work.order = this.#order.next(operation)
+      work.order = this.#orderOf(operation)
       spans?.record('call', called, monotonicNow(), { name: options?.label ?? name })
       if (ticket.isSettled) work.isCompleted()
       else this.#keep(work)
@@ -126,7 +112,7 @@ export class Operations implements AwaitedStarter {
   /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED */
   prepare(call: Call<unknown>): PersistentOperation {
     const timeout = this.#check(call)
-    if (isMessageName(call.name) && call.peer === this.#group.rank) {
+    if (this.#isToSelf(call)) {
       const expected = 'another rank: a message to oneself needs no preparation'
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'peer', value: String(call.peer), expected })
     }
@@ -137,27 +123,36 @@ export class Operations implements AwaitedStarter {
   /** Starts a run of a prepared operation. */
   launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket {
     const { call, operation } = prepared
-    const { name, options } = call
-    if (this.#isFinished) this.#refuse(name)
-    const isMessage = isMessageName(name)
-    operation.sequence = isMessage ? this.#messages : this.#collectives
-    operation.flight = this.runner.journal.number(options?.label)
-    operation.aborted = options?.signal?.aborted === true
-    const ticket = this.#run(operation, isAwaited, former)
-    if (isMessage) this.#messages++
-    else this.#collectives++
-    if (isMessage && this.runner.journal.spans !== undefined) {
-      prepared.order = this.#order.next(operation)
-    }
+    if (this.#isFinished) this.#refuse(call.name)
+    operation.aborted = call.options?.signal?.aborted === true
+    const ticket = this.#run(call, operation, isAwaited, former)
+    prepared.order = this.#orderOf(operation)
     this.#pending.add(prepared)
     return ticket
   }
 
-  #run(operation: Operation, isAwaited: boolean, former?: Ticket): Ticket {
+  #isToSelf({ name, peer }: Call<unknown>): boolean {
+    return isMessageName(name) && peer === this.#group.rank
+  }
+
+  /** Assigns the next position to the operation and starts it. */
+  #run(call: Call<unknown>, operation: Restartable, isAwaited: boolean, former?: Ticket): Ticket {
+    const isMessage = isMessageName(call.name)
+    operation.sequence = isMessage ? this.#messages : (call.sequence ?? this.#collectives)
+    operation.flight = this.runner.journal.number(call.options?.label)
     const driver = this.runner.driverOf(operation, isAwaited)
     const ticket = former ?? new Ticket(driver, operation)
     driver.start(ticket, operation)
+    // Count only accepted operations. Otherwise a refused call would put this rank ahead of the
+    // others.
+    if (isMessage) this.#messages++
+    else if (call.sequence === undefined) this.#collectives++
     return ticket
+  }
+
+  #orderOf(operation: Operation): number | undefined {
+    const isCounted = this.runner.journal.spans !== undefined && isMessageName(operation.name)
+    return isCounted ? this.#order.next(operation) : undefined
   }
 
   /** @returns the time-out in milliseconds */
@@ -210,11 +205,11 @@ export class Operations implements AwaitedStarter {
     clearTimeout(timer)
   }
 
-  onEnd(work: Pending): void {
+  onEnd(work: Run): void {
     this.#pending.delete(work)
   }
 
-  #keep(work: Pending): void {
+  #keep(work: Run): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
     // Release the resources of completed operations that nobody has awaited.

@@ -60,3 +60,28 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
 
   protected abstract block(): Outcome<T>
 }
+
+/** A `Work` that this thread settles by itself. */
+export abstract class LocalWork<T> extends PendingWork<T> {
+  readonly #followers: (() => void)[] = []
+  protected outcome: Outcome<T> | undefined
+  protected completed = 0
+
+  follow(callback: () => void, isAwaited = false): void {
+    if (this.outcome !== undefined) {
+      queueMicrotask(callback)
+      return
+    }
+    this.#followers.push(callback)
+    if (isAwaited) this.keepAlive()
+  }
+
+  protected settle(outcome: Outcome<T>): void {
+    this.outcome = outcome
+    this.completed = monotonicNow()
+    for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
+  }
+
+  /** Keeps the process alive until completion. */
+  protected abstract keepAlive(): void
+}

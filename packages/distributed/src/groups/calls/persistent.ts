@@ -1,27 +1,21 @@
 import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
-import { blockUntilSettled, recordSpan } from '../../diagnosis/journal.ts'
+import { blockUntilSettled } from '../../diagnosis/journal.ts'
 import type { Operation } from '../../operation.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
-import type { Runner } from '../../runners/runner.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'
 import type { Call } from './call.ts'
 import type { StagedBuffers } from './staging.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
-import { addLabel, isHeld } from './work.ts'
+import { endRun, isHeld, type RunOwner } from './work.ts'
 
 /** An operation whose position in the group changes with every start. */
 export type Restartable = {
   -readonly [Name in 'sequence' | 'flight' | 'aborted']: Operation[Name]
 } & Omit<Operation, 'sequence' | 'flight' | 'aborted'>
 
-interface Owner {
-  readonly runner: Runner
-  /** World rank of each member. */
-  readonly ranks: readonly number[]
+interface Owner extends RunOwner {
   /** Assigns the next position of the group to the operation and starts it on the engine. */
   launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket
-  /** Called when this thread notices the end of a run. */
-  onEnd(prepared: PreparedOperation): void
 }
 
 /** A call with checked arguments and placed buffers, to be run many times. */
@@ -133,21 +127,9 @@ export class PreparedOperation implements PersistentOperation {
   #settle(): void {
     if (!this.#isUnderWay) return
     const ticket = this.#ticket!
-    const { name, options } = this.call
     this.#isUnderWay = false
-    this.#owner.onEnd(this)
-    const { spans } = this.#owner.runner.journal
-    const { label } = options ?? {}
-    recordSpan(spans, this, this.#owner, ticket, label)
-    const { error } = ticket
-    addLabel(error, options)
+    this.#error = endRun(this.#owner, this, ticket, this.#staged)
     this.#isHeld ||= isHeld(this.#owner.runner, this.operation, ticket)
-    this.#error = error
-    try {
-      if (error === undefined) this.#staged.copyBack(name)
-    } catch (thrown) {
-      this.#error = thrown as Error
-    }
     this.#resolve?.()
     this.#ended = this.#resolve = undefined
   }

@@ -1,7 +1,7 @@
-import { host, monotonicNow, tsrError, type TsrError } from '@tsrun/core'
+import { host, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import type { Call } from './call.ts'
-import { PendingWork, type FollowedWork, type Outcome } from './pending-work.ts'
+import { LocalWork, type FollowedWork, type Outcome } from './pending-work.ts'
 import { addLabel } from './work.ts'
 
 /** Longest timer of Node.js, in milliseconds. */
@@ -96,14 +96,11 @@ function describe({ name, dtype, count }: Call<unknown>): string {
   return `${name} ${dtype}[${count}]`
 }
 
-class SelfWork<T> extends PendingWork<T> {
+class SelfWork<T> extends LocalWork<T> {
   readonly sequence: number
   readonly call: Call<T>
   readonly #member: Member
-  readonly #followers: (() => void)[] = []
   readonly #timer: NodeJS.Timeout | undefined
-  #completed = 0
-  #error: TsrError | undefined
 
   constructor(sequence: number, member: Member, call: Call<T>, timeout: number) {
     super()
@@ -129,25 +126,16 @@ class SelfWork<T> extends PendingWork<T> {
   }
 
   get timing(): WorkTiming | undefined {
-    if (this.#completed === 0) return undefined
-    return { posted: this.called, started: this.#completed, completed: this.#completed }
+    if (this.outcome === undefined) return undefined
+    return { posted: this.called, started: this.completed, completed: this.completed }
   }
 
-  follow(callback: () => void, isAwaited = false): void {
-    if (this.#completed !== 0) {
-      queueMicrotask(callback)
-      return
-    }
-    this.#followers.push(callback)
-    // Keep the process alive until completion.
-    if (isAwaited && this.#timer !== undefined) host.foreground(this.#timer)
+  protected keepAlive(): void {
+    if (this.#timer !== undefined) host.foreground(this.#timer)
   }
 
   protected poll(): Outcome<T> | undefined {
-    if (this.#completed === 0) return undefined
-    return this.#error === undefined
-      ? { value: this.call.resultOf?.(NO_TABLE) as T }
-      : { error: this.#error }
+    return this.outcome
   }
 
   /** Fails instead of blocking: while this rank is blocked, it cannot make the matching call. */
@@ -162,9 +150,7 @@ class SelfWork<T> extends PendingWork<T> {
     clearTimeout(this.#timer)
     this.call.options?.signal?.removeEventListener('abort', this.#abort)
     addLabel(error, this.call.options)
-    this.#error = error
-    this.#completed = monotonicNow()
-    for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
+    this.settle(error === undefined ? { value: this.call.resultOf?.(NO_TABLE) as T } : { error })
   }
 
   readonly #abort = (): void => {

@@ -8,24 +8,34 @@ import type { Call } from './call.ts'
 import type { StagedBuffers } from './staging.ts'
 import { PendingWork, type Outcome } from './pending-work.ts'
 
-interface Owner {
-  readonly runner: Runner
-  /** World rank of each member. */
-  readonly ranks: readonly number[]
-  /** Called once, when this thread notices that the operation has ended. */
-  onEnd(work: OperationWork<unknown>): void
-}
-
-const NO_TABLE = new Float64Array(0)
-
-export class OperationWork<T> extends PendingWork<T> {
-  readonly #owner: Owner
-  readonly #call: Call<T>
+/** An operation that must complete before its group ends. */
+export interface Run {
+  readonly call: Call<unknown>
   readonly operation: Operation
   /**
    * Number of the message in its series, from `MessageOrder`; undefined if unknown or not a
    * message.
    */
+  readonly order: number | undefined
+  isCompleted(): boolean
+  abort(): void
+  done(): Promise<unknown>
+}
+
+export interface RunOwner {
+  readonly runner: Runner
+  /** World rank of each member. */
+  readonly ranks: readonly number[]
+  /** Called when this thread notices the end of a run. */
+  onEnd(run: Run): void
+}
+
+const NO_TABLE = new Float64Array(0)
+
+export class OperationWork<T> extends PendingWork<T> {
+  readonly #owner: RunOwner
+  readonly call: Call<T>
+  readonly operation: Operation
   order: number | undefined = undefined
   readonly #ticket: Ticket
   readonly #staged: StagedBuffers
@@ -33,7 +43,7 @@ export class OperationWork<T> extends PendingWork<T> {
   #outcome: Outcome<T> | undefined
 
   constructor(
-    owner: Owner,
+    owner: RunOwner,
     call: Call<T>,
     operation: Operation,
     ticket: Ticket,
@@ -41,7 +51,7 @@ export class OperationWork<T> extends PendingWork<T> {
   ) {
     super()
     this.#owner = owner
-    this.#call = call
+    this.call = call
     this.operation = operation
     this.#ticket = ticket
     this.#staged = staged
@@ -82,35 +92,45 @@ export class OperationWork<T> extends PendingWork<T> {
 
   #settle(): Outcome<T> {
     if (this.#outcome !== undefined) return this.#outcome
-    const { error } = this.#ticket
-    this.#owner.onEnd(this)
-    const { spans } = this.#owner.runner.journal
-    recordSpan(spans, this, this.#owner, this.#ticket, this.#call.options?.label)
+    const { options, onDone, onEnd, resultOf } = this.call
+    if (this.#onAbort !== undefined) options?.signal?.removeEventListener('abort', this.#onAbort)
     try {
-      const value = this.#finish(error)
-      this.#outcome = error === undefined ? { value } : { error }
+      const error = endRun(this.#owner, this, this.#ticket, this.#staged)
+      if (error === undefined) {
+        onDone?.()
+        this.#outcome = { value: resultOf?.(this.#staged.table ?? NO_TABLE) as T }
+      } else {
+        this.#outcome = { error }
+      }
     } catch (thrown) {
       this.#outcome = { error: thrown }
-    }
-    return this.#outcome
-  }
-
-  #finish(error: TsrError | undefined): T {
-    const { name, options, onDone, onEnd, resultOf } = this.#call
-    if (this.#onAbort !== undefined) options?.signal?.removeEventListener('abort', this.#onAbort)
-    addLabel(error, options)
-    try {
-      if (error === undefined) {
-        this.#staged.copyBack(name)
-        onDone?.()
-      }
-      return resultOf?.(this.#staged.table ?? NO_TABLE) as T
     } finally {
       if (!isHeld(this.#owner.runner, this.operation, this.#ticket)) {
         this.#staged.free()
         onEnd?.()
       }
     }
+    return this.#outcome
+  }
+}
+
+/** Records the end of a run, and copies its result to the caller's buffer. Returns its error. */
+export function endRun(
+  owner: RunOwner,
+  run: Run,
+  ticket: Ticket,
+  staged: StagedBuffers,
+): Error | undefined {
+  const { name, options } = run.call
+  const { error } = ticket
+  owner.onEnd(run)
+  recordSpan(owner.runner.journal.spans, run, owner, ticket, options?.label)
+  addLabel(error, options)
+  try {
+    if (error === undefined) staged.copyBack(name)
+    return error
+  } catch (thrown) {
+    return thrown as Error
   }
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { readFileText, tsrError } from '@tsrun/core'
+import { isObject, readFileText, tsrError } from '@tsrun/core'
 import { operationCodes, type AlgorithmName, type OperationName } from '../../operation.ts'
 import {
   builtInTuning,
@@ -22,7 +22,6 @@ export interface Tuning {
 /** The part of a tuning that ranks exchange to compare their tables. */
 export type TuningIdentity = Pick<Tuning, 'source' | 'digest'>
 
-type Json = Readonly<Record<string, unknown>>
 type Complain = (problem: string) => Error
 
 /**
@@ -140,8 +139,4 @@ function readThresholds(operation: OperationName, list: unknown, complain: Compl
     below = Number(upTo)
     return { upTo: isLast ? Infinity : below, algorithm: algorithm as AlgorithmName }
   })
-}
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,6 +1,5 @@
-import { monotonicNow } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
-import { PendingWork, type FollowedWork, type Outcome } from '../calls/pending-work.ts'
+import { LocalWork, type FollowedWork, type Outcome } from '../calls/pending-work.ts'
 
 /** Yields each `Work` that it waits for, and returns the result of the whole operation. */
 export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
@@ -9,15 +8,12 @@ export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
  * A `Work` made of several others. It advances whenever one of them completes, even if nobody
  * waits. Ranks may therefore wait for several such works in different orders.
  */
-export class SteppedWork<T> extends PendingWork<T> {
+export class SteppedWork<T> extends LocalWork<T> {
   readonly sequence: number
   readonly #steps: Steps<T>
-  readonly #followers: (() => void)[] = []
   #current: FollowedWork<unknown> | undefined
   #isAwaited = false
-  #outcome: Outcome<T> | undefined
   #firstTiming: WorkTiming | undefined
-  #completed = 0
 
   /** Runs the generator up to its first wait. */
   constructor(sequence: number, steps: Steps<T>) {
@@ -28,29 +24,24 @@ export class SteppedWork<T> extends PendingWork<T> {
   }
 
   get timing(): WorkTiming | undefined {
-    if (this.#outcome === undefined) return undefined
+    if (this.outcome === undefined) return undefined
     const { posted, started } = this.#firstTiming ?? { posted: this.called, started: this.called }
-    return { posted, started, completed: this.#completed }
+    return { posted, started, completed: this.completed }
   }
 
-  follow(callback: () => void, isAwaited = false): void {
-    if (this.#outcome !== undefined) {
-      queueMicrotask(callback)
-      return
-    }
-    this.#followers.push(callback)
-    if (!isAwaited || this.#isAwaited) return
+  protected keepAlive(): void {
+    if (this.#isAwaited) return
     this.#isAwaited = true
     this.#followCurrent()
   }
 
   protected poll(): Outcome<T> | undefined {
-    while (this.#outcome === undefined && this.#current?.isCompleted() === true) this.#advance()
-    return this.#outcome
+    while (this.outcome === undefined && this.#current?.isCompleted() === true) this.#advance()
+    return this.outcome
   }
 
   protected block(): Outcome<T> {
-    while (this.#outcome === undefined) {
+    while (this.outcome === undefined) {
       try {
         this.#current?.wait()
       } catch {
@@ -58,7 +49,7 @@ export class SteppedWork<T> extends PendingWork<T> {
       }
       this.#advance()
     }
-    return this.#outcome
+    return this.outcome
   }
 
   #followCurrent(): void {
@@ -72,13 +63,13 @@ export class SteppedWork<T> extends PendingWork<T> {
     try {
       const { done, value } = this.#resume()
       if (done === true) {
-        this.#settle({ value })
+        this.#end({ value })
         return
       }
       this.#current = value
       this.#followCurrent()
     } catch (error) {
-      this.#settle({ error })
+      this.#end({ error })
     }
   }
 
@@ -91,10 +82,8 @@ export class SteppedWork<T> extends PendingWork<T> {
     return this.#steps.next()
   }
 
-  #settle(outcome: Outcome<T>): void {
-    this.#outcome = outcome
-    this.#completed = monotonicNow()
+  #end(outcome: Outcome<T>): void {
     this.#current = undefined
-    for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
+    this.settle(outcome)
   }
 }
