@@ -95,16 +95,15 @@ it('metrics count restarts, and counters of ranks restart from zero', async () =
 })
 
 it('metrics show a rank as down if its process has ended', async () => {
-  const run = new Run(['--nproc', '2', '--grace', '20', '--metrics', '0', 'progress.mjs'], { cwd })
+  const run = new Run(['--nproc', '2', '--grace', '20', '--metrics', '0', 'asleep.mjs'], { cwd })
   const ranks = await run.announced(2)
   const url = urlOf(run)
-  const one = ranks.find(({ rank }) => rank === 1)!
-  process.kill(ranks.find(({ rank }) => rank === 0)!.pid, 'SIGSTOP')
-  process.kill(one.pid, 'SIGKILL')
+  const kill = (rank: number): boolean =>
+    process.kill(ranks.find((line) => line.rank === rank)!.pid, 'SIGKILL')
+  kill(1)
   const values = await untilScraped(url, (now) => now('tsrun_rank_up')['1'] === 0)
   expect(values('tsrun_rank_up')).toEqual({ 0: 1, 1: 0 })
-  run.signal('SIGTERM')
-  run.signal('SIGTERM')
+  kill(0)
   await run.finished
 })
 

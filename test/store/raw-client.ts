@@ -45,7 +45,7 @@ export async function ended(socket: Socket): Promise<void> {
 
 /** Lets the event loop turn until `condition` holds. */
 export async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 10_000
+  const deadline = performance.now() + 60_000
   while (!condition()) {
     if (performance.now() > deadline) throw new Error(`never came: ${String(condition)}`)
     await new Promise((resolve) => setImmediate(resolve))
