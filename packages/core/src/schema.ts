@@ -9,7 +9,7 @@ import { shown, tsrError } from './errors/tsr-error.ts'
 interface Facts {
   readonly is: (value: unknown) => boolean
   readonly expected: string
-  /** Completes an accepted value, for example with defaults. */
+  /** Changes an accepted value, for example fills in defaults. */
   readonly complete?: (value: unknown, name: string) => unknown
   /** Parses the text of a variable or a flag; undefined for invalid texts. */
   readonly read?: (text: string) => unknown
@@ -37,7 +37,7 @@ export class Schema<T> {
     this.is = (isOptional ? (value) => value === undefined || is(value) : is) as typeof this.is
   }
 
-  /** Accepts undefined as well. */
+  /** Also accepts undefined. */
   optional(): Schema<T | undefined> {
     return new Schema({ ...this.#facts, isOptional: true })
   }

@@ -20,7 +20,7 @@ export class Deadline {
     this.milliseconds = milliseconds
   }
 
-  /** @param milliseconds - from now; Infinity for no deadline */
+  /** @param milliseconds - time from now; Infinity for no deadline */
   static after(milliseconds: number): Deadline {
     return new Deadline(monotonicNow() + milliseconds, milliseconds)
   }

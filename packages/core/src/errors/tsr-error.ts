@@ -100,7 +100,7 @@ export function tsrError<Code extends TsrErrorCode>(
     factText((facts as TsrError['facts'])[name]),
   )
   const error = new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
-  Error.captureStackTrace(error, tsrError) // the stack begins at the caller
+  Error.captureStackTrace(error, tsrError)
   return error
 }
 

@@ -135,7 +135,7 @@ export function makeFolders(path: string, mode?: number): string | undefined {
   const missing: string[] = []
   let parent = resolve(path)
   for (; statusOf(parent) === undefined; parent = dirname(parent)) missing.unshift(parent)
-  // The folder exists. Throw if it is a file.
+  // The folder exists already. Throw if it is a file.
   if (missing.length === 0) makeFolder(parent, mode)
   for (const folder of missing) makeFolder(folder, mode)
   return missing[0]

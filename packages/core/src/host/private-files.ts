@@ -27,7 +27,10 @@ export function openOwnFile(path: string): number {
   return openFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, OWN_FILE)
 }
 
-/** Writes all bytes; `writeSync` may write fewer on a nearly full disk. @throws ENOSPC, ... */
+/**
+ * Writes all bytes, because `writeSync` may write fewer on a nearly full disk.
+ * @throws the errors of `writeSync`, such as ENOSPC
+ */
 export function writeWhole(fd: number, bytes: Uint8Array): void {
   for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at)
 }

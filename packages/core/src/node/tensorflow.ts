@@ -45,7 +45,7 @@ export interface TensorFlowRequest {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Platform and architecture, in the form of the manifest. */
+/** Platform and architecture of this process, written as in the manifest. */
 export const thisSystem = `${process.platform}-${process.arch}`
 
 /** The folder for tsrun's files: TSRUN_HOME if set, otherwise `tsrun` in the user's cache folder. */
