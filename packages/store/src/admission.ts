@@ -132,7 +132,7 @@ export interface AdmissionOptions {
 }
 
 interface Candidate {
-  /** Address and port. */
+  /** Address and port of the peer. */
   readonly peer: string
   readonly close: () => void
 }

@@ -133,7 +133,7 @@ export class Calls {
       if (!this.#watchers.delete(id)) return
       const stopped = this.#open({ op: 'unwatch', watch: id })
       const end = await this.#settled(stopped)
-      // If the connection has closed, the watch has ended with it.
+      // Nothing to stop if the connection has closed: the watch has ended with it.
       if (!('closed' in end)) this.#unwrap('unwatch', this.#timeout, end)
     }
   }

@@ -159,7 +159,7 @@ interface DialOptions {
   readonly port: number
   readonly token: string
   readonly tls: StoreTls | undefined
-  /** Host and port, for error messages. */
+  /** Host and port of the store, for error messages. */
   readonly endpoint: string
   readonly deadline: Deadline
   readonly signal: AbortSignal | undefined

@@ -18,7 +18,7 @@ export interface ConnectionEvents {
   readonly onClose: (reason: string) => void
 }
 
-/** Frames over an authenticated socket. */
+/** Sends and receives frames over an authenticated socket. */
 export class Connection {
   readonly #socket: Socket
   readonly #reader: FrameReader
@@ -65,7 +65,7 @@ export class Connection {
     this.#read()
   }
 
-  /** Bytes that the kernel has not accepted. */
+  /** Number of bytes that the kernel has not accepted yet. */
   get backlog(): number {
     return this.#unsentBytes + this.#socket.writableLength
   }

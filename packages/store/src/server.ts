@@ -67,12 +67,12 @@ export interface StoreServerState {
 }
 
 export interface StoreServer {
-  /** The host as given and the bound port. */
+  /** The host as given in the options, and the bound port. */
   readonly endpoint: { readonly host: string; readonly port: number }
   /** A store on the same data for callers in the server's process. It needs no socket. */
   readonly local: Store
   inspect(): StoreServerState
-  /** Lets the process end while the server is open. */
+  /** Allows the process to end while the server is still open. */
   unref(): void
   /**
    * Closes the server when the last client has left, and keeps the process alive until then. `unref`

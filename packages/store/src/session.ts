@@ -61,7 +61,7 @@ export class Session {
     })
   }
 
-  /** Sends the delayed answers. */
+  /** Sends the answers that back-pressure has delayed. */
   resume(): void {
     for (const [id, answer] of this.#delayed) {
       if (this.#outlet.isFull()) return
@@ -83,7 +83,7 @@ export class Session {
       this.#data.queues.putBack(queue, values)
     }
     for (const [key, value] of this.#owned) {
-      // Keep a key that another client has set since.
+      // Delete only the client's own value: another client may have set the key since.
       if (this.#data.value(key) === value) this.#data.delete(key)
     }
     this.#owned.clear()
