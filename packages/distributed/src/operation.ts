@@ -52,7 +52,7 @@ export const SKIPPED = -1
 /** The count of an uneven collective. Each of its messages has its own count. */
 const EACH_ITS_OWN = Number.MAX_SAFE_INTEGER
 
-/** The peer of a receive from any other rank. */
+/** The value of `peer` for a receive from any other rank. */
 export const ANY_SOURCE = -1
 
 const rooted: ReadonlySet<string> = new Set<OperationName>([

@@ -153,7 +153,7 @@ export interface GroupCalls<Form extends CallForm> {
     inputCounts: readonly number[],
     options?: CollectiveOptions,
   ): Returned<Form>
-  /** Completes when all ranks have called it. */
+  /** Waits until all ranks of the group have called `barrier`. */
   barrier(options?: CollectiveOptions): Returned<Form>
   /**
    * A barrier whose error names the missing ranks. Rank 0 waits for all ranks until the time-out,

@@ -8,7 +8,7 @@ export type Algorithm = (channel: Channel, operation: Operation) => Steps
 /** The arithmetic of one operation, on byte offsets and byte lengths. */
 export interface Arithmetic {
   readonly bytesPerElement: number
-  /** Computes out = a op b. */
+  /** Computes out = a op b, element by element. */
   combine(out: number, a: number, b: number, bytes: number): void
   /** Finishes a complete sum: divides it for `avg`, otherwise does nothing. */
   finish(at: number, bytes: number): void

@@ -14,11 +14,11 @@ import type { Kernels } from '../kernels/kernels.ts'
 
 /** One epoch of a group's slots: each rank has published one buffer. */
 export interface FlatEpoch {
-  /** Rank in the group. */
+  /** Rank of this process in the group. */
   readonly rank: number
   readonly size: number
   readonly kernels: Kernels
-  /** Offset of the published buffer of a group rank; read-only. */
+  /** Returns the heap offset of the published buffer of a group rank. The buffer is read-only. */
   readonly slotOf: (rank: number) => number
 }
 
@@ -48,7 +48,7 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
   allToAll: { readers: 'all read all', isSliced: true, take: takeSliceOfAll },
 }
 
-/** A flat collective from one rank's side. Sizes are in bytes. */
+/** What one rank does in a flat collective. Sizes are in bytes. */
 export interface FlatPlan {
   /** Size of the published buffer at `input`. */
   readonly published: number
@@ -62,7 +62,8 @@ export const ALL = -1
 export const NOBODY = -2
 
 /**
- * Returns the most bytes that a rank publishes. Returns undefined if the operation cannot run flat.
+ * Returns the largest number of bytes that a rank publishes. Returns undefined for an operation
+ * without a flat algorithm.
  */
 export function flatBytes({ name, count, dtype }: Operation, size: number): number | undefined {
   const collective = collectives[name]

@@ -69,7 +69,7 @@ export function partBytes(parts: number): number {
   return Math.max(GRAIN, Math.min(LARGEST_PART, share))
 }
 
-/** One rank's slice of a buffer that has a slice for each rank. */
+/** The slice of one rank, in a buffer with one slice per rank. */
 export interface Slice extends Piece {
   /**
    * Number of elements, for the fingerprints of uneven collectives; undefined if all slices are

@@ -19,7 +19,7 @@ import { slicesOf } from './pieces.ts'
 /** Number of segments with posted receives. */
 const WINDOW = 4
 
-/** A segment in a list that is ordered by arrival. */
+/** An arriving segment, in a list that is ordered by arrival. */
 interface Arrival extends Piece {
   readonly step: number
 }

@@ -79,7 +79,7 @@ const algorithms: Readonly<Record<OperationName, Partial<Record<AlgorithmName, A
 
 /** The facts that determine the algorithm; the same on all ranks of a group. */
 export interface Situation {
-  /** The size of the whole buffer. */
+  /** The size of the whole buffer in bytes. */
   readonly bytes: number
   readonly layout: Layout
 }

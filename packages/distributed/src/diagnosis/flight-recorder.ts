@@ -135,7 +135,7 @@ export class FlightRecorder {
     if (this.#numbers[at] === flight) this.#numbers[at + field.started] = started
   }
 
-  /** Records the end of an operation. The state `refused` is kept. */
+  /** Records the end of an operation. An operation in the state `refused` stays in it. */
   end(flight: number, started: number, completed: number, error: TsrErrorCode | undefined): void {
     const numbers = this.#numbers
     const at = this.#slot(flight) * FIELDS

@@ -22,7 +22,7 @@ import { Task, type TaskContext, type TaskTransfer } from './task.ts'
 
 export interface EngineOptions {
   readonly heap: Heap
-  /** Rank in the world. */
+  /** Rank of this process in the world. */
   readonly rank: number
   readonly worldSize: number
   /** The connections to the other ranks. Undefined for a world of one. */

@@ -197,7 +197,7 @@ export class Failures {
     for (const fault of faults) fault()
   }
 
-  /** Fails a group on all its ranks on behalf of this rank. */
+  /** Fails a group on all its ranks, because this rank asks for it. */
   failGroup(id: number, reason: string): void {
     const group = this.#engine.groups.get(id)
     if (group === undefined) return
@@ -227,8 +227,8 @@ export class Failures {
       return
     }
     for (const group of groups.values()) {
-      // The group has already failed as a whole. Its cause may still be on the way to other ranks,
-      // so keep it.
+      // Skip a group that has already failed as a whole. Its cause may still be on the way to other
+      // ranks.
       if (!group.ranks.includes(link.peer) || group.failure?.from === 0) continue
       const first = [...running].find((task) => task.group === group)
       const error = peerError(first, link, rank, group.name)

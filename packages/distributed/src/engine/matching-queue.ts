@@ -81,7 +81,6 @@ export class MatchingQueues {
     }
   }
 
-  /** Removes a completed operation. */
   remove(task: Task): void {
     if (this.#queues.size === 0) return
     const key = keyOf(task)

@@ -65,7 +65,7 @@ export class Task implements RunningOperation {
   state: 'running' | 'done' | 'failed' = 'running'
   error: TsrError | undefined
   waitingFor: Waited | undefined
-  /** Pending transfers. */
+  /** Pending transfers of the task. */
   readonly open = new Set<TaskTransfer>()
   readonly onSettled: (task: Task) => void
   /** Streams of a collective, by group rank. */

@@ -11,7 +11,7 @@ function widen(format: i32, bits: v128): v128 {
   const magnitude = v128.and(bits, i32x4.splat(0x7fff))
   const sign = i32x4.shl(v128.xor(bits, magnitude), 16)
   const shifted = i32x4.shl(magnitude, 13)
-  // The exponent biases of the two formats differ by 127 - 15.
+  // The exponent biases of float16 and float32 differ by 127 - 15.
   const normal = i32x4.add(shifted, i32x4.splat((127 - 15) << 23))
   // A subnormal gets the smallest normal exponent, which makes it 2^-14 too large. Subtract that.
   // Multiplying a float32 subnormal would also be correct, but a hundred times slower.

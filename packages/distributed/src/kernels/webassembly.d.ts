@@ -20,7 +20,7 @@ declare namespace WebAssembly {
   }
 }
 
-/** A module as bundlers load it. */
+/** Declares a .wasm file as bundlers import it. */
 declare module '*.wasm' {
   const bytes: Uint8Array<ArrayBuffer>
   export default bytes

@@ -63,7 +63,7 @@ const flightEntry = object({
   group: integer,
   /** Position among the collectives of the group; for a message, among the rank's messages in the group. */
   sequence: number,
-  /** `allReduce`, `send`, ... */
+  /** Name of the operation: `allReduce`, `send`, ... */
   name: text,
   /**
    * A description with everything that ranks must agree on: `allReduce(sum) float32[4096] by ring`.

@@ -21,7 +21,7 @@ export interface StepRange {
   readonly last: number
 }
 
-/** Describes the format of `parseStepRange`. */
+/** Describes the texts that `parseStepRange` accepts. */
 export const STEP_RANGE = 'steps from 1, as in 10:20, 10: or 15'
 
 /** Parses `10:20` (inclusive), `10:`, `:20` or `15`; returns undefined for anything else. */

@@ -251,8 +251,8 @@ function readLinks(numbers: Buffer): LinkBytes[] {
 }
 
 /**
- * Returns undefined if the length is out of range: the rank is then writing the text at this
- * moment.
+ * Reads a text of the page. Returns undefined if the length is out of range: the rank is then
+ * writing the text at this moment.
  */
 function readText(
   bytes: Buffer,

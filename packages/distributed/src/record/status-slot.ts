@@ -15,7 +15,7 @@ export const STATUS_SLOT_BYTES = 1024
 /** The page size of a WebAssembly.Memory, over which ranks map the file. */
 const PAGE_BYTES = 65536
 
-/** The doubles for each link of a rank. */
+/** Index of each double in the counters of a link. */
 export const linkNumber = {
   bytesSent: 0,
   bytesReceived: 1,

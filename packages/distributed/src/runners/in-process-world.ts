@@ -41,7 +41,7 @@ export class InProcessWorld {
   readonly #transports: readonly MemoryTransport[]
   readonly #faults: WorldFaults
   readonly #random: Random
-  /** Changes whenever a program or an engine has made progress. */
+  /** A number that changes whenever a program or an engine has made progress. */
   #activity = 0
 
   constructor({ size, seed, memory, hosts, faults }: InProcessOptions) {

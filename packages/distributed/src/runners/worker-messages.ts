@@ -30,7 +30,7 @@ export interface WorkerInput {
 /** Messages from the main thread to the worker during start-up. */
 export type StartCommand =
   | { readonly connect: ConnectOptions }
-  /** Cancels connecting. */
+  /** Asks the worker to stop connecting. */
   | { readonly cancel: true }
 
 /** Messages from the worker to the main thread during start-up. */

@@ -55,7 +55,6 @@ export class WorldFaults {
     })
   }
 
-  /** Begins the next round. */
   begin({ lose, halfClose }: FaultTarget): void {
     this.#round++
     for (const { kind, rank, round } of this.#faults) {

@@ -109,7 +109,7 @@ export abstract class EpochRun implements Resumable, Waited {
     return { done: false, value: this }
   }
 
-  /** Enters the epoch: publishes this rank's buffer. */
+  /** Enters the epoch by publishing this rank's buffer. */
   publish(): void {
     const { name, reduction, dtype, input, factor } = this.operation
     const { unchecked } = this.epochs

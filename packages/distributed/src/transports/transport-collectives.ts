@@ -21,7 +21,7 @@ export interface RunningOperation extends Channel {
   readonly state: 'running' | 'done' | 'failed'
   /** When the operation moved its first data, by `monotonicNow()`; 0 before. */
   started: number
-  /** Resumes the operation soon, if it waits for this event. */
+  /** Schedules the operation to resume, if it waits for this event. */
   resume(waited: Waited): void
 }
 

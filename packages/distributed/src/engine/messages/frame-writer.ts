@@ -33,7 +33,7 @@ interface OutgoingFrame {
   readonly block: number
   readonly blockPayload: number
   sent: number
-  /** Heap offset of a payload outside the block. */
+  /** Heap offset of the payload, if it is outside the block. */
   at: number
   readonly bytes: number
   /** The transfer to complete once the last byte is sent. */

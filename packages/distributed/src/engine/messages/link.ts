@@ -12,7 +12,7 @@ import { createStream, streamKey, type Stream, type StreamEvents, type Transfer 
 
 /** Events of a link for the engine. Events of one message go to its `Transfer` instead. */
 export interface LinkEvents extends StreamEvents {
-  /** A peer reports that an operation or a group has failed. */
+  /** Called when a peer reports that an operation or a group has failed. */
   readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
   readonly onNotice: LinkEvents['onFault']
   /** Whether this rank has destroyed the group. Messages of the group are then discarded. */
@@ -216,7 +216,8 @@ export class Link {
         this.receives.clearHeld(this.#retirement.onRetired(header))
         return undefined
       case frameKinds.inquiry:
-        // Do not reopen a completed stream.
+        // Use a temporary stream: the stream of the peer's collective may be completed, and must
+        // not be reopened.
         this.#events.onUnexpected(createStream(this, space, group, sequence), fingerprint)
         return undefined
       case frameKinds.fault:

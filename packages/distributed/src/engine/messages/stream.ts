@@ -39,7 +39,7 @@ export interface MessageFacts {
 
 /** The location of a payload that a peer has exposed. */
 export interface ExposedPayload {
-  /** Offset in the peer's heap. */
+  /** Offset of the payload in the peer's heap. */
   readonly place: number
   /** Offset in the peer's heap of a word, which is 1 while the payload is valid. */
   readonly guard: number

@@ -24,7 +24,7 @@ import { premulSum, reductionCodes, reductionsOf, type Reduction } from '../../r
  * nothing.
  */
 
-/** A group from the side of this rank. */
+/** The properties of a group that the checks need. */
 export interface Member {
   readonly name: string
   readonly rank: number

@@ -31,7 +31,7 @@ export class SelfMessages {
     this.#member = member
   }
 
-  /** @param timeout - in milliseconds */
+  /** @param timeout - time-out in milliseconds */
   start<T>(call: Call<T>, timeout: number): FollowedWork<T> {
     const work = new SelfWork(this.#count++, this.#member, call, timeout)
     this.#match(work)

@@ -19,7 +19,7 @@ import type { InitSettings } from './options.ts'
  * generation, this process replaces a lost rank and waits for the next generation.
  */
 
-/** A store and how to disconnect from it. */
+/** A store, and the way to disconnect from it. */
 export interface Rendezvous {
   readonly store: Store
   /** The address of this host from which the store was reached. */

@@ -135,7 +135,7 @@ function* waitFor(works: readonly (SteppedWork<unknown> | undefined)[]): Steps<v
     try {
       if (work?.isCompleted() === false) yield work
     } catch {
-      // Ignore the error: the caller of that earlier receive gets it.
+      // Ignore the error: the caller of the earlier receive gets it.
     }
   }
 }

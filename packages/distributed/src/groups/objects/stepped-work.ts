@@ -45,7 +45,7 @@ export class SteppedWork<T> extends LocalWork<T> {
       try {
         this.#current?.wait()
       } catch {
-        // `#advance` passes the error to the generator.
+        // Ignore the error here: `#advance` passes it to the generator.
       }
       this.#advance()
     }

@@ -9,10 +9,10 @@ import { addressOf, AesGcm, hasOpenSsl, isAvailable, TAG_BYTES } from '@tsrun/na
  */
 
 export const HEADER_BYTES = 4
-/** Bytes of a record besides its piece. */
+/** Number of bytes in a record besides the piece of the stream. */
 export const OVERHEAD_BYTES = HEADER_BYTES + TAG_BYTES
 
-/** Memory, and its address for native code. */
+/** A region of memory, and its address for native code. */
 export interface Region {
   readonly bytes: Uint8Array
   /** Address of the first byte; 0 without native code. */

@@ -182,7 +182,7 @@ export class MappedSlots implements SharedSlots {
    */
   announceSleep(sleeps: boolean): void {
     const words = this.#words[this.#options.rank]
-    // There are no slots because this host has too many ranks.
+    // This host has too many ranks for slots.
     if (words === undefined) return
     Atomics.store(words, SLEEPS, sleeps && this.isAwaited ? 1 : 0)
   }
