@@ -159,7 +159,7 @@ export const walks = [
   {
     name: 'gradient',
     title: 'The files that a bucket of gradients passes from dataParallel to the socket',
-    bound: 26,
+    bound: 25,
     goal: 24,
     steps: [
       {
@@ -180,7 +180,7 @@ export const walks = [
       },
       ...fromTensorToMemory,
       {
-        file: training('parallel/data/all-reduce'),
+        file: training('parallel/data/data-parallel'),
         functions: ['AllReduceExchange.start'],
         calledBy: training('parallel/gradients/exchange'),
         contract: { file: training('parallel/gradients/exchange'), name: 'GradientExchange' },
@@ -214,7 +214,7 @@ export const walks = [
   {
     name: 'activation',
     title: 'The files that an activation passes from the executor of the pipeline to the socket',
-    bound: 24,
+    bound: 23,
     goal: 23,
     steps: [
       {
@@ -229,7 +229,7 @@ export const walks = [
       },
       ...fromTensorToMemory,
       {
-        file: training('parallel/pipeline/prepared-messages'),
+        file: training('parallel/pipeline/activations'),
         functions: ['PreparedMessages.send'],
         calledBy: training('parallel/pipeline/activations'),
         does: 'sends a buffer that is in use until it has arrived',
@@ -257,7 +257,7 @@ export const walks = [
   {
     name: 'batch',
     title: 'The files that a batch of examples passes from fit to the kernel of a linear layer',
-    bound: 21,
+    bound: 19,
     goal: 19,
     steps: [
       {
@@ -276,7 +276,7 @@ export const walks = [
         does: 'makes batches of what the user has passed, and records how long they are waited for',
       },
       {
-        file: training('data/loader'),
+        file: training('data/batches'),
         functions: ['dataLoader'],
         does: 'keeps the position in the epoch',
       },

@@ -1,4 +1,13 @@
-export { batches, type Batches, type BatchesOptions, type ExampleBatch } from './batches.ts'
+export {
+  batches,
+  dataLoader,
+  type Batches,
+  type BatchesOptions,
+  type ExampleBatch,
+  type Loader,
+  type LoaderOptions,
+  type LoaderState,
+} from './batches.ts'
 export type { Dataset } from './dataset.ts'
 export { examples, type Column, type Examples, type Field } from './examples.ts'
 export {
@@ -7,7 +16,6 @@ export {
   type ImageFolder,
   type ImageFolderOptions,
 } from './image-folder.ts'
-export { dataLoader, type Loader, type LoaderOptions, type LoaderState } from './loader.ts'
 export { mnist, type MnistOptions } from './mnist.ts'
 export { mobyDick, type MobyDickOptions } from './moby-dick.ts'
 export { prefetch } from './prefetch.ts'

@@ -2,7 +2,7 @@ import { shown, tsrError } from '@tsrun/core'
 import { currentTrace, traceWait } from '@tsrun/distributed/record'
 import type { Dataset } from '../data/dataset.ts'
 import { isExamples, type Examples } from '../data/examples.ts'
-import { dataLoader, type Loader, type LoaderState } from '../data/loader.ts'
+import { dataLoader, type Loader, type LoaderState } from '../data/batches.ts'
 import type { AnyBatch } from './batch.ts'
 import type { Trainer } from './trainer.ts'
 
