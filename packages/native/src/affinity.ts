@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs'
-import { addressOf, bindFunctions, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, check } from './libc.ts'
 
 /** Bytes of a mask of 8192 cores, the Linux maximum. The cpu_set_t of libc holds only 1024. */
 const SET_BYTES = 1024
@@ -52,9 +52,7 @@ export function stayOnCores(cores: readonly number[]): boolean {
 
 function readSet(): Uint8Array {
   const set = new Uint8Array(SET_BYTES)
-  if (calls().get(THIS_THREAD, SET_BYTES, addressOf(set)) < 0) {
-    throw systemCallError('sched_getaffinity')
-  }
+  check('sched_getaffinity', calls().get(THIS_THREAD, SET_BYTES, addressOf(set)))
   return set
 }
 

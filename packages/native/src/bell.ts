@@ -1,5 +1,5 @@
 import { closeSync, constants, openSync } from 'node:fs'
-import { addressOf, bindFunctions, closeNative, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, check, closeNative, lazy } from './libc.ts'
 import { statusOf } from './status.ts'
 
 const { O_NONBLOCK, O_RDWR, O_WRONLY } = constants
@@ -30,7 +30,7 @@ export interface BellAddress {
  */
 export function createBell(): number {
   const ends = new Int32Array(2)
-  if (calls().pipe(addressOf(ends), PIPE_NONBLOCK_CLOEXEC) !== 0) throw systemCallError('pipe2')
+  check('pipe2', calls().pipe(addressOf(ends), PIPE_NONBLOCK_CLOEXEC))
   const [reader, writer] = ends as unknown as [number, number]
   try {
     return openAgain(reader)

@@ -134,6 +134,12 @@ export function systemCallError(call: string, errno = lastErrno()): Error {
   return tsrError('ERR_TSR_SYSTEM_CALL', { call, errno, description: name })
 }
 
+/** Returns the result of a libc call that is not negative. @throws ERR_TSR_SYSTEM_CALL */
+export function check(call: string, result: number): number {
+  if (result < 0) throw systemCallError(call)
+  return result
+}
+
 const lazies: (() => unknown)[] = []
 
 /** Defers `make` to the first call, so that importing this package loads nothing. */

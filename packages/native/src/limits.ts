@@ -1,4 +1,4 @@
-import { addressOf, bindFunctions, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, check } from './libc.ts'
 
 const RLIMIT_FSIZE = 1
 const RLIMIT_NOFILE = 7
@@ -42,7 +42,7 @@ function limit(resource: number, value: number): void {
   /** struct rlimit: the soft limit, then the hard limit. */
   const limits = new BigUint64Array(2)
   const at = addressOf(limits)
-  if (calls().getrlimit(resource, at) !== 0) throw systemCallError('getrlimit')
+  check('getrlimit', calls().getrlimit(resource, at))
   limits[0] = BigInt(value)
-  if (calls().setrlimit(resource, at) !== 0) throw systemCallError('setrlimit')
+  check('setrlimit', calls().setrlimit(resource, at))
 }

@@ -1,4 +1,4 @@
-import { addressOf, bindFunctions, EINTR, lastErrno, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, check, EINTR, lastErrno, lazy, systemCallError } from './libc.ts'
 
 export const POLLIN = 1
 export const POLLOUT = 4
@@ -42,9 +42,7 @@ const addresses = lazy(() => ({ one: addressOf(one), sink: addressOf(sink) }))
 
 /** Opens an eventfd, through which another thread can interrupt a `poll`. */
 export function openEventfd(): number {
-  const fd = eventfdCalls().eventfd(0, EFD_NONBLOCK_CLOEXEC)
-  if (fd < 0) throw systemCallError('eventfd')
-  return fd
+  return check('eventfd', eventfdCalls().eventfd(0, EFD_NONBLOCK_CLOEXEC))
 }
 
 /** Makes the eventfd readable until `drainEventfd`. Callable from any thread. */

@@ -1,4 +1,4 @@
-import { bindFunctions, systemCallError } from './libc.ts'
+import { bindFunctions, check, systemCallError } from './libc.ts'
 
 const PR_SET_PDEATHSIG = 1
 const SIGPIPE = 13
@@ -16,7 +16,7 @@ const calls = bindFunctions({
  * no effect if the parent has already ended, so compare `process.ppid` afterwards.
  */
 export function setParentDeathSignal(signal: number): void {
-  if (calls().prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) !== 0) throw systemCallError('prctl')
+  check('prctl', calls().prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0))
 }
 
 /**
@@ -24,7 +24,7 @@ export function setParentDeathSignal(signal: number): void {
  * same for `yieldCore`: with scheduler autogroups, it yields only to processes of the same session.
  */
 export function leadProcessGroup(): void {
-  if (calls().setpgid(0, 0) !== 0) throw systemCallError('setpgid')
+  check('setpgid', calls().setpgid(0, 0))
 }
 
 /**

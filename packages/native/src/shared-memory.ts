@@ -1,5 +1,5 @@
 import { ftruncateSync, openSync } from 'node:fs'
-import { addressOf, bindFunctions, closeNative, lazy, systemCallError } from './libc.ts'
+import { addressOf, bindFunctions, check, closeNative, lazy } from './libc.ts'
 
 const CLOSE_ON_EXEC = 1
 
@@ -12,8 +12,7 @@ const fileCalls = bindFunctions({
  * its last descriptor and mapping, even if processes crash.
  */
 export function createSharedFile(name: string, bytes: number): number {
-  const fd = fileCalls().create(name, CLOSE_ON_EXEC)
-  if (fd < 0) throw systemCallError('memfd_create')
+  const fd = check('memfd_create', fileCalls().create(name, CLOSE_ON_EXEC))
   try {
     ftruncateSync(fd, bytes)
   } catch (error) {
@@ -47,26 +46,26 @@ const calls = bindFunctions({
  * The mapping is shared with other processes. Do not free or grow the memory while it is mapped.
  */
 export function mapFileOver(fd: number, address: number, length: number, fileOffset = 0): void {
-  const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, fileOffset)
-  if (at !== address) throw systemCallError('mmap')
+  map(address, length, MAP_SHARED_FIXED, fd, fileOffset)
 }
 
 /** Undoes `mapFileOver`: maps private, zeroed pages at `address`. */
 export function mapPrivateOver(address: number, length: number): void {
-  const at = calls().mmap(address, length, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
-  if (at !== address) throw systemCallError('mmap')
+  map(address, length, MAP_PRIVATE_ANONYMOUS_FIXED, -1)
 }
 
 /** Maps the first `length` bytes of the open file `fd`. Returns the address. */
 export function mapFile(fd: number, length: number): number {
-  const at = calls().mmap(0, length, PROT_READ_WRITE, MAP_SHARED, fd, 0)
-  if (at === -1) throw systemCallError('mmap')
-  return at
+  return map(0, length, MAP_SHARED, fd)
+}
+
+function map(address: number, length: number, flags: number, fd: number, fileOffset = 0): number {
+  return check('mmap', calls().mmap(address, length, PROT_READ_WRITE, flags, fd, fileOffset))
 }
 
 /** Unmaps memory that `mapFile` has mapped. */
 export function unmapFile(address: number, length: number): void {
-  if (calls().munmap(address, length) !== 0) throw systemCallError('munmap')
+  check('munmap', calls().munmap(address, length))
 }
 
 /** Copies memory within this process. The ranges may overlap. */

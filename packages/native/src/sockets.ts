@@ -2,6 +2,7 @@ import { isIPv6 } from 'node:net'
 import {
   addressOf,
   bindFunctions,
+  check,
   closeNative,
   EAGAIN,
   ECONNABORTED,
@@ -69,11 +70,6 @@ const scratch = lazy(() => {
     address: { view: address, at: addressOf(address) },
   }
 })
-
-function check(call: string, result: number): number {
-  if (result < 0) throw systemCallError(call)
-  return result
-}
 
 function setOption(fd: number, level: number, option: number, value: number): void {
   const { word } = scratch()

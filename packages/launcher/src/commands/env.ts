@@ -49,7 +49,7 @@ export function envText(report: HostReport): string {
     `- libc: ${report.libc ?? NOT_FOUND}`,
     `- container: ${report.container ?? 'none'}`,
     `- CPU: ${cpu.model ?? NOT_FOUND}`,
-    `- cores: ${cpu.cores ?? NOT_FOUND}, usable: ${cpu.allowed ?? NOT_FOUND}, cgroup limit: ${cpu.limit ?? 'none'}`,
+    `- cores: ${cpu.cores}, usable: ${cpu.allowed}, cgroup limit: ${cpu.limit ?? 'none'}`,
     `- memory: ${size(memory.size)}, available: ${size(memory.free)}, cgroup limit: ${size(memory.limit)}`,
     `- /dev/shm: ${shm === null ? NOT_FOUND : `${size(shm.size)}, free: ${size(shm.free)}`}`,
     `- open files: ${report.openFiles ?? NOT_FOUND}`,

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { cpus, freemem, networkInterfaces, release, totalmem } from 'node:os'
 import { join } from 'node:path'
@@ -7,75 +7,19 @@ import { isAvailable } from '@tsrun/native'
 import { linesOf } from '../job/devices.ts'
 import { version } from '../job/package.ts'
 import { resolveFrom } from '../job/script.ts'
-import { findMpi, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
+import { attempt, findMpi, read, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
 
-/** Host facts for a bug report. Null means missing or unknown. */
-export interface HostReport {
-  readonly tsrun: string
-  readonly packages: Readonly<Record<string, string | null>>
-  readonly node: string
-  readonly v8: string
-  readonly npm: string | null
-  readonly tsx: string | null
-  readonly typescript: string | null
-  /** For example `linux-x64`. */
-  readonly system: string
-  readonly os: string | null
-  readonly kernel: string
-  readonly libc: string | null
-  /** The container runtime: `docker`, `podman`, `kubernetes`. */
-  readonly container: string | null
-  readonly cpu: {
-    readonly model: string | null
-    readonly cores: number | null
-    /** The cores on which this process may run. */
-    readonly allowed: number | null
-    /** The CPU limit of the cgroup, in cores. */
-    readonly limit: number | null
-  }
-  /** In bytes. */
-  readonly memory: {
-    readonly size: number
-    readonly free: number
-    /** The limit of the cgroup. */
-    readonly limit: number | null
-  }
-  /** In bytes. */
-  readonly shm: { readonly size: number; readonly free: number } | null
-  readonly openFiles: number | null
-  /** The cores of each NUMA node, for example `0-7`. */
-  readonly numaNodes: readonly string[]
-  readonly gpus: readonly GpuReport[]
+/** Host facts for a bug report. Null means missing or unknown, and sizes are in bytes. */
+export type HostReport = Awaited<ReturnType<typeof reportHost>>
+
+interface GpuReports {
+  /** `memory` includes the unit. */
+  readonly gpus: readonly { name: string; memory: string | null; driver: string | null }[]
   /** Why nvidia-smi fails, if it is installed. */
   readonly gpuProblem: string | null
-  readonly backends: readonly BackendReport[]
-  /** The installation of `tsrun setup tensorflow`. */
-  readonly tensorflow: TensorFlowReport | null
-  readonly koffi: {
-    readonly version: string | null
-    readonly loads: boolean
-    readonly problem: string | null
-  }
-  readonly mpi: { readonly libraries: readonly string[]; readonly mpirun: string | null } | null
-  readonly interfaces: readonly { readonly name: string; readonly addresses: readonly string[] }[]
-  /** Variables that tsrun reads and that are set. The values of secrets are hidden. */
-  readonly variables: Readonly<Record<string, string>>
 }
 
-export interface GpuReport {
-  readonly name: string
-  /** Including the unit. */
-  readonly memory: string | null
-  readonly driver: string | null
-}
-
-export interface BackendReport {
-  readonly name: string
-  readonly package: string
-  readonly version: string | null
-}
-
-export type TensorFlowReport =
+type TensorFlowReport =
   | {
       readonly version: string
       readonly package: string
@@ -90,26 +34,22 @@ type Environment = NodeJS.ProcessEnv
 const LIMIT = 10_000
 
 /** Collects the facts. A probe that fails counts as not found. */
-export async function reportHost(
-  env: Environment,
-  cwd: string,
-  signal: AbortSignal,
-): Promise<HostReport> {
+export async function reportHost(env: Environment, cwd: string, signal: AbortSignal) {
   const options = { env, cwd, limit: LIMIT, signal }
   const [npm, gpus, mpi] = await Promise.all([
-    run('npm', ['--version'], options).catch(() => undefined),
+    run('npm', ['--version'], options),
     readGpuReports(options),
-    findMpi(env).catch(() => null),
+    findMpi(env),
   ])
   const places = placesOf(cwd)
   const versionOf = (name: string): string | null => installedVersion(name, places)
-  const koffi = attempt(isAvailable) ?? { available: false, reason: 'it cannot be tried' }
+  const koffi = isAvailable()
   return {
     tsrun: version,
     packages: Object.fromEntries(packageNames.map((name) => [name, versionOf(name)])),
     node: process.version,
     v8: process.versions.v8,
-    npm: npm?.failure === undefined ? (linesOf(npm?.stdout ?? '')[0] ?? null) : null,
+    npm: npm.failure === undefined ? (linesOf(npm.stdout)[0] ?? null) : null,
     tsx: versionOf('tsx'),
     typescript: versionOf('typescript'),
     system: `${process.platform}-${process.arch}`,
@@ -119,8 +59,8 @@ export async function reportHost(
     container: containerOf(env),
     cpu: readCpu(),
     memory: readMemory(),
-    shm: readShm(),
-    openFiles: attempt(readOpenFiles) ?? null,
+    shm: sizeOfShm() ?? null,
+    openFiles: readOpenFiles() ?? null,
     numaNodes: readNumaNodes(),
     ...gpus,
     backends: backendPackages.map(([name, of]) => ({ name, package: of, version: versionOf(of) })),
@@ -130,24 +70,18 @@ export async function reportHost(
       loads: koffi.available,
       problem: koffi.available ? null : koffi.reason,
     },
-    mpi: mpi && (mpi.libraries.length > 0 || mpi.mpirun !== undefined) ? mpiReport(mpi) : null,
+    mpi:
+      mpi.libraries.length > 0 || mpi.mpirun !== undefined
+        ? { ...mpi, mpirun: mpi.mpirun ?? null }
+        : null,
     interfaces: readInterfaces(),
     variables: readVariables(env),
   }
 }
 
 const packageNames = [
-  ...[
-    'core',
-    'native',
-    'store',
-    'distributed',
-    'training',
-    'layers',
-    'models',
-    'observe',
-    'launcher',
-  ],
+  ...['core', 'native', 'store', 'distributed', 'training', 'layers', 'models', 'observe'],
+  'launcher',
 ].map((name) => `@tsrun/${name}`)
 
 const backendPackages = [
@@ -157,18 +91,6 @@ const backendPackages = [
   ['tensorflow', '@tensorflow/tfjs-node-gpu'],
   ['webgpu', '@tensorflow/tfjs-backend-webgpu'],
 ] as const
-
-function attempt<T>(probe: () => T): T | undefined {
-  try {
-    return probe()
-  } catch {
-    return undefined
-  }
-}
-
-function read(path: string): string | undefined {
-  return attempt(() => readFileSync(path, 'utf8'))
-}
 
 /**
  * Folders to resolve packages from: the user's, tsrun's, and those of packages that depend on a
@@ -209,6 +131,7 @@ function readLibc(): string | undefined {
     : undefined
 }
 
+/** The container runtime. */
 function containerOf(env: Environment): string | null {
   if (env['KUBERNETES_SERVICE_HOST'] !== undefined) return 'kubernetes'
   if (existsSync('/.dockerenv')) return 'docker'
@@ -216,13 +139,15 @@ function containerOf(env: Environment): string | null {
   return null
 }
 
-function readCpu(): HostReport['cpu'] {
-  const { allowed = null, all = null, quota = null } = attempt(readCores) ?? {}
-  const model = attempt(() => cpus()[0]?.model.trim()) ?? ''
+/** `allowed` counts the cores on which this process may run; the limit of the cgroup is in cores. */
+function readCpu() {
+  const { allowed, all, quota = null } = readCores()
+  const model = cpus()[0]?.model.trim() ?? ''
   return { model: model === '' ? null : model, cores: all, allowed, limit: quota }
 }
 
-function readMemory(): HostReport['memory'] {
+/** The limit is that of the cgroup. */
+function readMemory() {
   const available = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo') ?? '')?.[1]
   const limit = process.constrainedMemory()
   return {
@@ -232,11 +157,7 @@ function readMemory(): HostReport['memory'] {
   }
 }
 
-function readShm(): HostReport['shm'] {
-  const { size, free } = sizeOfShm()
-  return size === undefined || free === undefined ? null : { size, free }
-}
-
+/** The cores of each NUMA node, for example `0-7`. */
 function readNumaNodes(): string[] {
   const folder = '/sys/devices/system/node'
   const names = attempt(() => readdirSync(folder)) ?? []
@@ -248,14 +169,9 @@ function readNumaNodes(): string[] {
 
 const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader']
 
-async function readGpuReports(
-  options: Parameters<typeof run>[2],
-): Promise<Pick<HostReport, 'gpus' | 'gpuProblem'>> {
-  const answer = await run('nvidia-smi', QUERY, options).catch(() => undefined)
-  if (answer === undefined || answer.failure === 'exit code ENOENT') {
-    return { gpus: [], gpuProblem: null }
-  }
-  const { stdout, stderr, failure } = answer
+async function readGpuReports(options: Parameters<typeof run>[2]): Promise<GpuReports> {
+  const { stdout, stderr, failure } = await run('nvidia-smi', QUERY, options)
+  if (failure === 'exit code ENOENT') return { gpus: [], gpuProblem: null }
   if (failure !== undefined) {
     const [says = failure] = linesOf(`${stdout}\n${stderr}`)
     return { gpus: [], gpuProblem: `nvidia-smi: ${says}` }
@@ -267,6 +183,7 @@ async function readGpuReports(
   return { gpus, gpuProblem: null }
 }
 
+/** The installation of `tsrun setup tensorflow`. */
 function readTensorFlow(env: Environment): TensorFlowReport | null {
   try {
     const manifest = readTensorFlowManifest(env)
@@ -278,11 +195,7 @@ function readTensorFlow(env: Environment): TensorFlowReport | null {
   }
 }
 
-function mpiReport({ libraries, mpirun }: Awaited<ReturnType<typeof findMpi>>): HostReport['mpi'] {
-  return { libraries, mpirun: mpirun ?? null }
-}
-
-function readInterfaces(): HostReport['interfaces'] {
+function readInterfaces() {
   return Object.entries(attempt(networkInterfaces) ?? {}).map(([name, of = []]) => ({
     name,
     addresses: of.map(({ cidr, address }) => cidr ?? address),
@@ -307,6 +220,7 @@ const names = new Set([
 /** A variable with the path of a file is no secret. */
 const secret = /(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|KEY)(?!_FILE)/i
 
+/** Variables that tsrun reads and that are set. The values of secrets are hidden. */
 function readVariables(env: Environment): Record<string, string> {
   const entries = Object.entries(env).filter(([name]) => prefixes.test(name) || names.has(name))
   return Object.fromEntries(

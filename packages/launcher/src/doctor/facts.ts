@@ -38,8 +38,8 @@ export interface SharedMemoryFacts {
   /** Why two processes cannot share a file in memory; undefined if they can. */
   readonly problem: string | undefined
   /** Size of /dev/shm in bytes; undefined if it is missing. */
-  readonly size: number | undefined
-  readonly free: number | undefined
+  readonly size?: number | undefined
+  readonly free?: number | undefined
 }
 
 export interface CoreFacts {

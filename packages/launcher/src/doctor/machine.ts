@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process'
+import { execFile, type ExecFileException } from 'node:child_process'
 import { closeSync, existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs'
 import { availableParallelism, cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
@@ -29,7 +29,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal
 }
 
-/** Runs a program until it ends or the time limit expires. */
+/** Runs a program until it ends or the time limit expires. Does not throw if it cannot be started. */
 export function run(
   program: string,
   args: readonly string[],
@@ -37,22 +37,22 @@ export function run(
 ): Promise<RunResult> {
   const { limit = 20_000, ...rest } = options
   return new Promise((resolve) => {
-    execFile(
-      program,
-      args,
-      { ...rest, timeout: limit, killSignal: 'SIGKILL' },
-      (error, stdout, stderr) => {
-        const failure =
-          error === null
-            ? undefined
-            : error.killed === true
-              ? `no answer within ${limit / 1000} s`
-              : typeof error.signal === 'string'
-                ? `ended by ${error.signal}`
-                : `exit code ${String(error.code)}`
-        resolve({ stdout, stderr, failure })
-      },
-    )
+    const end = (error: ExecFileException | null, stdout = '', stderr = ''): void => {
+      const failure =
+        error === null
+          ? undefined
+          : error.killed === true
+            ? `no answer within ${limit / 1000} s`
+            : typeof error.signal === 'string'
+              ? `ended by ${error.signal}`
+              : `exit code ${String(error.code)}`
+      resolve({ stdout, stderr, failure })
+    }
+    try {
+      execFile(program, args, { ...rest, timeout: limit, killSignal: 'SIGKILL' }, end)
+    } catch (error) {
+      end(error as Error)
+    }
   })
 }
 
@@ -97,13 +97,12 @@ function firstError(stderr: string): string {
   return /^\w*Error: .*$/m.exec(stderr)?.[0] ?? 'it failed'
 }
 
-export function sizeOfShm(): Pick<SharedMemoryFacts, 'size' | 'free'> {
-  try {
+/** Bytes of /dev/shm; undefined if it is missing. */
+export function sizeOfShm(): { readonly size: number; readonly free: number } | undefined {
+  return attempt(() => {
     const { blocks, bavail, bsize } = statfsSync('/dev/shm')
     return { size: blocks * bsize, free: bavail * bsize }
-  } catch {
-    return { size: undefined, free: undefined }
-  }
+  })
 }
 
 export function readAutogroups(): boolean | undefined {
@@ -147,12 +146,17 @@ export function measureMemory(): MemoryFacts {
   return { size, copied: BLOCK / Math.min(...seconds) }
 }
 
-function read(path: string): string | undefined {
+/** What `probe` returns; undefined if it throws. */
+export function attempt<T>(probe: () => T): T | undefined {
   try {
-    return readFileSync(path, 'latin1')
+    return probe()
   } catch {
     return undefined
   }
+}
+
+export function read(path: string): string | undefined {
+  return attempt(() => readFileSync(path, 'utf8'))
 }
 
 export async function readGpus(
@@ -186,8 +190,7 @@ export async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
 }
 
 function mpiIn(folder: string): string[] {
-  if (!existsSync(folder)) return []
-  return readdirSync(folder)
+  return (attempt(() => readdirSync(folder)) ?? [])
     .filter((name) => mpiNames.includes(name))
     .map((name) => join(folder, name))
 }

@@ -115,6 +115,5 @@ async function compileKernels(
 }
 
 function failureOf(output: ToolOutput | undefined): string | undefined {
-  if (output === undefined) return 'it does not start'
-  return output.ok ? undefined : reasonOf(output)
+  return output?.ok === true ? undefined : reasonOf(output)
 }

@@ -1,6 +1,6 @@
 import { mkdtempSync, rmSync, writeFileSync, readdirSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { basename, dirname, join } from 'node:path'
+import { dirname, join } from 'node:path'
 import {
   distrustOf,
   makeFolders,
@@ -13,13 +13,8 @@ import {
 } from '@tsrun/core'
 import { isAlive } from '../processes/process-use.ts'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
-import {
-  folderOfPackage,
-  installOfficially,
-  installPackages,
-  type Download,
-} from './npm-packages.ts'
-import { OFFICIAL_ARCHIVES, TFJS_VERSION } from './pins.ts'
+import { folderOfPackage, installOfficially, installPackages } from './npm-packages.ts'
+import { TFJS_VERSION } from './pins.ts'
 import { gpuAdvice, prove } from './proof.ts'
 import { setupError, type ToolContext } from './tool.ts'
 import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
@@ -38,14 +33,14 @@ export async function install(
 ): Promise<TensorFlowManifest> {
   const home = makeHome(context)
   removeAbandoned(home, previous?.folder)
-  const folder = mkdtempSync(join(home, draftPrefix()))
+  const folder = mkdtempSync(join(home, `${ownPrefix()}${process.pid}-`))
   try {
     const manifest = await build(context, request, folder)
     writeTensorFlowManifest(manifest, context.env)
-    removeReplaced(home, previous?.folder)
+    if (previous !== undefined && dirname(previous.folder) === home) remove(previous.folder)
     return manifest
   } catch (error) {
-    rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+    remove(folder)
     throw error
   }
 }
@@ -68,10 +63,10 @@ async function build(
   let kernels = false
   if (compiler === undefined) {
     say('3/5 running its install script, which downloads TensorFlow')
-    const downloads = await installOfficially(context, folder, name)
+    const unknown = await installOfficially(context, folder, name)
     libraryFolders.push(join(source, 'deps/lib'))
     say('4/5 the install script has provided the binding')
-    for (const { url, sha256 } of unknownOf(context, downloads)) {
+    for (const { url, sha256 } of unknown) {
       say(`nobody has published the hash of ${url}: its SHA-256 is ${sha256}; --sha256 demands it`)
     }
   } else {
@@ -123,17 +118,6 @@ async function build(
   }
 }
 
-function unknownOf(
-  { sha256: accepted = [] }: ToolContext,
-  downloads: readonly Download[],
-): Download[] {
-  return downloads.filter(
-    ({ url, sha256 }) =>
-      OFFICIAL_ARCHIVES[basename(new URL(url).pathname)] === undefined &&
-      !accepted.includes(sha256),
-  )
-}
-
 /** Finds all required tools before any download. */
 async function findTools(context: ToolContext, request: TensorFlowRequest) {
   checkNode(process.versions)
@@ -173,27 +157,20 @@ function makeHome({ env, log }: ToolContext): string {
   }
 }
 
-/** Prefix of the build folder of this process. It names the host and the process. */
-function draftPrefix(): string {
-  return `${ownPrefix()}${process.pid}-`
-}
-
 /** Removes build folders of killed set-ups on this host. */
 export function removeAbandoned(home: string, inUse: string | undefined): void {
   for (const name of readdirSync(home)) {
     const folder = join(home, name)
     const pid = Number(name.startsWith(ownPrefix()) ? name.split('-').at(-2) : NaN)
-    if (Number.isNaN(pid) || folder === inUse || isAlive(pid)) continue
-    rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+    if (!Number.isNaN(pid) && folder !== inUse && !isAlive(pid)) remove(folder)
   }
 }
 
-/** Removes the folder of the previous installation if it is in `home`. */
-function removeReplaced(home: string, folder: string | undefined): void {
-  if (folder === undefined || dirname(folder) !== home) return
+function remove(folder: string): void {
   rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
 }
 
+/** Prefix of the build folders of this host. The ID of their process follows. */
 function ownPrefix(): string {
   return `build-${hostname()}-`
 }

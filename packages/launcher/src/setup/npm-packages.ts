@@ -36,17 +36,17 @@ export async function installPackages(
   const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--omit=dev']
   const output = await runTool(context, npm, ['ci', '--prefix', folder, ...flags], { cwd: folder })
   if (output?.ok === true && isInstalled(folder, name)) return
-  const failure = output === undefined ? undefined : npmFailure(output)
+  const { kind, reason } = npmFailure(output)
   const advice =
-    failure?.kind === 'full'
+    kind === 'full'
       ? roomAdvice(name === '@tensorflow/tfjs-node-gpu', folder)
-      : failure?.kind === 'offline'
+      : kind === 'offline'
         ? 'this host cannot reach the registry of your npm configuration: see npm config get registry'
-        : failure?.kind === 'other file'
+        : kind === 'other file'
           ? 'the registry of your npm configuration gives other files than those that tsrun was tested with'
           : 'check the registry of your npm configuration, and run the command again'
   throw setupError(
-    `npm could not install ${name} ${TFJS_VERSION} (${failure?.reason ?? 'it does not start'}): ` +
+    `npm could not install ${name} ${TFJS_VERSION} (${reason}): ` +
       `${advice}; all output is in ${context.log}`,
   )
 }
@@ -64,7 +64,7 @@ function isInstalled(folder: string, name: TensorFlowManifest['package']): boole
  * Runs the package's install script, which downloads a library and a binding. Checks the hashes before
  * any downloaded code runs.
  *
- * @returns the downloads
+ * @returns the downloads whose hash nobody knows
  * @throws ERR_TSR_SETUP
  */
 export async function installOfficially(
@@ -84,39 +84,39 @@ export async function installOfficially(
     },
   })
   if (output?.ok !== true) {
-    const reason = output === undefined ? 'it does not start' : reasonOf(output)
     throw setupError(
-      `the install script of ${name} failed (${reason}): it needs the network, and a system for which ` +
+      `the install script of ${name} failed (${reasonOf(output)}): it needs the network, and a system for which ` +
         `there is a download (this is ${thisSystem}); without --official, the binding is built ` +
         `with a wheel from pip; all output is in ${context.log}`,
     )
   }
   const lines = existsSync(record) ? readFileSync(record, 'utf8').trimEnd().split('\n') : []
   const downloads = lines.map((line) => JSON.parse(line) as Download)
-  compareDownloads(downloads, context.sha256)
-  return downloads
+  return compareDownloads(downloads, context.sha256)
 }
 
 /**
  * Rejects a download whose hash differs from the known one. A download without a known hash must be
  * among `accepted`, unless that is empty.
  *
+ * @returns the downloads that are neither known nor accepted
  * @throws ERR_TSR_SETUP
  */
 export function compareDownloads(
   downloads: readonly Download[],
   accepted: readonly string[] = [],
-): void {
+): Download[] {
   if (downloads.length === 0) {
     throw setupError('the install script has downloaded nothing whose hash could be compared')
   }
-  for (const { url, sha256 } of downloads) {
+  return downloads.filter(({ url, sha256 }) => {
     const known = OFFICIAL_ARCHIVES[basename(new URL(url).pathname)]
     const wanted = known === undefined ? accepted : [known]
-    if (wanted.includes(sha256) || (known === undefined && accepted.length === 0)) continue
+    if (wanted.includes(sha256)) return false
+    if (known === undefined && accepted.length === 0) return true
     throw setupError(
       `${url} has the SHA-256 ${sha256}, and not ${wanted.join(' or ')}: it was changed on its ` +
         'way or at its source; find out who before you use it',
     )
-  }
+  })
 }

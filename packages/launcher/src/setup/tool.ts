@@ -124,7 +124,8 @@ const npmOffline =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b/
 
 /** The most informative line of a failed tool's output: an error of npm or pip, else the last line. */
-export function reasonOf(output: ToolOutput): string {
+export function reasonOf(output: ToolOutput | undefined): string {
+  if (output === undefined) return 'it does not start'
   const lines = textOf(output)
     .split('\n')
     .map((line) => line.trim())
@@ -136,7 +137,7 @@ export function reasonOf(output: ToolOutput): string {
   return line === undefined ? 'it printed nothing' : line.slice(0, 200)
 }
 
-export function npmFailure(output: ToolOutput): Failure {
+export function npmFailure(output: ToolOutput | undefined): Failure {
   const text = textOf(output)
   const kind = isFull(text)
     ? 'full'
@@ -186,6 +187,6 @@ function isFull(text: string): boolean {
   return /No space left on device|\bENOSPC\b/i.test(text)
 }
 
-function textOf({ stdout, stderr }: ToolOutput): string {
-  return `${stdout}\n${stderr}`
+function textOf(output: ToolOutput | undefined): string {
+  return output === undefined ? '' : `${output.stdout}\n${output.stderr}`
 }

@@ -78,9 +78,8 @@ async function installWheel(
   const venv = join(folder, 'venv')
   const made = await runTool(context, python.command, ['-m', 'venv', venv])
   if (made?.ok !== true) {
-    const reason = made === undefined ? 'it does not start' : reasonOf(made)
     throw setupError(
-      `${python.command} could not make a virtual environment (${reason}): install its module venv ` +
+      `${python.command} could not make a virtual environment (${reasonOf(made)}): install its module venv ` +
         '(Debian and Ubuntu: apt-get install python3-venv), or name another one with --python',
     )
   }

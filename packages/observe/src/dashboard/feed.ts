@@ -72,24 +72,6 @@ export class DashboardFeed implements PageSource {
 
   /** See `PageSource`. Links and steps are not read while no page is open. */
   update(isWatched: boolean): DashboardUpdate {
-    const update = this.#updateWith(this.#newPoints, this.#newLines, this.#dropped, isWatched)
-    this.#newLines = []
-    this.#newPoints = []
-    this.#dropped = 0
-    return update
-  }
-
-  snapshot(update: DashboardUpdate): DashboardUpdate {
-    const kept = { links: this.#links, step: this.#step }
-    return { ...update, ...kept, points: this.#points, lines: this.#lines, dropped: 0 }
-  }
-
-  #updateWith(
-    points: readonly ChartPoint[],
-    lines: readonly LogLine[],
-    dropped: number,
-    isWatched: boolean,
-  ): DashboardUpdate {
     const job = this.#sources.job()
     const now = monotonicNow()
     const at = (now - this.#start) / 1000
@@ -100,7 +82,16 @@ export class DashboardFeed implements PageSource {
       this.#newPoints.push(point)
     }
     const looked = isWatched ? this.#look(now, job) : {}
-    return { at, job, points, lines, dropped, report: this.#report, ...looked }
+    const added = { points: this.#newPoints, lines: this.#newLines, dropped: this.#dropped }
+    this.#newLines = []
+    this.#newPoints = []
+    this.#dropped = 0
+    return { at, job, ...added, report: this.#report, ...looked }
+  }
+
+  snapshot(update: DashboardUpdate): DashboardUpdate {
+    const kept = { links: this.#links, step: this.#step }
+    return { ...update, ...kept, points: this.#points, lines: this.#lines, dropped: 0 }
   }
 
   /** Polls the links and the last step, at most once per second. */

@@ -11,12 +11,6 @@ const CHUNK = 50_000
 /** Shortest slice in microseconds. Perfetto attaches no arrows to slices of zero length. */
 const SHORTEST = 0.001
 
-interface Arrow {
-  /** Unique to the arrow and equal at both of its ends. */
-  readonly id: number
-  readonly isBegin: boolean
-}
-
 /**
  * Writes the spans of a run in Chrome's Trace Event Format (JSON) for Perfetto and chrome://tracing.
  * Each host is a process and each rank has threads; arrows lead from sends to receives. Time 0 is when
@@ -90,9 +84,19 @@ function writeSpan(
   const ts = 1000 * (begun + offset)
   const dur = Math.max(SHORTEST, 1000 * (end - begun))
   const tid = isOperationKind(kind) ? tracks.ofOperation(begun, end) : tracks.ofMainThread(span)
-  output.slice(span, nameOf(span), pid, tid, ts, dur)
+  const facts = Object.fromEntries(shownFacts.map((fact) => [fact, span[fact]]))
+  output.write({
+    ...{ name: nameOf(span), cat: kind, ph: 'X', pid, tid, ts: rounded(ts), dur: rounded(dur) },
+    args: { rank: span.rank, ...facts, label: span.name },
+  })
   if (key !== undefined) {
-    output.arrow({ id: hashOf(key), isBegin: kind === 'send' }, pid, tid, ts, dur)
+    // The identifier is unique to the arrow and equal at both of its ends.
+    const common = { name: 'message', cat: 'message', id: hashOf(key), pid, tid }
+    output.write(
+      kind === 'send'
+        ? { ...common, ph: 's', ts: rounded(ts) }
+        : { ...common, ph: 'f', bp: 'e', ts: rounded(ts + Math.max(0, dur - SHORTEST)) },
+    )
   }
 }
 
@@ -139,30 +143,8 @@ class EventFile {
 
   name(what: 'process' | 'thread', pid: number, tid: number, name: string, place: number): void {
     const common = { ph: 'M', pid, tid }
-    this.#write({ ...common, name: `${what}_name`, args: { name } })
-    this.#write({ ...common, name: `${what}_sort_index`, args: { sort_index: place } })
-  }
-
-  slice(span: Span, name: string, pid: number, tid: number, ts: number, dur: number): void {
-    const args: Record<string, unknown> = { rank: span.rank }
-    for (const fact of shownFacts) if (span[fact] !== undefined) args[fact] = span[fact]
-    if (span.name !== undefined) args['label'] = span.name
-    this.#write({
-      name,
-      cat: span.kind,
-      ph: 'X',
-      pid,
-      tid,
-      ts: rounded(ts),
-      dur: rounded(dur),
-      args,
-    })
-  }
-
-  arrow({ id, isBegin }: Arrow, pid: number, tid: number, ts: number, dur: number): void {
-    const common = { name: 'message', cat: 'message', id, pid, tid }
-    if (isBegin) this.#write({ ...common, ph: 's', ts: rounded(ts) })
-    else this.#write({ ...common, ph: 'f', bp: 'e', ts: rounded(ts + Math.max(0, dur - SHORTEST)) })
+    this.write({ ...common, name: `${what}_name`, args: { name } })
+    this.write({ ...common, name: `${what}_sort_index`, args: { sort_index: place } })
   }
 
   close(): void {
@@ -171,7 +153,7 @@ class EventFile {
     closeSync(this.#fd)
   }
 
-  #write(event: object): void {
+  write(event: object): void {
     this.#text += (this.#isFirst ? '' : ',\n') + JSON.stringify(event)
     this.#isFirst = false
     if (this.#text.length > 1 << 18) this.#flush()

@@ -7,7 +7,7 @@ import { anything, count, object, parsePortRange, text, type Of } from '@tsrun/c
 import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
 import { version } from '../../job/package.ts'
-import { readCores, readOpenFiles, trySharedMemory } from '../machine.ts'
+import { attempt, readCores, readOpenFiles, trySharedMemory } from '../machine.ts'
 import { answerLinks, measureLink, type Link } from './link.ts'
 
 /** The facts about a host for `tsrun doctor --hosts`. */
@@ -156,14 +156,9 @@ function listInterfaces(): HostInterface[] {
     of
       // Link-local addresses (fe80::) are only valid with the name of an interface.
       .filter(({ internal, scopeid }) => !internal && (scopeid ?? 0) === 0)
-      .map(({ address }) => ({ name, address, mtu: readMtu(name) })),
+      .map(({ address }) => ({
+        ...{ name, address },
+        mtu: attempt(() => Number(readFileSync(`/sys/class/net/${name}/mtu`, 'latin1'))),
+      })),
   )
-}
-
-function readMtu(name: string): number | undefined {
-  try {
-    return Number(readFileSync(`/sys/class/net/${name}/mtu`, 'latin1'))
-  } catch {
-    return undefined
-  }
 }

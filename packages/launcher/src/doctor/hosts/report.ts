@@ -82,10 +82,14 @@ function formatClock(link: Link | undefined): string {
     : `${sign}${(Math.abs(ahead) / 1000).toFixed(1)} s`
 }
 
+function gigabytes(bytes = 0): string {
+  return (bytes / 1e9).toFixed(2)
+}
+
 function linkTables(survey: Survey): string[] {
   if (survey.links.length === 0) return []
   const trip = ({ roundTrip }: Link): string => String(Math.round(roundTrip * 1000))
-  const speed = ({ bandwidth = 0 }: Link): string => (bandwidth / 1e9).toFixed(2)
+  const speed = ({ bandwidth }: Link): string => gigabytes(bandwidth)
   const titles = {
     trip: 'Round trip in us, from the host of the line to that of the column:',
     speed: 'Bandwidth of one connection in GB/s, from the host of the line:',
@@ -237,8 +241,8 @@ function slowLinks({ hosts, links }: Survey): Remark[] {
   return measured.flatMap(({ from, to, link: { bandwidth = 0 } }): Remark[] => {
     if (bandwidth >= median * NARROW) return []
     const text =
-      `${hosts[from]!.name} to ${hosts[to]!.name} has ${(bandwidth / 1e9).toFixed(2)} GB/s, ` +
-      `the median is ${(median / 1e9).toFixed(2)}`
+      `${hosts[from]!.name} to ${hosts[to]!.name} has ${gigabytes(bandwidth)} GB/s, ` +
+      `the median is ${gigabytes(median)}`
     return [{ state: 'note', text, advice: 'A collective is as fast as its slowest link.' }]
   })
 }
