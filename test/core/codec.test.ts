@@ -1,8 +1,9 @@
 import { createContext, runInContext } from 'node:vm'
-import { decode, encode, MESSAGE_LIMIT } from '@tsrun/core'
+import { decode, encode } from '@tsrun/core'
 import fc from 'fast-check'
 import { Unpackr } from 'msgpackr'
 import { plainly } from '../fuzz/inputs.ts'
+import { MESSAGE_LIMIT } from '../internals/core.ts'
 
 const there = (value: unknown): unknown => decode(encode(value))
 

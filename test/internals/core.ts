@@ -1,5 +1,7 @@
+export { MESSAGE_LIMIT } from '../../packages/core/src/codec.ts'
 export { coreErrors, nativeErrors } from '../../packages/core/src/errors/core.ts'
 export { distributedErrors } from '../../packages/core/src/errors/distributed.ts'
 export { launcherErrors } from '../../packages/core/src/errors/launcher.ts'
 export { storeErrors } from '../../packages/core/src/errors/store.ts'
 export { trainingErrors } from '../../packages/core/src/errors/training.ts'
+export { makeNonce, verify } from '../../packages/core/src/node/authentication.ts'

@@ -4,11 +4,9 @@ export {
   HELLO_BYTES,
   helloOf,
   isHelloStart,
-  makeNonce,
   PROOF_BYTES,
   prove,
   serverHandshake,
-  verify,
   type Challenge,
   type ClientHandshake,
   type HandshakeRefusal,
@@ -16,7 +14,7 @@ export {
   type ServerHandshake,
 } from './node/authentication.ts'
 export { readBuiltFile } from './node/built-file.ts'
-export { decode, encode, MESSAGE_LIMIT } from './codec.ts'
+export { decode, encode } from './codec.ts'
 export {
   parsePortRange,
   readCoreRanks,

@@ -62,8 +62,8 @@ export type BackendFacts = { readonly name: string } & (
   | {
       readonly works: true
       readonly version: string
-      readonly device: string | undefined
-      readonly threads: number | undefined
+      readonly device?: string | undefined
+      readonly threads?: number | undefined
     }
   | { readonly works: false; readonly reason: string; readonly missing: boolean }
 )

@@ -1,6 +1,15 @@
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { readTensorFlowManifest } from '@tsrun/core'
+import {
+  choice,
+  count,
+  either,
+  flag,
+  object,
+  parseJson,
+  readTensorFlowManifest,
+  text,
+} from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { deviceEnvironment, findDevices, listGpus, type Devices } from '../job/devices.ts'
 import { locateObserve } from '../job/observe-package.ts'
@@ -127,6 +136,16 @@ function missingPart(
   return found === undefined ? 'the package webgpu is not installed' : undefined
 }
 
+const probeOutcome = either(
+  object({
+    works: choice(true),
+    version: text,
+    device: text.optional(),
+    threads: count().optional(),
+  }),
+  object({ works: choice(false), reason: text, missing: flag }),
+)
+
 async function tryBackend(
   name: string,
   training: string,
@@ -134,8 +153,9 @@ async function tryBackend(
 ): Promise<BackendFacts> {
   const args = [probe, name, pathToFileURL(training).href]
   const { stdout, stderr, failure } = await run(process.execPath, args, options)
-  const line = stdout.split('\n').findLast((text) => text.startsWith('{'))
-  if (line !== undefined) return { name, ...(JSON.parse(line) as object) } as BackendFacts
+  const line = stdout.split('\n').findLast((each) => each.startsWith('{'))
+  const outcome = parseJson(line ?? '', probeOutcome)
+  if (outcome !== undefined) return { name, ...outcome }
   const lastLine = stderr.trim().split('\n').at(-1) ?? ''
   const reason = [failure ?? 'it printed nothing', lastLine].filter(Boolean).join(': ')
   return { name, works: false, reason, missing: false }

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import module, { createRequire } from 'node:module'
 import { basename, dirname, extname, join } from 'node:path'
 import { compileFunction } from 'node:vm'
-import { readFileText, tsrError } from '@tsrun/core'
+import { anything, object, parseJson, readFileText, tsrError } from '@tsrun/core'
 import type { Script } from './script.ts'
 
 /** What determines how Node reads the script. */
@@ -67,7 +67,7 @@ function findManifest(folder: string): string | undefined {
 
 function typeOf(manifest: string): unknown {
   try {
-    return (JSON.parse(readFileText(manifest)) as { type?: unknown }).type
+    return parseJson(readFileText(manifest), object({ type: anything() }))?.type
   } catch {
     return undefined
   }

@@ -1,16 +1,22 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, delimiter, join } from 'node:path'
-import { thisSystem, type TensorFlowManifest } from '@tsrun/core'
+import {
+  list,
+  object,
+  parseJson,
+  text,
+  thisSystem,
+  type Of,
+  type TensorFlowManifest,
+} from '@tsrun/core'
 import { packageFolder } from '../job/package.ts'
 import { npmLock, npmManifest, OFFICIAL_ARCHIVES, TFJS_VERSION } from './pins.ts'
 import { npmFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolContext } from './tool.ts'
 
 /** A file that an install script downloaded. */
-export interface Download {
-  readonly url: string
-  readonly sha256: string
-}
+export type Download = Of<typeof download>
+const download = object({ url: text, sha256: text })
 
 /** Records the downloads of a program. It is a URL, because NODE_OPTIONS cannot hold paths with spaces. */
 const recorder = new URL('src/setup/record-downloads.mjs', packageFolder).href
@@ -53,8 +59,8 @@ export async function installPackages(
 
 function isInstalled(folder: string, name: TensorFlowManifest['package']): boolean {
   try {
-    const text = readFileSync(join(folderOfPackage(folder, name), 'package.json'), 'utf8')
-    return (JSON.parse(text) as { version?: string }).version === TFJS_VERSION
+    const manifest = readFileSync(join(folderOfPackage(folder, name), 'package.json'), 'utf8')
+    return parseJson(manifest, object({ version: text }))?.version === TFJS_VERSION
   } catch {
     return false
   }
@@ -91,7 +97,7 @@ export async function installOfficially(
     )
   }
   const lines = existsSync(record) ? readFileSync(record, 'utf8').trimEnd().split('\n') : []
-  const downloads = lines.map((line) => JSON.parse(line) as Download)
+  const downloads = parseJson(`[${lines.join(',')}]`, list(download)) ?? []
   return compareDownloads(downloads, context.sha256)
 }
 

@@ -1,5 +1,13 @@
 import { fileURLToPath } from 'node:url'
-import { libraryPath, type TensorFlowManifest, gpusAreHidden } from '@tsrun/core'
+import {
+  flag,
+  gpusAreHidden,
+  libraryPath,
+  object,
+  parseJson,
+  text,
+  type TensorFlowManifest,
+} from '@tsrun/core'
 import { findGpus } from '../job/devices.ts'
 import { packageFolder } from '../job/package.ts'
 import { runTool, type ToolOutput, type ToolContext } from './tool.ts'
@@ -37,9 +45,10 @@ export async function prove(
       TF_FORCE_GPU_ALLOW_GROWTH: 'true',
     },
   })
-  const text = output?.ok === true ? /\{.*\}$/.exec(output.stdout)?.[0] : undefined
-  if (text === undefined) return { works: false, problem: problemOf(output) }
-  const { tensorflow, gpu } = JSON.parse(text) as { tensorflow: string; gpu: boolean }
+  const [line = ''] = (output?.ok === true ? /\{.*\}$/.exec(output.stdout) : undefined) ?? []
+  const found = parseJson(line, object({ tensorflow: text, gpu: flag }))
+  if (found === undefined) return { works: false, problem: problemOf(output) }
+  const { tensorflow, gpu } = found
   const log = output!.stderr
   const idleGpus = findIdleGpus(name, { onGpu: gpu, log }, context.env)
   return { works: true, tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }

@@ -3,7 +3,17 @@ import { readFileSync } from 'node:fs'
 import { hostname, networkInterfaces } from 'node:os'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
-import { anything, count, object, parsePortRange, text, type Of } from '@tsrun/core'
+import {
+  anything,
+  choice,
+  count,
+  object,
+  parseJson,
+  parsePortRange,
+  text,
+  where,
+  type Of,
+} from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
 import { version } from '../../job/package.ts'
@@ -51,11 +61,11 @@ export interface Questions {
   }) => Promise<Link>
 }
 
-export interface Question {
-  readonly id: number
-  readonly do: keyof Questions
-  readonly ask: never
-}
+const question = object({
+  id: count(),
+  do: choice('facts', 'listen', 'measure'),
+  ask: where<never>(() => true, 'anything'),
+})
 
 export const reply = object({
   id: count(),
@@ -81,7 +91,9 @@ export async function answerQuestions(
       questions = answersWith(Buffer.from(line, 'hex'))
       continue
     }
-    const { id, do: name, ask } = JSON.parse(line) as Question
+    const asked = parseJson(line, question)
+    if (asked === undefined) continue
+    const { id, do: name, ask } = asked
     void questions[name](ask).then(
       (value) => {
         write(`${JSON.stringify({ id, value } satisfies Reply)}\n`)
