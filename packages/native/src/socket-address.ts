@@ -40,19 +40,12 @@ export function decodeSocketAddress(bytes: Uint8Array): Endpoint {
 }
 
 function expandIPv6(host: string): number[] {
-  const plain = host.split('%', 1)[0] ?? host
-  const dotted = /(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(plain)
-  const hex =
-    dotted === null
-      ? plain
-      : plain.slice(0, dotted.index) +
-        [dotted.slice(1, 3), dotted.slice(3, 5)]
-          .map(([high, low]) => (Number(high) * 256 + Number(low)).toString(16))
-          .join(':')
-  const [head = '', tail] = hex.split('::')
+  // A URL writes the last groups in hexadecimal, even if they were given as an IPv4 address.
+  const { hostname } = new URL(`http://[${host.split('%', 1)[0]!}]`)
+  const [head = '', tail = ''] = hostname.slice(1, -1).split('::')
   const parse = (part: string): number[] =>
     part === '' ? [] : part.split(':').map((group) => parseInt(group, 16))
   const before = parse(head)
-  const after = parse(tail ?? '')
+  const after = parse(tail)
   return [...before, ...new Array<number>(8 - before.length - after.length).fill(0), ...after]
 }

@@ -96,14 +96,13 @@ function Header({
   const { phase, script, runId, worldSize, ranks, restartCount } = job
   const here = ranks.length === worldSize ? '' : `, ${ranks.length} here`
   const attempt = restartCount === 0 ? '' : ` · attempt ${restartCount + 1}`
-  const lost = connection === 'lost'
   // The connection also ends when the job ends.
-  const status = lost && phase === 'running' ? 'connection lost' : phase
+  const lost = connection === 'lost' && phase === 'running'
   return (
     <header>
       <h1>{script.slice(script.lastIndexOf('/') + 1)}</h1>
-      <span class={`phase ${lost && phase === 'running' ? 'lost' : phase}`} role="status">
-        {status}
+      <span class={`phase ${lost ? 'lost' : phase}`} role="status">
+        {lost ? 'connection lost' : phase}
       </span>
       <p>
         {runId} · {worldSize} ranks{here}

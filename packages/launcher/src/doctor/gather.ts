@@ -54,11 +54,7 @@ export async function gatherFacts(
     openFiles: readOpenFiles(),
     cores: readCores(),
     memory: measureMemory(),
-    backends: await tryBackends(env, cwd, {
-      hasTensorFlow,
-      devices: findDevices(env, list),
-      signal,
-    }),
+    backends: await tryBackends(env, cwd, hasTensorFlow, findDevices(env, list), signal),
     tensorflow,
     gpus,
     mpi,
@@ -88,17 +84,13 @@ const limitOf = (name: string, gpus: readonly string[]): number =>
   name === 'tensorflow' && gpus.length > 0 ? LONGEST_START : LIMIT
 const probe = fileURLToPath(new URL('dist/probe.js', packageFolder))
 
-interface ProbeOptions {
-  readonly hasTensorFlow: boolean
-  readonly devices: Devices
-  readonly signal: AbortSignal
-}
-
 /** Trains a step with every installed backend, one after the other, each in a separate process. */
 async function tryBackends(
   env: NodeJS.ProcessEnv,
   cwd: string,
-  { hasTensorFlow, devices, signal }: ProbeOptions,
+  hasTensorFlow: boolean,
+  devices: Devices,
+  signal: AbortSignal,
 ): Promise<BackendFacts[]> {
   const places = [join(cwd, 'any.js'), import.meta.url]
   const training = resolveFrom(places, '@tsrun/training')

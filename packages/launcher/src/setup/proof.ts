@@ -17,7 +17,10 @@ export type Proof =
       readonly works: true
       readonly tensorflow: string
       readonly devices: readonly string[]
-      /** Why a GPU binding does not use the GPUs; undefined if it does or need not. */
+      /**
+       * Why a GPU installation computes on the CPU. Undefined if it uses a GPU, if the GPUs are hidden on
+       * purpose, or if it is an installation for CPUs.
+       */
       readonly idleGpus: IdleGpus | undefined
     }
   | { readonly works: false; readonly problem: string }
@@ -50,7 +53,10 @@ export async function prove(
   if (found === undefined) return { works: false, problem: problemOf(output) }
   const { tensorflow, gpu } = found
   const log = output!.stderr
-  const idleGpus = findIdleGpus(name, { onGpu: gpu, log }, context.env)
+  const isIdle = name === '@tensorflow/tfjs-node-gpu' && !gpu && !gpusAreHidden(context.env)
+  const idleGpus = isIdle
+    ? { reason: whyCpu(log), listed: findGpus(context.env).length > 0 }
+    : undefined
   return { works: true, tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }
 }
 
@@ -85,19 +91,6 @@ export interface IdleGpus {
   readonly reason: string
   /** Whether this host has GPUs. A container image may be built on a host without any. */
   readonly listed: boolean
-}
-
-/**
- * Why a GPU installation computes on the CPU. Undefined if it uses a GPU, if the GPUs are hidden on
- * purpose, or if it is an installation for CPUs.
- */
-function findIdleGpus(
-  name: TensorFlowManifest['package'],
-  { onGpu, log }: { readonly onGpu: boolean; readonly log: string },
-  env: NodeJS.ProcessEnv,
-): IdleGpus | undefined {
-  if (name !== '@tensorflow/tfjs-node-gpu' || onGpu || gpusAreHidden(env)) return undefined
-  return { reason: whyCpu(log), listed: findGpus(env).length > 0 }
 }
 
 /** Advice for unused GPUs, as the end of a sentence. */

@@ -97,12 +97,12 @@ function chooseSteps(
 }
 
 class Totals {
-  readonly #places: readonly { readonly rank: number; readonly host: string }[]
+  readonly #places: readonly Pick<RankSummary, 'rank' | 'host'>[]
   readonly #steps: number[]
   readonly #shares: Record<TimeShare, number>[]
   readonly #critical: PathTotals = { path: new Map(), causes: new Map() }
 
-  constructor(places: readonly { readonly rank: number; readonly host: string }[]) {
+  constructor(places: readonly Pick<RankSummary, 'rank' | 'host'>[]) {
     this.#places = places
     this.#steps = places.map(() => 0)
     this.#shares = places.map(() => sharesFrom(() => 0))

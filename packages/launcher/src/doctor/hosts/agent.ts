@@ -18,7 +18,7 @@ import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
 import { version } from '../../job/package.ts'
 import { attempt, readCores, readOpenFiles, trySharedMemory } from '../machine.ts'
-import { answerLinks, measureLink, type Link } from './link.ts'
+import { answerLinks, measureLink, type Link, type LinkOptions } from './link.ts'
 
 /** The facts about a host for `tsrun doctor --hosts`. */
 export interface HostFacts {
@@ -53,12 +53,7 @@ export interface Questions {
   facts: (ask: { first: string; port: number; iface: string | undefined }) => Promise<HostFacts>
   /** Listens at any port, or at one of a range such as `29600-29699`. Returns the port. */
   listen: (ask: { ports: string | undefined }) => Promise<number>
-  measure: (ask: {
-    host: string
-    port: number
-    limit: number
-    hasBandwidth: boolean
-  }) => Promise<Link>
+  measure: (ask: Omit<LinkOptions, 'secret'>) => Promise<Link>
 }
 
 const question = object({
