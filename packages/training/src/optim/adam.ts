@@ -1,20 +1,11 @@
 import { declareOptions, finite, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { adamStep, addScaled, type AdamStep } from '../backend/arithmetic.ts'
-import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { UpdatesInPlace } from '../tfjs/backend.ts'
+import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import {
-  checkStep,
-  decayByName,
-  decayRules,
-  factorRule,
-  type DecayOptions,
-  type Optimizer,
-} from './optimizer.ts'
-import { type Gradients, ParameterStates, type OptimizerState } from './state.ts'
-import { addDecay, updateInPlace, updateOnDevice, updateOnHost } from './update-parameters.ts'
+import { decayRules, factorRule, type DecayOptions } from './optimizer.ts'
+import { addDecay, BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
 
 export interface AdamOptions extends DecayOptions {
   /** Default 0.001. */
@@ -51,14 +42,10 @@ interface Factors extends Pick<AdamStep, 'rate' | 'scale' | 'keep'> {
 }
 
 /** Adam and AdamW differ only in what the weight decay changes. */
-abstract class AdamOptimizer implements Optimizer {
-  learningRate: number
-  readonly options: Readonly<Record<string, unknown>>
+abstract class AdamOptimizer extends BaseOptimizer {
   readonly #betas: Betas
   readonly #epsilon: number
-  readonly #decayOf: (name: string) => number
   readonly #decays: 'gradient' | 'value'
-  readonly #state = new ParameterStates(['mean', 'square'])
 
   /**
    * @param decays - what the weight decay changes: the gradient, or directly the value, in proportion to
@@ -66,119 +53,83 @@ abstract class AdamOptimizer implements Optimizer {
    * @param weightDecay - the default of this option
    */
   constructor(options: AdamOptions, decays: 'gradient' | 'value', weightDecay: number) {
-    const complete = readOptions(options)
-    const { learningRate, ...others } = complete
-    const { betas, epsilon, withoutDecay } = others
-    const decay = complete.weightDecay ?? weightDecay
+    const { learningRate, ...others } = readOptions(options)
+    const { betas, epsilon } = others
     betaRule.check('betas[0]', betas[0])
     betaRule.check('betas[1]', betas[1])
-    this.learningRate = learningRate
-    this.options = { ...others, weightDecay: decay }
+    const decay = others.weightDecay ?? weightDecay
+    super(learningRate, { ...others, weightDecay: decay }, ['mean', 'square'])
     this.#betas = betas
     this.#epsilon = epsilon
-    this.#decayOf = decayByName(decay, withoutDecay)
     this.#decays = decays
   }
 
-  step(parameters: readonly Parameter[], gradients: Gradients): void {
-    checkStep(this, parameters, gradients)
-    this.#state.checkSizes(parameters, gradients)
-    if (!isHostAccessible()) {
-      const updates = currentBackend().updatesInPlace?.()
-      if (updates === undefined) this.#stepOnDevice(parameters, gradients)
-      else this.#stepInPlace(parameters, gradients, updates)
-      return
+  protected override addedOf(name: string): number {
+    return this.#decays === 'gradient' ? this.decayOf(name) : 0
+  }
+
+  protected override onHost({ name, value: { size } }: Parameter): HostUpdate {
+    const means = this.kept.onHost(name, 'mean', size).vector
+    const squares = this.kept.onHost(name, 'square', size).vector
+    const { added, rate, scale, keep } = this.#factors(name)
+    const factors = { rate, scale, keep, epsilon: this.#epsilon, betas: this.#betas }
+    return (next, value, given) => {
+      const { values: mean } = means
+      const { values: square } = squares
+      const gradient = added === 0 ? given : next
+      if (added !== 0) addScaled(gradient, given, added, value)
+      adamStep({ next, value, gradient, mean, square }, factors)
     }
-    const betas = this.#betas
-    const epsilon = this.#epsilon
-    updateOnHost(parameters, gradients, ({ name, value: { size } }) => {
-      const state = this.#state
-      const means = state.onHost(name, 'mean', size).vector
-      const squares = state.onHost(name, 'square', size).vector
-      const { added, rate, scale, keep } = this.#factors(name)
-      const factors = { rate, scale, keep, epsilon, betas }
-      return (next, value, given) => {
-        const { values: mean } = means
-        const { values: square } = squares
-        const gradient = added === 0 ? given : next
-        if (added !== 0) addScaled(gradient, given, added, value)
-        adamStep({ next, value, gradient, mean, square }, factors)
-      }
-    })
   }
 
-  async state(): Promise<OptimizerState> {
-    return await this.#state.read()
-  }
-
-  loadState(state: OptimizerState): void {
-    this.#state.load(state)
-  }
-
-  dispose(): void {
-    this.#state.dispose()
-  }
-
-  #stepOnDevice(parameters: readonly Parameter[], gradients: Gradients): void {
+  protected override onDevice(name: string): DeviceUpdate {
     const [beta1, beta2] = this.#betas
     const epsilon = this.#epsilon
-    updateOnDevice(parameters, gradients, this.#state, ({ name }) => {
-      const { rate, scale, keep, added } = this.#factors(name)
-      const kind = [keep === 1, added === 0, beta1, beta2, epsilon].join(' ')
-      return {
-        name: `adam ${kind}`,
-        factors: [rate, scale, keep, added],
-        compute: (value, given, [mean, square], factors) => {
-          const [rates, scales, keeps, decays] = factors as [Tensor, Tensor, Tensor, Tensor]
-          const gradient = addDecay(given, added === 0 ? 0 : decays, value)
-          const nextMean = decay(beta1, mean!, gradient)
-          const nextSquare = decay(beta2, square!, tf.square(gradient))
-          const deviation = tf.add(tf.mul(tf.sqrt(nextSquare), scales), epsilon)
-          const kept = keep === 1 ? value : tf.mul(value, keeps)
-          const next = tf.sub(kept, tf.div(tf.mul(nextMean, rates), deviation))
-          return [next, nextMean, nextSquare]
-        },
-      }
-    })
+    const { rate, scale, keep, added } = this.#factors(name)
+    const kind = [keep === 1, added === 0, beta1, beta2, epsilon].join(' ')
+    return {
+      name: `adam ${kind}`,
+      factors: [rate, scale, keep, added],
+      compute: (value, given, [mean, square], factors) => {
+        const [rates, scales, keeps, decays] = factors as [Tensor, Tensor, Tensor, Tensor]
+        const gradient = addDecay(given, added === 0 ? 0 : decays, value)
+        const nextMean = decay(beta1, mean!, gradient)
+        const nextSquare = decay(beta2, square!, tf.square(gradient))
+        const deviation = tf.add(tf.mul(tf.sqrt(nextSquare), scales), epsilon)
+        const kept = keep === 1 ? value : tf.mul(value, keeps)
+        const next = tf.sub(kept, tf.div(tf.mul(nextMean, rates), deviation))
+        return [next, nextMean, nextSquare]
+      },
+    }
   }
 
-  #stepInPlace(
-    parameters: readonly Parameter[],
-    gradients: Gradients,
+  protected override inPlace(
     updates: UpdatesInPlace,
+    { name, shape, value }: Parameter,
+    gradient: Gradient,
+    store: Store,
   ): void {
     const { learningRate } = this
-    const [betas, epsilon, state] = [this.#betas, this.#epsilon, this.#state]
-    const addedOf = ({ name }: Parameter): number => this.#addedOf(name)
-    updateInPlace(parameters, gradients, updates, addedOf, (parameter, gradient, store) => {
-      const { name, shape, value } = parameter
-      const { step, keep } = this.#factors(name)
-      const [mean, square] = state.takeFromDevice(name, shape)
-      const kept = keep === 1 ? value : tf.tidy(() => tf.keep(tf.mul(value, keep)))
-      if (kept !== value) value.dispose()
-      const factors = { learningRate, betas, step, epsilon }
-      updates.adam([kept, mean!, square!], gradient, factors, ([next, ...moments]) => {
-        store(next!)
-        state.putOnDevice(name, moments)
-      })
-    })
+    const [betas, epsilon] = [this.#betas, this.#epsilon]
+    const { step, keep } = this.#factors(name)
+    const [mean, square] = this.kept.takeFromDevice(name, shape)
+    const kept = keep === 1 ? value : tf.tidy(() => tf.keep(tf.mul(value, keep)))
+    if (kept !== value) value.dispose()
+    const factors = { learningRate, betas, step, epsilon }
+    updates.adam([kept, mean!, square!], gradient, factors, store)
   }
 
   /** The factors of the next step of a parameter. They correct for moments that start at zero. */
   #factors(name: string): Factors {
     const [beta1, beta2] = this.#betas
-    const step = this.#state.nextStep(name)
+    const step = this.kept.nextStep(name)
     return {
       step,
       rate: this.learningRate / (1 - beta1 ** step),
       scale: 1 / Math.sqrt(1 - beta2 ** step),
-      keep: this.#decays === 'value' ? 1 - this.learningRate * this.#decayOf(name) : 1,
-      added: this.#addedOf(name),
+      keep: this.#decays === 'value' ? 1 - this.learningRate * this.decayOf(name) : 1,
+      added: this.addedOf(name),
     }
-  }
-
-  #addedOf(name: string): number {
-    return this.#decays === 'gradient' ? this.#decayOf(name) : 0
   }
 }
 

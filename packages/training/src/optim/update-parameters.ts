@@ -1,41 +1,19 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
+import type { NamePatterns } from '../model/name-patterns.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
-import { currentBackend, repeated } from '../backend/current.ts'
-import type { Gradient, UpdatesInPlace } from '../tfjs/backend.ts'
+import { currentBackend, isHostAccessible, repeated } from '../backend/current.ts'
+import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { withGradients } from './optimizer.ts'
-import type { Gradients, ParameterStates } from './state.ts'
+import { checkStep, decayByName, withGradients, type Optimizer } from './optimizer.ts'
+import { type Gradients, type OptimizerState, ParameterStates } from './state.ts'
 
 /**
- * Prepares the update of a parameter. The returned function writes the next values. It must not allocate
- * tensors: the arrays may be views of memory of tensors that an allocation detaches. `next` and
- * `gradient` may be the same array.
+ * Writes the next values of a parameter. It must not allocate tensors: the arrays may be views of memory
+ * of tensors that an allocation detaches. `next` and `gradient` may be the same array.
  */
-export type HostUpdate = (
-  parameter: Parameter,
-) => (next: Float32Array, value: Float32Array, gradient: Float32Array) => void
-
-/** Updates parameters on backends whose tensors the host can access: new tensors replace the old ones. */
-export function updateOnHost(
-  parameters: readonly Parameter[],
-  gradients: Gradients,
-  update: HostUpdate,
-): void {
-  for (const [parameter, gradient] of withGradients(parameters, gradients)) {
-    const { value, shape } = parameter
-    const isArray = ArrayBuffer.isView(gradient)
-    const write = update(parameter)
-    const next = createTensor(shape, (values) => {
-      // Kernels can only access the memory of the backend, so an array is copied there first.
-      if (isArray) values.set(gradient)
-      write(values, viewOf(value), isArray ? values : viewOf(gradient))
-    })
-    replaceValue(parameter, next)
-    if (!isArray) gradient.dispose()
-  }
-}
+export type HostUpdate = (next: Float32Array, value: Float32Array, gradient: Float32Array) => void
 
 /** An optimizer step in operations of TensorFlow.js. Steps of one name have the same operations. */
 export interface DeviceUpdate {
@@ -49,6 +27,121 @@ export interface DeviceUpdate {
     state: readonly Tensor[],
     factors: readonly Tensor[],
   ) => readonly Tensor[]
+}
+
+/** What all optimizers share: their state, and a step on each kind of backend. */
+export abstract class BaseOptimizer implements Optimizer {
+  learningRate: number
+  readonly options: Readonly<Record<string, unknown>>
+  protected readonly kept: ParameterStates
+  protected readonly decayOf: (name: string) => number
+
+  /** @param names - the names of the vectors of each parameter in the state */
+  constructor(
+    learningRate: number,
+    options: { readonly weightDecay: number | undefined; readonly withoutDecay: NamePatterns },
+    names: readonly string[],
+  ) {
+    this.learningRate = learningRate
+    this.options = { ...options }
+    this.kept = new ParameterStates(names)
+    this.decayOf = decayByName(options.weightDecay ?? 0, options.withoutDecay)
+  }
+
+  step(parameters: readonly Parameter[], gradients: Gradients): void {
+    checkStep(this, parameters, gradients)
+    this.kept.checkSizes(parameters, gradients)
+    if (isHostAccessible()) {
+      updateOnHost(parameters, gradients, (parameter) => this.onHost(parameter))
+      return
+    }
+    const updates = this.updatesInPlace()
+    if (updates !== undefined) this.#stepInPlace(parameters, gradients, updates)
+    else updateOnDevice(parameters, gradients, this.kept, ({ name }) => this.onDevice(name))
+  }
+
+  async state(): Promise<OptimizerState> {
+    return await this.kept.read()
+  }
+
+  loadState(state: OptimizerState): void {
+    this.kept.load(state)
+  }
+
+  dispose(): void {
+    this.kept.dispose()
+  }
+
+  /** The in-place steps of the backend, if it has those of this optimizer. */
+  protected updatesInPlace(): UpdatesInPlace | undefined {
+    return currentBackend().updatesInPlace?.()
+  }
+
+  /** The multiple of the value that is added to the gradient. */
+  protected addedOf(name: string): number {
+    return this.decayOf(name)
+  }
+
+  protected abstract onHost(parameter: Parameter): HostUpdate
+
+  protected abstract onDevice(name: string): DeviceUpdate
+
+  /** @param store - takes the next value and the next state */
+  protected abstract inPlace(
+    updates: UpdatesInPlace,
+    parameter: Parameter,
+    gradient: Gradient,
+    store: Store,
+  ): void
+
+  #stepInPlace(
+    parameters: readonly Parameter[],
+    gradients: Gradients,
+    updates: UpdatesInPlace,
+  ): void {
+    const run = (parameter: Parameter, gradient: Gradient): void => {
+      this.inPlace(updates, parameter, gradient, ([next, ...state]) => {
+        parameter.value = next!
+        this.kept.putOnDevice(parameter.name, state)
+      })
+    }
+    try {
+      for (const [parameter, given] of withGradients(parameters, gradients)) {
+        const added = this.addedOf(parameter.name)
+        if (added === 0 && ArrayBuffer.isView(given)) {
+          run(parameter, given)
+          continue
+        }
+        const tensor = asTensor(given, parameter)
+        const gradient = addDecay(tensor, added, parameter.value)
+        run(parameter, gradient)
+        if (gradient !== tensor) gradient.dispose()
+        tensor.dispose()
+      }
+    } finally {
+      updates.finish()
+    }
+  }
+}
+
+/** Updates parameters on backends whose tensors the host can access: new tensors replace the old ones. */
+function updateOnHost(
+  parameters: readonly Parameter[],
+  gradients: Gradients,
+  update: (parameter: Parameter) => HostUpdate,
+): void {
+  for (const [parameter, gradient] of withGradients(parameters, gradients)) {
+    const { value, shape } = parameter
+    const isArray = ArrayBuffer.isView(gradient)
+    const write = update(parameter)
+    const next = createTensor(shape, (values) => {
+      // Kernels can only access the memory of the backend, so an array is copied there first.
+      if (isArray) values.set(gradient)
+      write(values, viewOf(value), isArray ? values : viewOf(gradient))
+    })
+    replaceValue(parameter, next)
+    if (!isArray) gradient.dispose()
+  }
 }
 
 /** Parameters of at least this size are updated separately: copying them costs more than extra calls. */
@@ -69,7 +162,7 @@ interface Row {
  * Like `updateOnHost`, for backends whose tensors the host cannot access: fetches nothing. If the
  * backend can repeat recorded computations, parameters with equal factors are updated as one vector.
  */
-export function updateOnDevice(
+function updateOnDevice(
   parameters: readonly Parameter[],
   gradients: Gradients,
   state: ParameterStates,
@@ -145,48 +238,6 @@ function together(
 /** Returns gradient + decay value as a new tensor; `gradient` itself if the decay is 0. */
 export function addDecay(gradient: Tensor, decay: number | Tensor, value: Tensor): Tensor {
   return decay === 0 ? gradient : tf.tidy(() => tf.add(gradient, tf.mul(value, decay)))
-}
-
-/** Updates a parameter in place, and passes its value to `store`. */
-export type UpdateInPlace = (
-  parameter: Parameter,
-  gradient: Gradient,
-  store: (value: Tensor) => void,
-) => void
-
-/**
- * Like `updateOnDevice`, with the in-place optimizer steps of the backend.
- *
- * @param decayOf - the multiple of the value that is added to the gradient
- */
-export function updateInPlace(
-  parameters: readonly Parameter[],
-  gradients: Gradients,
-  updates: UpdatesInPlace,
-  decayOf: (parameter: Parameter) => number,
-  update: UpdateInPlace,
-): void {
-  const run = (parameter: Parameter, gradient: Gradient): void => {
-    update(parameter, gradient, (value) => {
-      parameter.value = value
-    })
-  }
-  try {
-    for (const [parameter, given] of withGradients(parameters, gradients)) {
-      const decay = decayOf(parameter)
-      if (decay === 0 && ArrayBuffer.isView(given)) {
-        run(parameter, given)
-        continue
-      }
-      const tensor = asTensor(given, parameter)
-      const gradient = addDecay(tensor, decay, parameter.value)
-      run(parameter, gradient)
-      if (gradient !== tensor) gradient.dispose()
-      tensor.dispose()
-    }
-  } finally {
-    updates.finish()
-  }
 }
 
 function asTensor(gradient: Gradient, { shape }: Parameter): Tensor {
