@@ -55,11 +55,11 @@ const forbidden = [
   {
     name: 'declared',
     comment: "What a package imports is in its package.json, and not only among the repository's.",
-    // launcher/src/typescript requires the tsx of the user's project, and the esbuild of that tsx; what
+    // launcher/src/rank/typescript requires the tsx of the user's project, and the esbuild of that tsx; what
     // the page of the dashboard imports becomes a part of it.
     from: {
       path: '^packages/',
-      pathNot: '^packages/(launcher/src/typescript|observe/page)/',
+      pathNot: '^packages/(launcher/src/rank/typescript|observe/page)/',
     },
     to: {
       dependencyTypes: ['npm-no-pkg', 'npm-unknown', 'npm-dev'],

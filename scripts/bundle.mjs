@@ -24,9 +24,9 @@ const programs = {
     probe: 'src/doctor/probe.ts',
     program: 'src/rank/program.ts',
     'proof-process': 'src/setup/proof-process.ts',
-    spawned: 'src/spawn-api/spawned.ts',
-    'typescript-hooks': 'src/typescript/hooks.ts',
-    'typescript-loader': 'src/typescript/loader.ts',
+    spawned: 'src/spawn/spawned.ts',
+    'typescript-hooks': 'src/rank/typescript/hooks.ts',
+    'typescript-loader': 'src/rank/typescript/loader.ts',
   },
 }
 

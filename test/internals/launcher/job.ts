@@ -1,17 +1,17 @@
-export { parseChaosPlan } from '../../../packages/launcher/src/chaos/plan-file.ts'
+export { parseChaosPlan } from '../../../packages/launcher/src/job/chaos/plan-file.ts'
 export {
   deviceEnvironment,
   type Devices,
   findDevices,
-} from '../../../packages/launcher/src/job/devices.ts'
+} from '../../../packages/launcher/src/job/placement/devices.ts'
 export {
   type Job,
   type JobContext,
   makeRunIdentity,
 } from '../../../packages/launcher/src/job/job.ts'
-export { refuseModuleSyntax } from '../../../packages/launcher/src/job/module-format.ts'
-export { coresOf, type ReadSystemFile } from '../../../packages/launcher/src/job/numa.ts'
-export { version } from '../../../packages/launcher/src/job/package.ts'
+export { refuseModuleSyntax } from '../../../packages/launcher/src/job/code/module-format.ts'
+export { coresOf, type ReadSystemFile } from '../../../packages/launcher/src/job/placement/numa.ts'
+export { version } from '../../../packages/launcher/src/package.ts'
 export {
   describePlan,
   describePlanAsJson,
@@ -24,6 +24,9 @@ export {
   findScript,
   loaderArguments,
   type Script,
-} from '../../../packages/launcher/src/job/script.ts'
-export { computingShare, type RankUse } from '../../../packages/launcher/src/processes/rank-use.ts'
-export { readSettings } from '../../../packages/launcher/src/typescript/settings.ts'
+} from '../../../packages/launcher/src/job/code/script.ts'
+export {
+  computingShare,
+  type RankUse,
+} from '../../../packages/launcher/src/job/process/rank-use.ts'
+export { readSettings } from '../../../packages/launcher/src/rank/typescript/settings.ts'

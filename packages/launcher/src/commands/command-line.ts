@@ -5,10 +5,15 @@ import { isTsrError, nearestName, textWidth, writeWhole } from '@tsrun/core'
 import { statusOf } from '@tsrun/native'
 import { usageError } from '../args/readers.ts'
 import { settleRepeated } from '../args/repeated-flags.ts'
-import { version } from '../job/package.ts'
+import { version } from '../package.ts'
 import { Console } from '../logs/console.ts'
 import { watchParentPipe, PARENT_PIPE } from '../remote/parent-pipe.ts'
-import { aborted, listenForInterrupts, OUTPUT_LOST, outputClosed } from '../processes/interrupts.ts'
+import {
+  aborted,
+  listenForInterrupts,
+  OUTPUT_LOST,
+  outputClosed,
+} from '../job/process/interrupts.ts'
 import { addCompletion, answerCompletion, COMPLETION_REQUEST } from './completion.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 import { addDoctor } from './doctor.ts'

@@ -3,7 +3,7 @@ import { basename } from 'node:path'
 import type { Argv } from 'yargs'
 import { flagTable } from '../args/flags.ts'
 import type { Flag } from '../args/flag.ts'
-import { packageFolder } from '../job/package.ts'
+import { packageFolder } from '../package.ts'
 import { findFlag } from './run.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 

@@ -1,7 +1,7 @@
 import type { Argv } from 'yargs'
 import type { Console } from '../logs/console.ts'
-import type { InputSource } from '../processes/input.ts'
-import type { Interrupts } from '../processes/interrupts.ts'
+import type { InputSource } from '../job/process/input.ts'
+import type { Interrupts } from '../job/process/interrupts.ts'
 
 /** The environment of a command. */
 export interface CommandContext {

@@ -1,9 +1,9 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { formatRankList, tsrError } from '@tsrun/core'
-import { describeFinding } from '../report/flight-findings.ts'
-import { mergeFlight } from '../report/flight-merge.ts'
-import { findRecords } from '../report/flight-records.ts'
+import { describeFinding } from '../job/failure/flight-findings.ts'
+import { mergeFlight } from '../job/failure/flight-merge.ts'
+import { findRecords } from '../job/failure/flight-records.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** `tsrun flight <folder>` */

@@ -11,7 +11,7 @@ import {
 import { join, resolve } from 'node:path'
 import { anything, makeFolders, parseJson, readFileText, record } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
-import { packageFolder, version } from '../job/package.ts'
+import { packageFolder, version } from '../package.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
 /** `tsrun init [folder]` */

@@ -10,9 +10,9 @@ import { needsFiles } from '../args/output-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
 import { completeSettings, describeEnvironment, variablesOf } from '../args/settings.ts'
 import { COULD_NOT_START, runJob } from '../job/agent.ts'
-import { findGpus, usesGpus } from '../job/devices.ts'
+import { findGpus, usesGpus } from '../job/placement/devices.ts'
 import { createJob } from '../job/job.ts'
-import { coresOf } from '../job/numa.ts'
+import { coresOf } from '../job/placement/numa.ts'
 import { recordRun } from '../job/run-records.ts'
 import {
   assumedPlace,
@@ -22,13 +22,13 @@ import {
   planAttempt,
 } from '../job/plan.ts'
 import { openTraceFolder, removeTraceFolder, TraceReport } from '../job/trace-folder.ts'
-import { findModule, findProgram, findScript, type Script } from '../job/script.ts'
+import { findModule, findProgram, findScript, type Script } from '../job/code/script.ts'
 import { Announcer } from '../logs/console.ts'
-import type { Chaos } from '../chaos/chaos.ts'
+import type { Chaos } from '../job/chaos/chaos.ts'
 import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { finishTrace, openWatchers } from '../observe.ts'
-import { JobInput } from '../processes/input.ts'
+import { JobInput } from '../job/process/input.ts'
 import { commandNames, type AddCommand, type CommandContext } from './context.ts'
 
 /** Starts a job. @param command - the script and its arguments, unchanged */
@@ -208,8 +208,8 @@ async function openChaos(
   if (chaos === undefined) return undefined
   // Load it only when needed, so that other jobs start faster.
   const [{ Chaos }, { readChaosPlan }] = await Promise.all([
-    import('../chaos/chaos.ts'),
-    import('../chaos/plan-file.ts'),
+    import('../job/chaos/chaos.ts'),
+    import('../job/chaos/plan-file.ts'),
   ])
   return new Chaos(
     readChaosPlan(chaos, cwd, { isProgram: kind === 'program', size: nproc * nnodes }),

@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path'
 import { formatBytes } from '@tsrun/core'
-import { isOldNode, OLDEST_NODE, version } from '../job/package.ts'
+import { isOldNode, OLDEST_NODE, version } from '../package.ts'
 import type { Check, Facts, Finding } from './facts.ts'
 
 /** A finding of one check. Without a `state`, advice makes it a note. */

@@ -4,9 +4,9 @@ import { cpus, freemem, networkInterfaces, release, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { object, parseJson, readTensorFlowManifest, text } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import { linesOf } from '../job/devices.ts'
-import { version } from '../job/package.ts'
-import { resolveFrom } from '../job/script.ts'
+import { linesOf } from '../job/placement/devices.ts'
+import { version } from '../package.ts'
+import { resolveFrom } from '../job/code/script.ts'
 import { attempt, findMpi, read, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
 
 /** Host facts for a bug report. Null means missing or unknown, and sizes are in bytes. */

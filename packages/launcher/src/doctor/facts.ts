@@ -1,5 +1,5 @@
 import type { TensorFlowManifest } from '@tsrun/core'
-import type { NodeAbilities } from '../job/script.ts'
+import type { NodeAbilities } from '../job/code/script.ts'
 
 /** The facts about this host, which the checks assess. */
 export interface Facts {

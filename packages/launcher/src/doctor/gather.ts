@@ -11,10 +11,10 @@ import {
   text,
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import { deviceEnvironment, findDevices, listGpus, type Devices } from '../job/devices.ts'
-import { locateObserve } from '../job/observe-package.ts'
-import { packageFolder } from '../job/package.ts'
-import { nodeAbilities, resolveFrom } from '../job/script.ts'
+import { deviceEnvironment, findDevices, listGpus, type Devices } from '../job/placement/devices.ts'
+import { locateObserve } from '../observe-package.ts'
+import { packageFolder } from '../package.ts'
+import { nodeAbilities, resolveFrom } from '../job/code/script.ts'
 import { LONGEST_START } from '../setup/proof.ts'
 import type { BackendFacts, Facts, NodeFacts, TensorFlowFacts } from './facts.ts'
 import {

@@ -4,7 +4,7 @@ import { availableParallelism, cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { anything, parseJson, record } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
-import { linesOf, type GpuList } from '../job/devices.ts'
+import { linesOf, type GpuList } from '../job/placement/devices.ts'
 import type {
   CoreFacts,
   GpuFacts,

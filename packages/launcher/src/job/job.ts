@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isStrongToken, isTsrError, readFileText, tsrError } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
-import type { Chaos } from '../chaos/chaos.ts'
+import type { Chaos } from './chaos/chaos.ts'
 import type { JobOptions } from '../args/job-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
 import { usageError } from '../args/readers.ts'
@@ -12,13 +12,19 @@ import type { Announcer, Console } from '../logs/console.ts'
 import type { EventLog } from '../logs/event-log.ts'
 import type { StreamName } from '../logs/lines.ts'
 import { wantsColour } from '../logs/presenter.ts'
-import type { JobInput } from '../processes/input.ts'
-import type { Interrupts } from '../processes/interrupts.ts'
-import { findDevices, type Devices } from './devices.ts'
-import { packageFolder } from './package.ts'
+import type { JobInput } from './process/input.ts'
+import type { Interrupts } from './process/interrupts.ts'
+import { findDevices, type Devices } from './placement/devices.ts'
+import { packageFolder } from '../package.ts'
 import type { RankLineReader } from './rank-log.ts'
-import { isTypeless, refuseModuleSyntax } from './module-format.ts'
-import { hasLoader, loaderArguments, nodeAbilities, resolveFrom, type Script } from './script.ts'
+import { isTypeless, refuseModuleSyntax } from './code/module-format.ts'
+import {
+  hasLoader,
+  loaderArguments,
+  nodeAbilities,
+  resolveFrom,
+  type Script,
+} from './code/script.ts'
 
 /** A job with its checked options. Every attempt is planned from this. */
 export interface Job extends JobOptions {

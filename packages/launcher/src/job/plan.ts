@@ -2,13 +2,17 @@ import { hostname } from 'node:os'
 import { textWidth, toEnvironment } from '@tsrun/core'
 import { spansFolder } from '@tsrun/distributed/record'
 import type { OutputOptions } from '../args/output-options.ts'
-import type { RankPlan } from '../processes/rank-process.ts'
+import type { RankPlan } from './process/rank-process.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import { colourLevel, prefixWidth } from '../logs/presenter.ts'
-import { deviceEnvironment } from './devices.ts'
+import { deviceEnvironment } from './placement/devices.ts'
 import type { Job } from './job.ts'
-import { assumedDebuggers, ownNodeArguments, type NodeArgumentsContext } from './node-arguments.ts'
-import { coreEnvironment } from './numa.ts'
+import {
+  assumedDebuggers,
+  ownNodeArguments,
+  type NodeArgumentsContext,
+} from './placement/debuggers.ts'
+import { coreEnvironment } from './placement/numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 /** The inputs of a plan that differ between attempts. */

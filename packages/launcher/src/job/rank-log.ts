@@ -13,7 +13,7 @@ import {
 } from '../logs/log-files.ts'
 import { makePresenter, type Presenter } from '../logs/presenter.ts'
 import { TRACE_WINDOW, TraceMerger } from '../logs/traces.ts'
-import type { RankProcess } from '../processes/rank-process.ts'
+import type { RankProcess } from './process/rank-process.ts'
 
 /** Receives the lines of all ranks. */
 export type RankLineReader = (rank: number, stream: StreamName, line: Line) => void

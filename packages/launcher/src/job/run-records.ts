@@ -16,7 +16,7 @@ import {
   tsrunHome,
   type Of,
 } from '@tsrun/core'
-import { statFields } from '../processes/rank-process.ts'
+import { statFields } from './process/rank-process.ts'
 
 /**
  * The record of a run of this user on this host, with which `tsrun logs` finds its log files. It is a JSON

@@ -1,7 +1,7 @@
 import { createLogger, monotonicNow } from '@tsrun/core'
 import { StatusPage, type RankStatus } from '@tsrun/distributed/record'
 import type { RankPlace } from '../protocol/nodes.ts'
-import { statFields, type RankProcess } from '../processes/rank-process.ts'
+import { statFields, type RankProcess } from './process/rank-process.ts'
 import type { Job } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlace } from './nodes.ts'
 

@@ -7,7 +7,7 @@ import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from '../args/output-options.ts'
 import { usageError } from '../args/readers.ts'
 import type { AttemptFacts, JobWatcher } from './job.ts'
-import { isAlive } from '../processes/process-use.ts'
+import { isAlive } from './process/process-use.ts'
 
 /** Bytes of spans per rank for a dashboard without --trace; enough for many seconds. */
 const SHOWN_BYTES = 4 * 2 ** 20

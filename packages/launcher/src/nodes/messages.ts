@@ -1,8 +1,8 @@
 import { monotonicNow, parseJson, tsrError, type Of, type Schema } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { FlightDump } from '@tsrun/distributed/record'
-import { tailOfFlight } from '../report/flight-merge.ts'
-import type { Interrupts } from '../processes/interrupts.ts'
+import { tailOfFlight } from '../job/failure/flight-merge.ts'
+import type { Interrupts } from '../job/process/interrupts.ts'
 import {
   interruptMessage,
   type Interruption,

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { hostIdentity } from '@tsrun/store'
 import type { Job } from '../job/job.ts'
-import { version } from '../job/package.ts'
+import { version } from '../package.ts'
 import type { NumberedNode, Registration } from '../protocol/nodes.ts'
 
 export function describeSelf(job: Job, address: string): Registration {

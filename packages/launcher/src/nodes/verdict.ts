@@ -1,9 +1,9 @@
 import { ranksOf, worldSizeOf } from '../job/nodes.ts'
-import { describeFailure, describeLostNode } from '../report/failure.ts'
+import { describeFailure, describeLostNode } from '../job/failure/failure.ts'
 import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
-import { succeeded } from '../report/outcome.ts'
-import { findCauses } from '../report/flight-records.ts'
-import { findRootCause } from '../report/root-cause.ts'
+import { succeeded } from '../job/failure/outcome.ts'
+import { findCauses } from '../job/failure/flight-records.ts'
+import { findRootCause } from '../job/failure/root-cause.ts'
 import { isLeave } from './messages.ts'
 
 /** EX_TEMPFAIL of sysexits.h. */

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { dirname } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
-import { version } from '../job/package.ts'
+import { version } from '../package.ts'
 import type { RemoteHost } from './hostfile.ts'
 
 /** How to reach other hosts. */

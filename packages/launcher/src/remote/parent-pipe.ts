@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import type { Interrupts } from '../processes/interrupts.ts'
+import type { Interrupts } from '../job/process/interrupts.ts'
 
 /** Set for a launcher that `tsrun hosts` started. */
 export const PARENT_PIPE = 'TSRUN_PARENT_PIPE'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { makeFolders } from '@tsrun/core'
-import { packageFolder } from '../job/package.ts'
+import { packageFolder } from '../package.ts'
 import { reasonOf } from './tool.ts'
 import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
 import type { Tool } from './toolchain.ts'

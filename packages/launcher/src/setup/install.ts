@@ -11,7 +11,7 @@ import {
   type TensorFlowRequest,
   tsrunHome,
 } from '@tsrun/core'
-import { isAlive } from '../processes/process-use.ts'
+import { isAlive } from '../job/process/process-use.ts'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
 import { folderOfPackage, installOfficially, installPackages } from './npm-packages.ts'
 import { TFJS_VERSION } from './pins.ts'

@@ -9,7 +9,7 @@ import {
   type Of,
   type TensorFlowManifest,
 } from '@tsrun/core'
-import { packageFolder } from '../job/package.ts'
+import { packageFolder } from '../package.ts'
 import { npmLock, npmManifest, OFFICIAL_ARCHIVES, TFJS_VERSION } from './pins.ts'
 import { npmFailure, reasonOf, roomAdvice } from './tool.ts'
 import { runTool, setupError, type ToolContext } from './tool.ts'

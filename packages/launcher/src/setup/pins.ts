@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { TensorFlowManifest } from '@tsrun/core'
-import { packageFolder } from '../job/package.ts'
+import { packageFolder } from '../package.ts'
 
 /*
  * All downloads of a set-up are pinned: npm packages by the lock file in `pins`, wheels by the hashes

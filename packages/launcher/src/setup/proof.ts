@@ -8,8 +8,8 @@ import {
   text,
   type TensorFlowManifest,
 } from '@tsrun/core'
-import { findGpus } from '../job/devices.ts'
-import { packageFolder } from '../job/package.ts'
+import { findGpus } from '../job/placement/devices.ts'
+import { packageFolder } from '../package.ts'
 import { runTool, type ToolOutput, type ToolContext } from './tool.ts'
 
 export type Proof =

@@ -1,4 +1,4 @@
-import { isOldNode, OLDEST_NODE } from '../job/package.ts'
+import { isOldNode, OLDEST_NODE } from '../package.ts'
 import { runTool, setupError, type ToolContext } from './tool.ts'
 
 /** A program that works. */

@@ -16,7 +16,7 @@ import {
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
-import { version } from '../../job/package.ts'
+import { version } from '../../package.ts'
 import { attempt, readCores, readOpenFiles, trySharedMemory } from '../machine.ts'
 import { answerLinks, measureLink, type Link, type LinkOptions } from './link.ts'
 

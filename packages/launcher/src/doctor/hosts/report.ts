@@ -1,6 +1,6 @@
 import { formatBytes, formatTable } from '@tsrun/core'
 import { isLoopback } from '@tsrun/store'
-import { version } from '../../job/package.ts'
+import { version } from '../../package.ts'
 import type { HostFacts } from './agent.ts'
 import type { Link } from './link.ts'
 import type { LinkFinding, Survey } from './survey.ts'

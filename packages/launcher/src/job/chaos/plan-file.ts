@@ -1,0 +1,40 @@
+import { resolve } from 'node:path'
+import { readFileText } from '@tsrun/core'
+import { parse } from 'yaml'
+import { usageError } from '../../args/readers.ts'
+import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
+
+/** Faults injected from outside, so they work for any program. */
+const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
+
+interface Job {
+  /** The ranks are not Node processes. */
+  readonly isProgram: boolean
+  /** Maximum ranks of the job. */
+  readonly size: number
+}
+
+/**
+ * @param file - YAML or JSON, relative to `cwd`
+ * @throws ERR_TSR_USAGE
+ */
+export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Job): ChaosPlan {
+  try {
+    const plan = parseChaosPlan(readFileText(resolve(cwd, file)))
+    checkRanks(plan, size)
+    const inside = plan.faults.find(({ kind }) => !outside.includes(kind))
+    if (isProgram && inside !== undefined) {
+      throw new Error(
+        `${inside.kind} needs ranks that are Node; a program can have ${outside.join(' and ')}`,
+      )
+    }
+    return plan
+  } catch (error) {
+    throw usageError(`--chaos ${file}: ${reasonOf(error)}`)
+  }
+}
+
+/** @throws Error that says what is wrong */
+export function parseChaosPlan(text: string): ChaosPlan {
+  return toChaosPlan(parse(text))
+}

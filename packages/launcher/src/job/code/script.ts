@@ -1,0 +1,199 @@
+import { spawnSync } from 'node:child_process'
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { delimiter, extname, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { tsrError } from '@tsrun/core'
+import { packageFolder } from '../../package.ts'
+
+export interface Script {
+  /** An absolute path. */
+  readonly path: string
+  readonly language: 'javascript' | 'typescript' | 'tsx' | 'program'
+}
+
+const javascript = ['.js', '.mjs', '.cjs']
+const typescript = ['.ts', '.mts', '.cts']
+const jsx = ['.tsx', '.jsx']
+
+/**
+ * Finds the script and the language it is written in.
+ *
+ * @param command - the command with the most similar name, for the message if the file does not exist
+ * @throws ERR_TSR_SCRIPT when it is missing, not a regular file, or in no language that Node runs
+ */
+export function findScript(script: string, cwd: string, command?: string): Script {
+  const path = resolve(cwd, script)
+  const status = statSync(path, { throwIfNoEntry: false })
+  if (status === undefined) {
+    const nearest = command === undefined ? '' : ` (the nearest command is ${command})`
+    throw refuse(script, `there is no file ${path}${alternative(path, '') || nearest}`)
+  }
+  if (status.isDirectory()) throw refuse(script, `it is a directory${alternative(path, '/index')}`)
+  if (!status.isFile()) throw refuse(script, 'it is not a regular file')
+  const extension = extname(path)
+  if (javascript.includes(extension)) return { path, language: 'javascript' }
+  if (typescript.includes(extension)) return { path, language: 'typescript' }
+  if (jsx.includes(extension)) return { path, language: 'tsx' }
+  if (extension === '' && hasNodeShebang(script, path)) return { path, language: 'javascript' }
+  const kinds = [...javascript, ...typescript, '.tsx'].join(', ')
+  throw refuse(script, `it is neither JavaScript nor TypeScript (expected ${kinds})`)
+}
+
+/**
+ * Finds the file of a module as `import` in a file of `cwd` does.
+ *
+ * @throws ERR_TSR_SCRIPT
+ */
+export function findModule(name: string, cwd: string): Script {
+  const program = `(${printResolved.toString()})()`
+  const args = ['--input-type=module', '--eval', program, '--', name]
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd, encoding: 'utf8' })
+  if (status !== 0 || !stdout.startsWith('file:')) {
+    const [, reason = 'Node finds no such module'] = /^\w*Error.*?: (.*)$/m.exec(stderr) ?? []
+    throw refuse(name, reason)
+  }
+  return findScript(fileURLToPath(stdout), cwd)
+}
+
+/**
+ * Runs in a child process, because only Node's own loader knows all rules, and it resolves from its working
+ * directory. The source of this function is the child's program.
+ */
+const printResolved = (): void => {
+  process.stdout.write(import.meta.resolve(process.argv[1]!))
+}
+
+/**
+ * Finds a program like a shell: searches the PATH for a name without a slash.
+ *
+ * @throws ERR_TSR_SCRIPT
+ */
+export function findProgram(name: string, cwd: string, env: NodeJS.ProcessEnv): Script {
+  const folders = name.includes('/') ? [cwd] : (env['PATH'] ?? '').split(delimiter)
+  const paths = folders
+    .filter((folder) => folder !== '')
+    .map((folder) => resolve(cwd, folder, name))
+  const path = paths.find((each) => isExecutable(each))
+  if (path !== undefined) return { path, language: 'program' }
+  const where = name.includes('/') ? 'there is no such program' : 'no folder of the PATH has it'
+  throw refuse(name, `${where}, or it is not executable`)
+}
+
+function isExecutable(path: string): boolean {
+  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) return false
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function alternative(path: string, suffix: string): string {
+  const found = [...typescript, ...javascript].find((extension) =>
+    existsSync(path + suffix + extension),
+  )
+  return found === undefined ? '' : `, but there is ${path}${suffix}${found}`
+}
+
+function hasNodeShebang(script: string, path: string): boolean {
+  const head = new Uint8Array(80)
+  try {
+    const fd = openSync(path, 'r')
+    readSync(fd, head)
+    closeSync(fd)
+  } catch (cause) {
+    throw refuse(script, (cause as Error).message, cause)
+  }
+  return /^#!.*\bnode\b/.test(Buffer.from(head).toString('latin1').split('\n', 1)[0] ?? '')
+}
+
+function refuse(script: string, problem: string, cause?: unknown): Error {
+  return tsrError('ERR_TSR_SCRIPT', { script, problem }, { cause })
+}
+
+export interface NodeAbilities {
+  /** `process.features.typescript`: how Node itself handles TypeScript. */
+  readonly typescript: unknown
+  readonly version: string
+  /** NODE_OPTIONS and `--node-args` of the ranks. */
+  readonly nodeOptions: string
+}
+
+/** The abilities of the Node that runs this process; ranks run on the same Node. */
+export function nodeAbilities(
+  env: NodeJS.ProcessEnv,
+  execArgv: readonly string[] = [],
+): NodeAbilities {
+  return {
+    typescript: (process.features as { typescript?: unknown }).typescript,
+    version: process.version,
+    nodeOptions: [env['NODE_OPTIONS'] ?? '', ...execArgv].join(' '),
+  }
+}
+
+/** Matches `--loader x`, `--import x` and `-r x`, each also with `=`. */
+const PRELOADED = /(?:^|\s)(--(?:experimental-)?loader|--import|--require|-r)[\s=]+(\S+)/g
+
+/** Matches packages that run TypeScript, by name, path or URL. */
+const LOADERS =
+  /(^|\/)(tsx|ts-node|tsm|jiti|sucrase|amaro|ts-blank-space|esbuild-\w+|@(swc|swc-node|oxc-node|babel|esbuild-kit)\/[\w-]+)(\/|$)/
+
+/**
+ * The arguments with which Node runs the language of the script. There are none if Node strips types
+ * itself or the user has a loader, else `--import` of tsx, for TypeScript through our own loader. Other
+ * modules that the user preloads (settings, instrumentation) are compatible with tsx. If tsx is not
+ * installed, assumes that one of them is an unknown loader.
+ *
+ * @param places - the files or URLs from which tsx is resolved, in this order
+ * @throws ERR_TSR_TYPESCRIPT_LOADER
+ */
+export function loaderArguments(
+  script: Script,
+  node: NodeAbilities,
+  places: readonly string[],
+): string[] {
+  if (script.language === 'javascript' || script.language === 'program') return []
+  if (script.language === 'typescript' && Boolean(node.typescript)) return []
+  if (hasLoader(node)) return []
+  const loader = resolveFrom(places, 'tsx')
+  if (loader !== undefined) {
+    const tsx = pathToFileURL(loader).href
+    return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx)]
+  }
+  if (preloadedBy(node).length > 0) return []
+  const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
+  const reason = `Node ${node.version} does not run ${language} by itself`
+  throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
+}
+
+/** Whether the user has a loader for TypeScript or other languages. */
+export function hasLoader(node: NodeAbilities): boolean {
+  return preloadedBy(node).some(
+    ([, option = '', name = '']) => option.endsWith('loader') || LOADERS.test(name),
+  )
+}
+
+function preloadedBy({ nodeOptions }: NodeAbilities): RegExpExecArray[] {
+  return [...nodeOptions.matchAll(PRELOADED)]
+}
+
+/** See `rank/typescript/loader.ts`. */
+function ownLoader(tsx: string): string {
+  const url = new URL('dist/typescript-loader.js', packageFolder)
+  url.searchParams.set('tsx', tsx)
+  return url.href
+}
+
+/** Resolves a package from the first of these places that finds it. */
+export function resolveFrom(places: readonly string[], specifier: string): string | undefined {
+  for (const place of places) {
+    try {
+      return createRequire(place).resolve(specifier)
+    } catch {
+      // Try the next place.
+    }
+  }
+  return undefined
+}

@@ -1,0 +1,141 @@
+import type { EventLog } from '../logs/event-log.ts'
+import { version } from '../package.ts'
+import type { RankProcess } from './process/rank-process.ts'
+import type { Job, JobContext } from './job.ts'
+import { ranksOf, worldSizeOf, type Nodes } from './nodes.ts'
+import type { NodePlan, Verdict } from '../protocol/nodes.ts'
+import type { AttemptPage } from './status-page.ts'
+
+/** Records the start of this launcher and the signals that it receives. */
+export function recordStart(job: Job, { events, interrupts }: JobContext): void {
+  if (events === undefined) return
+  const { nproc, minNodes, nnodes } = job.placement
+  events.record('launcher-started', {
+    ...{ version, pid: process.pid, script: job.script, arguments: job.program.arguments },
+    ...{ nproc, nnodes: [minNodes, nnodes] },
+  })
+  for (const [signal, force] of [
+    [interrupts.stop, false],
+    [interrupts.kill, true],
+  ] as const) {
+    signal.addEventListener('abort', () => {
+      const { reason = 'the output is closed' } = signal.reason as { readonly reason?: string }
+      events.record('signal-received', {
+        signal: reason === 'Ctrl-C' ? 'SIGINT' : reason,
+        force,
+      })
+    })
+  }
+}
+
+/** Records the start of an attempt and, on node 0, the hosts that have joined since the last plan. */
+export function recordAttempt(
+  { plan, nodeRank }: Nodes,
+  generation: number,
+  before: NodePlan | undefined,
+  events: EventLog | undefined,
+): void {
+  if (events === undefined) return
+  events.within({ job: plan.runId, node: nodeRank, generation })
+  if (nodeRank === 0) {
+    for (const { id, nodeRank: node, host, address } of plan.nodes) {
+      if (before?.nodes.some((one) => one.id === id) === true) continue
+      events.record('node-joined', { joined: { node, host, address, ranks: ranksOf(plan, node) } })
+    }
+  }
+  events.record('attempt-started', {
+    worldSize: worldSizeOf(plan),
+    nodes: plan.nodes.length,
+    ranks: ranksOf(plan, nodeRank),
+  })
+}
+
+/** Records the verdict of an attempt, on node 0 only. */
+export function recordVerdict(
+  verdict: Verdict,
+  nodeRank: number,
+  generation: number,
+  events: EventLog | undefined,
+): void {
+  if (events === undefined || nodeRank !== 0) return
+  const nothing = { rank: null, reason: null, error: null, code: null, exitCode: null }
+  const { kind: outcome } = verdict
+  if (verdict.kind === 'success') events.record('verdict', { outcome, ...nothing, exitCode: 0 })
+  else if (verdict.kind === 'interrupted') {
+    events.record('verdict', { outcome, ...nothing, exitCode: verdict.exitCode })
+  } else if (verdict.kind === 'change') {
+    events.record('verdict', { outcome, ...nothing, reason: verdict.reason })
+    events.record('restart', { number: generation + 1, of: null, reason: verdict.reason })
+  } else if (verdict.kind === 'lost') {
+    const { node, host, reason, jobExitCode: exitCode } = verdict.failure
+    const text = `node ${node} (${host}) is gone: ${reason}`
+    events.record('verdict', { outcome, ...nothing, reason: text, exitCode })
+  } else {
+    const { rank, ended, what = null, code = null, jobExitCode: exitCode } = verdict.failure
+    events.record('verdict', { outcome, rank, reason: ended, error: what, code, exitCode })
+    const { restart } = verdict
+    if (restart !== undefined) {
+      const reason = `rank ${rank} ${ended}`
+      events.record('restart', { number: restart.number, of: restart.of, reason })
+    }
+  }
+}
+
+/** Milliseconds between two polls for ranks that have become ready. */
+const LOOK = 100
+
+/** Records the events of the ranks of this host in one attempt. */
+export class RankEvents {
+  readonly #events: EventLog | undefined
+  readonly #page: AttemptPage
+  readonly #waiting = new Set<number>()
+  readonly #timer: NodeJS.Timeout | undefined
+  #isOpen = true
+
+  constructor(events: EventLog | undefined, page: AttemptPage) {
+    this.#events = events
+    this.#page = page
+    if (events === undefined) return
+    this.#timer = setInterval(() => {
+      this.#look()
+    }, LOOK).unref()
+  }
+
+  add(process: RankProcess, localRank: number): void {
+    const events = this.#events
+    if (events === undefined) return
+    const { rank, pid } = process
+    events.record('rank-spawned', { rank, localRank, pid })
+    this.#waiting.add(rank)
+    process.onCheckpoint = ({ step, path }) => {
+      events.record('checkpoint-saved', { rank, step, path })
+    }
+    const { onError } = process
+    process.onError = (report) => {
+      onError(report)
+      const { name, message, code = null, consequence } = report
+      events.record('rank-error', { rank, name, message, code, consequence })
+    }
+    void process.ended.then(({ at, exitCode, signal }) => {
+      this.#look()
+      this.#waiting.delete(rank)
+      const seconds = Math.round(at - process.startedAt) / 1000
+      const stoppedBy = process.stopSignal ?? null
+      events.record('rank-exited', { rank, pid, exitCode, signal, stoppedBy, seconds })
+    })
+  }
+
+  close(): void {
+    this.#isOpen = false
+    clearInterval(this.#timer)
+  }
+
+  /** A rank is ready when it has joined its first process group. */
+  #look(): void {
+    if (!this.#isOpen || this.#waiting.size === 0) return
+    for (const { rank, pid, state } of this.#page.ranks()) {
+      if (state === 'starting' || !this.#waiting.delete(rank)) continue
+      this.#events?.record('rank-ready', { rank, pid })
+    }
+  }
+}

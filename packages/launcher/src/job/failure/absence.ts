@@ -1,0 +1,203 @@
+import { formatRanks, formatSeconds } from '@tsrun/core'
+import type { FlightFinding, RankPlace as FlightPlace } from './flight-findings.ts'
+import type { TimedOutWait } from '../../protocol/control.ts'
+import type { RankOutcome } from '../../protocol/nodes.ts'
+
+/** A rank that others waited for until they timed out. */
+export interface Absence {
+  /** `never entered allReduce #17 (head) of group world, in which ranks 0, 2-3 waited 30.0 s` */
+  readonly what: string
+  /** The rank's last or current activity. */
+  readonly last: string
+}
+
+/** The absent rank, and a rank whose time-out shows it. */
+export interface Absent {
+  readonly culprit: RankOutcome
+  readonly witness: RankOutcome
+  readonly absence: Absence
+}
+
+type Waiting = RankOutcome & {
+  readonly error: { readonly wait: TimedOutWait }
+}
+
+/**
+ * Finds the rank that others waited for when their operations timed out. Waiting ranks often wait for
+ * other waiting ranks. This follows the chain, given by the errors, the flight records and the status
+ * page, to a rank that does not wait.
+ *
+ * @returns undefined if nothing timed out, or if all ranks wait for each other and had all entered
+ */
+export function findAbsent(
+  outcomes: readonly RankOutcome[],
+  findings: readonly FlightFinding[],
+): Absent | undefined {
+  const waiting = outcomes.filter(isWaiting).sort((a, b) => a.error.at - b.error.at)
+  const [witness] = waiting
+  if (witness === undefined) return undefined
+  const waits = collectWaits(outcomes, waiting, findings)
+  const ends = waiting.flatMap(({ rank }) => followWaits(rank, waits))
+  const suspects = outcomes.filter(({ rank, place }) => ends.includes(rank) || place?.isSuspended)
+  const missing = findings.flatMap((finding) => (finding.kind === 'missing' ? finding.missing : []))
+  const culprit =
+    suspects.sort((a, b) => suspicion(b) - suspicion(a))[0] ??
+    outcomes.find(({ rank }) => missing.some((place) => place.rank === rank))
+  if (culprit === undefined) return undefined
+  const first = waiting.find(({ rank }) => waits.get(rank)?.has(culprit.rank) === true) ?? witness
+  return { culprit, witness: first, absence: describeAbsence(culprit, first, waiting, findings) }
+}
+
+function isWaiting(outcome: RankOutcome): outcome is Waiting {
+  return outcome.error?.wait !== undefined
+}
+
+function collectWaits(
+  outcomes: readonly RankOutcome[],
+  waiting: readonly Waiting[],
+  findings: readonly FlightFinding[],
+): ReadonlyMap<number, ReadonlySet<number>> {
+  const waits = new Map<number, Set<number>>()
+  const add = (from: readonly number[], to: readonly number[]): void => {
+    for (const rank of from) waits.set(rank, new Set([...(waits.get(rank) ?? []), ...to]))
+  }
+  for (const { rank, error } of waiting) {
+    const behind = outcomes.filter((outcome) => isBehind(outcome, error.wait))
+    add([rank], [...error.wait.peers, ...behind.map((outcome) => outcome.rank)])
+    // Busy ranks may wait for this one too: a rank that tsrun stops has no time to record its wait.
+    const busy = outcomes.filter((outcome) => isBusy(outcome, error.wait))
+    add(
+      busy.map((outcome) => outcome.rank),
+      [rank],
+    )
+  }
+  for (const finding of findings) {
+    if (finding.kind === 'missing') {
+      const missing = finding.missing.map(({ rank }) => rank)
+      add(finding.waiting, [...missing, ...finding.unknown])
+    }
+    if (finding.kind === 'message' && finding.peer !== undefined) {
+      add([finding.rank], [finding.peer])
+    }
+    if (finding.kind === 'unfinished') add(finding.running, finding.waitsFor)
+  }
+  return waits
+}
+
+/** Whether the status page shows that the rank had not reached the collective that timed out elsewhere. */
+function isBehind({ error, place }: RankOutcome, { operation, group }: TimedOutWait): boolean {
+  const sequence = sequenceOf(operation)
+  if (error !== undefined || sequence === undefined || place === undefined) return false
+  return place.group === group && place.sequence < sequence
+}
+
+/** Whether the status page shows a rank in an operation while another waited for its message. */
+function isBusy({ rank, place }: RankOutcome, { operation, peers }: TimedOutWait): boolean {
+  const isMessage = sequenceOf(operation) === undefined && peers.includes(rank)
+  return isMessage && place?.state === 'operation' && !place.isSuspended
+}
+
+function sequenceOf(operation: string): number | undefined {
+  const digits = /#(\d+)$/.exec(operation)?.[1]
+  return digits === undefined ? undefined : Number(digits)
+}
+
+/** The ranks that do not wait, among those that this one waits for, directly or indirectly. */
+function followWaits(start: number, waits: ReadonlyMap<number, ReadonlySet<number>>): number[] {
+  const seen = new Set([start])
+  for (const rank of seen) for (const next of waits.get(rank) ?? []) seen.add(next)
+  return [...seen].filter((rank) => (waits.get(rank)?.size ?? 0) === 0)
+}
+
+function suspicion({ error, place }: RankOutcome): number {
+  if (place?.isSuspended === true) return 3
+  if (error !== undefined) return 0
+  return place?.state === 'operation' ? 1 : 2
+}
+
+function describeAbsence(
+  culprit: RankOutcome,
+  { error: { wait } }: Waiting,
+  waiting: readonly Waiting[],
+  findings: readonly FlightFinding[],
+): Absence {
+  const { rank, place } = culprit
+  const { ranks, operation, known } = describeWait(rank, wait, waiting, findings)
+  const waited = formatSeconds(wait.milliseconds / 1000)
+  const who = formatRanks(ranks)
+  const last = describeLast(culprit, known)
+  if (wait.operation === 'initProcessGroup') {
+    return { what: `never joined the job, for which ${who} waited ${waited}`, last }
+  }
+  const sequence = sequenceOf(wait.operation)
+  const { group: at, sequence: reached } = place ?? {}
+  const isThere = known === undefined && at === wait.group && reached === sequence
+  const how =
+    sequence === undefined && known === undefined
+      ? 'did not answer in'
+      : isThere
+        ? 'did not continue in'
+        : 'never entered'
+  return { what: `${how} ${operation}, in which ${who} waited ${waited}`, last }
+}
+
+interface DescribedWait {
+  readonly operation: string
+  readonly ranks: readonly number[]
+  /** The flight records' information about the absent rank. */
+  readonly known: FlightPlace | undefined
+}
+
+function describeWait(
+  culprit: number,
+  wait: TimedOutWait,
+  waiting: readonly Waiting[],
+  findings: readonly FlightFinding[],
+): DescribedWait {
+  const alike = waiting.filter(({ error }) => error.wait.group === wait.group)
+  const ranks = alike.map(({ rank }) => rank).filter((rank) => rank !== culprit)
+  for (const finding of findings) {
+    if (finding.kind !== 'missing') continue
+    const known = finding.missing.find(({ rank }) => rank === culprit)
+    if (known === undefined && !finding.unknown.includes(culprit)) continue
+    const { name, sequence, label, group } = finding
+    const operation = `${name} #${sequence}${inBrackets(label)} of group ${group}`
+    return { operation, ranks: finding.waiting, known }
+  }
+  const { operation, label, group = '' } = wait
+  return {
+    operation: `${operation}${inBrackets(label)} of group ${group}`,
+    ranks,
+    known: undefined,
+  }
+}
+
+/** A sentence such as `Its last operation was …, and it has been computing for 30 s.` */
+function describeLast({ place }: RankOutcome, known: FlightPlace | undefined): string {
+  const published =
+    place?.operation === undefined
+      ? undefined
+      : `${place.operation} #${place.sequence} of group ${place.group ?? ''}`
+  const time = place === undefined ? '' : ` for ${formatSeconds(place.milliseconds / 1000)}`
+  if (place?.isSuspended === true) {
+    const where = published === undefined ? '' : ` Its last operation was ${published}.`
+    return `The process is stopped, by SIGSTOP or a debugger.${where}`
+  }
+  if (known?.late === true) return 'It came only after the group had failed.'
+  if (known?.running !== undefined && known.running !== known.last) {
+    const before = known.last === undefined ? 'none before it' : `${known.last} before it`
+    return `It was in ${known.running} instead, and in ${before}.`
+  }
+  const last = known?.last ?? published
+  if (last === undefined) {
+    return place === undefined || place.state === 'starting'
+      ? 'It had not joined the job.'
+      : `It had run no operation, and had been computing or waiting${time}.`
+  }
+  if (place?.state === 'operation') return `It was in ${published ?? last}${time}.`
+  return `Its last operation was ${last}, and it had been computing or waiting${time} since.`
+}
+
+function inBrackets(label: string | undefined): string {
+  return label === undefined ? '' : ` (${label})`
+}

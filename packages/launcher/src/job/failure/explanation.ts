@@ -1,0 +1,107 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { ownEnd } from './outcome.ts'
+import type { MemoryEvents, RankOutcome } from '../../protocol/nodes.ts'
+import { formatBytes } from '@tsrun/core'
+
+/** Explains the end of a rank beyond its exit code or signal; undefined if there is no explanation. */
+export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {
+  const { heapExhausted } = outcome
+  const { exitCode, signal } = ownEnd(outcome)
+  if (heapExhausted) {
+    return (
+      'The JavaScript heap is exhausted. Give it more room, for example with ' +
+      'NODE_OPTIONS=--max-old-space-size=8192 (MiB, for every rank), or keep less in memory.'
+    )
+  }
+  if (outcome.error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') {
+    return 'Node only strips types. tsx also runs enums and namespaces: NODE_OPTIONS="--import tsx".'
+  }
+  if (MODULE_SYNTAX.test(outcome.error?.message ?? '')) {
+    return 'Node reads the file as CommonJS. "type": "module" in its package.json, or the extension .mts (.mjs), makes it an ES module.'
+  }
+  if (signal === 'SIGKILL') return explainKill(outcome, memory)
+  if (signal !== null) return signals[signal]
+  return exitCode === null ? undefined : exitCodes[exitCode]
+}
+
+/** Errors of Node and tsx about ES module syntax in CommonJS, and about a required ES module. */
+const MODULE_SYNTAX =
+  /top-level await .*"cjs"|^Cannot use import statement outside|^Unexpected token 'export'|'import\.meta' outside|^await is only valid .* modules|^request for '.*' is not in cache/i
+
+const signals: Partial<Record<NodeJS.Signals, string>> = {
+  SIGSEGV: 'Segmentation fault: native code (an addon, or a library called through it) crashed.',
+  SIGBUS: 'Bus error: a mapped file may have shrunk, or /dev/shm may be full (df /dev/shm).',
+  SIGILL: 'Illegal instruction: a native library was built for another kind of CPU.',
+  SIGFPE: 'Arithmetic fault in native code.',
+  SIGABRT: 'Native code called abort(); its last lines on stderr may say why.',
+  SIGTERM: 'A process other than tsrun asked it to stop.',
+  SIGXCPU: 'The CPU time limit (ulimit -t) is used up.',
+}
+
+const exitCodes: Readonly<Record<number, string>> = {
+  9: 'Node did not accept its options: check NODE_OPTIONS.',
+  13: 'Node’s exit code for a top-level await that never settled: nothing was left that could settle it.',
+}
+
+function explainKill({ usage }: RankOutcome, { kills, available, limit }: MemoryEvents): string {
+  const peak =
+    usage === undefined
+      ? ''
+      : ` The rank was using ${formatBytes(usage.peakBytes)} when it was last measured.`
+  const room =
+    limit === undefined ? '' : ` The memory limit of this job’s cgroup is ${formatBytes(limit)}.`
+  if (kills > 0) {
+    return `The kernel’s out-of-memory killer was active while the job ran.${peak}${room}`
+  }
+  const free =
+    available === undefined ? '' : ` ${formatBytes(available)} of memory is available now.`
+  const who =
+    kills === 0
+      ? 'Another process sent SIGKILL (kill -9, a scheduler); the kernel counted no out-of-memory kill.'
+      : 'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.'
+  return `${who}${peak}${room}${free}`
+}
+
+/** @returns a function that returns the events since this call */
+export function watchMemoryEvents(): () => MemoryEvents {
+  const before = countKills()
+  return () => ({
+    kills: countKills() - before,
+    available: readAvailable(),
+    limit: readLimit(),
+  })
+}
+
+/** Counts the whole host, including kills inside cgroups (Linux 4.13). */
+function countKills(): number {
+  return Number(/^oom_kill (\d+)$/m.exec(read('/proc/vmstat'))?.[1] ?? NaN)
+}
+
+function readAvailable(): number | undefined {
+  const kibibytes = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo'))?.[1]
+  return kibibytes === undefined ? undefined : Number(kibibytes) * 1024
+}
+
+/** The limit of cgroup v2, otherwise of v1. `max` or a huge number means no limit. */
+function readLimit(): number | undefined {
+  const own = read('/proc/self/cgroup')
+  const v2 = /^0::(.*)$/m.exec(own)?.[1] ?? '/'
+  const v1 = /^\d+:memory:(.*)$/m.exec(own)?.[1] ?? '/'
+  const files = [
+    join('/sys/fs/cgroup', v2, 'memory.max'),
+    '/sys/fs/cgroup/memory.max',
+    join('/sys/fs/cgroup/memory', v1, 'memory.limit_in_bytes'),
+    '/sys/fs/cgroup/memory/memory.limit_in_bytes',
+  ]
+  const limit = files.map((file) => parseInt(read(file), 10)).find((bytes) => bytes > 0)
+  return limit === undefined || limit > 2 ** 60 ? undefined : limit
+}
+
+function read(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return ''
+  }
+}

@@ -1,0 +1,118 @@
+import { hostname } from 'node:os'
+import { styleText } from 'node:util'
+import { formatRanks, formatSeconds } from '@tsrun/core'
+import type { Failure, NodeFailure } from '../../protocol/nodes.ts'
+
+const WIDTH = 80
+const MARGIN = 13
+const TITLE = ' tsrun: the job failed '
+
+/** Formats the report of a failed job: the cause, the consequences, and where to read more. */
+export function failureText(failure: Failure, colour: boolean, here = hostname()): string {
+  const {
+    rank,
+    worldSize,
+    pid,
+    host,
+    ended,
+    seconds,
+    explanation,
+    error,
+    stderr,
+    others,
+    findings,
+    logs,
+    records,
+    last,
+  } = failure
+  const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
+  const away = host === here ? '' : ` on ${host}`
+  const when = `, ${formatSeconds(seconds)} after its start`
+  return reportText(
+    [
+      {
+        title: 'first cause',
+        lines: last === undefined ? [`${ranks} ${ended}${when}`] : wrap(`${ranks} ${ended}`),
+      },
+      { title: 'process', lines: [`${pid} on ${host}`] },
+      { title: 'last', lines: last === undefined ? [] : wrap(last) },
+      { title: 'meaning', lines: explanation === undefined ? [] : wrap(explanation) },
+      { title: 'error', lines: error?.split('\n') ?? [] },
+      { title: 'stderr', lines: stderr },
+      { title: 'others', lines: others },
+      { title: 'operations', lines: findings.flatMap(wrap) },
+      { title: 'logs', lines: logs === undefined ? [] : [`${logs}${away}`] },
+      { title: 'records', lines: records === undefined ? [] : [`tsrun flight ${records}`] },
+    ],
+    failure.jobExitCode,
+    colour,
+  )
+}
+
+/** Formats the report of a job that failed because a host is gone. */
+export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
+  const { node, host, address, reason, ranks, others, jobExitCode } = failure
+  return reportText(
+    [
+      { title: 'first cause', lines: [`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`] },
+      { title: 'host', lines: [`${host}, ${address}`] },
+      { title: 'others', lines: others },
+    ],
+    jobExitCode,
+    colour,
+  )
+}
+
+/** Formats the report in one line, for a node when another node prints the full report. */
+export function shortFailureText(
+  failure: Failure | NodeFailure,
+  { nodeRank, host }: { readonly nodeRank: number; readonly host: string },
+): string {
+  const what = 'ended' in failure ? describeRank(failure) : describeNode(failure)
+  return `tsrun: the job failed: ${what}; the report is on node ${nodeRank} (${host})\n`
+}
+
+function describeRank({ rank, worldSize, host, ended, what }: Failure): string {
+  const error = what === undefined ? '' : `: ${what.split('\n', 1)[0]!}`
+  return `rank ${rank} of ${worldSize} on ${host} ${ended}${error}`
+}
+
+function describeNode({ node, host, ranks, reason }: NodeFailure): string {
+  return `node ${node} (${host}, ${formatRanks(ranks)}) is gone: ${reason}`
+}
+
+interface Block {
+  readonly title: string
+  readonly lines: readonly string[]
+}
+
+function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
+  const lines = [
+    colour ? styleText(['bold', 'red'], rule(TITLE), { validateStream: false }) : rule(TITLE),
+    ...blocks.flatMap(titled),
+    rule(` exit code ${exitCode} `),
+  ]
+  return lines.join('\n') + '\n'
+}
+
+/** Puts the first line beside the title and the other lines below it. */
+function titled({ title, lines }: Block): string[] {
+  return lines.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd())
+}
+
+/** Breaks a paragraph into lines that fit beside the titles. */
+function wrap(text: string): string[] {
+  const lines = ['']
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)!
+    if (line === '') lines[lines.length - 1] = word
+    else if (line.length + 1 + word.length <= WIDTH - MARGIN)
+      lines[lines.length - 1] = `${line} ${word}`
+    else lines.push(word)
+  }
+  return lines
+}
+
+function rule(title: string): string {
+  return `──${title}`.padEnd(WIDTH, '─')
+}

@@ -1,0 +1,266 @@
+import { describeFinding, type FlightFinding } from './flight-findings.ts'
+import { join } from 'node:path'
+import { formatRanks, formatSeconds } from '@tsrun/core'
+import { prettyLine } from '../../logs/presenter.ts'
+import { findTrace } from '../../logs/traces.ts'
+import { explainEnd } from './explanation.ts'
+import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
+import type { ErrorReport } from '../../protocol/control.ts'
+import type {
+  Failure,
+  HostFacts,
+  LostNode,
+  MemoryEvents,
+  NodeFailure,
+  RankOutcome,
+} from '../../protocol/nodes.ts'
+import { exitCodeOf, type RootCause } from './root-cause.ts'
+
+/** Facts from all hosts. */
+export interface JobFacts {
+  /** From the flight records of all ranks. */
+  readonly findings?: readonly FlightFinding[]
+  readonly worldSize?: number
+  /** Ranks whose end is unknown because their host is gone. */
+  readonly missing?: readonly number[]
+}
+
+export function describeLostNode(
+  lost: LostNode,
+  ranks: readonly number[],
+  outcomes: readonly RankOutcome[],
+): NodeFailure {
+  return { ...lost, ranks, others: describeOthers(outcomes, undefined), jobExitCode: 1 }
+}
+
+/**
+ * Collects the facts of the failure.
+ *
+ * @param outcomes - of all ranks whose end is known
+ */
+export function describeFailure(
+  cause: RootCause,
+  outcomes: readonly RankOutcome[],
+  { host, memory, logs, records, isDetailed = false }: HostFacts,
+  { findings = [], worldSize = outcomes.length, missing = [] }: JobFacts = {},
+): Failure {
+  const { culprit, witness, absence } = cause
+  const shown = witness ?? culprit
+  const { frame, rest } = readCrashDump(shown)
+  const error = textOf(shown, isDetailed, logs) ?? describeExit(shown)
+  return {
+    rank: culprit.rank,
+    worldSize,
+    pid: culprit.pid,
+    host,
+    ended: absence?.what ?? (witness === undefined ? describeEnd(culprit) : describeLeave(culprit)),
+    exitCode: culprit.exitCode,
+    signal: culprit.signal,
+    seconds: secondsUntilFailure(culprit),
+    explanation: explainCause(cause, memory),
+    last: absence?.last,
+    error: error === undefined ? undefined : [...frame, error].join('\n'),
+    what: shown.error && `${shown.error.name}: ${shown.error.message}`,
+    code: shown.error?.code,
+    stderr: rest,
+    others: [...describeOthers(outcomes, culprit, shown), ...describeMissing(missing)],
+    findings: findings.filter((finding) => !isTold(finding, cause)).map(describeFinding),
+    logs,
+    records,
+    jobExitCode: exitCodeOf(cause),
+  }
+}
+
+function isTold(finding: FlightFinding, { culprit: { rank }, absence }: RootCause): boolean {
+  if (absence === undefined || finding.kind !== 'missing') return false
+  return finding.unknown.includes(rank) || finding.missing.some((place) => place.rank === rank)
+}
+
+/** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
+function describeEnd(outcome: RankOutcome): string {
+  const { error, heapExhausted, exitedAt } = outcome
+  const { exitCode, signal } = ownEnd(outcome)
+  if (heapExhausted)
+    return `ran out of JavaScript heap (${signal ?? `exit code ${exitCode ?? '?'}`})`
+  if (signal !== null) return `was killed by ${signal}`
+  const code = String(exitCode)
+  if (error !== undefined) return `died of an uncaught error (exit code ${code})`
+  return exitedAt === undefined ? `exited with code ${code}` : `called process.exit(${code})`
+}
+
+function describeLeave({ exitCode }: RankOutcome): string {
+  return exitCode === 0 ? 'left the job early, with exit code 0' : 'left the job early'
+}
+
+function explainCause(
+  { culprit, witness, absence, presumed }: RootCause,
+  memory: MemoryEvents,
+): string | undefined {
+  if (absence !== undefined) {
+    return `The error below is that of rank ${witness!.rank}, which waited.`
+  }
+  if (witness !== undefined) {
+    return (
+      `Rank ${culprit.rank} finished while rank ${witness.rank} still needed it: ` +
+      'look for uneven batches and early returns. The error below is that of ' +
+      `rank ${witness.rank}.`
+    )
+  }
+  if (presumed) {
+    return 'This error follows from the end of another rank, but no rank of this job failed before it.'
+  }
+  return explainEnd(culprit, memory)
+}
+
+/** Ranks that ended in the same way share a line, so that the cause stays visible among many ranks. */
+function describeOthers(
+  outcomes: readonly RankOutcome[],
+  culprit: RankOutcome | undefined,
+  shown = culprit,
+): string[] {
+  const alike = new Map<string, RankOutcome[]>()
+  for (const outcome of [...outcomes].sort((a, b) => failedAt(a) - failedAt(b))) {
+    if (outcome === culprit) continue
+    const what = describeOther(outcome, shown)
+    alike.set(what, [...(alike.get(what) ?? []), outcome])
+  }
+  return [...alike].map(([what, ranks]) => {
+    const names = formatRanks(ranks.map(({ rank }) => rank))
+    const after = formatSeconds(secondsUntilFailure(ranks[0]!))
+    return `${names}: ${what}, after ${after}`
+  })
+}
+
+function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): string {
+  const { error } = outcome
+  if (succeeded(outcome)) return 'had finished'
+  if (wasStopped(outcome)) {
+    return outcome.stopSignal === 'SIGKILL' ? 'stopped by tsrun, with SIGKILL' : 'stopped by tsrun'
+  }
+  if (error === undefined) {
+    const end = describeEnd(outcome)
+    return hasSameTrace(outcome, shown) ? `${end}, with the same trace on stderr` : end
+  }
+  if (outcome === shown) return 'the error above'
+  if (isSameError(error, shown?.error)) return 'the same error'
+  if (error.wait !== undefined) {
+    const { operation, label, peers } = error.wait
+    const name = label === undefined ? operation : `${operation} (${label})`
+    return `timed out in ${name}, waiting for ${formatRanks(peers)}`
+  }
+  if (error.code !== undefined && (error.consequence || error.peers.length > 0)) {
+    const whose = error.peers.length === 0 ? 'another rank' : formatRanks(error.peers)
+    return `failed because of ${whose} (${error.code})`
+  }
+  if (isSameError(error, shown?.error, withoutNumbers)) return 'the same error with other numbers'
+  return firstLine(`${error.name}: ${error.message}`)
+}
+
+/**
+ * Compares the errors without the frames of libraries, which may differ.
+ *
+ * @param form - normalizes the text before the comparison
+ */
+function isSameError(
+  one: ErrorReport,
+  other: ErrorReport | undefined,
+  form = (text: string) => text,
+): boolean {
+  return other !== undefined && form((one.short ?? one).text) === form((other.short ?? other).text)
+}
+
+/** An error without the numbers in its message, which often include the rank. */
+function withoutNumbers(text: string): string {
+  return text.replaceAll(/^(?!\s+at ).*$/gm, (line) => line.replaceAll(/\d+(\.\d+)?/g, '#'))
+}
+
+/** Whether two ranks with unknown errors, such as other programs, printed the same stack trace. */
+function hasSameTrace(one: RankOutcome, other: RankOutcome | undefined): boolean {
+  if (other === undefined || other === one || other.error !== undefined) return false
+  const trace = traceOf(one)
+  return trace !== undefined && trace === traceOf(other)
+}
+
+function traceOf({ stderrTail }: RankOutcome): string | undefined {
+  const place = findTrace(stderrTail)
+  return place && stderrTail.slice(place.from, place.to).join('\n')
+}
+
+function describeMissing(ranks: readonly number[]): string[] {
+  if (ranks.length === 0) return []
+  return [`${formatRanks(ranks)}: unknown, because the host is gone`]
+}
+
+function textOf(
+  { error, rank }: RankOutcome,
+  isDetailed: boolean,
+  logs: string | undefined,
+): string | undefined {
+  if (error?.short === undefined || isDetailed) return error?.text
+  const { text, hidden } = error.short
+  const frames = hidden === 1 ? '1 frame' : `${hidden} frames`
+  const where =
+    logs === undefined
+      ? 'TSRUN_DEBUG=detail shows them'
+      : `the whole stack is in ${join(logs, String(rank), 'stderr.log')}`
+  return `${text}\n    (${frames} of libraries hidden; ${where})`
+}
+
+function describeExit({ exitCode, exitedAt }: RankOutcome): string | undefined {
+  return exitedAt === undefined ? undefined : `process.exit(${exitCode ?? ''}) called\n${exitedAt}`
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0] ?? ''
+}
+
+function secondsUntilFailure(outcome: RankOutcome): number {
+  return Math.max(0, failedAt(outcome) - outcome.startedAt) / 1000
+}
+
+const SHOWN_LINES = 20
+
+interface CrashDump {
+  /** Location of the error: file and line, source, and a marker; empty if Node printed none. */
+  readonly frame: readonly string[]
+  /** The last lines on stderr, without Node's crash message. */
+  readonly rest: readonly string[]
+}
+
+/**
+ * Splits the crash message that Node prints on stderr, so that the report shows each part once. The
+ * frame is needed for syntax errors, whose stack does not name the file.
+ */
+function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): CrashDump {
+  if (heapExhausted) return { frame: [], rest: last(beforeHeapDump(stderrTail)) }
+  const text = error?.text ?? ''
+  const top = text.split('\n', 1)[0] ?? ''
+  const start = top === '' ? -1 : stderrTail.indexOf(top)
+  if (start < 0) return { frame: [], rest: last(stderrTail) }
+  const frameStart = findFrame(stderrTail, start)
+  const frame = stderrTail.slice(frameStart, start)
+  const version = stderrTail.findIndex((line, index) => index > start && /^Node\.js v\d/.test(line))
+  const end = version < 0 ? start + text.split('\n').length : version + 1
+  const rest = [...stderrTail.slice(0, frameStart), ...stderrTail.slice(end)]
+  // A frame inside Node does not help to find the line of the script.
+  return { frame: frame[0]?.startsWith('node:') === true ? [] : frame, rest: last(rest) }
+}
+
+/** The index of the line `file:///…/script.mjs:12` a few lines above the error, otherwise of the error. */
+function findFrame(lines: readonly string[], start: number): number {
+  for (let index = start - 1; index >= Math.max(0, start - 8); index--) {
+    if (/^(file:\/\/|node:|\/).*:\d+$/.test(lines[index]!)) return index
+  }
+  return start
+}
+
+function beforeHeapDump(lines: readonly string[]): readonly string[] {
+  const start = lines.findIndex((line) => /^<--- Last few GCs --->|^FATAL ERROR: /.test(line))
+  return start < 0 ? [] : lines.slice(0, start)
+}
+
+function last(lines: readonly string[]): string[] {
+  const kept = [...lines]
+  while (kept.at(-1) === '') kept.pop()
+  return kept.slice(-SHOWN_LINES).flatMap((line) => (prettyLine(line) ?? line).split('\n'))
+}

@@ -1,0 +1,53 @@
+import { monotonicNow } from '@tsrun/core'
+import type { StderrTail } from '../../logs/lines.ts'
+import type { RankOutcome, RankPlace } from '../../protocol/nodes.ts'
+import type { RankProcess } from '../process/rank-process.ts'
+
+/** Milliseconds. A script that still runs this long after an uncaught error has handled it. */
+const SURVIVED = 10_000
+
+/** The outcome of a rank that has ended. */
+export function toOutcome(rank: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
+  const endedAt = rank.end?.at ?? monotonicNow()
+  const fatal = rank.error !== undefined && endedAt - rank.error.at < SURVIVED
+  return {
+    rank: rank.rank,
+    pid: rank.pid,
+    exitCode: rank.end?.exitCode ?? null,
+    signal: rank.end?.signal ?? null,
+    startedAt: rank.startedAt,
+    endedAt,
+    stopSignal: rank.stopSignal,
+    stoppedAt: rank.stoppedAt,
+    error: fatal ? rank.error : undefined,
+    exitedAt: rank.exitReport?.exitedAt,
+    stderrTail: tail.lines,
+    heapExhausted: tail.heapExhausted,
+    usage: rank.usage,
+    place,
+  }
+}
+
+/** Whether the rank ended because the launcher stopped it. */
+export function wasStopped({ stopSignal, signal, heapExhausted }: RankOutcome): boolean {
+  if (stopSignal === undefined || heapExhausted) return false
+  return signal === null || signal === 'SIGTERM' || signal === stopSignal
+}
+
+/**
+ * How the rank ended, or would have ended: the launcher may have stopped it while it was exiting with
+ * code 1 after an uncaught error.
+ */
+export function ownEnd(outcome: RankOutcome): Pick<RankOutcome, 'exitCode' | 'signal'> {
+  if (wasStopped(outcome) && outcome.error !== undefined) return { exitCode: 1, signal: null }
+  return outcome
+}
+
+export function succeeded({ exitCode, stopSignal }: RankOutcome): boolean {
+  return exitCode === 0 && stopSignal === undefined
+}
+
+/** When the cause of the end occurred: at the error, if any, otherwise at the end. */
+export function failedAt({ error, endedAt }: RankOutcome): number {
+  return Math.min(error?.at ?? Infinity, endedAt)
+}

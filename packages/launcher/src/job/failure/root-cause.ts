@@ -1,0 +1,117 @@
+import { constants } from 'node:os'
+import type { FlightFinding, MismatchFinding } from './flight-findings.ts'
+import { findAbsent, type Absence } from './absence.ts'
+import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
+import type { RankOutcome } from '../../protocol/nodes.ts'
+
+/** The rank that caused the job to fail. */
+export interface RootCause {
+  readonly culprit: RankOutcome
+  /** The rank that still needed the culprit, if the culprit left early (with exit code 0, or stopped). */
+  readonly witness?: RankOutcome
+  /** How the culprit kept others waiting, if it did. */
+  readonly absence?: Absence
+  /** True if only consequences are known, because the cause was not seen on this host. */
+  readonly presumed: boolean
+}
+
+/**
+ * Finds the first cause of a failed job; undefined if no rank failed.
+ *
+ * Stronger evidence takes precedence over earlier failures. In decreasing order of strength:
+ * 1. a crash, or an error that no other rank caused;
+ * 2. such an error in a rank that was stopped before it exited;
+ * 3. an early exit that other ranks report;
+ * 4. a rank for which others waited until they timed out;
+ * 5. the earliest error that another rank caused.
+ * If operations differ, the culprit is the rank that differs from most others.
+ *
+ * @param findings - from the flight records of all ranks
+ */
+export function findRootCause(
+  outcomes: readonly RankOutcome[],
+  findings: readonly FlightFinding[] = [],
+): RootCause | undefined {
+  const inOrder = outcomes
+    .filter((outcome) => !succeeded(outcome))
+    .sort((a, b) => failedAt(a) - failedAt(b))
+  const failures = inOrder.filter((outcome) => !wasStopped(outcome))
+  const own =
+    failures.find((outcome) => !isVictim(outcome)) ??
+    inOrder.find((outcome) => failedBeforeStop(outcome) && !isVictim(outcome))
+  if (own?.error?.code === 'ERR_TSR_MISMATCH') {
+    return { culprit: findOdd(outcomes, findings) ?? own, presumed: false }
+  }
+  if (own !== undefined) return { culprit: own, presumed: false }
+  return (
+    findEarlyLeave(outcomes, failures) ?? blameAbsent(outcomes, findings) ?? presume(failures[0])
+  )
+}
+
+function findEarlyLeave(
+  outcomes: readonly RankOutcome[],
+  failures: readonly RankOutcome[],
+): RootCause | undefined {
+  for (const witness of failures) {
+    const { code, peers = [] } = witness.error ?? {}
+    // A rank that has left the group may still have been exiting when it was stopped.
+    const culprit = outcomes.find(
+      (outcome) =>
+        peers.includes(outcome.rank) &&
+        (succeeded(outcome) ||
+          (code === 'ERR_TSR_PEER_LEFT' && wasStopped(outcome)) ||
+          (code === 'ERR_TSR_GROUP_LEFT' && outcome.error === undefined)),
+    )
+    if (culprit !== undefined) return { culprit, witness, presumed: false }
+  }
+  return undefined
+}
+
+function blameAbsent(
+  outcomes: readonly RankOutcome[],
+  findings: readonly FlightFinding[],
+): RootCause | undefined {
+  const absent = findAbsent(outcomes, findings)
+  return absent && { ...absent, presumed: false }
+}
+
+function findOdd(
+  outcomes: readonly RankOutcome[],
+  findings: readonly FlightFinding[],
+): RankOutcome | undefined {
+  const mismatch = findings.find((finding) => finding.kind === 'mismatch')
+  const odd = mismatch === undefined ? undefined : minorityOf(mismatch)
+  return outcomes.find(({ rank }) => rank === odd)
+}
+
+function minorityOf({ calls }: MismatchFinding): number | undefined {
+  const [fewest, next] = calls.map(({ ranks }) => ranks).sort((a, b) => a.length - b.length)
+  return fewest!.length < (next?.length ?? 0) ? fewest![0] : undefined
+}
+
+function presume(culprit: RankOutcome | undefined): RootCause | undefined {
+  return culprit === undefined ? undefined : { culprit, presumed: true }
+}
+
+function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
+  return error !== undefined && error.at < stoppedAt
+}
+
+/** Error codes for a rank that left too early. */
+const leaves = ['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT']
+
+/** Whether another rank caused the failure: a peer was lost or left, or the wait timed out. */
+function isVictim({ error, heapExhausted }: RankOutcome): boolean {
+  if (heapExhausted || error === undefined) return false
+  return error.consequence || error.wait !== undefined || leaves.includes(error.code ?? '')
+}
+
+/**
+ * The exit code of a failed job: the culprit's exit code, or 128 + n for signal n. If the culprit
+ * exited with code 0, the exit code of the rank that still needed it.
+ */
+export function exitCodeOf({ culprit, witness }: RootCause): number {
+  const { exitCode, signal } = ownEnd(witness ?? culprit)
+  if (signal !== null) return 128 + constants.signals[signal]
+  return exitCode ?? 1
+}

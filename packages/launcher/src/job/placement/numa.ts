@@ -1,0 +1,137 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { allowedCores, isAvailable } from '@tsrun/native'
+import type { Binding } from '../../args/placement-options.ts'
+import { usageError } from '../../args/readers.ts'
+
+/** Reads a file of /sys; undefined where there is none. */
+export type ReadSystemFile = (path: string) => string | undefined
+
+/** The cores of a rank. */
+export interface RankCores {
+  readonly cores: readonly number[]
+  /** Number of ranks of this host that have these cores, including this rank. */
+  readonly ranks: number
+}
+
+/**
+ * The cores to which a rank is bound, out of those that this process may use. The ranks of a host are
+ * spread over its NUMA nodes (sockets, last-level caches). Neighbouring ranks share one, because they
+ * exchange the most data.
+ *
+ * @returns the same cores for all ranks of a node (socket, cache); with `core` and `exclusive`, a separate
+ *   share for each rank
+ * @throws ERR_TSR_USAGE for `core` with more ranks than cores
+ */
+export function coresOf(
+  binding: Binding,
+  localRank: number,
+  localWorldSize: number,
+  read: ReadSystemFile = readSystemFile,
+  usable: readonly number[] = usableCores(),
+): RankCores {
+  if (binding === 'core' && localWorldSize > usable.length) {
+    const cores = usable.length === 1 ? '1 core' : `${usable.length} cores`
+    throw usageError(
+      `--bind core gives each of ${localWorldSize} ranks a core of its own, but tsrun may use ${cores} ` +
+        `here: use at most --nproc ${usable.length}, or --bind none`,
+    )
+  }
+  const parts = partsOf(binding, usable, read)
+  const index = Math.floor((localRank * parts.length) / localWorldSize)
+  const part = parts[index]!
+  const ranks = Array.from({ length: localWorldSize }, (_, rank) => rank).filter(
+    (rank) => Math.floor((rank * parts.length) / localWorldSize) === index,
+  )
+  if (binding !== 'exclusive' && binding !== 'core') return { cores: part, ranks: ranks.length }
+  const at = ranks.indexOf(localRank)
+  // With more ranks than cores, some share one.
+  if (ranks.length > part.length) {
+    const core = at % part.length
+    const sharers = ranks.filter((_, other) => other % part.length === core)
+    return { cores: [part[core]!], ranks: sharers.length }
+  }
+  // Keep the hardware threads of a core together if each rank can have a whole core.
+  const whole = siblingsOf(part, read)
+  const units = whole.length < ranks.length ? part.map((core) => [core]) : whole
+  const bound = (rank: number): number => Math.floor((rank * units.length) / ranks.length)
+  const cores = units.slice(bound(at), bound(at + 1)).flat()
+  return { cores: cores.sort((a, b) => a - b), ranks: 1 }
+}
+
+/** The variables that tell a rank its cores, and how many ranks share them. */
+export function coreEnvironment(
+  binding: Binding,
+  localRank: number,
+  localWorldSize: number,
+): Record<string, string> {
+  const { cores, ranks } = coresOf(binding, localRank, localWorldSize)
+  return { TSRUN_CORES: cores.join(), TSRUN_CORE_RANKS: String(ranks) }
+}
+
+/** The hardware threads of each core, in the order of the NUMA nodes and then of the first thread. */
+function siblingsOf(part: readonly number[], read: ReadSystemFile): number[][] {
+  const nodes = nodesByCore(read)
+  const cores = new Map<string, number[]>()
+  for (const thread of part) {
+    const key = read(`/sys/devices/system/cpu/cpu${thread}/topology/thread_siblings_list`)
+    const core = cores.get(key ?? String(thread)) ?? []
+    cores.set(key ?? String(thread), [...core, thread])
+  }
+  const nodeOf = (threads: readonly number[]): number => Number(nodes.get(threads[0]!) ?? 0)
+  return [...cores.values()].sort((a, b) => nodeOf(a) - nodeOf(b))
+}
+
+/** Groups the cores by NUMA node, socket or cache, in the order of the first core of each group. */
+function partsOf(binding: Binding, usable: readonly number[], read: ReadSystemFile): number[][] {
+  if (binding === 'core') return [[...usable]]
+  const parts = new Map<string, number[]>()
+  const nodes = nodesByCore(read)
+  for (const core of usable) {
+    const cpu = `/sys/devices/system/cpu/cpu${core}`
+    const key =
+      binding === 'socket'
+        ? read(`${cpu}/topology/physical_package_id`)
+        : binding === 'core-complex'
+          ? read(`${cpu}/cache/index3/shared_cpu_list`)
+          : nodes.get(core)
+    const part = parts.get(key ?? '') ?? []
+    parts.set(key ?? '', [...part, core])
+  }
+  return [...parts.values()]
+}
+
+function nodesByCore(read: ReadSystemFile): Map<number, string> {
+  const nodes = new Map<number, string>()
+  const folder = '/sys/devices/system/node'
+  for (const index of parseCores(read(`${folder}/online`) ?? '')) {
+    for (const core of parseCores(read(join(folder, `node${index}`, 'cpulist')) ?? '')) {
+      nodes.set(core, String(index))
+    }
+  }
+  return nodes
+}
+
+/** Parses `0-3,8` as 0, 1, 2, 3 and 8. */
+function parseCores(list: string): number[] {
+  return list.split(',').flatMap((part) => {
+    const [, first, last = first] = /^(\d+)(?:-(\d+))?$/.exec(part.trim()) ?? []
+    if (first === undefined) return []
+    return Array.from({ length: Number(last) - Number(first) + 1 }, (_, i) => Number(first) + i)
+  })
+}
+
+function usableCores(): number[] {
+  if (isAvailable().available) return allowedCores()
+  if (process.platform !== 'linux') throw usageError('--bind and --numa-binding need Linux')
+  const names = readdirSync('/sys/devices/system/cpu').filter((name) => /^cpu\d+$/.test(name))
+  return names.map((name) => Number(name.slice(3))).sort((a, b) => a - b)
+}
+
+function readSystemFile(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8').trim()
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,120 @@
+import { constants } from 'node:os'
+import { isatty } from 'node:tty'
+import { monotonicNow } from '@tsrun/core'
+import type { JobInput } from './input.ts'
+import type { RankProcess } from './rank-process.ts'
+import type { Interruption } from '../../protocol/nodes.ts'
+
+export interface Interrupts {
+  /** Aborts when the job must stop; the reason is an `Interruption`. */
+  readonly stop: AbortSignal
+  /** Aborts when the job must stop without grace, as at a second Ctrl-C. */
+  readonly kill: AbortSignal
+  /** Handles these signals from now on, and ignores the others of SIGINT, SIGTERM, SIGHUP and SIGQUIT. */
+  handle(signals: readonly NodeJS.Signals[]): void
+  /** Stops the job, like a first signal. */
+  interrupt(interruption: Interruption): void
+  /** Ends the grace period, like a second signal. */
+  force(): void
+}
+
+/**
+ * Milliseconds in which a repeated Ctrl-C is ignored: npx forwards the terminal's Ctrl-C, so it arrives
+ * twice.
+ */
+const SAME_PRESS = 300
+
+const usual = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
+
+/** EX_IOERR of sysexits.h: output was lost, for example on a full disk. */
+export const OUTPUT_LOST = 74
+
+/** Stops the job if its output cannot be written. Without a message if the reader is gone. */
+export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
+  if (error !== undefined) return { exitCode: OUTPUT_LOST, reason: error.code ?? error.message }
+  return { exitCode: 128 + constants.signals.SIGPIPE, reason: undefined }
+}
+
+/** Converts termination signals to abort signals, until the process ends. */
+export function listenForInterrupts(): Interrupts {
+  const stop = new AbortController()
+  const kill = new AbortController()
+  let signalled = false
+  const interrupt = (interruption: Interruption): void => {
+    // The same Ctrl-C may end the reader of a pipeline, and that may be noticed first.
+    if (signalled) kill.abort(interruption)
+    else stop.abort(interruption)
+    signalled = true
+  }
+  const listeners = new Map<NodeJS.Signals, () => void>()
+  const handle = (signals: readonly NodeJS.Signals[]): void => {
+    for (const [signal, listener] of listeners) process.off(signal, listener)
+    listeners.clear()
+    for (const signal of signals) {
+      const reason = signal === 'SIGINT' ? 'Ctrl-C' : signal
+      let last = -Infinity
+      const listener = (): void => {
+        const now = monotonicNow()
+        if (now - last < SAME_PRESS) return
+        last = now
+        interrupt({ exitCode: 128 + constants.signals[signal], reason })
+      }
+      listeners.set(signal, listener)
+      process.on(signal, listener)
+    }
+  }
+  // Without a listener, a signal would end the launcher and its ranks immediately.
+  for (const signal of usual) process.on(signal, () => undefined)
+  // Without a terminal (nohup, setsid), SIGHUP means that the terminal of another session was closed.
+  handle(usual.filter((name) => name !== 'SIGHUP' || [0, 1, 2].some(isatty)))
+  return {
+    handle,
+    stop: stop.signal,
+    kill: kill.signal,
+    interrupt: (interruption) => {
+      stop.abort(interruption)
+    },
+    force: () => {
+      kill.abort(stop.signal.reason)
+    },
+  }
+}
+
+/**
+ * Forwards Ctrl-Z and `fg` to the ranks, which are in other process groups than the terminal's. Returns
+ * a function that stops it.
+ */
+export function relayJobControl(
+  ranks: readonly RankProcess[],
+  input: Pick<JobInput, 'pause' | 'resume'> | undefined,
+): () => void {
+  const suspend = (): void => {
+    input?.pause()
+    for (const rank of ranks) rank.relay('SIGSTOP')
+    process.kill(process.pid, 'SIGSTOP')
+  }
+  const resume = (): void => {
+    for (const rank of ranks) rank.relay('SIGCONT')
+    input?.resume()
+  }
+  process.on('SIGTSTP', suspend).on('SIGCONT', resume)
+  return () => {
+    process.off('SIGTSTP', suspend).off('SIGCONT', resume)
+  }
+}
+
+/** Waits for the abort, and keeps the process alive until then. */
+export async function stayUntilAborted(signal: AbortSignal): Promise<void> {
+  const alive = setInterval(() => undefined, 60_000)
+  await aborted(signal)
+  clearInterval(alive)
+}
+
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    signal.addEventListener('abort', () => {
+      resolve()
+    })
+  })
+}

@@ -1,0 +1,139 @@
+import { cpuSeconds, peakBytes } from './process/process-use.ts'
+import type { RankProcess } from './process/rank-process.ts'
+import { formatBytes, formatSeconds, formatTable } from '@tsrun/core'
+import type { ResourceUsage } from '../protocol/control.ts'
+import type { RankOutcome } from '../protocol/nodes.ts'
+
+/** The time and memory that one rank used. */
+export interface RankUsage {
+  readonly rank: number
+  readonly node: number
+  readonly host: string
+  readonly seconds: number
+  readonly cpuSeconds: number | undefined
+  readonly peakBytes: number | undefined
+}
+
+export function rankUsage(
+  { rank, startedAt, endedAt, usage }: RankOutcome,
+  place: { readonly node: number; readonly host: string },
+): RankUsage {
+  return {
+    rank,
+    ...place,
+    seconds: (endedAt - startedAt) / 1000,
+    cpuSeconds: usage?.cpuSeconds,
+    peakBytes: usage?.peakBytes,
+  }
+}
+
+interface Column {
+  readonly title: string
+  readonly of: (usage: RankUsage) => number | undefined
+  readonly show: (value: number) => string
+}
+
+const columns: readonly Column[] = [
+  { title: 'time', of: ({ seconds }) => seconds, show: formatSeconds },
+  { title: 'CPU time', of: ({ cpuSeconds }) => cpuSeconds, show: formatSeconds },
+  {
+    title: 'CPU',
+    of: ({ cpuSeconds, seconds }) =>
+      cpuSeconds === undefined || seconds === 0 ? undefined : cpuSeconds / seconds,
+    show: (share) => `${Math.round(100 * share)} %`,
+  },
+  { title: 'peak memory', of: ({ peakBytes }) => peakBytes, show: formatBytes },
+]
+
+/** Maximum ranks or hosts with a row each. */
+const MOST_ROWS = 16
+
+/**
+ * Formats a table with a row for each rank. For more ranks: the least, the median and the most of each
+ * column, and for several hosts the median of each.
+ */
+export function summaryText(usages: readonly RankUsage[], width?: number): string {
+  const nodes = new Map(usages.map(({ node, host }) => [node, `node ${node} (${host})`]))
+  const isShort = usages.length <= MOST_ROWS
+  const rows = isShort ? rowsOfRanks(usages, nodes.size > 1) : summarize(usages)
+  if (!isShort && nodes.size > 1 && nodes.size <= MOST_ROWS) {
+    for (const [node, name] of nodes) {
+      const own = usages.filter((usage) => usage.node === node)
+      rows.push(toRow([name], (column) => median(own, column)))
+    }
+  }
+  return `${formatTable(rows, 'right', width).join('\n')}\n`
+}
+
+const titles = columns.map(({ title }) => title)
+
+function rowsOfRanks(usages: readonly RankUsage[], areFar: boolean): string[][] {
+  return [
+    [...(areFar ? ['rank', 'host'] : ['rank']), ...titles],
+    ...usages.map((usage) =>
+      toRow(areFar ? [String(usage.rank), usage.host] : [String(usage.rank)], ({ of }) =>
+        of(usage),
+      ),
+    ),
+  ]
+}
+
+function summarize(usages: readonly RankUsage[]): string[][] {
+  return [
+    [`${usages.length} ranks`, ...titles],
+    toRow(['least'], (column) => sorted(usages, column)[0]),
+    toRow(['median'], (column) => median(usages, column)),
+    toRow(['most'], (column) => sorted(usages, column).at(-1)),
+  ]
+}
+
+function median(usages: readonly RankUsage[], column: Column): number | undefined {
+  const values = sorted(usages, column)
+  return values[(values.length - 1) >> 1]
+}
+
+function toRow(
+  names: readonly string[],
+  valueOf: (column: Column) => number | undefined,
+): string[] {
+  return [
+    ...names,
+    ...columns.map((column) => {
+      const value = valueOf(column)
+      return value === undefined ? '–' : column.show(value)
+    }),
+  ]
+}
+
+function sorted(usages: readonly RankUsage[], { of }: Column): number[] {
+  return usages.flatMap((usage) => of(usage) ?? []).sort((a, b) => a - b)
+}
+
+/**
+ * Samples the CPU time and peak memory of every rank periodically, because killed ranks cannot report
+ * them. Returns a function that stops it.
+ */
+export function sampleUsage(ranks: readonly RankProcess[]): () => void {
+  const look = (): void => {
+    for (const rank of ranks) sample(rank)
+  }
+  // Sample at most about 64 ranks per second.
+  const timer = setInterval(look, Math.max(1000, (ranks.length / 64) * 1000))
+  timer.unref()
+  return () => {
+    clearInterval(timer)
+  }
+}
+
+/** Measures a rank before it is stopped. */
+export function sample(rank: RankProcess): void {
+  if (rank.end === undefined) rank.sampledUsage = readUsage(rank.pid) ?? rank.sampledUsage
+}
+
+/** The usage of a process of this host; undefined without /proc or without such a process. */
+export function readUsage(pid: number): ResourceUsage | undefined {
+  const [seconds, peak] = [cpuSeconds(pid), peakBytes(pid)]
+  return seconds === undefined || peak === undefined
+    ? undefined
+    : { cpuSeconds: seconds, peakBytes: peak }
+}

@@ -1,0 +1,161 @@
+import { fileURLToPath } from 'node:url'
+import { readProtection, tsrError, type TsrError } from '@tsrun/core'
+import { storeTlsOf } from '@tsrun/store'
+import { toJobOptions, type JobOptions } from '../args/job-options.ts'
+import { completeSettings } from '../args/settings.ts'
+import { checkRanks, toChaosPlan, type ChaosPlan } from '../job/chaos/plan.ts'
+import { runOnce } from '../job/agent.ts'
+import { createJob, type Job } from '../job/job.ts'
+import { packageFolder } from '../package.ts'
+import { findScript } from '../job/code/script.ts'
+import { startJobStore, type JobStore } from '../nodes/endpoint.ts'
+import { createOnlyNode } from '../nodes/rendezvous.ts'
+import { failureText } from '../job/failure/failure-text.ts'
+import type { Verdict, Failure } from '../protocol/nodes.ts'
+import { createContext, type SpawnContext, type StopReason } from './context.ts'
+import { putValue, takeValue, TASK, valueOf } from './messages.ts'
+import { readOptions, type CompleteOptions, type SpawnOptions } from './options.ts'
+import { planTask, type PlannedTask } from './task.ts'
+
+/**
+ * Runs a function in the ranks of a job, each in a separate process. Resolves to their return values in
+ * the order of the ranks. Works like `torch.multiprocessing.spawn`, but also returns the values.
+ *
+ * A function is sent as source code. It must not use variables from outside, and it imports modules
+ * with `import()`. For a module, each rank imports it and calls its export. The function gets the rank
+ * and `args`, and may call `initProcessGroup()`. Arguments and values are copied: plain data, typed
+ * arrays, Maps, Sets, dates, bigints and Errors, up to 256 MiB for each rank. Functions become undefined,
+ * and class instances become plain objects. A rank exits when its event loop is empty. Ranks never outlive
+ * the call or this process, even if it crashes.
+ *
+ * @param program - a function or an arrow function, or the path or URL of a module
+ * @returns the return value of each rank, by rank
+ *
+ * @example
+ * const squares = await spawn((rank: number, base: number) => (base + rank) ** 2, {
+ *   nproc: 3,
+ *   args: [10],
+ * }) // [100, 121, 144]
+ *
+ * @throws ERR_TSR_RANK_FAILED when a rank fails: `cause` is its error with its stack, and
+ *   `facts.report` is the report that tsrun would print; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT, ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT,
+ *   ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
+ */
+export async function spawn<Value, Args extends readonly unknown[]>(
+  program: (rank: number, ...args: Args) => Value,
+  options?: SpawnOptions<Args>,
+): Promise<Awaited<Value>[]>
+export async function spawn<Value = unknown>(
+  program: string | URL,
+  options?: SpawnOptions,
+): Promise<Value[]>
+export async function spawn(
+  program: ((rank: number, ...args: never) => unknown) | string | URL,
+  options: SpawnOptions = {},
+): Promise<unknown[]> {
+  const complete = readOptions(options)
+  const planned = planTask(program, complete)
+  if (complete.signal?.aborted === true) throw stopError('aborted', complete)
+  const job = createSpawnJob(complete, planned)
+  const chaos = chaosOf(complete)
+  const tls = storeTlsOf(job.protection)
+  const store = await startJobStore('127.0.0.1', 0, job.identity.token, () => undefined, tls)
+  const context = createContext(complete, chaos)
+  try {
+    await putValue(store.local, TASK, { task: planned.task, args: complete.args })
+    const nodes = createOnlyNode(job, store)
+    const { verdict } = await runOnce(job, nodes, 0, context)
+    await context.console.flush()
+    throwFailure(verdict, context, complete)
+    return await collect(store, complete.nproc)
+  } finally {
+    context.release()
+    await store.close()
+  }
+}
+
+function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
+  const { nproc, grace, output, execArgv, chaos } = options
+  const env = { ...process.env, ...options.env }
+  const path = new URL('dist/spawned.js', packageFolder)
+  const entry = findScript(fileURLToPath(path), '/')
+  const machine = { cores: 1, gpus: () => 0, usesGpus: () => false }
+  const flags = { nproc: String(nproc), stdin: 'none', summary: 'false' }
+  const defaults = toJobOptions(completeSettings(flags, {}), [entry.path], machine)
+  const jobOptions: JobOptions = {
+    ...defaults,
+    // Ranks only check whether there is a plan, so any text will do.
+    program: {
+      ...defaults.program,
+      nodeArguments: execArgv,
+      chaos: chaos && 'an option of spawn',
+    },
+    protection: { ...defaults.protection, ...readProtection(env), environment: {} },
+    // Show the output of ranks only if it is inherited.
+    output: { ...defaults.output, ranks: output === 'inherit' ? undefined : new Set() },
+    restart: { ...defaults.restart, grace },
+  }
+  return createJob(jobOptions, env, process.cwd(), entry, code)
+}
+
+/** @throws ERR_TSR_ARGUMENT for a plan without effect */
+function chaosOf({ chaos, nproc }: CompleteOptions): ChaosPlan | undefined {
+  if (chaos === undefined) return undefined
+  try {
+    const plan = toChaosPlan(chaos)
+    checkRanks(plan, nproc)
+    return plan
+  } catch (error) {
+    const value = (error as Error).message
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'chaos', value, expected: 'a plan of faults' })
+  }
+}
+
+/** @throws ERR_TSR_RANK_FAILED, ERR_TSR_ABORTED, ERR_TSR_TIMEOUT */
+function throwFailure(
+  verdict: Verdict,
+  { stopReason }: SpawnContext,
+  options: CompleteOptions,
+): void {
+  if (verdict.kind === 'failure') throw rankError(verdict.failure)
+  if (verdict.kind !== 'success') throw stopError(stopReason() ?? 'aborted', options)
+}
+
+function stopError(reason: StopReason, options: CompleteOptions): TsrError {
+  const { nproc, signal, timeout = 0 } = options
+  const what = `spawn of ${nproc} ${nproc === 1 ? 'rank' : 'ranks'}`
+  if (reason === 'timeout') return tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: timeout })
+  return tsrError('ERR_TSR_ABORTED', { what }, { cause: signal?.reason })
+}
+
+/** @throws ERR_TSR_RANK_FAILED */
+async function collect({ local }: JobStore, nproc: number): Promise<unknown[]> {
+  const values: unknown[] = []
+  for (let rank = 0; rank < nproc; rank++) {
+    if (!(await local.check([valueOf(rank)]))) throw noValueError(rank, nproc)
+    values.push(await takeValue(local, valueOf(rank)))
+  }
+  return values
+}
+
+/** Converts a failure report to an error, whose cause is the error of the rank that failed first. */
+function rankError(failure: Failure): TsrError {
+  const { rank, worldSize, ended, error, what, code, explanation, jobExitCode } = failure
+  const first = what ?? failure.stderr.at(-1)
+  const problem = [first === undefined ? ended : `${ended}: ${first}`, explanation]
+    .filter((part) => part !== undefined)
+    .join('; ')
+    .replace(/\.$/, '')
+  const report = failureText(failure, false)
+  const facts = { rank, worldSize, problem, exitCode: jobExitCode, report }
+  if (error === undefined) return tsrError('ERR_TSR_RANK_FAILED', facts)
+  const cause = Object.assign(new Error(first), code === undefined ? {} : { code })
+  cause.stack = error
+  return tsrError('ERR_TSR_RANK_FAILED', facts, { cause })
+}
+
+/** The error for a rank that exited with code 0 before its function returned. */
+function noValueError(rank: number, worldSize: number): TsrError {
+  const problem = 'ended with exit code 0 before its function returned'
+  return tsrError('ERR_TSR_RANK_FAILED', { rank, worldSize, problem, exitCode: 0, report: '' })
+}
