@@ -1,4 +1,4 @@
-import { choice, count, number, positive, readVariable } from '@tsrun/core'
+import { choice, count, number, readVariable } from '@tsrun/core'
 
 /** What a rank records and reports. */
 export interface DiagnosisSettings {
@@ -37,12 +37,11 @@ export interface DiagnosisOptions {
   readonly debug?: 'off' | 'detail'
 }
 
-const stallWarningRule = positive('milliseconds above 0')
-const debugRule = choice('off', 'detail')
+const debugRule = choice('off', 'detail').optional()
 const entriesRule = count({ from: 1, to: 1_000_000 }).default(2048)
 const secondsRule = number.refine((value) => value >= 0, 'seconds, 0 or more').default(30)
 
-/** Completes the options from the environment. @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT */
+/** Completes checked options from the environment. @throws ERR_TSR_ENVIRONMENT */
 export function readDiagnosis(
   options: { readonly [Name in keyof DiagnosisOptions]: DiagnosisOptions[Name] | undefined },
   env: NodeJS.ProcessEnv,
@@ -52,14 +51,8 @@ export function readDiagnosis(
   return {
     flightDirectory: directory === '' ? undefined : directory,
     flightEntries: readVariable('TSRUN_FLIGHT_ENTRIES', entriesRule, env),
-    stallWarning:
-      stallWarning === undefined
-        ? patienceOf(env)
-        : stallWarningRule.check('stallWarning', stallWarning),
-    detail:
-      (debug === undefined
-        ? readVariable('TSRUN_DEBUG', debugRule.optional(), env)
-        : debugRule.check('debug', debug)) === 'detail',
+    stallWarning: stallWarning ?? patienceOf(env),
+    detail: (debug ?? readVariable('TSRUN_DEBUG', debugRule, env)) === 'detail',
     runId: env['TSRUN_RUN_ID'] ?? 'none',
     restartCount: Number(env['TSRUN_RESTART_COUNT'] ?? 0),
   }
