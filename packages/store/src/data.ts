@@ -211,9 +211,7 @@ class KeyWaiters {
   add(keys: readonly string[], missing: Iterable<string>, done: () => void): Wait {
     const wait: KeyWait = { keys, missing: new Set(missing), done }
     for (const key of keys) {
-      const waits = this.#byKey.get(key)
-      if (waits === undefined) this.#byKey.set(key, new Set([wait]))
-      else waits.add(wait)
+      this.#byKey.set(key, (this.#byKey.get(key) ?? new Set()).add(wait))
     }
     this.#size++
     return {
@@ -277,10 +275,9 @@ class Queues {
   push(queue: string, value: Uint8Array): number {
     this.#room.take(costOf(queue, value))
     if (this.#hand(queue, value)) return 0
-    const values = this.#values.get(queue)
-    if (values === undefined) this.#values.set(queue, [value])
-    else values.push(value)
-    return this.length(queue)
+    const values = this.#values.get(queue) ?? []
+    this.#values.set(queue, values)
+    return values.push(value)
   }
 
   /** Puts taken values back to the front of the queue, in their order. */
@@ -308,9 +305,7 @@ class Queues {
 
   /** Passes the next value to `taker`, after all earlier takers were served. */
   await(queue: string, taker: Take): Wait {
-    const takers = this.#takers.get(queue)
-    if (takers === undefined) this.#takers.set(queue, new Set([taker]))
-    else takers.add(taker)
+    this.#takers.set(queue, (this.#takers.get(queue) ?? new Set()).add(taker))
     this.#waiting++
     return {
       missing: new Set([queue]),

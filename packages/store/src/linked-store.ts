@@ -16,18 +16,13 @@ export class LinkedStore implements Store {
     { timeToLive, whileConnected = false }: StoreSetOptions = {},
   ): Promise<void> {
     keyRule.check('key', key)
-    const request = {
+    await this.#calls.call({
       op: 'set',
       key,
       value: toBytes('value', value),
-      ...(whileConnected ? { whileConnected } : {}),
-    } as const
-    if (timeToLive === undefined) {
-      await this.#calls.call(request)
-      return
-    }
-    durationRule.check('timeToLive', timeToLive)
-    await this.#calls.call({ ...request, timeToLive })
+      ...(whileConnected && { whileConnected }),
+      ...(timeToLive !== undefined && { timeToLive: durationRule.check('timeToLive', timeToLive) }),
+    })
   }
 
   async get(key: string, options?: StoreCallOptions): Promise<Uint8Array> {

@@ -95,7 +95,7 @@ async function callPeer<Channel extends ByteChannel>(
   options: MeshOptions,
   peer: number,
   deadline: Deadline,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal,
 ): Promise<Channel> {
   const attempt = async (): Promise<Channel> => {
     const dialing = dialer.dial(options.endpoints[peer]!, signal)
@@ -124,9 +124,8 @@ async function callPeer<Channel extends ByteChannel>(
     }
     return channel
   }
-  const isTransient = (error: unknown): boolean => !isRefusal(error) && signal?.aborted !== true
-  const trying = { deadline, isTransient, ...(signal && { signal }) }
-  return await retry(attempt, trying).catch((cause: unknown) => {
+  const isTransient = (error: unknown): boolean => !isRefusal(error) && !signal.aborted
+  return await retry(attempt, { deadline, isTransient, signal }).catch((cause: unknown) => {
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw connectError(options, peer, reason, cause)
   })

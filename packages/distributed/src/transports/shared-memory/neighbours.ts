@@ -101,14 +101,7 @@ export function reservedBytes(neighbours: number): number {
   return slotsAt(neighbours, hasSlots(neighbours) ? neighbours : -1)
 }
 
-/** Returns the offset in this heap of the slots of each world rank, including this rank. */
-function slotPlaces(
-  { neighbours }: Pick<Sharing, 'neighbours'>,
-  rank: number,
-): (number | undefined)[] {
-  return neighbours.map((_, peer) => slotsOf(neighbours, rank, peer))
-}
-
+/** Returns the offset in this heap of the slots of a world rank, which may be this rank. */
 function slotsOf(
   neighbours: Sharing['neighbours'],
   rank: number,
@@ -129,17 +122,16 @@ export function openSlots(
   heap: Heap,
   kernels: Kernels,
   rank: number,
-  sharing: Sharing,
+  { neighbours, segments }: Sharing,
   spins: boolean,
 ): MappedSlots {
-  const { segments } = sharing
   return new MappedSlots({
     heap,
     copy: (to, from, bytes) => {
       kernels.copy(to, from, bytes)
     },
     rank,
-    places: slotPlaces(sharing, rank),
+    places: neighbours.map((_, peer) => slotsOf(neighbours, rank, peer)),
     hasCome: (word, count) => kernels.awaitCount(word, count, spins ? SPIN_LOOKS : 1),
     wake: (peer) => {
       ringBell(segments[peer]!.bell)
