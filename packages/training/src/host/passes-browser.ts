@@ -1,6 +1,6 @@
 import type { Passes } from './passes.ts'
 
-/** A browser cannot follow what is awaited: only synchronous code sees the pass. */
+/** Creates passes for a browser, where only synchronous code sees the current pass. */
 export function createPasses<T>(): Passes<T> {
   let current: T | undefined
   return {

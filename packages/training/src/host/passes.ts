@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-/** A value that everything sees that `run` calls or awaits. */
+/** A context value that is visible to all functions that `run` calls or awaits. */
 export interface Passes<T> {
   run<R>(value: T, run: () => R): R
   getStore(): T | undefined

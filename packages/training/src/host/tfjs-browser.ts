@@ -8,7 +8,10 @@ import type * as Host from './tfjs.ts'
 
 export const core: typeof Host.core = tfjs
 
-/** Importing a backend registers it at once; this defers the registration until a script asks for it. */
+/**
+ * Importing a TensorFlow.js backend registers it at once. Undoes this, and returns a function that
+ * registers the backend later.
+ */
 function registrationOf(name: string, priority: number): () => void {
   const factory = core.findBackendFactory(name)
   core.removeBackend(name)

@@ -10,8 +10,9 @@ const require = createRequire(import.meta.url)
 export const core = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
 
 /**
- * Loads the gradient functions of TensorFlow.js and the methods of its tensors, from a bundle built with
- * this package: the umbrella package, the only alternative in Node, takes ten times as long.
+ * Loads the gradient functions of TensorFlow.js and the methods of its tensors from a bundle in
+ * this package. Loading them from the umbrella package `@tensorflow/tfjs` would take ten times as
+ * long.
  */
 export function loadGradients(): void {
   load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
@@ -25,9 +26,7 @@ export function registerCpu(): void {
   load('@tensorflow/tfjs-backend-cpu')
 }
 
-/**
- * Returns the loaded TensorFlow.js modules, each with the name under which the Node binding requires it.
- */
+/** Returns the loaded TensorFlow.js modules, each with the name that the Node binding requires. */
 export function loadedModules(): [name: string, module: NodeJS.Module][] {
   withLong(() => load('@tensorflow/tfjs'))
   return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
@@ -41,8 +40,9 @@ interface Resolver {
 }
 
 /**
- * The umbrella package requires `long`, which only its core declares as a dependency. With strict
- * package managers (pnpm, Plug'n'Play), resolve it from the core.
+ * Resolves the package `long` from the core of TensorFlow.js while `run` loads the umbrella
+ * package. The umbrella package requires `long` but does not declare it, which fails with pnpm and
+ * Plug'n'Play.
  */
 function withLong(run: () => void): void {
   const modules = Module as unknown as Resolver
@@ -58,8 +58,8 @@ function withLong(run: () => void): void {
 }
 
 /**
- * Loads a module without source maps, which `tsrun` enables on the ranks. Node would parse 10 MB of
- * source maps of TensorFlow.js, although the sources they refer to are not installed.
+ * Loads a module without its source maps. `tsrun` enables source maps on ranks, and Node would
+ * parse 10 MB of them for TensorFlow.js although their sources are not installed.
  */
 function load(name: string): unknown {
   const { sourceMapsEnabled } = process
@@ -76,8 +76,9 @@ const events = ['uncaughtException', 'unhandledRejection'] as const
 /**
  * Runs `load` and removes the listeners for uncaught errors that it installs on the process.
  *
- * The generated code of the wasm backend installs two listeners that rethrow the error. They would
- * change the exit code, print pages of minified source, and make the report name a rejection.
+ * The generated code of the wasm backend installs two listeners that rethrow the error. With them,
+ * the exit code would change, Node would print pages of minified source, and the error report would
+ * name an unhandled rejection.
  */
 export async function withoutErrorListeners(load: () => Promise<void>): Promise<void> {
   const before = new Set(events.flatMap((event) => process.rawListeners(event)))

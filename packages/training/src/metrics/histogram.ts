@@ -1,4 +1,4 @@
-/** The distribution of finite values. */
+/** The distribution of the finite values of an array. */
 export interface Histogram {
   readonly count: number
   readonly min: number

@@ -4,16 +4,17 @@ import { promisify } from 'node:util'
 import { createLogger, makeFolders, openFile, tsrError, writeWhole } from '@tsrun/core'
 
 const { O_APPEND, O_CREAT, O_RDWR } = constants
-/** Reading is needed for the last byte. */
+/** Open the file for reading too, to read its last byte. */
 const APPENDING = O_RDWR | O_APPEND | O_CREAT
 const append = promisify(appendFile)
 
-/** The largest number of bytes in the buffer, and the milliseconds until it is written. */
+/**
+ * The capacity of the write buffer in bytes, and the delay in milliseconds before it is written.
+ */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
 
 /**
- * A file that is appended to in the background. When the process exits, the buffer is written
- * synchronously.
+ * Appends to a file in the background. When the process exits, it writes its buffer synchronously.
  */
 export class LogFile {
   readonly #path: string
@@ -21,7 +22,7 @@ export class LogFile {
   #waiting: Uint8Array[] = []
   #bytes = 0
   #fd: number | undefined
-  /** Settles when all writes so far are done; rejected after a failed write. */
+  /** Settles when all previous writes have completed; rejects if one failed. */
   #writes = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
@@ -31,15 +32,15 @@ export class LogFile {
       this.#fd ??= this.#open()
       writeWhole(this.#fd, Buffer.concat(this.#waiting))
     } catch (error) {
-      // The process is exiting: there is no caller to throw the error to.
+      // The process is exiting, so no caller can catch the error.
       const facts = { path: this.#path, reason: (error as Error).message }
       createLogger('training').warn(facts, 'the last metrics could not be written')
     }
   }
 
   /**
-   * @param begin - returns the bytes before the first write, given the size and the last byte of an
-   *   existing file
+   * @param begin - returns bytes to write first, given the size and the last byte of an existing
+   *   file
    */
   constructor(path: string, begin: (size: number, last: number | undefined) => Uint8Array) {
     this.#path = path
@@ -86,7 +87,7 @@ export class LogFile {
     this.#waiting = []
     this.#bytes = 0
     this.#writes = this.#writes.then(() => this.#append(bytes))
-    // flush() and close() throw the error.
+    // `flush` and `close` throw this error.
     this.#writes.catch(() => undefined)
   }
 
@@ -113,7 +114,9 @@ export class LogFile {
 
 const NEWLINE = 10
 
-/** A file of lines. Ends a line that a killed process left unfinished. */
+/**
+ * Opens a log file of text lines. Terminates an incomplete last line that a killed process left.
+ */
 export function lineFile(path: string, header = ''): LogFile {
   return new LogFile(path, (size, last) => {
     if (size === 0) return Buffer.from(header)

@@ -1,10 +1,10 @@
 /**
- * The destination for metrics of a training run: a TensorBoard folder, a CSV or JSONL file, or a custom
- * one.
+ * The destination for metrics of a training run: a TensorBoard folder, a CSV or JSONL file, or a
+ * custom destination.
  *
- * The methods only buffer, so they may be called in a hot loop, in any order and without waiting. The
- * buffer is written in the background, in the order of the calls. The next `flush` or `close` throws an
- * error of the file system.
+ * The logging methods only append to a buffer, so call them in a hot loop without awaiting
+ * anything. The buffer is written in the background, in the order of the calls. The next `flush` or
+ * `close` throws any file system error.
  */
 export interface MetricLog {
   /**
@@ -19,12 +19,15 @@ export interface MetricLog {
   /** Logs a text, for example the output of a language model. */
   text(name: string, text: string, step: number): void
 
-  /** Logs the distribution of values, for example of a parameter. They are read before this returns. */
+  /**
+   * Logs the distribution of values, for example of a parameter. The values are read before the
+   * method returns.
+   */
   histogram(name: string, values: ArrayLike<number>, step: number): void
 
   /** Resolves when everything logged so far was passed to the operating system. */
   flush(): Promise<void>
 
-  /** Writes the buffer and closes the files. Nothing may be logged afterwards. */
+  /** Writes the buffer and closes the files. Later calls of the logging methods throw. */
   close(): Promise<void>
 }

@@ -1,11 +1,11 @@
 /*
- * The wire format of Protocol Buffers (protobuf.dev/programming-guides/encoding), as far as the messages
- * of TensorBoard need it.
+ * Encodes Protocol Buffers messages (protobuf.dev/programming-guides/encoding), limited to the
+ * field types that TensorBoard uses.
  */
 
 const encoder = new TextEncoder()
 
-/** A field with an integer from 0. */
+/** Encodes a field with a non-negative integer. */
 export function varintField(field: number, value: number): Uint8Array {
   return join([varint(field * 8), varint(value)])
 }
@@ -20,13 +20,13 @@ export function floatField(field: number, value: number): Uint8Array {
   return join([varint(field * 8 + 5), bytes])
 }
 
-/** A field with bytes, a text or a message. */
+/** Encodes a field with bytes, a string or an embedded message. */
 export function bytesField(field: number, value: Uint8Array | string): Uint8Array {
   const bytes = typeof value === 'string' ? encoder.encode(value) : value
   return join([varint(field * 8 + 2), varint(bytes.length), bytes])
 }
 
-/** A packed field with several doubles. */
+/** Encodes a packed repeated field of doubles. */
 export function doublesField(field: number, values: readonly number[]): Uint8Array {
   return bytesField(field, doubles(values))
 }
@@ -42,7 +42,10 @@ function doubles(values: readonly number[]): Uint8Array {
   return bytes
 }
 
-/** Seven bits per byte, lowest first; the highest bit is set in all bytes but the last. */
+/**
+ * Encodes a varint: seven bits per byte, lowest bits first. The highest bit of a byte is set unless
+ * the byte is the last.
+ */
 function varint(value: number): Uint8Array {
   const bytes: number[] = []
   let rest = value

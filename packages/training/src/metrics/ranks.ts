@@ -2,9 +2,15 @@ import { choice, count, declareOptions, filled, tsrError, type Rules } from '@ts
 import type { MetricLog } from './metric-log.ts'
 
 export interface MetricLogOptions {
-  /** This process's rank; default: its rank in the job, the variable RANK, else 0. */
+  /**
+   * The rank of this process. Default: its rank in the job, then the environment variable RANK,
+   * then 0.
+   */
   readonly rank?: number
-  /** Which ranks write: rank 0 (`first`, default), or `all`, each to its own place. */
+  /**
+   * Which ranks write: only rank 0 (`first`, default), or `all` ranks, each to its own file or
+   * folder.
+   */
   readonly ranks?: 'first' | 'all'
 }
 
@@ -14,11 +20,11 @@ const readOptions = declareOptions({
 } satisfies Rules<MetricLogOptions>)
 
 /**
- * Returns the log of this rank, at `place(path, rank)` if all ranks write. On ranks that do not write,
- * it does nothing.
+ * Returns the metric log of this rank. If all ranks write, the log is at `place(path, rank)`. On a
+ * rank that does not write, the log ignores all calls.
  *
- * @throws ERR_TSR_ARGUMENT for an invalid path, an invalid or unknown option; from the methods for a
- *   step that is not a whole number from 0
+ * @throws ERR_TSR_ARGUMENT for an invalid path or option. The log's methods throw it when the step
+ *   is not a non-negative integer
  */
 export function logOfRank(
   path: string,
@@ -65,7 +71,7 @@ function checked(log: MetricLog): MetricLog {
   }
 }
 
-/** For example, rank 3 writes `metrics.rank-3.csv` for the path `metrics.csv`. */
+/** Returns the path of one rank's file: `metrics.rank-3.csv` for `metrics.csv` and rank 3. */
 export function fileOfRank(path: string, rank: number): string {
   return path.replace(/(\.[^./\\]*)?$/, (ending) => `.rank-${rank}${ending}`)
 }

@@ -9,11 +9,11 @@ import { logOfRank, type MetricLogOptions } from './ranks.ts'
 let files = 0
 
 /**
- * Writes metrics for TensorBoard: an event file in a folder, for `tensorboard --logdir`. Each start,
- * also after a restart, writes its own file; TensorBoard shows the files of a folder as one run. If all
- * ranks write, each has a subfolder `rank-N`.
+ * Writes metrics for TensorBoard: an event file in a folder, for `tensorboard --logdir`. Each start
+ * or restart of the training writes a new file; TensorBoard shows all files of a folder as one run.
+ * If all ranks write, each has a subfolder `rank-N`.
  *
- * The files contain TFRecord records, each with an `Event` of
+ * The files contain TFRecord records. Each record is an `Event` of
  * github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto/event.proto.
  *
  * @throws ERR_TSR_ARGUMENT
@@ -52,7 +52,10 @@ function event(step: number, content: Uint8Array): Uint8Array {
   return join([doubleField(1, Date.now() / 1000), varintField(2, step), content])
 }
 
-/** A TensorProto with one string, and the name of the plugin that shows it. */
+/**
+ * Encodes a summary value: a TensorProto with one string, and the name of the TensorBoard plugin
+ * for texts.
+ */
 function textValue(text: string): Uint8Array {
   const [STRING, TENSOR] = [7, 2]
   const shape = bytesField(2, varintField(1, 1))
@@ -80,12 +83,15 @@ function recordOf(data: Uint8Array): Uint8Array {
   return record
 }
 
-/** TFRecord masks checksums, because a checksum of data that contains checksums would be weak. */
+/** Masks a CRC as TFRecord requires: a CRC is weak for data that contains CRCs itself. */
 function masked(checksum: number): number {
   return (((checksum >>> 15) | (checksum << 17)) + 0xa282ead8) >>> 0
 }
 
-/** CRC-32C of each byte: the polynomial of Castagnoli (1993), reflected. */
+/**
+ * The CRC-32C lookup table: one entry per byte value, with the reflected polynomial of Castagnoli
+ * (1993).
+ */
 const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   let value = byte
   for (let bit = 0; bit < 8; bit++) value = (value >>> 1) ^ (value & 1 ? 0x82f63b78 : 0)

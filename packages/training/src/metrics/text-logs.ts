@@ -4,9 +4,11 @@ import type { MetricLog } from './metric-log.ts'
 import { fileOfRank, logOfRank, type MetricLogOptions } from './ranks.ts'
 
 /**
- * Writes metrics as a file with a JSON object in each line: `{"time":..., "step":..., "name":..., ...}`
- * with `value`, `text` or `histogram`. `time` is in seconds since 1970; NaN and infinities are strings.
- * An existing file is appended to, as after a restart: of several lines for a step, the last one counts.
+ * Writes metrics as JSON Lines: `{"time":..., "step":..., "name":..., ...}` with `value`, `text` or
+ * `histogram`. `time` is in seconds since 1970. NaN and infinities are written as strings.
+ *
+ * Lines are appended to an existing file. After a restart, a step may have several lines: use the
+ * last one.
  *
  * @throws ERR_TSR_ARGUMENT
  *
@@ -37,8 +39,8 @@ export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
 }
 
 /**
- * Writes metrics as a CSV file with the columns `step`, `name` and `value`, one row per number; skips
- * texts and histograms. An existing file is appended to, as by `jsonl`.
+ * Writes metrics as a CSV file with the columns `step`, `name` and `value`, one row per number.
+ * Texts and histograms are skipped. Rows are appended to an existing file, as with `jsonl`.
  *
  * @throws ERR_TSR_ARGUMENT
  */

@@ -10,28 +10,31 @@ import {
 import { exchangeTime, pipelineTime, type PipelineTime, type StepTime } from './step-time.ts'
 
 export interface PlanOptions {
-  /** The number of trained values. */
+  /** The number of trained values in the model. */
   readonly parameters: number
   /** The memory of one rank, in bytes. */
   readonly memory: number
   readonly ranks: number
-  /** Default: parameters / (12 width^2). */
+  /** The number of transformer layers; default: parameters / (12 width^2). */
   readonly layers?: number
-  /** Default: from parameters = 12 layers width^2 if `layers` is given; otherwise about 128 per layer. */
+  /**
+   * The length of a hidden vector. Default with `layers`: sqrt(parameters / (12 layers)). Default
+   * without `layers`: about 128 per layer.
+   */
   readonly width?: number
-  /** Default: width / 128. */
+  /** The number of attention heads; default: width / 128. */
   readonly heads?: number
-  /** The tokens of an example; default 2048. */
+  /** The number of tokens in an example; default 2048. */
   readonly sequence?: number
-  /** The examples of a step, over all replicas; default: 4 per rank. */
+  /** The number of examples in a step, over all replicas; default: 4 per rank. */
   readonly batch?: number
-  /** Default float32, in which tsrun trains; the others are for planning only. */
+  /** The number type to plan for; default float32. Training itself always uses float32. */
   readonly dtype?: PlanDtype
-  /** Default adam. */
+  /** The optimizer to plan for; default `adam`. */
   readonly optimizer?: PlanOptimizer
   /** Floating-point operations per second that a rank reaches in training; default 10^13. */
   readonly flops?: number
-  /** Bytes per second that a rank sends; default 10^10. */
+  /** Bytes per second that a rank sends to another; default 10^10. */
   readonly link?: number
   /** Latency of a message in seconds; default 10^-5. */
   readonly latency?: number
@@ -44,11 +47,14 @@ export interface PlannedLayout extends RankLayout, StepTime {
 
 export interface LayoutPlan {
   readonly model: ModelShape
-  /** The examples of a step. */
+  /** The number of examples in a step, over all replicas. */
   readonly batch: number
-  /** All layouts: first those that fit, fastest first; then the others, smallest first. */
+  /**
+   * All layouts. Those that fit come first, in order of increasing step time. The others follow, in
+   * order of increasing memory.
+   */
   readonly layouts: readonly PlannedLayout[]
-  /** The fastest layout that fits; undefined if none does. */
+  /** The layout that fits and has the shortest step; undefined if no layout fits. */
   readonly best: PlannedLayout | undefined
 }
 
@@ -73,11 +79,12 @@ const readOptions = declareOptions({
 })
 
 /**
- * Computes the memory and the time of every layout dp x tp x pp of a transformer over the ranks, with
- * each stage of ZeRO, with and without recomputation. Times come from the simulator of schedules.
+ * Computes memory and step time for every layout dp x tp x pp of a transformer over the ranks. Each
+ * layout is planned with each stage of ZeRO, with and without recomputation. Step times come from
+ * the schedule simulator.
  *
- * Not counted are the framework's own memory, the buffers of collectives, embeddings and logits, and the
- * overlap of communication with computation.
+ * The estimate leaves out the framework's own memory, collective buffers, embeddings and logits. It
+ * assumes that communication does not overlap with computation.
  *
  * @example
  * const { best } = planLayouts({ parameters: 10e9, memory: 24e9, ranks: 16 })
@@ -116,7 +123,8 @@ function shapeOf(given: {
   readonly sequence: number
 }): ModelShape {
   const { parameters, sequence } = given
-  // 12 layers width^2 parameters, and width = 128 layers if neither is given.
+  // A transformer has about 12 layers width^2 parameters. Assume width = 128 layers if neither is
+  // given.
   const rough =
     given.layers === undefined
       ? Math.cbrt((parameters * 128) / 12)
@@ -132,7 +140,6 @@ function shapeOf(given: {
   })
 }
 
-/** Rounds to a number that many ranks can divide. */
 function roundWidth(width: number): number {
   const unit = width >= 4096 ? 1024 : width >= 1024 ? 256 : width >= 128 ? 64 : 1
   return Math.max(1, unit * Math.round(width / unit))
@@ -146,8 +153,8 @@ function layoutsOf(ranks: number, { layers, heads }: ModelShape, batch: number):
       const stages =
         dp === 1 ? ([0] as const) : pp === 1 ? ([0, 1, 2, 3] as const) : ([0, 1, 2] as const)
       return stages.flatMap((zero) =>
-        // With one stage, each backward pass follows its forward pass at once: there is nothing to
-        // recompute.
+        // With one pipeline stage, each backward pass follows its forward pass at once, so
+        // recomputation saves nothing.
         (pp === 1 ? [false] : [false, true]).map((recompute): RankLayout => ({
           dp,
           tp,

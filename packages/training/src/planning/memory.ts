@@ -3,17 +3,19 @@ export type PlanDtype = 'float32' | 'bfloat16' | 'float16'
 
 export type PlanOptimizer = 'adam' | 'momentum' | 'sgd'
 
-/** How the ranks share the work; the sizes multiply to the number of ranks. */
+/** How the ranks divide the work. The product dp x tp x pp is the number of ranks. */
 export interface RankLayout {
-  /** Replicas, each with a part of the batch. */
+  /** The number of replicas; each one trains on a part of the batch. */
   readonly dp: number
-  /** Ranks that share every layer. */
+  /** The number of tensor parallel ranks, which share every layer. */
   readonly tp: number
-  /** Stages of a pipeline. */
+  /** The number of pipeline stages. */
   readonly pp: number
   /** What the replicas shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 also parameters. */
   readonly zero: 0 | 1 | 2 | 3
-  /** Whether a stage keeps only its inputs, and repeats the forward pass before the backward pass. */
+  /**
+   * Whether a stage keeps only its inputs and repeats the forward pass before the backward pass.
+   */
   readonly recompute: boolean
 }
 
@@ -24,11 +26,11 @@ export interface ModelShape {
   /** The length of a hidden vector. */
   readonly width: number
   readonly heads: number
-  /** The tokens of an example. */
+  /** The number of tokens in an example. */
   readonly sequence: number
 }
 
-/** Bytes that one rank holds: the rank that holds most. */
+/** The bytes on the rank that holds the most. */
 export interface LayoutMemory {
   readonly weights: number
   readonly gradients: number
@@ -46,9 +48,10 @@ export function bytesOf(dtype: PlanDtype): number {
 }
 
 /**
- * The activations of one example in one layer of a transformer, in bytes: s h (10 + 24 / t + 5 a s / (h t))
- * with 16-bit numbers (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models,
- * 2022, equation 2), and twice that with float32.
+ * Returns the bytes of activations for one example in one transformer layer: with 16-bit numbers
+ * s h (10 + 24 / t + 5 a s / (h t)), with float32 twice as much. s is the sequence length, h the
+ * width, a the number of heads, and t the number of tensor parallel ranks (Korthikanti et al.,
+ * Reducing Activation Recomputation in Large Transformer Models, 2022, equation 2).
  */
 function layerActivations(
   { width, heads, sequence }: ModelShape,
@@ -64,8 +67,8 @@ function layerActivations(
  * numbers the optimizer keeps a float32 copy of the weights. ZeRO stage 3 also holds the gathered
  * weights of one layer.
  *
- * @param inFlight - the largest number of micro-batches, of one example each, whose activations a rank
- *   holds
+ * @param inFlight - the largest number of micro-batches whose activations a rank holds; each
+ *   micro-batch has one example
  */
 export function layoutMemory(
   model: ModelShape,
@@ -77,7 +80,6 @@ export function layoutMemory(
   const own = model.parameters / (tp * pp)
   const layers = Math.ceil(model.layers / pp)
   const gathered = zero === 3 && dp > 1 ? model.parameters / (tp * model.layers) : 0
-  // `stateBytes` is the sum of the following for float32.
   const held = (stage: 1 | 2 | 3): number => (zero >= stage ? own / dp : own)
   const master = dtype === 'float32' ? 0 : 4
   const weights = (held(3) + gathered) * bytes

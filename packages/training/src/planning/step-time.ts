@@ -2,31 +2,31 @@ import { schedule } from '../parallel/pipeline/schedule/schedule.ts'
 import type { Simulation } from '../parallel/pipeline/schedule/simulate.ts'
 import { bytesOf, type RankLayout, type ModelShape, type PlanDtype } from './memory.ts'
 
-/** The speed of ranks and of their links. */
+/** The speed of the ranks and of the links between them. */
 export interface Hardware {
   /** Floating-point operations per second that a rank reaches in training. */
   readonly flops: number
-  /** Bytes per second that a rank sends. */
+  /** Bytes per second that a rank sends to another. */
   readonly link: number
-  /** Latency of a message in seconds. */
+  /** The latency of a message in seconds. */
   readonly latency: number
 }
 
 export interface StepTime {
-  /** Seconds of a step. */
+  /** The duration of a training step in seconds. */
   readonly step: number
-  /** The fraction of all ranks' time spent waiting in the pipeline. */
+  /** The fraction of time that ranks wait in the pipeline, averaged over all ranks. */
   readonly bubble: number
-  /** Seconds of exchanging gradients and sharded parameters, as if nothing overlapped with it. */
+  /** Seconds to exchange gradients and sharded parameters, without any overlap with computation. */
   readonly exchange: number
-  /** The largest number of micro-batches in flight on a rank. */
+  /** The largest number of micro-batches whose activations a rank holds at once. */
   readonly inFlight: number
 }
 
-/** Simulate this many micro-batches per stage; from then on the pipeline repeats itself. */
+/** Micro-batches per stage to simulate. After this many, the pipeline is in its steady state. */
 const ROUNDS = 3
 
-/** The time of all micro-batches of a step in the pipeline, before gradients are averaged. */
+/** The time of a step's micro-batches in the pipeline, without gradient averaging. */
 export interface PipelineTime {
   readonly makespan: number
   readonly bubble: number
@@ -34,12 +34,13 @@ export interface PipelineTime {
 }
 
 /**
- * Simulates all micro-batches. A forward pass takes 2 operations per parameter and token, and 4 L h s^2
- * for the two products of attention. A backward pass takes twice as many, and with recomputation one
- * forward pass more. The outputs of tensor parallel layers are summed twice in each pass, in rings of 2
- * (t - 1) messages. Micro-batches have one example, and the order is 1F1B.
+ * Simulates all micro-batches of a step with the 1F1B schedule and one example per micro-batch. A
+ * forward pass takes 2 operations per parameter and token, and 4 L h s^2 for the two matrix
+ * products of attention. A backward pass takes twice as many operations. Recomputation adds one
+ * forward pass. In each pass, two outputs per tensor parallel layer are summed in rings of 2 (t -
+ * 1) messages.
  *
- * @param examples - the number of examples of a replica
+ * @param examples - the number of examples of one replica
  */
 export function pipelineTime(
   model: ModelShape,
@@ -60,7 +61,7 @@ export function pipelineTime(
   const simulated = Math.min(examples, ROUNDS * pp)
   const { makespan: first, ranks } = simulate(simulated)
   const more = examples - simulated
-  // With slow messages, micro-batches leave in groups of `pp`.
+  // With slow messages, micro-batches leave the pipeline in groups of `pp`.
   const each = more === 0 ? 0 : (first - simulate(simulated - pp).makespan) / pp
   const makespan = first + more * each
   const bubble = Math.max(0, 1 - (examples * (forward + backward)) / makespan)
@@ -68,8 +69,8 @@ export function pipelineTime(
 }
 
 /**
- * Returns the time to average gradients over the replicas. ZeRO stage 3 also gathers the parameters for
- * the forward and the backward pass of each micro-batch.
+ * Returns the seconds to average gradients over the replicas. ZeRO stage 3 also gathers the
+ * parameters for each forward and each backward pass of a micro-batch.
  */
 export function exchangeTime(
   { parameters }: ModelShape,

@@ -1,10 +1,10 @@
 import type { LayoutPlan, PlannedLayout } from './layouts.ts'
 
 /**
- * Returns the layouts of a plan as rows for a table, after a row of headings. Sizes are decimal
+ * Returns the layouts of a plan as table rows; the first row has the headings. Sizes are in decimal
  * gigabytes.
  *
- * @param most - the largest number of rows besides the headings
+ * @param most - the largest number of layout rows
  */
 export function planTable({ layouts, best }: LayoutPlan, most = layouts.length): string[][] {
   const rows = layouts.slice(0, most).map((each) => rowOf(each, each === best))

@@ -2,16 +2,16 @@
 export type Generator = () => number
 
 /**
- * Returns a generator whose stream depends only on `name` and `seed`, so that every rank and every
- * layout draws the same numbers for the same thing. A hash of both seeds an xoshiro128**.
+ * Returns a generator whose numbers depend only on `name` and `seed`, so that all ranks and layouts
+ * draw the same ones. A hash of `name` and `seed` is the initial state of xoshiro128**.
  */
 export function generator(name: string, seed: number): Generator {
   return xoshiro128(hash128(`${String(seed)}:${name}`))
 }
 
 /**
- * xoshiro128** (Blackman & Vigna, 2018), from a state that is not all zeros. Uses only integer
- * arithmetic: the same bits on every machine and version of Node.
+ * Returns an xoshiro128** generator (Blackman & Vigna, 2018); the state must not be all zeros. It
+ * uses only integer arithmetic, so every machine and Node version computes the same bits.
  */
 export function xoshiro128([a, b, c, d]: readonly [number, number, number, number]): Generator {
   return () => {
@@ -27,21 +27,24 @@ export function xoshiro128([a, b, c, d]: readonly [number, number, number, numbe
   }
 }
 
-/** Uniform in [0, 1), 24 bits: exact in float32. */
+/** Draws a number from [0, 1) with 24 random bits, which float32 represents exactly. */
 export function uniform(next: Generator): number {
   return (next() >>> 8) / 0x1000000
 }
 
 /**
- * A random function of a counter: draws 32-bit integers in any order. It depends only on `name` and
- * `seed` (Murmur3's finalizer, twice, over a keyed counter).
+ * Returns a hash function from a counter to a 32-bit integer. It depends only on `name` and `seed`,
+ * so values can be drawn in any order. It applies Murmur3's finalizer twice.
  */
 export function counterHash(name: string, seed: number): (counter: number) => number {
   const [a, b] = hash128(`${String(seed)}:${name}`)
   return (counter) => mix(mix(Math.imul(counter, 0x9e3779b1) ^ a) + b) >>> 0
 }
 
-/** Four lanes of FNV-1a with different offsets, each finished with Murmur3's mixer. */
+/**
+ * Returns 128 bits: four FNV-1a hashes with different offsets, each followed by Murmur3's
+ * finalizer.
+ */
 function hash128(text: string): [number, number, number, number] {
   const lane = (offset: number) => {
     let hash = 0x811c9dc5 ^ offset
