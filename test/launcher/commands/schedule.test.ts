@@ -97,6 +97,7 @@ describe('tsrun plan', () => {
     [['--link', '10 parsecs'], '--link is "10 parsecs"; expected bytes in a second'],
     [['--batch', '0'], '--batch is "0"; expected a whole number from 1'],
     [['--latency', '-1'], 'latency is -1'],
+    [['--latency', ''], '--latency is ""; expected a number'],
   ])('refuses %j', async (args, message) => {
     const { code, stderr } = await tsrunHere([...usual, ...args])
     expect(code).toBe(2)

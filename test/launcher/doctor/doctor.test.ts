@@ -29,6 +29,15 @@ function find({ checks }: Report, name: string) {
 }
 
 describe('tsrun doctor', () => {
+  it('refuses a range of ports as tsrun itself does', async () => {
+    const args = ['doctor', '--hosts', 'hosts', '--port-range', '29699-29600']
+    const { code, stderr } = await tsrunHere(args, { cwd: folder })
+    expect(code).toBe(2)
+    expect(stderr).toContain(
+      '--port-range is "29699-29600"; expected two ports, for example 29600-29699',
+    )
+  })
+
   it('exits with 1 when the default backend cannot train, and says why', async () => {
     makeProject(`
       export const loadBackend = async () => { throw new Error('a file is missing') }

@@ -1,5 +1,4 @@
-import { parsePortRange } from '@tsrun/core'
-import { HIGHEST_PORT, integerFrom, readFlag, usageError } from '../args/readers.ts'
+import { HIGHEST_PORT, integerFrom, portRange as ports, readFlag } from '../args/readers.ts'
 import { checks } from '../doctor/checks.ts'
 import type { Finding } from '../doctor/facts.ts'
 import { gatherFacts } from '../doctor/gather.ts'
@@ -79,9 +78,7 @@ async function compareHosts(request: CompareRequest, context: CommandContext): P
   const { env, cwd, console, interrupts } = context
   const { ssh = 'ssh', portRange, iface } = request
   const port = readFlag('port', request.port ?? '29500', integerFrom(1, HIGHEST_PORT, 'a port'))
-  if (portRange !== undefined && parsePortRange(portRange) === undefined) {
-    throw usageError(`--port-range is ${portRange}; expected two ports, as in 29600-29699`)
-  }
+  if (portRange !== undefined) readFlag('port-range', portRange, ports)
   const hosts = chooseHosts(readHosts(request.hosts, cwd), request)
   const links = hosts.length * (hosts.length - 1)
   const seconds = Math.round(START + ROUND * (hosts.length - 1))

@@ -1,4 +1,4 @@
-import { formatTable } from '@tsrun/core'
+import { formatTable, number } from '@tsrun/core'
 import type { LayoutPlan, PlanOptions } from '@tsrun/training/planning'
 import { quantity } from '../args/quantity.ts'
 import { integerFrom, readFlag } from '../args/readers.ts'
@@ -88,7 +88,7 @@ function optionsOf(
     memory: readFlag('memory', values['memory']!, quantity('bytes')),
     ...(flops === undefined ? {} : { flops: readFlag('flops', flops, quantity()) }),
     ...(link === undefined ? {} : { link: readFlag('link', link, quantity('bytes/s')) }),
-    ...(latency === undefined ? {} : { latency: Number(latency) }),
+    ...(latency === undefined ? {} : { latency: readFlag('latency', latency, number) }),
   }
 }
 
