@@ -3,14 +3,15 @@ import { dtypes, type DType } from '../dtype.ts'
 import type { Reduction } from '../reduction.ts'
 
 /*
- * MPI has no common binary interface yet. The handles of Open MPI are addresses of exported
- * objects. Those of MPICH and its derivatives (Intel, Cray, MVAPICH) are integers of mpi.h.
+ * The binary interface of libmpi. MPI has no common one yet. In Open MPI, handles are addresses of
+ * exported objects. In MPICH and its derivatives (Intel, Cray, MVAPICH), handles are integers from
+ * mpi.h.
  */
 
-/** An address, or an integer of mpi.h. */
+/** A handle: an address, or an integer from mpi.h. */
 export type Handle = number
 
-/** The definitions of mpi.h in a family of libraries. */
+/** The definitions of mpi.h in one family of libraries. */
 export interface MpiAbi {
   readonly family: 'Open MPI' | 'MPICH'
   /** C type of a handle. */
@@ -18,12 +19,14 @@ export interface MpiAbi {
   readonly handleBytes: 4 | 8
   readonly world: Handle
   readonly errorsReturn: Handle
-  /** Types and reductions by the end of their C name: `float`, `int32_t`, `byte`, `sum`. */
+  /**
+   * Handles of types and reductions, by the end of their C name: `float`, `int32_t`, `byte`, `sum`.
+   */
   readonly handles: Readonly<Record<HandleName, Handle>>
   readonly inPlace: number | bigint
   readonly statusIgnore: number
   readonly anySource: number
-  /** Offset of MPI_SOURCE in a status of at most 24 bytes. */
+  /** Offset of MPI_SOURCE in an MPI_Status. The status has at most 24 bytes. */
   readonly sourceAt: number
 }
 
@@ -99,13 +102,13 @@ const numbers: Readonly<Partial<Record<DType, HandleName>>> = {
   uint64: 'uint64_t',
 }
 
-/** An average is a sum that is divided at the end. */
+/** An average is computed as a sum, and divided at the end. */
 const sums: Readonly<Partial<Record<Reduction, HandleName>>> = {
   sum: 'op_sum',
   avg: 'op_sum',
   product: 'op_prod',
 }
-/** For integers only, because MPI does not specify how these treat NaN and -0. */
+/** Reductions for integers only, because MPI does not specify how min and max treat NaN and -0. */
 const choices: Readonly<Partial<Record<Reduction, HandleName>>> = {
   min: 'op_min',
   max: 'op_max',
@@ -114,7 +117,7 @@ const choices: Readonly<Partial<Record<Reduction, HandleName>>> = {
   bxor: 'op_bxor',
 }
 
-/** Returns a type of the same size, for elements that libmpi only moves. */
+/** Returns an MPI type of the same size, for elements that libmpi only moves. */
 export function movedType(handles: Handles, dtype: DType): Handle {
   switch (dtypes[dtype].bytes) {
     case 1:
@@ -128,15 +131,15 @@ export function movedType(handles: Handles, dtype: DType): Handle {
   }
 }
 
-/** Returns the type for elements that libmpi reduces. */
+/** Returns the MPI type for elements that libmpi reduces. */
 export function numberType(handles: Handles, dtype: DType): Handle {
   const name = numbers[dtype]
   return name === undefined ? movedType(handles, dtype) : handles[name]
 }
 
 /**
- * Returns the handle of a reduction; undefined if libmpi lacks it or computes it differently than
- * we promise.
+ * Returns the handle of a reduction. Returns undefined if libmpi lacks the reduction or computes
+ * other results than tsrun promises.
  */
 export function reductionHandle(
   handles: Handles,

@@ -14,27 +14,27 @@ import { low, type NativeMemory } from './memory.ts'
 import { resultOf, startCollective } from './start-collective.ts'
 import { reductionHandle } from './abi.ts'
 
-/** A collective that libmpi runs, or will run once its communicator exists. */
+/** A collective that libmpi runs, or will run once the communicator of its group exists. */
 interface Request {
   readonly running: RunningOperation
   readonly operation: Operation
-  /** Offset of the MPI_Request. */
+  /** Heap offset of the MPI_Request. */
   readonly at: number
   done: boolean
   error: Error | undefined
 }
 
-/** The libmpi side of a group. */
+/** The communicator of a group, and the requests that wait for it. */
 interface MpiGroup {
   communicator: number | undefined
-  /** Requests before the communicator exists, in call order, which is the same on all ranks. */
+  /** Requests that wait for the communicator, in call order, which is the same on all ranks. */
   readonly early: Request[]
   isOpening: boolean
 }
 
 /** Largest number of requests to test in one call of `progress`. */
 const ASKED = 32
-/** Largest count of elements in a call of libmpi. */
+/** Largest number of elements in one call of libmpi. */
 const MOST = 2 ** 31 - 1
 
 /** Runs collectives in libmpi. */
@@ -43,7 +43,7 @@ export class MpiCollectives implements TransportCollectives {
   readonly #native: NativeMemory
   readonly #communicators: Communicators
   readonly #groups = new Map<number, MpiGroup>()
-  /** Requests that libmpi runs. */
+  /** Requests that libmpi is running. */
   #active: Request[] = []
   /** Requests that failed before libmpi accepted them. */
   #refused: Request[] = []
@@ -117,8 +117,9 @@ export class MpiCollectives implements TransportCollectives {
   #canRun(operation: Operation, { ranks }: GroupFacts): boolean {
     const { name, algorithm, reduction, dtype, count, deterministic, isReserved } = operation
     if (!isCollective(operation) || algorithm !== 'auto') return false
-    // libmpi needs the same order on all ranks, which reserved collectives lack. It does not
-    // combine in rank order, as deterministic ones require.
+    // Leave reserved and deterministic collectives to the engine. libmpi needs the same order of
+    // calls on all ranks, which reserved collectives lack. It does not combine in rank order, which
+    // deterministic collectives require.
     if (isReserved || deterministic) return false
     if (ranks.length === 1 || name === 'monitoredBarrier' || count > MOST) return false
     const { handles } = this.#mpi.abi
@@ -133,7 +134,10 @@ export class MpiCollectives implements TransportCollectives {
     return group
   }
 
-  /** Makes the group's communicator in its first operation. Operations that start meanwhile wait. */
+  /**
+   * Creates the communicator of a group in the group's first operation. Operations that start
+   * meanwhile wait.
+   */
   *#startEarly(request: Request, group: MpiGroup): Steps {
     group.early.push(request)
     if (group.isOpening) return
@@ -172,7 +176,7 @@ export class MpiCollectives implements TransportCollectives {
   }
 }
 
-/** Separates input and output if libmpi's in-place semantics differ from this engine's. */
+/** Separates input and output if an operation is in place in a way that libmpi does not support. */
 function apart(channel: Channel, operation: Operation): Operation {
   const { name, input, output, count, dtype } = operation
   const slice = count * dtypes[dtype].bytes

@@ -3,7 +3,9 @@ import type { RunningOperation } from '../transports/transport-collectives.ts'
 import type { LibMpi } from './libmpi.ts'
 import { low, type NativeMemory } from './memory.ts'
 
-/** What an operation waits for while it makes a communicator: its turn or the go-ahead. */
+/**
+ * The event that an operation waits for while it creates a communicator: its turn, or the go-ahead.
+ */
 interface Signal {
   readonly running: RunningOperation
   done: boolean
@@ -12,23 +14,26 @@ interface Signal {
 /** Largest tag that every libmpi supports. */
 const LARGEST_TAG = 32767
 
-/** The communicators of libmpi. Communicators of groups other than the world are made on first use. */
+/**
+ * The communicators of libmpi. A communicator of a group other than the world is created on first
+ * use.
+ */
 export class Communicators {
   readonly #mpi: LibMpi
   readonly #native: NativeMemory
-  /** The communicator for the go-aheads of `make`. */
+  /** The communicator for the go-ahead messages of `make`. */
   readonly #goAheads: number
   readonly #queue: Signal[] = []
   #expected: (Signal & { readonly at: number }) | undefined
 
-  /** Must be called by all ranks of the world together. */
+  /** All ranks of the world must call the constructor together. */
   constructor(mpi: LibMpi, native: NativeMemory) {
     this.#mpi = mpi
     this.#native = native
     this.#goAheads = this.duplicateWorld()
   }
 
-  /** Must be called by all ranks of the world together. */
+  /** Duplicates the communicator of the world. All ranks of the world must call it together. */
   duplicateWorld(): number {
     const { abi, call } = this.#mpi
     const made = this.#native.address(low.handle)
@@ -39,12 +44,13 @@ export class Communicators {
   }
 
   /**
-   * Makes the communicator of an operation's group. The libmpi call blocks until all members have made
-   * it, so no rank may enter it while another member could enter another such call. Therefore the members
-   * commit in the order of their world ranks, which cannot form a cycle, and the last one gives the
-   * go-ahead. The go-ahead bypasses the engine, whose frames do not move during that call.
+   * Creates the communicator of an operation's group. The call of libmpi blocks until all members
+   * have called it. No rank may therefore enter the call while another member could enter one for
+   * another group. The members commit in the order of their world ranks, so there can be no cycle.
+   * The last member sends the go-ahead. It bypasses the engine, because the engine moves no frames
+   * during the call.
    *
-   * @returns its handle
+   * @returns the handle of the communicator
    */
   *make(running: RunningOperation): Generator<Waited, number, void> {
     const { ranks, rank } = running.group
@@ -65,7 +71,7 @@ export class Communicators {
       yield* until(goAhead)
     }
     const communicator = this.#create(running)
-    // All members have received their go-ahead, so these sends complete soon.
+    // All members have received their go-ahead, so the pending sends complete soon.
     for (const at of sent) while (!this.#isDone(at));
     this.#queue.splice(this.#queue.indexOf(turn), 1)
     return communicator
@@ -95,7 +101,7 @@ export class Communicators {
     this.#mpi.call('Comm_free', this.#native.address(low.handle))
   }
 
-  /** Starts an empty message and returns the offset of its request. */
+  /** Starts to send or receive an empty message. Returns the offset of the request. */
   #exchange(name: 'Isend' | 'Irecv', running: RunningOperation, peer: number): number {
     const { abi, call } = this.#mpi
     const { id, ranks } = running.group

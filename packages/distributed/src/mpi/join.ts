@@ -4,11 +4,11 @@ import { hostIdentity, memoryStore, type Store } from '@tsrun/store'
 import { enterMpi } from './process.ts'
 import { openSharedStore } from './store.ts'
 
-/** The caller's facts about this process. */
+/** The facts about this process that the caller provides. */
 export interface MpiJoinOptions {
   readonly rank?: number
   readonly worldSize?: number
-  /** Default: a store that rank 0 hosts. */
+  /** The store of the job. Default: a store that rank 0 hosts. */
   readonly store?: Store
   /** The network interface of the store, or an IP address of this host. */
   readonly iface?: string
@@ -16,7 +16,7 @@ export interface MpiJoinOptions {
   readonly timeout?: number
 }
 
-/** This process's place in the MPI job, and the store of the job. */
+/** The place of this process in the MPI job, and the store of the job. */
 export interface MpiWorld {
   readonly place: { readonly rank: number; readonly worldSize: number }
   readonly store: Store
@@ -66,17 +66,17 @@ function worldOfOne(): MpiWorld {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Rank and number of ranks; undefined if the launcher has not set them. */
+/** Rank and number of ranks; undefined if the launcher has not set the variables. */
 export interface Place {
   readonly rank: number | undefined
   readonly worldSize: number | undefined
-  /** The variable that it comes from. */
+  /** Name of the variable with the rank. */
   readonly variable: string
 }
 
 /** Returns the place from the MPI launcher's variables; undefined without a launcher. */
 function placeOf(env: Environment): Place | undefined {
-  // A PMIx server does not set the number of ranks.
+  // A PMIx server does not set a variable for the number of ranks.
   return launchedPlace(env) ?? rankOfPmix(env)
 }
 
@@ -96,7 +96,10 @@ function expectedPlace(
   }
 }
 
-/** @throws ERR_TSR_MPI_LAUNCH if libmpi differs */
+/**
+ * Compares the launcher's variables with libmpi.
+ * @throws ERR_TSR_MPI_LAUNCH if they differ
+ */
 function checkPlace(
   expected: Place,
   actual: { readonly rank: number; readonly worldSize: number },

@@ -2,12 +2,12 @@ import { tsrError } from '@tsrun/core'
 import { addressOf, isAvailable, openSharedLibrary, type SharedLibrary } from '@tsrun/native'
 import { abiOf, type MpiAbi } from './abi.ts'
 
-/** A pointer, or a constant that stands for one. */
+/** A pointer argument, or a constant that stands for a pointer. */
 type Address = number | bigint
 
 /**
- * The used functions of libmpi, without their prefix, with the C types of their arguments: `p` for
- * a pointer, `h` for a handle, `i` for an int.
+ * The functions of libmpi that are used, without the prefix `MPI_`. The texts give the C types of
+ * their arguments: `p` for a pointer, `h` for a handle, `i` for an int.
  */
 const signatures = {
   Initialized: 'p',
@@ -81,10 +81,10 @@ export function openLibMpi(env: NodeJS.ProcessEnv = process.env): LibMpi {
 }
 
 /**
- * Disables UCX's memory hooks, unless the user has set the variable. UCX, which many MPI libraries
- * use, tests its hooks by moving the end of the process's heap up and back
- * (`ucm_fire_mmap_events`). Memory that another thread of Node allocates there meanwhile is lost.
- * UCX reads the variable when it is loaded.
+ * Disables UCX's memory hooks, unless the user has set the variable. Many MPI libraries use UCX. To
+ * test its hooks, UCX moves the end of the process's heap up and back (`ucm_fire_mmap_events`). If
+ * another thread of Node allocates memory there at the same time, that memory is lost. UCX reads
+ * the variable when it is loaded.
  */
 function disableMemoryHooks(): void {
   process.env['UCX_MEM_EVENTS'] ??= 'n'
@@ -94,7 +94,10 @@ function unavailable(reason: string): Error {
   return tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'mpi', reason })
 }
 
-/** Returns file names of libmpi: .40 for Open MPI 4 and 5; .12 for MPICH from 3.1 and its derivatives. */
+/**
+ * Returns the file names of libmpi. Suffix .40 is Open MPI 4 and 5; .12 is MPICH 3.1 or later and
+ * its derivatives.
+ */
 function candidates(env: NodeJS.ProcessEnv): string[] {
   const given = env['TSRUN_LIBMPI']
   if (given !== undefined && given !== '') return [given]

@@ -1,7 +1,9 @@
 import { addressOf } from '@tsrun/native'
 import type { MpiAbi } from './abi.ts'
 
-/** A rank's heap as libmpi sees it: the addresses of offsets, and the C values at them. */
+/**
+ * A rank's heap as libmpi sees it: addresses instead of offsets, and C values instead of numbers.
+ */
 export class NativeMemory {
   readonly #base: number
   readonly #abi: MpiAbi
@@ -34,9 +36,9 @@ export class NativeMemory {
   }
 }
 
-/** Byte offsets, in the first 128 bytes of the heap, of values that libmpi reads and writes. */
+/** Offsets, in the first 128 bytes of the heap, of values that libmpi reads and writes. */
 export const low = {
-  /** Number of failed operations whose buffers libmpi still holds; see `leaveMpiAtExit`. */
+  /** Number of failed operations whose buffers libmpi may still use. `leaveMpiAtExit` reads it. */
   abandoned: 0,
   flag: 8,
   count: 16,
@@ -45,7 +47,7 @@ export const low = {
 } as const
 
 const SMALL_BYTES = 128
-/** Number of posted receives from any rank. */
+/** Number of posted receives from any source. */
 const RECEIVES = 8
 /** Largest number of pending sends to one rank. */
 export const SENDS = 2
@@ -62,12 +64,15 @@ interface Slot {
 export interface Layout {
   readonly slotBytes: number
   readonly receives: readonly Slot[]
-  /** SENDS for each rank. */
+  /** Send slots, SENDS for each rank. */
   readonly sends: readonly Slot[]
   readonly end: number
 }
 
-/** Lays out slots in at most a quarter of the engine's memory; undefined if that is too little. */
+/**
+ * Lays out the slots in at most a quarter of the engine's memory. Returns undefined if that is too
+ * little.
+ */
 export function layOut(worldSize: number, engineBytes: number): Layout | undefined {
   const slots = RECEIVES + SENDS * worldSize
   let slotBytes = LARGEST_SLOT

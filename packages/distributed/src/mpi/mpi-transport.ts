@@ -17,22 +17,25 @@ import { MpiCollectives } from './collectives.ts'
 import { layOut, low, NativeMemory, SENDS, type Layout } from './memory.ts'
 
 /*
- * Streams as MPI messages. Each message is a piece of the stream between two ranks, copied through
- * a slot at the low end of the heap. MPI keeps the messages between two ranks in order. MPI cannot
- * wake a waiting thread, so it polls: constantly at first, then less and less often.
+ * Sends streams as MPI messages. Each message is a piece of the stream between two ranks, copied
+ * through a slot at the low end of the heap. MPI keeps the messages between two ranks in order. MPI
+ * cannot wake a waiting thread, so the thread polls: constantly at first, then less and less often.
  */
 
-/** Milliseconds of constant polling after the last data moved, without and with a running collective. */
+/**
+ * Milliseconds for which to poll constantly after data has moved: first without, then with a
+ * running collective.
+ */
 const RESTLESS = 1
 const RESTLESS_IN_COLLECTIVE = 50
-/** Milliseconds between two polls after that, and after SECOND. */
+/** Milliseconds between two polls: first after constant polling, then after SECOND. */
 const NAP = 0.1
 const LONG_NAP = 2
 const SECOND = 1000
 /** Milliseconds that closing waits for pending sends. */
 const CLOSE_TIME = 1000
 
-/** Unread data in a slot. */
+/** The unread data in a slot. */
 interface Arrival {
   readonly slot: number
   from: number
@@ -50,10 +53,10 @@ export class MpiTransport implements BlockingTransport {
   readonly #layout: Layout
   readonly #kernels: Kernels
   readonly #communicator: number
-  /** Slots of posted receives, in posting order, which is the order in which they fill. */
+  /** Slots of posted receives, in the order in which they were posted and in which they fill. */
   readonly #posted: number[] = []
   readonly #arrivals: Arrival[][]
-  /** Whether the message of each send slot is pending. */
+  /** For each send slot: whether its message is pending. */
   readonly #sending: boolean[]
   readonly #pollfd = Int32Array.of(this.doorbell, POLLIN)
   readonly #pollAddress = addressOf(this.#pollfd)
@@ -110,7 +113,7 @@ export class MpiTransport implements BlockingTransport {
   }
 
   wantSend(): void {
-    // A thread that waits for MPI polls anyway.
+    // A thread that waits for MPI polls, so it needs no wake-up.
   }
 
   closeReason(): string {
@@ -118,7 +121,7 @@ export class MpiTransport implements BlockingTransport {
   }
 
   closePeer(): void {
-    // MPI ends connections when all processes end.
+    // Do nothing: MPI ends connections only when all processes end.
   }
 
   sleep(milliseconds: number): void {
@@ -163,7 +166,7 @@ export class MpiTransport implements BlockingTransport {
     this.#posted.push(slot)
   }
 
-  /** Reads arrived messages, in the order in which MPI fills the receives. */
+  /** Reads the messages that have arrived, in the order in which MPI fills the receives. */
   #look(): void {
     for (let slot = this.#posted[0]; slot !== undefined; slot = this.#posted[0]) {
       const { request } = this.#layout.receives[slot]!

@@ -3,11 +3,14 @@ import { openLibMpi, type LibMpi } from './libmpi.ts'
 import { low, NativeMemory } from './memory.ts'
 
 /*
- * A process enters MPI once, and leaves it once, at a successful end. Otherwise it does not leave
- * MPI, and therefore mpirun or srun ends the whole job.
+ * Enters and leaves MPI. A process enters MPI once, and leaves it once at a successful end. At a
+ * failure it does not leave MPI, so that mpirun or srun ends the whole job.
  */
 
-/** The main thread enters and leaves MPI, and the engine's thread calls it, never at the same time. */
+/**
+ * The main thread enters and leaves MPI. The engine's thread calls MPI in between, never at the
+ * same time.
+ */
 const THREAD_SERIALIZED = 2
 
 /** Bytes that ranks exchange when they enter MPI. */
@@ -17,9 +20,11 @@ export interface MpiProcess {
   readonly library: string
   readonly rank: number
   readonly worldSize: number
-  /** Returns the text that rank 0 passes, at most 1 KiB; all ranks call it together. */
+  /**
+   * Returns on all ranks the text that rank 0 passes, at most 1 KiB. All ranks call it together.
+   */
   readonly broadcast: (text: string) => string
-  /** Whether all ranks pass the same digest; all ranks call it together. */
+  /** Returns whether all ranks pass the same digest. All ranks call it together. */
   readonly isSame: (digest: Uint8Array) => boolean
 }
 
@@ -75,16 +80,16 @@ function enter(mpi: LibMpi): MpiProcess {
 }
 
 /**
- * Leaves MPI at a successful exit, after the engine. Only the last call counts.
+ * Leaves MPI at a successful exit, after the engine has ended. Only the last call has an effect.
  *
- * @param heap - the engine's heap
+ * @param heap - the heap of the engine
  */
 export function leaveMpiAtExit(heap: Uint8Array): void {
   if (entered === undefined) return
   if (entered.leave !== undefined) process.off('exit', entered.leave)
   const { integers } = new NativeMemory(heap, openLibMpi().abi)
   entered.leave = (code) => {
-    // MPI_Finalize would wait forever for an operation that never ends.
+    // Skip MPI_Finalize, which would wait forever for an operation that never ends.
     const hasAbandoned = integers[low.abandoned / 4] !== 0
     if (code === 0 && !hasAbandoned) openLibMpi().call('Finalize')
   }

@@ -7,7 +7,7 @@ import type { LibMpi } from './libmpi.ts'
 import type { NativeMemory } from './memory.ts'
 import { movedType, numberType, reductionHandle } from './abi.ts'
 
-/** A collective, and everything for its libmpi call. */
+/** A collective, with all arguments of its libmpi call. */
 export interface CollectiveCall {
   readonly mpi: LibMpi
   readonly native: NativeMemory
@@ -16,7 +16,10 @@ export interface CollectiveCall {
   readonly communicator: number
 }
 
-/** Starts the collective. libmpi writes its request to the address `request`. @throws ERR_TSR_MPI */
+/**
+ * Starts a collective. libmpi writes the request to the address `request`.
+ * @throws ERR_TSR_MPI
+ */
 export function startCollective(collective: CollectiveCall, request: number): void {
   const { mpi, native, channel, operation, communicator } = collective
   const { name, input, output, count, peer: root } = operation
@@ -26,7 +29,7 @@ export function startCollective(collective: CollectiveCall, request: number): vo
   const [from, to] = [native.address(input), native.address(output)]
   const type = movedType(handles, operation.dtype)
   const end = [communicator, request] as const
-  /** Check whether the slice of the root, or of every rank, is already in place. */
+  /** Whether the slice of the root, or of every rank, is already in place. */
   const own = slicesOf(channel, operation)[rank]!
   const [inOutput, inInput] = [input === output + own.at, output === input + own.at]
   switch (name) {
@@ -114,7 +117,7 @@ function startReduction(
   }
 }
 
-/** Returns the addresses of the counts and displacements of slices, as arrays of int. */
+/** Returns the addresses of the counts and displacements of slices, which are arrays of int. */
 function placesOf(
   { native, channel, operation }: CollectiveCall,
   slices: readonly Slice[],
@@ -133,7 +136,7 @@ function placesOf(
   return [native.address(at), native.address(at + 4 * slices.length)]
 }
 
-/** Returns the place of the result on this rank; undefined without a reduction. */
+/** Returns the place of the result on this rank. Returns undefined without a reduction. */
 export function resultOf(
   channel: Channel,
   { name, input, output, count, dtype, peer: root }: Operation,

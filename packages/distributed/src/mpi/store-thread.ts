@@ -2,8 +2,8 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { startStoreServer } from '@tsrun/store'
 
 /*
- * The store of a job without tsrun, in a thread of rank 0, so that it answers while the main thread
- * blocks in an operation.
+ * Hosts the store of a job without tsrun, in a separate thread of rank 0. The store can then answer
+ * while the main thread blocks in an operation.
  */
 
 const { host, token } = workerData as { host: string; token: string }

@@ -14,11 +14,14 @@ export interface StoreOptions {
   readonly isOneHost: boolean
   readonly iface: string | undefined
   readonly timeout: number | undefined
-  /** Returns the text of the store's host on all ranks. */
+  /** Broadcasts the text of rank 0, which hosts the store. Returns the text on all ranks. */
   readonly broadcast: (text: string) => string
 }
 
-/** Opens the store of a job whose ranks can broadcast its address. All ranks must call it together. */
+/**
+ * Opens the store of a job whose ranks can broadcast the address of the store. All ranks must call
+ * it together.
+ */
 export async function openSharedStore(
   options: StoreOptions,
 ): Promise<{ store: Store; close: () => Promise<void> }> {
