@@ -3,12 +3,13 @@ import { tf } from '../tfjs/tfjs.ts'
 import { currentEager } from './tensorflow/eager.ts'
 import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 
-// The sums and updates of optimizers, each with the fastest method of the backend: on arrays in double
-// precision, rounded once when stored, or on tensors without fetching them.
+// Gradient sums and optimizer updates, each by the fastest method of the backend. Arrays are
+// updated in double precision and rounded once when stored. Tensors are updated without fetching
+// them.
 
 /** float32 values outside of tensors, for example optimizer state. */
 export interface HostVector {
-  /** Read this property again at each use: on wasm, an allocation detaches earlier views. */
+  /** Read this property again at each use: on wasm, an allocation detaches earlier arrays. */
   readonly values: Float32Array
 }
 
@@ -21,7 +22,10 @@ const blocks = new FinalizationRegistry<Block>(({ heap, address }) => {
   heap.free(address)
 })
 
-/** Allocates zeros; on the wasm backend in its memory, so that its kernels can access them. */
+/**
+ * Allocates zeros. On wasm, they lie in the memory of the backend, so that its kernels can access
+ * them.
+ */
 export function hostVector(length: number): HostVector {
   const heap = currentHeap()
   if (heap === undefined) return { values: new Float32Array(length) }
@@ -37,8 +41,8 @@ export function hostVector(length: number): HostVector {
 }
 
 /**
- * out = x + factor y. Uses a kernel if all arrays are in the memory of the wasm backend, else a loop
- * that gives the same bits.
+ * out = x + factor y. Uses a wasm kernel if all arrays are in the memory of the wasm backend.
+ * Otherwise, a loop computes the same bits.
  *
  * @param out - may be `x` or `y`
  */
@@ -60,9 +64,9 @@ export interface AdamArrays {
   readonly next: Float32Array
   readonly value: Float32Array
   readonly gradient: Float32Array
-  /** Decaying mean of the gradients; updated. */
+  /** Decaying mean of the gradients; updated in place. */
   readonly mean: Float32Array
-  /** Decaying mean of their squares; updated. */
+  /** Decaying mean of the squared gradients; updated in place. */
   readonly square: Float32Array
 }
 
@@ -73,11 +77,13 @@ export interface AdamStep {
   readonly scale: number
   readonly epsilon: number
   readonly betas: readonly [number, number]
-  /** The factor applied to the value before the step: 1, or less with weight decay. */
+  /** The factor for the old value of the parameter: 1 without weight decay, else less. */
   readonly keep: number
 }
 
-/** One step of Adam on the values of a parameter, with a kernel if possible; see `Adam` and `AdamW`. */
+/**
+ * Runs one step of `Adam` or `AdamW` on the values of a parameter, with a wasm kernel if possible.
+ */
 export function adamStep(arrays: AdamArrays, factors: AdamStep): void {
   const { next, value, gradient, mean, square } = arrays
   const { rate, scale, epsilon, betas, keep } = factors
@@ -104,7 +110,7 @@ function commonHeap(...arrays: readonly Float32Array[]): WasmHeap | undefined {
   return arrays.every((array) => array.buffer === buffer) ? heap : undefined
 }
 
-/** x + y of equal shapes. The result outlives any tf.tidy; the caller disposes it. */
+/** Returns x + y for equal shapes. The result outlives any tf.tidy; the caller disposes it. */
 export function sumOf(x: Tensor, y: Tensor): Tensor {
   const eager = currentEager()
   if (eager === undefined) return tf.keep(tf.add(x, y))
@@ -112,8 +118,8 @@ export function sumOf(x: Tensor, y: Tensor): Tensor {
 }
 
 /**
- * sum += addend, without a new tensor. Does nothing and returns false unless the memory of `sum` is
- * accessible and not shared with another tensor.
+ * Adds `addend` to `sum` in place. Does nothing and returns false if the memory of `sum` is
+ * inaccessible or shared with another tensor.
  */
 export function addInPlace(sum: Tensor, addend: Tensor): boolean {
   const heap = currentHeap()

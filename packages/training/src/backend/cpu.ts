@@ -6,10 +6,13 @@ import { countCopy } from '../tfjs/host-arrays.ts'
 import { correctSingleWindows } from '../tfjs/single-windows.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
-/** Kernels are replaced in the process-wide registry, once. */
+/** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
 
-/** Kernels in plain JavaScript: slow, but available everywhere, and the reference for other backends. */
+/**
+ * Loads the cpu backend. Its kernels are plain JavaScript: slow, but available everywhere. They are
+ * the reference for other backends.
+ */
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
@@ -22,7 +25,10 @@ export async function loadCpu(): Promise<BackendFacts> {
   return { device: 'CPU', threads: 1 }
 }
 
-/** The first tensor of the cpu backend prints an advertisement for tfjs-node, except in production mode. */
+/**
+ * The first tensor of the cpu backend prints an advertisement for tfjs-node unless TensorFlow.js is
+ * in production mode.
+ */
 function suppressAdvertisement(): void {
   const production = tf.env().getBool('PROD')
   tf.env().set('PROD', true)
@@ -30,7 +36,7 @@ function suppressAdvertisement(): void {
   tf.env().set('PROD', production)
 }
 
-/** Tensors are typed arrays: values take one copy each way. */
+/** Tensors of the cpu backend are typed arrays, so reading or writing values takes one copy. */
 export const cpuBackend: TensorBackend = {
   view: readSync,
   writeTo(tensor, target) {
@@ -41,7 +47,7 @@ export const cpuBackend: TensorBackend = {
   storageOf,
 }
 
-/** tfjs-backend-cpu 4.22, `backend_cpu.js`: `write`, `readSync`. */
+/** Source: tfjs-backend-cpu 4.22, `backend_cpu.js`: `write`, `readSync`. */
 interface CpuTensors {
   readonly data: { get(dataId: object): { values: Float32Array } }
 }

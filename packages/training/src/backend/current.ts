@@ -27,20 +27,20 @@ export function currentBackend(): TensorBackend {
 
 function unknownBackend(): TensorBackend {
   const { backendName, registryFactory } = tf.engine()
-  // A backend that a script has registered itself is initialized at first use.
+  // TensorFlow.js initializes a backend that the script has registered at its first use.
   const isLoaded = Boolean(backendName) || Object.keys(registryFactory).length > 0
   if (!isLoaded) throw tsrError('ERR_TSR_BACKEND_NOT_LOADED', {})
   return genericBackend
 }
 
-/** Whether the host can access the memory of tensors, so that their values need not be fetched. */
+/** Whether JavaScript can access the memory of tensors, so that values need not be fetched. */
 export function isHostAccessible(): boolean {
   return currentBackend().view !== undefined
 }
 
 /**
- * Runs a computation that consists of the same operations for all inputs of these shapes; see `repeat`
- * of a backend. The caller disposes the results.
+ * Runs a computation that performs the same operations for all inputs of the same shapes; see
+ * `TensorBackend.repeat`. The caller disposes the results.
  */
 export function repeated(
   name: string,
@@ -52,8 +52,8 @@ export function repeated(
 }
 
 /**
- * Runs a computation that reads values synchronously and leaves no tensor. Uses the cpu backend if the
- * current one keeps tensors on a device.
+ * Runs a computation that reads values synchronously and leaves no tensor. If the current backend
+ * keeps tensors on a device, the computation runs on the cpu backend.
  */
 export function onHostBackend(compute: () => void): void {
   if (isHostAccessible()) {

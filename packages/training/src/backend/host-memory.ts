@@ -12,9 +12,10 @@ import { currentBackend } from './current.ts'
 import { currentHeap } from './wasm/heap.ts'
 
 /**
- * Returns the values of a float32 tensor, without a copy if the host can access its memory (wasm, cpu).
+ * Returns the values of a float32 tensor, without a copy if the host can access its memory (wasm,
+ * cpu).
  *
- * Read them immediately: on wasm the next allocation may detach the array. Never write to it.
+ * Read the array immediately: on wasm the next allocation may detach it. Never write to the array.
  */
 export function viewOf(tensor: TensorInfo): Float32Array {
   const { view } = currentBackend()
@@ -24,16 +25,20 @@ export function viewOf(tensor: TensorInfo): Float32Array {
   return values
 }
 
-/** Returns the values of a tensor if that needs no waiting for a device. Never write to them. */
+/**
+ * Returns the values of a tensor, or undefined if reading them would wait for a device. Never write
+ * to the returned array.
+ */
 export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
   const { view, peek } = currentBackend()
   return (view ?? peek)?.(tensor)
 }
 
 /**
- * Creates a float32 tensor from the values that `fill` writes, without a copy on wasm and cpu. The array
- * passed to `fill` has arbitrary contents, and all of it must be written. Take views of other tensors
- * inside `fill`, after the allocation. The tensor outlives any tf.tidy; the caller disposes it.
+ * Creates a float32 tensor from the values that `fill` writes, without a copy on wasm and cpu. The
+ * array passed to `fill` has arbitrary contents; `fill` must write all of it. Take views of other
+ * tensors inside `fill`, after the allocation. The tensor outlives any tf.tidy; the caller disposes
+ * it.
  */
 export function createTensor(
   shape: readonly number[],
@@ -42,7 +47,7 @@ export function createTensor(
   return tf.keep(currentBackend().create(shape, 'float32', fill as (values: HostArray) => void))
 }
 
-/** Like `createTensor`, but the tensor belongs to the current tf.tidy or recorded pass. */
+/** Like `createTensor`, but the current tf.tidy or recorded pass owns the tensor. */
 export function scopedTensor(
   shape: readonly number[],
   fill: (values: Float32Array) => void,
@@ -53,10 +58,10 @@ export function scopedTensor(
 }
 
 /**
- * Creates a tensor with the values of an array, which may be reused afterwards. The tensor outlives any
- * tf.tidy; the caller disposes it. Copies memory at most twice, once on wasm and cpu.
+ * Creates a tensor from a copy of an array. The tensor outlives any tf.tidy; the caller disposes
+ * it. Copies memory once on wasm and cpu, at most twice on other backends.
  *
- * @param source - see `target` of {@link writeTo}
+ * @param source - an array as for `target` of {@link writeTo}
  * @throws ERR_TSR_ARGUMENT when the array does not match the dtype and the shape
  */
 export function tensorFrom<D extends HostDType = 'float32'>(
@@ -75,7 +80,7 @@ export function tensorFrom<D extends HostDType = 'float32'>(
   return tf.keep(tensor)
 }
 
-/** Like `tensorFrom`, but the tensor belongs to the current tf.tidy or recorded pass. */
+/** Like `tensorFrom`, but the current tf.tidy or recorded pass owns the tensor. */
 export function scopedTensorFrom<D extends HostDType = 'float32'>(
   source: HostArrays[D],
   shape: readonly number[],
@@ -89,12 +94,12 @@ export function scopedTensorFrom<D extends HostDType = 'float32'>(
 /**
  * Copies the values of a tensor into an array, for example a part of an arena.
  *
- * Copies memory at most twice on every backend, once on wasm and cpu; see {@link copyCounts}.
+ * Copies memory once on wasm and cpu, at most twice on other backends; see {@link copyCounts}.
  *
- * @param target - a Float32Array, Int32Array or Uint8Array, for the dtype float32, int32 or bool of
- *   the tensor, with room for exactly its values; its memory may be shared
- * @returns a promise if values can only be fetched asynchronously (webgpu): keep the tensor until it
- *   settles. On other backends nothing, and the values are copied.
+ * @param target - a Float32Array, Int32Array or Uint8Array for a tensor of dtype float32, int32 or
+ *   bool. Its length is the number of values of the tensor. Its memory may be shared.
+ * @returns a promise if values can only be fetched asynchronously (webgpu): keep the tensor until
+ *   it settles. On other backends undefined, after the values are copied.
  * @throws ERR_TSR_ARGUMENT when the array does not fit
  */
 export function writeTo(tensor: TensorInfo, target: HostArray): void | Promise<void> {
@@ -110,8 +115,8 @@ export function addTo(target: Float32Array, tensor: TensorInfo): void {
 }
 
 /**
- * Returns the value of a float32 or int32 scalar and disposes the tensor; a promise if it must be
- * fetched.
+ * Returns the value of a float32 or int32 scalar, and disposes the tensor. Returns a promise if the
+ * value must be fetched asynchronously.
  */
 export function takeScalar(tensor: Tensor): number | Promise<number> {
   const value = tensor.dtype === 'int32' ? new Int32Array(1) : new Float32Array(1)
@@ -128,12 +133,13 @@ export function takeScalar(tensor: Tensor): number | Promise<number> {
 }
 
 /**
- * Replaces the values of a float32 tensor, in its own memory if that is safe: a receive in place.
+ * Replaces the values of a float32 tensor, for example by a received message. Writes to the memory
+ * of the tensor if that is safe; otherwise disposes `tensor` and returns a new one.
  *
- * It is safe on wasm unless another tensor shares the memory (a clone, a reshaped tensor, or one saved
- * by a recording), or XNNPACK has a packed copy of it, as of every filter of a convolution: later
- * results would use the old values. Otherwise `tensor` is disposed and a new one is returned. Do not use
- * this for the values of parameters: replace them, so that recordings notice.
+ * Writing in place is safe on wasm, with two exceptions. Another tensor may share the memory: a
+ * clone, a reshaped tensor, or one saved by a recording. XNNPACK may have a packed copy of the
+ * values, as of every convolution filter. Do not use this function for the values of parameters:
+ * replace them, so that recordings notice.
  *
  * @param tensor - owned by the caller, who must use the returned tensor from now on
  * @param fill - writes all values; see {@link createTensor}
@@ -152,7 +158,7 @@ export function overwrite(tensor: Tensor, fill: (values: Float32Array) => void):
   return next
 }
 
-/** The memory of a float32 tensor; undefined if the backend cannot release it temporarily. */
+/** Returns the memory of a float32 tensor; undefined if the backend cannot free it temporarily. */
 export function storageOf(tensor: Tensor): Storage | undefined {
   return currentBackend().storageOf?.(tensor)
 }

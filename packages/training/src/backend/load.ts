@@ -16,11 +16,11 @@ const loaders: Readonly<Record<BackendName, (options: BackendOptions) => Promise
 const nameRule = choice('auto', ...Object.keys(loaders))
 
 /**
- * Loads the tensor backend `name` and makes it current: it holds all tensors of this process.
+ * Loads the tensor backend `name` and makes it the current backend of TensorFlow.js.
  *
- * `auto` selects the fastest backend that is set up and works: tensorflow (after `tsrun setup
- * tensorflow`), else wasm. If a named backend cannot be loaded, the call throws instead of using another
- * one. The log shows the backend at the level `info` of TSRUN_LOG_LEVEL.
+ * `auto` selects the fastest backend that is installed and works: tensorflow (after `tsrun setup
+ * tensorflow`), else wasm. If a named backend cannot be loaded, the call throws and does not use
+ * another backend. At TSRUN_LOG_LEVEL=info, the log shows the backend.
  *
  * @param name - default: the variable TSRUN_BACKEND, else `auto`
  * @param options - the device, for backends with several devices
@@ -56,7 +56,7 @@ async function load(name: BackendName, options: BackendOptions = {}): Promise<Ba
   nameRule.check('backend (TSRUN_BACKEND)', name)
   try {
     const facts = await loaders[name](options)
-    // Scripts may use tf.grad, and methods such as x.add(y), before they record anything.
+    // Register gradients now: a script may call tf.grad, or methods such as x.add(y), at any time.
     registerGradients()
     return { name, ...facts }
   } catch (cause) {

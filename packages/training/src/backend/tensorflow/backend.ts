@@ -11,14 +11,13 @@ import { repeatPass } from './repeated-passes.ts'
 import { updatesInPlace } from './updates.ts'
 
 /**
- * Like `genericBackend`, except that float32 values do not pass through new arrays if the binding has
- * kernels: they take one copy each way on the CPU. The functions of the package create an array for each
- * tensor, whose memory the system has to allocate and clear. A GPU needs one more copy, into host
- * memory.
+ * The tensorflow backend. If the binding has our kernels, float32 values take one copy each way on
+ * the CPU, and one more through host memory on a GPU. The functions of tfjs-node would create an
+ * array for each tensor, which the system must allocate and clear.
  */
 export const tensorflowBackend: TensorBackend = {
   peek(tensor) {
-    // Most values on a GPU would have to be waited for, one tensor after the other.
+    // On a GPU, reading each tensor would wait for the device, so do not read.
     const eager = currentEager()!
     return eager.isOnHost || tensor.dtype !== 'float32' ? genericBackend.peek!(tensor) : undefined
   },
@@ -59,13 +58,15 @@ function createFrom(
   return eager.take(eager.copyIn(source as Float32Array, shape), shape)
 }
 
-/** Undefined if values pass through new arrays. */
+/** Returns undefined if values must be copied through new arrays. */
 function eagerFor(dtype: string): Eager | undefined {
   const eager = dtype === 'float32' ? currentEager() : undefined
   return eager?.isOnHost === true && eager.kernels === undefined ? undefined : eager
 }
 
-/** tfjs-node 4.22, `nodejs_kernel_backend.js`: `move`, `disposeData`, `getInputTensorIds`. */
+/**
+ * Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: `move`, `disposeData`, `getInputTensorIds`.
+ */
 interface NodeTensors {
   readonly binding: { deleteTensor(id: number): void }
   readonly tensorMap: { get(dataId: object): { values: Float32Array | null; id: number } }
@@ -81,14 +82,16 @@ function storageOf({ dataId }: Tensor): Storage {
       data.values = null
     },
     fill(values) {
-      // TensorFlow takes over the array.
+      // Copy the array, because TensorFlow takes it over.
       data.values = new Float32Array(values)
     },
     abandon: () => undefined,
   }
 }
 
-/** On the CPU, the few operations for a matrix take less time than a function call. */
+/**
+ * For a matrix on the CPU, the few separate operations are faster than a TensorFlow function call.
+ */
 function crossEntropy(logits: Tensor, labels: Tensor, weight: number): EvaluatedLoss {
   const eager = currentEager()!
   if (eager.isOnHost && logits.rank === 2) return crossEntropyOfRows(eager, logits, labels, weight)
@@ -108,7 +111,7 @@ function crossEntropy(logits: Tensor, labels: Tensor, weight: number): Evaluated
   return { value: scoped, gradient }
 }
 
-/** One operation of TensorFlow, whose results are scaled afterwards. */
+/** Computes the cross-entropy with one TensorFlow operation, and scales its results. */
 function crossEntropyOfRows(
   eager: Eager,
   logits: Tensor,
@@ -123,7 +126,7 @@ function crossEntropyOfRows(
   return { value, gradient: eager.take(scaled(eager, gradient, weight), logits.shape) }
 }
 
-/** factor x; frees `x` unless it is the result. */
+/** Returns factor x. Frees `x` unless it is the result. */
 function scaled(eager: Eager, x: Handle, factor: number): Handle {
   if (factor === 1) return x
   const scalar = eager.scalar(factor)

@@ -1,13 +1,13 @@
-/** A tensor of TensorFlow that is unknown to TensorFlow.js. Its owner frees it. */
+/** A TensorFlow tensor that TensorFlow.js does not know. The owner of the handle frees it. */
 export type Handle = number
 
 /**
- * The functions that `tsrun setup` compiles into the binding in addition to the package's. They compute
- * synchronously, in the calling thread, on the memory of float32 tensors on the CPU. They throw an error
- * for other tensors and for shapes that do not match.
+ * The functions that `tsrun setup` compiles into the binding of tfjs-node. They compute
+ * synchronously, in the calling thread, on float32 tensors in CPU memory. They throw for other
+ * tensors and for shapes that do not match.
  *
- * Each takes the handles of all its tensors in one array. Layers are in the order of the forward pass,
- * and `relu` has a 1 for each layer that ends in a ReLU.
+ * Each function takes the handles of all its tensors in one array. Layers are in the order of the
+ * forward pass. `relu` has a 1 for each layer that ends in a ReLU.
  *
  * Source: packages/launcher/src/setup/native/passes.cc
  */
@@ -15,10 +15,13 @@ export interface BindingKernels {
   /** Whether gradients may be arrays; absent in older bindings. */
   readonly takesArrays?: true
 
-  /** Copies the values of [tensor] into an array of the same size, from a GPU through host memory. */
+  /**
+   * Copies the values of a tensor into an array of the same size, from a GPU through host memory.
+   * The list has the handle of the tensor.
+   */
   copyOut(tensors: Int32Array, target: Float32Array): void
 
-  /** Creates a tensor with the values of the array. The list contains only its handle. */
+  /** Creates a tensor with the values of the array. Returns a list with its handle. */
   copyIn(shape: Int32Array, source: Float32Array): [Handle]
 
   /** [x, weights..., biases...] -> the output of each layer. */
@@ -45,8 +48,9 @@ export interface BindingKernels {
   linearBackwardInput(tensors: Int32Array, relu: Uint8Array, needsInputGradient: boolean): Handle[]
 
   /**
-   * [x, gradients before each activation..., outputs of all layers but the last...] -> the gradients
-   * of the weights, then of the biases; nothing, if they are written or added to `arrays`.
+   * [x, gradients before each activation..., outputs of all layers but the last...] -> the
+   * gradients of the weights, then of the biases. Returns no handles if `arrays` receive the
+   * gradients.
    */
   linearBackwardParameters(
     tensors: Int32Array,
@@ -55,14 +59,17 @@ export interface BindingKernels {
   ): Handle[]
 
   /**
-   * [value, gradient]: value = value - rate gradient. Like the next two methods, it gives the same bits
-   * as the operation of TensorFlow, and returns false in the same case as `linearBackward`.
+   * [value, gradient]: value = value - rate gradient. Gives the same bits as the TensorFlow
+   * operation. Does nothing and returns false if another tensor shares the memory of the value.
    *
-   * @param gradient - replaces the last tensor, here and in the next two methods
+   * @param gradient - if given, the list of tensors lacks the gradient
    */
   descend(tensors: Int32Array, rate: number, gradient?: Float32Array): boolean
 
-  /** [value, velocity, gradient]: velocity = momentum velocity + gradient, value = value - rate velocity. */
+  /**
+   * [value, velocity, gradient]: velocity = momentum velocity + gradient, value = value - rate
+   * velocity. Arguments and result are as for `descend`.
+   */
   descendWithMomentum(
     tensors: Int32Array,
     rate: number,
@@ -70,7 +77,10 @@ export interface BindingKernels {
     gradient?: Float32Array,
   ): boolean
 
-  /** [value, mean, square, gradient], and the scalars of ResourceApplyAdam in its order. */
+  /**
+   * [value, mean, square, gradient], and the scalars of ResourceApplyAdam in its order. Arguments
+   * and result are as for `descend`.
+   */
   adam(
     tensors: Int32Array,
     power1: number,

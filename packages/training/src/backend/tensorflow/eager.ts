@@ -3,7 +3,7 @@ import { host } from '@tsrun/core'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 
-/** tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */
+/** Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */
 interface NodeBackend {
   binding: Binding
   readonly isUsingGpuDevice: boolean
@@ -31,9 +31,12 @@ interface Binding {
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
   tensorDataSync(id: Handle): ArrayBufferView
   deleteTensor(id: Handle): void
-  /** Absent in a binding that the package builds itself. */
+  /** Absent in a binding that tfjs-node itself has built. */
   readonly kernels?: BindingKernels | undefined
-  /** Also absent in older bindings. Source: packages/launcher/src/setup/native/functions.h */
+  /**
+   * Absent in older bindings and in those that tfjs-node has built. Source:
+   * packages/launcher/src/setup/native/functions.h
+   */
   readonly functions?: {
     define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
     call?(inputs: Int32Array, definition: number): Handle[]
@@ -54,7 +57,7 @@ export interface OutputInfo {
   readonly dtype: number
 }
 
-/** Notified of the calls of the binding while a computation runs. */
+/** Receives the calls to the binding while a computation runs. */
 export interface Observer {
   executed(
     name: string,
@@ -63,7 +66,7 @@ export interface Observer {
     outputs: readonly OutputInfo[],
   ): void
   created(handle: Handle, shape: readonly number[], dtype: number, values: unknown): void
-  /** Called before values of a tensor from before the computation are created. */
+  /** Called before the computation uses the values of a tensor that existed before. */
   broughtIn(): void
   read(handle: Handle): void
 }
@@ -75,8 +78,9 @@ export interface Attribute {
 }
 
 /**
- * Operations of TensorFlow on float32, without the engine of TensorFlow.js, which takes as long as the
- * operation itself on small tensors. Results are handles; `take` makes a tensor of one.
+ * TensorFlow operations on float32 that bypass the TensorFlow.js engine. On small tensors, the
+ * engine takes as long as the operation itself. Results are handles; `take` makes a tensor from a
+ * handle.
  */
 export class Eager {
   readonly #backend: NodeBackend
@@ -85,11 +89,11 @@ export class Eager {
   readonly #losses: readonly Attribute[]
   readonly #sums: readonly Attribute[]
   readonly #variables: readonly Attribute[]
-  /** The tensor [0], which selects the axis of a sum over a vector. It lives as long as the backend. */
+  /** The tensor [0], which selects the axis for the sum of a vector. It is never freed. */
   readonly #firstAxis: Handle
   /** Whether the host can access the memory of tensors. */
   readonly isOnHost: boolean
-  /** The numbers of dtypes in TensorFlow. */
+  /** TensorFlow's number for the dtype float32. */
   readonly float: number
   readonly int32: number
   /** The number of threads that TensorFlow uses for an operation. */
@@ -128,7 +132,9 @@ export class Eager {
     return this.#binding.functions?.call !== undefined
   }
 
-  /** Runs a computation without kernels, and reports the calls of the binding to `observer`. */
+  /**
+   * Runs a computation with our kernels disabled. Reports its calls to the binding to `observer`.
+   */
   observe<T>(observer: Observer, compute: () => T): T {
     const binding = this.#binding
     const overrides: Partial<Binding> = {
@@ -148,7 +154,7 @@ export class Eager {
         return binding.tensorDataSync(id)
       },
     }
-    // The properties of the binding are read-only.
+    // The properties of the binding are read-only, so override them in a derived object.
     const observed = Object.create(binding, Object.getOwnPropertyDescriptors(overrides)) as Binding
     observer.created(this.#firstAxis, [1], binding.TF_INT32, new Int32Array(1))
     const backend = this.#backend
@@ -167,12 +173,15 @@ export class Eager {
       return compute()
     } finally {
       backend.binding = binding
-      // Restore the method of the class.
+      // Remove the override, so that the method of the class is used again.
       delete (backend as Partial<NodeBackend>).getInputTensorIds
     }
   }
 
-  /** Defines a function of TensorFlow. @returns its number, for `call` */
+  /**
+   * Defines a function of TensorFlow.
+   * @returns the number of the function, for `call`
+   */
   define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number {
     return this.#binding.functions!.define(outputs, graph, inputs, index)
   }
@@ -186,7 +195,8 @@ export class Eager {
   }
 
   /**
-   * The number of a dtype in TensorFlow; undefined for dtypes that arguments of functions cannot have.
+   * Returns TensorFlow's number for a dtype; undefined if a function cannot take the dtype as an
+   * argument.
    */
   typeOf(dtype: DataType): number | undefined {
     return { float32: this.float, int32: this.int32 }[dtype as string]
@@ -197,7 +207,8 @@ export class Eager {
   }
 
   /**
-   * Copies the values of a tensor on any device into `target`. @returns whether the binding supports it
+   * Copies the values of a tensor on any device into `target`. Returns false if the binding does
+   * not support that.
    */
   copyOut(tensor: TensorInfo, target: Float32Array): boolean {
     const { kernels } = this.#binding
@@ -205,29 +216,29 @@ export class Eager {
     return kernels !== undefined
   }
 
-  /** Creates a tensor with the values of an array, which may be reused afterwards. */
+  /** Creates a tensor from a copy of an array. */
   copyIn(source: Float32Array, shape: readonly number[]): Handle {
     const binding = this.#binding
     if (this.kernels !== undefined) return this.kernels.copyIn(Int32Array.from(shape), source)[0]
-    // TensorFlow takes over the array, or has copied it to the GPU when this returns.
+    // On the CPU, TensorFlow takes over the array; on a GPU, TensorFlow copies it.
     return binding.createTensor(shape, binding.TF_FLOAT, this.isOnHost ? source.slice() : source)
   }
 
   /**
-   * Returns the values of an int32 tensor as a float32 tensor of the same bits, as an argument of a
-   * function on a GPU: TensorFlow would send int32 through other threads. The caller frees it.
+   * Returns an int32 tensor as a float32 tensor of the same bits. As an argument of a function on a
+   * GPU, TensorFlow would pass int32 through other threads. The caller frees the result.
    */
   bitsOf(tensor: Tensor): Handle {
     const { buffer, byteOffset, length } = tf.engine().readSync(tensor.dataId) as Int32Array
     return this.copyIn(new Float32Array(buffer, byteOffset, length), tensor.shape)
   }
 
-  /** Whether a function receives this tensor as `bitsOf`. */
+  /** Whether to pass this tensor to a function in the form of `bitsOf`. */
   takesBits({ dtype }: TensorInfo): boolean {
     return dtype === 'int32' && !this.isOnHost
   }
 
-  /** Returns the handle of the tensor, which remains its owner. */
+  /** Returns the handle of a tensor. The tensor still owns the handle. */
   handleOf(tensor: TensorInfo): Handle {
     return this.#backend.getInputTensorIds([tensor])[0]!
   }
@@ -254,7 +265,7 @@ export class Eager {
     return next
   }
 
-  /** Whether no other tensor of TensorFlow.js shares these values. */
+  /** Whether no other tensor of TensorFlow.js shares the values of this tensor. */
   isAlone({ dataId }: TensorInfo): boolean {
     const data = this.#backend.tensorMap.get(dataId)
     return data?.refCount === 1 && data.values === null
@@ -268,19 +279,19 @@ export class Eager {
     return this.#binding.createTensor([], this.#binding.TF_FLOAT, Float32Array.of(value))
   }
 
-  /** a b of two matrices, each optionally transposed. */
+  /** Returns the product of two matrices, each optionally transposed. */
   matMul(a: Handle, b: Handle, transposeA = false, transposeB = false): Handle {
     const attributes = this.#products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
-    // MatMul is 10 % faster, but a signal handler that interrupts it may corrupt the heap.
+    // The operation MatMul is 10 % faster. But a signal handler that interrupts it may corrupt the
+    // heap.
     return this.#run('BatchMatMulV2', attributes, [a, b])
   }
 
-  /** Adds the bias to each row of a matrix. */
   addBias(x: Handle, bias: Handle): Handle {
     return this.#run('BiasAdd', this.#float, [x, bias])
   }
 
-  /** The sum of the rows of a matrix. */
+  /** Sums the rows of a matrix. */
   biasGradient(dy: Handle): Handle {
     return this.#run('BiasAddGrad', this.#float, [dy])
   }
@@ -289,7 +300,7 @@ export class Eager {
     return this.#run('Relu', this.#float, [x])
   }
 
-  /** Returns dy wherever the output of the ReLU is positive, else 0. */
+  /** Returns `dy` where the output of the ReLU is positive, else 0. */
   reluGradient(dy: Handle, output: Handle): Handle {
     return this.#run('ReluGrad', this.#float, [dy, output])
   }
@@ -302,19 +313,21 @@ export class Eager {
     return this.#run('Mul', this.#float, [a, b])
   }
 
-  /** The sum of a vector. */
+  /** Sums a vector. */
   sum(x: Handle): Handle {
     return this.#run('Sum', this.#sums, [x, this.#firstAxis])
   }
 
-  /** The losses of logits [batch, classes] and int32 labels [batch], and the gradients of the logits. */
+  /**
+   * Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch].
+   */
   crossEntropy(logits: Handle, labels: Handle): { losses: Handle; gradient: Handle } {
     const name = 'SparseSoftmaxCrossEntropyWithLogits'
     const [losses, gradient] = this.#binding.executeOp(name, this.#losses, [logits, labels], 2)
     return { losses: losses!.id, gradient: gradient!.id }
   }
 
-  /** Returns the variable with this name, which lives as long as the backend. */
+  /** Returns the TensorFlow variable of this name. Variables are never freed. */
   variable(name: string): Handle {
     const { TF_ATTR_SHAPE, TF_ATTR_STRING } = this.#binding
     const attributes = [
@@ -325,7 +338,10 @@ export class Eager {
     return this.#run('VarHandleOp', attributes, [])
   }
 
-  /** Sets a variable to the values of a tensor. They share memory until one of them changes. */
+  /**
+   * Assigns the values of a tensor to a variable. Variable and tensor share memory until one of
+   * them changes.
+   */
   assign(variable: Handle, value: Handle): void {
     this.#binding.executeOp('AssignVariableOp', this.#variables, [variable, value], 0)
   }
@@ -346,17 +362,17 @@ export class Eager {
 /** The largest number of elements of the staging array; larger tensors get a new array. */
 const MOST_STAGED = 16 * 1024 * 1024
 
-/** An array that is reused for values of new tensors: a new array would have to be cleared. */
+/** An array that is reused to fill new tensors. Allocating a new array would also clear it. */
 class StagingArray {
   #array = new Float32Array(0)
   #isInUse = false
 
-  /** Whether `size` values fit, and no caller on the stack uses the array. */
+  /** Whether `size` values fit and no caller on the stack uses the array. */
   isFreeFor(size: number): boolean {
     return !this.#isInUse && size <= MOST_STAGED
   }
 
-  /** Returns `size` values written by `fill`, valid until the next call. */
+  /** Returns the `size` values that `fill` writes. They are valid until the next call. */
   filled(size: number, fill: (values: Float32Array) => void): Float32Array {
     if (this.#array.length < size) this.#array = new Float32Array(size)
     const values = this.#array.subarray(0, size)
@@ -370,7 +386,6 @@ class StagingArray {
   }
 }
 
-/** The number of threads that TensorFlow uses for an operation. */
 export function threadCount(): number {
   const set = Number(host.env['TF_NUM_INTRAOP_THREADS'])
   return set > 0 ? set : host.cores()
@@ -379,7 +394,7 @@ export function threadCount(): number {
 /** Keyed by backend object: a backend may be removed and registered again. */
 const contexts = new WeakMap<object, Eager>()
 
-/** The operations of TensorFlow, if the current backend is tensorflow. */
+/** Returns the operations of TensorFlow if the current backend is tensorflow, else undefined. */
 export function currentEager(): Eager | undefined {
   const engine = tf.engine()
   if (engine.backendName !== 'tensorflow') return undefined

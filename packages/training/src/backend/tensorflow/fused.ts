@@ -1,16 +1,16 @@
 import type { Attribute } from './eager.ts'
 import type { GraphNode, Value } from './graph.ts'
 
-/** TF_AttrType and TF_DataType of TensorFlow's C API. */
+/** Values of TF_AttrType and TF_DataType in TensorFlow's C API. */
 const [STRINGS, INT, INT32] = [0, 1, 3]
 
-/** New names of the attributes of matrix products. */
+/** The fused matrix product has other names for these attributes. */
 const RENAMED: Readonly<Record<string, string>> = { adj_x: 'transpose_a', adj_y: 'transpose_b' }
 
 /**
- * Replaces chains of operations by fused kernels of TensorFlow on a GPU: a product with its bias and
- * ReLU, and the gradient of a ReLU. There, launching a kernel takes longer than most of them compute.
- * Unused nodes stay in the list; TensorFlow drops them.
+ * Replaces chains of operations by fused TensorFlow kernels on a GPU: a matrix product with its
+ * bias and ReLU, and the gradient of a ReLU. On a GPU, launching most of these kernels takes longer
+ * than running them. Unused nodes stay in the list; TensorFlow drops them.
  *
  * @param outputs - the results of the function
  */
@@ -19,7 +19,10 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
   const uses = nodes.map(() => 0)
   for (const { node } of [...nodes.flatMap(({ inputs }) => inputs), ...outputs]) uses[node]!++
 
-  /** The node with this output, if it is one of `ops` and nothing else uses the output. */
+  /**
+   * Returns the node that computes this value, if its operation is in `ops` and no other node uses
+   * the value.
+   */
   const only = (value: Value | undefined, ...ops: readonly string[]): GraphNode | undefined => {
     const node = value && nodes[value.node]!
     return node !== undefined && ops.includes(node.op) && uses[value!.node] === 1 ? node : undefined
@@ -46,7 +49,9 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
     return { node: result.push(reshaped(value, shape.slice(-2), T)) - 1, output: 0 }
   }
 
-  /** dy relu(sign(y)): the form in which TensorFlow.js computes the gradient of y = relu(x). */
+  /**
+   * Matches dy relu(sign(y)), the form in which TensorFlow.js computes the gradient of y = relu(x).
+   */
   const reluGradient = (node: GraphNode): GraphNode | undefined => {
     const [dy, slope] = node.inputs as [Value, Value]
     const step = only(only(slope, 'Cast')?.inputs[0] ?? slope, 'Relu')

@@ -10,7 +10,7 @@ export interface GraphNode {
   readonly op: string
   readonly attributes: readonly Attribute[]
   readonly inputs: readonly Value[]
-  /** The dtypes of its outputs, by TensorFlow's numbers. */
+  /** The dtypes of the outputs, as TensorFlow's numbers. */
   readonly dtypes: readonly number[]
   readonly shapes: readonly (readonly number[])[]
   /** Only for constants. */
@@ -23,16 +23,16 @@ export interface Constant {
 }
 
 /*
- * The part of the wire format of Protocol Buffers that a GraphDef needs
- * (tensorflow/core/framework/{graph,node_def,attr_value,tensor,tensor_shape}.proto).
+ * The part of the Protocol Buffers wire format that a GraphDef needs. Source:
+ * tensorflow/core/framework/{graph,node_def,attr_value,tensor,tensor_shape}.proto
  */
 
 type Bytes = Uint8Array
 
-/** A version below the ones from which operations used by TensorFlow.js could be withdrawn. */
+/** The GraphDef producer version. TensorFlow may withdraw operations from higher versions. */
 const PRODUCER = 1000
 
-/** Serializes a GraphDef whose nodes are called `n0`, `n1`, ... */
+/** Serializes a GraphDef whose nodes are named `n0`, `n1`, and so on. */
 export function serializeGraph(nodes: readonly GraphNode[]): Bytes {
   const parts = nodes.map((node, i) => field(1, serializeNode(node, i)))
   return Buffer.concat([...parts, field(4, integer(1, PRODUCER))])
@@ -67,7 +67,7 @@ function attribute(name: string, value: Bytes): Bytes {
   return field(5, Buffer.concat([field(1, text(name)), field(2, value)]))
 }
 
-/** Writes a field of AttrValue, by type of attribute (TF_AttrType of TensorFlow's C API). */
+/** Writers for the fields of AttrValue, indexed by TF_AttrType of TensorFlow's C API. */
 const scalars: readonly ((value: never) => Bytes)[] = [
   (value: string) => field(2, text(value)),
   (value: number) => integer(3, value),

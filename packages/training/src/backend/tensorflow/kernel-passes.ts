@@ -6,7 +6,7 @@ import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import type { Eager } from './eager.ts'
 
-/** Runs each pass in one call of a kernel of the binding. Reports all gradients at its end. */
+/** Runs each pass in one call of a binding kernel. Reports all gradients at the end of the pass. */
 export class KernelPasses implements LinearPasses {
   readonly output: Tensor
   readonly #eager: Eager
@@ -15,9 +15,12 @@ export class KernelPasses implements LinearPasses {
   readonly #relu: Uint8Array
   readonly #needsInputGradient: boolean
   readonly #input: Tensor
-  /** The outputs of all layers but the last, whose output is a tensor. */
+  /** The outputs of all layers but the last. The output of the last layer is a tensor. */
   readonly #outputs: readonly Handle[]
-  /** Kept between the halves of a backward pass: the gradient of each layer before its activation. */
+  /**
+   * The gradient of each layer before its activation, kept from `backwardInput` to the parameter
+   * half.
+   */
   #saved: readonly Handle[] = []
 
   constructor(
@@ -93,14 +96,14 @@ export class KernelPasses implements LinearPasses {
     this.#input.dispose()
   }
 
-  /** The weights and outputs, in the order of the kernels' arguments. */
+  /** Returns the weights and outputs in the argument order of the kernels. */
   #layersForBackward(): Handle[] {
     const handles = this.#eager.handlesOf([...this.#weights(), this.output])
     const output = handles.pop()!
     return [...handles, ...this.#outputs, output]
   }
 
-  /** Places for the gradients of the weights, then of the biases. */
+  /** Returns arrays for the gradients of the weights, then of the biases. */
   #placesOf(onGradient: GradientListener): GradientPlaces | undefined {
     return placesIn(this.#kernels, onGradient, this.#parameters())
   }
@@ -122,7 +125,10 @@ export class KernelPasses implements LinearPasses {
     return [...this.#layers.map(({ weight }) => weight), ...this.#layers.map(({ bias }) => bias)]
   }
 
-  /** The sums of the weights, then of the biases; undefined unless each exists and can be added to. */
+  /**
+   * Returns the sums for the weights, then for the biases. Returns undefined unless all exist and
+   * can be added to in place.
+   */
   #sumsOf({ sums }: GradientListener): readonly Tensor[] | undefined {
     if (sums === undefined) return undefined
     const parameters = this.#parameters()
@@ -132,7 +138,10 @@ export class KernelPasses implements LinearPasses {
     return isWhole && found.every((sum) => this.#eager.isAlone(sum)) ? found : undefined
   }
 
-  /** @param results - gradients of the weights, then of the biases; unreported ones are freed */
+  /**
+   * @param results - gradients of the weights, then of the biases. If the listener throws, the rest
+   *   are freed.
+   */
   #report(results: readonly Handle[], onGradient: GradientListener): void {
     const layers = this.#layers
     const remaining = new Set(results)

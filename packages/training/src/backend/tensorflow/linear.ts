@@ -7,16 +7,18 @@ import type { Handle } from './binding-kernels.ts'
 import { KernelPasses, LayerByLayer, placesIn } from './kernel-passes.ts'
 
 /**
- * The largest number of multiplications of a forward pass in one call, if TensorFlow would use several
- * threads. They take 0.3 ms.
+ * The largest number of multiplications for a forward pass in one call (0.3 ms), if TensorFlow
+ * would use several threads.
  */
 const MOST_MULTIPLICATIONS = 2 ** 24
-/** The largest number of elements of all weights in one call: 4 MiB. */
+/** The largest number of weights for a pass in one call (4 MiB). */
 const MOST_ELEMENTS = 2 ** 20
-/** Up to this number of rows, the kernels beat TensorFlow with any weights: see `few-rows.h`. */
+/**
+ * Up to this number of rows, our kernels are faster than TensorFlow for weights of any size; see
+ * `few-rows.h`.
+ */
 const FEW_ROWS = 32
 
-/** The passes of linear layers on TensorFlow. */
 export function linearPasses(
   layers: readonly LinearLayer[],
   x: Tensor,
@@ -34,8 +36,8 @@ export function linearPasses(
 }
 
 /**
- * Whether to compute each pass in one call, which reports all gradients at its end. For small layers
- * that is no loss: their gradients do not fill a bucket that could be sent earlier.
+ * Whether to compute each pass in one call, which reports all gradients at the end. For small
+ * layers, that delays no communication: their gradients would not fill a bucket earlier.
  */
 function isForOneCall({ threads }: Eager, layers: readonly LinearLayer[], x: Tensor): boolean {
   const elements = layers.reduce((sum, { weight }) => sum + weight.value.size, 0)
@@ -44,8 +46,8 @@ function isForOneCall({ threads }: Eager, layers: readonly LinearLayer[], x: Ten
 }
 
 /**
- * Passes of TensorFlow operations. Only the results are tensors of TensorFlow.js: intermediate values
- * are handles, which this object frees.
+ * Passes made of TensorFlow operations. The results are tensors of TensorFlow.js. Intermediate
+ * values are handles, which this object frees.
  */
 class EagerPasses implements LinearPasses {
   readonly output: Tensor
@@ -53,11 +55,14 @@ class EagerPasses implements LinearPasses {
   readonly #layers: readonly LinearLayer[]
   readonly #needsInputGradient: boolean
   readonly #input: Tensor
-  /** The outputs of all layers but the last, whose output is a tensor. */
+  /** The outputs of all layers but the last. The output of the last layer is a tensor. */
   readonly #outputs: Handle[] = []
-  /** Kept between the halves of a backward pass: the gradient of each layer before its activation. */
+  /**
+   * The gradient of each layer before its activation, kept from `backwardInput` to the parameter
+   * half.
+   */
   readonly #saved: Handle[] = []
-  /** Kept between the halves of a backward pass: a clone of the gradient of the output. */
+  /** A clone of the output's gradient, kept from `backwardInput` to the parameter half. */
   #lastGradient: Tensor | undefined
   readonly #held = new Set<Handle>()
 
@@ -157,7 +162,8 @@ class EagerPasses implements LinearPasses {
     const { weight, bias } = this.#layers[i]!
     const input = i === 0 ? eager.handleOf(this.#input) : this.#outputs[i - 1]!
     const { kernels } = eager
-    // With one thread the kernels are as fast as TensorFlow; with several, TensorFlow is faster.
+    // With one thread, our kernels are as fast as TensorFlow. With several threads, TensorFlow is
+    // faster.
     if (kernels !== undefined && eager.threads === 1) {
       const places = placesIn(kernels, onGradient, [weight, bias])
       if (places !== undefined) {

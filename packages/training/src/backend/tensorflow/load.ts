@@ -18,14 +18,14 @@ import { threadCount } from './eager.ts'
 import { installPadding } from './padding.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
-/** In milliseconds. The driver is already loaded at that time. */
+/** In milliseconds, for nvidia-smi. The GPU driver is already loaded. */
 const NVIDIA_SMI_TIMEOUT = 10_000
 
 interface NodeBackend {
   readonly isUsingGpuDevice: boolean
 }
 
-/** TensorFlow itself, through the binding of @tensorflow/tfjs-node that `tsrun setup` has built. */
+/** Loads TensorFlow through the binding of @tensorflow/tfjs-node that `tsrun setup` has built. */
 export async function loadTensorFlow(): Promise<BackendFacts> {
   const manifest = readTensorFlowManifest()
   if (manifest === undefined) throw new Error(`it is not set up: ${HOW}`)
@@ -55,7 +55,10 @@ async function nameOfGpu(): Promise<string> {
   return name === '' ? 'GPU' : name
 }
 
-/** The dynamic linker reads its path at process start, so `tsrun` sets it for the ranks. */
+/**
+ * The dynamic linker reads its search path at process start, so `tsrun` sets the path for the
+ * ranks.
+ */
 function hintFor(manifest: TensorFlowManifest): string {
   const path = (process.env['LD_LIBRARY_PATH'] ?? '').split(delimiter)
   if (manifest.libraryFolders.every((folder) => path.includes(folder))) return 'look at nvidia-smi'
@@ -67,12 +70,14 @@ function hintFor(manifest: TensorFlowManifest): string {
 
 function register({ folder, package: name }: TensorFlowManifest): void {
   restoreLegacyUtil()
-  // By default, TensorFlow reports its instruction sets in every process, and hidden GPUs as an error.
+  // By default, TensorFlow logs its CPU instruction sets in every process, and logs hidden GPUs as
+  // an error.
   process.env['TF_CPP_MIN_LOG_LEVEL'] ??= gpusAreHidden() ? '3' : '2'
   const require = createRequire(join(folder, 'any.js'))
   try {
     for (const [request, ours] of loadedModules()) {
-      // The package depends on TensorFlow.js, and would load a second engine without our tensors.
+      // tfjs-node depends on TensorFlow.js, and would load a second engine that does not know our
+      // tensors.
       require.cache[require.resolve(request)] = ours
     }
     require(name)
@@ -93,9 +98,9 @@ interface FusedMatMulCall {
 }
 
 /**
- * Makes the fused matMul of the tensorflow backend accept inputs of kernels (TensorInfo), like other
- * backends. The original consists of operations, which accept only tensors. It remains for activations
- * with parameters.
+ * Makes the fused matMul of the tensorflow backend accept kernel inputs (TensorInfo), like other
+ * backends. The original calls operations, which accept only tensors. Activations with parameters
+ * still use the original.
  */
 function installFusedMatMul(): void {
   replaceKernel('_FusedMatMul', 'tensorflow', (original) => (call) => {
@@ -117,8 +122,8 @@ interface StepCall {
 }
 
 /**
- * Computes the gradient of ReLU in two operations instead of seven: a sixth of the time on small
- * tensors.
+ * Computes the gradient of ReLU in two operations instead of seven. On small tensors, that takes a
+ * sixth of the time.
  */
 function installStep(): void {
   replaceKernel('Step', 'tensorflow', (original) => (call) => {

@@ -31,8 +31,8 @@ interface Call {
 }
 
 /**
- * Adds numeric padding to convolutions and pooling of the tensorflow backend, and to their gradients, by
- * padding the images. The package supports only `same` and `valid`, except in the forward pass of
+ * Adds numeric padding to convolutions, pooling and their gradients on the tensorflow backend, by
+ * padding the images. tfjs-node supports only `same` and `valid`, except in the forward pass of
  * convolutions.
  */
 export function installPadding(): void {
@@ -65,7 +65,7 @@ function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tenso
   return runKernel(kernelName, { ...inputs, x: padded(inputs['x']!, border, value) }, attrs)
 }
 
-/** TensorFlow returns the lowest float for a window without values; this returns -Infinity. */
+/** Returns -Infinity for a window without values, where TensorFlow returns the lowest float. */
 function largest(call: Call): Tensor {
   const values = ofImages(call, -Infinity)
   const inside = partsInside(call)
@@ -85,7 +85,7 @@ function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number
   return inside(runKernel(kernelName, larger, attrs), border, input!.shape)
 }
 
-/** The fraction of each window that is inside of the image, by which average pooling divides. */
+/** Returns the fraction of each window inside of the image, by which average pooling divides. */
 function partsInside({ inputs, attrs, border }: Call): Tensor {
   const [, height, width] = (inputs['x'] ?? inputs['input']!).shape as Shape
   const ones = padded(tf.ones([1, height, width, 1]), border, 0)
@@ -100,7 +100,7 @@ function inside(x: Tensor, border: Border, size: readonly number[]): Tensor {
   return runKernel('Slice', { x }, { begin: border.map(([before]) => before), size: [...size] })
 }
 
-/** The padding, with extra rows and columns for a last window that ends outside of it. */
+/** Returns the padding, with extra rows and columns if the last window ends outside of it. */
 function borderOf(info: Info): Border {
   const { top, bottom, left, right } = info.padInfo
   const rows = (info.outHeight - 1) * info.strideHeight + info.effectiveFilterHeight

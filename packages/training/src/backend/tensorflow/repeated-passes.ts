@@ -12,12 +12,12 @@ import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 import { keyOfArgument, placeOf, Trace, type TracedFunction } from './trace.ts'
 
-/** The limit for the plans of a module, which has one for each shape of input. */
+/** The largest number of plans of a module. A module has one plan for each input shape. */
 const MOST_PLANS = 8
 
 /**
- * A part of a pass. Its function returns the gradients of the input and of parameters, then other
- * values.
+ * A part of a pass. Its function returns the gradients of the input and of parameters, followed by
+ * other values.
  */
 interface Step {
   readonly run: TracedFunction
@@ -28,9 +28,9 @@ interface Step {
 const plans = new WeakMap<Module, Map<string, Plan>>()
 
 /**
- * Records the pass of a module that runs the same operations each time. The second pass of a shape is
- * traced and becomes functions of TensorFlow, which later passes call: on small tensors or a GPU,
- * calling an operation takes longer than computing it.
+ * Records the pass of a module that runs the same operations each time. The second pass for an
+ * input shape is traced and becomes TensorFlow functions, which later passes call. On small tensors
+ * or a GPU, launching an operation takes longer than computing it.
  *
  * @param record - records a pass of the module on the tape
  * @returns undefined if the pass must be recorded in another way
@@ -42,7 +42,7 @@ export function repeatPass(
   record: (x: Tensor) => Recording,
 ): Recording | undefined {
   const eager = currentEager()!
-  // The kernels of the binding are faster than functions.
+  // The binding's own kernels are faster than TensorFlow functions.
   const hasOwnWay = eager.kernels !== undefined && module.record !== undefined
   if (hasOwnWay || !eager.hasFunctions || !isRepeatable(module, x)) return undefined
   const ofModule = plans.get(module) ?? new Map<string, Plan>()
@@ -57,12 +57,12 @@ export function repeatPass(
   return plan.start(x)
 }
 
-/** How to compute passes of a module for inputs of one shape. */
+/** The TensorFlow functions for passes of a module with one input shape. */
 class Plan {
   readonly eager: Eager
   readonly parameters: readonly Parameter[]
   readonly record: (x: Tensor) => Recording
-  /** Returns the output, and the values that the other steps need. */
+  /** Returns the output, and the values that the backward pass needs. */
   forward: TracedFunction | undefined
   backward: Step | undefined
   halves: readonly [Step, Step] | undefined
@@ -81,7 +81,7 @@ class Plan {
     this.record = record
   }
 
-  /** Whether the module still consists of the same modules and parameters. */
+  /** Whether the module still has the same submodules and parameters. */
   isFor(module: Module): boolean {
     return (
       isSameList(this.parameters, module.parameters) && isSameList(this.#parts, partsOf(module))
@@ -95,7 +95,9 @@ class Plan {
     return isTraced ? new TracedPass(this, x) : undefined
   }
 
-  /** Makes functions from a traced pass, whose forward pass has `length` nodes. */
+  /**
+   * Makes TensorFlow functions from a traced pass. The first `length` nodes are the forward pass.
+   */
   learn(trace: Trace, output: string | undefined, length: number, define: () => void): void {
     if (!this.#canRepeat) return
     try {
@@ -118,7 +120,6 @@ class Plan {
     }
   }
 
-  /** Returns the parameter with this key. */
   parameterOf(key: string): Parameter | undefined {
     return this.parameters[placeOf(key) - 1]
   }
@@ -128,7 +129,7 @@ function isSameList(own: readonly object[], others: readonly object[]): boolean 
   return own.length === others.length && own.every((each, i) => each === others[i])
 }
 
-/** The arguments of a trace come first: the input, then the parameters. */
+/** A trace begins with its arguments: the input, then the parameters. */
 const INPUT = keyOfArgument(0)
 
 /** A pass on the tape whose operations are traced. */
@@ -201,14 +202,20 @@ class TracedPass implements Recording {
     this.#pass.dispose()
   }
 
-  /** The memory of sharded parameters is freed after a forward pass and allocated again elsewhere. */
+  /**
+   * The memory of sharded parameters is freed after a forward pass and reallocated at another
+   * address.
+   */
   #renewParameters(): void {
     for (const [i, { value }] of this.#plan.parameters.entries()) {
       if (!value.isDisposed) this.#trace.renew(keyOfArgument(1 + i), value)
     }
   }
 
-  /** Collects the gradients, because the work of a listener is no part of the pass. */
+  /**
+   * Collects the gradients before calling the listener, so that the trace excludes the listener's
+   * work.
+   */
   #run(compute: (take: GradientListener) => Tensor | undefined) {
     this.#renewParameters()
     const gradients: [Parameter, Tensor][] = []
@@ -229,10 +236,10 @@ class RepeatedPass implements Recording {
   readonly #input: Tensor
   /** The values that parameters had in the forward pass, by key. */
   readonly #parameters = new Map<string, Tensor>()
-  /** Results that other functions need, and the bits of an int32 input, by key. */
+  /** Results that the backward functions need, and the bits of an int32 input, by key. */
   readonly #kept = new Map<string, Handle>()
   #outputGradient: Tensor | undefined
-  /** A pass on the tape, if the plan has not seen such a backward pass yet. */
+  /** The pass on the tape, if the plan has not traced this kind of backward pass yet. */
   #traced: TracedPass | undefined
   #state: 'recorded' | 'halved' | 'spent' | 'disposed' = 'recorded'
 
@@ -297,7 +304,9 @@ class RepeatedPass implements Recording {
     return this.#traced
   }
 
-  /** Whether all inputs of the step are available: another plan may have kept fewer. */
+  /**
+   * Whether all inputs of the step are available. Another plan's forward pass may have kept fewer.
+   */
   #has({ run }: Step): boolean {
     return run.inputs.every((key) => this.#find(key) !== undefined)
   }
@@ -313,7 +322,7 @@ class RepeatedPass implements Recording {
     return hasInputGradient ? results[0] : undefined
   }
 
-  /** @returns tensors of the first `count` results; keeps the others */
+  /** @returns tensors of the first `count` results. The other results are kept. */
   #call(run: TracedFunction, given: readonly Handle[], count: number): Tensor[] {
     const { eager } = this.#plan
     const results = eager.call(run.definition, given)

@@ -4,14 +4,17 @@ import type { Handle } from './binding-kernels.ts'
 import { currentEager } from './eager.ts'
 import { placeOf, Trace, type TracedFunction } from './trace.ts'
 
-/** The limit for the functions of a computation, which has one for each set of shapes. */
+/** The largest number of functions of a computation, one for each combination of input shapes. */
 const MOST_FUNCTIONS = 8
 
-/** By name of the computation and shapes of its inputs; undefined after the first run. */
+/**
+ * TensorFlow functions by name of the computation and shapes of its inputs; undefined after the
+ * first run.
+ */
 const computations = new Map<string, Map<string, TracedFunction | undefined>>()
 const untraceable = new Set<string>()
 
-/** Runs a computation as a function of TensorFlow from the third time on. */
+/** Runs a computation as a TensorFlow function from the third run on. */
 export function repeat(
   name: string,
   inputs: readonly Tensor[],

@@ -4,25 +4,25 @@ import type { Attribute, Eager, Observer, OutputInfo } from './eager.ts'
 import { fused } from './fused.ts'
 import { serializeGraph, type GraphNode, type Value } from './graph.ts'
 
-/** A function of TensorFlow made from a part of a trace. */
+/** A TensorFlow function made from a part of a trace. */
 export interface TracedFunction {
-  /** Its number in the binding. */
+  /** The number of the function in the binding. */
   readonly definition: number
-  /** The values of the trace that are its arguments, by `keyOf`. */
+  /** The traced values that are arguments of the function, by `keyOf`. */
   readonly inputs: readonly string[]
-  /** The keys of the values that it returns. */
+  /** The keys of the values that the function returns. */
   readonly outputs: readonly string[]
   readonly shapes: readonly (readonly number[])[]
 }
 
 let defined = 0
 
-/** Records the operations of a computation, to make functions from them. */
+/** Records the operations of a computation, to make TensorFlow functions from them. */
 export class Trace implements Observer {
   readonly #eager: Eager
   readonly #nodes: GraphNode[] = []
   readonly #values = new Map<Handle, Value>()
-  /** The outputs of ReLUs, by the keys of their inputs. */
+  /** The outputs of ReLU operations, by the keys of their inputs. */
   readonly #rectified = new Map<string, Value>()
   /** Whether all operations so far depend only on arguments and constants. */
   isWhole = true
@@ -39,13 +39,13 @@ export class Trace implements Observer {
   addArgument(tensor: TensorInfo): void {
     const handle = this.#eager.handleOf(tensor)
     const dtype = this.#eager.typeOf(tensor.dtype)
-    // With one tensor as two arguments, it is unknown which of them an operation means.
+    // If two arguments are the same tensor, the trace cannot tell which of them an operation uses.
     if (dtype === undefined || this.#values.has(handle)) this.isWhole = false
     this.#values.set(handle, { node: this.#nodes.length, output: 0 })
     this.#nodes.push(placeholder(this.#eager, dtype ?? 0, tensor.shape))
   }
 
-  /** Maps the tensor to an argument again, after its memory was replaced. */
+  /** Maps a tensor to its argument again, after the memory of the tensor was replaced. */
   renew(key: string, tensor: TensorInfo): void {
     this.#values.set(this.#eager.handleOf(tensor), valueOf(key))
   }
@@ -55,7 +55,8 @@ export class Trace implements Observer {
   }
 
   /**
-   * Returns keys. The trace is not whole if a tensor is neither an argument nor an operation's result.
+   * Returns the keys of tensors. A tensor that is neither an argument nor a traced result makes the
+   * trace incomplete (`isWhole`).
    */
   keysOf(tensors: readonly Tensor[]): string[] {
     const handles = this.run(() => this.#eager.handlesOf(tensors))
@@ -64,7 +65,7 @@ export class Trace implements Observer {
     return values.map(keyOf)
   }
 
-  /** Whether the value is the result of an operation among the nodes [from, to). */
+  /** Whether one of the nodes [from, to) computes the value. */
   isMade(key: string, from: number, to: number): boolean {
     const { node } = valueOf(key)
     const { op } = this.#nodes[node]!
@@ -91,8 +92,8 @@ export class Trace implements Observer {
   }
 
   /**
-   * TensorFlow.js computes the slope of y = relu(x) as relu(sign(x)). Replaces sign(x) by sign(y), which
-   * gives the same slope, so that the forward pass need not keep x.
+   * TensorFlow.js computes the slope of y = relu(x) as relu(sign(x)). This method replaces sign(x)
+   * by sign(y), which gives the same slope, so the forward pass need not keep x.
    */
   #useOutputOfRelu(inputs: Value[]): void {
     const [value] = inputs
@@ -119,8 +120,8 @@ export class Trace implements Observer {
   }
 
   /**
-   * Computations of the host on values are not in the trace. TensorFlow.js reads int32 values only to
-   * check that they are valid indices, like the modules do.
+   * The trace lacks what JavaScript computes from values that it reads. TensorFlow.js and our
+   * modules read int32 values only to check that they are valid indices.
    */
   read(handle: Handle): void {
     const value = this.#values.get(handle)
@@ -136,9 +137,9 @@ export class Trace implements Observer {
   }
 
   /**
-   * Makes a function of the nodes that the outputs depend on.
+   * Makes a TensorFlow function from the nodes that the outputs depend on.
    *
-   * @param first - values of earlier nodes become arguments, unless they are constants
+   * @param first - values of nodes before this one become arguments, except constants
    */
   define(outputs: readonly string[], first = 0): TracedFunction {
     const isArgument = (node: number): boolean =>
@@ -165,7 +166,7 @@ export class Trace implements Observer {
   }
 
   /**
-   * Returns the arguments and the indices of nodes that the values depend on, in the order of the trace.
+   * Returns the arguments and node indices that the values depend on, in the order of the trace.
    */
   #nodesBehind(
     values: readonly Value[],
@@ -187,16 +188,16 @@ export class Trace implements Observer {
 }
 
 /**
- * The nodes of a function. Even for functions on a GPU, TensorFlow keeps int32 arguments, constants and
- * reshaped values in host memory, and moves them back and forth. On a GPU they are therefore float32 of
- * the same bits until an operation uses them.
+ * Builds the nodes of a function. In functions on a GPU, TensorFlow keeps int32 arguments,
+ * constants and reshaped values in host memory, and copies them back and forth. Therefore they stay
+ * float32 values of the same bits until an operation uses them.
  */
 class Assembly {
   readonly nodes: GraphNode[] = []
   readonly #eager: Eager
   /** The node for each value of the trace, by key. */
   readonly #places = new Map<string, Value>()
-  /** The same for int32 values as float32 bits. */
+  /** The node for each int32 value in the form of float32 bits, by key. */
   readonly #bits = new Map<string, Value>()
 
   constructor(eager: Eager) {
@@ -236,14 +237,17 @@ class Assembly {
     this.#bits.set(keyOf({ node: index, output: 0 }), same)
   }
 
-  /** Returns the node and the output that the function returns: int32 values as their bits. */
+  /**
+   * Returns the output of the function for a value. An int32 value becomes float32 of the same
+   * bits.
+   */
   result(key: string): Value {
     const value = this.#bits.get(key) ?? this.#places.get(key)!
     const { op, dtypes, shapes } = this.nodes[value.node]!
     const dtype = dtypes[value.output]!
     if (this.#isMoved(dtype)) return this.#bitcast(value, this.#eager.float)
     if (op !== 'Placeholder') return value
-    // A function of TensorFlow cannot return an argument directly.
+    // A TensorFlow function cannot return an argument directly.
     const attributes = [this.#eager.typeAttribute('T', dtype)]
     return this.#push({ op: 'Identity', attributes, inputs: [value], dtypes: [dtype], shapes })
   }
@@ -278,7 +282,7 @@ function placeholder(eager: Eager, dtype: number, shape: readonly number[]): Gra
   return { op: 'Placeholder', attributes, inputs: [], dtypes: [dtype], shapes: [shape] }
 }
 
-/** The key of an argument, by the index of its node. */
+/** Returns the key of an argument with this node index. */
 export const keyOfArgument = (place: number): string => keyOf({ node: place, output: 0 })
 
 /** The inverse of `keyOfArgument`. */
