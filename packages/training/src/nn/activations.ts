@@ -6,8 +6,8 @@ import { tf } from '../tfjs/tfjs.ts'
 const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715]
 
 /**
- * x times the standard normal distribution function of x (Hendrycks & Gimpel, 2016), approximated as in
- * GPT-2: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is x sigmoid(2 sqrt(2 / pi) (...)).
+ * GELU(x) = x times the standard normal distribution function of x (Hendrycks & Gimpel, 2016), in
+ * the approximation of GPT-2: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
  */
 export function gelu(x: Tensor): Tensor {
   return tf.customGrad((...args) => {
@@ -40,7 +40,7 @@ const functions = {
   sigmoid: (x: Tensor) => tf.sigmoid(x),
 } as const
 
-/** A function of each value. `linear` changes nothing; `gelu` is the approximation of GPT-2. */
+/** A function of each value. `linear` is the identity; `gelu` is the approximation of GPT-2. */
 export type Activation = keyof typeof functions
 
 export const activations = Object.keys(functions) as readonly Activation[]

@@ -22,20 +22,26 @@ export interface AttentionOptions {
   readonly seed?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
-  /** Standard deviation of the weights that lead back to the residual stream; default `deviation`. */
+  /**
+   * The standard deviation of the initial weights of `c_proj`, whose output is added to the
+   * residual stream; default `deviation`.
+   */
   readonly outputDeviation?: number
-  /** The dropout rate of the attention probabilities, in training; default 0. */
+  /** The dropout rate of the attention probabilities during training; default 0. */
   readonly attentionDropout?: number
 }
 
 /**
- * Causal self-attention with several heads. The parameters have the names of GPT-2: `c_attn` computes
- * queries, keys and values, `c_proj` the output.
+ * Multi-head causal self-attention with the parameter names of GPT-2. `c_attn` computes queries,
+ * keys and values; `c_proj` computes the output.
  */
 export class CausalSelfAttention implements Module {
   readonly kind = 'attention'
   readonly children: Record<'c_attn' | 'c_proj', Module>
-  /** Context parallelism replaces it if ranks share a sequence. */
+  /**
+   * The attention function. Context parallelism, which divides sequences among ranks, replaces the
+   * default.
+   */
   core: AttentionCore = causalAttention
   readonly usesPass: boolean
   readonly #headSize: number
@@ -85,7 +91,9 @@ export class CausalSelfAttention implements Module {
   }
 }
 
-/** From [batch, length, 3 x heads x size] to [batch, length, heads x size], for any number of heads. */
+/**
+ * Applies attention to [batch, length, 3 x heads x size]. Returns [batch, length, heads x size].
+ */
 function attendByHead(
   rows: Tensor,
   size: number,
@@ -107,7 +115,9 @@ function attendByHead(
   })(rows)
 }
 
-/** From rows [batch, length, parts x heads x size] to one [batch, heads, length, size] for each part. */
+/**
+ * Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part.
+ */
 function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   const [batch, length, channels] = rows.shape as [number, number, number]
   const heads = channels / parts / size
@@ -125,7 +135,7 @@ function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   )
 }
 
-/** The inverse of `splitHeads`. */
+/** Inverts `splitHeads`. */
 function joinHeads(all: readonly Tensor[]): Tensor {
   const parts = all.length
   const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
@@ -150,7 +160,9 @@ interface Extents {
   readonly size: number
 }
 
-/** Calls `visit` with the index of the first value of each head at each position, in both layouts. */
+/**
+ * For each head at each position, calls `visit` with the index of the first value in both layouts.
+ */
 function eachRun(
   { batch, heads, length, size }: Extents,
   parts: number,

@@ -6,20 +6,23 @@ import type { Probabilities, ProbabilityMask } from './dropout.ts'
 import { inOrder } from './embedding.ts'
 
 /*
- * Attention of queries to keys and values, all [batch, heads, length, size], forward and backward.
- * Tensors belong to the open scope.
+ * Attention of queries to keys and values, forward and backward. All three have the shape [batch,
+ * heads, length, size]. The open tf.tidy or recorded pass owns the results.
  */
 
 type Three = readonly [Tensor, Tensor, Tensor]
 
-/** A function of queries, keys and values, each [batch, heads, length, size], with its gradients. */
+/**
+ * An attention function of queries, keys and values [batch, heads, length, size], with its
+ * gradients.
+ */
 export interface AttentionCore {
-  /** Whether each rank of a group has a part of the positions. */
+  /** Whether each rank of a group holds only a part of the positions of a sequence. */
   readonly dividesSequences?: boolean
 
   /**
-   * @param mask - factors of the probabilities for dropout; without it, all are kept
-   * @returns the output, of the same shape, and what `backward` needs
+   * @param mask - dropout factors for the probabilities; default: no dropout
+   * @returns the output, of the same shape, and the tensors that `backward` needs
    */
   forward(
     queries: Tensor,
@@ -28,13 +31,14 @@ export interface AttentionCore {
     mask?: ProbabilityMask,
   ): { output: Tensor; saved: Tensor[] }
 
-  /** The gradients of the queries, keys and values. */
+  /** Returns the gradients of the queries, keys and values. */
   backward(dy: Tensor, saved: readonly Tensor[], mask?: ProbabilityMask): Three
 }
 
 /**
- * softmax(q k' / sqrt(size)) v, where each position attends to itself and those before it (Vaswani et
- * al., 2017). The probabilities [batch, heads, length, length] are kept for the backward pass.
+ * softmax(q k' / sqrt(size)) v, where each position attends to itself and to earlier positions
+ * (Vaswani et al., 2017). The backward pass reuses the probabilities [batch, heads, length,
+ * length].
  */
 export const causalAttention: AttentionCore = {
   forward(q, k, v, mask) {
@@ -69,24 +73,24 @@ function probabilitiesOf({ shape }: Tensor): Probabilities {
   return { shape: shape as Probabilities['shape'], queries: positions, keys: positions, length }
 }
 
-/** `causal`: query i attends to the keys up to i. `full`: to all keys. */
+/** `causal`: query i attends to the keys 0 .. i. `full`: each query attends to all keys. */
 export type Mask = 'causal' | 'full'
 
 export interface Softmax {
-  /** [batch, heads, queries, keys], rows of sum 1. */
+  /** The attention probabilities [batch, heads, queries, keys]. Each row sums to 1. */
   readonly probabilities: Tensor
-  /** The log of the sum of the exponentials of the scores, [batch, heads, queries, 1]. */
+  /** log(sum(exp(scores))) of each row: [batch, heads, queries, 1]. */
   readonly logSums: Tensor
 }
 
-/** softmax(q k' / sqrt(size)) under the mask. */
+/** Returns softmax(q k' / sqrt(size)) under the mask. */
 export function attend(q: Tensor, k: Tensor, mask: Mask): Softmax {
   const scores = tf.matMul(q, k, false, true)
   const scale = 1 / Math.sqrt(q.shape[3]!)
   return isHostAccessible() ? softmaxOnHost(scores, scale, mask) : softmax(scores, scale, mask)
 }
 
-/** Recomputes the probabilities from the log sums of their rows. */
+/** Recomputes attention probabilities from the `logSums` of their rows. */
 export function attendAgain(q: Tensor, k: Tensor, mask: Mask, logSums: Tensor): Tensor {
   const scores = tf.matMul(q, k, false, true)
   const scale = 1 / Math.sqrt(q.shape[3]!)
@@ -101,10 +105,11 @@ export function attendAgain(q: Tensor, k: Tensor, mask: Mask, logSums: Tensor): 
 }
 
 /**
- * The gradient of q k': probabilities (dProbabilities - products) / sqrt(size).
+ * Returns the gradient of q k': probabilities (dProbabilities - products) / sqrt(size).
  *
  * @param dProbabilities - [batch, heads, queries, keys]
- * @param products - the output times its gradient, summed over the last axis: [batch, heads, queries, 1]
+ * @param products - the output times its gradient, summed over the last axis: [batch, heads,
+ *   queries, 1]
  */
 export function scoreGradient(
   probabilities: Tensor,
@@ -156,7 +161,10 @@ function softmaxOnHost(scores: Tensor, scale: number, mask: Mask): Softmax {
   return { probabilities, logSums }
 }
 
-/** Calls `visit` with the first index of each row and the number of keys that it attends to. */
+/**
+ * Calls `visit` with the index of the first value of each row, and the number of keys that the
+ * row's query attends to.
+ */
 function eachRow(
   { shape, size }: Tensor,
   mask: Mask,
@@ -168,7 +176,10 @@ function eachRow(
   }
 }
 
-/** Far below all scores, but finite, so that differences are not NaN. */
+/**
+ * The score of a masked key: far below all real scores, but finite, so that differences are not
+ * NaN.
+ */
 const MASKED = -1e30
 
 function masked(scores: Tensor, mask: Mask): Tensor {

@@ -11,26 +11,26 @@ import { createParameter } from './initialize.ts'
 export interface Conv2dOptions {
   /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
   readonly name: string
-  /** The channels of the input. */
+  /** The number of channels of the input. */
   readonly inputs: number
-  /** The channels of the output. */
+  /** The number of channels of the output. */
   readonly outputs: number
   /** The size of the kernel: height and width, or both. */
   readonly kernel: number | readonly [height: number, width: number]
-  /** The step between neighbouring outputs; default 1. */
+  /** The distance between neighbouring windows; default 1. */
   readonly stride?: number | readonly [height: number, width: number]
   /**
-   * The zeros around an image: a number of rows and columns on each side; `valid` for none (default); or
-   * `same`, so that with stride 1 the output has the size of the image.
+   * The zeros around an image: a number of rows and columns on each side, or `valid` for none
+   * (default). With `same` and stride 1, the output has the size of the image.
    */
   readonly padding?: number | 'valid' | 'same'
-  /** Whether a bias is added; default true. */
+  /** Whether to add a bias; default true. */
   readonly bias?: boolean
-  /** Applied to the output; default `linear`, which changes nothing. */
+  /** The activation function of the output; default `linear`, the identity. */
   readonly activation?: Activation
   /**
-   * The seed of the initial values, which depend only on it and on the names of the parameters; default
-   * 0.
+   * The seed of the initial values; default 0. The values also depend on the names of the
+   * parameters.
    */
   readonly seed?: number
 }
@@ -63,8 +63,8 @@ const readOptions = declareOptions({
 } satisfies Rules<Conv2dOptions>)
 
 /**
- * A convolution of images [batch, height, width, channels], with a kernel [height, width, inputs,
- * outputs] (initially He uniform) and a bias [outputs] (initially zeros).
+ * A 2-D convolution of images [batch, height, width, channels]. The kernel [height, width, inputs,
+ * outputs] is initialized He uniform, and the bias [outputs] with zeros.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -111,7 +111,10 @@ export function pairOf(size: number | Pair): Pair {
   return typeof size === 'number' ? [size, size] : size
 }
 
-/** Pads explicitly: given a number, TensorFlow.js computes wrong output sizes for some kernels. */
+/**
+ * Returns explicit padding. Given only a number, TensorFlow.js computes wrong output sizes for some
+ * kernels.
+ */
 function around(padding: number): [Ends, Ends, Ends, Ends] {
   return [
     [0, 0],

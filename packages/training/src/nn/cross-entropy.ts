@@ -7,7 +7,7 @@ import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
 /**
- * Whether the losses of the examples are averaged or summed. The loss of one example is the mean over
+ * Whether to average or to sum the losses of the examples. The loss of one example is the mean over
  * its tokens.
  */
 export type Reduction = 'mean' | 'sum'
@@ -16,15 +16,15 @@ export type Reduction = 'mean' | 'sum'
  * The cross-entropy between the softmax of `logits` and the labels: -log p(label).
  *
  * Differentiable in `logits`. The gradient, softmax - one-hot, is computed together with the loss.
- * Exponents are relative to the largest logit, so that nothing overflows.
+ * The largest logit is subtracted before the exponential, so nothing overflows.
  *
  * @param logits - [batch, classes] float32; or [..., classes], for example for each token of a text
  * @param labels - [batch] int32, or [...], each in [0, classes)
- * @param reduction - `mean` over the batch (default), or `sum`. Sums over micro-batches of any sizes,
- *   added up and divided by the size of the batch, are the mean over the batch
+ * @param reduction - `mean` over the batch (default), or `sum`. The sums over all micro-batches
+ *   divided by the batch size are the mean over the batch.
  * @returns a scalar
  * @throws ERR_TSR_ARGUMENT when the shapes do not match, when a label is out of range, or when the
- *   scores cover only this rank's part of the classes: see `vocabParallelCrossEntropy`
+ *   logits cover only this rank's part of the classes: see `vocabParallelCrossEntropy`
  *
  * @example
  * const loss = crossEntropy(model.forward(x), labels)
@@ -37,7 +37,7 @@ export function crossEntropy(
   return differentiable((input) => evaluate(input, labels, reduction), logits)
 }
 
-/** Makes the loss an operation on the tape, whose gradient is computed together with its value. */
+/** Makes a loss a differentiable operation whose gradient is computed together with its value. */
 export function differentiable(
   evaluateLoss: (outputs: Tensor) => EvaluatedLoss,
   outputs: Tensor,
@@ -54,7 +54,7 @@ crossEntropy.reduction = 'mean' as const
 crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
 
 /**
- * The cross-entropy summed over the examples (the first axis) instead of averaged. A pipeline adds up
+ * The cross-entropy summed over the examples (the first axis) instead of averaged. A pipeline adds
  * these sums over micro-batches.
  */
 export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
@@ -69,7 +69,7 @@ function recordCrossEntropy(logits: Tensor, labels: Tensor, reduction: Reduction
   return recordEvaluated(evaluate(logits, labels, reduction))
 }
 
-/** A recording of a loss that needs no tape, because the gradient was computed with the loss. */
+/** Returns a recording of a loss whose gradient is already computed, so that it needs no tape. */
 export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
   tf.keep(value)
   let spent = false
@@ -101,14 +101,14 @@ function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): Evaluat
   }
   let loss = 0
   const gradient = createTensor(logits.shape, (out) => {
-    // Read the labels again: the allocation may have detached the earlier view.
+    // Read the labels again, because the allocation may have detached the earlier array.
     const values = valuesAtHand(labels) as Int32Array
     loss = lossAndGradient(out, viewOf(logits), values, classes, weight)
   })
   return { value: tf.scalar(loss), gradient }
 }
 
-/** @throws ERR_TSR_ARGUMENT for a label that is not a class */
+/** @throws ERR_TSR_ARGUMENT for a label outside of [0, classes) */
 export function checkLabels(labels: Int32Array, classes: number): void {
   const wrong = labels.find((label) => !(label >= 0 && label < classes))
   if (wrong === undefined) return
@@ -116,7 +116,7 @@ export function checkLabels(labels: Int32Array, classes: number): void {
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'a label', value: wrong, expected })
 }
 
-/** Reads no values. Labels that only the device holds are not checked. */
+/** Computes the loss without fetching values. Labels that only the device holds are not checked. */
 function evaluateOnDevice(
   logits: Tensor,
   labels: Tensor,
@@ -135,12 +135,12 @@ function evaluateOnDevice(
   return { value, gradient }
 }
 
-/** Returns target x, and 0 wherever the target is 0, even if x is -Infinity there. */
+/** Returns target x. The result is 0 wherever the target is 0, even if x is -Infinity there. */
 export function productOf(target: Tensor, x: Tensor): Tensor {
   return tf.where(tf.greater(target, 0), tf.mul(target, x), tf.zerosLike(x))
 }
 
-/** Writes weight * (softmax - one-hot) to `gradient` and returns weight * loss, row by row. */
+/** Writes weight (softmax - one-hot) to `gradient`. Returns weight times the sum of the losses. */
 function lossAndGradient(
   gradient: Float32Array,
   logits: Float32Array,
@@ -149,7 +149,7 @@ function lossAndGradient(
   weight: number,
 ): number {
   let loss = 0
-  // Use double precision to the end: a difference of rounded values would be biased.
+  // Round only the final results: differences of rounded exponentials would be biased.
   const exponentials = new Float64Array(classes)
   labels.forEach((label, row) => {
     const start = row * classes
@@ -171,7 +171,10 @@ function lossAndGradient(
   return loss * weight
 }
 
-/** @throws ERR_TSR_ARGUMENT unless there is an int32 label for each row of complete scores */
+/**
+ * @throws ERR_TSR_ARGUMENT unless there is one int32 label for each row of logits, and the logits
+ *   cover all classes
+ */
 export function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: number] {
   checkComplete(logits)
   if (labels.dtype !== 'int32') {
@@ -195,18 +198,18 @@ export function checkShapes(logits: Tensor, labels: Tensor): [rows: number, clas
 }
 
 /**
- * Data ids of scores that cover only some classes. Clones and reshaped tensors, which a script may pass
- * here, keep the data id of the layer's output.
+ * Data ids of logits that cover only some classes. A script may pass clones or reshaped tensors,
+ * which have the same data id as the layer's output.
  */
 const partialScores = new WeakSet<object>()
 
-/** Marks the output of a layer whose last axis is split over ranks. */
+/** Marks the output of a layer whose last axis is split among ranks. */
 export function markPartial(scores: Tensor): Tensor {
   partialScores.add(scores.dataId)
   return scores
 }
 
-/** @throws ERR_TSR_ARGUMENT for scores of only some classes: the loss would be wrong */
+/** @throws ERR_TSR_ARGUMENT for logits of only some classes, for which the loss would be wrong */
 function checkComplete(scores: Tensor): void {
   if (!partialScores.has(scores.dataId)) return
   throw tsrError('ERR_TSR_ARGUMENT', {

@@ -10,11 +10,14 @@ import { tf } from '../tfjs/tfjs.ts'
 import type { Positions } from './embedding.ts'
 
 export interface DropoutOptions {
-  /** Dropouts with different names drop different values. */
+  /** The name of the layer. Layers with different names drop different values. */
   readonly name: string
   /** The probability that a value is dropped, at least 0 and less than 1; default 0.5. */
   readonly rate?: number
-  /** Dropped values depend only on it, the name, the step, and the place in the batch; default 0. */
+  /**
+   * The seed of the random numbers; default 0. They also depend on the name, the step and the
+   * position in the batch.
+   */
   readonly seed?: number
 }
 
@@ -30,18 +33,22 @@ const readOptions = declareOptions({
 } satisfies Rules<DropoutOptions>)
 
 /**
- * In training, sets values to zero at random, and divides the others by 1 - rate (Srivastava et al.,
- * 2014). In evaluation, changes nothing.
+ * In training, sets values to zero at random and divides the remaining values by 1 - rate
+ * (Srivastava et al., 2014). In evaluation, returns the input.
  *
- * Every layout drops the same values, and so does a recomputed pass: they depend on the name, the step
- * and the place in the batch, which the pass provides; see `inPass`. Ranks that share layers by tensor
- * parallelism must see all values of a row, or of their part of its positions.
+ * The dropped values depend only on the seed, the name, the step and the position in the batch; see
+ * `inPass`. Therefore every layout and every recomputed pass drops the same values. Ranks that
+ * share layers by tensor parallelism must hold all values of a row, or of their part of its
+ * positions.
  */
 export class Dropout implements Module {
   readonly kind = 'dropout'
   readonly parameters: readonly Parameter[] = []
   readonly usesPass = true
-  /** Set if a rank has only a part of each sequence, the second axis of the input. */
+  /**
+   * The positions of this rank, if it holds only a part of each sequence (the second axis of the
+   * input).
+   */
   positions: Positions | undefined
   readonly #options: Required<DropoutOptions>
 
@@ -81,23 +88,25 @@ export function isDropout(module: Module): module is Dropout {
   return module.kind === 'dropout'
 }
 
-/** The probabilities of attention that a rank computes at once. */
+/** The block of attention probabilities that a rank computes at once. */
 export interface Probabilities {
-  /** [batch, heads, queries, keys]. */
   readonly shape: readonly [number, number, number, number]
-  /** The positions of the queries and of the keys. A query sees the keys up to its own. */
+  /**
+   * The positions of the queries and of the keys. A query attends to the keys up to its own
+   * position.
+   */
   readonly queries: Int32Array
   readonly keys: Int32Array
   /** The length of the whole sequence. */
   readonly length: number
 }
 
-/** Returns a factor for each probability: 0 to drop it, else 1 / (1 - rate). */
+/** Returns one factor for each probability: 0 to drop the probability, else 1 / (1 - rate). */
 export type ProbabilityMask = (of: Probabilities) => Tensor
 
 /**
- * Returns the dropout mask for attention probabilities in the current pass; undefined if the pass drops
- * nothing. Every layout drops the same probabilities.
+ * Returns the dropout mask for attention probabilities in the current pass; undefined if the pass
+ * drops nothing. Every layout drops the same probabilities.
  *
  * @param firstHead - the index of the rank's first head
  * @throws ERR_TSR_ARGUMENT when a recorded pass does not know its step
@@ -132,7 +141,9 @@ function droppingPass({ name, rate }: Required<DropoutOptions>): Pass | undefine
   return pass?.training === true ? pass : undefined
 }
 
-/** Draws the factors for the values of a row of the input: 0, or 1 / (1 - rate). */
+/**
+ * Returns a function that draws the factor for each value of an input row: 0, or 1 / (1 - rate).
+ */
 function drawsOf(
   { name, rate, seed }: Required<DropoutOptions>,
   { step, row: firstRow = 0 }: Pass,

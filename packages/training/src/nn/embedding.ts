@@ -33,7 +33,10 @@ export class Embedding implements Module {
     return [this.weight]
   }
 
-  /** Not repeatable for ids that another module computes: checking them would require reading them. */
+  /**
+   * False for ids that another module computes, because checking them requires reading their
+   * values.
+   */
   isRepeatable(ids?: Tensor): boolean {
     if (ids !== undefined) checkIds(ids, this.weight)
     return ids !== undefined
@@ -50,13 +53,16 @@ export class Embedding implements Module {
   }
 }
 
-/** Returns the rows of a table for ids of any shape. Differentiable in the table. */
+/** Returns the rows of a table for ids of any shape. Differentiable in `table`. */
 export function lookUp(table: Tensor, ids: Tensor): Tensor {
   const rows = tf.gather(table, tf.reshape(ids, [-1]))
   return tf.reshape(rows, [...ids.shape, table.shape[1]!])
 }
 
-/** @throws ERR_TSR_ARGUMENT unless the ids are int32 and, if they can be read now, within the table */
+/**
+ * @throws ERR_TSR_ARGUMENT unless the ids are int32 and within the table. Ids that cannot be read
+ *   synchronously are not checked.
+ */
 export function checkIds(ids: Tensor, { name, shape, shard }: Parameter): void {
   const count = (shard?.shape ?? shape)[0]!
   const wrong =
@@ -69,7 +75,7 @@ export function checkIds(ids: Tensor, { name, shape, shard }: Parameter): void {
   })
 }
 
-/** The table of an embedding, or of a `Head`. */
+/** Creates the table of an embedding or of a `Head`. */
 export function tableParameter(
   name: string,
   shape: readonly [number, number],
@@ -80,15 +86,18 @@ export function tableParameter(
   return createParameter(name, shape, values)
 }
 
-/** Returns the positions in the text of the `length` rows that this rank has of a sequence. */
+/** Maps the number of sequence rows that this rank holds to their positions in the text. */
 export type Positions = (length: number) => Int32Array
 
 export const inOrder: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
 
-/** Adds a learned vector for each position to a sequence. */
+/** Adds a learned vector for its position to each element of a sequence. */
 export class PositionEmbedding extends Embedding implements Separable {
   override readonly kind = 'positions'
-  /** Replaced if a rank has only a part of each sequence. */
+  /**
+   * The positions of the rank's rows. Context parallelism, which divides sequences among ranks,
+   * replaces the default.
+   */
   positions: Positions = inOrder
 
   override isRepeatable(): boolean {
@@ -121,7 +130,7 @@ export function hasPositions(module: Module): module is PositionEmbedding {
   return module.kind === 'positions'
 }
 
-/** x W' with W [count, width], which may be the table of an embedding. */
+/** Computes x W' for W [count, width], which may be the table of an embedding. */
 export class Head implements Module {
   readonly kind = 'head'
   readonly weight: Parameter
@@ -138,7 +147,10 @@ export class Head implements Module {
     return true
   }
 
-  /** @param x - [..., width] @returns [..., count] */
+  /**
+   * @param x - [..., width]
+   * @returns [..., count]
+   */
   forward(x: Tensor): Tensor {
     return onRows(x, (rows) => tf.matMul(rows, this.weight.value, false, true))
   }

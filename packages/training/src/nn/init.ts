@@ -1,20 +1,27 @@
 import { finite } from '@tsrun/core'
 import { generator, uniform as nextUniform, type Generator } from '../random/generator.ts'
 
-// Initial values of parameters, exported as the namespace `init`. Random values come from a generator
-// seeded by the name of the parameter, so that every layout starts with the same ones.
+// Initial values of parameters, exported as the namespace `init`. The generator of random values is
+// seeded by the name of the parameter, so every layout starts with the same values.
 
 /** Makes the initial values of a parameter; see `createParameter`. */
 export type Initializer = (parameter: InitializedParameter) => Float32Array
 
 export interface InitializedParameter {
   readonly name: string
-  /** [inputs, outputs] of a linear layer, [height, width, inputs, outputs] of a convolution, or any. */
+  /**
+   * [inputs, outputs] of a linear layer; [height, width, inputs, outputs] of a convolution; or
+   * another shape.
+   */
   readonly shape: readonly number[]
   readonly seed: number
 }
 
-/** All values are `value`. @throws ERR_TSR_ARGUMENT unless it is a finite number */
+/**
+ * Sets all values to `value`.
+ *
+ * @throws ERR_TSR_ARGUMENT unless `value` is a finite number
+ */
 export function constant(value: number): Initializer {
   finite().check('the value of init.constant', value)
   return ({ shape }) => new Float32Array(sizeOf(shape)).fill(value)
@@ -24,9 +31,10 @@ export const zeros: Initializer = constant(0)
 export const ones: Initializer = constant(1)
 
 /**
- * Uniform in +-limit, with standard deviation limit / sqrt(3).
+ * Draws from a uniform distribution in [-limit, limit], whose standard deviation is limit /
+ * sqrt(3).
  *
- * @throws ERR_TSR_ARGUMENT unless it is a finite number
+ * @throws ERR_TSR_ARGUMENT unless `limit` is a finite number
  */
 export function uniform(limit: number): Initializer {
   finite().check('the limit of init.uniform', limit)
@@ -34,8 +42,8 @@ export function uniform(limit: number): Initializer {
 }
 
 /**
- * Normal with mean 0 (Box & Muller, 1958). Logarithms and cosines may differ in their last bits between
- * versions of Node; uniform values do not.
+ * Draws from a normal distribution with mean 0 (Box & Muller, 1958). The last bits may differ
+ * between versions of Node, unlike those of uniform values.
  *
  * @throws ERR_TSR_ARGUMENT unless the standard deviation is a finite number from 0
  */
@@ -48,14 +56,17 @@ export function normal(deviation: number): Initializer {
 }
 
 /**
- * Uniform in +-sqrt(6 / inputs), which keeps the scale of activations in a network of ReLUs (He et al.,
- * 2015). The default of `Linear` and `Conv2d`.
+ * Draws from a uniform distribution in +-sqrt(6 / inputs), which preserves the scale of activations
+ * in a ReLU network (He et al., 2015). The default of `Linear` and `Conv2d`.
  */
 export function heUniform(): Initializer {
   return (parameter) => uniform(Math.sqrt(6 / fans(parameter.shape).inputs))(parameter)
 }
 
-/** Uniform in +-sqrt(6 / (inputs + outputs)), for layers before a tanh (Glorot & Bengio, 2010). */
+/**
+ * Draws from a uniform distribution in +-sqrt(6 / (inputs + outputs)), for layers before a tanh
+ * (Glorot & Bengio, 2010).
+ */
 export function xavierUniform(): Initializer {
   return (parameter) => {
     const { inputs, outputs } = fans(parameter.shape)
@@ -70,7 +81,7 @@ function drawn(draw: (next: Generator) => number): Initializer {
   }
 }
 
-/** Fan-in and fan-out of a weight: the inputs of each output, and the outputs of each input. */
+/** Returns the fan-in and fan-out of a weight: inputs per output, and outputs per input. */
 function fans(shape: readonly number[]): { inputs: number; outputs: number } {
   const window = sizeOf(shape.slice(0, -2))
   const [inputs, outputs] = [shape.at(-2) ?? 1, shape.at(-1) ?? 1]

@@ -7,9 +7,10 @@ import type { Initializer } from './init.ts'
 /**
  * Creates a parameter that is not sharded.
  *
- * @param name - its global name, such as `head.weight`, which identifies it in checkpoints and replicas
+ * @param name - the global name, such as `head.weight`, which identifies the parameter in
+ *   checkpoints and replicas
  * @param values - float32 values, or a function that makes them, such as an initializer of `init`
- * @param seed - random initial values depend only on it and on the name; default 0
+ * @param seed - the seed of random initial values, which also depend on the name; default 0
  * @throws ERR_TSR_ARGUMENT for an empty name, an invalid shape, NaN, or values that do not fit the
  *   shape; ERR_TSR_BACKEND before a backend is loaded
  *
@@ -44,12 +45,14 @@ const shapeRule = where<readonly number[]>(
 )
 
 /**
- * Weights for a layer of `fanIn` inputs that is followed by a ReLU, uniform in +-sqrt(6 / fanIn) (He et
- * al., 2015): their variance, 2 / fanIn, keeps the scale of the activations in a deep network.
+ * Returns weights for a layer with `fanIn` inputs before a ReLU, uniform in +-sqrt(6 / fanIn) (He
+ * et al., 2015). Their variance, 2 / fanIn, preserves the scale of the activations in a deep
+ * network.
  *
- * Normal values would need a logarithm and a cosine, whose last bits differ between JavaScript engines.
+ * Normal values would need logarithms and cosines, whose last bits differ between JavaScript
+ * engines.
  *
- * @param name - the name of the parameter; the values depend only on it and on `seed`
+ * @param name - the name of the parameter; the values depend only on `name` and `seed`
  * @param length - the number of values
  */
 export function heUniform(name: string, seed: number, length: number, fanIn: number): Float32Array {
@@ -57,8 +60,8 @@ export function heUniform(name: string, seed: number, length: number, fanIn: num
 }
 
 /**
- * Values uniform in +-limit, with standard deviation limit / sqrt(3). They depend only on `name` and
- * `seed`.
+ * Returns values uniform in [-limit, limit], with standard deviation limit / sqrt(3). They depend
+ * only on `name` and `seed`.
  */
 export function uniformValues(
   name: string,
@@ -66,15 +69,16 @@ export function uniformValues(
   length: number,
   limit: number,
 ): Float32Array {
-  // Skip the generator for values that will be replaced: drawing them takes seconds for a large model.
+  // A limit of 0 marks values that will be replaced. Drawing them would take seconds for a large
+  // model.
   if (limit === 0) return new Float32Array(length)
   const next = generator(name, seed)
   return Float32Array.from({ length }, () => (2 * uniform(next) - 1) * limit)
 }
 
 /**
- * @returns the range of the layers to build; default all
- * @throws ERR_TSR_ARGUMENT unless it is a non-empty range of the layers
+ * @returns the range of the layers to build; default: all layers
+ * @throws ERR_TSR_ARGUMENT unless the range is non-empty and within the layers
  */
 export function checkRange(
   range: readonly [from: number, to: number] | undefined,

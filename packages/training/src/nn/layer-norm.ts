@@ -11,12 +11,12 @@ export interface NormOptions {
   readonly name: string
   /** The length of the last axis. */
   readonly width: number
-  /** Added to the variance; default 1e-5. */
+  /** A small number that is added to the variance; default 1e-5. */
   readonly epsilon?: number
 }
 
 /**
- * Normalizes the last axis to mean 0 and standard deviation 1, then multiplies by `weight` and adds
+ * Normalizes the last axis to mean 0 and standard deviation 1. Then multiplies by `weight` and adds
  * `bias` (Ba et al., 2016).
  */
 export class LayerNorm implements Separable {
@@ -72,15 +72,16 @@ export class RMSNorm implements Separable {
 }
 
 interface NormalizeOptions {
-  /** Whether the mean is subtracted. */
+  /** Whether to subtract the mean. */
   readonly centers: boolean
-  /** Added to the variance. */
+  /** A small number that is added to the variance. */
   readonly epsilon: number
 }
 
 /**
- * (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`. Without centering, the mean
- * is taken as 0 and the variance is the mean square. Differentiable in `x` and `scale`.
+ * Returns (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`. Without
+ * centering, the mean is taken as 0 and the variance is the mean square. Differentiable in `x` and
+ * `scale`.
  */
 function normalize(x: Tensor, scale: Tensor, options: NormalizeOptions): Tensor {
   return tf.customGrad((...args) => {
@@ -98,7 +99,7 @@ interface Taped {
   readonly gradFunc: (dy: Tensor, saved: Tensor[]) => Tensor[]
 }
 
-/** Row by row, in double precision. */
+/** Normalizes row by row, in double precision. */
 function onHost(x: Tensor, scale: Tensor, save: Save, options: NormalizeOptions): Taped {
   const width = scale.size
   const rows = x.size / width
@@ -165,7 +166,7 @@ function hostGradients(
   return [dx, dScale]
 }
 
-/** Reads no values. */
+/** Normalizes without fetching values. */
 function onDevice(x: Tensor, scale: Tensor, save: Save, options: NormalizeOptions): Taped {
   const centered = options.centers ? tf.sub(x, tf.mean(x, -1, true)) : x
   const variance = tf.mean(tf.square(centered), -1, true)

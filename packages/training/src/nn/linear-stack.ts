@@ -12,8 +12,8 @@ import type { LinearLayer, LinearPasses } from '../tfjs/backend.ts'
 import { runKernel, tf } from '../tfjs/tfjs.ts'
 
 /**
- * Records a stack of linear layers without the tape: the same gradients without its bookkeeping, and on
- * wasm and tensorflow without a tensor for each small operation.
+ * Records a stack of linear layers without the tape. The gradients are the same. On wasm and
+ * tensorflow, small operations create no tensors.
  *
  * The parameters must keep their values until the backward pass is done.
  *
@@ -63,7 +63,7 @@ export function recordLinearStack(
   }
 }
 
-/** Kernels do not check shapes and would read out of bounds. */
+/** Checks the shape, because kernels do not and would read out of bounds. */
 function checkInput({ shape, dtype }: Tensor, { weight }: LinearLayer): void {
   const fits = shape.length === 2 && shape[0] > 0 && shape[1] === weight.shape[0]
   if (fits && dtype === 'float32') return
@@ -81,7 +81,10 @@ function kernelPasses(
 ): LinearPasses {
   const activations = [tf.keep(tf.clone(x))]
   for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
-  /** Kept between the halves of a backward pass: the gradient of each layer before its activation. */
+  /**
+   * The gradient of each layer before its activation, kept between the two halves of a backward
+   * pass.
+   */
   const saved: Tensor[] = []
   return {
     output: activations.at(-1)!,
@@ -110,7 +113,7 @@ function kernelPasses(
         const layer = layers[i]!
         const dz = activationGradient(layer, activations[i + 1]!, gradient)
         if (dz !== gradient && gradient !== dy) gradient.dispose()
-        // The caller may dispose its gradient after this call.
+        // Clone `dy`, because the caller may dispose it after this call.
         saved[i] = dz === dy ? tf.keep(tf.clone(dz)) : dz
         if (i === 0 && !needsInputGradient) return undefined
         gradient = matMul(saved[i]!, layer.weight.value, false, true)
@@ -131,7 +134,7 @@ function kernelPasses(
   }
 }
 
-/** activation(x W + b) in one kernel. */
+/** Computes activation(x W + b) in one kernel. */
 function forwardLayer(x: Tensor, { weight, bias, activation }: LinearLayer): Tensor {
   const [batch, inputs] = x.shape as [number, number]
   const outputs = bias.shape[0]!
@@ -149,7 +152,10 @@ function forwardLayer(x: Tensor, { weight, bias, activation }: LinearLayer): Ten
   return value
 }
 
-/** The gradient before the activation. Uses kernels: a branch per value mispredicts half the time. */
+/**
+ * Returns the gradient before the activation. Uses kernels, because a JavaScript branch for each
+ * value would be mispredicted half of the time.
+ */
 function activationGradient({ activation }: LinearLayer, y: Tensor, dy: Tensor): Tensor {
   if (activation === 'linear') return dy
   const positive = runKernel('Step', { x: y }, { alpha: 0 })
@@ -158,7 +164,7 @@ function activationGradient({ activation }: LinearLayer, y: Tensor, dy: Tensor):
   return dz
 }
 
-/** The sum over the batch, in double precision if the host can access the values. */
+/** Sums the gradient over the batch, in double precision if the host can access the values. */
 function biasGradient({ bias }: LinearLayer, dz: Tensor): Tensor {
   if (!isHostAccessible()) return tf.keep(tf.sum(dz, 0))
   const sums = new Float64Array(bias.shape[0]!)

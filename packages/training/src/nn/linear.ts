@@ -16,9 +16,9 @@ export interface LinearOptions {
   readonly name: string
   readonly inputs: number
   readonly outputs: number
-  /** Applied to the output; default `linear`, which changes nothing. */
+  /** The activation function of the output; default `linear`, the identity. */
   readonly activation?: Activation
-  /** Whether a bias is added; default true. */
+  /** Whether to add a bias; default true. */
   readonly bias?: boolean
   /** The seed of the initial values, which also depend on the names of the parameters; default 0. */
   readonly seed?: number
@@ -40,8 +40,8 @@ const readOptions = declareOptions({
 } satisfies Rules<LinearOptions>)
 
 /**
- * y = activation(x W + b), with W [inputs, outputs] (initially He uniform) and b [outputs] (initially
- * zeros; none with `bias: false`).
+ * y = activation(x W + b). The weight W [inputs, outputs] is initialized He uniform, and the bias b
+ * [outputs] with zeros. `bias: false` omits b.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -67,7 +67,10 @@ export class Linear implements Module {
     return true
   }
 
-  /** @param x - [..., inputs] @throws ERR_TSR_ARGUMENT for other inputs */
+  /**
+   * @param x - [..., inputs]
+   * @throws ERR_TSR_ARGUMENT for other inputs
+   */
   forward(x: Tensor): Tensor {
     const { weight, bias, activation } = this
     checkInput(x, weight, ['...', weight.shape[0]!])
@@ -109,20 +112,20 @@ export interface JointLinearOptions {
   /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
   readonly name: string
   readonly inputs: number
-  /** The number of layers with the same input that are joined. */
+  /** The number of joined layers. All have the same input. */
   readonly parts: number
-  /** The outputs of each part. */
+  /** The number of outputs of each joined layer. */
   readonly outputs: number
-  /** Tensor parallelism splits the outputs of a part at multiples of this. */
+  /** Tensor parallelism splits the outputs of each joined layer at multiples of this number. */
   readonly grain: number
   readonly seed: number
   readonly deviation: number
 }
 
 /**
- * Several linear layers with the same input, computed by one product, for example queries, keys and
- * values: W [inputs, parts, outputs] and b [parts, outputs]. In memory W is the matrix [inputs, parts x
- * outputs]; the separate axis allows splitting all parts in the same way.
+ * Several linear layers with the same input, computed by one matrix product, for example queries,
+ * keys and values. They have W [inputs, parts, outputs] and b [parts, outputs]. In memory, W is the
+ * matrix [inputs, parts x outputs]. The separate axis allows splitting all parts in the same way.
  */
 export class JointLinear implements Module {
   readonly kind = 'joint-linear'
@@ -147,7 +150,10 @@ export class JointLinear implements Module {
     return true
   }
 
-  /** @param x - [..., inputs] @returns [..., parts x outputs] */
+  /**
+   * @param x - [..., inputs]
+   * @returns [..., parts x outputs]
+   */
   forward(x: Tensor): Tensor {
     const { value: weight, shape } = this.weight
     return onRows(x, (rows) =>
@@ -160,7 +166,9 @@ export class JointLinear implements Module {
   }
 }
 
-/** Applies a function of matrices to a tensor of any rank, by flattening all axes but the last. */
+/**
+ * Applies a function of matrices to a tensor of any rank, by flattening all axes but the last axis.
+ */
 export function onRows(x: Tensor, compute: (rows: Tensor) => Tensor): Tensor {
   if (x.rank === 2) return compute(x)
   const y = compute(tf.reshape(x, [-1, x.shape.at(-1)!]))

@@ -7,51 +7,52 @@ import { tf } from '../tfjs/tfjs.ts'
 
 type Maybe<T> = T | Promise<T>
 
-/** The number of correct answers, and of all answers. */
+/** The number of correct answers, and the number of all answers. */
 export interface Answers {
   readonly correct: number
   readonly of: number
 }
 
 /**
- * A differentiable function of the outputs of a model and the labels that returns a scalar. Optional
- * properties describe it:
+ * A differentiable function that maps the outputs of a model and the labels to a scalar. Optional
+ * properties describe the function.
  */
 export interface Loss {
   (outputs: Tensor, labels: Tensor): Tensor
 
-  /** Records the loss without the tape, if there is a faster way. */
+  /** Records the loss without the tape, for losses with a faster way. */
   readonly record?: (outputs: Tensor, labels: Tensor) => Recording
 
   /**
-   * Whether the loss is a mean or a sum. If undefined, it is determined on the first examples whose loss
-   * is not 0.
+   * Whether the loss is a mean or a sum. If undefined, the first examples with a loss other than 0
+   * determine the answer.
    */
   readonly reduction?: 'mean' | 'sum'
 
   /**
-   * Returns the denominator of the mean, for losses in which not every example counts once (padding,
-   * masks, weights). Depends only on the labels; may be a fraction, or 0. Default: the number of
-   * examples.
+   * Returns the denominator of the mean, for losses that do not count every example once (padding,
+   * masks, weights). The result must depend only on the labels. It may be a fraction, or 0.
+   * Default: the number of examples.
    */
   readonly count?: (labels: Tensor) => Maybe<number>
 
-  /** The same loss as a sum, if this one is a mean. */
+  /** If this loss is a mean: the same loss as a sum. */
   readonly summed?: Loss
 
   /**
-   * Counts the correct answers, for outputs that are not the scores of all classes. A plain number
-   * refers to all labels.
+   * Counts the correct answers, for outputs that are not the logits of all classes. If the result
+   * is a number, all labels count as answers.
    */
   readonly countCorrect?: (outputs: Tensor, labels: Tensor) => Maybe<number | Answers>
 }
 
 /**
- * Makes a custom loss with its own denominator. Losses are summed over all parts of a batch, on all
- * ranks, before the division, so that micro-batches, accumulation and replicas do not change the result.
+ * Makes a custom loss with its own denominator. The losses of all parts of a batch on all ranks are
+ * summed before the division. So micro-batches, accumulation and replicas do not change the result.
  *
- * @param sum - the sum of the losses that count
- * @param tags - `count` returns the denominator; `countCorrect` counts for the accuracy
+ * @param sum - returns the sum of the losses that count
+ * @param tags - `count` returns the denominator; `countCorrect` counts correct answers for the
+ *   accuracy
  *
  * @example
  * // labels [batch, 2]: targets and weights
@@ -60,7 +61,8 @@ export interface Loss {
  *     const [target, weight] = tf.split(labels, 2, -1)
  *     return tf.sum(tf.mul(tf.squaredDifference(y, target), weight))
  *   },
- *   { count: (labels) => labels.dataSync<'float32'>().reduce((n, w, i) => (i % 2 ? n + w : n), 0) },
+ *   { count: (labels) => labels.dataSync<'float32'>().reduce((n, w, i) => (i % 2 ? n + w : n), 0)
+ *   },
  * )
  */
 export function lossOf(
@@ -74,8 +76,8 @@ export function lossOf(
 }
 
 /**
- * Records a loss. Its `backward` takes the gradient of the loss, a scalar, and returns the gradient of
- * the outputs.
+ * Records a loss. The `backward` of the recording takes the gradient of the loss, a scalar, and
+ * returns the gradient of the outputs.
  *
  * @example
  * const loss = recordLoss(crossEntropy, outputs.value, labels)
@@ -91,7 +93,8 @@ export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recordi
 }
 
 /**
- * Counts the rows whose largest logit is the label's. Of equal logits, the first counts as the largest.
+ * Counts the rows whose largest logit is that of the label. Of equal logits, the first counts as
+ * the largest.
  *
  * @param logits - [..., classes] float32
  * @param labels - [...] int32
@@ -100,7 +103,10 @@ export function countCorrect(logits: Tensor, labels: Tensor): number {
   return answersAtHand(logits, labels, undefined).correct
 }
 
-/** Like `countCorrect`, on every backend. Skips labels that are not a class or are `ignored`. */
+/**
+ * Like `countCorrect`, but works on every backend. Skips labels that are out of range or equal to
+ * `ignored`.
+ */
 export function answersOf(logits: Tensor, labels: Tensor, ignored?: number): Maybe<Answers> {
   return isHostAccessible()
     ? answersAtHand(logits, labels, ignored)

@@ -9,14 +9,19 @@ import { answersOf, recordLoss, type Answers, type Loss } from './loss.ts'
 
 type Maybe<T> = T | Promise<T>
 
-/** The results of an evaluation on a part of the data. They add up over parts and ranks. */
+/**
+ * The results of an evaluation on a part of the data. The tallies of all parts and ranks can be
+ * added.
+ */
 export interface Tally {
   /** The sum of the losses. */
   readonly loss: number
-  /** The denominator of the sum. */
+  /** The number by which to divide the sum of the losses. */
   readonly count: number
   readonly examples: number
-  /** The number of correct answers (NaN if not countable), and of all that count. */
+  /**
+   * The number of correct answers (NaN if not countable), and the number of all answers that count.
+   */
   readonly correct: number
   readonly of: number
 }
@@ -28,7 +33,7 @@ export function addTallies(a: Tally, b: Tally): Tally {
   return tallyOf(figuresOf(a).map((figure, i) => figure + more[i]!))
 }
 
-/** The numbers of a tally, to send it as a message. */
+/** Returns the numbers of a tally, to send them as a message. */
 export function figuresOf({ loss, count, examples, correct, of }: Tally): readonly number[] {
   return [loss, count, examples, correct, of]
 }
@@ -38,27 +43,27 @@ export function tallyOf(figures: readonly number[]): Tally {
   return { loss, count, examples, correct, of }
 }
 
-/** Returns the mean: NaN without examples, and 0 if none of their labels counts. */
+/** Returns the mean loss: NaN without examples, and 0 if no label counts. */
 export function meanOf({ loss, count, examples }: Omit<Tally, 'correct' | 'of'>): number {
   if (examples === 0) return NaN
   return count === 0 ? 0 : loss / count
 }
 
 /**
- * A loss as a sum over parts of the data, with the final denominator. If a loss does not say whether it
- * is a mean or a sum, it is called with all examples twice. A mean stays the same, and its gradient per
- * example halves; a sum doubles, and its gradient stays the same. While both are 0, the question stays
- * open.
+ * A loss as a sum over parts of the data, divided by the final denominator. If a loss does not
+ * declare whether it is a mean or a sum, a trial calls it with all examples twice. A mean stays the
+ * same, and its gradient per example halves. A sum doubles, and its gradient per example stays the
+ * same. If value and gradient are 0, later examples are tried.
  */
 export class PartLoss {
   readonly #loss: Loss
   readonly #count: Loss['count']
   readonly #countCorrect: Loss['countCorrect']
   #reduction: 'mean' | 'sum' | undefined
-  /** Whether `#reduction` was determined by trying. */
+  /** Whether a trial determined `#reduction`. */
   #isTried = false
 
-  /** @throws ERR_TSR_ARGUMENT unless it is a function with valid properties */
+  /** @throws ERR_TSR_ARGUMENT unless the loss is a function with valid properties */
   constructor(given: Loss) {
     if (typeof given !== 'function') {
       throw tsrError('ERR_TSR_ARGUMENT', {
@@ -82,12 +87,12 @@ export class PartLoss {
     return this.#count !== undefined
   }
 
-  /** The reduction that this rank determined by trying, for ranks that did not. */
+  /** The reduction that this rank's trial determined, for ranks without a trial. */
   get found(): 'mean' | 'sum' | undefined {
     return this.#isTried ? this.#reduction : undefined
   }
 
-  /** Adopts the reduction that another rank determined. */
+  /** Adopts the reduction that another rank's trial determined. */
   adopt(found: 'mean' | 'sum' | undefined): void {
     if (this.#reduction !== undefined || found === undefined) return
     this.#reduction = found
@@ -95,7 +100,7 @@ export class PartLoss {
   }
 
   /**
-   * Returns the denominator of the sum over a batch. Reads the labels only if the loss has a `count`.
+   * Returns the denominator for a batch. Reads the labels only if the loss has a `count`.
    *
    * @throws ERR_TSR_ARGUMENT when `count` returns anything but a number from 0
    */
@@ -109,7 +114,7 @@ export class PartLoss {
   }
 
   /**
-   * Records the sum.
+   * Records the loss as a sum over the examples.
    *
    * @throws ERR_TSR_ARGUMENT when the loss is not a scalar, or neither a mean nor a sum
    */
@@ -120,7 +125,10 @@ export class PartLoss {
       : tried.then(() => this.#record(outputs, labels))
   }
 
-  /** Computes the sum, and counts the correct answers. The caller keeps both tensors. */
+  /**
+   * Computes the sum of the losses, and counts the correct answers. The caller still owns both
+   * tensors.
+   */
   async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
     await this.#try(outputs, labels)
     const count = await this.#countOf(labels)
@@ -164,7 +172,7 @@ export class PartLoss {
     return typeof count === 'number' ? scaled(count) : count.then(scaled)
   }
 
-  /** @returns a promise if values have to be fetched */
+  /** @returns a promise if values must be fetched asynchronously */
   #try(outputs: Tensor, labels: Tensor): Promise<void> | undefined {
     if (this.#reduction !== undefined) return undefined
     const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
@@ -205,13 +213,13 @@ function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording
   return record(compute, outputs, [], { needsInputGradient: true })
 }
 
-/** A loss below this is a sum of rounding errors. */
+/** Rounding errors alone may cause a loss below this value. */
 const TINY = 1e-6
 
 /**
- * @param a - the loss of the examples; `b` is their loss when each occurs twice
- * @param slope - the largest slope of the first; `other` is the largest slope of the second
- * @returns undefined if it cannot be determined, and does not matter yet
+ * @param a - the loss of the examples; `b` is their loss if each example occurs twice
+ * @param slope - the largest slope of the loss `a`; `other` is the largest slope of the loss `b`
+ * @returns undefined if the reduction cannot be determined, and does not matter yet
  */
 function reductionOf(
   a: number,
@@ -219,7 +227,7 @@ function reductionOf(
   slope: number,
   other: number,
 ): 'mean' | 'sum' | undefined {
-  // A step reports a loss that is not finite.
+  // Ignore non-finite losses here: the training step reports them.
   if (![a, b, slope, other].every(Number.isFinite)) return undefined
   const isZero = Math.abs(a) < TINY
   if (isZero && slope === 0) return undefined
@@ -263,7 +271,10 @@ function checkScalar(value: Tensor): Tensor {
   return scalarRule.check('the result of the loss', value)
 }
 
-/** Like tf.tidy, but accepts functions that return promises: frees what they create before they wait. */
+/**
+ * Like tf.tidy, but accepts functions that return promises. Frees the tensors that `compute`
+ * creates before its first await.
+ */
 function tidied<T>(compute: () => T): T {
   let result: T | undefined
   tf.tidy(() => {

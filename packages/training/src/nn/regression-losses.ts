@@ -5,10 +5,10 @@ import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { differentiable, recordEvaluated, type Reduction } from './cross-entropy.ts'
 
-/** A loss of outputs and targets of equal shapes, value by value. */
+/** A loss that is computed value by value, from outputs and targets of equal shapes. */
 interface Terms {
   readonly name: string
-  /** The loss of each value, and its derivative. */
+  /** Returns the loss of each value, and its derivative. */
   readonly compute: (outputs: Tensor, targets: Tensor) => readonly [losses: Tensor, slopes: Tensor]
 }
 
@@ -21,7 +21,10 @@ const squares: Terms = {
   },
 }
 
-/** -t log s(y) - (1 - t) log(1 - s(y)) = max(y, 0) - t y + log(1 + exp(-|y|)), which cannot overflow */
+/**
+ * -t log s(y) - (1 - t) log(1 - s(y)) for the sigmoid s, computed as max(y, 0) - t y + log(1 +
+ * exp(-|y|)), which cannot overflow.
+ */
 const binaryEntropies: Terms = {
   name: 'binaryCrossEntropy',
   compute: (logits, targets) => {
@@ -36,7 +39,7 @@ const binaryEntropies: Terms = {
  *
  * @param outputs - [batch, ...] float32
  * @param targets - of the same shape; float32, int32 or bool
- * @param reduction - `mean` (default), or `sum`: the means of each example, the first axis, are added up
+ * @param reduction - `mean` (default), or `sum` to add the means of the examples (the first axis)
  * @returns a scalar
  * @throws ERR_TSR_ARGUMENT when the shapes differ
  */
@@ -51,7 +54,7 @@ meanSquaredError.reduction = 'mean' as const
 meanSquaredError.record = (outputs: Tensor, targets: Tensor) =>
   recordEvaluated(evaluate(squares, outputs, targets, 'mean'))
 
-/** The mean squared errors of the examples, added up; for a pipeline. */
+/** Returns the sum of the examples' mean squared errors; for a pipeline. */
 export function summedMeanSquaredError(outputs: Tensor, targets: Tensor): Tensor {
   return meanSquaredError(outputs, targets, 'sum')
 }
@@ -61,11 +64,11 @@ summedMeanSquaredError.record = (outputs: Tensor, targets: Tensor) =>
   recordEvaluated(evaluate(squares, outputs, targets, 'sum'))
 
 /**
- * The mean binary cross-entropy of logits, the scores before a sigmoid: each is a yes-or-no question.
+ * The mean binary cross-entropy of logits (the values before a sigmoid).
  *
  * @param logits - [batch, ...] float32
- * @param targets - of the same shape, from 0 (no) to 1 (yes); float32, int32 or bool
- * @param reduction - as for `meanSquaredError`
+ * @param targets - of the same shape, from 0 to 1; float32, int32 or bool
+ * @param reduction - `mean` (default), or `sum` to add the means of the examples (the first axis)
  * @returns a scalar
  * @throws ERR_TSR_ARGUMENT when the shapes differ
  */
@@ -81,7 +84,7 @@ binaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
   recordEvaluated(evaluate(binaryEntropies, logits, targets, 'mean'))
 binaryCrossEntropy.countCorrect = countAnswers
 
-/** The mean binary cross-entropies of the examples, added up; for a pipeline. */
+/** Returns the sum of the examples' mean binary cross-entropies; for a pipeline. */
 export function summedBinaryCrossEntropy(logits: Tensor, targets: Tensor): Tensor {
   return binaryCrossEntropy(logits, targets, 'sum')
 }
@@ -91,7 +94,7 @@ summedBinaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
   recordEvaluated(evaluate(binaryEntropies, logits, targets, 'sum'))
 summedBinaryCrossEntropy.countCorrect = countAnswers
 
-/** Counts the logits that are on the same side as their targets. */
+/** Counts the logits whose sign predicts the target: positive for targets above 0.5. */
 function countAnswers(logits: Tensor, targets: Tensor): number | Promise<number> {
   return takeScalar(
     tf.tidy(() => {

@@ -13,7 +13,7 @@ import { isLinear, isStackable } from './linear.ts'
 /**
  * Modules that are applied one after the other.
  *
- * @param children - the modules by name, in order; `parallelize` and checkpoints of layers use the names
+ * @param children - the modules by name, in order; `parallelize` and checkpoints use these names
  * @throws ERR_TSR_ARGUMENT for anything but modules, and for two parameters with the same name
  *
  * @example
@@ -47,7 +47,7 @@ export class Sequential implements Module {
     return tf.tidy(() => this.layers.reduce((h, layer) => layer.forward(h), x))
   }
 
-  /** Skips the tape if all modules are linear layers that `recordLinearStack` supports. */
+  /** Does not use the tape if `recordLinearStack` supports all modules. */
   record(x: Tensor, options: RecordOptions): Recording {
     const layers = this.layers.flatMap((layer) =>
       isLinear(layer) && isStackable(layer) ? [layer] : [],
@@ -62,11 +62,11 @@ export class Sequential implements Module {
 export type LayerFactory = (name: string) => Module
 
 /**
- * A recipe for a `Sequential`, for `pipeline` and `build()`. It allocates nothing until the whole model
- * or a slice is built, and a slice only builds its own layers.
+ * A recipe for a `Sequential`, for `pipeline` and `build()`. It allocates nothing until the whole
+ * model or a slice is built. A slice builds only its own layers.
  *
- * @param layers - functions that make the layers, by the name of the layer, in their order
- * @throws ERR_TSR_ARGUMENT for anything but functions, or for none
+ * @param layers - functions that make the layers, by layer name, in order
+ * @throws ERR_TSR_ARGUMENT for anything but functions, or for an empty recipe
  *
  * @example
  * const recipe = sequential({
@@ -101,7 +101,7 @@ function checkModule(name: string, child: Partial<Module> | null | undefined): v
   })
 }
 
-/** Replicas and checkpoints identify parameters by name. */
+/** Checks that names are unique: replicas and checkpoints identify parameters by name. */
 function checkNames(parameters: readonly Parameter[]): void {
   const names = new Set<string>()
   for (const { name } of parameters) {
@@ -114,14 +114,15 @@ function checkNames(parameters: readonly Parameter[]): void {
 }
 
 /**
- * A module from parameters and a plain function of the input and their values.
+ * Makes a module from parameters and a function of the input and the parameters' values.
  *
  * @param parameters - by the names under which `forward` receives their values
  * @throws ERR_TSR_ARGUMENT for anything but parameters, and for two with the same name
  *
  * @example
  * const model = moduleOf(
- *   { w: createParameter('w', [3, 1], init.heUniform()), b: createParameter('b', [1], init.zeros) },
+ *   { w: createParameter('w', [3, 1], init.heUniform()), b: createParameter('b', [1], init.zeros)
+ *   },
  *   (x, { w, b }) => tf.add(tf.matMul(x, w), b),
  * )
  */

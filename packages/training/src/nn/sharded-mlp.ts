@@ -11,7 +11,7 @@ import type { Parameter } from '../model/parameter.ts'
 export interface ShardedMLPOptions {
   /** The number of linear layers; default 16. */
   readonly layers?: number
-  /** The size of an example; default 784, an image of 28 x 28. */
+  /** The number of values of an example; default 784, an image of 28 x 28. */
   readonly inputs?: number
   /** The width of the hidden layers; default 128. */
   readonly hidden?: number
@@ -19,7 +19,7 @@ export interface ShardedMLPOptions {
   readonly outputs?: number
   /** The seed of the initial values, which also depend on the names of the parameters; default 0. */
   readonly seed?: number
-  /** Builds only the layers [from, to); default all. */
+  /** Builds only the layers [from, to); default: all layers. */
   readonly range?: readonly [from: number, to: number]
 }
 
@@ -33,10 +33,12 @@ const readOptions = declareOptions({
 } satisfies Rules<ShardedMLPOptions>)
 
 /**
- * A multi-layer perceptron that can be built in parts: linear layers with a ReLU between any two.
+ * A multi-layer perceptron that can be built in parts. There is a ReLU between any two linear
+ * layers.
  *
- * The part [from, to) has parameters (`layers.<index>.weight`, `layers.<index>.bias`) with the same
- * names and bitwise the same values as in the whole model, and allocates nothing else.
+ * A part [from, to) allocates only its own parameters (`layers.<index>.weight`,
+ * `layers.<index>.bias`). They have the same names and bitwise the same values as in the whole
+ * model.
  *
  * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */

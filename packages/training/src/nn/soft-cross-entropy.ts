@@ -16,11 +16,14 @@ import {
 import { answersOf, type Loss } from './loss.ts'
 
 export interface CrossEntropyOptions {
-  /** A label to skip, for example for padding: it adds nothing to the loss. */
+  /** A label to skip, for example for padding. Skipped labels add nothing to the loss. */
   readonly ignoreIndex?: number
-  /** The fraction of each label that is spread evenly over all classes, from 0 (default) to 1. */
+  /** The fraction of each target that is spread evenly over all classes, from 0 (default) to 1. */
   readonly labelSmoothing?: number
-  /** The `mean` (default) or the `sum` over the labels that count. The mean of none is 0. */
+  /**
+   * The `mean` (default) or the `sum` over the labels that count. Without such labels, the mean is
+   * 0.
+   */
   readonly reduction?: Reduction
 }
 
@@ -36,11 +39,12 @@ export const readCrossEntropyOptions = declareOptions({
 type Complete = ReturnType<typeof readCrossEntropyOptions>
 
 /**
- * A cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015): each class k has the
- * target (1 - s) [k = label] + s / classes, and the loss is -sum target log p.
+ * Returns a cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015). With
+ * smoothing s, the target of class k is (1 - s) [k = label] + s / classes. The loss is -sum target
+ * log p.
  *
- * Its arguments are those of `crossEntropy`. Micro-batches on any number of ranks together give the mean
- * over the labels of the whole batch that count. The accuracy skips the same labels.
+ * The loss takes the arguments of `crossEntropy`. Micro-batches on any number of ranks together
+ * give the mean over all labels of the batch that count. The accuracy skips the same labels.
  *
  * @throws ERR_TSR_ARGUMENT for invalid or unknown options
  *
@@ -65,7 +69,7 @@ function lossWith(options: Complete): Loss {
   })
 }
 
-/** The number of labels that count. */
+/** Counts the labels that are not ignored. */
 export function countLabels(labels: Tensor, ignored: number | undefined): number | Promise<number> {
   if (ignored === undefined) return labels.size
   const count = (values: HostArray): number =>
@@ -87,7 +91,7 @@ function evaluate(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
   return onDevice(logits, labels, options)
 }
 
-/** Row by row, in double precision. */
+/** Computes the loss row by row, in double precision. */
 function onHost(
   logits: Tensor,
   labels: Tensor,
@@ -116,7 +120,7 @@ function onHost(
       }
       out[start + label]! -= (1 - labelSmoothing) * weight
       const own = scores[start + label]! - largest
-      // Do not multiply a score of -Infinity by 0.
+      // If the factor is 0, skip the product: 0 times a logit of -Infinity is NaN.
       if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * own
       if (shared > 0) loss -= shared * sum
       loss += Math.log(total)
@@ -125,7 +129,7 @@ function onHost(
   return { value: tf.scalar(loss * weight), gradient }
 }
 
-/** Reads no values. Labels that only the device holds are not checked. */
+/** Computes the loss without fetching values. Labels that only the device holds are not checked. */
 function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedLoss {
   const { ignoreIndex, labelSmoothing, reduction } = options
   const classes = logits.shape.at(-1)!
@@ -147,14 +151,16 @@ function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
   return { value, gradient }
 }
 
-/** exp of the mean cross-entropy per token: the number of equally likely tokens it amounts to. */
+/**
+ * Returns exp of the mean cross-entropy per token: the equivalent number of equally likely tokens.
+ */
 export function perplexity(loss: number): number {
   return Math.exp(loss)
 }
 
 /**
- * Counts the rows whose label is among the `k` largest scores; scores equal to the label's do not count
- * as larger. Reads values synchronously, so it does not work on webgpu.
+ * Counts the rows whose label is among the `k` largest logits. Logits equal to the label's do not
+ * count as larger. Reads values synchronously, so it does not work on webgpu.
  *
  * @param logits - [..., classes] float32
  * @param labels - [...] int32

@@ -11,15 +11,18 @@ import { Linear } from './linear.ts'
 export interface BlockOptions extends AttentionOptions {
   /** The number of hidden values of the feed-forward network; default 4 x width. */
   readonly hidden?: number
-  /** Added to the variance in each LayerNorm; default 1e-5. */
+  /** A small number that is added to the variance in each LayerNorm; default 1e-5. */
   readonly epsilon?: number
-  /** The dropout rate of the two values added to the input, in training; default 0. */
+  /**
+   * The dropout rate of both residual branches (attention and feed-forward) during training;
+   * default 0.
+   */
   readonly residualDropout?: number
 }
 
 /**
- * A transformer block of GPT-2: attention and a feed-forward network, each applied to the output of a
- * LayerNorm and added to the input.
+ * A transformer block of GPT-2: attention, then a feed-forward network. Each one takes the output
+ * of a LayerNorm, and its result is added to the residual stream.
  */
 export class Block implements Module {
   readonly children: Record<'ln_1' | 'attn' | 'ln_2' | 'mlp', Module> &
@@ -60,12 +63,15 @@ export interface FeedForwardOptions {
   /** The prefix of the names of the parameters: `<name>.c_fc.weight` and so on. */
   readonly name: string
   readonly width: number
-  /** Default 4 x width. */
+  /** The number of hidden values; default 4 x width. */
   readonly hidden?: number
   readonly seed?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
-  /** Standard deviation of the weights that lead back to the residual stream; default `deviation`. */
+  /**
+   * The standard deviation of the initial weights of `c_proj`, whose output is added to the
+   * residual stream; default `deviation`.
+   */
   readonly outputDeviation?: number
 }
 
