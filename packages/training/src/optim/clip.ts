@@ -11,14 +11,15 @@ import { gradientNorm, normRule, type NormPart } from './gradient-norm.ts'
 /** The groups whose ranks hold different parts of a model. */
 export interface ClipGroups {
   /**
-   * Tensor parallel ranks: each holds its part of parameters with a `shard`, and a copy of the others.
+   * The tensor parallel group. Its ranks hold different parts of each parameter with a `shard`, and
+   * copies of all other parameters.
    */
   readonly tensor?: ProcessGroup
   /**
-   * Ranks that each hold a part of every gradient: the group passed to `fullyShard`, with its `shards`.
+   * The group passed to `fullyShard`, with its `shards`. Each rank holds a part of every gradient.
    */
   readonly shard?: ProcessGroup
-  /** The stages of a pipeline. A parameter that several stages share counts once. */
+  /** The pipeline parallel group. A parameter that several stages share counts once. */
   readonly pipeline?: ProcessGroup
 }
 
@@ -27,7 +28,7 @@ export interface ClippedParameter extends Pick<
   Parameter,
   'name' | 'shape' | 'shard' | 'countedElsewhere'
 > {
-  /** For a shard of `fullyShard`: the range of the parameter's values that it holds. */
+  /** For a shard of `fullyShard`: the range of the parameter's values in this shard. */
   readonly range?: {
     readonly parameter: Pick<Parameter, 'shape'>
     readonly from: number
@@ -38,11 +39,11 @@ export interface ClippedParameter extends Pick<
 export interface ClipOptions extends ClipGroups {
   /** The largest norm of the gradients after clipping. */
   readonly maxNorm: number
-  /** 2 (default) or Infinity. */
+  /** The p of the p-norm: 2 (default) or Infinity. */
   readonly norm?: number
 }
 
-/** Rules for the options that pipelines accept too. */
+/** Validation rules for the options that pipelines accept too. */
 export const clipRules = {
   maxNorm: positive('a number above 0'),
   norm: normRule,
@@ -55,20 +56,20 @@ const readOptions = declareOptions({
   pipeline: anything<ProcessGroup>(),
 } satisfies Rules<ClipOptions>)
 
-/** Gradients by parameter name. Tensors are replaced, arrays are scaled in place. */
+/** Gradients by parameter name. Clipping replaces tensors and scales arrays in place. */
 export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32Array>
 
 /**
- * Scales gradients down so that their norm is at most `maxNorm`, like torch's clip_grad_norm_: all by
- * the same factor, maxNorm / (norm + 1e-6). Call it on averaged gradients: data parallel ranks then have
- * equal gradients and need no group here. All ranks of the given groups must call it. If the norm is
- * infinite or NaN, it is returned and the gradients are not changed.
+ * Scales gradients down so that their norm is at most `maxNorm`, like torch's clip_grad_norm_. All
+ * gradients are multiplied by maxNorm / (norm + 1e-6). Call it on averaged gradients: data parallel
+ * ranks then have equal gradients, and need no group here. All ranks of the given groups must call
+ * it. If the norm is infinite or NaN, it is returned and the gradients are not changed.
  *
- * @param gradients - arrays are scaled in place, tensors are scaled in place or replaced; gradients of
- *   other parameters are not changed, and parameters without a gradient are ignored
+ * @param gradients - arrays are scaled in place, tensors are scaled in place or replaced. Gradients
+ *   of other parameters are not changed. Parameters without a gradient are ignored.
  * @returns the norm before clipping, the same on all ranks; see {@link gradientNorm}
- * @throws ERR_TSR_ARGUMENT when an option is out of range or unknown, or when a parameter is a shard and
- *   neither `tensor` nor `shard` names the group that holds its other parts
+ * @throws ERR_TSR_ARGUMENT when an option is out of range or unknown, or when a parameter is a
+ *   shard and neither `tensor` nor `shard` names the group that holds its other parts
  *
  * @example
  * const gradients = await replica.gradients()
@@ -81,7 +82,7 @@ export async function clipGradients(
   options: ClipOptions,
 ): Promise<number> {
   const { maxNorm, norm, tensor, shard: flat, pipeline } = readOptions(options)
-  // A parameter that is in the list twice has one gradient.
+  // A parameter that is listed twice has one gradient, so count it once.
   const byName = new Map(parameters.map((parameter) => [parameter.name, parameter]))
   const parts: NormPart[] = []
   const names: string[] = []
@@ -98,7 +99,7 @@ export async function clipGradients(
   }
   const axes = [flat, tensor, pipeline].filter((group) => group !== undefined)
   const total = await gradientNorm(parts, { norm, axes })
-  // Round to float32, so that arrays and tensors are scaled to the same bits.
+  // Round to float32, so that scaling arrays and scaling tensors give the same bits.
   const factor = Math.fround(maxNorm / (total + 1e-6))
   if (factor < 1 && Number.isFinite(total)) scale(gradients, names, factor)
   return total

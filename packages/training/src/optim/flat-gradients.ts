@@ -7,26 +7,26 @@ import type { Parameter } from '../model/parameter.ts'
 import type { GradientListener } from '../model/recording.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 
-/** The place of one parameter's values in a flat buffer. */
+/** The position of one parameter's values in a flat buffer. */
 export interface FlatSlot {
   readonly shape: readonly number[]
-  /** The index of its first value. */
+  /** The index of the parameter's first value. */
   readonly offset: number
-  /** The number of its values. */
+  /** The number of the parameter's values. */
   readonly length: number
 }
 
-/** The parts of a flat float32 buffer that belong to each parameter. */
+/** The positions of parameters in a flat float32 buffer. */
 export interface FlatLayout {
-  /** By parameter name, in the order of the buffer, without gaps. */
+  /** The positions by parameter name, in the order of the buffer, without gaps. */
   readonly slots: ReadonlyMap<string, FlatSlot>
   /** The number of values of all parameters together. */
   readonly length: number
 }
 
 /**
- * Lays out parameters one after the other in the given order, so that the same list gives the same
- * layout on every rank.
+ * Lays out parameters one after the other, in the given order. The same list gives the same layout
+ * on every rank.
  *
  * @throws ERR_TSR_ARGUMENT when two parameters have the same name
  *
@@ -52,7 +52,7 @@ export function flatten(parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
   return { slots, length: offset }
 }
 
-/** The parts of a flat buffer by parameter name. They share its memory. */
+/** Returns views of a flat buffer by parameter name. */
 export function partsOf(
   { slots, length }: FlatLayout,
   buffer: Float32Array,
@@ -71,21 +71,21 @@ export function partsOf(
   )
 }
 
-/** The gradients of all parameters in one buffer, as backward passes compute them. */
+/** Collects the gradients of all parameters in one buffer during backward passes. */
 export interface GatheredGradients {
-  /** The parts of the buffer by parameter name, as an optimizer accepts them. */
+  /** Views of the buffer by parameter name, in the form that optimizers accept. */
   readonly parts: ReadonlyMap<string, Float32Array>
 
-  /** Starts a step: the first gradient of a parameter replaces the gradient of the last step. */
+  /** Starts a step: the first new gradient of a parameter overwrites the old one. */
   begin(): void
 
-  /** Sums the gradients of backward passes, whose tensors it disposes. */
+  /** Adds the gradients of backward passes to the sums, and disposes their tensors. */
   readonly listener: GradientListener
 
   /**
-   * Ends a step. Sets the gradients of parameters that got none to zero.
+   * Ends a step. Parameters without a gradient get zeros.
    *
-   * @returns a promise if gradients have to be fetched; nothing if the buffer is complete
+   * @returns a promise if gradients must be fetched; undefined if the buffer is complete
    */
   finish(): void | Promise<void>
 
@@ -96,13 +96,13 @@ export interface GatheredGradients {
 /**
  * Collects the gradients of micro-batches in a flat buffer, for example in the arena of a group.
  *
- * If the host can access the memory of tensors (wasm, cpu), each gradient is added to its part
- * immediately and its tensor is disposed: the only copy. Otherwise tensors are summed on the device and
+ * If the host can access the memory of tensors (wasm, cpu), each gradient is added to its part of
+ * the buffer immediately and its tensor is disposed. Otherwise tensors are summed on the device and
  * fetched in `finish`.
  *
  * @param buffer - with `layout.length` values
- * @throws ERR_TSR_ARGUMENT when the buffer has another length. The listener throws it for a parameter
- *   that is not in the layout and for a gradient of another shape.
+ * @throws ERR_TSR_ARGUMENT when the buffer has another length. The listener throws this error for a
+ *   parameter that is not in the layout and for a gradient of another shape.
  *
  * @example
  * const layout = flatten(model.parameters)

@@ -6,22 +6,25 @@ import { valuesAtHand } from '../backend/host-memory.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
-/** A gradient, or the part of it that a rank holds. */
+/** A gradient, or this rank's part of a gradient. */
 export interface NormPart {
   readonly gradient: Tensor | Float32Array
   /**
-   * The axes along which the ranks hold different parts. Along the other axes all ranks hold the same
-   * values, which count once.
+   * The mesh axes along which ranks hold different parts of the gradient. Along all other axes,
+   * ranks hold the same values, which count once.
    */
   readonly spread: readonly ProcessGroup[]
 }
 
 export interface GradientNormOptions {
-  /** 2 (default): the square root of the sum of squares. Infinity: the largest magnitude. */
+  /**
+   * The p of the p-norm. 2 (default): the square root of the sum of squares. Infinity: the largest
+   * magnitude.
+   */
   readonly norm?: number
   /**
-   * The groups over which parts are combined, one after the other, with one collective each. All ranks
-   * of each group must call this function. Default: none.
+   * The groups over which to reduce, one after the other, with one collective for each group. All
+   * ranks of each group must call this function. Default: none.
    */
   readonly axes?: readonly ProcessGroup[]
 }
@@ -29,13 +32,13 @@ export interface GradientNormOptions {
 export const normRule = choice(2, Infinity).default(2)
 
 /**
- * Returns the norm of all gradients together, the same on all ranks. Each value counts once, even if
- * several ranks hold it.
+ * Returns the norm of all gradients together, the same on all ranks. Each value counts once, even
+ * if several ranks hold it.
  *
- * Sums are computed in float64; on webgpu, in float32 for each tensor. Each axis takes one all-reduce of
- * one number. Along the tensor parallel axis, sharded parameters are spread and replicated ones are not;
- * along the pipeline axis, all are spread. Data parallel ranks have the same gradients and need no axis,
- * unless each rank holds a part (ZeRO).
+ * Sums are computed in float64; on webgpu, in float32 for each tensor. Each axis takes one
+ * all-reduce of one number. Along the tensor parallel axis, only sharded parameters are spread.
+ * Along the pipeline axis, all parameters are spread. Data parallel ranks have the same gradients
+ * and need no axis, unless each rank holds a part (ZeRO).
  *
  * @throws ERR_TSR_ARGUMENT for another norm
  *
@@ -52,7 +55,7 @@ export async function gradientNorm(
 ): Promise<number> {
   const norm = normRule.check('norm', options.norm)
   const { axes = [] } = options
-  // If all ranks of an axis hold the same values, count them only on its first rank.
+  // If all ranks of an axis hold the same values, only the first rank counts them.
   const counted = Array.from(parts).filter(({ spread }) =>
     axes.every((group) => group.rank === 0 || spread.includes(group)),
   )
@@ -69,7 +72,7 @@ interface Measure {
   readonly onDevice: (gradient: Tensor) => Tensor
 }
 
-// Four independent sums run in parallel on the CPU: ten times as fast as one sum.
+// Use four independent sums, which the CPU computes in parallel: ten times as fast as one sum.
 
 const sumOfSquares: Measure = {
   name: 'sum of squares',
@@ -91,7 +94,7 @@ const sumOfSquares: Measure = {
 const largest: Measure = {
   name: 'largest',
   onHost(values) {
-    // Math.max propagates NaN; a comparison would not.
+    // Math.max propagates NaN; the operator > would not.
     const sums: [number, number, number, number] = [0, 0, 0, 0]
     const whole = values.length - (values.length % 4)
     for (let i = 0; i < whole; i += 4) {
@@ -106,7 +109,7 @@ const largest: Measure = {
   onDevice: (gradient) => tf.max(tf.abs(gradient)),
 }
 
-/** One number for each gradient. Numbers on a device are fetched together. */
+/** Returns one number for each gradient. Numbers on a device are fetched together. */
 async function measure(
   gradients: readonly (Tensor | Float32Array)[],
   { name, onHost, onDevice }: Measure,

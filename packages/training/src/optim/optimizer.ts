@@ -5,23 +5,24 @@ import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Gradients, OptimizerState } from './state.ts'
 
-/** Updates parameters from their gradients. Keeps its state by parameter name. */
+/** Updates parameters from their gradients. Stores its state by parameter name. */
 export interface Optimizer {
   /** The step size; may be changed between steps. */
   learningRate: number
 
-  /** The options except the learning rate. They must be equal on all replicas. */
+  /** All options but the learning rate. They must be equal on all replicas. */
   readonly options?: Readonly<Record<string, unknown>>
 
   /**
-   * Updates each parameter that has a gradient; the others keep their values. A parameter that is in the
-   * list twice, such as a tied one, is updated once.
+   * Updates each parameter that has a gradient. Parameters without a gradient keep their values. A
+   * parameter that is listed twice, such as a tied one, is updated once.
    *
-   * @param gradients - by parameter name; tensors that are used are disposed, arrays are not changed
-   * @throws ERR_TSR_ARGUMENT when the learning rate is not a number from 0, when a gradient and its
-   *   parameter have different shapes, when there are gradients but none of these parameters, or when
-   *   the state of a parameter has another size, because it belongs to another model. Then nothing is
-   *   changed, and the caller still owns the tensors.
+   * @param gradients - by parameter name; tensors that are used are disposed, arrays are not
+   *   changed
+   * @throws ERR_TSR_ARGUMENT when the learning rate is not a number from 0; when a gradient and its
+   *   parameter have different shapes; when there are gradients but none of these parameters; or
+   *   when the state of a parameter has another size, because it belongs to another model. Then
+   *   nothing is changed, and the caller still owns the tensors.
    */
   step(parameters: readonly Parameter[], gradients: Gradients): void
 
@@ -29,23 +30,23 @@ export interface Optimizer {
   state(): Promise<OptimizerState>
 
   /**
-   * Replaces the state by a copy of `state`. With the same options, the next step equals the next step
-   * of the optimizer that had this state.
+   * Replaces the state with a copy of `state`. With the same options, the next step equals the next
+   * step of the optimizer that returned `state`.
    *
    * @throws ERR_TSR_ARGUMENT when the state belongs to another kind of optimizer. If the state of a
    *   parameter has another size, `step` throws.
    */
   loadState(state: OptimizerState): void
 
-  /** Frees the state: the next step is a first step again. */
+  /** Frees the state. The next step is the first step again. */
   dispose(): void
 }
 
 /**
- * Returns the parameters that have gradients, each once, with their gradients.
+ * Returns each parameter that has a gradient, once, together with the gradient.
  *
- * @throws ERR_TSR_ARGUMENT when a gradient does not fit its parameter, or when there are gradients but
- *   none of these parameters
+ * @throws ERR_TSR_ARGUMENT when a gradient does not fit its parameter, or when there are gradients
+ *   but none of these parameters
  */
 export function withGradients(
   parameters: readonly Parameter[],
@@ -62,8 +63,10 @@ export function withGradients(
 }
 
 /**
- * @throws ERR_TSR_ARGUMENT unless the arguments are a list and a map, which untyped callers may confuse,
- *   and the learning rate is a number
+ * Checks the arguments of a step, which untyped callers may swap.
+ *
+ * @throws ERR_TSR_ARGUMENT unless the arguments are a list and a map, and the learning rate is a
+ *   number
  */
 export function checkStep(
   { learningRate }: Pick<Optimizer, 'learningRate'>,
@@ -94,10 +97,13 @@ function checkNames(parameters: readonly Parameter[], gradients: Gradients): voi
   })
 }
 
-/** @throws ERR_TSR_ARGUMENT unless a tensor has the shape of the parameter, or an array its size */
+/**
+ * @throws ERR_TSR_ARGUMENT unless a tensor has the shape of the parameter, or an array has its size
+ */
 function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
   const isArray = ArrayBuffer.isView(gradient)
-  // Use `shape`: reading the size of the value would create the tensor of a shard.
+  // Compare with `shape`: reading the parameter's value would allocate the tensor of a sharded
+  // parameter.
   if (isArray ? gradient.length === sizeOf(shape) : gradient.shape.join() === shape.join()) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the gradient of ${name}`,
@@ -109,16 +115,16 @@ function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
 }
 
 export interface DecayOptions {
-  /** The multiple of the value that is added to the gradient (L2 penalty); default 0. */
+  /** L2 penalty: this multiple of the parameter is added to the gradient; default 0. */
   readonly weightDecay?: number
   /**
-   * The names of parameters without weight decay, for example `'**.bias'`: patterns, in which `*`
-   * stands for one part between dots and `**` for any number of them, or a predicate. Default: none.
+   * The parameters without weight decay: patterns of names such as `'**.bias'`, or a predicate. `*`
+   * matches one part between dots, and `**` any number of parts. Default: none.
    */
   readonly withoutDecay?: NamePatterns
 }
 
-/** A learning rate, or another factor that may be 0. */
+/** Validates a learning rate, or another factor that may be 0. */
 export const factorRule = finite({ from: 0 })
 
 export const decayRules = {
@@ -129,7 +135,7 @@ export const decayRules = {
   ).default([]),
 }
 
-/** @returns the weight decay of a parameter, by its name */
+/** @returns a function that maps the name of a parameter to its weight decay */
 export function decayByName(
   weightDecay: number,
   withoutDecay: NamePatterns,

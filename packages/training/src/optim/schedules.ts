@@ -1,29 +1,32 @@
 import { choice, count, declareOptions, finite, tsrError, type Rules } from '@tsrun/core'
 
 /**
- * Returns the learning rate of a step. Steps are steps of the optimizer, not micro-batches, and start at
- * 0. A resumed job continues with the step that it had reached.
+ * Returns the learning rate of a step. Steps are optimizer steps, not micro-batches, and start at
+ * 0. A resumed job continues with the step number that it had reached.
  */
 export type LearningRateSchedule = (step: number) => number
 
 export interface ConstantRateOptions {
   /** The rate after the warm-up. */
   readonly peak: number
-  /** The number of steps in which the rate rises linearly to `peak`; default 0. */
+  /** The number of steps in which the rate rises linearly up to `peak`; default 0. */
   readonly warmup?: number
 }
 
 export interface WarmupCosineOptions extends ConstantRateOptions {
-  /** The step from which the rate is `minimum`. */
+  /** The step at which the rate reaches `minimum`. */
   readonly total: number
-  /** Default 0. */
+  /** The final rate; default 0. */
   readonly minimum?: number
 }
 
 export interface WarmupStableDecayOptions extends WarmupCosineOptions {
   /** The number of steps before `total` in which the rate falls. */
   readonly decay: number
-  /** How it falls: linearly (default), as half a cosine, or as 1 - sqrt (Haegele et al., 2024). */
+  /**
+   * How the rate falls: linearly (default), as half a cosine, or as 1 - sqrt (Haegele et al.,
+   * 2024).
+   */
   readonly shape?: 'linear' | 'cosine' | 'sqrt'
 }
 
@@ -70,7 +73,7 @@ export function constantRate(options: ConstantRateOptions): LearningRateSchedule
   const { peak, warmup } = readConstant(options)
   return (step) => {
     stepRule.check('step', step)
-    // The rate of the first step is above 0, and the first step after the warm-up has the peak.
+    // The first step has a rate above 0, and the first step after the warm-up has the peak rate.
     return step < warmup ? (peak * (step + 1)) / (warmup + 1) : peak
   }
 }

@@ -9,9 +9,9 @@ import { addDecay, BaseOptimizer, type DeviceUpdate, type HostUpdate } from './u
 
 export interface SGDOptions extends DecayOptions {
   readonly learningRate: number
-  /** The fraction of the previous step that is added to this one; default 0. */
+  /** The fraction of the previous step that is added to the current step; default 0. */
   readonly momentum?: number
-  /** Whether to use Nesterov momentum, which looks one step ahead; default false. */
+  /** Whether to use Nesterov momentum; default false. */
   readonly nesterov?: boolean
 }
 

@@ -11,9 +11,12 @@ export type Gradients = ReadonlyMap<string, Gradient>
 
 /** The state of an optimizer for one parameter. */
 export interface ParameterState {
-  /** How often the parameter was updated. */
+  /** The number of updates of the parameter. */
   readonly steps: number
-  /** By name, for example `mean`, with as many values as the parameter has, in row-major order. */
+  /**
+   * State vectors by name, for example `mean`. Each has as many values as the parameter, in
+   * row-major order.
+   */
   readonly values: Readonly<Record<string, Float32Array>>
 }
 
@@ -22,22 +25,26 @@ export type OptimizerState = ReadonlyMap<string, ParameterState>
 
 type Vector = HostVector | Tensor
 
-/** The state of an optimizer, in the memory of the parameters' tensors; it can be copied to arrays. */
+/**
+ * The state of an optimizer. It lies where the tensors of the parameters lie, and can be copied to
+ * arrays.
+ */
 export class ParameterStates {
   readonly #names: readonly string[]
   readonly #steps = new Map<string, number>()
   readonly #vectors = new Map<string, Vector>()
-  /** Loaded values that are not used yet: the shapes of parameters are known only in a step. */
+  /** Loaded values that no step has used yet: only a step knows the shapes of parameters. */
   readonly #loaded = new Map<string, Float32Array>()
   readonly #numbers = new Map<string, { values: readonly number[]; tensor: Tensor }>()
 
-  /** @param names - the names of the vectors of each parameter */
+  /** @param names - the names of the state vectors of each parameter */
   constructor(names: readonly string[]) {
     this.#names = names
   }
 
   /**
-   * Call it before a step changes anything: the state may belong to another model.
+   * Checks sizes, because the state may belong to another model. Call this before a step changes
+   * anything.
    *
    * @throws ERR_TSR_ARGUMENT when a parameter with a gradient has another size than its state
    */
@@ -53,14 +60,17 @@ export class ParameterStates {
     }
   }
 
-  /** Counts and returns the updates of a parameter; the first is 1. */
+  /** Counts an update of a parameter. Returns the number of the update, from 1. */
   nextStep(parameter: string): number {
     const step = (this.#steps.get(parameter) ?? 0) + 1
     this.#steps.set(parameter, step)
     return step
   }
 
-  /** Returns a vector of a parameter in host memory; a missing one is created as zeros (`isNew`). */
+  /**
+   * Returns a state vector of a parameter in host memory. A missing vector is created as zeros
+   * (`isNew`).
+   */
   onHost(parameter: string, name: string, length: number): { vector: HostVector; isNew: boolean } {
     const key = keyOf(parameter, name)
     const former = this.#vectors.get(key)
@@ -73,8 +83,8 @@ export class ParameterStates {
   }
 
   /**
-   * Removes the tensors of a parameter and returns them, or zeros if there are none yet. The caller puts
-   * updated ones back.
+   * Removes the state tensors of a parameter and returns them, or zeros at the first update. The
+   * caller stores the updated tensors by `putOnDevice`.
    */
   takeFromDevice(parameter: string, shape: readonly number[]): Tensor[] {
     return this.#names.map((name) => {
@@ -87,14 +97,14 @@ export class ParameterStates {
     })
   }
 
-  /** @param tensors - in the order in which they were taken */
+  /** @param tensors - in the order in which `takeFromDevice` returned them */
   putOnDevice(parameter: string, tensors: readonly Tensor[]): void {
     for (const [i, name] of this.#names.entries()) {
       this.#vectors.set(keyOf(parameter, name), tensors[i]!)
     }
   }
 
-  /** Returns a tensor of `values`, which is reused until they change. */
+  /** Returns a tensor of `values`. The tensor is reused until the values change. */
   numbers(update: string, values: readonly number[]): Tensor {
     const kept = this.#numbers.get(update)
     if (kept?.values.join() === values.join()) return kept.tensor
@@ -128,10 +138,10 @@ export class ParameterStates {
   }
 
   /**
-   * Replaces the whole state by a copy of `state`.
+   * Replaces the whole state with a copy of `state`.
    *
-   * @throws ERR_TSR_ARGUMENT when the state belongs to another kind of optimizer, or when the vectors of
-   *   a parameter differ in size
+   * @throws ERR_TSR_ARGUMENT when the state belongs to another kind of optimizer, or when the
+   *   vectors of a parameter differ in size
    */
   load(state: OptimizerState): void {
     for (const [parameter, { steps, values }] of state) this.#check(parameter, steps, values)
