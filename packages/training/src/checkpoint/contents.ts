@@ -10,14 +10,14 @@ import {
   type SafetensorsDType,
 } from './safetensors/dtypes.ts'
 
-/** A stored part of a tensor. */
+/** A part of a tensor that a checkpoint contains. */
 export interface StoredPiece {
   readonly file: string
   /** The name of the piece in the file. */
   readonly key: string
   readonly box?: Box
   readonly range?: readonly [from: number, to: number]
-  /** The CRC-32 of its bytes. */
+  /** The CRC-32 of the bytes of the piece. */
   readonly crc32: number
 }
 
@@ -30,12 +30,15 @@ export interface StoredTensor {
 
 /** The contents of the `index.json` of a checkpoint. */
 export interface Contents {
-  /** A number that increases with each save to a folder: the newest checkpoint has the highest. */
+  /**
+   * A number that increases with each save to a folder. The newest checkpoint has the highest
+   * number.
+   */
   readonly save: number
   readonly step: number
-  /** The number of ranks that saved it. */
+  /** The number of ranks that saved the checkpoint. */
   readonly ranks: number
-  /** Whether it contains the state of an optimizer. */
+  /** Whether the checkpoint contains the state of an optimizer. */
   readonly hasOptimizer: boolean
   readonly data: unknown
   readonly seeds: Readonly<Record<string, number>>
@@ -47,17 +50,18 @@ export interface Contents {
 export const INDEX = 'index.json'
 const FORMAT = 'tsrun checkpoint 1'
 
-/** Makes the text of `index.json`: the contents with their CRC-32. */
+/** Returns the text of `index.json`: the contents, with a CRC-32 of them. */
 export function encodeContents({ save, ...others }: Contents): string {
   const text = JSON.stringify({ save, ...others })
   return `{"format":"${FORMAT}","crc32":${String(crc32(text))},"contents":${text}}\n`
 }
 
-/** The number of bytes at the beginning of the text that `saveNumberIn` needs. */
+/** The number of bytes from the start of an `index.json` that `saveNumberIn` needs. */
 export const HEAD = 128
 
 /**
- * Returns the number of a save, from only the beginning of an `index.json`, which may be long.
+ * Returns the number of a save from the first bytes of an `index.json`, because the whole file may
+ * be long.
  *
  * @returns undefined unless `head` is the beginning of an `index.json`
  */
@@ -68,8 +72,8 @@ export function saveNumberIn(head: string): number | undefined {
 }
 
 /**
- * Reads the text of an `index.json`. Checks all of it before any file that it names is opened: a
- * checksum protects against damage, but not against forgery.
+ * Parses and checks an `index.json` before any file that it lists is opened. The checks are strict,
+ * because a checksum does not protect against forgery.
  *
  * @throws Error that describes the problem
  */
@@ -142,7 +146,7 @@ function isRange(range: unknown, size: number): boolean {
   return isCounts(range) && range.length === 2 && range[0]! <= range[1]! && range[1]! <= size
 }
 
-/** Whether it is a valid name of a file directly in the folder. */
+/** Whether `name` is a valid name for a file directly in the folder of a checkpoint. */
 export function isName(name: unknown): name is string {
   return typeof name === 'string' && /^[\w.-]+$/.test(name) && !/^\.+$/.test(name)
 }

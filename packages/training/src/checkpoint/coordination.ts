@@ -4,10 +4,10 @@ import type { ProcessGroup } from '@tsrun/distributed'
 type Outcome<T> = { readonly value: T } | { readonly error: SerializedTsrError }
 
 /**
- * Runs a function on every rank. If it fails on any rank, throws on all: the rank's own error, else the
- * error of the first rank that failed.
+ * Runs a function on every rank. If the function fails on any rank, throws on all ranks: the rank's
+ * own error, or else the error of the first rank that failed.
  *
- * @param timeout - the milliseconds to wait for the other ranks; default: the time-out of the group
+ * @param timeout - the milliseconds to wait for other ranks; default: the time-out of the group
  * @returns the results of all ranks
  */
 export async function onAllRanks<T>(
@@ -40,20 +40,20 @@ export async function onAllRanks<T>(
 /** A save whose files are written while training continues. */
 export interface BackgroundSave {
   readonly done: Promise<void>
-  /** Its error, until a call reports it. */
+  /** The error of the save, until a call reports the error. */
   unreported?: { readonly error: unknown }
 }
 
 interface SaveQueue {
   /** Settles when the last save has ended. Resolves to that save if it failed in the background. */
   last: Promise<BackgroundSave | undefined>
-  /** See `writersOf`. */
+  /** The group for messages of background saves; see `writersOf`. */
   writers?: Promise<ProcessGroup | undefined>
 }
 
-/** Keyed by group: no other object lives between two calls for a group. */
+/** Keyed by group, because only the group lives on between two saves. */
 const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
-/** The queues of saves without a group, by folder. Entries are removed when they are empty. */
+/** The queues of saves without a group, by folder. Empty queues are removed. */
 const queuesOfFolders = new Map<string, SaveQueue>()
 
 function queueOf(key: ProcessGroup | string): SaveQueue {
@@ -69,7 +69,7 @@ function queueOf(key: ProcessGroup | string): SaveQueue {
  * Runs the saves of a group, or of this process to a folder, one after another.
  *
  * @param key - the group, or the folder
- * @param save - receives the previous save if it failed in the background
+ * @param save - runs a save. Receives the previous save if that save failed in the background
  */
 export async function inOrder<T extends { readonly background?: BackgroundSave }>(
   key: ProcessGroup | string,
@@ -94,8 +94,8 @@ export async function inOrder<T extends { readonly background?: BackgroundSave }
 }
 
 /**
- * Returns a group of the ranks of `group` for messages of a save while training continues. It is
- * separate, because ranks write at their own pace.
+ * Returns a second group of the ranks of `group`, for the messages of a background save. The
+ * messages need their own group, because each rank writes at its own pace.
  */
 export async function writersOf(
   group: ProcessGroup | undefined,

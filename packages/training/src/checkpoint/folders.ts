@@ -7,9 +7,9 @@ import { onAllRanks } from './coordination.ts'
 import { syncFolder } from './safetensors/write.ts'
 
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
-/** An unfinished folder, or one that was about to be deleted. */
+/** A folder of an unfinished save, or of a checkpoint that was about to be deleted. */
 const LEFTOVER = /^\.step-.*\.(unfinished|old)$/
-/** A save that is in progress, or was interrupted. */
+/** The folder of a save that is in progress or was interrupted. */
 const UNFINISHED = /^\.step-(\d+).*\.unfinished$/
 
 /** A checkpoint whose files all exist and have the right sizes. */
@@ -24,16 +24,17 @@ export interface UnusableCheckpoint {
   readonly problem: string
 }
 
-/** A folder whose name is the name of a checkpoint. */
+/** A folder with the name of a checkpoint. The contents are not checked. */
 interface ListedCheckpoint {
   readonly name: string
-  /** See `Contents`; undefined if the index cannot be read. */
+  /** The `save` of `Contents`; undefined if the index cannot be read. */
   readonly save: number | undefined
 }
 
 /**
- * Lists the finished checkpoints in a folder, newest save first. This need not be the order of their
- * steps: a job may have resumed from an earlier step. Checkpoints with an unreadable index come first.
+ * Lists the finished checkpoints in a folder, newest save first. Their steps may have another
+ * order, because a job may have resumed from an earlier step. Checkpoints with an unreadable index
+ * come first.
  */
 async function listCheckpoints(directory: string): Promise<ListedCheckpoint[]> {
   const names = await readdir(directory).catch((error: unknown) => {
@@ -103,7 +104,10 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
   return { path, contents }
 }
 
-/** Returns the name and number of a new checkpoint. A second one of the same step gets a suffix. */
+/**
+ * Returns the name and number of a new checkpoint. The name gets a suffix if a checkpoint of that
+ * step exists.
+ */
 export async function newPlace(
   directory: string,
   step: number,
@@ -132,20 +136,20 @@ export async function makeUnfinished(directory: string, name: string): Promise<s
   return path
 }
 
-/** Makes the names of new folders durable, from `last` up to `first`. */
+/** Flushes the directory entries of new folders to disk, from `last` up to `first`. */
 async function syncParents(last: string, first: string): Promise<void> {
   for (let path = last; path.length >= first.length; path = dirname(path)) {
     await syncFolder(dirname(path))
   }
 }
 
-/** Removes all but the `keep` newest checkpoints. Unreadable ones count as the oldest. */
+/** Deletes all but the `keep` newest checkpoints. Unreadable checkpoints count as the oldest. */
 export async function prune(directory: string, keep: number): Promise<void> {
   const listed = await listCheckpoints(directory)
   const readable = listed.filter(({ save }) => save !== undefined)
   const others = listed.filter(({ save }) => save === undefined)
   for (const { name } of [...readable, ...others].slice(keep)) {
-    // Rename it first, so that a partly removed folder is not mistaken for a checkpoint.
+    // Rename the folder first, so that a partly deleted folder is not mistaken for a checkpoint.
     const old = join(directory, `.${name}.old`)
     await rename(join(directory, name), old)
     await rm(old, { recursive: true, force: true })
@@ -168,11 +172,11 @@ export interface LatestCheckpoint {
 }
 
 /**
- * Returns the newest complete checkpoint in a folder; undefined if there is none. A checkpoint gets its
- * name when it is finished.
+ * Returns the newest complete checkpoint in a folder; undefined if there is none. Unfinished saves
+ * do not count.
  *
- * @param directory - a checkpoint, or a folder with several
- * @param group - all of its ranks must call this, and get the result of rank 0
+ * @param directory - a checkpoint, or a folder with several checkpoints
+ * @param group - all of its ranks must call this function; each returns the result of rank 0
  * @throws ERR_TSR_CHECKPOINT_UNFINISHED when there are checkpoints, but none is complete
  */
 export async function latestCheckpoint(

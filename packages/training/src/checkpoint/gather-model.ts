@@ -9,11 +9,12 @@ import { checkFinite, factsOf, keyOf, planPieces, type PlannedPiece } from './pl
 const CHUNK = 4 * 1024 * 1024
 
 /**
- * Gathers the whole tensors of a model on rank 0. All ranks that hold a part of it must call this.
+ * Gathers the whole tensors of a model on rank 0. All ranks that hold a part of the model must call
+ * this function.
  *
  * @param owner - the owner of this rank's part
  * @param names - the names of the model's tensors
- * @param group - these ranks; undefined: only this process
+ * @param group - the ranks that hold parts; undefined: only this process
  * @returns the tensors by name on rank 0, undefined on other ranks
  * @throws ERR_TSR_CHECKPOINT_PIECES when no rank holds one of the names, ERR_TSR_NOT_FINITE; on all
  *   ranks
@@ -39,7 +40,7 @@ export async function gatherModel(
   })
 }
 
-/** Removes duplicates: a tied parameter may be in the list twice. */
+/** Removes duplicates: a tied parameter may be listed twice. */
 function uniquePieces(pieces: readonly Piece[]): Piece[] {
   return [...new Map(pieces.map((piece) => [keyOf(factsOf(piece, false)), piece])).values()]
 }

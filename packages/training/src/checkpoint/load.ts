@@ -28,9 +28,9 @@ import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 
 export interface LoadOptions {
   /**
-   * Whether to throw when the model lacks a tensor of the checkpoint, or the checkpoint lacks a buffer
-   * of the model, which then keeps its values. A parameter missing in the checkpoint is always an error.
-   * Default true.
+   * Whether to throw for tensors that exist only in the checkpoint, and for buffers that exist only
+   * in the model. If false, such a buffer keeps its values. A parameter missing in the checkpoint
+   * is always an error. Default true.
    */
   readonly strict?: boolean
 }
@@ -39,19 +39,19 @@ const readOptions = declareOptions({
   strict: flag.default(true),
 } satisfies Rules<LoadOptions>)
 
-/** The saved values besides the tensors. */
+/** All loaded values but the tensors. */
 export interface LoadedCheckpoint extends LatestCheckpoint {
-  /** The `data` passed to `saveCheckpoint`, else null. */
+  /** The `data` passed to `saveCheckpoint`; null if there was none. */
   readonly data: unknown
   readonly seeds: Readonly<Record<string, number>>
 }
 
 /**
- * Loads a checkpoint into a model and an optimizer, from any layout: each rank reads the parts of
- * tensors that it holds. All ranks of the group must call this. Nothing is changed until all ranks have
- * read their parts.
+ * Loads a checkpoint, saved in any layout, into a model and an optimizer. Each rank reads only the
+ * parts of tensors that it holds. All ranks of the group must call this function. Nothing is
+ * changed until all ranks have read their parts.
  *
- * @param directory - a checkpoint, or a folder with several: the newest complete one is loaded
+ * @param directory - a checkpoint, or a folder, whose newest complete checkpoint is loaded
  * @param state - built as for training, with the same names and sizes
  * @param group - all ranks that hold a part; default: only this process
  *
@@ -103,7 +103,7 @@ async function load(
     checkModel(path, contents, { names: new Set(ranks.flat()), isStrict, hasOptimizer })
     for (const parts of requested) pieces.push(await readParts(checkpoint!, parts))
   })
-  // Load the optimizer first: it throws if the state belongs to another kind of optimizer.
+  // Load the optimizer first: loading throws if the state belongs to another kind of optimizer.
   for (const [i, owner] of [...owners.entries()].reverse()) {
     await onAllRanks(group, async () => {
       await owner.load(pieces[i]!)
@@ -113,7 +113,7 @@ async function load(
 }
 
 interface Request {
-  /** The names of the tensors that all ranks together request. */
+  /** The names of the tensors that any rank requests. */
   readonly names: ReadonlySet<string>
   readonly isStrict: boolean
   readonly hasOptimizer: boolean
@@ -145,7 +145,7 @@ interface PartInProgress {
   filled: number
 }
 
-/** A stored piece, and the requested parts that overlap with it. */
+/** A stored piece, and the requested parts that overlap with the piece. */
 interface ReadTask {
   readonly stored: StoredPiece
   readonly part: Part
@@ -153,8 +153,8 @@ interface ReadTask {
 }
 
 /**
- * Reads parts of the tensors of a checkpoint from any stored parts. Reads each stored piece once and
- * completely, because of its checksum.
+ * Reads the requested parts of tensors from the stored pieces that overlap with them. Reads each
+ * stored piece once and completely, to check its checksum.
  *
  * @throws ERR_TSR_CHECKPOINT_MISSING, ERR_TSR_CHECKPOINT_SHAPE, ERR_TSR_CHECKPOINT_DAMAGED
  */
@@ -235,13 +235,13 @@ async function readTask(
   const { key } = stored
   try {
     const values = (await file.read(key)) as PieceValues
-    // Compare with the header, which has no checksum.
+    // Check dtype and size too: the header of the file has no checksum.
     const isSame = file.entry(key).dtype === requests[0]!.dtype && values.length === partSize(part)
     if (!isSame) throw new Error(`${key} has another type or shape`)
     const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
     if (crc32(bytes) !== stored.crc32) throw new Error(`the checksum of ${key} does not match`)
     const [first] = requests
-    // Usually the layout is the saved one, and no copy is needed.
+    // If the layout is the same as when saving, no copy is needed.
     if (requests.length === 1 && keyOf(first!.part) === key) {
       first!.values = values
       first!.filled = values.length

@@ -20,8 +20,8 @@ export interface ModelFiles {
 }
 
 /**
- * Opens a model in the format of the Hugging Face Hub: a file, or a folder with `model.safetensors` or
- * with several files listed in `model.safetensors.index.json`.
+ * Opens a model in the format of the Hugging Face Hub: a safetensors file or a folder. The folder
+ * contains `model.safetensors`, or several files listed in `model.safetensors.index.json`.
  *
  * @throws ERR_TSR_SAFETENSORS
  */
@@ -68,7 +68,7 @@ async function listFiles(path: string): Promise<string[]> {
   }
   const names = new Set(Object.values(weightMap(readFileText(index))))
   const own = [...names].filter(isName)
-  // Follow links: the cache of the Hub consists of them.
+  // Follow links: the cache of the Hugging Face Hub consists of links.
   if (own.length > 0 && own.length === names.size) return own.map((name) => join(path, name))
   throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it lists no files of its folder' })
 }
@@ -85,7 +85,7 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** The unchecked names of files by tensor; empty if `index` is not an index. */
+/** Returns the unchecked file names by tensor; empty if `index` is not an index. */
 function weightMap(index: string): Record<string, unknown> {
   try {
     const content: unknown = JSON.parse(index)

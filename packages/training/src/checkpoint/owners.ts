@@ -35,7 +35,7 @@ export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner 
 }
 
 /**
- * Adds buffers to an owner: see `Module.buffers`.
+ * Adds buffers (see `Module.buffers`) to an owner of parameters.
  *
  * @param owner - the owner of the parameters of the same model
  */
@@ -58,14 +58,17 @@ export function withBuffers(owner: PieceOwner, buffers: readonly Parameter[]): P
   }
 }
 
-/** An optimizer whose state can be read and loaded, by parameter name. */
+/** An optimizer whose state can be read and loaded by parameter name. */
 export interface StatefulOptimizer extends Pick<Optimizer, 'state'> {
   loadState(state: OptimizerState): void | Promise<void>
 }
 
 const STEPS = 'steps'
 
-/** Makes an owner of the optimizer state for these parameters. It is sharded like the parameters. */
+/**
+ * Makes an owner of the optimizer state of these parameters. The state is sharded like the
+ * parameters.
+ */
 export function ownerOfOptimizer(
   optimizer: StatefulOptimizer,
   parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],
@@ -76,7 +79,7 @@ export function ownerOfOptimizer(
   )
 }
 
-/** Makes an owner of the optimizer state for these parts of parameters. */
+/** Makes an owner of the optimizer state of these parts of parameters. */
 export function ownerOfState(optimizer: StatefulOptimizer, owned: readonly Part[]): PieceOwner {
   const partOf = new Map(owned.map((part) => [part.name, part]))
   return {

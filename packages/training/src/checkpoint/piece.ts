@@ -1,52 +1,57 @@
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 
-/** A box of a tensor: its first index and its length on each axis. */
+/** A rectangular region of a tensor: its first index and its length on each axis. */
 export interface Box {
   readonly offset: readonly number[]
   readonly extent: readonly number[]
 }
 
-/** The values of a tensor that a rank holds or needs. */
+/** A region of a tensor that a rank holds or needs. */
 export interface Part {
-  /** The global name, the same on all ranks and in every layout. */
+  /** The global name of the tensor, the same on all ranks and in every layout. */
   readonly name: string
   /** The shape of the whole tensor. */
   readonly shape: readonly number[]
-  /** Default: the whole tensor. */
+  /** The region of the tensor; default: the whole tensor. */
   readonly box?: Box
-  /** Only the values [from, to) of the box, in row-major order; default: all. */
+  /**
+   * Restricts the part to the values [from, to) of the box, in row-major order; default: all
+   * values.
+   */
   readonly range?: readonly [from: number, to: number]
 }
 
 export type PieceValues = Float32Array | Float64Array | Int32Array | Uint8Array
 
-/** A part with its values, in row-major order of the box. */
+/** A part of a tensor with its values, in row-major order of the box. */
 export interface Piece extends Part {
   readonly values: PieceValues
 }
 
 /**
- * Owns tensors that checkpoints contain. Models, optimizers and wrappers that shard them provide and
- * receive their part of a checkpoint through this interface. On all ranks together, the pieces of a
- * tensor are equal or disjoint, and form the whole tensor.
+ * Provides and receives this rank's tensors of a checkpoint. Models, optimizers and sharding
+ * wrappers implement this interface. The pieces of a tensor on all ranks are equal or disjoint, and
+ * together form the whole tensor.
  */
 export interface PieceOwner {
-  /** Returns a copy of this rank's tensors, which does not change while it is written. */
+  /**
+   * Returns a copy of this rank's tensors. Training does not change the copy while it is written.
+   */
   pieces(): readonly Piece[] | Promise<readonly Piece[]>
 
   /**
    * Returns the parts of a checkpoint that this rank needs.
    *
-   * @param names - the names of all tensors in the checkpoint, for owners such as optimizers, which hold
-   *   nothing before their first step
-   * @param isStrict - if false, may skip tensors that the checkpoint lacks, such as buffers; default
-   *   true
+   * @param names - the names of all tensors in the checkpoint. Optimizers need them, because they
+   *   hold no state before their first step.
+   * @param isStrict - if false, tensors that the checkpoint lacks, such as buffers, may be skipped;
+   *   default true
    */
   parts(names: ReadonlySet<string>, isStrict?: boolean): readonly Part[]
 
   /**
-   * Receives the requested parts, in the same order, and becomes the owner of the arrays. Called after
+   * Receives the requested parts in the same order, and takes ownership of the arrays. Called after
    * all ranks have read all their parts.
    */
   load(pieces: readonly Piece[]): void | Promise<void>
@@ -56,7 +61,11 @@ export function partSize({ shape, box, range }: Part): number {
   return range === undefined ? sizeOf(box?.extent ?? shape) : range[1] - range[0]
 }
 
-/** The part of a parameter that this rank holds. @param range - only its values [from, to) */
+/**
+ * Returns the part of a parameter that this rank holds.
+ *
+ * @param range - restricts the part to the values [from, to)
+ */
 export function partOfParameter(
   { name, shape, shard }: Pick<Parameter, 'name' | 'shape' | 'shard'>,
   range?: readonly [from: number, to: number],
@@ -67,7 +76,7 @@ export function partOfParameter(
   return { name, shape: shard.shape, box: { offset, extent: shape }, ...selection }
 }
 
-/** The name of a state of an optimizer for a parameter, as in `optimizer/mean/layers.0.weight`. */
+/** Returns the name of a state vector of a parameter, such as `optimizer/mean/layers.0.weight`. */
 export function stateName(parameter: string, kind: string): string {
   return `optimizer/${kind}/${parameter}`
 }
@@ -76,7 +85,7 @@ export function isStateName(name: string): boolean {
   return name.startsWith('optimizer/')
 }
 
-/** The inverse of `stateName`; undefined for the name of a parameter. */
+/** Inverts `stateName`. Returns undefined for the name of a parameter. */
 export function parseStateName(
   name: string,
 ): { readonly parameter: string; readonly kind: string } | undefined {
@@ -84,11 +93,11 @@ export function parseStateName(
   return kind === undefined ? undefined : { kind, parameter: parameter! }
 }
 
-/** A range of values in the overlap of two parts, contiguous in both. */
+/** Overlapping values of two parts that are contiguous in both. */
 export interface Run {
-  /** The index in the first part at which the range starts. */
+  /** The index of the first overlapping value in the first part. */
   readonly from: number
-  /** The index in the second part at which the range starts. */
+  /** The index of the first overlapping value in the second part. */
   readonly to: number
   readonly length: number
 }
@@ -113,7 +122,7 @@ export function* commonRuns(a: Part, b: Part): Generator<Run> {
   }
 }
 
-/** Copies the values that `source` and `target` have in common. @returns their number */
+/** Copies the values that `source` and `target` have in common. Returns their number. */
 export function copyCommon(source: Piece, target: Piece): number {
   let count = 0
   for (const { from, to, length } of commonRuns(source, target)) {
@@ -123,7 +132,10 @@ export function copyCommon(source: Piece, target: Piece): number {
   return count
 }
 
-/** Returns both boxes, merging trailing axes that both span completely, so that runs are longer. */
+/**
+ * Returns both boxes, with trailing axes merged if both boxes span them completely. That makes
+ * contiguous runs longer.
+ */
 function mergeAxes(a: Part, b: Part): [Box, Box] {
   const shape = a.shape.length === 0 ? [1] : [...a.shape]
   const boxes = [a, b].map(({ box }) => ({
@@ -151,7 +163,10 @@ function positionIn({ offset, extent }: Box, place: readonly number[]): number {
   return place.reduce((position, at, axis) => position * extent[axis]! + at - offset[axis]!, 0)
 }
 
-/** Yields all indices below `lengths`, last axis fastest; without axes, one empty index. */
+/**
+ * Yields all indices below `lengths`, with the last axis fastest. Without axes, yields one empty
+ * index.
+ */
 function* indices(lengths: readonly number[]): Generator<readonly number[]> {
   const index = lengths.map(() => 0)
   for (;;) {

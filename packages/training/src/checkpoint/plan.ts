@@ -3,11 +3,11 @@ import { tsrError } from '@tsrun/core'
 import { commonRuns, partSize, type Part, type Piece } from './piece.ts'
 import { dtypeOf, type SafetensorsDType } from './safetensors/dtypes.ts'
 
-/** A piece without its values, as ranks exchange it. */
+/** A piece without its values. Ranks exchange these descriptions. */
 export interface PieceFacts extends Part {
   readonly dtype: SafetensorsDType
   readonly bytes: number
-  /** The CRC-32 of the values; undefined if equal pieces are not compared. */
+  /** The CRC-32 of the values; undefined if replicas are not compared. */
   readonly crc32?: number
 }
 
@@ -17,26 +17,26 @@ export function factsOf(piece: Piece, compare: boolean): PieceFacts {
   return compare ? { ...facts, crc32: crc32(bytesIn(piece)) } : facts
 }
 
-/** A piece that is saved, and the rank that writes it. */
+/** A piece to save, and the rank that writes the piece. */
 export interface PlannedPiece extends PieceFacts {
-  /** Its name in the file: the name of the tensor, and the part unless it is the whole tensor. */
+  /** The name of the piece in its file; see `keyOf`. */
   readonly key: string
   readonly rank: number
 }
 
 interface TensorPieces {
-  /** The piece of the first rank that holds one. */
+  /** The piece as the first rank that holds it describes it. */
   readonly facts: PieceFacts
   readonly rank: number
-  /** The number of values so far. */
+  /** The number of values found so far. */
   size: number
-  /** The distinct pieces. */
+  /** The distinct pieces of the tensor. */
   readonly parts: PieceFacts[]
 }
 
 /**
- * Decides which rank writes which piece. Of equal pieces, which replicas hold, only one is written, by
- * the replica with the fewest bytes to write so far. All ranks compute the same plan.
+ * Decides which rank writes which piece. If several ranks hold the same piece, the rank with the
+ * fewest bytes to write so far writes it. All ranks compute the same plan.
  *
  * @param held - the pieces of each rank
  * @throws ERR_TSR_CHECKPOINT_PIECES when the pieces of a tensor do not form the whole tensor
@@ -71,7 +71,7 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
 }
 
 /**
- * Checks pieces with equal names: a tied parameter may be in the list twice.
+ * Checks that pieces of the same name are equal: a tied parameter may be listed twice.
  *
  * @param pieces - the pieces of one rank
  * @throws ERR_TSR_CHECKPOINT_PIECES when two pieces of the same name differ
@@ -89,7 +89,7 @@ export function checkNames(pieces: readonly Piece[]): void {
 }
 
 /**
- * Rejects values that are not finite: they would replace a checkpoint from which training can resume.
+ * Rejects non-finite values, because training could not resume from such a checkpoint.
  *
  * @throws ERR_TSR_NOT_FINITE when a value is NaN or infinite
  */
@@ -104,7 +104,10 @@ function bytesIn({ values: { buffer, byteOffset, byteLength } }: Piece): Buffer 
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/** Names a part in its file, as in `layers.0.weight[0:4,8:16]`; a range adds `{0:100}`. */
+/**
+ * Returns the name of a part in its file, such as `layers.0.weight[0:4,8:16]`. A range adds
+ * `{0:100}`.
+ */
 export function keyOf({ name, shape, box, range }: Part): string {
   const isWhole = box === undefined || box.extent.every((length, axis) => length === shape[axis])
   const ends = isWhole
@@ -132,7 +135,9 @@ function checkSame(
   })
 }
 
-/** @throws ERR_TSR_CHECKPOINT_PIECES for replicas that differ: either of them could be saved */
+/**
+ * @throws ERR_TSR_CHECKPOINT_PIECES when replicas differ, because it is unknown which one is right
+ */
 function checkCopy(
   { facts, ranks }: { readonly facts: PieceFacts; readonly ranks: readonly number[] },
   found: PieceFacts,
@@ -157,7 +162,7 @@ function checkComplete({ facts, size, parts }: TensorPieces): void {
   })
 }
 
-/** @throws ERR_TSR_CHECKPOINT_PIECES when pieces overlap, although their sizes add up */
+/** @throws ERR_TSR_CHECKPOINT_PIECES when pieces overlap, even if their sizes add up */
 function checkDisjoint(parts: readonly PieceFacts[]): void {
   const byBox = new Map<string, PieceFacts[]>()
   for (const part of parts.filter((each) => partSize(each) > 0)) {
@@ -166,7 +171,7 @@ function checkDisjoint(parts: readonly PieceFacts[]): void {
   }
   const boxes = [...byBox.values()]
   for (const [i, own] of boxes.entries()) {
-    // Compare the ranges of one box directly, without going through its rows.
+    // Compare the ranges within one box directly, which is faster than comparing row by row.
     own.sort((a, b) => rangeOf(a)[0] - rangeOf(b)[0])
     for (const [k, part] of own.entries()) {
       if (k > 0 && rangeOf(own[k - 1]!)[1] > rangeOf(part)[0]) throw overlap(own[k - 1]!, part)

@@ -6,16 +6,16 @@ import { openModelFiles, type ModelFiles } from './model-files.ts'
 import { copyCommon, partOfParameter, partSize } from './piece.ts'
 import { checkModule } from './state.ts'
 
-/** The tensor in a file for a parameter. */
+/** The tensor of a file from which a parameter gets its values. */
 export interface PretrainedSource {
   /** The name of the tensor in the file. */
   readonly tensor: string
-  /** Whether the matrix in the file is [outputs, inputs], as in torch's Linear; default false. */
+  /** Whether the file has the matrix as [outputs, inputs], like torch's Linear; default false. */
   readonly transpose?: boolean
 }
 
 /**
- * Maps a parameter to a tensor in a file of another program.
+ * Maps a parameter to a tensor in a file that another program wrote.
  *
  * @param name - the name of the parameter
  * @param names - the names of all tensors in the file
@@ -73,7 +73,10 @@ export async function loadPretrained(
   }
 }
 
-/** @throws ERR_TSR_CHECKPOINT_SHAPE unless the tensor has the shape of the whole parameter, or joined axes */
+/**
+ * @throws ERR_TSR_CHECKPOINT_SHAPE unless the tensor has the parameter's shape, except for joined
+ *   axes
+ */
 function checkShape(parameter: Parameter, source: PretrainedSource, files: ModelFiles): void {
   const { name, shape } = partOfParameter(parameter)
   const found = files.shapeOf(source.tensor)
@@ -111,7 +114,7 @@ function partOfStored(
 }
 
 /**
- * Like `loadPretrained`, but synchronous, for recipes that build parts in a synchronous function.
+ * Like `loadPretrained`, but synchronous, for recipes that build their parts synchronously.
  *
  * @param files - may already be closed
  */
@@ -129,7 +132,7 @@ export function fillFrom(
   }
 }
 
-/** From [columns, rows] to [rows, columns]. */
+/** Transposes a matrix from [columns, rows] to [rows, columns]. */
 function transposed(values: Float32Array, rows: number): Float32Array {
   const columns = values.length / rows
   return values.map((_, i) => values[(i % columns) * rows + Math.floor(i / columns)]!)

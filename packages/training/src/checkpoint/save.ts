@@ -11,7 +11,7 @@ import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 import { withAbortError, withWriteError, writeCheckpoint } from './write.ts'
 
 export interface SavedState extends CheckpointState {
-  /** The number of training steps so far. */
+  /** The number of completed training steps. */
   readonly step: number
   /** The position of the data loader, or any other JSON value. The value of rank 0 is saved. */
   readonly data?: unknown
@@ -20,16 +20,16 @@ export interface SavedState extends CheckpointState {
 }
 
 export interface SaveOptions {
-  /** The number of checkpoints to keep, including this one; default: all. */
+  /** The number of newest checkpoints to keep, including this one; default: all. */
   readonly keep?: number
   /**
-   * Whether to return once the values are copied, and to write while training continues; see
+   * Whether to return once the values are copied, and write files while training continues; see
    * `SavedCheckpoint.done`. Default false.
    */
   readonly background?: boolean
   /**
-   * Whether to throw when the values of replicas differ, compared by CRC-32. If false, saves the values
-   * of any replica, for replicas that differ by rounding. Default true.
+   * Whether to compare replicas by CRC-32, and throw if they differ. If false, saves the values of
+   * any replica, for replicas that differ by rounding. Default true.
    */
   readonly compare?: boolean
   /**
@@ -43,8 +43,8 @@ export interface SaveOptions {
    */
   readonly timeout?: number
   /**
-   * Cancels the save if aborted on any rank before all files are written. Earlier checkpoints and the
-   * group are not affected.
+   * Cancels the save if the signal of any rank is aborted before all files are written. Earlier
+   * checkpoints and the group are not affected.
    */
   readonly signal?: AbortSignal
 }
@@ -64,11 +64,15 @@ const readOptions = declareOptions({
 const stepRule = count()
 
 export interface SavedCheckpoint {
-  /** The folder of the checkpoint, `<directory>/step-<step>`, which exists once the save is done. */
+  /**
+   * The folder of the checkpoint, `<directory>/step-<step>`. The folder exists once the save is
+   * done.
+   */
   readonly path: string
   /**
-   * Resolves when the checkpoint is on the disk, and rejects if it could not be written. Await it before
-   * you leave the group. The next save waits for it too, and throws its error if nobody awaited it.
+   * Resolves when the checkpoint is on disk, and rejects if writing failed. Await this promise
+   * before you leave the group. The next save also waits for it, and throws its error if nobody
+   * awaited the promise.
    */
   readonly done: Promise<void>
 }
@@ -210,7 +214,7 @@ function checkAgreement(ranks: readonly CommonArguments[]): void {
 
 type JsonValues = Required<Pick<SavedState, 'data' | 'seeds'>>
 
-/** Copies the values, which may change while they are written. */
+/** Copies the values, which the caller may change while they are written. */
 function copyJsonValues({ data = null, seeds = {} }: SavedState): JsonValues {
   return { data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
 }

@@ -11,19 +11,19 @@ import {
 } from './owners.ts'
 import type { PieceOwner } from './piece.ts'
 
-/** The state to save or load: this rank's part. */
+/** This rank's part of the state to save or load. */
 export interface CheckpointState {
   /** A model, a pipeline, or an owner of shards of parameters. */
   readonly model: ({ readonly parameters: readonly Parameter[] } & Buffered) | PieceOwner
-  /** An optimizer, or an owner of its state. If absent, optimizer state is ignored. */
+  /** An optimizer, or an owner of optimizer state. If absent, optimizer state is ignored. */
   readonly optimizer?: StatefulOptimizer | PieceOwner
 }
 
-/** The keys of `SavedState`: a saved object can also be passed to load. */
+/** The keys of `SavedState`. A saved state object can also be passed to `loadCheckpoint`. */
 const KNOWN = ['model', 'optimizer', 'step', 'data', 'seeds']
 
 /**
- * Returns the owners of the tensors of a state: first the model's, then the optimizer's.
+ * Returns the owners of the tensors of a state: the model's, then the optimizer's.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -59,7 +59,7 @@ function isOwner(value: unknown): value is PieceOwner {
 }
 
 /**
- * Checks the arguments before and after the state, whose order JavaScript callers easily confuse.
+ * Checks the arguments before and after the state, which untyped callers may swap.
  *
  * @throws ERR_TSR_ARGUMENT unless `directory` is a path, and `group` is a group or undefined
  */
@@ -83,7 +83,7 @@ export function checkModule(model: unknown): void {
   if (Array.isArray(parameters)) return
   const invalid = (value: string, expected: string) =>
     tsrError('ERR_TSR_ARGUMENT', { name: 'model', value, expected })
-  // Check this first: a tf.layers model has a method `build` too.
+  // Check for `layers` first, because a tf.layers model also has a method `build`.
   if (Array.isArray(layers))
     throw invalid('a model of tf.layers', 'ownerOfLayers(model) of @tsrun/layers')
   if (typeof build === 'function') throw invalid('a recipe', 'the result of its build()')

@@ -20,16 +20,16 @@ const saved = channel('tsrun.checkpoint-saved')
 
 /** The part of a checkpoint that one rank writes. */
 export interface RankShare {
-  /** The folder of the checkpoints, and the name of this one. */
+  /** The folder of all checkpoints, and the name of the new checkpoint. */
   readonly folder: string
   readonly name: string
-  /** The same on all ranks. */
+  /** The plan of all pieces, the same on all ranks. */
   readonly plan: readonly PlannedPiece[]
-  /** By name in the file. */
+  /** The values of this rank's pieces, by name in the file. */
   readonly tensors: ReadonlyMap<string, PieceValues>
   readonly facts: Pick<Contents, 'save' | 'step' | 'data' | 'seeds' | 'hasOptimizer'>
   readonly keep: number
-  /** See `SaveOptions`. */
+  /** The `timeout` of `SaveOptions`. */
   readonly timeout: number | undefined
   readonly signal: AbortSignal | undefined
 }
@@ -41,7 +41,7 @@ interface WrittenShard {
 }
 
 /**
- * Writes the files of all ranks into a folder with a temporary name. When all files are on the disk,
+ * Writes the files of all ranks into a folder with a temporary name. When all files are on disk,
  * rank 0 adds the index and renames the folder.
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_OPERATION_ABORTED;
@@ -96,7 +96,7 @@ export async function withAbortError<T>(
   }
 }
 
-/** Errors of the file system when another process creates, renames or removes the same files. */
+/** File system error codes if another process creates, renames or removes the same files. */
 const CONFLICTS = ['EEXIST', 'ENOENT', 'ENOTEMPTY']
 
 /** @throws ERR_TSR_ARGUMENT when several ranks of a job save to one folder without a group */
@@ -117,7 +117,7 @@ export async function withConflictError<T>(
   }
 }
 
-/** @throws ERR_TSR_CHECKPOINT_WRITE for errors of `run` that are not errors of tsrun */
+/** @throws ERR_TSR_CHECKPOINT_WRITE when `run` throws an error that is not from tsrun */
 export async function withWriteError<T>(
   rank: number,
   path: string,
@@ -132,7 +132,7 @@ export async function withWriteError<T>(
   }
 }
 
-/** @returns undefined if the rank has nothing to write and thus no file */
+/** @returns undefined if the rank has nothing to write and so creates no file */
 async function writeShard(
   path: string,
   { plan, tensors, signal }: RankShare,
@@ -181,7 +181,7 @@ async function finish(
   await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
   await rename(path, join(folder, name))
   await syncFolder(folder)
-  // The launcher subscribes to this in each rank, for --event-log.
+  // In each rank, the launcher subscribes to this channel for --event-log.
   saved.publish({ step: facts.step, path: join(folder, name) })
   await prune(folder, keep).catch((error: unknown) => {
     const facts = { path: join(folder, name), reason: (error as Error).message }

@@ -1,4 +1,4 @@
-/** Arrays of values of tensors. Floats of 16 and 8 bits are represented by their bits. */
+/** The values of a tensor. Floats of 16 and 8 bits are stored as integers of the same bits. */
 export type TensorValues =
   | Float32Array
   | Float64Array
@@ -45,7 +45,10 @@ export function toValues(dtype: SafetensorsDType, bytes: ArrayBuffer): TensorVal
   return new arrays[dtype](bytes)
 }
 
-/** Returns the default dtype of an array. Compares names, because classes differ between realms. */
+/**
+ * Returns the default dtype of an array. Compares class names, because each realm has its own
+ * classes.
+ */
 export function dtypeOf(values: TensorValues): SafetensorsDType {
   const kind = values[Symbol.toStringTag]
   const plain = (Object.keys(arrays) as SafetensorsDType[]).filter((dtype) =>
@@ -62,7 +65,7 @@ export function toFloat32(dtype: SafetensorsDType, values: TensorValues): Float3
   return widen(dtype, values as Uint16Array)
 }
 
-/** Converts 16-bit floats, given by their bits, to float32. */
+/** Converts 16-bit floats, stored as integers of the same bits, to float32. */
 function widen(dtype: 'F16' | 'BF16', halves: Uint16Array): Float32Array {
   const floats = new Float32Array(halves.length)
   if (dtype === 'BF16') {
@@ -94,7 +97,10 @@ export function isCounts(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0)
 }
 
-/** Shortens and escapes a name from a file for errors: it may be long, and contain control characters. */
+/**
+ * Shortens and escapes a name from a file for an error message. The name may be long or contain
+ * control characters.
+ */
 export function shorten(name: string): string {
   const text = JSON.stringify(name).slice(1, -1)
   return text.length <= LONGEST_NAME ? text : `${text.slice(0, LONGEST_NAME)}…`

@@ -6,7 +6,7 @@ import { bytesOf, isCounts, isDType, isRecord, shorten, type SafetensorsDType } 
 export interface SafetensorsEntry {
   readonly dtype: SafetensorsDType
   readonly shape: readonly number[]
-  /** The offsets of its bytes, relative to the end of the header. */
+  /** Where the bytes of the tensor begin and end, relative to the end of the header. */
   readonly begin: number
   readonly end: number
 }
@@ -22,8 +22,8 @@ export const METADATA = '__metadata__'
 const encoder = new TextEncoder()
 
 /**
- * Encodes the header of a safetensors file (github.com/huggingface/safetensors, section Format): its
- * length as a little-endian uint64, then JSON, padded with spaces to align the data.
+ * Encodes the header of a safetensors file: its length as a little-endian uint64, then JSON, padded
+ * with spaces to align the data. Source: github.com/huggingface/safetensors, section Format
  */
 export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Array {
   const tensors = Array.from(entries, ([name, { dtype, shape, begin, end }]) => {

@@ -14,7 +14,7 @@ export interface SafetensorsFile extends SafetensorsHeader {
   readonly path: string
   /** @throws ERR_TSR_SAFETENSORS_TENSOR when the file has no tensor of this name */
   entry(name: string): SafetensorsEntry
-  /** Reads the values of a tensor in the dtype of the file. */
+  /** Reads the values of a tensor, in the dtype of the file. */
   read(name: string): Promise<TensorValues>
   /** Reads the values of a tensor as float32. Its dtype must be F32, F16, BF16 or F64. */
   readFloats(name: string): Promise<Float32Array>
@@ -54,7 +54,8 @@ async function readHeader(
   if (size < 8) throw damaged(path, `it has ${String(size)} bytes, too few for a header`)
   const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)
   if (length > BigInt(HEADER_LIMIT) || length > BigInt(size - 8)) {
-    // Do not show the length: in any other file, these bytes have another meaning.
+    // Do not report the length: if the file is no safetensors file, these bytes mean something
+    // else.
     const facts = `a header that is longer than the file of ${String(size)} bytes, or than 100 MB`
     throw damaged(path, `it declares ${facts}: it is not a safetensors file, or it is truncated`)
   }
@@ -122,10 +123,10 @@ export function describeNames(names: readonly string[]): string {
 }
 
 async function readBytes(file: FileHandle, begin: number, end: number): Promise<ArrayBuffer> {
-  // Allocate outside of the shared pool, and without filling with zeros.
+  // Allocate without zeroing, and outside of Node's shared buffer pool.
   const bytes = Buffer.allocUnsafeSlow(end - begin)
   for (let at = 0; at < bytes.length;) {
-    // A read is limited to 2 GiB.
+    // The operating system limits a single read to 2 GiB.
     const length = Math.min(bytes.length - at, 1 << 30)
     const { bytesRead } = await file.read(bytes, at, length, begin + at)
     if (bytesRead === 0) throw new Error('the file ends before the end of the tensor')

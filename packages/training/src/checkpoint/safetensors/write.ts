@@ -11,7 +11,10 @@ export interface TensorData {
   readonly shape: readonly number[]
   /** The values in row-major order. */
   readonly values: TensorValues
-  /** Default: the dtype of the array. Required for bool, float16 and bfloat16 (bits in a Uint16Array). */
+  /**
+   * The dtype in the file; default: the dtype of the array. Required for bool, and for float16 and
+   * bfloat16 stored as bits in a Uint16Array.
+   */
   readonly dtype?: SafetensorsDType
 }
 
@@ -22,18 +25,18 @@ export interface WrittenFile {
   readonly checksums: ReadonlyMap<string, number>
 }
 
-/** The largest number of bytes in one write; other work can run between writes. */
+/** The largest number of bytes in one write. Other work of this process can run between writes. */
 const CHUNK = 16 * 1024 * 1024
 
 /**
- * Writes a safetensors file, which Python's `safetensors` can read. The file gets its name when it is
- * complete and on the disk.
+ * Writes a safetensors file, which Python's `safetensors` can read. The file gets its name when it
+ * is complete and on disk.
  *
  * @param tensors - by name, in the order of the file
  * @param metadata - the strings of `__metadata__`
- * @param signal - if aborted before the end, no file is left and its reason is thrown
- * @throws ERR_TSR_ARGUMENT when the number of values of a tensor does not match its shape, or its name is
- *   `__metadata__`; errors of the file system (ENOSPC, EROFS, ...)
+ * @param signal - if aborted before the end, no file is left and the reason of the signal is thrown
+ * @throws ERR_TSR_ARGUMENT when the number of values of a tensor does not match its shape, or its
+ *   name is `__metadata__`; errors of the file system (ENOSPC, EROFS, ...)
  *
  * @example
  * const weight = { shape: [2, 2], values: Float32Array.of(1, 2, 3, 4) }
@@ -73,7 +76,7 @@ export async function writeDurably(
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
   const unfinished = `${path}.unfinished`
-  // Never write to a file that an earlier process left, or to a planted link.
+  // Delete a file that an earlier process left or an attacker planted. Never write to it.
   await rm(unfinished, { force: true })
   const file = await open(unfinished, 'wx')
   try {
@@ -89,12 +92,12 @@ export async function writeDurably(
   await syncFolder(dirname(path))
 }
 
-/** Error codes of file systems that cannot sync: they keep written data as well as they can. */
+/** Error codes of file systems that cannot sync. Such a sync is skipped. */
 const CANNOT_SYNC = ['EINVAL', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'ENOTTY']
-/** Also covers systems on which folders cannot be opened or read as files: Windows, SMB, FUSE. */
+/** More error codes for folders: on Windows, SMB and FUSE, folders may not open as files. */
 const CANNOT_SYNC_FOLDERS = [...CANNOT_SYNC, 'EACCES', 'EBADF', 'EISDIR', 'EPERM']
 
-/** Makes the names in a folder durable, if its file system can. */
+/** Flushes the directory entries of a folder to disk, if its file system can. */
 export async function syncFolder(path: string): Promise<void> {
   await unless(CANNOT_SYNC_FOLDERS, async () => {
     const folder = await open(path, 'r')
