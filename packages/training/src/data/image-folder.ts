@@ -17,13 +17,17 @@ import { checkedPng } from './png-chunks.ts'
 import { examples, type Examples } from './examples.ts'
 
 export interface ImageFolderOptions {
-  /** Images of another size are scaled to this height and width. */
+  /** The height and width to which images of another size are scaled. */
   readonly size: readonly [height: number, width: number]
-  /** 1 for gray, 3 for red, green and blue; default 3. */
+  /** The number of channels: 1 for gray, 3 for red, green and blue; default 3. */
   readonly channels?: 1 | 3
-  /** The mean of all channels or of each, on a scale from 0 to 1; default 0. */
+  /**
+   * The mean that is subtracted, for all channels or for each, on a scale from 0 to 1; default 0.
+   */
   readonly mean?: number | readonly number[]
-  /** The standard deviation of all channels or of each; default 1. */
+  /**
+   * The standard deviation by which values are divided, for all channels or for each; default 1.
+   */
   readonly deviation?: number | readonly number[]
 }
 
@@ -52,33 +56,34 @@ const readOptions = declareOptions({
 
 /** Labeled images. */
 export interface ImageFolder extends Examples {
-  /** The names of the folders; the label of an image is the index of its folder. */
+  /** The names of the folders. The label of an image is the index of its folder. */
   readonly classes: readonly string[]
-  /** The file of each example. */
+  /** The path of the image file of each example. */
   readonly paths: readonly string[]
 }
 
-/** A decoded image: `channels` values for each pixel. */
+/** A decoded image with `channels` values for each pixel. */
 interface Image {
   readonly width: number
   readonly height: number
   readonly channels: number
   readonly data: ArrayLike<number>
-  /** The value of white. */
+  /** The value of white, the largest value of a channel. */
   readonly white: number
 }
 
 /**
- * Reads images from one folder per class (like torchvision's ImageFolder): PNG with the package
- * `fast-png`, JPEG with `jpeg-js`, which the script's project must install. `inputs` is [height, width,
- * channels] float32, (value / 255 - mean) / deviation; `labels` is int32.
+ * Reads images from one folder for each class, like torchvision's ImageFolder. PNG needs the
+ * package `fast-png` and JPEG needs `jpeg-js`, which the script's project must install. The field
+ * `inputs` is [height, width, channels] float32, (value / 255 - mean) / deviation. The field
+ * `labels` is int32.
  *
- * Images are decoded at first use, so that a rank decodes only its share, and are kept as bytes. Hidden
- * files and folders, and `__MACOSX`, are skipped. A file may have at most 64 MiB, an image 64
+ * Images are decoded at first use and kept as bytes, so a rank decodes only its share. Hidden
+ * files, hidden folders and `__MACOSX` are skipped. A file may have at most 64 MiB, an image 64
  * megapixels.
  *
- * @throws ERR_TSR_ARGUMENT; ERR_TSR_DATASET when the folder has no classes or images, or, when a batch is
- *   made, when a file cannot be decoded; ERR_TSR_PACKAGE_MISSING
+ * @throws ERR_TSR_ARGUMENT; ERR_TSR_DATASET when the folder has no classes or images;
+ *   ERR_TSR_DATASET from a batch when a file cannot be decoded; ERR_TSR_PACKAGE_MISSING
  *
  * @example
  * const images = await imageFolder('flowers', { size: [64, 64] })
@@ -135,7 +140,7 @@ export async function readImage(path: string, options: ImageFolderOptions): Prom
   return Float32Array.from(bytes, normalization(channels, mean, deviation))
 }
 
-/** @returns a function of a byte and its index in the image, whose last axis has the channels */
+/** @returns a function of a byte and its index in an image [height, width, channels] */
 function normalization(
   channels: number,
   mean: number | readonly number[],
@@ -155,7 +160,7 @@ function normalization(
   return (byte, place) => table[byte * channels + (place % channels)]!
 }
 
-/** Limits for a file and an image, so that a damaged one does not exhaust memory. */
+/** The size limits of a file and of an image prevent that a damaged file exhausts memory. */
 const MOST_BYTES = 64 * 2 ** 20
 const MOST_PIXELS = 64e6
 
@@ -167,7 +172,10 @@ function kindOf(path: string): 'png' | 'jpeg' | undefined {
   return KINDS[extname(path).toLowerCase()]
 }
 
-/** False for files that macOS adds to archives (`__MACOSX`, `._a.png`), and for other hidden files. */
+/**
+ * Returns false for hidden files, and for files that macOS adds to archives (`__MACOSX`,
+ * `._a.png`).
+ */
 function isVisible(path: string): boolean {
   return path.split(sep).every((name) => !name.startsWith('.') && name !== '__MACOSX')
 }
@@ -235,7 +243,7 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
   }
 }
 
-/** Unpacks gray pixels of 1, 2 or 4 bits. Each row begins with a new byte. */
+/** Unpacks gray pixels of 1, 2 or 4 bits into bytes. Each row begins at a byte boundary. */
 function unpacked({ data, width, height, depth }: DecodedPng): Uint8Array {
   const length = Math.ceil((width * depth) / 8)
   return Uint8Array.from({ length: width * height }, (_, i) => {
@@ -245,7 +253,7 @@ function unpacked({ data, width, height, depth }: DecodedPng): Uint8Array {
   })
 }
 
-/** Scales an image to bytes by linear interpolation between the centers of pixels. */
+/** Scales an image by linear interpolation between the centers of pixels. Returns bytes. */
 function resize(image: Image, [height, width]: readonly [number, number], channels: 1 | 3) {
   const bytes = new Uint8Array(height * width * channels)
   const [ys, xs] = [positions(image.height, height), positions(image.width, width)]
@@ -266,7 +274,9 @@ function resize(image: Image, [height, width]: readonly [number, number], channe
 
 const mix = (a: number, b: number, share: number): number => a + (b - a) * share
 
-/** For each new position: the two old positions around it, and the weight of the second. */
+/**
+ * Returns, for each new position, the two old positions around it and the weight of the second one.
+ */
 function positions(from: number, to: number) {
   return Array.from({ length: to }, (_, i) => {
     const at = Math.min(Math.max(((i + 0.5) * from) / to - 0.5, 0), from - 1)
@@ -275,7 +285,10 @@ function positions(from: number, to: number) {
   })
 }
 
-/** A channel of a pixel; gray follows ITU-R BT.601. Ignores transparency. */
+/**
+ * Returns the value of a pixel's channel. Gray is computed by ITU-R BT.601. Transparency is
+ * ignored.
+ */
 function sample(
   { data, width, channels: has }: Image,
   row: number,

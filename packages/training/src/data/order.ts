@@ -1,34 +1,40 @@
 import { count, flag, finite, shown, where } from '@tsrun/core'
 import { generator } from '../random/generator.ts'
 
-/** The parameters of the order of the examples in an epoch. */
+/** The settings that determine the order of the examples in an epoch. */
 export interface EpochOrder {
   readonly seed: number
   readonly epoch: number
-  /** If false, keeps the order of the data set. */
+  /** Whether to shuffle; otherwise the order is that of the data set. */
   readonly shuffle: boolean
 }
 
 export const orderRules = {
-  // A seed need not be an integer: its digits are hashed.
+  // A seed may be a fraction, because its decimal digits are hashed.
   seed: finite().default(0),
   epoch: count().default(0),
   shuffle: flag.default(true),
 }
 
-/** The examples 0 .. length - 1 in the order of an epoch, the same on every rank. */
+/**
+ * Returns the examples 0 .. length - 1 in the order of an epoch. The order is the same on every
+ * rank.
+ */
 export function epochOrder(length: number, { seed, epoch, shuffle }: EpochOrder): Int32Array {
   return shuffle
     ? permutation(length, `epoch ${String(epoch)}`, seed)
     : Int32Array.from({ length }, (_, i) => i)
 }
 
-/** The numbers 0 .. length - 1 in an order that depends only on `name` and `seed` (Fisher & Yates). */
+/**
+ * Returns the numbers 0 .. length - 1 in an order that depends only on `name` and `seed` (Fisher &
+ * Yates).
+ */
 export function permutation(length: number, name: string, seed: number): Int32Array {
   const next = generator(name, seed)
   const order = Int32Array.from({ length }, (_, i) => i)
   for (let i = length - 1; i > 0; i--) {
-    // The bias of the remainder is below length / 2^32.
+    // The remainder is biased by less than length / 2^32.
     const j = next() % (i + 1)
     const swapped = order[i]!
     order[i] = order[j]!

@@ -1,23 +1,27 @@
 import { constants, inflateSync } from 'node:zlib'
 
-/** The chunks that determine the pixels. Others, such as profiles and texts, may be compressed too. */
+/**
+ * The chunk types that determine the pixels. Other chunks, such as profiles and texts, may be
+ * compressed and could decompress to huge sizes.
+ */
 const NEEDED = new Set(['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'])
-/** The number of channels for each color type of a header. */
+/** The number of channels, indexed by the color type of the header. */
 const CHANNELS = [1, 0, 3, 1, 2, 0, 4]
-/** The largest ratio of decompressed to compressed bytes. */
+/** The largest ratio of decompressed to compressed bytes in Deflate. */
 const RATIO = 1032
-/** The number of bytes that a decoder may allocate unchecked. */
+/** The number of bytes that a decoder may allocate without a check. */
 const HARMLESS = 2 ** 26
 
 /**
  * Returns a PNG file without the chunks that do not affect its pixels.
  *
- * @param mostPixels - the largest number of pixels of an image
- * @throws Error for a larger image, and for more data than the header announces. The decoder detects
- *   other damage.
+ * @param mostPixels - the largest allowed number of pixels of an image
+ * @throws Error for a larger image, and for more data than the header announces. Other damage is
+ *   left to the decoder.
  */
 export function checkedPng(file: Buffer, mostPixels: number): Buffer {
-  // The signature, then the header: length, type, width, height, depth, color type.
+  // The file starts with the signature and the header: length, type, width, height, depth, color
+  // type.
   if (file.length < 33) return file
   const [width, height] = [file.readUInt32BE(16), file.readUInt32BE(20)]
   if (width * height > mostPixels)
@@ -31,7 +35,7 @@ export function checkedPng(file: Buffer, mostPixels: number): Buffer {
     if (type === 'IDAT') data.push(file.subarray(at + 8, end - 4))
   }
   const bits = file[24]! * (CHANNELS[file[25]!] ?? 0)
-  // Interlaced rows are shorter, and each begins with a byte.
+  // Allow twice the height: an interlaced image has shorter rows, and each row begins with a byte.
   checkSize(data, 2 * height * (Math.ceil((width * bits) / 8) + 1) + HARMLESS)
   return Buffer.concat(kept)
 }

@@ -1,8 +1,8 @@
 import { traceWait } from '@tsrun/distributed/record'
 
 /**
- * Requests up to `depth` items ahead of the one in use, and yields them in order. An error is thrown in
- * place of its item.
+ * Requests up to `depth` items ahead of the current one, and yields them in order. If the request
+ * of an item fails, the error is thrown in its place.
  *
  * @example
  * for await (const record of prefetch(jsonlRecords('train.jsonl'), 100)) ...
@@ -12,7 +12,7 @@ export async function* prefetch<T>(items: AsyncIterable<T>, depth: number): Asyn
   const pending: Promise<IteratorResult<T>>[] = []
   const ask = (): void => {
     const next = iterator.next()
-    // The consumer gets the error when it awaits this item.
+    // Avoid an unhandled rejection: the consumer gets the error when it awaits this item.
     next.catch(() => undefined)
     pending.push(next)
   }

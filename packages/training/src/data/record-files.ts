@@ -23,7 +23,8 @@ const LONGEST = 2 ** 24
  */
 export async function* csvRecords(path: string, separator = ','): AsyncGenerator<DataRecord> {
   filled().check('separator', separator)
-  // The parser stops reading the file, and errors of the file become errors of the parser.
+  // The pipeline closes the file when the parser stops, and passes errors of the file to the
+  // parser.
   const rows = pipeline(
     (await openRecords(path)).createReadStream(),
     parse({
@@ -61,7 +62,11 @@ export async function* csvRecords(path: string, separator = ','): AsyncGenerator
   }
 }
 
-/** Reads the objects of a file with one JSON object per line. @throws ERR_TSR_DATASET */
+/**
+ * Reads the objects of a file with one JSON object on each line.
+ *
+ * @throws ERR_TSR_DATASET
+ */
 export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
   let count = 0
   for await (const line of linesOf(path)) {
@@ -95,7 +100,7 @@ export async function* parquetRecords(path: string): AsyncGenerator<DataRecord> 
     'hyparquet',
     () => import('hyparquet'),
   )
-  // Only check access here: the package opens the file by name.
+  // Only check that the file is readable, because `hyparquet` opens it by name.
   await (await openRecords(path)).close()
   try {
     const file = await parquet.asyncBufferFromFile(path)
@@ -111,7 +116,10 @@ export async function* parquetRecords(path: string): AsyncGenerator<DataRecord> 
   }
 }
 
-/** Reads the records of a file, by its ending: .csv, .tsv, .jsonl, .ndjson or .parquet. */
+/**
+ * Reads the records of a file. The ending of its name gives the format: .csv, .tsv, .jsonl, .ndjson
+ * or .parquet.
+ */
 export function recordsIn(path: string): AsyncGenerator<DataRecord> {
   if (path.endsWith('.csv')) return csvRecords(path)
   if (path.endsWith('.tsv')) return csvRecords(path, '\t')
@@ -121,10 +129,11 @@ export function recordsIn(path: string): AsyncGenerator<DataRecord> {
 }
 
 /**
- * Reads all records of a file into memory: CSV, TSV, JSONL or Parquet, by the ending of its name.
+ * Reads all records of a file into memory. The ending of its name gives the format: CSV, TSV, JSONL
+ * or Parquet.
  *
  * @param rules - how to make fields from the columns
- * @throws ERR_TSR_DATASET, ERR_TSR_PACKAGE_MISSING without the package `hyparquet` for Parquet
+ * @throws ERR_TSR_DATASET; ERR_TSR_PACKAGE_MISSING for Parquet without the package `hyparquet`
  *
  * @example
  * const houses = await readExamples('houses.csv', { inputs: ['rooms', 'area'], labels: ['price'] })
@@ -136,9 +145,13 @@ export async function readExamples(path: string, rules: FieldRules): Promise<Exa
   return examplesFrom(records, rules, path)
 }
 
-/** The lines of a file, without a byte order mark. @throws ERR_TSR_DATASET also for too long a line */
+/**
+ * Yields the lines of a file, without a byte order mark.
+ *
+ * @throws ERR_TSR_DATASET when the file cannot be read or a line is too long
+ */
 async function* linesOf(path: string): AsyncGenerator<string> {
-  /** The parts of a line that continues in the next chunk. */
+  /** The chunks so far of a line that continues in the next chunk. */
   let parts: string[] = []
   let [length, count] = [0, 0]
   const add = (part: string): void => {

@@ -2,7 +2,7 @@ import { refuseUnknown, shown, tsrError } from '@tsrun/core'
 import { dtypeRule, fits, type HostDType } from '../tfjs/host-arrays.ts'
 import { examples, type Column, type Examples } from './examples.ts'
 
-/** A row of a CSV file, an object of a JSONL file, ...: values by name. */
+/** A record of a data file, such as a row of CSV or an object of JSONL: values by name. */
 export type DataRecord = Readonly<Record<string, unknown>>
 
 /** The source of the values of a field: a key of the records, several keys, or a function. */
@@ -14,23 +14,26 @@ export type FieldRule =
   | FieldSource
   | {
       readonly from: FieldSource
-      /** Default float32, or int32 with `classes`. */
+      /** The dtype of the field; default int32 with `classes`, otherwise float32. */
       readonly dtype?: HostDType
-      /** Names that become 0, 1, 2, ... in this order. */
+      /** The names of classes. They become 0, 1, 2, ... in this order. */
       readonly classes?: readonly string[]
-      /** The shape of one example, for values in a flat list; default: the shape of the nested lists. */
+      /**
+       * The shape of the field in one example, if its values are a flat list; default: the shape of
+       * the nested lists.
+       */
       readonly shape?: readonly number[]
     }
 
-/** By field name; a batch uses `inputs` and `labels`. */
+/** The rules by field name. A batch uses the fields `inputs` and `labels`. */
 export type FieldRules = Readonly<Record<string, FieldRule>>
 
 /**
  * Makes examples from records in memory.
  *
- * @param where - the name of their source, for errors
- * @throws ERR_TSR_DATASET when a record lacks a key, or has a value that is no number or that its dtype
- *   cannot hold; ERR_TSR_ARGUMENT for an unknown rule
+ * @param where - the name of the data source, for error messages
+ * @throws ERR_TSR_DATASET when a record lacks a key, or has a value that is not a number or does
+ *   not fit its dtype; ERR_TSR_ARGUMENT for an unknown rule
  *
  * @example
  * examplesFrom(rows, { inputs: ['rooms', 'area'], labels: ['price'] })
@@ -43,13 +46,16 @@ export function examplesFrom(
   return examplesAt(records, rules, (row) => ({ path: where, record: row + 1 }))
 }
 
-/** The source of a record, for errors: its file, and its number there, from 1. */
+/**
+ * The origin of a record, for error messages: the file, and the number of the record in the file,
+ * from 1.
+ */
 export interface RecordPlace {
   readonly path: string
   readonly record: number
 }
 
-/** Like `examplesFrom`, with the source of each record. */
+/** Like `examplesFrom`, but with the origin of each record. */
 export function examplesAt(
   records: readonly DataRecord[],
   rules: FieldRules,
@@ -91,7 +97,7 @@ function checkedRule(field: string, given: FieldRule): CheckedRule {
   return { from, dtype: dtypeRule.default(usual).check(`dtype of ${name}`, dtype), classes, shape }
 }
 
-/** More than the number of axes of a tensor. */
+/** The nesting limit of lists. No tensor has as many axes. */
 const DEEPEST = 16
 
 type Refuse = (problem: string) => never
@@ -148,13 +154,13 @@ function valueOf(record: DataRecord, key: string, refuse: Refuse): unknown {
   return refuse(`it has no ${key}, only ${names.join(', ')}${hint}`)
 }
 
-/** Removes empty values, which a function would convert to 0. */
+/** Removes empty values, because a function would convert them to 0. */
 function withoutEmpty(record: DataRecord): DataRecord {
   const values = Object.entries(record).filter(([, value]) => value !== '' && value !== null)
   return Object.fromEntries(values)
 }
 
-/** Reads nested lists of values. @returns their shape, with NaN if they differ */
+/** Reads nested lists of values. Returns their shape, with NaN for an axis whose lengths differ. */
 function readAll(
   value: unknown,
   read: (value: unknown) => void,
@@ -177,7 +183,7 @@ function shapeOf(parts: readonly (readonly number[])[], isList: boolean): readon
   return [parts.length, ...(isEven ? (parts[0] ?? []) : [NaN])]
 }
 
-/** Numbers as in data files; `Number` would also accept 0x10 and Infinity. */
+/** Matches a number as data files write it. `Number` would also accept 0x10 and Infinity. */
 const DECIMAL = /^\s*[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?\s*$/i
 
 function numberFrom(

@@ -10,11 +10,11 @@ export interface SamplerOptions {
   readonly ranks: number
   /** Whether to shuffle the examples; default true. */
   readonly shuffle?: boolean
-  /** The seed of the order, which depends only on it and on the epoch; default 0. */
+  /** The seed of the order of examples; default 0. The order also depends on the epoch. */
   readonly seed?: number
   /**
-   * Whether to drop the last few examples, so that all ranks have equally many; default false: the first
-   * ranks may have one more. Unlike with padding, no example occurs twice.
+   * Whether to drop the last few examples, so that all ranks have equally many; default false. If
+   * false, the first ranks may have one more example. No example occurs twice.
    */
   readonly dropLast?: boolean
 }
@@ -28,22 +28,22 @@ const readOptions = declareOptions({
   dropLast: flag.default(false),
 } satisfies Rules<SamplerOptions>)
 
-/** The examples of one rank. */
+/** The examples of one rank in an epoch. */
 export interface Sampler extends Iterable<number> {
   /** The number of examples of this rank in an epoch. */
   readonly length: number
   readonly epoch: number
   /** The indices of this rank's examples in this epoch, in order. */
   readonly indices: Int32Array
-  /** Each epoch has its own order. Initially the epoch is 0. */
+  /** Selects the epoch; initially 0. Each epoch has its own order. */
   setEpoch(epoch: number): void
 }
 
 /**
- * Distributes the examples of an epoch over ranks: each rank gets every `ranks`-th example, and each
- * example occurs once. (torch's DistributedSampler repeats some if `ranks` does not divide their
- * number.) Batch i of all ranks together is batch i of a single process with batches `ranks` times as
- * large.
+ * Distributes the examples of an epoch among ranks. Each rank gets every `ranks`-th example, and
+ * each example occurs once. In contrast, torch's DistributedSampler repeats examples if `ranks`
+ * does not divide their number. A batch of each rank together equals one batch of a single process,
+ * `ranks` times as large.
  *
  * @throws ERR_TSR_ARGUMENT
  *

@@ -5,7 +5,7 @@ import type { ImageFolder } from './image-folder.ts'
 import { orderRules, permutation } from './order.ts'
 
 /**
- * Returns the examples of a data set with these indices, in this order. Copies nothing.
+ * Returns the examples of a data set at `indices`, in that order, without copying them.
  *
  * @example
  * const few = subset(mnist({ split: 'train' }), [0, 1, 2])
@@ -32,7 +32,7 @@ function readers(
   if (!isExamples(data)) {
     const { features, classes } = data
     return {
-      // Copy them: getters of a class instance are not in `...data`.
+      // Copy these properties by name: `...data` does not copy the getters of a class.
       ...{ features, classes },
       readInputs: (rows, out) => {
         data.readInputs(place(rows), out)
@@ -52,15 +52,15 @@ function readers(
 }
 
 export interface RandomSplitOptions {
-  /** The same seed gives the same parts on all ranks and in each run; default 0. */
+  /** The seed; default 0. The same seed gives the same parts on all ranks and in each run. */
   readonly seed?: number
 }
 
 const readOptions = declareOptions({ seed: orderRules.seed } satisfies Rules<RandomSplitOptions>)
 
 /**
- * Splits the examples of a data set at random, for example into training and evaluation data. Copies
- * nothing; every example is in at most one part.
+ * Splits the examples of a data set at random, for example into training and evaluation data.
+ * Examples are not copied. Every example is in at most one part.
  *
  * @param fractions - the fraction of the examples in each part; their sum is at most 1
  *

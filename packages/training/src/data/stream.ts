@@ -7,24 +7,27 @@ import { recordsIn } from './record-files.ts'
 import { examplesAt, type DataRecord, type FieldRules, type RecordPlace } from './records.ts'
 
 export interface StreamOptions {
-  /** The parts of the data, for example files, in any order. */
+  /** The names of the parts of the data, for example files. */
   readonly shards: readonly string[]
   /** How to make fields from the records; see `examplesFrom`. */
   readonly fields: FieldRules
   /** The number of examples in a batch, over all ranks. */
   readonly batch: number
-  /** See `batches`; default [0, 1]. */
+  /** The part of each batch for this rank, as for `batches`; default [0, 1]. */
   readonly share?: Share
   /**
-   * The number of records in memory that are shuffled together; the order of the shards is shuffled too.
-   * Default 0: nothing is shuffled.
+   * The size of the shuffle buffer in records; default 0, no shuffling. If above 0, the order of
+   * the shards is shuffled too.
    */
   readonly shuffle?: number
-  /** The seed of the order, which depends only on it and on the epoch; default 0. */
+  /** The seed of the order; default 0. The order also depends on the epoch. */
   readonly seed?: number
   /** The number of batches to read ahead; default 2. */
   readonly prefetch?: number
-  /** Reads the records of a shard; default: a .csv, .tsv, .jsonl, .ndjson or .parquet file. */
+  /**
+   * Reads the records of a shard. By default, a shard is the path of a .csv, .tsv, .jsonl, .ndjson
+   * or .parquet file.
+   */
   readonly open?: (shard: string) => AsyncIterable<DataRecord>
 }
 
@@ -48,32 +51,37 @@ const readOptions = declareOptions({
   ).default(recordsIn),
 } satisfies Rules<StreamOptions>)
 
-/** The position in a stream, to be saved in a checkpoint; the same on all ranks. */
+/** The position in a stream, to save in a checkpoint. The position is the same on all ranks. */
 export interface StreamState {
   readonly epoch: number
   /**
-   * The start of the current group of records that are shuffled together: its shard in the epoch's
-   * order.
+   * The position of the current shuffle buffer's first record: the index of its shard in the order
+   * of the epoch.
    */
   readonly shard: number
-  /** The index of its first record in that shard. */
+  /** The index in that shard of the current shuffle buffer's first record. */
   readonly record: number
-  /** The largest number of records of this group; 0 before the first batch. */
+  /** The size of the current shuffle buffer in records; 0 before the first batch. */
   readonly length: number
-  /** The number of earlier groups. */
+  /** The number of earlier shuffle buffers of the epoch. */
   readonly window: number
-  /** The examples of this group that all ranks together have consumed. */
+  /** The number of examples of the current shuffle buffer that all ranks together have consumed. */
   readonly consumed: number
   readonly seed: number
 }
 
-/** Batches of records that are read during use. */
+/** Yields batches of records, which it reads while it is used. */
 export interface StreamLoader extends AsyncIterable<ExampleBatch> {
   /** The current or next epoch. */
   readonly epoch: number
-  /** The position after the last returned batch; batches that were read ahead do not count. */
+  /**
+   * Returns the position after the last returned batch. Batches that were only read ahead do not
+   * count.
+   */
   state(): StreamState
-  /** Continues exactly from a position, on any number of ranks. Adopts the seed of the state. */
+  /**
+   * Continues exactly from a saved position, on any number of ranks. Uses the seed of the state.
+   */
   loadState(state: StreamState): void
 }
 
@@ -83,8 +91,9 @@ interface Positioned {
 }
 
 /**
- * Creates a source of batches from data that does not fit into memory. A `for await` loop runs to the
- * end of the epoch, from where the previous loop or job stopped, and reads ahead while its body runs.
+ * Creates a source of batches from data that does not fit into memory. A `for await` loop continues
+ * where the previous loop or job stopped, and runs to the end of the epoch. While its body runs,
+ * the loader reads ahead.
  *
  * Every rank reads all records, and makes tensors of its share of each batch.
  *
@@ -179,10 +188,10 @@ interface PlacedRecord extends RecordPlace {
 }
 
 /**
- * Yields groups of records, each with the position of its first record.
+ * Yields the contents of the shuffle buffers, each with the position of its first record.
  *
- * @param usual - the number of records of a group. The first group has the size in the saved state,
- *   because the order of its records depends on it
+ * @param usual - the number of records of a buffer. The first buffer has the size in the saved
+ *   state, because the order of its records depends on the size.
  */
 async function* windowsOf(
   shards: readonly string[],

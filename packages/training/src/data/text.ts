@@ -22,19 +22,20 @@ export interface TextOptions {
   /** The number of tokens in a sequence. */
   readonly block: number
   /**
-   * Part `index` of `count` equal parts of the batch: `run.share` of a trainer. Ranks that share batches
-   * pass their data parallel coordinate. Default [0, 1].
+   * Part `index` of `count` equal parts of the batch: `run.share` of a trainer, or the data
+   * parallel coordinate. Ranks that pass the same coordinate get the same sequences. Default [0,
+   * 1].
    */
   readonly share?: Share
   /**
-   * The positions of each sequence to read, on context parallel ranks `zigzagPositions(block,
-   * run.layout.cp)`; default all.
+   * The positions of each sequence to read; default: all. On context parallel ranks, pass
+   * `zigzagPositions(block, run.layout.cp)`.
    */
   readonly positions?: Int32Array
 }
 
 interface RandomTextOptions extends TextOptions {
-  /** The seed of the sequences, which depend only on it and on the step; default 0. */
+  /** The seed of the random sequences; default 0. They also depend on the step. */
   readonly seed?: number
 }
 
@@ -43,7 +44,8 @@ const readOptions = declareOptions({
   block: count({ from: 1 }),
   share: shareRule.default([0, 1]),
   positions: anything<Int32Array>(),
-  // Used only for random batches, but evaluation may be given the same options.
+  // Only random batches use the seed. Evaluation accepts and ignores it, so that both can share
+  // options.
   seed: orderRules.seed,
 } satisfies Rules<RandomTextOptions>)
 
@@ -51,28 +53,30 @@ type CompleteOptions = ReturnType<typeof readOptions>
 
 const limitRule = where<number>((value) => Number(value) >= 0, 'a number of batches >= 0')
 
-/** Sequences and, for each of their tokens, the next token. */
+/** Sequences, and the next token for each of their tokens. */
 export interface TextBatch {
   readonly size: number
-  /** Which part of the batch of all ranks it is. */
+  /** This rank's part of the batch of all ranks. */
   readonly share: Share
   /** The index in the text at which each sequence begins. */
   readonly starts: Int32Array
   /** Creates an int32 tensor [size, positions], which the caller disposes. */
   readonly inputs: () => Tensor
-  /** The same for the next tokens. */
+  /** Creates an int32 tensor [size, positions] of the next tokens, which the caller disposes. */
   readonly labels: () => Tensor
 }
 
 /**
- * Returns a batch of random sequences of the text. They depend only on `seed` and `step`: all ranks draw
- * the same batch and take their share of it, and a resumed job needs only the number of the step.
+ * Returns a batch of random sequences of a text. The sequences depend only on `seed` and `step`. So
+ * all ranks draw the same batch and take their shares, and a resumed job needs only the step
+ * number.
  *
  * @throws ERR_TSR_ARGUMENT
  *
  * @example
  * const text = mobyDick({ split: 'train' })
- * const batchAt = (step: number) => textBatch(text, step, { batch: 16, block: 64, share: run.share })
+ * const batchAt = (step: number) => textBatch(text, step, { batch: 16, block: 64, share: run.share
+ * })
  * await run.fit(batchAt, { steps: 100 })
  */
 export function textBatch(text: Text, step: number, options: RandomTextOptions): TextBatch {
@@ -81,16 +85,17 @@ export function textBatch(text: Text, step: number, options: RandomTextOptions):
   count().check('step', step)
   const next = generator(`text batch ${String(step)}`, seed)
   const room = text.tokens.length - block
-  // The bias of the remainder is below length / 2^32.
+  // The remainder is biased by less than length / 2^32.
   const starts = Int32Array.from({ length: batch }, () => next() % room)
   return sequencesAt(text, starts, complete)
 }
 
 /**
- * Yields the whole text in batches of sequences, for evaluation. Each sequence occurs once; an
- * incomplete last one is dropped. The parts of the last batch may differ by one sequence or be empty.
+ * Yields the whole text in batches of sequences, for evaluation. Each sequence occurs once, and an
+ * incomplete last sequence is dropped. The parts of the last batch may differ by one sequence or be
+ * empty.
  *
- * @param limit - the largest number of batches; default all
+ * @param limit - the largest number of batches; default: all
  * @throws ERR_TSR_ARGUMENT
  */
 export function* textBatches(
