@@ -13,15 +13,18 @@ import { tf } from '../tfjs/tfjs.ts'
 import { RepeatableRecording } from './record.ts'
 import { sumInto } from './sum-gradients.ts'
 
-/** A recording of a chain of segments, whose backward pass is asynchronous; see `recordSegments`. */
+/**
+ * A recording of a chain of local segments and exchanges between ranks; see `recordSegments`. Its
+ * backward pass is asynchronous.
+ */
 export interface SegmentedRecording {
-  /** The output; owned by the recording. */
+  /** The output, which the recording owns. */
   readonly value: Tensor
 
   /**
-   * Like `backward` of a `Recording`, but asynchronous. Dispose the recording only after the promise has
-   * settled. While the gradient of a segment's input is exchanged, the gradients of its parameters are
-   * computed.
+   * Like `Recording.backward`, but asynchronous. While an exchange sends the gradient of a segment's
+   * input, the gradients of the segment's parameters are computed. Dispose the recording only after the
+   * promise has settled.
    *
    * @param dy - same shape as `value`; the caller keeps it until the promise has settled
    * @param onGradient - called once per parameter, as soon as its gradient is complete; the callee
@@ -38,8 +41,8 @@ export interface SegmentedRecording {
 }
 
 /**
- * Called around the passes of each local segment of a chain, for example to gather its parameters before
- * and to free them after. `index` is the segment's index in the chain. Segments before the first
+ * Hooks around the passes of each local segment, for example to gather its parameters before and to free
+ * them after a pass. `index` is the position of the segment in the chain. Segments before the first
  * parameter have no backward pass unless the gradient of the input is requested.
  */
 export interface ChainHooks {
@@ -51,13 +54,16 @@ export interface ChainHooks {
 
 export interface ChainOptions extends RecordOptions {
   readonly hooks?: ChainHooks
-  /** Keeps only the input of each segment, and repeats its forward pass before its backward pass. */
+  /**
+   * Whether to keep only the input of each segment, and to repeat its forward pass before its backward
+   * pass (activation checkpointing).
+   */
   readonly recompute?: boolean
 }
 
 /**
- * Records segments in sequence: the output of each is the input of the next. Awaits exchanges between
- * ranks.
+ * Records segments in sequence: the output of each one is the input of the next. Awaits the exchanges
+ * between ranks.
  *
  * @param x - owned by the caller, who keeps it until the promise has settled
  */
@@ -90,7 +96,8 @@ class Chain implements SegmentedRecording {
   #first: number | undefined
   #value: Tensor
   /**
-   * The tensors that the chain owns: with `recompute`, the inputs of all links; else an exchanged value.
+   * The tensors that the chain owns: with `recompute`, the inputs of all links; otherwise the output of
+   * the last exchange until the next segment has used it.
    */
   readonly #kept: Tensor[] = []
   #isSpent = false
@@ -155,7 +162,7 @@ class Chain implements SegmentedRecording {
       pass.free()
     } else {
       this.#value = value
-      // A recording has saved the parts of its input that it needs.
+      // The recording keeps what it needs of its input.
       this.#freeKept()
     }
   }
@@ -199,8 +206,8 @@ class Chain implements SegmentedRecording {
   }
 
   /**
-   * Runs the backward pass of a segment and the exchange before it. Sends the gradient of the segment's
-   * input first, and computes the gradients of its parameters during the exchange.
+   * Runs the backward pass of a segment and of the exchange before it. Computes the gradient of the
+   * segment's input first. Computes the gradients of its parameters during the exchange.
    */
   async #backwardInto(
     exchange: Exchange,
@@ -243,15 +250,15 @@ class Chain implements SegmentedRecording {
 
 /**
  * Reports each parameter's gradient once. If several segments use a parameter, sums its gradients until
- * the backward pass of the first of these segments is complete.
+ * all of their backward passes are complete.
  */
 class SharedGradients {
-  /** The listener for the backward passes of the segments. */
+  /** The gradient listener that segments report to. */
   readonly listener: GradientListener
   readonly #onGradient: GradientListener
-  /** For each parameter that several segments use, the number of their pending backward passes. */
+  /** The number of pending backward passes of each parameter that several segments use. */
   readonly #left = new Map<Parameter, number>()
-  /** By parameter name. */
+  /** The sums of gradients, by parameter name. */
   readonly #sums = new Map<string, Tensor>()
   readonly #add = sumInto(this.#sums)
 
@@ -279,7 +286,7 @@ class SharedGradients {
     }
   }
 
-  /** Frees the sums that a failed pass left behind. */
+  /** Frees sums that were not reported because a pass failed. */
   dispose(): void {
     for (const sum of this.#sums.values()) sum.dispose()
     this.#sums.clear()

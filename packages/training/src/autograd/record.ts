@@ -19,9 +19,8 @@ import { captureTape, disposeTape, isTapeActive, ownedResults } from './tape.ts'
 import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
 
 /**
- * Runs `forward(x)` on the tape of TensorFlow.js and keeps the values for the backward pass.
- *
- * The first call loads the gradients of TensorFlow.js and checks that its tape works as expected.
+ * Runs `forward(x)` on the gradient tape of TensorFlow.js and keeps what the backward pass needs. The
+ * first call in a process registers the gradient functions of TensorFlow.js and tests the tape.
  *
  * @param parameters - the parameters whose gradients are requested, with the values that `forward` reads
  * @throws ERR_TSR_ARGUMENT for disposed tensors, and for a tf.Variable as the value of a parameter
@@ -41,7 +40,7 @@ export function record(
 }
 
 /**
- * Records `module.forward(x)` with the module's own passes if it has them, otherwise on the tape.
+ * Records `module.forward(x)`: with `module.record` if the module has it, otherwise on the tape.
  *
  * @throws the errors of `record`; ERR_TSR_BACKEND when several ranks share the module and the backend
  *   cannot wait for them inside a pass: see `recordSegments`
@@ -66,7 +65,10 @@ export function recordModule(
   return recording
 }
 
-/** Undefined if the backend cannot repeat the module's passes, or the tape would miss the pass. */
+/**
+ * Returns a recording by a repeated pass of the backend. Undefined if the backend cannot repeat the
+ * module, or if a tape of TensorFlow.js is active, which would miss the pass.
+ */
 function repeatedPass(
   module: Module,
   x: Tensor,
@@ -78,15 +80,15 @@ function repeatedPass(
 }
 
 /**
- * A forward pass whose recording can be freed and is then recomputed before the backward pass
- * (activation checkpointing: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016). The
- * gradients are the same bits.
+ * A forward pass with activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory
+ * Cost", 2016). Its recording can be freed, and is recomputed before the backward pass. The gradients
+ * have the same bits.
  */
 export class RepeatableRecording {
   readonly #segment: LocalSegment
   readonly #input: Tensor
   readonly #options: RecordOptions
-  /** The pass to repeat in, for modules with random values. */
+  /** The pass in which the recomputation runs, so that dropout draws the same masks. */
   readonly #pass = currentPass()
   #recording: Recording | undefined
   #isRepeated = false
@@ -98,7 +100,7 @@ export class RepeatableRecording {
     this.#options = options
   }
 
-  /** Returns the recording; runs the forward pass again if it was freed. */
+  /** Returns the recording. If it was freed, runs the forward pass again. */
   get recording(): Recording {
     this.#recording ??= this.#record()
     return this.#recording
@@ -111,7 +113,7 @@ export class RepeatableRecording {
     return this.#pass === undefined ? run() : inPass({ ...this.#pass, isRepeated }, run)
   }
 
-  /** Frees the recording and its output, but not the input. */
+  /** Frees the recording with its output. The caller still owns the input. */
   free(): void {
     this.#recording?.dispose()
     this.#recording = undefined
@@ -119,14 +121,14 @@ export class RepeatableRecording {
 }
 
 /**
- * Runs a module forward without recording. The caller disposes the result, even if `forward` returned
- * its input or a tensor that the module keeps.
+ * Runs the forward pass of a module without recording it. Returns a tensor that the caller disposes, even
+ * if `forward` returned its input or a tensor that the module keeps.
  */
 export function runForward(module: Pick<Module, 'forward'>, x: Tensor): Tensor {
   return ownedResults(() => [module.forward(x)])[0]!
 }
 
-/** @throws ERR_TSR_ARGUMENT for a value that cannot be trained */
+/** @throws ERR_TSR_ARGUMENT when the value of the parameter is disposed or a tf.Variable */
 function checkParameter({ name, value }: Parameter): void {
   checkAlive(`the value of ${name}`, value)
   // Only a tf.Variable has this property.
@@ -138,10 +140,13 @@ function checkParameter({ name, value }: Parameter): void {
   })
 }
 
-/** Whether this process has registered the gradients of TensorFlow.js and tested the tape. */
+/** Whether `prepareTape` has run in this process. */
 let isPrepared = false
 
-/** Runs before the first recording, not at import, for processes that never record. */
+/**
+ * Registers gradients and tests the tape. Runs before the first recording rather than at import, because
+ * many processes never record.
+ */
 function prepareTape(): void {
   if (isPrepared) return
   registerGradients()
@@ -151,7 +156,7 @@ function prepareTape(): void {
   isPrepared = true
 }
 
-/** `record` without the preparations of the first call. */
+/** Like `record`, but expects that `prepareTape` has run. */
 export function recordOnTape(
   forward: (x: Tensor) => Tensor,
   x: Tensor,

@@ -13,7 +13,7 @@ type RecordOnTape = (
 
 /**
  * Checks the private parts of TensorFlow.js that recordings rely on. Computes the gradients of a small
- * function, which uses one tensor twice, with a recording and with tf.grads, and compares the bits.
+ * function by a recording and by tf.grads, and compares the bits. The function uses one tensor twice.
  *
  * @throws ERR_TSR_AUTOGRAD when they differ
  */

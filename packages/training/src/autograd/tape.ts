@@ -3,11 +3,14 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../tfjs/tfjs.ts'
 
 /*
- * Everything that relies on private parts of TensorFlow.js' engine is in this file; `self-test.ts`
- * checks that they are as expected.
+ * This file contains all code that relies on private parts of the engine of TensorFlow.js. `self-test.ts`
+ * tests that code at run time.
  */
 
-/** One operation on the tape. Its gradients are computed lazily, by one function per input. */
+/**
+ * An operation on the tape. `gradient` returns one function per input, which computes the gradient of
+ * that input when called.
+ */
 export interface TapeNode {
   readonly inputs: Readonly<Record<string, Tensor>>
   readonly outputs: readonly Tensor[]
@@ -21,7 +24,7 @@ type Each<K extends string, T> = Readonly<Record<K, T>>
 interface PrivateEngine {
   startTape(): void
   endTape(): void
-  /** The function behind tf.customGrad. */
+  /** The implementation of tf.customGrad. */
   runKernelFunc<K extends string>(call: {
     readonly inputs: Each<K, Tensor>
     readonly forwardFunc: (backend: unknown, save: (tensors: Tensor[]) => void) => Tensor
@@ -37,10 +40,10 @@ interface PrivateEngine {
 const engine = tf.engine() as unknown as PrivateEngine
 
 /**
- * Runs `forward` with the tape switched on and returns the value and the tape. The engine forgets the
- * tape, so the backward pass may follow at any time or never.
+ * Runs `forward` with an active tape, and returns the value and the tape. The engine drops its reference
+ * to the tape, so a backward pass can run at any later time.
  *
- * `forward` must be synchronous, because the engine has only one tape.
+ * `forward` must be synchronous, because the engine has only one active tape.
  */
 export function captureTape(forward: () => Tensor): { value: Tensor; tape: readonly TapeNode[] } {
   if (engine.state.gradientDepth !== 0) {
@@ -52,7 +55,7 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
     const value = tf.tidy(() => {
       const y = forward()
       tape = engine.state.activeTape!
-      // If no operation made the output (it may be the input), it belongs to the caller: return a clone.
+      // If no operation on the tape created the output, the caller may own it. Return a clone.
       return tf.keep(isProduced(y, tape) ? y : tf.clone(y))
     })
     return { value, tape }
@@ -74,8 +77,8 @@ export function disposeTape(tape: readonly TapeNode[]): void {
 }
 
 /**
- * Runs `compute` in a tidy scope and returns its tensors, which the caller owns. Clones tensors that
- * existed before: a gradient function may return its argument.
+ * Runs `compute` in a tf.tidy and returns its tensors, which the caller then owns. Clones tensors that
+ * existed before, because a gradient function may return its argument.
  */
 export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
   return tf.tidy(() => {
@@ -93,12 +96,12 @@ function isProduced(y: Tensor, tape: readonly TapeNode[]): boolean {
   return tape.some((node) => node.outputs.some((output) => output.id === y.id))
 }
 
-/** An operation with its own gradients, for `withLazyGradients`. */
+/** An operation with custom gradients, for `withLazyGradients`. */
 export interface LazyOperation<K extends string> {
   forward(): Tensor
   /**
-   * One function per input that computes its gradient. They are called in order, and only for the inputs
-   * whose gradients are requested.
+   * Returns one function per input, which computes the gradient of that input. The functions are called
+   * in order, and only for requested gradients.
    *
    * @param inputs - the inputs of the forward pass
    */

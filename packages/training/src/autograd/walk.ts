@@ -9,19 +9,20 @@ export interface BackwardPass {
   readonly value: Tensor
   readonly dy: Tensor
   readonly x: Tensor
-  /** Parameters by the id of their tensor. */
+  /** The parameters whose gradients are requested, by tensor id. */
   readonly wanted: ReadonlyMap<number, Parameter>
   readonly needsInputGradient: boolean
   readonly onGradient: GradientListener
 }
 
-/** A node, with the names of its inputs that need a gradient. */
+/** An operation on the tape, with the names of those inputs that need a gradient. */
 export interface DependentNode extends TapeNode {
   readonly targets: readonly string[]
 }
 
 /**
- * Splits the tape into the nodes on paths from `sources` (tensor ids) to `y`, in order, and the `rest`.
+ * Splits the tape into the nodes on paths from `sources` (tensor ids) to `y`, in order, and all other
+ * nodes (`rest`).
  */
 export function dependentNodes(
   tape: readonly TapeNode[],
@@ -54,14 +55,14 @@ export interface HalvedPass {
   readonly inputGradient: Tensor | undefined
   /** Runs the second half: computes the gradients of the parameters. */
   readonly finish: (onGradient: GradientListener) => void
-  /** Frees what the first half kept for the second. */
+  /** Frees the tensors that the first half kept for the second. */
   readonly dispose: () => void
 }
 
 /**
- * Runs the first half: follows the edges through which the value depends on `x`. Keeps the other edges,
- * and the gradients that they start from, for the second half. A kernel has a separate function for the
- * gradient of each input, so nothing is computed twice.
+ * Runs the first half: computes the gradient of `x` along the paths from `x` to the value. Keeps the
+ * remaining inputs of each node, and the gradients of its outputs, for the second half. A kernel has a
+ * separate gradient function for each input, so nothing is computed twice.
  */
 export function walkInput(
   nodes: readonly DependentNode[],
@@ -84,7 +85,7 @@ export function walkInput(
       const rest = node.targets.filter((key) => !now.includes(key))
       if (now.length > 0) gradients.propagate({ ...node, targets: now })
       if (rest.length > 0) later.unshift({ ...node, targets: rest })
-      // The second half starts from the gradients of the other nodes.
+      // Keep the gradients of the outputs only for nodes that the second half needs.
       else gradients.releaseOutputs(node)
     }
     return {
@@ -100,7 +101,7 @@ export function walkInput(
   }
 }
 
-/** Propagates `dy` through the nodes, from the last to the first: see `Recording.backward`. */
+/** Runs a whole backward pass: propagates `dy` through the nodes, from the last to the first. */
 export function walkBackward(
   nodes: readonly DependentNode[],
   pass: BackwardPass,
@@ -164,7 +165,7 @@ function countUses(
   return uses
 }
 
-/** Sums of gradients by the id of their tensor. Owns all of them except `dy`. */
+/** Sums of gradients, by the id of the tensor that they belong to. Owns all sums except `dy`. */
 class Gradients {
   readonly #sums = new Map<number, Tensor>()
   readonly #borrowed: Tensor
@@ -175,7 +176,10 @@ class Gradients {
     this.#sums.set(value.id, outlives ? tf.keep(tf.clone(dy)) : dy)
   }
 
-  /** Computes the gradients of a node's targets from the gradients of its outputs, and adds them up. */
+  /**
+   * Computes the gradients of a node's targets from the gradients of its outputs, and adds them to the
+   * sums.
+   */
   propagate(node: DependentNode): void {
     const dys = node.outputs.map(({ id }) => this.#sums.get(id))
     const results = ownedResults(() => inputGradients(node, dys))
@@ -188,7 +192,7 @@ class Gradients {
     for (const { id } of outputs) this.#release(id)
   }
 
-  /** The gradient of the input, owned by the caller; undefined unless it was requested. */
+  /** Returns the gradient of the input, which the caller disposes; undefined unless requested. */
   ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
     if (!needsInputGradient) return undefined
     return this.take(x.id) ?? tf.keep(tf.zeros(x.shape))
@@ -205,7 +209,7 @@ class Gradients {
     gradient.dispose()
   }
 
-  /** Removes the sum and passes its ownership to the caller. */
+  /** Removes a sum and returns it. The caller then owns the tensor. */
   take(id: number): Tensor | undefined {
     const sum = this.#sums.get(id)
     this.#sums.delete(id)

@@ -1,8 +1,8 @@
-/** Selects names of parameters by a predicate, or by patterns as in {@link matchName}. */
+/** Selects parameters by name: a predicate, or one or more patterns of {@link matchName}. */
 export type NamePatterns = string | readonly string[] | ((name: string) => boolean)
 
 /**
- * Returns a predicate for names that match a pattern: `*` stands for one part between dots, `**` for any
+ * Returns a predicate for names that match a pattern. `*` stands for one part between dots, `**` for any
  * number of parts.
  *
  * @example

@@ -2,33 +2,32 @@ import { createPasses } from '#passes'
 import type { ProcessGroup } from '@tsrun/distributed'
 
 /**
- * Facts about a pass for the modules that run in it. `trainer` and `pipeline` set it; hand-written loops
- * use {@link inPass}.
+ * The context of a forward pass, which modules can read. `trainer` and `pipeline` set it. In a custom
+ * training loop, use {@link inPass}.
  */
 export interface Pass {
-  /** Whether the model is being trained; otherwise, `Dropout` changes nothing. */
+  /** Whether the model is being trained. `Dropout` drops values only during training. */
   readonly training: boolean
-  /** The number of the step. Random masks differ from step to step. */
+  /** The number of the training step, which seeds random masks. */
   readonly step: number
   /**
-   * The index of the input's first row in the batch of the step, which all replicas and micro-batches
-   * share; default 0. Random masks belong to rows of that batch, so that every layout draws the same
-   * masks.
+   * The index of the input's first row within the batch of all replicas and micro-batches; default 0.
+   * Random masks depend on that index, so that they are the same for every mesh.
    */
   readonly row?: number
   /**
-   * Whether the pass recomputes activations that an earlier pass discarded (`recompute`): running
-   * statistics must not count its examples again. Default false.
+   * Whether the pass recomputes discarded activations (`recompute`). Running statistics must not count
+   * its examples again. Default false.
    */
   readonly isRepeated?: boolean
   /**
-   * Whether its rows are placeholders: a rank without examples only takes part in the collectives of the
-   * pass. Default false.
+   * Whether the input consists of placeholder rows, because the rank has no examples and only takes part
+   * in the collectives of the pass. Default false.
    */
   readonly isEmpty?: boolean
   /**
-   * Groups of ranks that run the same pass on other examples. Modules that communicate with all replicas
-   * use one group after the other. Undefined if unknown.
+   * The groups of ranks that run the same pass on other examples; undefined if unknown. A module that
+   * communicates with all replicas uses the groups one after the other.
    */
   readonly replicas?: readonly ProcessGroup[] | undefined
 }
@@ -36,7 +35,7 @@ export interface Pass {
 const passes = createPasses<Pass>()
 
 /**
- * Runs `run` inside a pass. Everything that it calls or awaits sees this pass.
+ * Calls `run` with `pass` as the current pass, also for everything that `run` calls or awaits.
  *
  * @example
  * const outputs = inPass({ training: true, step }, () => recordModule(model, x, options))

@@ -4,15 +4,21 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
 
 export interface RecordOptions {
-  /** Whether `backward` returns the gradient of the input. The first stage does not need it. */
+  /**
+   * Whether `backward` returns the gradient of the input. The first pipeline stage does not need that
+   * gradient.
+   */
   readonly needsInputGradient: boolean
-  /** Records the passes as spans `F` and `B`; in a chain of segments, the passes of each segment. */
+  /**
+   * Records the forward and backward pass as spans `F` and `B`. For a chain of segments, records a span
+   * for each pass of a segment.
+   */
   readonly recorder?: SpanRecorder | undefined
 }
 
 /**
- * A forward pass whose backward pass can be run later. Any number of recordings may exist at a time; each
- * holds its activations until `dispose()`.
+ * A forward pass whose backward pass can run at any later time. Any number of recordings can exist at
+ * once. Each one keeps its activations until `dispose()`.
  */
 export interface Recording {
   /** The output, which the recording owns. */
@@ -31,15 +37,19 @@ export interface Recording {
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
 
   /**
-   * Computes only the gradient of the input, for which the previous stage waits. Call
-   * `backwardParameters` at any later time for the gradients of the parameters. Both together give the
-   * same bits as `backward`. Recordings without parameters do not have these methods.
+   * Computes only the gradient of the input, which the previous pipeline stage waits for.
+   * `backwardParameters` computes the gradients of the parameters later. Together, both methods give the
+   * same bits as `backward`. Absent in recordings without parameters.
    *
    * @throws the errors of `backward`
    */
   backwardInput?(dy: Tensor): Tensor | undefined
 
-  /** Call it at most once, after `backwardInput`. @throws ERR_TSR_BACKWARD_TWICE */
+  /**
+   * Computes the gradients of the parameters. Call at most once, after `backwardInput`.
+   *
+   * @throws ERR_TSR_BACKWARD_TWICE
+   */
   backwardParameters?(onGradient: GradientListener): void
 
   /** Frees `value` and everything saved for the backward pass. */
@@ -50,38 +60,41 @@ export interface GradientListener {
   (parameter: Parameter, gradient: Tensor): void
 
   /**
-   * The gradients of earlier passes by parameter name. Instead of calling the listener, a pass may add
-   * to such a gradient in place, if no other tensor shares its memory.
+   * The gradients of earlier passes, by parameter name. A pass may add to such a gradient in place
+   * instead of calling the listener, if no other tensor shares the memory of the gradient.
    */
   readonly sums?: ReadonlyMap<string, Tensor>
 
-  /** Memory into which a pass may write gradients, instead of calling the listener. */
+  /** Host memory into which a pass may write gradients instead of calling the listener. */
   readonly memory?: GradientMemory
 }
 
-/** Memory of the host for gradients, such as the buckets of data parallel training. */
+/** Host memory for gradients, such as the buckets of data parallel training. */
 export interface GradientMemory {
-  /** The place of a parameter's gradient; undefined if the listener has to be called. */
+  /** Returns the array for a parameter's gradient; undefined if the listener must be called instead. */
   placeOf(parameter: Parameter): GradientPlace | undefined
 
-  /** Called instead of the listener once the gradient is in its place. */
+  /** Called instead of the listener when the gradient of `parameter` has been written. */
   written(parameter: Parameter): void
 }
 
 export interface GradientPlace {
-  /** The values in row-major order. */
+  /** The array for the gradient, in row-major order. */
   readonly values: Float32Array
-  /** Whether to add to the earlier gradient there, instead of overwriting it. */
+  /** Whether to add the gradient to the values in the array instead of overwriting them. */
   readonly adds: boolean
 }
 
-/** Places for several gradients. */
+/** Arrays for the gradients of several parameters. */
 export interface GradientPlaces {
   readonly values: readonly Float32Array[]
   readonly adds: boolean
 }
 
-/** The places of the gradients, if each has its own and all are overwritten or all are added to. */
+/**
+ * Returns the arrays for the gradients of `parameters`. Undefined unless every parameter has an array,
+ * and all arrays are to be overwritten, or all added to.
+ */
 export function placesOf(
   { memory }: GradientListener,
   parameters: readonly Parameter[],
@@ -100,7 +113,7 @@ export function placesOf(
   return adds === undefined ? undefined : { values, adds }
 }
 
-/** @throws ERR_TSR_ARGUMENT for a disposed tensor, for which kernels fail without naming the cause */
+/** @throws ERR_TSR_ARGUMENT for a disposed tensor, which would cause an unclear error in a kernel */
 export function checkAlive(name: string, tensor: Tensor): void {
   if (!tensor.isDisposed) return
   const expected = 'a live one: dispose a recording only when its output is no longer needed'
