@@ -13,7 +13,8 @@ export interface LayersModel {
 }
 
 /**
- * The exports of `@tsrun/layers` used here. It depends on this package, so it is imported by name only.
+ * The used exports of `@tsrun/layers`. That package depends on this one, so it is only imported
+ * dynamically, by name.
  */
 interface LayersPackage {
   adaptLayers(model: LayersModel): {
@@ -22,17 +23,20 @@ interface LayersPackage {
   }
 }
 
-/** A model as layers for a pipeline, and as a whole. */
+/** A model that a trainer can build: whole, or in pipeline stages. */
 export interface AdaptedModel {
   /** Undefined if the model cannot be cut into stages. */
   readonly recipe: PipelineModel | undefined
-  /** Whether its outputs are probabilities, to which cross-entropy would apply softmax again. */
+  /** Whether the model ends in a softmax. Cross-entropy would then apply a second softmax. */
   readonly endsInSoftmax?: boolean
-  /** `restore` is called before the parameters are disposed. */
+  /** Builds the whole model. The trainer calls `restore` before it disposes the parameters. */
   build(): Module & { restore?(): void }
 }
 
-/** @throws ERR_TSR_ARGUMENT unless it can be trained, ERR_TSR_PACKAGE_MISSING without `@tsrun/layers` */
+/**
+ * @throws ERR_TSR_ARGUMENT for a value that is not a trainable model; ERR_TSR_PACKAGE_MISSING if a
+ * tf.layers model needs `@tsrun/layers`
+ */
 export async function adaptModel(model: TrainableModel): Promise<AdaptedModel> {
   if (isRecipe(model)) {
     return {

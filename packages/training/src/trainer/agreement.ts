@@ -10,12 +10,12 @@ import type { Layout } from './layout.ts'
 import { clipOf, type CheckedOptions } from './options.ts'
 import type { Trainer } from './trainer.ts'
 
-/** The steps at which learning rates are compared. */
+/** The steps at which ranks compare the rates of their learning rate schedules. */
 const SAMPLES = [0, 1, 10, 100, 1000]
 
 /**
- * Checks that all ranks were given the same options: with another learning rate, optimizer or loss,
- * replicas would diverge silently. All ranks call it.
+ * Checks that all ranks have the same options. Replicas with different learning rates, optimizers or
+ * losses would silently diverge. All ranks must call this function.
  *
  * @throws ERR_TSR_REPLICA on all ranks
  */
@@ -46,7 +46,7 @@ function describeOptimizer(optimizer: Optimizer | undefined): string {
   return `${optimizer.constructor.name} with ${shown.join(', ')}`
 }
 
-/** Shows numbers, strings and lists of them; other values may not be comparable. */
+/** Formats numbers, strings and lists of them. Other values may not be comparable between processes. */
 function describeSetting(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(describeSetting).join(', ')}]`
   if (typeof value === 'function') return 'a function'
@@ -56,7 +56,7 @@ function describeSetting(value: unknown): string {
 /**
  * Checks that all ranks call `fit` with the same options and equally many examples or batches. Otherwise
  * they would evaluate and save at different steps, or train on the wrong parts of the data. All ranks
- * call it.
+ * must call this function.
  *
  * @throws ERR_TSR_REPLICA on all ranks
  */
@@ -77,15 +77,15 @@ export async function compareFit(
   compareReplicas(await world.allGatherObject(own, { label: 'options of fit' }), world, 'options')
 }
 
-/** A batch from `data/`: with the indices of its examples in the data. */
+/** A batch of a data loader or a text, which knows the indices of its examples. */
 interface Placed extends AnyBatch {
   readonly indices?: Int32Array
   readonly starts?: Int32Array
 }
 
 /**
- * Checks that the ranks that share a replica were given the same batch. Otherwise the inputs of one rank
- * would meet the labels of another. All ranks call it, in the first step.
+ * Checks that the ranks of one replica got the same batch. Otherwise the first stage could read inputs,
+ * and the last stage labels, of different examples. All ranks must call this function in the first step.
  *
  * @param reader - which parts of the batch this rank reads
  * @throws ERR_TSR_ARGUMENT on all ranks
@@ -98,9 +98,8 @@ export async function compareBatches(
 ): Promise<void> {
   if (world.size === share[1]) return
   const { indices, starts, inputs, labels }: Placed = batch
-  // Context parallel ranks have different tokens of the same examples, and other pipeline stages may
-  // have
-  // tensors that are never read.
+  // Skip values that may legitimately differ. Context parallel ranks have different tokens of the same
+  // examples. Middle pipeline stages may get tensors that they never read.
   const isWhole = cp.size === 1
   const facts = {
     size: `${examples} examples`,
@@ -136,7 +135,7 @@ interface BatchFacts {
   readonly facts: Readonly<Record<string, string>>
 }
 
-/** Returns the values of an array or a tensor; does not call functions. */
+/** Returns the values of an array or a tensor; undefined for a function, which is not called. */
 async function valuesOfPart(part: BatchPart): Promise<ArrayLike<number> | undefined> {
   if (isTensor(part)) return await part.data()
   return ArrayBuffer.isView(part) ? part : undefined
@@ -148,7 +147,7 @@ function describeValues(values: ArrayLike<number> | undefined): string {
   if (values === undefined) return 'unknown'
   let hash = 0
   for (const value of Array.from(values)) {
-    // Convert each operand to a 32-bit integer: a large one would absorb the sum.
+    // Convert both operands to 32-bit integers. In floating point, a large value would absorb the hash.
     hash = (Math.imul(hash, 31) + (Math.round(value * 1e6) | 0)) | 0
   }
   const first = Array.from({ length: Math.min(SHOWN, values.length) }, (_, i) => values[i])

@@ -26,16 +26,19 @@ import {
   type TrainerOptions,
 } from './options.ts'
 
-/** A model in its layout, built from `pipeline`, `dataParallel`, `fullyShard` and the like. */
+/**
+ * A model distributed over ranks by `pipeline`, `dataParallel`, `fullyShard`, `parallelize` and
+ * `contextParallel`.
+ */
 export interface Assembly {
   readonly core: Pipeline
-  /** Present if there are several replicas, or sharded state. */
+  /** The wrapper that averages gradients. Present if there are several replicas, or sharded state. */
   readonly replica: DataParallel | FullyShard | undefined
   readonly layout: Layout
   readonly options: CheckedOptions
 }
 
-/** Implements `trainer()`, which documents the errors. */
+/** Implements `trainer()`. See there for the errors. */
 export async function assemble(model: TrainableModel, options: TrainerOptions): Promise<Assembly> {
   const checked = readTrainerOptions(options)
   const clip = clipOf(checked)
@@ -76,8 +79,8 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
 }
 
 /**
- * Frees a model that was put into a layout. A tf.layers model gets its weights back first: with `zero:
- * 3` they may have to be gathered.
+ * Frees the model of an assembly. A tf.layers model gets its weights back first, while `zero: 3` can
+ * still gather them.
  */
 export function disposeModelOf({ core, replica }: Pick<Assembly, 'core' | 'replica'>): void {
   const module: ReturnType<AdaptedModel['build']> = core.module
@@ -122,7 +125,7 @@ function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): P
   })
 }
 
-/** Divides sequences over `cp`, and layers over `tp`. */
+/** Applies context parallelism (`cp`) and tensor parallelism (`tp`). */
 function divide(model: Module, options: CheckedOptions, layout: Layout): Module
 function divide(model: PipelineModel, options: CheckedOptions, layout: Layout): PipelineModel
 function divide(
@@ -130,7 +133,7 @@ function divide(
   { plan }: CheckedOptions,
   { cp, tp }: Layout,
 ): Module | PipelineModel {
-  // Both functions accept either type, and return the type they were given.
+  // `contextParallel` and `parallelize` return the type that they get: a module or a recipe.
   const divided = cp.size > 1 ? contextParallel(model as Module, cp) : (model as Module)
   if (tp.size === 1) return divided
   if (plan === undefined) {
@@ -144,10 +147,10 @@ function divide(
 }
 
 /**
- * Returns which parameters of this rank are frozen. A pattern may select only parameters of another
+ * Returns a predicate for frozen parameters. The patterns may select only parameters of another pipeline
  * stage.
  *
- * @throws ERR_TSR_ARGUMENT on all ranks when it selects no parameter of any stage, or all are frozen
+ * @throws ERR_TSR_ARGUMENT on all ranks if `frozen` selects no parameter of any stage, or all of them
  */
 async function frozenIn(
   { parameters }: Pick<Pipeline, 'parameters'>,
@@ -172,8 +175,8 @@ async function replicate(
   const stage = zero === 0 && shard.size > 1 ? 3 : zero
   const options = {
     ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),
-    // Correct for any number of examples, including none. The first step reports parameters unused on
-    // all ranks.
+    // Average over tokens, which is correct for any number of examples on each rank, including none.
+    // `Trainer.step` reports parameters that are unused on all ranks.
     ...({ reduction: 'token', unused: 'zeros' } as const),
   }
   if (stage !== 0) {

@@ -4,7 +4,7 @@ import type { Share } from '../data/order.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
 import { isTensor, type Tensor } from '../tfjs/tfjs.ts'
 
-/** Values of a batch in host memory: float arrays become float32, integer arrays int32. */
+/** Values of a batch in host memory. Float arrays become float32 tensors, integer arrays int32. */
 export type BatchArray =
   | Float32Array
   | Float64Array
@@ -16,38 +16,38 @@ export type BatchArray =
   | Uint16Array
   | Uint32Array
 
-/** One part of a batch. */
+/** The inputs or the labels of a batch. */
 export type BatchPart = Tensor | (() => Tensor) | BatchArray
 
-/**
- * A batch whose parts are tensors, functions that make tensors, or typed arrays. In an array, each of
- * the `size` examples has `shape`, by default one value or one axis.
- */
+/** A batch of tensors, functions that make tensors, or typed arrays. */
 export interface AnyBatch {
-  /** The number of examples; may be left out if a part is a tensor. */
+  /** The number of examples. Optional if `inputs` or `labels` is a tensor. */
   readonly size?: number
   /**
-   * The index of the first example in the batch of all replicas, on which random masks depend; default:
-   * as if all replicas had equally many examples.
+   * The index of the batch's first example within the batch of all replicas, which seeds random masks.
+   * Default: computed as if all replicas had equally many examples.
    */
   readonly row?: number
-  /** Which part of the batch of all replicas it is, if known. */
+  /** This replica's part of the batch of all replicas, if known. */
   readonly share?: Share
   /** [size, ...] */
   readonly inputs: BatchPart
   /** [size, ...] */
   readonly labels: BatchPart
-  /** The shape of the inputs of one example, if they are an array. */
+  /**
+   * The shape of the inputs of one example, if `inputs` is an array. Default: [n], or [] if n is 1, where
+   * n is the number of values of an example.
+   */
   readonly shape?: readonly number[]
 }
 
-/** Whether the value is one batch, not an iterable of batches. */
+/** Whether a value is a single batch rather than an iterable of batches. */
 export function isBatch(value: unknown): value is AnyBatch {
   return typeof value === 'object' && value !== null && 'inputs' in value && 'labels' in value
 }
 
 /**
- * Rejects a batch that belongs to another replica, whose examples would count several times.
+ * Rejects a batch of another replica. Its examples would count several times.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -61,7 +61,7 @@ export function checkShare({ share }: AnyBatch, [index, replicas]: Share): void 
 }
 
 /**
- * Returns the batch with functions in place of arrays.
+ * Converts the arrays of a batch to functions that create tensors.
  *
  * @throws ERR_TSR_ARGUMENT when the length of an array is not a multiple of the number of examples
  */
@@ -111,7 +111,7 @@ function partOf(
   if (!ArrayBuffer.isView(part)) return part
   const length = size === 0 ? 0 : part.length / size
   const wanted = each?.reduce((product, axis) => product * axis, 1) ?? length
-  // Without examples, there is only a shape to check.
+  // Without examples, only the shape can be checked.
   if (size > 0 && (!Number.isInteger(length) || length !== wanted)) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: `batch.${name}`,

@@ -15,17 +15,18 @@ export interface StepInfo extends TrainerStep {
 /** The argument of `onEvaluate`. */
 export interface EvaluationInfo extends Evaluation {
   readonly step: number
-  /** Whether its loss is the smallest so far. */
+  /** Whether the loss of this evaluation is the smallest so far. */
   readonly isBest: boolean
 }
 
 /**
- * Called by `fit`, on all ranks with the same figures. If a method returns `'stop'` on any rank,
- * training ends on all ranks. The state of a callback is not saved: after a resume it starts from
- * scratch.
+ * A callback of `fit`, called on all ranks with the same figures. If a method returns `'stop'` on any
+ * rank, training ends on all ranks. Checkpoints do not contain the state of callbacks.
  */
 export interface FitCallback {
-  /** Whether it needs evaluations: `fit` then throws if there are none. Default false. */
+  /**
+   * Whether the callback needs evaluations. `fit` throws if evaluation is not configured. Default false.
+   */
   readonly needsEvaluations?: boolean
   onStep?(info: StepInfo, run: Trainer): unknown
   onEvaluate?(info: EvaluationInfo, run: Trainer): unknown
@@ -35,7 +36,7 @@ export interface FitCallback {
 
 const methods = ['onStep', 'onEvaluate', 'onSave', 'onEnd']
 
-/** @throws ERR_TSR_ARGUMENT when it has a method that `fit` would never call */
+/** @throws ERR_TSR_ARGUMENT when the callback has a method `on...` that `fit` would never call */
 export function checkCallback(callback: FitCallback): void {
   for (const name in callback) {
     if (!/^on/i.test(name) || methods.includes(name)) continue
@@ -51,18 +52,18 @@ const readStopping = declareOptions({
 })
 
 export interface EarlyStoppingOptions {
-  /** The number of evaluations without an improvement after which training ends; default 3. */
+  /** Training ends after this number of evaluations without an improvement; default 3. */
   readonly patience?: number
-  /** The smallest change that is an improvement; default 0. */
+  /** The smallest change of the metric that counts as an improvement; default 0. */
   readonly minDelta?: number
-  /** The metric of the evaluation; default `loss`. */
+  /** The metric to watch; default `loss`. */
   readonly metric?: 'loss' | 'accuracy'
 }
 
 /**
- * Ends the training when evaluations have not improved for `patience` evaluations.
+ * Ends the training when the metric has not improved in `patience` evaluations.
  *
- * @throws ERR_TSR_ARGUMENT; also from the first evaluation when its accuracy is not a number
+ * @throws ERR_TSR_ARGUMENT; also in the first evaluation if `metric` is an accuracy of NaN
  */
 export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
   const { patience, minDelta, metric } = readStopping(options)
@@ -94,7 +95,7 @@ const readAverage = declareOptions({ decay: finite({ from: 0, to: 1 }).default(0
 
 export interface MovingAverage extends FitCallback {
   /**
-   * Runs `part` with the averages in place of the parameters, and restores the parameters afterwards.
+   * Runs `part` with the averages as the parameter values, then restores the parameters.
    *
    * @throws ERR_TSR_ARGUMENT before the first step
    */
@@ -102,8 +103,8 @@ export interface MovingAverage extends FitCallback {
 }
 
 /**
- * Keeps an exponential moving average of the parameters (EMA): after each step `average = decay *
- * average + (1 - decay) * value`, starting with the values after the first step.
+ * Keeps an exponential moving average (EMA) of the parameters. After each step, average = decay average +
+ * (1 - decay) value. The average starts with the values after the first step.
  *
  * @example
  * const average = movingAverage({ decay: 0.99 })
@@ -182,24 +183,29 @@ const readFinder = declareOptions({
 })
 
 export interface FindRateOptions {
-  /** The first rate; default 1e-6. */
+  /** The first learning rate; default 1e-6. */
   readonly from?: number
-  /** The last rate; default 1. */
+  /** The last learning rate; default 1. */
   readonly to?: number
-  /** The number of steps; each raises the rate by the same factor. Default 100. */
+  /** The number of steps; default 100. Each step multiplies the rate by the same factor. */
   readonly steps?: number
 }
 
 export interface FoundRate {
-  /** A rate to start with: where the loss falls fastest, divided by 10, but not below `from`. */
+  /**
+   * A learning rate to start with: a tenth of the rate at which the loss falls fastest, but at least
+   * `from`.
+   */
   readonly suggestion: number
-  /** The smoothed loss at each rate tried. It ends where the loss reaches four times the smallest. */
+  /**
+   * The smoothed loss at each learning rate. The curve ends where the loss is four times the smallest.
+   */
   readonly curve: readonly { readonly rate: number; readonly loss: number }[]
 }
 
 /**
- * Tries learning rates from small to large, one step with each (Smith, "Cyclical Learning Rates", 2017).
- * Restores the parameters, the optimizer and the number of steps afterwards.
+ * Tries learning rates from small to large, with one step each (Smith, "Cyclical Learning Rates", 2017).
+ * Then restores the parameters, the optimizer and the number of steps.
  *
  * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
  */
@@ -217,7 +223,7 @@ export async function findRate(
       optimizer.learningRate = rate
       const { loss } = await run.step(batchAt(step))
       smooth = 0.9 * smooth + 0.1 * loss
-      // Correct the bias of the first steps of the average.
+      // Correct the moving average for its start at zero.
       const value = smooth / (1 - 0.9 ** (step + 1))
       if (!Number.isFinite(value) || value > 4 * smallest) break
       smallest = Math.min(smallest, value)

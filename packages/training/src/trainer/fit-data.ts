@@ -6,7 +6,7 @@ import { dataLoader, type Loader, type LoaderState } from '../data/batches.ts'
 import type { AnyBatch } from './batch.ts'
 import type { Trainer } from './trainer.ts'
 
-/** Any number of batches of this replica. */
+/** Batches of this replica. */
 export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
 
 /** The training data of `fit`. */
@@ -14,18 +14,18 @@ export type FitData =
   Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
 
 /**
- * The evaluation data of `fit`: a data set, or batches of this replica, as a function that makes them
- * each time.
+ * The evaluation data of `fit`: a data set, batches of this replica, or a function that returns new ones
+ * for each evaluation.
  */
 export type EvaluationData = Dataset | Examples | Iterable<AnyBatch> | (() => Batches)
 
-/** A source of batches, with a position that checkpoints save. */
+/** A source of batches whose position is saved in checkpoints. */
 export interface Source {
   /** The number of completed epochs. */
   readonly epoch: number
   /** The number of batches left until `epochs` epochs are complete, if known. */
   left?(epochs: number): number
-  /** The remaining batches of this epoch. The epoch is complete once they are used up. */
+  /** Returns the remaining batches of this epoch. The epoch ends when all of them are consumed. */
   batches(): Batches
   state(): unknown
   loadState(state: unknown): void | Promise<void>
@@ -67,7 +67,7 @@ function loaderSource(run: Trainer, loader: Loader): Source {
       return loader.epoch
     },
     left: (epochs) =>
-      // A stream does not know its length.
+      // A `StreamLoader` has no length.
       'length' in loader
         ? loader.remaining + loader.length * (epochs - loader.epoch - 1)
         : Infinity,
@@ -82,9 +82,12 @@ function loaderSource(run: Trainer, loader: Loader): Source {
   }
 }
 
-/** The batches of an epoch. If their number is unknown, the ranks agree on each: see `checkNext`. */
+/**
+ * Returns the batches of an epoch. If their number is unknown, the ranks check before each batch that all
+ * of them have one; see `checkNext`.
+ */
 function together(run: Trainer, data: Loader | Batches): Batches {
-  // The ranks have already compared lengths that are known.
+  // `compareFit` has already compared known lengths.
   return lengthOf(data) === undefined ? checked(run, data) : data
 }
 
@@ -97,7 +100,7 @@ async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch
   await checkNext(run, false, before)
 }
 
-/** Batches depend only on the step number; there are no epochs. */
+/** Returns a source for a function of the step number. It has no epochs and no position. */
 function functionSource(
   run: Trainer,
   batchAt: (step: number) => AnyBatch | Promise<AnyBatch>,
@@ -113,8 +116,7 @@ function functionSource(
 }
 
 /**
- * Returns the number of examples of a data set, or of batches that are left, if known before reading
- * them.
+ * Returns the number of examples of a data set, or of remaining batches. Undefined if unknown in advance.
  */
 export function lengthOf(data: FitData): number | undefined {
   if (typeof data === 'function') return undefined
@@ -126,7 +128,10 @@ export function lengthOf(data: FitData): number | undefined {
   return [size, remaining, length].find((each) => typeof each === 'number')
 }
 
-/** Iterates over an iterable once per epoch; a resume skips the batches that were used. */
+/**
+ * Returns a source that iterates over `data` once per epoch. After a resume, skips the batches that were
+ * already used.
+ */
 function iterableSource(run: Trainer, data: Batches): Source {
   let [epoch, used] = [0, 0]
   return {
@@ -155,10 +160,10 @@ function iterableSource(run: Trainer, data: Batches): Source {
 }
 
 /**
- * Checks that either all ranks have another batch or none: each reads its own iterable, and a rank with
- * more batches would wait for the others in its next step.
+ * Checks that either all ranks or none have another batch. Each rank reads its own iterable, and a rank
+ * with more batches would wait forever in its next step.
  *
- * @param before - the number of earlier batches in this epoch
+ * @param before - the number of batches so far in this epoch
  * @throws ERR_TSR_ARGUMENT on all ranks
  */
 async function checkNext({ layout }: Trainer, has: boolean, before: number): Promise<void> {
@@ -180,7 +185,7 @@ async function checkNext({ layout }: Trainer, has: boolean, before: number): Pro
 
 /**
  * @param name - the name of the data in errors
- * @throws ERR_TSR_ARGUMENT unless it can be evaluated
+ * @throws ERR_TSR_ARGUMENT unless the data is a data set, batches or a function
  */
 export function evaluationData(
   run: Trainer,
@@ -215,7 +220,10 @@ export function noBatches(): Error {
   })
 }
 
-/** Records the time that a loop waits for each value in the trace of the job, if there is one. */
+/**
+ * Yields the values of an iterable. Records the time that the loop waits for each one in the job's trace,
+ * if any.
+ */
 export function traceInput<T>(
   values: AsyncIterable<T> | Iterable<T>,
 ): AsyncIterable<T> | Iterable<T> {

@@ -7,60 +7,68 @@ import { isIterable, type Batches, type EvaluationData, type FitData } from './f
 
 export interface FitOptions {
   /**
-   * The number of passes over all data in this call; default 1, or unlimited with `steps`. A partly
-   * consumed epoch of a loader counts as one. A call that resumes counts from the beginning of the call
-   * that saved.
+   * The number of passes over the data in this call; default 1, or unlimited with `steps`. The rest of a
+   * partly consumed epoch counts as one. After a resume, epochs before the resume count too.
    */
   readonly epochs?: number
-  /** The number of steps of this call, counted like `epochs`. */
+  /** The number of steps of this call. After a resume, steps before the resume count too. */
   readonly steps?: number
-  /** For a data set: the number of examples in a batch, over all replicas. */
+  /** For a data set: the number of examples in the batch of all replicas together. Required. */
   readonly batch?: number
   /** For a data set: the seed of the order of the examples; default 0. */
   readonly seed?: number
   readonly evaluate?: EvaluateOptions
   readonly save?: SavingOptions
   /**
-   * `auto`: resumes from the newest checkpoint in `save.directory`, if there is one. `false`: starts
-   * from the beginning, next to existing checkpoints, which `keep` may remove. Default: starts from the
-   * beginning, and throws if there are checkpoints of later steps.
+   * `auto`: resumes from the newest checkpoint in `save.directory`, if any. `false`: starts from the
+   * beginning; existing checkpoints remain until `keep` removes them. Default: starts from the beginning,
+   * but throws if the directory has checkpoints of later steps.
    */
   readonly resume?: 'auto' | false
-  /** The destinations of metrics: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. Rank 0 writes. */
+  /**
+   * The destinations of metrics, to which rank 0 writes: `tensorBoard(folder)`, `csv(file)`,
+   * `jsonl(file)`.
+   */
   readonly log?: readonly MetricLog[]
   readonly callbacks?: readonly FitCallback[]
-  /** Whether rank 0 prints the progress; default true. */
+  /** Whether rank 0 prints progress; default true. */
   readonly progress?: boolean
-  /** For texts: the unit of the displayed speed and its number per example, as in `{ tokens: 64 }`. */
+  /**
+   * The unit of the displayed speed and its number per example. For texts, for example `{ tokens: 64 }`.
+   */
   readonly unit?: { readonly tokens: number }
-  /** Floating-point operations per example, forward and backward; the progress then shows GFLOP/s. */
+  /**
+   * The number of floating-point operations per example, forward and backward. If set, the progress shows
+   * GFLOP/s.
+   */
   readonly flops?: number
 }
 
 export interface EvaluateOptions {
-  /** The batches of this replica, as a function that makes them for each evaluation; or a data set. */
+  /** A data set, batches of this replica, or a function that returns new ones for each evaluation. */
   readonly data: EvaluationData
-  /** The number of steps between evaluations; default: an epoch. The end of training evaluates too. */
+  /** The number of steps between evaluations; default: one epoch. `fit` also evaluates at the end. */
   readonly every?: number
-  /** For a data set: the number of examples in a batch, over all replicas; default 1,000. */
+  /** For a data set: the number of examples in the batch of all replicas together; default 1,000. */
   readonly batch?: number
 }
 
 export interface SavingOptions {
   readonly directory: string
-  /** The number of steps between two checkpoints; default: at the end only. */
+  /** The number of steps between checkpoints; default: saves only at the end. */
   readonly every?: number
   /** The number of checkpoints to keep; default all. */
   readonly keep?: number
   /**
-   * Also saves to `<directory>/best` when an evaluation has the smallest loss so far; default false.
+   * Whether to also save to `<directory>/best` after each evaluation with the smallest loss so far;
+   * default false.
    */
   readonly best?: boolean
-  /** Whether NaN or infinite values end the training; see `SaveOptions`. Default true. */
+  /** Whether saving throws for NaN or infinite values; see `SaveOptions`. Default true. */
   readonly finite?: boolean
 }
 
-/** The reason for the end of `fit`; see `FitResult`. */
+/** Why `fit` ended; see `FitResult`. */
 export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1' | 'SIGINT'
 
 /** The result of `fit`, the same on all ranks. */
@@ -69,11 +77,11 @@ export interface FitResult {
   readonly steps: number
   /** The loss of each step of this call. */
   readonly losses: readonly number[]
-  /** The evaluations of this call with the number of steps before each. */
+  /** The evaluations of this call, each with the number of completed steps. */
   readonly evaluations: readonly (Evaluation & { readonly step: number })[]
   /**
-   * `complete`: all epochs or steps. `callback`: a callback stopped the training. `SIGTERM`, `SIGUSR1`,
-   * `SIGINT`: a rank got this signal, and everything is saved.
+   * `complete`: all epochs or steps are done. `callback`: a callback stopped the training. `SIGTERM`,
+   * `SIGUSR1`, `SIGINT`: a rank received this signal, and `fit` has saved a checkpoint if `save` is set.
    */
   readonly end: FitEnd
 }
@@ -148,7 +156,10 @@ function endless(data: FitData): Error {
   return tsrError('ERR_TSR_ARGUMENT', { name, value: 'undefined', expected })
 }
 
-/** @throws ERR_TSR_ARGUMENT for options that need evaluations or repeated ones, if there are none */
+/**
+ * @throws ERR_TSR_ARGUMENT if an option or a callback needs evaluations, but `evaluate` is not set, or
+ * its data can be iterated only once
+ */
 function checkEvaluation(
   { callbacks }: Pick<FitOptions, 'callbacks'>,
   evaluating: { readonly data: EvaluateOptions['data'] } | undefined,

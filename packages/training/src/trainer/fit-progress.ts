@@ -4,20 +4,23 @@ import type { Evaluation } from '../parallel/pipeline/options.ts'
 import type { StepInfo } from './callbacks.ts'
 
 interface ProgressFacts {
-  /** The number of steps after which training ends, or Infinity. */
+  /** The total number of steps at which training ends, or Infinity. */
   readonly steps: number
-  /** The number of earlier steps. */
+  /** The number of steps before this call of `fit`. */
   readonly first: number
   readonly unit: { readonly tokens: number } | undefined
   readonly flops: number | undefined
 }
 
-/** Shows step, loss, learning rate, speed and the remaining time. */
+/** Prints step, loss, learning rate, speed and remaining time. */
 export class FitProgress {
   readonly #isOn: boolean
   readonly #facts: ProgressFacts
   readonly #output = new ProgressLine()
-  /** The time after the first step, which includes compilation. */
+  /**
+   * The time at the end of the first step, which is excluded from the speed because it includes
+   * compilation.
+   */
   #begin: number | undefined
   #at = 0
   #examples = 0
@@ -59,7 +62,7 @@ export class FitProgress {
 
   evaluated({ loss, accuracy }: Evaluation): void {
     if (!this.#isOn) return
-    // Do not count the time of an evaluation as time of steps.
+    // Exclude the time of evaluations from the speed.
     const now = performance.now()
     if (this.#begin !== undefined) this.#begin += now - this.#at
     this.#at = now
@@ -68,7 +71,7 @@ export class FitProgress {
     this.#output.log(`${step}evaluation: loss ${short(loss)}${right}`)
   }
 
-  /** Leaves the last line on the screen. */
+  /** Ends the last line, so that it remains on the screen. */
   end(): void {
     if (!this.#isOn || this.#last === undefined) return
     this.#output.log(this.#line(this.#last))

@@ -28,7 +28,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   await compareFit(options, data, run)
   const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
   if (options.resume === undefined) await refuseFarther(run, saving)
-  /** The start of this training, before any resume. */
+  /** The step and the epoch at which this training originally started, before any resume. */
   const first = resumed?.first ?? { step: run.steps, epoch: source.epoch }
   const epochs = first.epoch + options.epochs
   const limit = first.step + options.steps
@@ -46,7 +46,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   let end: FitEnd | undefined
   /** Whether a callback on this rank returned `stop`. */
   let asksToStop = false
-  /** The smallest evaluation loss, including those before a resume. */
+  /** The smallest evaluation loss so far, including evaluations before a resume. */
   let smallest = resumed?.smallest ?? Infinity
   let saved: number | undefined
   let pending: { readonly step: number; readonly checkpoint: SavedCheckpoint } | undefined
@@ -94,7 +94,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   }
 
   try {
-    // Training may resume at the end of an epoch, with no batch left.
+    // After a resume at the end of an epoch, no batch is left in it.
     let mayBeEmpty = resumed !== undefined || 'loadState' in data
     while (end === undefined && source.epoch < epochs && run.steps < limit) {
       const { epoch } = source
@@ -137,7 +137,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
       const isThrough = source.epoch > epoch
       if (isThrough && evaluating?.every === undefined && end === undefined) {
         await evaluate()
-        // For early stopping, or a signal during the evaluation.
+        // Check again: a callback or a signal may have asked to stop during the evaluation.
         end = await interruption.agree(run, asksToStop)
       }
     }
@@ -154,7 +154,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     interruption.setExitCode(end)
     return { steps: run.steps, losses, evaluations, end }
   } finally {
-    // Complete the pending save even if the training fails.
+    // Await the pending save even if the training fails.
     await Promise.allSettled([pending?.checkpoint.done])
     interruption.dispose()
     progress.end()
@@ -170,7 +170,10 @@ function isMultiple(step: number, every: number | undefined): boolean {
 interface SavedPosition {
   readonly position: unknown
   readonly smallest: number | null
-  /** The start of the training, from which `epochs` and `steps` count. */
+  /**
+   * The step and the epoch at which the training originally started. `epochs` and `steps` count from
+   * here.
+   */
   readonly first: { readonly step: number; readonly epoch: number }
 }
 
@@ -180,8 +183,8 @@ interface Resumed extends Pick<SavedPosition, 'first'> {
 }
 
 /**
- * Checks the model at the end if no save checks it: a step with non-finite gradients may have a finite
- * loss.
+ * Checks that all values of the model are finite, for a `fit` without `save`. A step with non-finite
+ * gradients may have a finite loss.
  *
  * @throws ERR_TSR_NOT_FINITE on all ranks
  */
@@ -204,7 +207,7 @@ async function resume(
   const checkpoint = await latestCheckpoint(directory, run.layout.world)
   if (checkpoint === undefined) return undefined
   const { data } = await run.load(checkpoint.path)
-  // In a checkpoint that the script has saved, `data` may be anything.
+  // If the script itself saved the checkpoint, `data` may be any JSON value.
   const saved = data as Partial<SavedPosition> | null | undefined
   await source.loadState(saved?.position === undefined ? data : saved.position)
   const first = saved?.first ?? { step: 0, epoch: 0 }
@@ -212,8 +215,8 @@ async function resume(
 }
 
 /**
- * Rejects a directory with checkpoints of later steps: this training would replace them, or mix with
- * them.
+ * Rejects a directory with checkpoints of later steps. This training would overwrite them, or mix its
+ * checkpoints with theirs.
  *
  * @throws ERR_TSR_ARGUMENT
  */

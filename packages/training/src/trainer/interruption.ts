@@ -2,19 +2,19 @@ import { setImmediate } from 'node:timers/promises'
 import type { FitEnd } from './fit-options.ts'
 import type { Trainer } from './trainer.ts'
 
-/** Ctrl-C reaches ranks as SIGTERM under `tsrun`, and as SIGINT without it. */
+/** The signals that end training. Under `tsrun`, Ctrl-C reaches ranks as SIGTERM, otherwise as SIGINT. */
 const SIGNALS = ['SIGTERM', 'SIGUSR1', 'SIGINT'] as const
-/** 128 plus the number of the signal, as in shells. */
+/** 128 plus the signal number, as in shells. */
 const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 
 type Stop = Exclude<FitEnd, 'complete'>
 
-/** If ranks ask for different reasons, the latest in this list wins. */
+/** The reasons to stop, in ascending priority: if ranks have different reasons, the last one wins. */
 const STOPS = ['callback', ...SIGNALS] as const satisfies readonly Stop[]
 
 /**
- * Handles signals that ask to save and stop. Ranks may receive them at different steps, or not at all,
- * so they agree after each step.
+ * Handles signals that request to save and stop. Ranks may receive a signal at different steps, or not at
+ * all, so they exchange their signals after each step.
  */
 export class Interruption {
   #signal: (typeof SIGNALS)[number] | undefined
@@ -29,20 +29,23 @@ export class Interruption {
   })
 
   /**
-   * Returns the signal that any rank received, or `callback` if a callback asks to stop. All ranks call
-   * it after each step.
+   * Returns the signal that any rank received, or `callback` if a callback of any rank asks to stop; else
+   * undefined. All ranks must call this method after each step.
    *
    * @param asked - whether a callback of this rank asks to stop
    */
   async agree(run: Trainer, asked: boolean): Promise<Stop | undefined> {
-    // Let the event loop turn: a step may not, and signal handlers run only then.
+    // Yield to the event loop, in which signal handlers run. A step may never yield to it.
     await setImmediate()
     const own = this.#signal ?? (asked ? 'callback' : undefined)
     const agreed = await run.largest(own === undefined ? 0 : STOPS.indexOf(own) + 1)
     return STOPS[agreed - 1]
   }
 
-  /** After an interruption, the process exits with the signal's exit code, unless another one is set. */
+  /**
+   * After a signal, sets the exit code of the process to the code of the signal, unless one is already
+   * set.
+   */
   setExitCode(end: FitEnd): void {
     if (end in EXIT_CODES) process.exitCode ??= EXIT_CODES[end as keyof typeof EXIT_CODES]
   }

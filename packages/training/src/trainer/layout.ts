@@ -10,17 +10,20 @@ import {
 import { describe } from '../model/describe.ts'
 
 /**
- * The axes along which training can be divided. `dp`: replicas. `shard`: ranks that shard the state of a
- * replica (`zero`). `pp`: stages of a pipeline. `cp`: ranks with a part of every sequence. `tp`: ranks
- * that share every layer.
+ * The mesh axes. `dp`: replicas. `shard`: ranks that shard the state of a replica (`zero`). `pp`:
+ * pipeline stages. `cp`: context parallel ranks, each with a part of every sequence. `tp`: tensor
+ * parallel ranks, each with a part of every layer.
  */
 const AXES = ['dp', 'shard', 'pp', 'cp', 'tp'] as const
 type Axis = (typeof AXES)[number]
 
-/** The number of ranks along each axis; default 1. One of them may be -1: all remaining ranks. */
+/**
+ * The number of ranks along each axis; default 1. One axis may be -1, which stands for all remaining
+ * ranks.
+ */
 export type MeshShape = Readonly<Partial<Record<Axis, number>>>
 
-/** A mesh of `initDeviceMesh` with some of these axes. */
+/** A mesh of `initDeviceMesh` with some of the axes `dp`, `shard`, `pp`, `cp` and `tp`. */
 export interface AnyMesh {
   readonly axes: readonly string[]
   readonly shape: Readonly<Record<string, number>>
@@ -31,9 +34,9 @@ export interface AnyMesh {
 /** The groups of this rank, one for each axis. */
 export interface Layout extends Readonly<Record<Axis, ProcessGroup>> {
   readonly world: ProcessGroup
-  /** The ranks with different examples, or different tokens of the same examples: `dp` and `cp`. */
+  /** The group that averages gradients: the ranks along `dp` and `cp`. */
   readonly averaged: ProcessGroup
-  /** The part of each batch that this replica gets: its index, and the number of replicas. */
+  /** This replica's part of each batch: the index of the replica, and the number of replicas. */
   readonly share: readonly [index: number, count: number]
 }
 
@@ -78,7 +81,7 @@ async function ourGroup(): Promise<ProcessGroup> {
   return isInitialized() ? defaultGroup() : await initProcessGroup()
 }
 
-/** All axes, in the order in which they are assigned to ranks. */
+/** Returns the size of every axis, in the order in which ranks are assigned. Resolves -1. */
 function wholeShape(sizes: MeshShape, ranks: number): Record<Axis, number> {
   const shape = { dp: 1, shard: 1, pp: 1, cp: 1, tp: 1, ...sizes }
   const open = AXES.filter((axis) => shape[axis] === -1)

@@ -33,39 +33,44 @@ type StageOptions = Pick<
 
 export interface TrainerOptions extends GradientOptions, StageOptions {
   /**
-   * How the ranks divide the training: the size of each axis (one may be -1: all remaining ranks), or a
+   * How the ranks divide the training: the size of each axis (one may be -1, for all remaining ranks), a
    * mesh, or a group whose ranks are replicas. Default `{ dp: -1 }` over the default group, which is
-   * joined if necessary.
+   * initialized if necessary.
    */
   readonly mesh?: MeshShape | AnyMesh | ProcessGroup
-  /** Updates the parameters in `step`. */
+  /** Updates the parameters in each training step. */
   readonly optimizer?: Optimizer
-  /** Sets the learning rate of the optimizer before each step; default: leaves it unchanged. */
+  /** The learning rate of the optimizer at each step; default: constant. */
   readonly learningRate?: LearningRateSchedule
   /**
-   * A mean or a sum over the examples. Default: cross-entropy; if `plan` divides the scores over tensor
-   * parallel ranks, its vocabulary parallel form.
+   * The loss, a mean or a sum over the examples. Default: cross-entropy, or its vocabulary parallel form
+   * if `plan` shards `lm_head`.
    */
   readonly loss?: Loss
-  /** Scales the gradients of the whole model down so that their norm is at most this. */
+  /** Clips gradients: scales them down so that the norm over the whole model is at most this value. */
   readonly clip?: number | Pick<ClipOptions, 'maxNorm' | 'norm'>
-  /** Shards training state (ZeRO): 1 optimizer state, 2 also gradients, 3 also parameters. */
+  /**
+   * The ZeRO level. 1: ranks shard the optimizer state. 2: also the gradients. 3: also the parameters.
+   * Default 0.
+   */
   readonly zero?: 0 | ZeroStage
-  /** The styles of the layers that the ranks of `tp` share, for example `gptPlan()`. */
+  /** The tensor parallel plan: how the ranks of `tp` shard each layer, for example `gptPlan()`. */
   readonly plan?: ParallelPlan
   /**
-   * The number of parts of a batch whose gradients are summed before they are averaged (gradient
-   * accumulation). For a pipeline: `microbatches`. Default 1.
+   * Gradient accumulation: the number of parts of a batch whose gradients are summed before averaging;
+   * default 1. With a pipeline, use `microbatches` instead.
    */
   readonly accumulate?: number
-  /** Recomputes activations in the backward pass instead of keeping them; default false. */
+  /**
+   * Whether to recompute activations in the backward pass instead of keeping them (activation
+   * checkpointing); default false.
+   */
   readonly recompute?: boolean
-  /** Parameters that are not trained: names, patterns of names, or a predicate. */
+  /** The parameters that are not trained: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
   /**
-   * Records the activity of this rank in a step as spans: passes, copies into and out of buffers,
-   * operations of all groups (`group.recordSpans`), waiting and the optimizer. Default: the recorder of
-   * the groups, if they have one.
+   * Records this rank's activity in a step as spans: passes, copies to and from buffers, group
+   * operations, waiting, and the optimizer. Default: the recorder set by `group.recordSpans`, if any.
    */
   readonly recorder?: SpanRecorder
 }
@@ -106,13 +111,13 @@ export const readTrainerOptions = declareOptions(rules)
 
 const checkClip = declareOptions({ maxNorm: clipRules.maxNorm, norm: clipRules.norm }, 'clip')
 
-/** The option `clip` as an object. @throws ERR_TSR_ARGUMENT */
+/** Returns the option `clip` as an object. @throws ERR_TSR_ARGUMENT */
 export function clipOf({ clip }: CheckedOptions): { maxNorm: number; norm: number } | undefined {
   if (clip === undefined) return undefined
   return checkClip(typeof clip === 'object' ? clip : { maxNorm: clip })
 }
 
-/** Returns the options that are defined, for functions with their own defaults. */
+/** Removes undefined options, so that the called function applies its own defaults. */
 export function given<T extends object>(options: T): { [K in keyof T]: NonNullable<T[K]> } {
   const entries = Object.entries(options).filter(([, value]) => value !== undefined)
   return Object.fromEntries(entries) as { [K in keyof T]: NonNullable<T[K]> }

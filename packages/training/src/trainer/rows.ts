@@ -4,13 +4,13 @@ import { tensorFrom } from '../backend/host-memory.ts'
 import { fits } from '../tfjs/host-arrays.ts'
 import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
 
-/** The largest number of axes of a tensor, and so of nested lists. */
+/** The maximum rank of a TensorFlow.js tensor, and so the maximum depth of nested lists. */
 const MOST_AXES = 6
 
 /**
- * Returns the inputs of a prediction as a tensor [rows, ...], which the caller disposes. Checks every
- * row of nested lists, which often come from outside as JSON: TensorFlow.js checks the first row only,
- * and cuts or misreads others. Rows of integer arrays become int32, others float32.
+ * Converts the inputs of a prediction to a tensor [rows, ...], which the caller disposes. Rows of integer
+ * arrays become int32, others float32. Checks every row of nested lists, which may be untrusted JSON:
+ * TensorFlow.js checks only the first row, and truncates or misreads others.
  *
  * @throws ERR_TSR_ARGUMENT that names the row
  */

@@ -26,27 +26,26 @@ import { rowsOf } from './rows.ts'
 import type { Layout } from './layout.ts'
 import type { CheckedOptions, TrainerOptions } from './options.ts'
 
-/** The result of a step of a `Trainer`. All figures but `waited` are the same on all ranks. */
+/** The result of `Trainer.step`. All figures except `waited` are the same on all ranks. */
 export interface TrainerStep {
-  /** The mean over the examples, or over the labels that count, of all replicas; 0 if none counts. */
+  /** The mean loss over the examples of all replicas, or over the labels that count. 0 if none counts. */
   readonly loss: number
-  /** The number of examples of all replicas. */
+  /** The number of examples in the batches of all replicas. */
   readonly examples: number
-  /** The norm of all gradients before clipping, with the option `clip`. */
+  /** The norm of all gradients before clipping. Present with the option `clip`. */
   readonly norm?: number
-  /** Milliseconds that this rank waited for averaged gradients after its backward passes. */
+  /** The milliseconds that this rank waited for averaged gradients after its backward passes. */
   readonly waited: number
 }
 
 const readEvaluation = declareOptions({ batch: batchRule })
 
 /**
- * Puts a model into the layout that a mesh of ranks describes, and trains it there: replicas, sharded
- * state, pipeline stages, layers and sequences that ranks share, and any product of these. An axis of
- * size 1 costs nothing. Each step equals a step of a single process on the batches of all replicas
- * together, even if their numbers of examples differ.
- *
- * All ranks call it, and later make the same calls. Loads the default backend unless one is loaded.
+ * Creates a trainer that distributes a model over a mesh of ranks: data, ZeRO, pipeline, tensor and
+ * context parallelism in any combination. An axis of size 1 costs nothing. Each step equals a step of a
+ * single process on the batches of all replicas together, even if replicas have different numbers of
+ * examples. All ranks must call this function and make the same calls of the trainer. Loads the default
+ * backend if none is loaded.
  *
  * @param model - a module, a recipe such as `gpt(...)`, which a pipeline needs, or a model of tf.layers
  *
@@ -67,13 +66,13 @@ export async function trainer(
   return new Trainer(await assemble(model, options))
 }
 
-/** Trains a model in a layout; made by `trainer()`. */
+/** Trains a distributed model; created by `trainer()`. */
 export class Trainer {
   /** The groups of this rank along the axes of the mesh. */
   readonly layout: Layout
   /**
    * The part of every batch that this rank reads: the index of its replica, and the number of replicas.
-   * Pass it to `batches`, `dataLoader` or `textBatch`.
+   * Pass `share` to `batches`, `dataLoader` or `textBatch`.
    */
   readonly share: readonly [index: number, count: number]
   readonly optimizer: Optimizer | undefined
@@ -94,55 +93,57 @@ export class Trainer {
     this.#totals = layout.world.alloc('float64', 5)
   }
 
-  /** This rank's number in the whole mesh. */
+  /** The rank of this process in the mesh. */
   get rank(): number {
     return this.layout.world.rank
   }
 
-  /** The parameters on this rank: of the whole model or its stage, and its parts of shared layers. */
+  /**
+   * The parameters on this rank: those of its pipeline stage, or its shards of tensor parallel layers.
+   */
   get parameters(): readonly Parameter[] {
     return this.#core.parameters
   }
 
-  /** The running statistics and other buffers on this rank: see `Module.buffers`. */
+  /** The buffers on this rank, such as running statistics: see `Module.buffers`. */
   get buffers(): readonly Parameter[] {
     return this.#core.buffers
   }
 
-  /** What the optimizer updates: the parameters, or with `zero` this rank's shards of them. */
+  /** The parameters that the optimizer updates. With `zero`, this rank's shards. */
   get updated(): readonly Parameter[] {
     const shards = (this.#replica as Partial<FullyShard> | undefined)?.shards
     return shards ?? this.parameters
   }
 
-  /** Whether no rank has whole parameters (`zero: 3`). */
+  /** Whether parameters are sharded, so that no rank has whole ones (`zero: 3`). */
   get isSharded(): boolean {
     return (this.#replica as Partial<FullyShard> | undefined)?.stage === 3
   }
 
-  /** The bytes and messages that a step sends to average gradients, if there are several replicas. */
+  /** The bytes and messages that a step sends to average gradients. Undefined with one replica. */
   get traffic(): Traffic | undefined {
     return this.#replica?.traffic
   }
 
-  /** Bytes of parameters and gradients on this rank, with `zero`. */
+  /** The bytes of parameters and gradients on this rank. Undefined without `zero`. */
   get memory(): StateMemory | undefined {
     return (this.#replica as Partial<FullyShard> | undefined)?.memory
   }
 
-  /** The number of steps so far, including those before a loaded checkpoint. */
+  /** The number of steps so far, including steps before a loaded checkpoint. */
   get steps(): number {
     return this.#steps
   }
 
-  /** The pipeline, if the mesh has several stages. */
+  /** The pipeline. Undefined if the mesh has only one stage. */
   get pipeline(): Pipeline | undefined {
     return this.#core.whole === undefined ? this.#core : undefined
   }
 
   /**
    * Trains on this replica's part of a batch. Replicas may have different numbers of examples, or none.
-   * The caller keeps the tensors of the batch; everything else is freed.
+   * The caller still owns the tensors of the batch.
    *
    * @throws ERR_TSR_ARGUMENT, also if `learningRate` does not return a number >= 0;
    *   ERR_TSR_UNUSED_PARAMETERS in the first step when a trained parameter got no gradient on any rank
@@ -160,7 +161,8 @@ export class Trainer {
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const place = { step: this.#steps, row }
-    // If nothing is averaged, there are no other replicas: a group passed by the user may span stages.
+    // Without averaging there is one replica, so the pass must not use the given group: it may contain
+    // all stages.
     const pass = { training: true, ...place, replicas: [] }
     const result = await inPass(pass, () => this.#core.step(own, place))
     const totals = result.totals!
@@ -169,7 +171,7 @@ export class Trainer {
     this.layout.world.reportProgress({ step: this.#steps, loss })
     return {
       loss,
-      // Context parallel ranks (cp) have the same examples.
+      // Context parallel ranks have the same examples, so divide by their number.
       examples: totals.examples / this.layout.cp.size,
       waited: result.waited ?? 0,
       ...(result.norm !== undefined && { norm: result.norm }),
@@ -177,7 +179,7 @@ export class Trainer {
   }
 
   /**
-   * Evaluates the model on data, with forward passes only.
+   * Evaluates the model by forward passes.
    *
    * @param data - a data set, a batch of this replica, several of them, or a function that makes them
    * @param options - `batch`: for a data set, the number of examples in a batch, over all replicas;
@@ -201,8 +203,8 @@ export class Trainer {
   }
 
   /**
-   * Computes the model's outputs for inputs without labels, as in an evaluation. All ranks call it;
-   * ranks that share a replica pass the same inputs.
+   * Computes the model's outputs for inputs without labels, in evaluation mode. All ranks must call this
+   * method, and ranks of one replica must pass the same inputs.
    *
    * @param inputs - [rows, ...]: a tensor, which the caller keeps, or a list of rows: nested arrays of
    *   numbers, all of the same shape. Pass rows that are single numbers as a tensor
@@ -231,7 +233,7 @@ export class Trainer {
   }
 
   /**
-   * Trains on many batches, evaluates and saves at intervals, and resumes from the newest checkpoint:
+   * Trains on many batches, evaluates and saves at intervals, and can resume from the newest checkpoint:
    * see `FitOptions`.
    *
    * @param data - a data set (with `batch`), a loader, any iterable of batches of this replica, or a
@@ -255,7 +257,7 @@ export class Trainer {
     return await saveCheckpoint(directory, state, this.layout.world, others)
   }
 
-  /** Loads a checkpoint that was saved in any layout: see `loadCheckpoint`. */
+  /** Loads a checkpoint, which may come from another mesh: see `loadCheckpoint`. */
   async load(directory: string, options: LoadOptions = {}): Promise<LoadedCheckpoint> {
     const loaded = await loadCheckpoint(directory, this.state, this.layout.world, options)
     this.#steps = loaded.step
@@ -266,7 +268,7 @@ export class Trainer {
     await compareBatches(batch, examples, this.layout, this.#core)
   }
 
-  /** Sums numbers over the replicas, for custom metrics. All ranks call it. */
+  /** Sums each number over the replicas, for custom metrics. All ranks must call this method. */
   async sum<const T extends readonly number[]>(...values: T): Promise<{ [K in keyof T]: number }> {
     const { averaged, shard } = this.layout
     if (averaged.size === 1 && shard.size === 1) return values as { [K in keyof T]: number }
@@ -279,7 +281,7 @@ export class Trainer {
     return [...totals] as { [K in keyof T]: number }
   }
 
-  /** Returns the largest of the numbers that the ranks pass. All ranks call it. */
+  /** Returns the maximum of `value` over all ranks. All ranks must call this method. */
   async largest(value: number): Promise<number> {
     const { world } = this.layout
     if (world.size === 1) return value
@@ -290,7 +292,7 @@ export class Trainer {
   }
 
   /**
-   * Runs a part and then restores the parameters, buffers, optimizer and number of steps.
+   * Runs `part`, then restores the parameters, buffers, optimizer and number of steps.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
    */
@@ -321,8 +323,8 @@ export class Trainer {
   }
 
   /**
-   * Runs a part in which this rank can read its whole parameters, also with `zero: 3`. All ranks call
-   * it.
+   * Runs `part` while this rank's parameters are whole, also with `zero: 3`. All ranks must call this
+   * method.
    */
   async gathered<T>(part: () => T | Promise<T>): Promise<T> {
     const sharded = this.#replica as Partial<FullyShard> | undefined
@@ -335,7 +337,7 @@ export class Trainer {
   }
 
   /**
-   * Frees the model and all buffers, but not the optimizer. A model of tf.layers keeps its weights.
+   * Frees the model and all buffers, but not the optimizer. A tf.layers model keeps its weights.
    *
    * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`
    */
@@ -346,7 +348,7 @@ export class Trainer {
     world.free(this.#totals)
   }
 
-  /** The state for a checkpoint: this rank's part of the model, and of the optimizer's state. */
+  /** This rank's part of the model and of the optimizer state, for checkpoints. */
   get state(): CheckpointState {
     const { optimizer } = this
     const replica = this.#replica
