@@ -41,7 +41,7 @@ export interface KernelExports extends WindowKernels {
   ): void
 }
 
-/** Windows of images; `geometry` is the address of a `Geometry` of windows.as.ts. */
+/** Kernels on sliding windows of images. `geometry` is the address of a `Geometry` (windows.as.ts). */
 interface WindowKernels {
   take_windows(patches: number, images: number, first: number, last: number, geometry: number): void
   add_windows(images: number, patches: number, first: number, last: number, geometry: number): void
@@ -82,7 +82,10 @@ type ScatterAdd = (
 
 let compiled: WebAssembly.Module | undefined
 
-/** Instantiates the kernels on `memory`, where they keep no state. The first call compiles them. */
+/**
+ * Instantiates the kernels on `memory`, in which they keep no state between calls. The first call in a
+ * process compiles them.
+ */
 export function instantiateKernels(memory: WebAssembly.Memory): KernelExports {
   compiled ??= new WebAssembly.Module(kernelBytes())
   return new WebAssembly.Instance(compiled, { env: { memory } }).exports as unknown as KernelExports

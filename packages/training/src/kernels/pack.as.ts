@@ -1,6 +1,6 @@
-// The operands of a product are first copied into panels, in which the values of `width` rows (or
-// columns) are adjacent for each step of the inner dimension. The inner loop then reads memory in order
-// for any strides, so transposed operands are as fast as others.
+// A matrix product first copies its operands into panels. In a panel, the values of `width` rows (or
+// columns) for one step of the inner dimension are adjacent. The inner loop then reads memory
+// sequentially, so a transposed operand takes no more time.
 
 /** Transposes 4 x 4 values: reads four runs `stride` bytes apart, writes rows `width` values apart. */
 // @ts-ignore: decorator
@@ -20,7 +20,7 @@ function transposeSquare(to: usize, width: usize, from: usize, stride: usize): v
   v128.store(to + width * 12, v128.shuffle<f32>(abHigh, cdHigh, 2, 3, 6, 7))
 }
 
-/** Copies one value at a time. Lanes of the panel beyond `lanes` become zero. */
+/** Fills the last panel, one value at a time. Lanes from `lanes` to `width` - 1 become zero. */
 function packEdge(
   to: usize,
   from: usize,
@@ -39,8 +39,8 @@ function packEdge(
 }
 
 /**
- * Copies `lanes` x `depth` values into panels of `width` lanes. Strides are in bytes, and one of them is
- * 4, the size of a value.
+ * Copies a matrix of `lanes` x `depth` values into panels of `width` lanes. Strides are in bytes. One of
+ * the two strides must be 4, the size of a value.
  */
 // @ts-ignore: decorator
 @inline

@@ -1,13 +1,14 @@
 import { pack } from './pack.as'
 import { finishedTile, plainTile } from './tile.as'
 
-// Blocked as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008): a block
-// of b [DEPTH, COLUMNS] stays in the second-level cache, and a panel of it in the first-level cache.
+// Block sizes as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008). A
+// block of b [DEPTH, COLUMNS] fits the second-level cache, and a panel of that block fits the first-level
+// cache.
 const ROWS: usize = 128
 const DEPTH: usize = 256
 const COLUMNS: usize = 512
 
-/** The bytes of memory that `product` needs in addition to its operands. */
+/** Returns the bytes of scratch memory that `product` needs. */
 export function scratch_bytes(): usize {
   return ((ROWS * DEPTH + DEPTH * COLUMNS + 4 * 8 * 2 + 8) << 2) + 64
 }

@@ -1,5 +1,5 @@
 /**
- * out[j] = sum over i of x[i, j], in double precision, in the order of the rows.
+ * Sums the rows of x: out[j] = sum over i of x[i, j], in double precision and in row order.
  *
  * @param sums - scratch memory for `columns` doubles
  */
@@ -25,7 +25,7 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize, sums
   }
 }
 
-/** out[i] = y[i] > 0 ? x[i] : 0, the gradient of a ReLU whose output is y; `out` may be `x`. */
+/** Computes the gradient of a ReLU with the output y: out[i] = y[i] > 0 ? x[i] : 0. `out` may be `x`. */
 export function mask(out: usize, x: usize, y: usize, count: usize): void {
   let left = count
   for (; left >= 4; left -= 4) {
@@ -43,7 +43,7 @@ export function mask(out: usize, x: usize, y: usize, count: usize): void {
   }
 }
 
-/** out[ids[i]] += x[i] for rows of `columns` values. Skips rows whose id is not in [0, segments). */
+/** Adds row i of x, with `columns` values, to row ids[i] of out. Skips ids outside [0, segments). */
 // @ts-ignore: decorator
 @inline
 function scatterAdd<T>(

@@ -1,4 +1,4 @@
-/** The final operation on the values of a tile. */
+/** Operations on the sums of a tile: RELU applies a ReLU, MASK the gradient of a ReLU. */
 export const RELU: i32 = 1
 export const MASK: i32 = 2
 
@@ -6,16 +6,16 @@ export const MASK: i32 = 2
 @inline
 function finish(x: v128, finisher: i32, mask: usize): v128 {
   if (finisher == RELU) return f32x4.max(x, f32x4.splat(0))
-  // The gradient is 0 where the mask, the output of a ReLU, is 0.
+  // The gradient is 0 where the mask (the output of the ReLU) is 0.
   if (finisher == MASK) return v128.andnot(x, f32x4.le(v128.load(mask), f32x4.splat(0)))
   return x
 }
 
 /**
- * c = finish(c + a b) for a tile of 4 x 8, from a panel of `a`, [depth][4], and one of `b`, [depth][8].
- * In the first block of the inner dimension, each row of c starts with the 8 values of `start`. Sums are
- * computed in the order of the inner dimension, and every product and every sum is rounded. So the bits
- * do not depend on the blocking, and equal those of XNNPACK.
+ * Computes c = finish(c + a b) for a tile of 4 x 8 values. `a` is a panel [depth][4], `b` a panel
+ * [depth][8]. In the first block of the inner dimension, `start` holds 8 initial values for each row of
+ * c. Sums are computed in the order of the inner dimension, and each product and each sum is rounded. So
+ * the bits do not depend on the blocking, and equal those of XNNPACK.
  *
  * @param stride - the bytes between the rows of `c` and of `mask`
  */

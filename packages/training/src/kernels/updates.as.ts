@@ -1,5 +1,5 @@
-// Updates of parameters, four values at a time. They are computed in double precision and rounded once
-// when stored, which gives the same bits as plain JavaScript. `count` need not be a multiple of four.
+// Parameter updates, four values at a time. Intermediate values are doubles, rounded once when stored, so
+// the bits equal those of plain JavaScript. `count` may be any number.
 
 // @ts-ignore: decorator
 @inline
@@ -55,7 +55,7 @@ export function add_scaled(out: usize, x: usize, factor: f64, y: usize, count: u
   }
 }
 
-/** The step of Adam for two values, from moments that are not rounded yet. */
+/** Returns the next values of two parameters after a step of Adam. The moments are not rounded yet. */
 // @ts-ignore: decorator
 @inline
 function adamStep(
@@ -79,8 +79,8 @@ function decay(b: v128, x: v128, rest: v128, y: v128): v128 {
 }
 
 /**
- * next = keep value - rate m / (sqrt(v) scale + epsilon), with m = beta1 m + (1 - beta1) g and v = beta2
- * v + (1 - beta2) g g, which are stored too.
+ * Runs a step of Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, next = keep value -
+ * rate m / (sqrt(v) scale + epsilon). Stores m, v and next.
  *
  * @param lanes - the number of values to read and write: 4 or 1
  */
@@ -127,7 +127,9 @@ function adamLanes(
   }
 }
 
-/** One step of Adam. `rate` and `scale` contain the bias corrections, `keep` the weight decay. */
+/**
+ * Runs a step of Adam. `rate` and `scale` include the bias corrections. `keep` includes the weight decay.
+ */
 export function adam(
   next: usize,
   value: usize,

@@ -1,5 +1,5 @@
-// The part of WebAssembly that is used here. @types/node 20 leaves it to the DOM library, which also
-// declares the globals of a browser. These declarations are compatible with that library.
+// The used part of the WebAssembly API. @types/node 20 does not declare it, and the DOM library would
+// also declare the globals of a browser. These declarations are compatible with the DOM library.
 declare namespace WebAssembly {
   interface Memory {
     readonly buffer: ArrayBuffer
@@ -20,7 +20,7 @@ declare namespace WebAssembly {
   }
 }
 
-/** The form in which bundlers load it. */
+/** Bundlers load a .wasm file as an array of bytes. */
 declare module '*.wasm' {
   const bytes: Uint8Array<ArrayBuffer>
   export default bytes

@@ -1,7 +1,9 @@
 // The sliding windows of convolutions and pooling over images [batch, height, width, channels]. Windows
-// are numbered in the order of the outputs, [batch, rows, columns]; outside of an image the values are 0.
+// are numbered in the order of the outputs [batch, rows, columns]. Values outside an image are 0.
 
-/** Has the fields of `Geometry` in backend/wasm/windows.ts, where they are documented, in order. */
+/**
+ * The fields of `Geometry` in backend/wasm/windows.ts, in the same order. See there for their meaning.
+ */
 @unmanaged
 class Geometry {
   height: i32 = 0
@@ -16,31 +18,29 @@ class Geometry {
   top: i32 = 0
   left: i32 = 0
 
-  /** The offset in bytes of the image of a window. */
+  /** The byte offset of the image that contains a window. */
   @inline
   imageOf(index: i32): usize {
     return <usize>(index / (this.rows * this.columns)) * <usize>this.height * this.line
   }
 
-  /** The first row of a window, which may be outside. */
+  /** The first row of a window. It may be outside the image. */
   @inline
   rowOf(index: i32): i32 {
     return ((index / this.columns) % this.rows) * this.down - this.top
   }
 
-  /** The first column of a window, which may be outside. */
+  /** The first column of a window. It may be outside the image. */
   @inline
   columnOf(index: i32): i32 {
     return (index % this.columns) * this.right - this.left
   }
 
-  /** The bytes of a pixel. */
   @inline
   get pixel(): usize {
     return <usize>this.channels << 2
   }
 
-  /** The bytes of a row of pixels. */
   @inline
   get line(): usize {
     return <usize>this.width * this.pixel
@@ -99,7 +99,7 @@ function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
   }
 }
 
-/** Copies the values of the windows [first, last) to `patches`, [window, tall, wide, channels]. */
+/** Copies the values of the windows [first, last) to `patches` [windows, tall, wide, channels]. */
 export function take_windows(
   patches: usize,
   images: usize,
@@ -131,7 +131,10 @@ export function take_windows(
   }
 }
 
-/** Adds `patches` to the values of the windows [first, last): the transpose of `take_windows`. */
+/**
+ * Adds `patches` to the values of the windows [first, last) in the images. This is the transpose of
+ * `take_windows`.
+ */
 export function add_windows(
   images: usize,
   patches: usize,
@@ -157,7 +160,10 @@ export function add_windows(
   }
 }
 
-/** Adds dy to dx at the largest value of x in each window; of equal values, at the first. */
+/**
+ * Computes the gradient of max pooling: adds dy to dx at the largest value of x in each window. If
+ * several values are the largest, uses the first.
+ */
 export function max_pool_gradient(
   dx: usize,
   x: usize,
@@ -215,7 +221,10 @@ export function max_pool_gradient(
   }
 }
 
-/** Skips the place -1: a window may have no largest value, because nothing is larger than NaN. */
+/**
+ * Skips the index -1, which stands for a window without a largest value: all its values are NaN or
+ * outside the image.
+ */
 // @ts-ignore: decorator
 @inline
 function addAt(dx: usize, place: i32, dy: usize): void {
@@ -224,7 +233,7 @@ function addAt(dx: usize, place: i32, dy: usize): void {
   store<f32>(at, load<f32>(at) + load<f32>(dy))
 }
 
-/** Adds factor dy to all values of dx in each window. */
+/** Computes the gradient of average pooling: adds factor dy to all values of dx in each window. */
 export function average_pool_gradient(
   dx: usize,
   dy: usize,
@@ -247,8 +256,8 @@ export function average_pool_gradient(
 }
 
 /**
- * Adds the gradient of the filter [tall, wide, channels, multiplier] of a depthwise convolution to dw.
- * dy is [windows, channels, multiplier].
+ * Adds the filter gradient of a depthwise convolution to dw [tall, wide, channels, multiplier]. dy is
+ * [windows, channels, multiplier].
  */
 export function depthwise_filter_gradient(
   dw: usize,
@@ -283,7 +292,7 @@ export function depthwise_filter_gradient(
   }
 }
 
-/** Adds the gradient of the images of a depthwise convolution with the filter w to dx. */
+/** Adds the image gradient of a depthwise convolution with the filter w to dx. */
 export function depthwise_input_gradient(
   dx: usize,
   w: usize,

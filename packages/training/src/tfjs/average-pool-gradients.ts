@@ -5,7 +5,7 @@ type PoolInfo =
   | ReturnType<typeof tf.backend_util.computePool2DInfo>
   | ReturnType<typeof tf.backend_util.computePool3DInfo>
 
-/** The attributes of an AvgPoolGrad or AvgPool3DGrad call that define the windows. */
+/** The attributes of an AvgPoolGrad or AvgPool3DGrad kernel call that define the windows. */
 interface Attributes {
   readonly filterSize: number
   readonly strides: number
@@ -22,9 +22,8 @@ interface Axis {
 }
 
 /**
- * Corrects the gradients of average pooling of a backend. The mean of a window that crosses the border
- * covers only the values inside of the image, but the kernels of TensorFlow.js divide by the size of the
- * whole window.
+ * Corrects the gradients of average pooling of a backend. At the border, a mean covers only the values
+ * inside the image, but the gradient kernels of TensorFlow.js divide by the size of the whole window.
  */
 export function correctAveragePoolGradients(backendName: string): void {
   const kernels = { AvgPoolGrad: axes2d, AvgPool3DGrad: axes3d }
@@ -34,7 +33,7 @@ export function correctAveragePoolGradients(backendName: string): void {
   }
 }
 
-/** Scales `dy` by the size of each window over the number of its values inside of the image. */
+/** Multiplies `dy` by the size of each window divided by the number of its values inside the image. */
 function corrected(
   original: KernelFunc,
   axesOf: (shape: readonly number[], attrs: Attributes) => readonly Axis[],
@@ -59,7 +58,10 @@ function corrected(
   }
 }
 
-/** 0 for a window without values inside, which has no gradient. */
+/**
+ * Returns the factor of each window along one axis. A window without values inside the image has no
+ * gradient, so its factor is 0.
+ */
 function factorsOf({ size, window, stride, before, outputs }: Axis): number[] {
   return Array.from({ length: outputs }, (_, i) => {
     const first = i * stride - before

@@ -4,14 +4,14 @@ import type { Parameter } from '../model/parameter.ts'
 import type { GradientListener, Recording } from '../model/recording.ts'
 import type { HostArray, HostDType } from './host-arrays.ts'
 
-/** The loaded, current tensor backend. */
+/** The current tensor backend. */
 export interface Backend extends BackendFacts {
   readonly name: BackendName
 }
 
-/** The facts that a backend reports when it is loaded. */
+/** Properties of a loaded backend. */
 export interface BackendFacts {
-  /** The human-readable name of the device that computes: `CPU`, or the name of a GPU. */
+  /** The name of the device that computes: `CPU`, or the name of a GPU. */
   readonly device: string
   /** The number of threads of this process that compute on the CPU. */
   readonly threads: number
@@ -28,32 +28,33 @@ export interface BackendOptions {
 export type BackendName = 'tensorflow' | 'webgpu' | 'wasm' | 'cpu'
 
 /**
- * The interface to a backend beyond the operations of TensorFlow.js: access to the memory of tensors
- * and, if the backend has them, faster computations. Each backend implements it in its folder;
- * `currentBackend()` returns the current one.
+ * What this package needs from a backend in addition to the operations of TensorFlow.js: access to the
+ * memory of tensors, and optional faster computations. Each backend implements the interface in its
+ * folder. `currentBackend()` returns the current one.
  */
 export interface TensorBackend {
   /**
-   * Returns the memory of a tensor. The view is valid until the next allocation and must not be written
-   * to. Absent if values have to be fetched.
+   * Returns a view of the memory of a tensor. The view is valid until the next allocation and must not be
+   * written to. Absent if values have to be fetched from a device.
    */
   readonly view?: (tensor: TensorInfo) => HostArray
 
   /**
-   * Returns the values of a tensor if they can be read synchronously; undefined if they are on an
-   * asynchronous device. They must not be written to.
+   * Returns the values of a tensor, which must not be written to. Undefined if the values can only be
+   * read asynchronously.
    */
   readonly peek?: (tensor: TensorInfo) => HostArray | undefined
 
   /**
-   * Copies the values of a tensor into `target`, which has the right type and size. A backend that can
-   * only fetch values asynchronously returns a promise; neither argument may be used until it settles.
+   * Copies the values of a tensor into `target`, an array of the right type and size. Returns a promise
+   * if the backend can only fetch values asynchronously. The caller must not use `tensor` and `target`
+   * until the promise settles.
    */
   readonly writeTo: (tensor: TensorInfo, target: HostArray) => void | Promise<void>
 
   /**
-   * Makes a tensor from the values that `fill` writes into an array of its size. If the host can access
-   * tensors, that array is the memory of the tensor. `fill` is called once, before this returns.
+   * Creates a tensor from the values that `fill` writes into an array. If the host can access tensors,
+   * the array is the memory of the tensor itself. Calls `fill` once, before returning.
    */
   readonly create: (
     shape: readonly number[],
@@ -61,17 +62,19 @@ export interface TensorBackend {
     fill: (values: HostArray) => void,
   ) => Tensor
 
-  /** Makes a tensor from an array, if that needs fewer copies than `create`; else returns undefined. */
+  /**
+   * Creates a tensor from an array if that takes fewer copies than `create`; otherwise returns undefined.
+   */
   readonly createFrom?: (
     source: HostArray,
     shape: readonly number[],
     dtype: HostDType,
   ) => Tensor | undefined
 
-  /** Returns the memory of a float32 tensor, if it can be released temporarily. */
+  /** Returns the memory of a float32 tensor. Absent if the backend cannot release memory temporarily. */
   readonly storageOf?: (tensor: Tensor) => Storage
 
-  /** Runs linear layers forward, without a tensor for each small operation. */
+  /** Runs the forward pass of linear layers without a tensor for each small operation. */
   readonly linearPasses?: (
     layers: readonly LinearLayer[],
     x: Tensor,
@@ -79,13 +82,15 @@ export interface TensorBackend {
   ) => LinearPasses
 
   /**
-   * Returns the sum of the cross-entropies of logits [..., classes] and int32 labels [...], times
-   * `weight`, and its gradient. The loss belongs to the open scope; the caller disposes the gradient.
+   * Returns `weight` times the sum of the cross-entropies of logits [..., classes] and int32 labels
+   * [...], and the gradient of the logits. The open tf.tidy owns the loss. The caller disposes the
+   * gradient.
    */
   readonly crossEntropy?: (logits: Tensor, labels: Tensor, weight: number) => EvaluatedLoss
 
   /**
-   * Records a pass of a module that always runs the same operations, in fewer calls than the tape.
+   * Records a pass of a repeatable module (`Module.isRepeatable`) with fewer calls of the backend than
+   * the tape needs.
    *
    * @param record - records a pass on the tape
    * @returns undefined if the pass must be recorded in another way
@@ -98,8 +103,8 @@ export interface TensorBackend {
   ) => Recording | undefined
 
   /**
-   * Runs a computation in fewer calls. All calls with one name and inputs of the same shapes must run
-   * the same operations with the same numbers, and read no values.
+   * Runs a computation with fewer calls of the backend. Calls with the same name and input shapes must
+   * run the same operations with the same numbers, and must not read values.
    *
    * @param run - runs the computation on the inputs
    * @param numbers - numbers that depend on more than the name and the shapes
@@ -112,68 +117,76 @@ export interface TensorBackend {
     numbers?: readonly number[],
   ) => Tensor[] | undefined
 
-  /** Optimizer steps in place; undefined if the device does not support them. */
+  /** Returns the optimizer steps in place; undefined if the device does not support them. */
   readonly updatesInPlace?: () => UpdatesInPlace | undefined
 }
 
-/** A loss and its gradient, which the caller disposes. */
+/** A loss and the gradient of the logits. The caller disposes the gradient. */
 export interface EvaluatedLoss {
   readonly value: Tensor
   readonly gradient: Tensor
 }
 
 /**
- * The memory of a tensor, separate from the tensor. It can be freed temporarily, even if a backward pass
- * has saved the tensor, a clone or a reshaped tensor. Nothing may read it in the meantime.
+ * The memory of a tensor, which can be freed temporarily while the tensor exists, even if clones,
+ * reshaped tensors or a recording share the memory. Nothing may read the tensor in the meantime.
  */
 export interface Storage {
   free(): void
-  /** After `free`: allocates memory again and copies these values into it. */
+  /** After `free`: allocates memory again and copies `values` into it. */
   fill(values: Float32Array): void
-  /** After `free`: gives up the memory permanently, so that the tensor can be disposed. */
+  /** After `free`: gives up the memory for good, so that the tensor can be disposed. */
   abandon(): void
 }
 
-/** y = activation(x W + b) */
+/** A layer y = activation(x W + b). */
 export interface LinearLayer {
   readonly weight: Parameter
   readonly bias: Parameter
   readonly activation: 'linear' | 'relu'
 }
 
-/** A stack of linear layers after its forward pass. The caller has checked all arguments. */
+/** A recorded forward pass of a stack of linear layers. Callers must check all arguments. */
 export interface LinearPasses {
   readonly output: Tensor
 
-  /** Call it at most once, while the layers still have the parameters of the forward pass. */
+  /**
+   * Runs the backward pass. Call at most once, while the layers still have the parameters of the forward
+   * pass.
+   */
   backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
 
-  /** The halves of `backward`. Call one after the other, each at most once. */
+  /** Run the backward pass in two halves. Call one after the other, each at most once. */
   backwardInput(dy: Tensor): Tensor | undefined
   backwardParameters(onGradient: GradientListener): void
 
-  /** Frees the output and saved values. Call it once. */
+  /** Frees the output and all saved values. Call once. */
   dispose(): void
 }
 
-/** A tensor, or its values in row-major order. The caller still owns it after the call. */
+/**
+ * A gradient: a tensor, or an array of its values in row-major order. The caller still owns it after the
+ * call.
+ */
 export type Gradient = Tensor | Float32Array
 
-/** Receives the updated tensors, in order; if an update fails, the former values. */
+/**
+ * Receives the updated tensors, in order. If an update fails, receives tensors with the previous values.
+ */
 export type Store = (tensors: Tensor[]) => void
 
 export interface AdamFactors {
   readonly learningRate: number
   readonly betas: readonly [number, number]
-  /** The number of the update; the first is 1. */
+  /** The number of this update, starting with 1. */
   readonly step: number
   readonly epsilon: number
 }
 
 /**
- * Optimizer steps that read and write memory once, in place if nothing else refers to the values of a
- * tensor. Each method disposes the tensors that it updates and passes tensors of the same shapes to
- * `store`.
+ * Optimizer steps in place: each reads and writes memory only once. If other tensors share the values of
+ * an updated tensor, the values are copied first. Each method disposes the tensors that it updates, and
+ * passes tensors of the same shapes to `store`.
  */
 export interface UpdatesInPlace {
   /** value = value - rate gradient */
@@ -195,6 +208,6 @@ export interface UpdatesInPlace {
     store: Store,
   ): void
 
-  /** Call it after the step of all parameters: releases the values of the last one. */
+  /** Call after updating all parameters, to release tensors that were kept for the whole step. */
   finish(): void
 }

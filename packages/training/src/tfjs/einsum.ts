@@ -2,15 +2,15 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { sizeOf } from './host-arrays.ts'
 import { tf } from './tfjs.ts'
 
-/** A tensor, and a letter for each of its axes. */
+/** An operand of an einsum: a tensor, and one letter for each axis. */
 export interface Term {
   readonly tensor: Tensor
   readonly labels: string
 }
 
 /**
- * Multiplies one or two terms and sums over all axes that are not in `output`, as a batch of matrix
- * products. The caller disposes the result.
+ * Multiplies one or two terms and sums over all axes that are not in `output`, by a batched matrix
+ * product. The caller disposes the result.
  */
 export function contract(terms: readonly Term[], output: string): Tensor {
   return tf.tidy(() => {
@@ -28,7 +28,7 @@ function summed({ tensor, labels }: Term, others: string): Term {
   return { tensor: tf.sum(tensor, axes), labels: pick(labels, (label) => others.includes(label)) }
 }
 
-/** One matrix product for each index of the axes that both terms and the output have. */
+/** Computes a batched matrix product. The batch axes are those that both terms and the output have. */
 function product(a: Term, b: Term, output: string): Term {
   const isShared = (label: string): boolean => a.labels.includes(label) && b.labels.includes(label)
   const batch = pick(a.labels, (label) => isShared(label) && output.includes(label))

@@ -4,11 +4,10 @@ import { countCopy, newArray, type HostArray, type HostDType } from './host-arra
 import { tf } from './tfjs.ts'
 
 /**
- * The common part of all backends of TensorFlow.js whose values can be read synchronously.
- *
- * Reading a tensor takes one copy from the memory of the backend into a new array, and one from there to
- * the target. Creating a tensor takes one copy into an array that the backend takes over. One more is
- * needed if the array is misaligned or the tensor is on a GPU, and is always counted.
+ * The implementation for any backend whose values can be read synchronously. Reading a tensor takes two
+ * copies: from the memory of the backend into a new array, and from there to the target. Creating a
+ * tensor takes one copy, into an array that the backend takes over. A misaligned array or a tensor on a
+ * GPU takes one more copy, which is always counted.
  */
 export const genericBackend: TensorBackend = {
   peek: readSync,
@@ -25,7 +24,7 @@ export const genericBackend: TensorBackend = {
   },
 }
 
-/** Makes a tensor that takes over the array that `fill` writes. */
+/** Creates a tensor that takes over the array that `fill` writes. */
 export function createFromArray(
   shape: readonly number[],
   dtype: HostDType,

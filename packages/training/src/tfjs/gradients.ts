@@ -1,8 +1,8 @@
 /**
- * The part of the package `@tensorflow/tfjs` that its core lacks for training: the gradient functions,
- * and the operations as methods of tensors. Nothing imports this module. It is bundled as
- * dist/gradients.cjs together with the files of the core that it needs, because Node cannot load those
- * one by one.
+ * The parts of the package `@tensorflow/tfjs` that training needs and tfjs-core lacks: the gradient
+ * functions, and operations as methods of tensors. The build bundles this module and the imported files
+ * of tfjs-core as dist/gradients.cjs, because Node cannot load those files one by one. No source file
+ * imports this module.
  */
 import '@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops.js'
 import '@tensorflow/tfjs-core/dist/register_all_gradients.js'

@@ -1,6 +1,6 @@
 import { choice, tsrError } from '@tsrun/core'
 
-/** The arrays that hold the values of tensors on the host, by dtype. A bool is a byte, 0 or 1. */
+/** The array type on the host for each dtype of a tensor. A bool takes one byte, 0 or 1. */
 export interface HostArrays {
   readonly float32: Float32Array
   readonly int32: Int32Array
@@ -48,7 +48,7 @@ export function checkArray(
     const expected = `one of ${Object.keys(arrays).join(', ')}`
     throw tsrError('ERR_TSR_ARGUMENT', { name: `the dtype of ${name}`, value: dtype, expected })
   }
-  // Compare names: an array from another realm is not an instance of this realm's class.
+  // Compare class names, because an array from another realm is not an instance of this realm's class.
   const wanted = arrays[dtype as HostDType].name
   const length = sizeOf(shape)
   const found = describe(array)
@@ -66,28 +66,30 @@ function describe(array: unknown): string {
   return `${kind ?? ''}[${String(length ?? array.byteLength)}]`
 }
 
-/** Tensors to host arrays, or host arrays to tensors. */
+/** `toHost`: from tensors to host arrays. `toTensor`: from host arrays to tensors. */
 export type CopyDirection = 'toHost' | 'toTensor'
 
 export interface Copies {
-  /** The number of times that the values of a tensor were copied in memory. */
+  /** How often this process copied the values of a tensor. */
   readonly count: number
   readonly bytes: number
 }
 
 export type CopyCounts = Readonly<Record<CopyDirection, Copies>>
 
-/** Totals of the process. */
 const counts = { toHost: { count: 0, bytes: 0 }, toTensor: { count: 0, bytes: 0 } }
 
-/** Called for each copy made by this package or known to be made by the backend. */
+/** Counts a copy by this package, or a copy that the backend is known to make. */
 export function countCopy(direction: CopyDirection, bytes: number): void {
   const sum = counts[direction]
   sum.count++
   sum.bytes += bytes
 }
 
-/** Returns the copies between tensors and arrays since the start of this process. */
+/**
+ * Returns the number of copies between tensors and host arrays, and their bytes, since the start of this
+ * process.
+ */
 export function copyCounts(): CopyCounts {
   return { toHost: { ...counts.toHost }, toTensor: { ...counts.toTensor } }
 }

@@ -5,9 +5,9 @@ import { loadGradients } from '#tfjs'
 import { tf } from './tfjs.ts'
 
 /**
- * Registers the gradient functions of TensorFlow.js, once, with corrected gradients of resizing and a
- * gradient of tf.einsum, which it lacks. The gradient of an operand is another einsum, of the gradient
- * of the output and the other operand.
+ * Registers the gradient functions of TensorFlow.js once per process. Corrects the gradients of resizing,
+ * and adds the missing gradient of tf.einsum. The gradient of one operand of an einsum is the einsum of
+ * the output's gradient and the other operand.
  */
 export function registerGradients(): void {
   if ((tf.getGradient('Einsum') as unknown) !== undefined) return
@@ -41,7 +41,7 @@ function gradientOf({ tensor, labels }: Term, factors: readonly Term[]): Tensor 
   const known = Array.from(labels)
     .filter((_, axis) => isKnown[axis])
     .join('')
-  // Along an axis that was only summed over, all values have the same gradient.
+  // If the einsum only sums over an axis, all values along that axis have the same gradient.
   const shape = tensor.shape.map((size, axis) => (isKnown[axis] ? size : 1))
   return tf.broadcastTo(tf.reshape(contract(factors, known), shape), tensor.shape)
 }

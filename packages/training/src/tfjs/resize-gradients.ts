@@ -6,14 +6,14 @@ interface Attributes {
   readonly halfPixelCenters: boolean
 }
 
-/** The sources of an output along one axis, and the weight of each. */
+/** For each output along one axis, the indices of the source values and their weights. */
 type Sources = (readonly [source: number, weight: number])[]
 
 /**
  * Replaces the gradients of tf.image.resizeNearestNeighbor and resizeBilinear on all backends. Resizing
- * is a product with a matrix along each axis, and its gradient a product with the transposed matrices.
- * The originals ignore `halfPixelCenters`. On the cpu backend, one also swaps width and height, and the
- * other never returns for images of one pixel with `alignCorners`.
+ * multiplies by a matrix along each axis, so its gradient multiplies by the transposed matrices. The
+ * original gradients ignore `halfPixelCenters`. On the cpu backend, one of them swaps width and height,
+ * and the other never returns for images of one pixel with `alignCorners`.
  */
 export function registerResizeGradients(): void {
   register('ResizeNearestNeighbor', nearest)
@@ -45,7 +45,7 @@ function register(
   })
 }
 
-/** [1, size, outputs]: the weight of each source for each output. */
+/** Returns a matrix [1, size, outputs] with the weight of each source for each output. */
 function transposedMatrix(
   size: number,
   outputs: number,

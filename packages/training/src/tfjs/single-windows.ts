@@ -18,9 +18,8 @@ interface Windows {
 }
 
 /**
- * Corrects pooling with windows of one value and numeric padding. If the output of such a pooling has
- * the shape of the images, the kernels of TensorFlow.js return the images unchanged, whatever the
- * strides.
+ * Corrects pooling with 1 x 1 windows and numeric padding. If input and output have the same shape, the
+ * kernels of TensorFlow.js return the input unchanged, even with strides and padding.
  */
 export function correctSingleWindows(backendName: string): void {
   for (const kernelName of ['MaxPool', 'AvgPool']) {
@@ -30,7 +29,7 @@ export function correctSingleWindows(backendName: string): void {
       if (windows === undefined) return original(call)
       return tf.tidy(() => {
         if (kernelName === 'MaxPool') return valuesAt(x, windows, -Infinity)
-        // Use 0 / 0 outside of the image: the wasm backend does not pad with NaN.
+        // Divide to get 0 / 0 = NaN outside the image, because the wasm backend cannot pad with NaN.
         return tf.div(valuesAt(x, windows, 0), valuesAt(tf.ones(x.shape), windows, 0))
       })
     })
@@ -46,7 +45,7 @@ function valuesAt(x: TensorInfo, windows: Windows, constantValue: number): Tenso
 
 const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
 
-/** The windows, if the kernel would wrongly return the images. */
+/** Returns the windows if the kernel would wrongly return its input; else undefined. */
 function singleWindows(
   images: Shape,
   { filterSize, strides, pad, dimRoundingMode }: Attributes,

@@ -8,25 +8,25 @@ import type {
 } from '@tensorflow/tfjs-core'
 import { tsrError } from '@tsrun/core'
 
-/** The single TensorFlow.js of this process, without its layers, converters and browser backends. */
+/** The only copy of tfjs-core that this package uses, without layers, converters and browser backends. */
 export const tf = core
 
 export type { Tensor } from '@tensorflow/tfjs-core'
 
-/** Whether the value is a tensor, of this copy of TensorFlow.js or another. */
+/** Whether a value is a tensor, of this or another copy of TensorFlow.js. */
 export function isTensor(value: unknown): value is Tensor {
   return typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function'
 }
 
 explainMissingBackend(tf.engine() as unknown as Registry)
 
-/** The part of the engine that looks for a backend when the first tensor is made. */
+/** The part of the engine that selects a backend when the first tensor is created. */
 interface Registry {
   readonly registryFactory: object
   initializeBackendsAndReturnBest: () => unknown
 }
 
-/** Explains how to load a backend, which the error of TensorFlow.js does not. */
+/** Replaces the error for a missing backend by one that explains how to load a backend. */
 function explainMissingBackend(engine: Registry): void {
   const initialize = engine.initializeBackendsAndReturnBest.bind(engine)
   engine.initializeBackendsAndReturnBest = () => {
@@ -37,7 +37,10 @@ function explainMissingBackend(engine: Registry): void {
   }
 }
 
-/** Replaces a kernel of a backend. `make` receives the original, for calls that ours does not handle. */
+/**
+ * Replaces a kernel of a backend. `make` receives the original kernel, to which the new one can delegate
+ * calls.
+ */
 export function replaceKernel(
   kernelName: string,
   backendName: string,
