@@ -12,12 +12,18 @@ export interface AdamOptions extends DecayOptions {
   readonly learningRate?: number
   /** The decay rates of the mean and the mean square of the gradients; default [0.9, 0.999]. */
   readonly betas?: readonly [number, number]
-  /** Keeps the step finite when gradients vanish; default 1e-8. */
+  /**
+   * A small number that is added to the denominator of a step, so that the step stays finite; default
+   * 1e-8.
+   */
   readonly epsilon?: number
 }
 
 export interface AdamWOptions extends AdamOptions {
-  /** Each step subtracts learningRate * weightDecay times the value; default 0.01. */
+  /**
+   * Decoupled weight decay: each step subtracts learningRate weightDecay times the parameter; default
+   * 0.01.
+   */
   readonly weightDecay?: number
 }
 
@@ -35,13 +41,13 @@ const readOptions = declareOptions({
 } satisfies Rules<AdamOptions>)
 
 interface Factors extends Pick<AdamStep, 'rate' | 'scale' | 'keep'> {
-  /** The number of the step; the first is 1. */
+  /** The number of this update of the parameter, starting with 1. */
   readonly step: number
   /** L2 penalty: the multiple of the value that is added to the gradient. */
   readonly added: number
 }
 
-/** Adam and AdamW differ only in what the weight decay changes. */
+/** The common part of Adam and AdamW, which differ only in how they apply weight decay. */
 abstract class AdamOptimizer extends BaseOptimizer {
   readonly #betas: Betas
   readonly #epsilon: number
@@ -119,7 +125,7 @@ abstract class AdamOptimizer extends BaseOptimizer {
     updates.adam([kept, mean!, square!], gradient, factors, store)
   }
 
-  /** The factors of the next step of a parameter. They correct for moments that start at zero. */
+  /** Returns the factors of the next step of a parameter, including the bias corrections. */
   #factors(name: string): Factors {
     const [beta1, beta2] = this.#betas
     const step = this.kept.nextStep(name)
@@ -133,7 +139,7 @@ abstract class AdamOptimizer extends BaseOptimizer {
   }
 }
 
-/** beta former + (1 - beta) next */
+/** Returns beta former + (1 - beta) next. */
 function decay(beta: number, former: Tensor, next: Tensor): Tensor {
   return tf.add(tf.mul(former, beta), tf.mul(next, 1 - beta))
 }

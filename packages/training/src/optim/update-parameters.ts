@@ -10,12 +10,15 @@ import { checkStep, decayByName, withGradients, type Optimizer } from './optimiz
 import { type Gradients, type OptimizerState, ParameterStates } from './state.ts'
 
 /**
- * Writes the next values of a parameter. It must not allocate tensors: the arrays may be views of memory
- * of tensors that an allocation detaches. `next` and `gradient` may be the same array.
+ * Writes the next values of a parameter to `next`. Must not allocate tensors: the arrays may be views of
+ * tensor memory, which an allocation detaches. `next` and `gradient` may be the same array.
  */
 export type HostUpdate = (next: Float32Array, value: Float32Array, gradient: Float32Array) => void
 
-/** An optimizer step in operations of TensorFlow.js. Steps of one name have the same operations. */
+/**
+ * An optimizer step in operations of TensorFlow.js. Steps of the same `name` must run the same
+ * operations.
+ */
 export interface DeviceUpdate {
   readonly name: string
   /** Numbers that may change from step to step. */
@@ -29,7 +32,7 @@ export interface DeviceUpdate {
   ) => readonly Tensor[]
 }
 
-/** What all optimizers share: their state, and a step on each kind of backend. */
+/** The base class of all optimizers: their state, and a step on each kind of backend. */
 export abstract class BaseOptimizer implements Optimizer {
   learningRate: number
   readonly options: Readonly<Record<string, unknown>>
@@ -72,12 +75,12 @@ export abstract class BaseOptimizer implements Optimizer {
     this.kept.dispose()
   }
 
-  /** The in-place steps of the backend, if it has those of this optimizer. */
+  /** Returns the in-place steps of the backend; undefined if the backend has none for this optimizer. */
   protected updatesInPlace(): UpdatesInPlace | undefined {
     return currentBackend().updatesInPlace?.()
   }
 
-  /** The multiple of the value that is added to the gradient. */
+  /** L2 penalty: the multiple of the parameter that is added to its gradient. */
   protected addedOf(name: string): number {
     return this.decayOf(name)
   }
@@ -86,7 +89,7 @@ export abstract class BaseOptimizer implements Optimizer {
 
   protected abstract onDevice(name: string): DeviceUpdate
 
-  /** @param store - takes the next value and the next state */
+  /** @param store - receives the next value, then the next state */
   protected abstract inPlace(
     updates: UpdatesInPlace,
     parameter: Parameter,
@@ -124,7 +127,7 @@ export abstract class BaseOptimizer implements Optimizer {
   }
 }
 
-/** Updates parameters on backends whose tensors the host can access: new tensors replace the old ones. */
+/** Updates parameters on backends whose memory the host can access. New tensors replace the old ones. */
 function updateOnHost(
   parameters: readonly Parameter[],
   gradients: Gradients,
@@ -135,7 +138,8 @@ function updateOnHost(
     const isArray = ArrayBuffer.isView(gradient)
     const write = update(parameter)
     const next = createTensor(shape, (values) => {
-      // Kernels can only access the memory of the backend, so an array is copied there first.
+      // Copy a gradient array into `values` first, because kernels can only access the memory of the
+      // backend.
       if (isArray) values.set(gradient)
       write(values, viewOf(value), isArray ? values : viewOf(gradient))
     })
@@ -144,23 +148,25 @@ function updateOnHost(
   }
 }
 
-/** Parameters of at least this size are updated separately: copying them costs more than extra calls. */
+/**
+ * Parameters with at least this number of values are updated separately, because joining them costs more
+ * than extra calls.
+ */
 const LARGE = 2 ** 22
 
-/** The index of the first tensor of the state in a row. */
 const isLarge = ({ shape }: Parameter): boolean => sizeOf(shape) >= LARGE
 
 const FORMER = 2
 
 interface Row {
   readonly parameter: Parameter
-  /** The value, the gradient, the state. */
+  /** The value, the gradient, and the state vectors of the parameter. */
   readonly tensors: readonly Tensor[]
 }
 
 /**
- * Like `updateOnHost`, for backends whose tensors the host cannot access: fetches nothing. If the
- * backend can repeat recorded computations, parameters with equal factors are updated as one vector.
+ * Updates parameters on backends whose memory the host cannot access. Fetches no values. If the backend
+ * can repeat recorded computations, updates parameters with equal factors as one vector.
  */
 function updateOnDevice(
   parameters: readonly Parameter[],
@@ -235,7 +241,7 @@ function together(
   return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
 }
 
-/** Returns gradient + decay value as a new tensor; `gradient` itself if the decay is 0. */
+/** Returns gradient + decay value as a new tensor. If `decay` is 0, returns `gradient` itself. */
 export function addDecay(gradient: Tensor, decay: number | Tensor, value: Tensor): Tensor {
   return decay === 0 ? gradient : tf.tidy(() => tf.add(gradient, tf.mul(value, decay)))
 }

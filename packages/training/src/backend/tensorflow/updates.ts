@@ -3,10 +3,16 @@ import type { AdamFactors, Gradient, Store, UpdatesInPlace } from '../../tfjs/ba
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
-/** Up to this number of elements (1 MiB), one thread is as fast as several. The bits are the same. */
+/**
+ * The largest number of elements (1 MiB) for a binding kernel, which uses one thread. For larger tensors,
+ * TensorFlow's threads are faster. The bits are the same.
+ */
 const LARGEST_CALL = 2 ** 18
 
-/** Updates small tensors with kernels of the binding, others with the optimizers of TensorFlow. */
+/**
+ * Updates small tensors with kernels of the binding, and large ones with the optimizer operations of
+ * TensorFlow.
+ */
 class EagerUpdates implements UpdatesInPlace {
   readonly #eager: Eager
   readonly #variables: readonly [Handle, Handle, Handle]
@@ -47,8 +53,8 @@ class EagerUpdates implements UpdatesInPlace {
   }
 
   /**
-   * TensorFlow adds epsilon before it corrects the mean square for its start at zero (Kingma & Ba, 2015,
-   * end of section 2); torch adds it afterwards. TensorFlow therefore gets a corrected epsilon.
+   * Passes TensorFlow a corrected epsilon. TensorFlow adds epsilon before the bias correction of the mean
+   * square (Kingma & Ba, 2015, end of section 2); torch adds it afterwards.
    */
   adam(
     tensors: readonly [value: Tensor, mean: Tensor, square: Tensor],
@@ -56,7 +62,8 @@ class EagerUpdates implements UpdatesInPlace {
     { learningRate, betas: [beta1, beta2], step, epsilon }: AdamFactors,
     store: Store,
   ): void {
-    // Use the betas in TensorFlow's precision, so that their errors cancel in the correction of moments.
+    // Round the betas to float32 as TensorFlow does, so that rounding errors cancel in the bias
+    // correction.
     const [power1, power2] = [Math.fround(beta1) ** step, Math.fround(beta2) ** step]
     const corrected = epsilon * Math.sqrt(1 - power2)
     const factors = [power1, power2, learningRate, beta1, beta2, corrected] as const
@@ -118,7 +125,8 @@ class EagerUpdates implements UpdatesInPlace {
       eager.assign(variables[i]!, eager.handleOf(tensor))
     }
     const shapes = tensors.map(({ shape }) => shape)
-    // TensorFlow copies values that have another reference before it changes them.
+    // Dispose the tensors first: TensorFlow copies values before it changes them if another tensor refers
+    // to them.
     for (const tensor of tensors) tensor.dispose()
     try {
       apply(variables, copy ?? eager.handleOf(tensor!))

@@ -6,7 +6,7 @@ import type { WasmModule } from './tfjs-wasm.ts'
 
 const current = (): WasmModule => tf.engine().backend as unknown as WasmModule
 
-/** The heap of the module is an ArrayBuffer, so values take one copy each way. */
+/** The heap of the wasm module is an ArrayBuffer, so reading or writing values takes one copy. */
 export const wasmBackend: TensorBackend = {
   view: (tensor) => current().typedArrayFromHeap(tensor),
   writeTo(tensor, target) {
@@ -29,7 +29,7 @@ function storageOf({ dataId, size }: Tensor): Storage {
   return {
     free() {
       wasm._free(data.memoryOffset)
-      // Also frees the packed copies of XNNPACK.
+      // `disposeData` also frees XNNPACK's packed copies of the tensor.
       wasm.tfjs.disposeData(data.id)
     },
     fill(values) {

@@ -6,10 +6,9 @@ import { tf } from '../../tfjs/tfjs.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
- * Kernels that the wasm backend lacks or computes wrongly, and that do not justify a kernel in this
- * package. Its Conv3DBackpropInputV2 has wrong results and writes outside of its tensor, and its
- * Conv3DBackpropFilterV2 is wrong for strides. The pooling kernels are wrong for windows without a
- * positive value.
+ * Kernels that run on the cpu backend, because the wasm backend lacks them or computes them wrongly. Its
+ * Conv3DBackpropInputV2 has wrong results and writes outside of its tensor. Its Conv3DBackpropFilterV2 is
+ * wrong for strides. Its pooling kernels are wrong for windows without a positive value.
  */
 const KERNELS = [
   'Conv3DBackpropInputV2',
@@ -31,7 +30,9 @@ interface CpuBackend {
 
 type Inputs = Readonly<Record<string, TensorInfo>> | readonly TensorInfo[]
 
-/** Makes the wasm backend run these kernels on the cpu backend, and warns at the first use of each. */
+/**
+ * Replaces the kernels in `KERNELS` by those of the cpu backend. Logs a warning at the first use of each.
+ */
 export function installCpuKernels(): void {
   for (const kernelName of KERNELS) {
     const existing = tf.getKernel(kernelName, 'wasm') as unknown
@@ -77,7 +78,7 @@ function moveTo(
     const values = wasm.typedArrayFromHeap(tensor).slice()
     const copy = cpu.makeTensorInfo(tensor.shape, tensor.dtype, values)
     moved.push(copy)
-    // The gradients of dilations read `rank`, which only tensors have.
+    // The gradient kernels of dilations read `rank`, which a TensorInfo lacks.
     return Object.assign(copy, { rank: copy.shape.length })
   }
   try {
@@ -97,7 +98,10 @@ function moveTo(
   }
 }
 
-/** Sets production mode: otherwise the first tensor of the cpu backend prints an advertisement. */
+/**
+ * Runs a computation in production mode, because otherwise the first tensor of the cpu backend prints an
+ * advertisement.
+ */
 function withCpu<T>(compute: (cpu: CpuBackend) => T): T {
   registerCpu()
   const production = tf.env().getBool('PROD')

@@ -3,7 +3,7 @@ import { contract } from '../../tfjs/einsum.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 
 interface EinsumCall {
-  /** The engine passes the tensors of the operation. */
+  /** The operands. The engine passes tensors, not only their TensorInfo. */
   readonly inputs: readonly Tensor[]
   readonly attrs: { readonly equation: string }
 }

@@ -5,15 +5,14 @@ import { isPacked } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
- * The memory of the wasm backend, and this package's kernels on it.
- *
- * The kernels import the memory that the module of the backend exports. They take the addresses of
- * tensors, so nothing is copied, and views that are detached when memory grows do not matter.
+ * The memory of the wasm backend, and this package's kernels on that memory. The kernels import the
+ * memory that the wasm module exports. They take the addresses of tensors, so no values are copied, and
+ * growing memory does not invalidate their arguments.
  */
 export class WasmHeap {
   readonly kernels: KernelExports
   readonly backend: WasmModule
-  /** Memory for the duration of one call of a kernel. */
+  /** Temporary memory for one kernel call. */
   readonly #scratch: Scratch
   readonly #sums: Scratch
 
@@ -24,7 +23,7 @@ export class WasmHeap {
     this.#sums = new Scratch(this)
   }
 
-  /** Allocates memory and returns its address, never 0. Release it with `free`. */
+  /** Allocates memory and returns its address, which is never 0. Release the memory by `free`. */
   allocate(bytes: number): number {
     return this.backend.wasm._malloc(bytes) >>> 0
   }
@@ -33,7 +32,7 @@ export class WasmHeap {
     this.backend.wasm._free(address)
   }
 
-  /** Creates a float32 tensor with arbitrary values, which outlives any tf.tidy. */
+  /** Creates an uninitialized float32 tensor. It outlives any tf.tidy. */
   tensor(shape: readonly number[]): Tensor {
     const output = this.backend.makeOutput([...shape], 'float32')
     return tf.keep(tf.engine().makeTensorFromTensorInfo(output))
@@ -43,18 +42,18 @@ export class WasmHeap {
     return this.backend.getMemoryOffset(dataId)
   }
 
-  /** Returns a view, valid until the next allocation. */
+  /** Returns a view of memory, valid until the next allocation. */
   floats(address: number, length: number): Float32Array<ArrayBuffer> {
     return new Float32Array(this.backend.wasm.HEAPU8.buffer, address, length)
   }
 
-  /** Returns a view, valid until the next allocation. */
+  /** Returns a view of memory, valid until the next allocation. */
   ints(address: number, length: number): Int32Array<ArrayBuffer> {
     return new Int32Array(this.backend.wasm.HEAPU8.buffer, address, length)
   }
 
   /**
-   * c = finish(start + a b), where c is [m, n] and the products are summed over k.
+   * Computes the matrix product c = finish(start + a b) with c [m, n] and the inner dimension k.
    *
    * @param start - the address of n values (a bias) with which every row starts
    * @param relu - whether to replace negative results by 0
@@ -90,20 +89,20 @@ export class WasmHeap {
   }
 
   /**
-   * Whether writing to the memory of the tensor changes only this tensor, and later results see the new
-   * values. Clones and reshaped tensors share memory, and XNNPACK keeps packed copies.
+   * Whether it is safe to write to the memory of a tensor. It is not if a clone or a reshaped tensor
+   * shares the memory, or if XNNPACK uses a packed copy of the old values.
    */
   isWritable(tensor: TensorInfo): boolean {
     return this.backend.refCount(tensor.dataId) === 1 && !isPacked(tensor)
   }
 
-  /** out[j] = sum over rows of x[row, j], in double precision */
+  /** Sums the rows of x in double precision: out[j] = sum over rows of x[row, j]. */
   sumRows(out: number, x: number, rows: number, columns: number): void {
     this.kernels.sum_rows(out, x, rows, columns, this.#sums.ofSize(8 * columns))
   }
 }
 
-/** A row-major matrix at an address, or its transpose. */
+/** An operand of a product: a row-major matrix at an address, or its transpose. */
 export interface Operand {
   readonly at: number
   readonly transposed: boolean
@@ -115,7 +114,7 @@ interface ProductOptions {
   readonly mask?: number
 }
 
-/** A block of memory that is reused by the next call and grows on demand. */
+/** A reusable block of memory that grows on demand. */
 class Scratch {
   readonly #heap: WasmHeap
   #address = 0
@@ -138,7 +137,7 @@ class Scratch {
 
 const heaps = new WeakMap<object, WasmHeap>()
 
-/** The heap of the current backend, if that is wasm. */
+/** Returns the heap of the current backend; undefined unless it is wasm. */
 export function currentHeap(): WasmHeap | undefined {
   const { backend } = tf.engine()
   return 'typedArrayFromHeap' in backend ? heapOf(backend as unknown as WasmModule) : undefined

@@ -5,8 +5,8 @@ import { tf } from '../../tfjs/tfjs.ts'
 import { currentHeap, type WasmHeap } from './heap.ts'
 
 /**
- * The passes of linear layers on the wasm backend. Each product is one kernel call, which also applies
- * the bias and the ReLU, or the gradient of the ReLU. Only the results are tensors: all intermediate
+ * The passes of linear layers on the wasm backend. Each matrix product is one kernel call, which also
+ * applies the bias and the ReLU, or the gradient of the ReLU. Results are tensors; all intermediate
  * values are in one block of memory.
  */
 export class WasmLinearPasses implements LinearPasses {
@@ -18,13 +18,13 @@ export class WasmLinearPasses implements LinearPasses {
   readonly #input: Tensor
   readonly #hidden: number
   /**
-   * Kept between the halves of a backward pass: a block like `#hidden` with the gradient of each layer
-   * before its activation.
+   * The address of the gradients of the layers before their activations, kept from `backwardInput` to
+   * `backwardParameters`. The layout is that of `#hidden`.
    */
   #saved: number | undefined
-  /** Kept between the halves of a backward pass: the gradient of the output. */
+  /** The gradient of the output, kept from `backwardInput` to `backwardParameters`. */
   #lastGradient: Tensor | undefined
-  /** The offset of each layer's output in the block. */
+  /** The byte offset of each layer's output in `#hidden`. */
   readonly #offsets: readonly number[]
 
   constructor(layers: readonly LinearLayer[], x: Tensor, needsInputGradient: boolean) {
@@ -39,7 +39,7 @@ export class WasmLinearPasses implements LinearPasses {
       bytes += this.#bytesOf(outputsOf(layer))
       return offset
     })
-    // The output of the last layer is a tensor and not in the block.
+    // The block excludes the output of the last layer, which is a tensor.
     this.#hidden = heap.allocate(this.#offsets.at(-1)!)
     this.output = heap.tensor([this.#batch, outputsOf(layers.at(-1)!)])
     this.#input = tf.keep(tf.clone(x))
@@ -55,7 +55,7 @@ export class WasmLinearPasses implements LinearPasses {
     const buffers = heap.allocate(2 * size)
     try {
       let dz = heap.addressOf(dy)
-      // The two buffers alternate: read one while writing the other.
+      // Alternate between two buffers: read one while writing the other.
       const other = (): number => (dz === buffers ? buffers + size : buffers)
       if (layers.at(-1)!.activation === 'relu') {
         heap.kernels.mask(other(), dz, heap.addressOf(this.output), dy.size)
@@ -131,7 +131,7 @@ export class WasmLinearPasses implements LinearPasses {
     )
   }
 
-  /** Sums over the batch in double precision. */
+  /** Sums the gradient over the batch in double precision. */
   #biasGradient({ bias }: LinearLayer, dz: number): Tensor {
     const gradient = this.#heap.tensor(bias.shape)
     this.#heap.sumRows(this.#heap.addressOf(gradient), dz, this.#batch, bias.shape[0]!)
@@ -150,7 +150,10 @@ export class WasmLinearPasses implements LinearPasses {
     return gradient
   }
 
-  /** Writes the gradient of the input of layer `i`, before the activation of the layer below. */
+  /**
+   * Writes the gradient of the input of layer `i`: that is the gradient of layer `i - 1` before its
+   * activation.
+   */
   #inputGradient(to: number, i: number, dz: number): void {
     const { weight } = this.#layers[i]!
     const [inputs, outputs] = weight.shape as [number, number]
@@ -163,7 +166,7 @@ export class WasmLinearPasses implements LinearPasses {
     )
   }
 
-  /** The address of the output of layer `i`; for -1, of the input of the first layer. */
+  /** Returns the address of the output of layer `i`. For -1, returns the address of the input. */
   #outputOf(i: number): number {
     if (i < 0) return this.#heap.addressOf(this.#input)
     if (i === this.#layers.length - 1) return this.#heap.addressOf(this.output)

@@ -18,10 +18,13 @@ import { trackPacking } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 import { installWindowGradients } from './windows.ts'
 
-/** Kernels are replaced in the process-wide registry, once. */
+/** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
 
-/** Kernels in WebAssembly with SIMD, on one thread; at most 4 GiB of tensors in a process. */
+/**
+ * Loads the wasm backend: WebAssembly kernels with SIMD on one thread. A process can have at most 4 GiB
+ * of tensors.
+ */
 export async function loadWasm(): Promise<BackendFacts> {
   await withoutErrorListeners(async () => {
     registerWasm()

@@ -21,14 +21,13 @@ interface MatMulCall {
 type MatMul = (call: MatMulCall) => TensorInfo
 
 /**
- * Replaces the matrix products of the wasm backend, with and without a bias and an activation.
+ * Replaces the matrix products of the wasm backend, with and without a bias and an activation. The
+ * original kernels use XNNPACK only for products without a transpose and a batch. All other products,
+ * including those of every gradient, run in a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`).
  *
- * The original kernels use XNNPACK only for products without a transpose and a batch. All others,
- * including every gradient, run in a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`). XNNPACK
- * also keeps a packed copy of each right operand. With new weights in every step, packing costs as much
- * as a small product, and later writes into a weight have no effect.
- *
- * The original kernels remain for other activations and dtypes and for invalid shapes.
+ * XNNPACK also keeps a packed copy of each right operand. If weights change in every step, packing costs
+ * as much as a small product, and writing new weights in place has no effect. Other activations, other
+ * dtypes and invalid shapes still use the original kernels.
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
@@ -55,11 +54,11 @@ function matMul(original: MatMul): MatMul {
   }
 }
 
-/** A product of batches of matrices, whose leading axes are broadcast. */
+/** A batched matrix product with broadcast leading axes. */
 interface Plan {
   readonly shape: readonly number[]
   readonly size: readonly [m: number, n: number, k: number]
-  /** For each matrix of the result, the indices of its two factors. */
+  /** For each matrix of the result, the indices of its two factors in their batches. */
   readonly pairs: readonly (readonly [a: number, b: number])[]
 }
 

@@ -6,37 +6,43 @@ const PAGE = 2 ** 16
 const ADDRESSES = 2 ** 32
 
 /**
- * The limit of the memory, below the last address: when a request reaches beyond that, malloc (of
- * Emscripten, in tfjs-backend-wasm 4.22) wraps around and returns memory that is in use. With this
- * margin of 128 MiB, requests of up to that size cannot reach beyond it.
+ * The largest size of the memory in bytes. If a request reaches beyond the last address, malloc of
+ * Emscripten (tfjs-backend-wasm 4.22) wraps around and returns memory that is in use. The margin of 128
+ * MiB prevents that for requests of up to 128 MiB.
  */
 const LIMIT = ADDRESSES - 2 ** 27
 
 /** The largest number of bytes that malloc allocates beyond a request. */
 const ROUNDING = 4 * PAGE
 
-/** Reserved for kernels that allocate memory (packed filters of XNNPACK) and abort if there is none. */
+/**
+ * Bytes that always stay free. Some kernels allocate memory, for example for packed filters of XNNPACK,
+ * and abort if there is none.
+ */
 const RESERVE = 2 ** 24
 
-/** From this memory size on, check that each request leaves the reserve. */
+/** From this memory size on, each request is checked to leave `RESERVE` bytes free. */
 const NEARLY_FULL = LIMIT - 2 ** 29
 
-/** Freed blocks of at least this size are kept, for requests that malloc cannot serve safely. */
+/**
+ * Freed blocks of at least this size may be kept for reuse, because malloc cannot serve large requests
+ * safely near the limit.
+ */
 const LARGE = 2 ** 26
 
 const guarded = new WeakSet()
 
 /**
- * Makes a full memory throw an error.
+ * Makes allocations throw an error when the memory is full.
  *
- * The backend does not check the result of malloc (`backend_wasm.ts`, `move`): it would write to address
- * 0, over its own data, and fail later with "memory access out of bounds". All tensors, and the blocks
- * for this package's kernels, are allocated through this guard.
+ * The backend does not check the result of malloc (`backend_wasm.ts`, `move`). It would write to address
+ * 0, over its own data, and fail later with "memory access out of bounds". All tensors and the memory of
+ * this package's kernels are allocated through this guard.
  */
 export function guardMemory({ wasm }: WasmModule): void {
   if (guarded.has(wasm)) return
   guarded.add(wasm)
-  // Emscripten's functions replace themselves at their first call.
+  // Call the functions of Emscripten once, because they replace themselves at their first call.
   wasm._free(wasm._malloc(1))
   limitGrowth(wasm.asm.memory)
   const blocks = new LargeBlocks(wasm)
@@ -72,14 +78,15 @@ function tryMalloc({ asm, HEAPU8 }: WasmModule['wasm'], bytes: number): number {
 function limitGrowth(memory: WebAssembly.Memory): void {
   const grow = memory.grow.bind(memory)
   memory.grow = (pages) => {
-    // Emscripten first asks for more than it needs, then for less. It treats an error as a refusal.
+    // Emscripten first tries to grow by more than it needs, then by less. It treats an error as a
+    // refusal.
     if (memory.buffer.byteLength + pages * PAGE > LIMIT)
       throw new RangeError('the limit is reached')
     return grow(pages)
   }
 }
 
-/** Keeps large blocks that are freed while more than half of the memory is in use. */
+/** Keeps large blocks for reuse if they are freed while more than half of the memory is in use. */
 class LargeBlocks {
   readonly #wasm: WasmModule['wasm']
   readonly #sizes = new Map<number, number>()
@@ -89,7 +96,10 @@ class LargeBlocks {
     this.#wasm = wasm
   }
 
-  /** Takes the smallest fitting free block for a large request, at most a quarter too large. */
+  /**
+   * Takes the smallest kept block that fits a large request and is at most 25 % larger. Returns its
+   * address; undefined if there is none.
+   */
   take(bytes: number): number | undefined {
     if (bytes < LARGE) return undefined
     const sizeOf = (address: number) => this.#sizes.get(address)!

@@ -2,9 +2,9 @@ import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel } from '../../tfjs/tfjs.ts'
 
 /**
- * Kernels that pass inputs to XNNPACK, which multiplies with a packed copy and keeps it for the life of
- * the tensor (tfjs-backend-wasm 4.22, `conv2d_impl.cc`, `batch_mat_mul_impl.cc`, `Prelu.cc`). Later
- * writes to the memory of such a tensor do not change the results.
+ * The inputs that each kernel passes to XNNPACK (tfjs-backend-wasm 4.22, `conv2d_impl.cc`,
+ * `batch_mat_mul_impl.cc`, `Prelu.cc`). XNNPACK multiplies with a packed copy, and keeps the copy as long
+ * as the tensor exists. Later writes to the memory of such a tensor do not change results.
  */
 const packing: Readonly<Record<string, readonly string[]>> = {
   Conv2D: ['filter'],
@@ -14,7 +14,7 @@ const packing: Readonly<Record<string, readonly string[]>> = {
   Prelu: ['alpha'],
 }
 
-/** Data ids, which the clones of a tensor share. */
+/** The data ids of packed tensors. Clones of a tensor have the same data id. */
 const packed = new WeakSet()
 
 /** Whether XNNPACK may hold a copy of the memory of the tensor. */
@@ -26,7 +26,7 @@ export function markPacked(...tensors: readonly (TensorInfo | undefined)[]): voi
   for (const tensor of tensors) if (tensor !== undefined) packed.add(tensor.dataId)
 }
 
-/** Makes the kernels in the table above mark the tensors that they pack. */
+/** Wraps the kernels in `packing` so that they mark the tensors that they pack. */
 export function trackPacking(): void {
   for (const [kernelName, names] of Object.entries(packing)) {
     replaceKernel(kernelName, 'wasm', (original) => (call) => {

@@ -16,8 +16,8 @@ interface Attributes {
 
 /**
  * Corrects convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding
- * `same` wrongly if the stride exceeds the kernel, so it is given the numbers of TensorFlow.js. It
- * rejects pooling with windows that have no value, and leaves the result unwritten.
+ * `same` wrongly if the stride is larger than the kernel, so it gets the numeric padding that
+ * TensorFlow.js computes. For pooling with an empty window, XNNPACK fails and the result stays unwritten.
  */
 export function installPadding(): void {
   for (const kernelName of ['Conv2D', 'FusedConv2D']) replaceSame(kernelName, false)

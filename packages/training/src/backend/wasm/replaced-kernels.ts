@@ -5,8 +5,9 @@ import { heapOf } from './heap.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
- * Makes clones share the memory of their tensor, as on other backends. The kernel of the wasm backend
- * copies it, and the tape clones every tensor that it saves: every activation and every weight.
+ * Makes clones share the memory of the original tensor, as on other backends. The kernel of the wasm
+ * backend copies the values. That is slow, because the tape clones every activation and every weight that
+ * it saves.
  */
 export function installSharedIdentity(): void {
   replaceKernel('Identity', 'wasm', (original) => (call) => {
@@ -25,8 +26,9 @@ interface SumCall {
 }
 
 /**
- * Sums over the first axes row by row, in double precision: the gradient of every bias. The kernel of
- * the wasm backend transposes first, and leaves the result unwritten if there are no rows.
+ * Adds a fast path for sums over the first axes, such as the gradient of every bias: row by row, in
+ * double precision. The kernel of the wasm backend transposes first, and leaves the result unwritten if
+ * there are no rows.
  */
 export function installSum(): void {
   replaceKernel('Sum', 'wasm', (original) => (call) => {
@@ -58,7 +60,10 @@ interface OneHotCall {
   readonly backend: WasmModule
 }
 
-/** Fixes OneHot: the kernel of the wasm backend writes integers whatever the dtype of the result. */
+/**
+ * Fixes OneHot: the kernel of the wasm backend writes integers even if the dtype of the result is
+ * float32.
+ */
 export function installOneHot(): void {
   replaceKernel('OneHot', 'wasm', () => (call) => {
     const { inputs, attrs, backend } = call as unknown as OneHotCall
@@ -80,8 +85,8 @@ interface SegmentSumCall {
 }
 
 /**
- * Adds the kernel UnsortedSegmentSum, which the wasm backend lacks: the gradient of tf.gather, and so of
- * every embedding. Skips rows whose segment is out of range, like the cpu backend.
+ * Adds the kernel UnsortedSegmentSum, which the wasm backend lacks. It computes the gradient of
+ * tf.gather, and so of every embedding. Like the cpu backend, skips rows whose segment is out of range.
  */
 export function installSegmentSum(): void {
   tf.registerKernel({

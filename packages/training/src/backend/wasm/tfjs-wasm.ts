@@ -4,11 +4,11 @@ import type { HostDType } from '../../tfjs/host-arrays.ts'
 /** The parts of the wasm backend of TensorFlow.js (4.22) that this package relies on. */
 export interface WasmModule {
   readonly wasm: {
-    /** The address of a new block of memory, 0 if there is no room. Signed. */
+    /** Returns the address of a new block of memory as a signed integer; 0 if there is no room. */
     _malloc(bytes: number): number
     _free(address: number): void
     readonly HEAPU8: Uint8Array<ArrayBuffer>
-    /** The exports of the module. */
+    /** The exports of the wasm module. */
     readonly asm: {
       readonly memory: WebAssembly.Memory
       readonly malloc: (bytes: number) => number

@@ -27,10 +27,10 @@ interface Call<K extends string> {
 }
 
 /**
- * Adds the gradients of convolutions that the wasm backend lacks, and replaces the gradients of images
- * and of pooling. The originals are scalar loops that take 15 to 50 times as long as the forward pass.
- * The original gradient of max pooling is wrong for windows without a positive value, and writes outside
- * of its tensor.
+ * Adds the gradients of convolutions that the wasm backend lacks. Replaces the gradients of images and of
+ * pooling, because the originals are scalar loops that take 15 to 50 times as long as the forward pass.
+ * The original gradient of max pooling is also wrong for windows without a positive value, and writes
+ * outside of its tensor.
  */
 export function installWindowGradients(): void {
   install('Conv2DBackpropFilter', filterGradient)
@@ -51,7 +51,7 @@ function install<K extends string>(
   tf.registerKernel({ kernelName, backendName: 'wasm', kernelFunc })
 }
 
-/** Multiplies the values of all windows (one row for each), transposed, by dy. */
+/** Computes the gradient of the filter: windows^T dy, with one row of values for each window. */
 function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInfo {
   const { x, dy } = inputs
   const { filterShape } = attrs
@@ -73,7 +73,10 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
   return out
 }
 
-/** Computes the gradient of each window, dy times the filter, and adds it at the place of the window. */
+/**
+ * Computes the gradient of the images: dy filter^T gives the gradient of each window, which is added to
+ * the image at the position of the window.
+ */
 function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): TensorInfo {
   const { dy, filter } = inputs
   const windows = new Windows(backend, convolution(attrs.inputShape, filter.shape, attrs))
@@ -131,7 +134,10 @@ function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): Tens
   return out
 }
 
-/** Divides by the size of the whole window, even at the border; see average-pool-gradients.ts. */
+/**
+ * Computes the gradient of average pooling. Divides by the size of the whole window, even at the border;
+ * `correctAveragePoolGradients` corrects that.
+ */
 function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = pooling(input.shape, attrs)
@@ -169,14 +175,17 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
   return out
 }
 
-/** The largest number of bytes of the patches in a part, to stay in the cache of a core. */
+/**
+ * The largest number of bytes of windows that are processed together, so that they fit the cache of a
+ * core.
+ */
 const PART = 2 ** 20
 
 class Windows {
   readonly heap: WasmHeap
-  /** The number of windows of all images. */
+  /** The number of windows in all images together. */
   readonly count: number
-  /** The number of values of a window. */
+  /** The number of values in one window. */
   readonly values: number
   readonly #numbers: readonly number[]
 
@@ -193,13 +202,13 @@ class Windows {
     ]
   }
 
-  /** Calls `run` with the address of the `Geometry` of kernels/windows.as.ts. */
+  /** Calls `run` with the address of a `Geometry` (kernels/windows.as.ts) of these windows. */
   use(run: (geometry: number) => void): void {
     this.#withMemory(0, run)
   }
 
   /**
-   * Calls `run` for parts of the windows, one after the other.
+   * Calls `run` for ranges of windows that fit the cache, one after the other.
    *
    * @param bytes - the size of the block of memory passed to `run`
    */

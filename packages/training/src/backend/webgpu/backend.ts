@@ -5,9 +5,9 @@ import { tf } from '../../tfjs/tfjs.ts'
 import type { WebGpuTensors } from './dawn.ts'
 
 /**
- * Reading a tensor: the device copies into mapped memory, and the CPU from there into a new array and
- * then to the target. Creating a tensor: one copy into an array, and one from there into mapped memory
- * when an operation needs the tensor.
+ * Reading a tensor takes two copies on the CPU: from mapped memory into a new array, and from there to
+ * the target. Creating a tensor takes one copy into an array, and one into mapped memory when an
+ * operation first needs the tensor.
  */
 export const webgpuBackend: TensorBackend = {
   peek({ dataId }) {

@@ -1,13 +1,13 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 
-// The parts used of the optional packages `webgpu` and `@tensorflow/tfjs-backend-webgpu`, whose own
-// declarations require the DOM library.
+// The used parts of the optional packages `webgpu` and `@tensorflow/tfjs-backend-webgpu`. The
+// declarations of these packages require the DOM library.
 
-/** The package `webgpu`. */
+/** The exports of the package `webgpu`, which contains Dawn. */
 export interface Dawn {
-  /** @param options - names and values, such as `adapter=...`; used when an adapter is requested */
+  /** @param options - options of Dawn for requesting an adapter, such as `adapter=<name>` */
   create(options: string[]): Gpu
-  /** The global names that WebGPU has in a browser. */
+  /** The global variables that WebGPU defines in a browser. */
   readonly globals: Readonly<Record<string, unknown>>
 }
 
@@ -34,14 +34,14 @@ export interface Device {
   destroy(): void
 }
 
-/** The package `@tensorflow/tfjs-backend-webgpu`. */
+/** The used exports of the package `@tensorflow/tfjs-backend-webgpu`. */
 export interface Kernels {
   readonly WebGPUBackend: new (device: Device, info: Adapter['info']) => WebGpuTensors
 }
 
 type Values = Float32Array | Int32Array | Uint8Array
 
-/** The tensor backend of that package, including private members. */
+/** The tensor backend of `@tensorflow/tfjs-backend-webgpu`, including private members. */
 export interface WebGpuTensors {
   readonly tensorMap: {
     has(dataId: TensorInfo['dataId']): boolean

@@ -4,11 +4,14 @@ export interface OpenDevice {
   readonly gpu: Gpu
   readonly adapter: Adapter
   readonly device: Device
-  /** The name of the adapter, as the driver reports it. */
+  /** The adapter name that the driver reports. */
   readonly name: string
 }
 
-/** The limits that matter to the kernels of TensorFlow.js; without a request, a device has low limits. */
+/**
+ * The device limits to request for the kernels of TensorFlow.js. Without a request, WebGPU grants only
+ * low default limits.
+ */
 const limits = [
   'maxBufferSize',
   'maxComputeInvocationsPerWorkgroup',
@@ -19,7 +22,8 @@ const limits = [
 ]
 
 /**
- * Opens a device for this process on the adapter that `wanted` names, else on the best one.
+ * Opens a device for this process on the adapter that `wanted` names (see `chooseAdapter`); default: the
+ * best adapter.
  *
  * @throws Error that says what is missing
  */
@@ -42,12 +46,12 @@ export async function openDevice(dawn: Dawn, wanted: string | undefined): Promis
   return { gpu, adapter, device, name }
 }
 
-/** A name that no adapter has: Dawn's error for it lists the adapters. */
+/** A name that no adapter has. The error of Dawn for an unknown name lists all adapters. */
 const NO_ADAPTER = 'tsrun: list the adapters'
 
 /**
- * Returns the names of the adapters of the installed drivers, the best first. Each name occurs once: of
- * cards with equal names, Dawn uses the first.
+ * Returns the names of the adapters of all installed drivers, best first, without duplicates. If several
+ * cards have the same name, Dawn uses the first.
  */
 export async function adapterNames(dawn: Dawn): Promise<string[]> {
   try {
@@ -62,10 +66,9 @@ export async function adapterNames(dawn: Dawn): Promise<string[]> {
 }
 
 /**
- * Returns the name that `wanted` stands for: the whole name, or a part that no other name contains.
- * Ignores case.
+ * Returns the adapter name that `wanted` equals, or the only one that contains `wanted`. Ignores case.
  *
- * @throws Error with the names if none or several match
+ * @throws Error that lists the names if none or several of them match
  */
 export function chooseAdapter(names: readonly string[], wanted: string): string {
   const part = wanted.toLowerCase()

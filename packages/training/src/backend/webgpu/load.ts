@@ -10,16 +10,15 @@ import { guardReads } from './reads.ts'
 
 const require = createRequire(import.meta.url)
 /**
- * One device for the process, referenced until its end: after garbage collection Dawn would free it,
- * even while its own threads use it.
+ * The device of this process. The reference stays until the process ends, because garbage collection
+ * would free the device while threads of Dawn use it.
  */
 let opened: OpenDevice | undefined
 
 /**
- * Loads the GPU backend in float32, through Dawn, Chrome's implementation of WebGPU. Values can only be
- * read asynchronously.
- *
- * The first call in a process opens the device; later calls reuse it.
+ * Loads the webgpu backend, which computes in float32 on a GPU through Dawn, Chrome's implementation of
+ * WebGPU. Values can only be read asynchronously. The first call in a process opens the device, and later
+ * calls reuse it.
  *
  * @see docs/webgpu.md
  */
@@ -63,12 +62,13 @@ async function importPackages(): Promise<{ dawn: Dawn; kernels: Kernels }> {
 }
 
 /**
- * Replaces the package's factory, which would take any device and require features that it does not use.
+ * Registers the backend on the opened device. The factory of the package would choose any device, and
+ * require features that its kernels do not use.
  */
 function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevice): void {
   const backend = withNavigator(gpu, () => new WebGPUBackend(device, adapter.info))
   guardReads(backend, device)
-  // If the script has its own navigator.gpu, the package has already registered a backend.
+  // If the script defines navigator.gpu, the package has already registered its own backend.
   if (tf.engine().backendNames().includes('webgpu')) tf.removeBackend('webgpu')
   tf.registerBackend('webgpu', () => backend as unknown as KernelBackend)
   process.once('exit', () => {
@@ -76,7 +76,10 @@ function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevi
   })
 }
 
-/** Defines `navigator.gpu` only while the backend reads it, so that no other code assumes a browser. */
+/**
+ * Defines `navigator.gpu` only while the backend is created, so that no other code assumes that it runs
+ * in a browser.
+ */
 function withNavigator<T>(gpu: OpenDevice['gpu'], run: () => T): T {
   const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator')
   Object.defineProperty(globalThis, 'navigator', { value: { gpu }, configurable: true })

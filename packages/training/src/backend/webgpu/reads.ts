@@ -2,9 +2,9 @@ import { tsrError } from '@tsrun/core'
 import type { Device, WebGpuTensors } from './dawn.ts'
 
 /**
- * Makes reads throw that would fail silently in Node. Values that are only on the device cannot be read
- * synchronously; TensorFlow.js would try it with a browser's canvas. Errors on the device, which nothing
- * else reports, are thrown by the next read.
+ * Makes reads throw that would fail silently in Node. A synchronous read of values on the device throws,
+ * because TensorFlow.js would use a browser canvas. Device errors are otherwise not reported, so the next
+ * read throws them.
  */
 export function guardReads(backend: WebGpuTensors, device: Device): void {
   let problem: string | undefined
@@ -36,7 +36,7 @@ export function guardReads(backend: WebGpuTensors, device: Device): void {
     throw tsrError('ERR_TSR_SYNC_READ', { backend: 'webgpu' })
   }
   const cache = backend.convertAndCacheOnCPU.bind(backend)
-  // The tensor may be disposed while a `read` is pending.
+  // Cache the values only if the tensor still exists: it may be disposed while a `read` is pending.
   backend.convertAndCacheOnCPU = (dataId, values) =>
     backend.tensorMap.has(dataId) ? cache(dataId, values) : values
 }
