@@ -91,12 +91,9 @@ export class Eager {
   readonly #variables: readonly Attribute[]
   /** The tensor [0], which selects the axis for the sum of a vector. It is never freed. */
   readonly #firstAxis: Handle
-  /** Whether the host can access the memory of tensors. */
   readonly isOnHost: boolean
-  /** TensorFlow's number for the dtype float32. */
   readonly float: number
   readonly int32: number
-  /** The number of threads that TensorFlow uses for an operation. */
   readonly threads = threadCount()
   readonly staging = new StagingArray()
 
@@ -173,7 +170,7 @@ export class Eager {
       return compute()
     } finally {
       backend.binding = binding
-      // Remove the override, so that the method of the class is used again.
+      // Remove the override.
       delete (backend as Partial<NodeBackend>).getInputTensorIds
     }
   }
@@ -194,10 +191,7 @@ export class Eager {
     return { name, type: this.#binding.TF_ATTR_TYPE, value }
   }
 
-  /**
-   * Returns TensorFlow's number for a dtype; undefined if a function cannot take the dtype as an
-   * argument.
-   */
+  /** Returns TensorFlow's number for a dtype; undefined if a function cannot take that dtype. */
   typeOf(dtype: DataType): number | undefined {
     return { float32: this.float, int32: this.int32 }[dtype as string]
   }
@@ -207,8 +201,8 @@ export class Eager {
   }
 
   /**
-   * Copies the values of a tensor on any device into `target`. Returns false if the binding does
-   * not support that.
+   * Copies the values of a tensor on any device into `target`; false if the binding does not support
+   * that.
    */
   copyOut(tensor: TensorInfo, target: Float32Array): boolean {
     const { kernels } = this.#binding
@@ -233,7 +227,7 @@ export class Eager {
     return this.copyIn(new Float32Array(buffer, byteOffset, length), tensor.shape)
   }
 
-  /** Whether to pass this tensor to a function in the form of `bitsOf`. */
+  /** Whether to pass a tensor to a function by `bitsOf`. */
   takesBits({ dtype }: TensorInfo): boolean {
     return dtype === 'int32' && !this.isOnHost
   }
@@ -279,7 +273,6 @@ export class Eager {
     return this.#binding.createTensor([], this.#binding.TF_FLOAT, Float32Array.of(value))
   }
 
-  /** Returns the product of two matrices, each optionally transposed. */
   matMul(a: Handle, b: Handle, transposeA = false, transposeB = false): Handle {
     const attributes = this.#products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
     // The operation MatMul is 10 % faster. But a signal handler that interrupts it may corrupt the
@@ -291,7 +284,6 @@ export class Eager {
     return this.#run('BiasAdd', this.#float, [x, bias])
   }
 
-  /** Sums the rows of a matrix. */
   biasGradient(dy: Handle): Handle {
     return this.#run('BiasAddGrad', this.#float, [dy])
   }
@@ -313,7 +305,6 @@ export class Eager {
     return this.#run('Mul', this.#float, [a, b])
   }
 
-  /** Sums a vector. */
   sum(x: Handle): Handle {
     return this.#run('Sum', this.#sums, [x, this.#firstAxis])
   }
