@@ -66,8 +66,8 @@ export function recordModule(
 }
 
 /**
- * Returns a recording by a repeated pass of the backend. Undefined if the backend cannot repeat the
- * module, or if a tape of TensorFlow.js is active, which would miss the pass.
+ * Records `module` by operations that the backend has recorded before and repeats. Undefined if the
+ * backend cannot do that, or if a tape of TensorFlow.js is active, which would miss the pass.
  */
 function repeatedPass(
   module: Module,
@@ -131,7 +131,7 @@ export function runForward(module: Pick<Module, 'forward'>, x: Tensor): Tensor {
 /** @throws ERR_TSR_ARGUMENT when the value of the parameter is disposed or a tf.Variable */
 function checkParameter({ name, value }: Parameter): void {
   checkAlive(`the value of ${name}`, value)
-  // Only a tf.Variable has this property.
+  // Only a tf.Variable has the property `trainable`.
   if (!('trainable' in value)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the value of ${name}`,

@@ -40,7 +40,7 @@ export async function onAllRanks<T>(
 /** A save whose files are written while training continues. */
 export interface BackgroundSave {
   readonly done: Promise<void>
-  /** The error of the save, until a call reports the error. */
+  /** The error of a failed save that no call has reported yet. */
   unreported?: { readonly error: unknown }
 }
 
@@ -51,7 +51,7 @@ interface SaveQueue {
   writers?: Promise<ProcessGroup | undefined>
 }
 
-/** Keyed by group, because only the group lives on between two saves. */
+/** The queues of saves by group. The group is the only object that exists throughout all saves. */
 const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
 /** The queues of saves without a group, by folder. Empty queues are removed. */
 const queuesOfFolders = new Map<string, SaveQueue>()

@@ -51,8 +51,8 @@ export interface PieceOwner {
   parts(names: ReadonlySet<string>, isStrict?: boolean): readonly Part[]
 
   /**
-   * Receives the requested parts in the same order, and takes ownership of the arrays. Called after
-   * all ranks have read all their parts.
+   * Receives the parts in the order in which `parts` returned them, and takes ownership of the arrays.
+   * Called after all ranks have read all their parts.
    */
   load(pieces: readonly Piece[]): void | Promise<void>
 }

@@ -25,7 +25,7 @@ export interface PlannedPiece extends PieceFacts {
 }
 
 interface TensorPieces {
-  /** The piece as the first rank that holds it describes it. */
+  /** The description of the piece by the first rank that holds it. */
   readonly facts: PieceFacts
   readonly rank: number
   /** The number of values found so far. */

@@ -109,8 +109,8 @@ export function batches(dataset: Dataset | Examples, options: BatchesOptions): B
 }
 
 /**
- * The position of the training in its data, to be saved in a checkpoint. It is the same on all ranks
- * and independent of their number.
+ * The position of training in the data, to save in a checkpoint. The position is the same on all ranks
+ * and does not depend on their number.
  */
 export interface LoaderState {
   readonly epoch: number
@@ -134,24 +134,23 @@ export interface Loader extends Iterable<ExampleBatch> {
   readonly length: number
   /** The number of batches that are left in this epoch. */
   readonly remaining: number
-  /** A copy of the position after the last returned batch. */
+  /** Returns a copy of the position after the last returned batch. */
   state(): LoaderState
   /**
-   * Continues from a position, even with another batch size or number of ranks: no example of the epoch
-   * is lost or repeated. The seed and the shuffling of the state replace those of the options.
+   * Continues from a saved position, even with another batch size or number of ranks. No example of the
+   * epoch is lost or repeated. The seed and the shuffling of the state replace those of the options.
    *
-   * @throws ERR_TSR_ARGUMENT when it is not a state, or belongs to another data set
+   * @throws ERR_TSR_ARGUMENT when `state` is invalid or belongs to another data set
    */
   loadState(state: LoaderState): void
 }
 
 /**
- * Creates a source of batches that keeps its position. A `for` loop runs to the end of the epoch, from
- * where the previous loop or job stopped; the next loop runs the next epoch.
- *
- * Pass `run.share` of a trainer as `share`, or the data parallel coordinate of the rank. Ranks that work
- * on the same examples (tensor parallel ranks, pipeline stages) have the same coordinate and so get the
- * same batches without any communication.
+ * Creates a source of batches that keeps its position. A `for` loop continues where the previous loop or
+ * job stopped, and runs to the end of the epoch. The next loop runs the next epoch. Pass `run.share` of a
+ * trainer as `share`, or the data parallel coordinate of the rank. Ranks that work on the same examples
+ * (tensor parallel ranks, pipeline stages) have the same coordinate, so they get the same batches without
+ * communication.
  *
  * @throws ERR_TSR_ARGUMENT; also from a loop that continues after another loop over the same loader was
  *   started
@@ -209,7 +208,7 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
   }
 }
 
-/** Two loops at a time would repeat batches and count epochs twice. */
+/** Returns the error for two simultaneous loops, which would repeat batches and count epochs twice. */
 function overlappingLoops(): Error {
   const value = 'continued after another loop over it was started'
   const expected = 'one loop at a time, or a loader for each loop'

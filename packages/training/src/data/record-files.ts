@@ -23,8 +23,7 @@ const LONGEST = 2 ** 24
  */
 export async function* csvRecords(path: string, separator = ','): AsyncGenerator<DataRecord> {
   filled().check('separator', separator)
-  // The pipeline closes the file when the parser stops, and passes errors of the file to the
-  // parser.
+  // The stream pipeline closes the file when the parser stops, and passes file errors to the parser.
   const rows = pipeline(
     (await openRecords(path)).createReadStream(),
     parse({

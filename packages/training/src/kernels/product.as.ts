@@ -20,7 +20,8 @@ function least(a: usize, b: usize): usize {
 }
 
 /**
- * c [m, n] = finish(start + a [m, k] b [k, n]), float32, where c is in row-major order.
+ * Computes the matrix product c [m, n] = finish(start + a [m, k] b [k, n]) in float32. c is in row-major
+ * order.
  *
  * @param aRow - the bytes between rows of a; `aColumn` is the bytes between its columns; one of them is
  *   4

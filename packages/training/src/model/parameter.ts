@@ -26,8 +26,8 @@ export interface Parameter {
    */
   countedElsewhere?: boolean
   /**
-   * Whether `dataParallel` or `fullyShard` averages the gradients of this parameter. It must not be
-   * replaced by another parameter then, which would get no gradients.
+   * Whether `dataParallel` or `fullyShard` averages the gradients of this parameter. While they do, code
+   * must not replace the parameter by another one, which would get no gradients.
    */
   isReplicated?: boolean
   value: Tensor

@@ -135,7 +135,10 @@ function evaluateOnDevice(
   return { value, gradient }
 }
 
-/** Returns target x. The result is 0 wherever the target is 0, even if x is -Infinity there. */
+/**
+ * Returns the elementwise product of `target` and `x`. The result is 0 wherever the target is 0, even if
+ * x is -Infinity there.
+ */
 export function productOf(target: Tensor, x: Tensor): Tensor {
   return tf.where(tf.greater(target, 0), tf.mul(target, x), tf.zerosLike(x))
 }

@@ -46,8 +46,8 @@ export class Dropout implements Module {
   readonly parameters: readonly Parameter[] = []
   readonly usesPass = true
   /**
-   * The positions of this rank, if it holds only a part of each sequence (the second axis of the
-   * input).
+   * The positions of the rows that this rank holds. Set if ranks divide each sequence (the second axis of
+   * the input).
    */
   positions: Positions | undefined
   readonly #options: Required<DropoutOptions>

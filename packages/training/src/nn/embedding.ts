@@ -86,7 +86,7 @@ export function tableParameter(
   return createParameter(name, shape, values)
 }
 
-/** Maps the number of sequence rows that this rank holds to their positions in the text. */
+/** Returns the positions, in the whole sequence, of the `length` rows that this rank holds. */
 export type Positions = (length: number) => Int32Array
 
 export const inOrder: Positions = (length) => Int32Array.from({ length }, (_, position) => position)

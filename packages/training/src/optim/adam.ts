@@ -54,8 +54,7 @@ abstract class AdamOptimizer extends BaseOptimizer {
   readonly #decays: 'gradient' | 'value'
 
   /**
-   * @param decays - what the weight decay changes: the gradient, or directly the value, in proportion to
-   *   the learning rate and without an effect on the moments
+   * @param decays - `gradient` for L2 regularization (Adam), `value` for decoupled weight decay (AdamW)
    * @param weightDecay - the default of this option
    */
   constructor(options: AdamOptions, decays: 'gradient' | 'value', weightDecay: number) {

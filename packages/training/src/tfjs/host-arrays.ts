@@ -70,7 +70,7 @@ function describe(array: unknown): string {
 export type CopyDirection = 'toHost' | 'toTensor'
 
 export interface Copies {
-  /** How often this process copied the values of a tensor. */
+  /** The number of copies of a whole tensor or array. */
   readonly count: number
   readonly bytes: number
 }

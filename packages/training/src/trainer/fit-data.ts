@@ -100,7 +100,10 @@ async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch
   await checkNext(run, false, before)
 }
 
-/** Returns a source for a function of the step number. It has no epochs and no position. */
+/**
+ * Returns a source of batches for a function of the step number. The source has no epochs and no
+ * position.
+ */
 function functionSource(
   run: Trainer,
   batchAt: (step: number) => AnyBatch | Promise<AnyBatch>,

@@ -57,7 +57,7 @@ export interface SavingOptions {
   readonly directory: string
   /** The number of steps between checkpoints; default: saves only at the end. */
   readonly every?: number
-  /** The number of checkpoints to keep; default all. */
+  /** The number of newest checkpoints to keep; default: all. */
   readonly keep?: number
   /**
    * Whether to also save to `<directory>/best` after each evaluation with the smallest loss so far;

@@ -71,7 +71,7 @@ async function meshOf(
   }
   const rest = AXES.filter((axis) => !(axis in sizes)).map((axis) => [axis, 1] as const)
   const whole = isMesh
-    ? // The ranks keep their places in the caller's mesh.
+    ? // Keep the axis order of the given mesh, so that ranks keep their coordinates.
       ({ ...sizes, ...Object.fromEntries(rest) } as Record<Axis, number>)
     : wholeShape(sizes, world.size)
   return await initDeviceMesh(whole, world)

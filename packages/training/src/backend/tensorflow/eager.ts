@@ -170,7 +170,7 @@ export class Eager {
       return compute()
     } finally {
       backend.binding = binding
-      // Remove the override.
+      // Remove the override, so that the method of the class applies again.
       delete (backend as Partial<NodeBackend>).getInputTensorIds
     }
   }
@@ -241,7 +241,7 @@ export class Eager {
     return this.#backend.getInputTensorIds(tensors)
   }
 
-  /** Makes a tensor that owns the handle. The tensor outlives any tf.tidy. */
+  /** Creates a tensor that owns the handle. It outlives any tf.tidy. */
   take(id: Handle, shape: readonly number[]): Tensor {
     const dataId = {}
     const dtype = this.#binding.TF_FLOAT
@@ -250,7 +250,7 @@ export class Eager {
     return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
   }
 
-  /** Moves the memory to a new tensor and disposes the old one. */
+  /** Creates a new tensor with the memory of the given one, and disposes the given one. */
   retake(tensor: Tensor): Tensor {
     const { dataId, shape, dtype } = tensor
     this.#backend.incRef(dataId)

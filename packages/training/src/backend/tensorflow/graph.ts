@@ -13,7 +13,7 @@ export interface GraphNode {
   /** The dtypes of the outputs, as TensorFlow's numbers. */
   readonly dtypes: readonly number[]
   readonly shapes: readonly (readonly number[])[]
-  /** Only for constants. */
+  /** Present only if the node is a constant. */
   readonly constant?: Constant
 }
 
@@ -82,7 +82,7 @@ function attributeValue(type: number, value: unknown): Bytes {
   if (type === SHAPE) return field(7, shapeProto(value as number[]))
   const scalar = scalars[type] as ((value: unknown) => Bytes) | undefined
   if (scalar === undefined) throw new Error(`attributes of type ${String(type)} are not supported`)
-  // Elements of ListValue have the same field numbers as single values.
+  // The fields of ListValue have the same numbers as those of AttrValue for single values.
   return Array.isArray(value) ? field(1, Buffer.concat(value.map(scalar))) : scalar(value)
 }
 

@@ -18,8 +18,7 @@ export class KernelPasses implements LinearPasses {
   /** The outputs of all layers but the last. The output of the last layer is a tensor. */
   readonly #outputs: readonly Handle[]
   /**
-   * The gradient of each layer before its activation, kept from `backwardInput` to the parameter
-   * half.
+   * The gradient of each layer before its activation, kept from `backwardInput` to `backwardParameters`.
    */
   #saved: readonly Handle[] = []
 

@@ -58,11 +58,10 @@ class EagerPasses implements LinearPasses {
   /** The outputs of all layers but the last. The output of the last layer is a tensor. */
   readonly #outputs: Handle[] = []
   /**
-   * The gradient of each layer before its activation, kept from `backwardInput` to the parameter
-   * half.
+   * The gradient of each layer before its activation, kept from `backwardInput` to `backwardParameters`.
    */
   readonly #saved: Handle[] = []
-  /** A clone of the output's gradient, kept from `backwardInput` to the parameter half. */
+  /** A clone of the gradient of the output, kept from `backwardInput` to `backwardParameters`. */
   #lastGradient: Tensor | undefined
   readonly #held = new Set<Handle>()
 

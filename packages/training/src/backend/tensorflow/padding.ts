@@ -13,11 +13,11 @@ interface Attributes {
   readonly dilations?: Size
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
   readonly dataFormat?: string
-  /** Only for the gradient of a filter. */
+  /** Present only if the kernel computes the gradient of a filter. */
   readonly filterShape?: Shape
-  /** Only for the gradient of the images. */
+  /** Present only if the kernel computes the gradient of the images. */
   readonly inputShape?: Shape
-  /** Only for pooling. */
+  /** Present only if the kernel is a pooling kernel. */
   readonly filterSize?: Size
 }
 

@@ -16,8 +16,8 @@ import { keyOfArgument, placeOf, Trace, type TracedFunction } from './trace.ts'
 const MOST_PLANS = 8
 
 /**
- * A part of a pass. Its function returns the gradients of the input and of parameters, followed by
- * other values.
+ * A traced part of a pass. The function of the part returns the gradients of the input and of parameters,
+ * then other values.
  */
 interface Step {
   readonly run: TracedFunction

@@ -10,7 +10,7 @@ interface Attributes {
   readonly pad: Parameters<typeof backend_util.computeConv2DInfo>[4]
   readonly dilations?: Size
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-  /** Only for pooling. */
+  /** Present only if the kernel is a pooling kernel. */
   readonly filterSize: Size
 }
 
