@@ -3,9 +3,8 @@ import { tf } from '../tfjs/tfjs.ts'
 import { currentEager } from './tensorflow/eager.ts'
 import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 
-// Gradient sums and optimizer updates, each by the fastest method of the backend. Arrays are
-// updated in double precision and rounded once when stored. Tensors are updated without fetching
-// them.
+// Gradient sums and optimizer updates, each by the fastest method of the backend. Arrays are updated in
+// double precision and rounded once when stored. Tensors are updated without fetching them.
 
 /** float32 values outside of tensors, for example optimizer state. */
 export interface HostVector {
@@ -22,10 +21,7 @@ const blocks = new FinalizationRegistry<Block>(({ heap, address }) => {
   heap.free(address)
 })
 
-/**
- * Allocates zeros. On wasm, they lie in the memory of the backend, so that its kernels can access
- * them.
- */
+/** Allocates zeros. On wasm, they lie in the memory of the backend, so that its kernels can access them. */
 export function hostVector(length: number): HostVector {
   const heap = currentHeap()
   if (heap === undefined) return { values: new Float32Array(length) }
@@ -81,9 +77,7 @@ export interface AdamStep {
   readonly keep: number
 }
 
-/**
- * Runs one step of `Adam` or `AdamW` on the values of a parameter, with a wasm kernel if possible.
- */
+/** Runs one step of `Adam` or `AdamW` on the values of a parameter, with a wasm kernel if possible. */
 export function adamStep(arrays: AdamArrays, factors: AdamStep): void {
   const { next, value, gradient, mean, square } = arrays
   const { rate, scale, epsilon, betas, keep } = factors

@@ -16,11 +16,7 @@ const backends: Readonly<Record<string, TensorBackend>> = {
   webgpu: webgpuBackend,
 }
 
-/**
- * Returns the current backend of TensorFlow.js.
- *
- * @throws ERR_TSR_BACKEND_NOT_LOADED
- */
+/** Returns the current backend of TensorFlow.js. @throws ERR_TSR_BACKEND_NOT_LOADED */
 export function currentBackend(): TensorBackend {
   return backends[tf.engine().backendName] ?? unknownBackend()
 }

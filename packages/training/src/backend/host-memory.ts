@@ -12,8 +12,7 @@ import { currentBackend } from './current.ts'
 import { currentHeap } from './wasm/heap.ts'
 
 /**
- * Returns the values of a float32 tensor, without a copy if the host can access its memory (wasm,
- * cpu).
+ * Returns the values of a float32 tensor, without a copy if the host can access its memory (wasm, cpu).
  *
  * Read the array immediately: on wasm the next allocation may detach it. Never write to the array.
  */
@@ -35,10 +34,9 @@ export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
 }
 
 /**
- * Creates a float32 tensor from the values that `fill` writes, without a copy on wasm and cpu. The
- * array passed to `fill` has arbitrary contents; `fill` must write all of it. Take views of other
- * tensors inside `fill`, after the allocation. The tensor outlives any tf.tidy; the caller disposes
- * it.
+ * Creates a float32 tensor from the values that `fill` writes, without a copy on wasm and cpu. The array
+ * passed to `fill` has arbitrary contents; `fill` must write all of it. Take views of other tensors
+ * inside `fill`, after the allocation. The tensor outlives any tf.tidy; the caller disposes it.
  */
 export function createTensor(
   shape: readonly number[],

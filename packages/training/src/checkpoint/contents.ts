@@ -30,10 +30,7 @@ export interface StoredTensor {
 
 /** The contents of the `index.json` of a checkpoint. */
 export interface Contents {
-  /**
-   * A number that increases with each save to a folder. The newest checkpoint has the highest
-   * number.
-   */
+  /** A number that increases with each save to a folder. The newest checkpoint has the highest number. */
   readonly save: number
   readonly step: number
   /** The number of ranks that saved the checkpoint. */

@@ -32,9 +32,8 @@ interface ListedCheckpoint {
 }
 
 /**
- * Lists the finished checkpoints in a folder, newest save first. Their steps may have another
- * order, because a job may have resumed from an earlier step. Checkpoints with an unreadable index
- * come first.
+ * Lists the finished checkpoints in a folder, newest save first. Their steps may have another order,
+ * because a job may have resumed from an earlier step. Checkpoints with an unreadable index come first.
  */
 async function listCheckpoints(directory: string): Promise<ListedCheckpoint[]> {
   const names = await readdir(directory).catch((error: unknown) => {

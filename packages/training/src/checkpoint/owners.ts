@@ -65,10 +65,7 @@ export interface StatefulOptimizer extends Pick<Optimizer, 'state'> {
 
 const STEPS = 'steps'
 
-/**
- * Makes an owner of the optimizer state of these parameters. The state is sharded like the
- * parameters.
- */
+/** Makes an owner of the optimizer state of these parameters. The state is sharded like the parameters. */
 export function ownerOfOptimizer(
   optimizer: StatefulOptimizer,
   parameters: readonly Pick<Parameter, 'name' | 'shape' | 'shard'>[],

@@ -15,10 +15,7 @@ export interface Part {
   readonly shape: readonly number[]
   /** The region of the tensor; default: the whole tensor. */
   readonly box?: Box
-  /**
-   * Restricts the part to the values [from, to) of the box, in row-major order; default: all
-   * values.
-   */
+  /** Restricts the part to the values [from, to) of the box, in row-major order; default: all values. */
   readonly range?: readonly [from: number, to: number]
 }
 
@@ -35,9 +32,7 @@ export interface Piece extends Part {
  * together form the whole tensor.
  */
 export interface PieceOwner {
-  /**
-   * Returns a copy of this rank's tensors. Training does not change the copy while it is written.
-   */
+  /** Returns a copy of this rank's tensors. Training does not change the copy while it is written. */
   pieces(): readonly Piece[] | Promise<readonly Piece[]>
 
   /**
@@ -163,10 +158,7 @@ function positionIn({ offset, extent }: Box, place: readonly number[]): number {
   return place.reduce((position, at, axis) => position * extent[axis]! + at - offset[axis]!, 0)
 }
 
-/**
- * Yields all indices below `lengths`, with the last axis fastest. Without axes, yields one empty
- * index.
- */
+/** Yields all indices below `lengths`, with the last axis fastest. Without axes, yields one empty index. */
 function* indices(lengths: readonly number[]): Generator<readonly number[]> {
   const index = lengths.map(() => 0)
   for (;;) {

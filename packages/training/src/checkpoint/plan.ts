@@ -104,10 +104,7 @@ function bytesIn({ values: { buffer, byteOffset, byteLength } }: Piece): Buffer 
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/**
- * Returns the name of a part in its file, such as `layers.0.weight[0:4,8:16]`. A range adds
- * `{0:100}`.
- */
+/** Returns the name of a part in its file, such as `layers.0.weight[0:4,8:16]`. A range adds `{0:100}`. */
 export function keyOf({ name, shape, box, range }: Part): string {
   const isWhole = box === undefined || box.extent.every((length, axis) => length === shape[axis])
   const ends = isWhole

@@ -64,15 +64,11 @@ const readOptions = declareOptions({
 const stepRule = count()
 
 export interface SavedCheckpoint {
-  /**
-   * The folder of the checkpoint, `<directory>/step-<step>`. The folder exists once the save is
-   * done.
-   */
+  /** The folder of the checkpoint, `<directory>/step-<step>`. The folder exists once the save is done. */
   readonly path: string
   /**
-   * Resolves when the checkpoint is on disk, and rejects if writing failed. Await this promise
-   * before you leave the group. The next save also waits for it, and throws its error if nobody
-   * awaited the promise.
+   * Resolves when the checkpoint is on disk, and rejects if writing failed. Await this promise before you
+   * leave the group. The next save also waits for it, and throws its error if nobody awaited the promise.
    */
   readonly done: Promise<void>
 }

@@ -23,9 +23,7 @@ export interface BatchesOptions {
    * the last batch may differ by one example or be empty. Default [0, 1].
    */
   readonly share?: Share
-  /**
-   * The number of examples of the epoch that all ranks together have already consumed; default 0.
-   */
+  /** The number of examples of the epoch that all ranks together have already consumed; default 0. */
   readonly start?: number
 }
 

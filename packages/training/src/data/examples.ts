@@ -36,10 +36,7 @@ export interface Column {
   readonly values: ArrayLike<number>
   /** The shape of the field in one example; default [], a number. */
   readonly shape?: readonly number[]
-  /**
-   * The dtype; default: int32 for a typed array of integers without scale and shift, otherwise
-   * float32.
-   */
+  /** The dtype; default: int32 for a typed array of integers without scale and shift, otherwise float32. */
   readonly dtype?: HostDType
   /** A factor; default 1. Each value becomes scale x value + shift when a batch is made. */
   readonly scale?: number
@@ -52,8 +49,7 @@ export interface Examples {
   /** The number of examples. */
   readonly size: number
   /**
-   * The tensors of each example, by name. `inputs` and `labels` become the inputs and labels of a
-   * batch.
+   * The tensors of each example, by name. `inputs` and `labels` become the inputs and labels of a batch.
    */
   readonly fields: Readonly<Record<string, Field>>
 }

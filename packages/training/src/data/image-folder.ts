@@ -21,13 +21,9 @@ export interface ImageFolderOptions {
   readonly size: readonly [height: number, width: number]
   /** The number of channels: 1 for gray, 3 for red, green and blue; default 3. */
   readonly channels?: 1 | 3
-  /**
-   * The mean that is subtracted, for all channels or for each, on a scale from 0 to 1; default 0.
-   */
+  /** The mean that is subtracted, for all channels or for each, on a scale from 0 to 1; default 0. */
   readonly mean?: number | readonly number[]
-  /**
-   * The standard deviation by which values are divided, for all channels or for each; default 1.
-   */
+  /** The standard deviation by which values are divided, for all channels or for each; default 1. */
   readonly deviation?: number | readonly number[]
 }
 
@@ -73,14 +69,12 @@ interface Image {
 }
 
 /**
- * Reads images from one folder for each class, like torchvision's ImageFolder. PNG needs the
- * package `fast-png` and JPEG needs `jpeg-js`, which the script's project must install. The field
- * `inputs` is [height, width, channels] float32, (value / 255 - mean) / deviation. The field
- * `labels` is int32.
+ * Reads images from one folder for each class, like torchvision's ImageFolder. PNG needs the package
+ * `fast-png` and JPEG needs `jpeg-js`, which the script's project must install. The field `inputs` is
+ * [height, width, channels] float32, (value / 255 - mean) / deviation. The field `labels` is int32.
  *
- * Images are decoded at first use and kept as bytes, so a rank decodes only its share. Hidden
- * files, hidden folders and `__MACOSX` are skipped. A file may have at most 64 MiB, an image 64
- * megapixels.
+ * Images are decoded at first use and kept as bytes, so a rank decodes only its share. Hidden files,
+ * hidden folders and `__MACOSX` are skipped. A file may have at most 64 MiB, an image 64 megapixels.
  *
  * @throws ERR_TSR_ARGUMENT; ERR_TSR_DATASET when the folder has no classes or images;
  *   ERR_TSR_DATASET from a batch when a file cannot be decoded; ERR_TSR_PACKAGE_MISSING
@@ -172,10 +166,7 @@ function kindOf(path: string): 'png' | 'jpeg' | undefined {
   return KINDS[extname(path).toLowerCase()]
 }
 
-/**
- * Returns false for hidden files, and for files that macOS adds to archives (`__MACOSX`,
- * `._a.png`).
- */
+/** Returns false for hidden files, and for files that macOS adds to archives (`__MACOSX`, `._a.png`). */
 function isVisible(path: string): boolean {
   return path.split(sep).every((name) => !name.startsWith('.') && name !== '__MACOSX')
 }
@@ -274,9 +265,7 @@ function resize(image: Image, [height, width]: readonly [number, number], channe
 
 const mix = (a: number, b: number, share: number): number => a + (b - a) * share
 
-/**
- * Returns, for each new position, the two old positions around it and the weight of the second one.
- */
+/** Returns, for each new position, the two old positions around it and the weight of the second one. */
 function positions(from: number, to: number) {
   return Array.from({ length: to }, (_, i) => {
     const at = Math.min(Math.max(((i + 0.5) * from) / to - 0.5, 0), from - 1)
@@ -285,10 +274,7 @@ function positions(from: number, to: number) {
   })
 }
 
-/**
- * Returns the value of a pixel's channel. Gray is computed by ITU-R BT.601. Transparency is
- * ignored.
- */
+/** Returns the value of a pixel's channel. Gray is computed by ITU-R BT.601. Transparency is ignored. */
 function sample(
   { data, width, channels: has }: Image,
   row: number,

@@ -16,10 +16,7 @@ export const orderRules = {
   shuffle: flag.default(true),
 }
 
-/**
- * Returns the examples 0 .. length - 1 in the order of an epoch. The order is the same on every
- * rank.
- */
+/** Returns the examples 0 .. length - 1 in the order of an epoch. The order is the same on every rank. */
 export function epochOrder(length: number, { seed, epoch, shuffle }: EpochOrder): Int32Array {
   return shuffle
     ? permutation(length, `epoch ${String(epoch)}`, seed)

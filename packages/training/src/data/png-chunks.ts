@@ -20,8 +20,7 @@ const HARMLESS = 2 ** 26
  *   left to the decoder.
  */
 export function checkedPng(file: Buffer, mostPixels: number): Buffer {
-  // The file starts with the signature and the header: length, type, width, height, depth, color
-  // type.
+  // The file starts with the signature and the header: length, type, width, height, depth, color type.
   if (file.length < 33) return file
   const [width, height] = [file.readUInt32BE(16), file.readUInt32BE(20)]
   if (width * height > mostPixels)

@@ -61,11 +61,7 @@ export async function* csvRecords(path: string, separator = ','): AsyncGenerator
   }
 }
 
-/**
- * Reads the objects of a file with one JSON object on each line.
- *
- * @throws ERR_TSR_DATASET
- */
+/** Reads the objects of a file with one JSON object on each line. @throws ERR_TSR_DATASET */
 export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
   let count = 0
   for await (const line of linesOf(path)) {

@@ -47,8 +47,7 @@ export function examplesFrom(
 }
 
 /**
- * The origin of a record, for error messages: the file, and the number of the record in the file,
- * from 1.
+ * The origin of a record, for error messages: the file, and the number of the record in the file, from 1.
  */
 export interface RecordPlace {
   readonly path: string

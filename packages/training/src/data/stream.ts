@@ -74,14 +74,9 @@ export interface StreamState {
 export interface StreamLoader extends AsyncIterable<ExampleBatch> {
   /** The current or next epoch. */
   readonly epoch: number
-  /**
-   * Returns the position after the last returned batch. Batches that were only read ahead do not
-   * count.
-   */
+  /** Returns the position after the last returned batch. Batches that were only read ahead do not count. */
   state(): StreamState
-  /**
-   * Continues exactly from a saved position, on any number of ranks. Uses the seed of the state.
-   */
+  /** Continues exactly from a saved position, on any number of ranks. Uses the seed of the state. */
   loadState(state: StreamState): void
 }
 

@@ -22,9 +22,8 @@ export interface TextOptions {
   /** The number of tokens in a sequence. */
   readonly block: number
   /**
-   * Part `index` of `count` equal parts of the batch: `run.share` of a trainer, or the data
-   * parallel coordinate. Ranks that pass the same coordinate get the same sequences. Default [0,
-   * 1].
+   * Part `index` of `count` equal parts of the batch: `run.share` of a trainer, or the data parallel
+   * coordinate. Ranks that pass the same coordinate get the same sequences. Default [0, 1].
    */
   readonly share?: Share
   /**
@@ -44,8 +43,7 @@ const readOptions = declareOptions({
   block: count({ from: 1 }),
   share: shareRule.default([0, 1]),
   positions: anything<Int32Array>(),
-  // Only random batches use the seed. Evaluation accepts and ignores it, so that both can share
-  // options.
+  // Only random batches use the seed. Evaluation accepts and ignores it, so that both can share options.
   seed: orderRules.seed,
 } satisfies Rules<RandomTextOptions>)
 
@@ -67,9 +65,8 @@ export interface TextBatch {
 }
 
 /**
- * Returns a batch of random sequences of a text. The sequences depend only on `seed` and `step`. So
- * all ranks draw the same batch and take their shares, and a resumed job needs only the step
- * number.
+ * Returns a batch of random sequences of a text. The sequences depend only on `seed` and `step`. So all
+ * ranks draw the same batch and take their shares, and a resumed job needs only the step number.
  *
  * @throws ERR_TSR_ARGUMENT
  *

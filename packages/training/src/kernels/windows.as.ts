@@ -1,9 +1,7 @@
 // The sliding windows of convolutions and pooling over images [batch, height, width, channels]. Windows
 // are numbered in the order of the outputs [batch, rows, columns]. Values outside an image are 0.
 
-/**
- * The fields of `Geometry` in backend/wasm/windows.ts, in the same order. See there for their meaning.
- */
+/** The fields of `Geometry` in backend/wasm/windows.ts, in the same order. See there for their meaning. */
 @unmanaged
 class Geometry {
   height: i32 = 0

@@ -15,9 +15,7 @@ export interface Module {
    */
   readonly buffers?: readonly Parameter[]
 
-  /**
-   * Computes the output for `x` by operations of TensorFlow.js, so that the tape can differentiate it.
-   */
+  /** Computes the output for `x` by operations of TensorFlow.js, so that the tape can differentiate it. */
   forward(x: Tensor): Tensor
 
   /** Records a forward pass without the tape. Present if the module has a faster way. */

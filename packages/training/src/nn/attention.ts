@@ -91,9 +91,7 @@ export class CausalSelfAttention implements Module {
   }
 }
 
-/**
- * Applies attention to [batch, length, 3 x heads x size]. Returns [batch, length, heads x size].
- */
+/** Applies attention to [batch, length, 3 x heads x size]. Returns [batch, length, heads x size]. */
 function attendByHead(
   rows: Tensor,
   size: number,
@@ -115,9 +113,7 @@ function attendByHead(
   })(rows)
 }
 
-/**
- * Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part.
- */
+/** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */
 function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   const [batch, length, channels] = rows.shape as [number, number, number]
   const heads = channels / parts / size
@@ -160,9 +156,7 @@ interface Extents {
   readonly size: number
 }
 
-/**
- * For each head at each position, calls `visit` with the index of the first value in both layouts.
- */
+/** For each head at each position, calls `visit` with the index of the first value in both layouts. */
 function eachRun(
   { batch, heads, length, size }: Extents,
   parts: number,

@@ -12,10 +12,7 @@ import { inOrder } from './embedding.ts'
 
 type Three = readonly [Tensor, Tensor, Tensor]
 
-/**
- * An attention function of queries, keys and values [batch, heads, length, size], with its
- * gradients.
- */
+/** An attention function of queries, keys and values [batch, heads, length, size], with its gradients. */
 export interface AttentionCore {
   /** Whether each rank of a group holds only a part of the positions of a sequence. */
   readonly dividesSequences?: boolean
@@ -36,9 +33,8 @@ export interface AttentionCore {
 }
 
 /**
- * softmax(q k' / sqrt(size)) v, where each position attends to itself and to earlier positions
- * (Vaswani et al., 2017). The backward pass reuses the probabilities [batch, heads, length,
- * length].
+ * softmax(q k' / sqrt(size)) v, where each position attends to itself and to earlier positions (Vaswani
+ * et al., 2017). The backward pass reuses the probabilities [batch, heads, length, length].
  */
 export const causalAttention: AttentionCore = {
   forward(q, k, v, mask) {
@@ -176,10 +172,7 @@ function eachRow(
   }
 }
 
-/**
- * The score of a masked key: far below all real scores, but finite, so that differences are not
- * NaN.
- */
+/** The score of a masked key: far below all real scores, but finite, so that differences are not NaN. */
 const MASKED = -1e30
 
 function masked(scores: Tensor, mask: Mask): Tensor {

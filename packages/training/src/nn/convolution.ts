@@ -28,10 +28,7 @@ export interface Conv2dOptions {
   readonly bias?: boolean
   /** The activation function of the output; default `linear`, the identity. */
   readonly activation?: Activation
-  /**
-   * The seed of the initial values; default 0. The values also depend on the names of the
-   * parameters.
-   */
+  /** The seed of the initial values; default 0. The values also depend on the names of the parameters. */
   readonly seed?: number
 }
 

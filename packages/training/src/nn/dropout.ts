@@ -33,13 +33,12 @@ const readOptions = declareOptions({
 } satisfies Rules<DropoutOptions>)
 
 /**
- * In training, sets values to zero at random and divides the remaining values by 1 - rate
- * (Srivastava et al., 2014). In evaluation, returns the input.
+ * In training, sets values to zero at random and divides the remaining values by 1 - rate (Srivastava et
+ * al., 2014). In evaluation, returns the input.
  *
  * The dropped values depend only on the seed, the name, the step and the position in the batch; see
- * `inPass`. Therefore every layout and every recomputed pass drops the same values. Ranks that
- * share layers by tensor parallelism must hold all values of a row, or of their part of its
- * positions.
+ * `inPass`. Therefore every layout and every recomputed pass drops the same values. Ranks that share
+ * layers by tensor parallelism must hold all values of a row, or of their part of its positions.
  */
 export class Dropout implements Module {
   readonly kind = 'dropout'
@@ -91,10 +90,7 @@ export function isDropout(module: Module): module is Dropout {
 /** The block of attention probabilities that a rank computes at once. */
 export interface Probabilities {
   readonly shape: readonly [number, number, number, number]
-  /**
-   * The positions of the queries and of the keys. A query attends to the keys up to its own
-   * position.
-   */
+  /** The positions of the queries and of the keys. A query attends to the keys up to its own position. */
   readonly queries: Int32Array
   readonly keys: Int32Array
   /** The length of the whole sequence. */
@@ -141,9 +137,7 @@ function droppingPass({ name, rate }: Required<DropoutOptions>): Pass | undefine
   return pass?.training === true ? pass : undefined
 }
 
-/**
- * Returns a function that draws the factor for each value of an input row: 0, or 1 / (1 - rate).
- */
+/** Returns a function that draws the factor for each value of an input row: 0, or 1 / (1 - rate). */
 function drawsOf(
   { name, rate, seed }: Required<DropoutOptions>,
   { step, row: firstRow = 0 }: Pass,

@@ -17,11 +17,7 @@ export interface InitializedParameter {
   readonly seed: number
 }
 
-/**
- * Sets all values to `value`.
- *
- * @throws ERR_TSR_ARGUMENT unless `value` is a finite number
- */
+/** Sets all values to `value`. @throws ERR_TSR_ARGUMENT unless `value` is a finite number */
 export function constant(value: number): Initializer {
   finite().check('the value of init.constant', value)
   return ({ shape }) => new Float32Array(sizeOf(shape)).fill(value)
@@ -31,8 +27,7 @@ export const zeros: Initializer = constant(0)
 export const ones: Initializer = constant(1)
 
 /**
- * Draws from a uniform distribution in [-limit, limit], whose standard deviation is limit /
- * sqrt(3).
+ * Draws from a uniform distribution in [-limit, limit], whose standard deviation is limit / sqrt(3).
  *
  * @throws ERR_TSR_ARGUMENT unless `limit` is a finite number
  */

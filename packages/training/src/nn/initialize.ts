@@ -45,12 +45,10 @@ const shapeRule = where<readonly number[]>(
 )
 
 /**
- * Returns weights for a layer with `fanIn` inputs before a ReLU, uniform in +-sqrt(6 / fanIn) (He
- * et al., 2015). Their variance, 2 / fanIn, preserves the scale of the activations in a deep
- * network.
+ * Returns weights for a layer with `fanIn` inputs before a ReLU, uniform in +-sqrt(6 / fanIn) (He et al.,
+ * 2015). Their variance, 2 / fanIn, preserves the scale of the activations in a deep network.
  *
- * Normal values would need logarithms and cosines, whose last bits differ between JavaScript
- * engines.
+ * Normal values would need logarithms and cosines, whose last bits differ between JavaScript engines.
  *
  * @param name - the name of the parameter; the values depend only on `name` and `seed`
  * @param length - the number of values
@@ -69,8 +67,7 @@ export function uniformValues(
   length: number,
   limit: number,
 ): Float32Array {
-  // A limit of 0 marks values that will be replaced. Drawing them would take seconds for a large
-  // model.
+  // A limit of 0 marks values that will be replaced. Drawing them would take seconds for a large model.
   if (limit === 0) return new Float32Array(length)
   const next = generator(name, seed)
   return Float32Array.from({ length }, () => (2 * uniform(next) - 1) * limit)

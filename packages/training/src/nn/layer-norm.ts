@@ -79,9 +79,8 @@ interface NormalizeOptions {
 }
 
 /**
- * Returns (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`. Without
- * centering, the mean is taken as 0 and the variance is the mean square. Differentiable in `x` and
- * `scale`.
+ * Returns (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`. Without centering, the
+ * mean is taken as 0 and the variance is the mean square. Differentiable in `x` and `scale`.
  */
 function normalize(x: Tensor, scale: Tensor, options: NormalizeOptions): Tensor {
   return tf.customGrad((...args) => {

@@ -81,10 +81,7 @@ function kernelPasses(
 ): LinearPasses {
   const activations = [tf.keep(tf.clone(x))]
   for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
-  /**
-   * The gradient of each layer before its activation, kept between the two halves of a backward
-   * pass.
-   */
+  /** The gradient of each layer before its activation, kept between the two halves of a backward pass. */
   const saved: Tensor[] = []
   return {
     output: activations.at(-1)!,

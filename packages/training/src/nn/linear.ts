@@ -166,9 +166,7 @@ export class JointLinear implements Module {
   }
 }
 
-/**
- * Applies a function of matrices to a tensor of any rank, by flattening all axes but the last axis.
- */
+/** Applies a function of matrices to a tensor of any rank, by flattening all axes but the last axis. */
 export function onRows(x: Tensor, compute: (rows: Tensor) => Tensor): Tensor {
   if (x.rank === 2) return compute(x)
   const y = compute(tf.reshape(x, [-1, x.shape.at(-1)!]))

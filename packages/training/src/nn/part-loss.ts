@@ -9,19 +9,14 @@ import { answersOf, recordLoss, type Answers, type Loss } from './loss.ts'
 
 type Maybe<T> = T | Promise<T>
 
-/**
- * The results of an evaluation on a part of the data. The tallies of all parts and ranks can be
- * added.
- */
+/** The results of an evaluation on a part of the data. The tallies of all parts and ranks can be added. */
 export interface Tally {
   /** The sum of the losses. */
   readonly loss: number
   /** The number by which to divide the sum of the losses. */
   readonly count: number
   readonly examples: number
-  /**
-   * The number of correct answers (NaN if not countable), and the number of all answers that count.
-   */
+  /** The number of correct answers (NaN if not countable), and the number of all answers that count. */
   readonly correct: number
   readonly of: number
 }
@@ -125,10 +120,7 @@ export class PartLoss {
       : tried.then(() => this.#record(outputs, labels))
   }
 
-  /**
-   * Computes the sum of the losses, and counts the correct answers. The caller still owns both
-   * tensors.
-   */
+  /** Computes the sum of the losses, and counts the correct answers. The caller still owns both tensors. */
   async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
     await this.#try(outputs, labels)
     const count = await this.#countOf(labels)

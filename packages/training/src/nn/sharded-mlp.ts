@@ -33,12 +33,10 @@ const readOptions = declareOptions({
 } satisfies Rules<ShardedMLPOptions>)
 
 /**
- * A multi-layer perceptron that can be built in parts. There is a ReLU between any two linear
- * layers.
+ * A multi-layer perceptron that can be built in parts. There is a ReLU between any two linear layers.
  *
- * A part [from, to) allocates only its own parameters (`layers.<index>.weight`,
- * `layers.<index>.bias`). They have the same names and bitwise the same values as in the whole
- * model.
+ * A part [from, to) allocates only its own parameters (`layers.<index>.weight`, `layers.<index>.bias`).
+ * They have the same names and bitwise the same values as in the whole model.
  *
  * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */

@@ -20,10 +20,7 @@ export interface CrossEntropyOptions {
   readonly ignoreIndex?: number
   /** The fraction of each target that is spread evenly over all classes, from 0 (default) to 1. */
   readonly labelSmoothing?: number
-  /**
-   * The `mean` (default) or the `sum` over the labels that count. Without such labels, the mean is
-   * 0.
-   */
+  /** The `mean` (default) or the `sum` over the labels that count. Without such labels, the mean is 0. */
   readonly reduction?: Reduction
 }
 
@@ -39,12 +36,11 @@ export const readCrossEntropyOptions = declareOptions({
 type Complete = ReturnType<typeof readCrossEntropyOptions>
 
 /**
- * Returns a cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015). With
- * smoothing s, the target of class k is (1 - s) [k = label] + s / classes. The loss is -sum target
- * log p.
+ * Returns a cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015). With smoothing
+ * s, the target of class k is (1 - s) [k = label] + s / classes. The loss is -sum target log p.
  *
- * The loss takes the arguments of `crossEntropy`. Micro-batches on any number of ranks together
- * give the mean over all labels of the batch that count. The accuracy skips the same labels.
+ * The loss takes the arguments of `crossEntropy`. Micro-batches on any number of ranks together give the
+ * mean over all labels of the batch that count. The accuracy skips the same labels.
  *
  * @throws ERR_TSR_ARGUMENT for invalid or unknown options
  *
@@ -151,9 +147,7 @@ function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
   return { value, gradient }
 }
 
-/**
- * Returns exp of the mean cross-entropy per token: the equivalent number of equally likely tokens.
- */
+/** Returns exp of the mean cross-entropy per token: the equivalent number of equally likely tokens. */
 export function perplexity(loss: number): number {
   return Math.exp(loss)
 }

@@ -13,10 +13,7 @@ export interface BlockOptions extends AttentionOptions {
   readonly hidden?: number
   /** A small number that is added to the variance in each LayerNorm; default 1e-5. */
   readonly epsilon?: number
-  /**
-   * The dropout rate of both residual branches (attention and feed-forward) during training;
-   * default 0.
-   */
+  /** The dropout rate of both residual branches (attention and feed-forward) during training; default 0. */
   readonly residualDropout?: number
 }
 

@@ -15,9 +15,7 @@ export interface ClipGroups {
    * copies of all other parameters.
    */
   readonly tensor?: ProcessGroup
-  /**
-   * The group passed to `fullyShard`, with its `shards`. Each rank holds a part of every gradient.
-   */
+  /** The group passed to `fullyShard`, with its `shards`. Each rank holds a part of every gradient. */
   readonly shard?: ProcessGroup
   /** The pipeline parallel group. A parameter that several stages share counts once. */
   readonly pipeline?: ProcessGroup

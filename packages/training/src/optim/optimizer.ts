@@ -102,8 +102,7 @@ function checkNames(parameters: readonly Parameter[], gradients: Gradients): voi
  */
 function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
   const isArray = ArrayBuffer.isView(gradient)
-  // Compare with `shape`: reading the parameter's value would allocate the tensor of a sharded
-  // parameter.
+  // Compare with `shape`: reading the parameter's value would allocate the tensor of a sharded parameter.
   if (isArray ? gradient.length === sizeOf(shape) : gradient.shape.join() === shape.join()) return
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `the gradient of ${name}`,

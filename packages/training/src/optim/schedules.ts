@@ -23,10 +23,7 @@ export interface WarmupCosineOptions extends ConstantRateOptions {
 export interface WarmupStableDecayOptions extends WarmupCosineOptions {
   /** The number of steps before `total` in which the rate falls. */
   readonly decay: number
-  /**
-   * How the rate falls: linearly (default), as half a cosine, or as 1 - sqrt (Haegele et al.,
-   * 2024).
-   */
+  /** How the rate falls: linearly (default), as half a cosine, or as 1 - sqrt (Haegele et al., 2024). */
   readonly shape?: 'linear' | 'cosine' | 'sqrt'
 }
 

@@ -68,8 +68,7 @@ export class ParameterStates {
   }
 
   /**
-   * Returns a state vector of a parameter in host memory. A missing vector is created as zeros
-   * (`isNew`).
+   * Returns a state vector of a parameter in host memory. A missing vector is created as zeros (`isNew`).
    */
   onHost(parameter: string, name: string, length: number): { vector: HostVector; isNew: boolean } {
     const key = keyOf(parameter, name)

@@ -46,11 +46,7 @@ export function isBatch(value: unknown): value is AnyBatch {
   return typeof value === 'object' && value !== null && 'inputs' in value && 'labels' in value
 }
 
-/**
- * Rejects a batch of another replica. Its examples would count several times.
- *
- * @throws ERR_TSR_ARGUMENT
- */
+/** Rejects a batch of another replica. Its examples would count several times. @throws ERR_TSR_ARGUMENT */
 export function checkShare({ share }: AnyBatch, [index, replicas]: Share): void {
   if (share === undefined || (share[0] === index && share[1] === replicas)) return
   throw tsrError('ERR_TSR_ARGUMENT', {

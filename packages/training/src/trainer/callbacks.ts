@@ -197,9 +197,7 @@ export interface FoundRate {
    * `from`.
    */
   readonly suggestion: number
-  /**
-   * The smoothed loss at each learning rate. The curve ends where the loss is four times the smallest.
-   */
+  /** The smoothed loss at each learning rate. The curve ends where the loss is four times the smallest. */
   readonly curve: readonly { readonly rate: number; readonly loss: number }[]
 }
 

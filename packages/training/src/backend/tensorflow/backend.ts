@@ -64,9 +64,7 @@ function eagerFor(dtype: string): Eager | undefined {
   return eager?.isOnHost === true && eager.kernels === undefined ? undefined : eager
 }
 
-/**
- * Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: `move`, `disposeData`, `getInputTensorIds`.
- */
+/** Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: `move`, `disposeData`, `getInputTensorIds`. */
 interface NodeTensors {
   readonly binding: { deleteTensor(id: number): void }
   readonly tensorMap: { get(dataId: object): { values: Float32Array | null; id: number } }
@@ -89,9 +87,7 @@ function storageOf({ dataId }: Tensor): Storage {
   }
 }
 
-/**
- * For a matrix on the CPU, the few separate operations are faster than a TensorFlow function call.
- */
+/** For a matrix on the CPU, the few separate operations are faster than a TensorFlow function call. */
 function crossEntropy(logits: Tensor, labels: Tensor, weight: number): EvaluatedLoss {
   const eager = currentEager()!
   if (eager.isOnHost && logits.rank === 2) return crossEntropyOfRows(eager, logits, labels, weight)

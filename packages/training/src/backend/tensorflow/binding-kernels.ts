@@ -30,8 +30,7 @@ export interface BindingKernels {
   /**
    * [x, dy, weights..., outputs...] -> the gradients of the weights, of the biases, and of x if needed.
    * If sums for the weights and the biases follow, the gradients are added to them, and the only result
-   * is the gradient of x. If a sum shares its values with another tensor, does nothing and returns
-   * false.
+   * is the gradient of x. If a sum shares its values with another tensor, does nothing and returns false.
    *
    * @param arrays - arrays for the weights and the biases, to which the gradients are written or added;
    *   then the only result is the gradient of x
@@ -48,9 +47,8 @@ export interface BindingKernels {
   linearBackwardInput(tensors: Int32Array, relu: Uint8Array, needsInputGradient: boolean): Handle[]
 
   /**
-   * [x, gradients before each activation..., outputs of all layers but the last...] -> the
-   * gradients of the weights, then of the biases. Returns no handles if `arrays` receive the
-   * gradients.
+   * [x, gradients before each activation..., outputs of all layers but the last...] -> the gradients of
+   * the weights, then of the biases. Returns no handles if `arrays` receive the gradients.
    */
   linearBackwardParameters(
     tensors: Int32Array,

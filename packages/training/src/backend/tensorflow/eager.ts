@@ -78,9 +78,8 @@ export interface Attribute {
 }
 
 /**
- * TensorFlow operations on float32 that bypass the TensorFlow.js engine. On small tensors, the
- * engine takes as long as the operation itself. Results are handles; `take` makes a tensor from a
- * handle.
+ * TensorFlow operations on float32 that bypass the TensorFlow.js engine. On small tensors, the engine
+ * takes as long as the operation itself. Results are handles; `take` makes a tensor from a handle.
  */
 export class Eager {
   readonly #backend: NodeBackend
@@ -129,9 +128,7 @@ export class Eager {
     return this.#binding.functions?.call !== undefined
   }
 
-  /**
-   * Runs a computation with our kernels disabled. Reports its calls to the binding to `observer`.
-   */
+  /** Runs a computation with our kernels disabled. Reports its calls to the binding to `observer`. */
   observe<T>(observer: Observer, compute: () => T): T {
     const binding = this.#binding
     const overrides: Partial<Binding> = {
@@ -175,10 +172,7 @@ export class Eager {
     }
   }
 
-  /**
-   * Defines a function of TensorFlow.
-   * @returns the number of the function, for `call`
-   */
+  /** Defines a function of TensorFlow. @returns the number of the function, for `call` */
   define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number {
     return this.#binding.functions!.define(outputs, graph, inputs, index)
   }
@@ -275,8 +269,7 @@ export class Eager {
 
   matMul(a: Handle, b: Handle, transposeA = false, transposeB = false): Handle {
     const attributes = this.#products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
-    // The operation MatMul is 10 % faster. But a signal handler that interrupts it may corrupt the
-    // heap.
+    // The operation MatMul is 10 % faster. But a signal handler that interrupts it may corrupt the heap.
     return this.#run('BatchMatMulV2', attributes, [a, b])
   }
 
@@ -309,9 +302,7 @@ export class Eager {
     return this.#run('Sum', this.#sums, [x, this.#firstAxis])
   }
 
-  /**
-   * Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch].
-   */
+  /** Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch]. */
   crossEntropy(logits: Handle, labels: Handle): { losses: Handle; gradient: Handle } {
     const name = 'SparseSoftmaxCrossEntropyWithLogits'
     const [losses, gradient] = this.#binding.executeOp(name, this.#losses, [logits, labels], 2)

@@ -161,8 +161,7 @@ class EagerPasses implements LinearPasses {
     const { weight, bias } = this.#layers[i]!
     const input = i === 0 ? eager.handleOf(this.#input) : this.#outputs[i - 1]!
     const { kernels } = eager
-    // With one thread, our kernels are as fast as TensorFlow. With several threads, TensorFlow is
-    // faster.
+    // With one thread, our kernels are as fast as TensorFlow. With several threads, TensorFlow is faster.
     if (kernels !== undefined && eager.threads === 1) {
       const places = placesIn(kernels, onGradient, [weight, bias])
       if (places !== undefined) {

@@ -55,10 +55,7 @@ async function nameOfGpu(): Promise<string> {
   return name === '' ? 'GPU' : name
 }
 
-/**
- * The dynamic linker reads its search path at process start, so `tsrun` sets the path for the
- * ranks.
- */
+/** The dynamic linker reads its search path at process start, so `tsrun` sets the path for the ranks. */
 function hintFor(manifest: TensorFlowManifest): string {
   const path = (process.env['LD_LIBRARY_PATH'] ?? '').split(delimiter)
   if (manifest.libraryFolders.every((folder) => path.includes(folder))) return 'look at nvidia-smi'

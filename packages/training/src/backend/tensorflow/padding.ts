@@ -31,9 +31,8 @@ interface Call {
 }
 
 /**
- * Adds numeric padding to convolutions, pooling and their gradients on the tensorflow backend, by
- * padding the images. tfjs-node supports only `same` and `valid`, except in the forward pass of
- * convolutions.
+ * Adds numeric padding to convolutions, pooling and their gradients on the tensorflow backend, by padding
+ * the images. tfjs-node supports only `same` and `valid`, except in the forward pass of convolutions.
  */
 export function installPadding(): void {
   for (const name of ['Conv2D', 'FusedConv2D', 'Conv2DBackpropFilter']) install(name, ofImages)

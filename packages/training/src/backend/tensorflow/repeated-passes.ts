@@ -95,9 +95,7 @@ class Plan {
     return isTraced ? new TracedPass(this, x) : undefined
   }
 
-  /**
-   * Makes TensorFlow functions from a traced pass. The first `length` nodes are the forward pass.
-   */
+  /** Makes TensorFlow functions from a traced pass. The first `length` nodes are the forward pass. */
   learn(trace: Trace, output: string | undefined, length: number, define: () => void): void {
     if (!this.#canRepeat) return
     try {
@@ -202,20 +200,14 @@ class TracedPass implements Recording {
     this.#pass.dispose()
   }
 
-  /**
-   * The memory of sharded parameters is freed after a forward pass and reallocated at another
-   * address.
-   */
+  /** The memory of sharded parameters is freed after a forward pass and reallocated at another address. */
   #renewParameters(): void {
     for (const [i, { value }] of this.#plan.parameters.entries()) {
       if (!value.isDisposed) this.#trace.renew(keyOfArgument(1 + i), value)
     }
   }
 
-  /**
-   * Collects the gradients before calling the listener, so that the trace excludes the listener's
-   * work.
-   */
+  /** Collects the gradients before calling the listener, so that the trace excludes the listener's work. */
   #run(compute: (take: GradientListener) => Tensor | undefined) {
     this.#renewParameters()
     const gradients: [Parameter, Tensor][] = []
@@ -304,9 +296,7 @@ class RepeatedPass implements Recording {
     return this.#traced
   }
 
-  /**
-   * Whether all inputs of the step are available. Another plan's forward pass may have kept fewer.
-   */
+  /** Whether all inputs of the step are available. Another plan's forward pass may have kept fewer. */
   #has({ run }: Step): boolean {
     return run.inputs.every((key) => this.#find(key) !== undefined)
   }

@@ -165,9 +165,7 @@ export class Trace implements Observer {
     return { definition, inputs, outputs, shapes }
   }
 
-  /**
-   * Returns the arguments and node indices that the values depend on, in the order of the trace.
-   */
+  /** Returns the arguments and node indices that the values depend on, in the order of the trace. */
   #nodesBehind(
     values: readonly Value[],
     isArgument: (node: number) => boolean,
@@ -237,10 +235,7 @@ class Assembly {
     this.#bits.set(keyOf({ node: index, output: 0 }), same)
   }
 
-  /**
-   * Returns the output of the function for a value. An int32 value becomes float32 of the same
-   * bits.
-   */
+  /** Returns the output of the function for a value. An int32 value becomes float32 of the same bits. */
   result(key: string): Value {
     const value = this.#bits.get(key) ?? this.#places.get(key)!
     const { op, dtypes, shapes } = this.nodes[value.node]!

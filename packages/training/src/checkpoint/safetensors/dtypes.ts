@@ -45,10 +45,7 @@ export function toValues(dtype: SafetensorsDType, bytes: ArrayBuffer): TensorVal
   return new arrays[dtype](bytes)
 }
 
-/**
- * Returns the default dtype of an array. Compares class names, because each realm has its own
- * classes.
- */
+/** Returns the default dtype of an array. Compares class names, because each realm has its own classes. */
 export function dtypeOf(values: TensorValues): SafetensorsDType {
   const kind = values[Symbol.toStringTag]
   const plain = (Object.keys(arrays) as SafetensorsDType[]).filter((dtype) =>

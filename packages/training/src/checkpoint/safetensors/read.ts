@@ -54,8 +54,7 @@ async function readHeader(
   if (size < 8) throw damaged(path, `it has ${String(size)} bytes, too few for a header`)
   const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)
   if (length > BigInt(HEADER_LIMIT) || length > BigInt(size - 8)) {
-    // Do not report the length: if the file is no safetensors file, these bytes mean something
-    // else.
+    // Do not report the length: if the file is no safetensors file, these bytes mean something else.
     const facts = `a header that is longer than the file of ${String(size)} bytes, or than 100 MB`
     throw damaged(path, `it declares ${facts}: it is not a safetensors file, or it is truncated`)
   }
