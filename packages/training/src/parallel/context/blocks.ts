@@ -3,18 +3,21 @@ import { attend, attendAgain, scoreGradient, times, type Mask } from '../../nn/c
 import { tf } from '../../tfjs/tfjs.ts'
 
 /*
- * Attention to the keys and values of one rank after another with an online softmax (Milakov &
- * Gimelshein, 2018; Dao et al., FlashAttention, 2022). Tensors have the shape [batch, heads, length,
- * size], logarithms of sums [batch, heads, length, 1].
+ * Attention with an online softmax (Milakov & Gimelshein, 2018; Dao et al., FlashAttention, 2022),
+ * one block of keys and values per rank. Tensors have the shape [batch, heads, length, size]. The
+ * log-sum-exp of the scores has the shape [batch, heads, length, 1].
  */
 
-/** The output over the keys seen so far, and the logarithm of the sum of exponentials of their scores. */
+/** Attention over the keys seen so far: the output, and the log-sum-exp of the scores. */
 export interface Partial {
   readonly output: Tensor
   readonly logSums: Tensor
 }
 
-/** The queries of a rank that see keys of another rank, and these keys: see `zigzagPositions`. */
+/**
+ * Which queries of this rank attend to which keys of another rank, under causal masking. For the
+ * layout of positions see `zigzagPositions`.
+ */
 interface View {
   readonly mask: Mask
   readonly queries: 'all' | 'late'
@@ -22,8 +25,10 @@ interface View {
 }
 
 /**
- * For a lower holder, the early section precedes both sections of this rank, and the late section follows
- * both. For a higher holder, both sections lie between the early and the late section of this rank.
+ * Returns the part of the attention between this rank's queries and the keys of rank `holder`. Each
+ * rank has an early and a late section of the sequence. If `holder` is lower, its early section
+ * precedes both sections of this rank. If `holder` is higher, both its sections lie between the two
+ * sections of this rank.
  */
 export function viewOn(holder: number, rank: number): View {
   if (holder === rank) return { mask: 'causal', queries: 'all', keys: 'all' }
@@ -33,9 +38,10 @@ export function viewOn(holder: number, rank: number): View {
 }
 
 /**
- * Computes attention of all queries to one block. Queries that do not see it get a very low `logSums`.
+ * Computes attention of the queries to one block of keys. Queries that see no key of the block get
+ * a `logSums` of -1e30.
  *
- * @param kept - the dropout mask of the probabilities in the view
+ * @param kept - the dropout mask of the attention probabilities
  */
 export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: Tensor): Partial {
   const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
@@ -47,7 +53,9 @@ export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: 
   }
 }
 
-/** Merges two outputs, each weighted with its sum of exponentials. */
+/**
+ * Merges the attention over two sets of keys. Each output is weighted with its sum of exponentials.
+ */
 export function merge(a: Partial, b: Partial): Partial {
   const largest = tf.maximum(a.logSums, b.logSums)
   const [fromA, fromB] = [a, b].map(({ logSums }) => tf.exp(tf.sub(logSums, largest)))
@@ -65,17 +73,17 @@ export interface BlockGradients {
   readonly dv: Tensor
 }
 
-/** This rank's queries, and their inputs to the backward pass. */
+/** The queries of this rank, with the tensors that their backward pass needs. */
 export interface Queries {
   readonly q: Tensor
   readonly dy: Tensor
-  /** Logarithms of the sums over all keys. */
+  /** The log-sum-exp of each query's scores over all keys. */
   readonly logSums: Tensor
-  /** Row sums of output times its gradient: [batch, heads, length, 1]. */
+  /** The dot product of each output row and its gradient: [batch, heads, length, 1]. */
   readonly products: Tensor
 }
 
-/** Computes the contributions of one block to the gradients. */
+/** Computes the gradients that one block of keys contributes to queries, keys and values. */
 export function blockGradients(
   { q, dy, logSums, products }: Queries,
   k: Tensor,
@@ -95,10 +103,10 @@ export function blockGradients(
   }
 }
 
-/** Lower than any score, but finite. */
+/** A score that stands for a masked key. It is finite, because -Infinity would produce NaN. */
 const UNSEEN = -1e30
 
-/** Which half of a rank's positions. */
+/** A part of a rank's positions: both sections, or only the early or the late one. */
 export type Part = 'all' | 'early' | 'late'
 
 function half(x: Tensor, part: Part): Tensor {

@@ -11,21 +11,22 @@ import { ringAttention } from './ring-attention.ts'
 import { zigzagPositions } from './zigzag.ts'
 
 /**
- * Divides the sequences of a model among the ranks of a group, in place: each rank has all parameters and
- * its zigzag positions of every sequence (see `zigzagPositions`). Attention sends keys and values round a
- * ring (see `ringAttention`). For a recipe of a pipeline it returns a recipe of such slices. Call it
- * before `parallelize` to use both. In a group of one rank the model stays as it is.
+ * Enables context parallelism in a model, in place: divides each sequence among the ranks of a
+ * group. Each rank has all parameters and, of every sequence, its zigzag positions (see
+ * `zigzagPositions`). Attention layers exchange keys and values in a ring (see `ringAttention`).
+ * Given a pipeline recipe, returns a recipe whose slices are divided in this way. Call
+ * `contextParallel` before `parallelize`. In a group of one rank the model is unchanged.
  *
- * The loss of a rank is the mean over its positions: average losses and gradients over this group and the
- * data parallel group.
+ * The loss of a rank is the mean over its positions. Average losses and gradients over this group
+ * and the data parallel group.
  *
  * @example
  * const model = contextParallel(new GPT({ block: 64 }), mesh.cp)
  * const positions = zigzagPositions(64, mesh.cp)
  * const { inputs, labels } = textBatch(text, step, { batch, block: 64, positions })
  *
- * @throws ERR_TSR_ARGUMENT without a group, when the model has no attention, or when `parallelize` has
- *   already divided its sequences
+ * @throws ERR_TSR_ARGUMENT without a group, when the model has no attention, or when `parallelize`
+ *   has already divided the sequences of the model
  */
 export function contextParallel<M extends Module>(model: M, group: ProcessGroup): M
 export function contextParallel(recipe: PipelineModel, group: ProcessGroup): PipelineModel

@@ -5,7 +5,7 @@ import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { freeAfter } from '../group-buffers.ts'
 
-/** Two tensors of the same shape. */
+/** Two tensors of the same shape, for example keys and values. */
 export type Pair = readonly [Tensor, Tensor]
 
 interface PairBuffer {
@@ -14,10 +14,11 @@ interface PairBuffer {
 }
 
 /**
- * Passes pairs of tensors round a ring of ranks, each to the next rank, while this rank computes. Two
- * buffers suffice for any number of ranks: one pair is sent and one received at a time.
+ * Passes pairs of tensors round a ring of ranks while this rank computes. Each rank sends to the
+ * next rank and receives from the previous one. Two buffers suffice for any number of ranks,
+ * because at most one pair is sent and one received at a time.
  *
- * Create one ring per pass. All ranks make the same calls.
+ * Create one ring per pass. All ranks must make the same calls.
  */
 export class PairRing {
   readonly #group: ProcessGroup
@@ -29,7 +30,7 @@ export class PairRing {
 
   /**
    * @param shape - the shape of each tensor
-   * @param options - a different tag for each ring of a pass; errors begin with the label
+   * @param options - a tag that differs between the rings of a pass, and a label for error messages
    */
   constructor(
     group: ProcessGroup,
@@ -44,7 +45,7 @@ export class PairRing {
     this.#incoming = this.#alloc()
   }
 
-  /** Sends a pair, which can be disposed at once. */
+  /** Starts to send a pair to the next rank. The caller may dispose the pair at once. */
   send([first, second]: Pair): void {
     const { values } = this.#outgoing
     this.#outgoing.work?.wait()
@@ -55,7 +56,7 @@ export class PairRing {
     this.#start()
   }
 
-  /** Forwards the last received pair. */
+  /** Sends the last received pair on to the next rank. */
   forward(): void {
     this.#outgoing.work?.wait()
     const { values } = this.#incoming
@@ -71,7 +72,7 @@ export class PairRing {
     this.#incoming.work = this.#group.recv(this.#incoming.values, from, this.#options)
   }
 
-  /** Waits for the expected pair, which belongs to the current pass or tf.tidy. */
+  /** Waits for the pair of the previous rank. The current pass or tf.tidy disposes its tensors. */
   receive(): Pair {
     const { work, values } = this.#incoming
     work?.wait()
@@ -88,7 +89,7 @@ export class PairRing {
     this.#outgoing.work?.wait()
   }
 
-  /** Frees the buffers, also after a pass that has failed. */
+  /** Frees the buffers. After a failed pass, waits until no message uses them. */
   dispose(): void {
     for (const { values, work } of [this.#outgoing, this.#incoming]) {
       freeAfter(work, this.#group, values)

@@ -9,19 +9,21 @@ import { PairRing, type Pair } from './pair-ring.ts'
 import { zigzagPositions, type Place } from './zigzag.ts'
 
 /**
- * Causal attention to sequences that are divided among the ranks of a group, each with its zigzag
- * positions (Liu et al., Ring Attention, 2023). Keys and values are sent round a ring while each rank
- * computes with the ones that it has. With any number of ranks, a rank holds one other pair of keys and
- * values, and the scores of its queries for the keys of one rank.
+ * Causal attention for sequences that are divided among the ranks of a group by zigzag positions
+ * (Liu et al., Ring Attention, 2023). Keys and values are sent round a ring. Meanwhile each rank
+ * computes attention to the keys and values that it has. Memory does not grow with the number of
+ * ranks: besides its own keys and values, a rank holds those of one other rank.
  *
- * With c ranks, each rank sends 2 (c - 1) times the size of its keys in the forward pass, and 4 (c - 1)
- * times in the backward pass, which also sends the gradients of keys and values.
+ * With c ranks, each rank sends 2 (c - 1) times the size of its keys in the forward pass. The
+ * backward pass also sends the gradients of keys and values: 4 (c - 1) times the size.
  */
 export function ringAttention(group: ProcessGroup): AttentionCore {
   const { rank, size } = group
-  /** The part of a step's keys that this rank's queries see. */
+  /**
+   * Returns the part of the attention between this rank's queries and the keys received in a step.
+   */
   const view = (step: number) => viewOn((rank - step + size) % size, rank)
-  /** The dropout mask of a step's probabilities. */
+  /** Returns the dropout mask for the attention probabilities of a step. */
   const keptAt = (step: number, { shape }: Tensor, mask?: ProbabilityMask) => {
     if (mask === undefined) return undefined
     const [batch, heads, own] = shape as [number, number, number]
@@ -66,7 +68,8 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
       try {
         const own = startRound(keys, [k, v], () => gradientsOf([k, v], 0))
         let [dq] = own
-        // gradients of keys start at the rank after the keys' owner, and end at the owner
+        // The gradients of a rank's keys travel round the ring, starting at the next rank. Each
+        // rank adds its contribution, and the last step returns them to their owner.
         for (let step = 1; step < size; step++) {
           const here = nextPair(keys, step < size - 1)
           if (step > 1) gradients.expect()
@@ -108,14 +111,17 @@ function positionsOf(place: Place, length: number, part: Part): Int32Array {
   return part === 'early' ? all.subarray(0, middle) : all.subarray(middle)
 }
 
-/** Starts to send this rank's pair, and computes with it. */
+/** Starts to send this rank's pair round the ring, and computes with the pair meanwhile. */
 function startRound<T extends readonly Tensor[]>(ring: PairRing, pair: Pair, compute: () => T): T {
   ring.send(pair)
   ring.expect()
   return tf.tidy(compute as () => T & Tensor[])
 }
 
-/** Waits for the pair of the previous rank. If `goesOn`, forwards it and expects another one. */
+/**
+ * Waits for the pair of the previous rank. If `goesOn` is true, forwards the pair and starts to
+ * receive another.
+ */
 function nextPair(ring: PairRing, goesOn: boolean): Pair {
   const pair = ring.receive()
   if (goesOn) {
@@ -125,14 +131,13 @@ function nextPair(ring: PairRing, goesOn: boolean): Pair {
   return pair
 }
 
-/** Computes new tensors from old ones, and frees the old ones. */
 function replace<T extends readonly Tensor[]>(old: T, make: () => T): T {
   const next = tf.tidy(make as () => T & Tensor[])
   tf.dispose([...old])
   return next
 }
 
-/** Adds two pairs, and frees them. */
+/** Adds two pairs of tensors, and disposes both. */
 function sum(a: Pair, b: Pair): Pair {
   const [first, second] = tf.tidy((): Tensor[] => [tf.add(a[0], b[0]), tf.add(a[1], b[1])])
   tf.dispose([...a, ...b])

@@ -1,23 +1,23 @@
 import { tsrError } from '@tsrun/core'
 import { checkGroup } from '../requirements.ts'
 
-/** The place of a rank in its group. */
+/** The rank of a process in its group, and the size of the group. */
 export interface Place {
   readonly rank: number
   readonly size: number
 }
 
 /**
- * Returns the positions of a sequence that a rank has. The sequence is divided into 2 size equal
- * sections, and the rank has the sections rank and 2 size - 1 - rank. As a token sees only earlier
- * tokens, late sections are more work than early ones; such pairs balance the work of the ranks.
+ * Returns the positions of a sequence that a rank computes in context parallel training. The
+ * sequence is divided into 2 x size equal sections. A rank has two of them: `rank` and `2 x size -
+ * 1 - rank`. Under causal attention late sections are more work than early ones, so this pairing
+ * balances the work.
  *
  * A group of one rank has all positions.
  *
  * @param length - the length of the whole sequence
- * @throws ERR_TSR_ARGUMENT when several ranks share the sequence and its length is not a multiple of 2
- *   size, and without a group
- *
+ * @throws ERR_TSR_ARGUMENT without a group, or when the length is not a multiple of 2 x size and
+ *   the group has several ranks
  * @example zigzagPositions(8, { rank: 0, size: 2 }) // [0, 1, 6, 7]
  */
 export function zigzagPositions(length: number, place: Place): Int32Array {

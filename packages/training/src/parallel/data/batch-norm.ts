@@ -10,13 +10,16 @@ import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 export interface BatchNormOptions {
-  /** The prefix of the names: `<name>.weight`, `<name>.bias`, `<name>.running_mean`, `<name>.running_var`. */
+  /**
+   * The prefix of the parameter names `<name>.weight` and `<name>.bias`, and of the buffer names
+   * `<name>.running_mean` and `<name>.running_var`.
+   */
   readonly name: string
-  /** The length of the last axis. */
+  /** The number of channels, which is the length of the input's last axis. */
   readonly channels: number
-  /** Added to the variance; default 1e-5. */
+  /** A small number that is added to the variance; default 1e-5. */
   readonly epsilon?: number
-  /** How much of the running statistics a batch replaces; default 0.1. */
+  /** The weight of a new batch in the running statistics; default 0.1. */
   readonly momentum?: number
 }
 
@@ -29,18 +32,19 @@ const readOptions = declareOptions({
 
 /**
  * Batch normalization (Ioffe & Szegedy, 2015) over the examples of all replicas, like
- * torch.nn.SyncBatchNorm: each channel, the last axis, gets mean 0 and variance 1, is multiplied by
- * `weight` [channels] and added to `bias` [channels]. Replicas that each normalized by their few
- * examples would differ from one process with the whole batch.
+ * torch.nn.SyncBatchNorm. Each channel of the last axis is normalized to mean 0 and variance 1,
+ * multiplied by `weight` [channels], and shifted by `bias` [channels]. The result equals that of
+ * one process with the whole batch.
  *
- * Training passes use the statistics of the micro-batch and update the running statistics; other passes
- * use the running statistics. Recorded passes are training passes unless `inPass` says otherwise.
+ * Training passes use the statistics of the micro-batch and update the running statistics. Other
+ * passes use the running statistics. A recorded pass counts as a training pass unless `inPass` says
+ * otherwise.
  *
- * The replicas come from `trainer`, or from the pipeline or whole model whose gradients are averaged. A
- * forward pass gathers the mean and the variance of each replica, and a backward pass sums two numbers
- * per channel. Both block, and all replicas have to make the same passes in the same order. The
- * gradients of `weight` and `bias` cover this rank's examples only; `dataParallel` averages them. It
- * reads values, so it does not run on webgpu.
+ * The replicas are those of the `trainer` or pipeline that runs the model. A forward pass gathers
+ * the mean and variance of each replica, and a backward pass sums two numbers per channel. Both
+ * passes block, and all replicas must run the same passes in the same order. The gradients of
+ * `weight` and `bias` cover only this rank's examples; `dataParallel` averages them. On webgpu a
+ * pass cannot block, so the layer throws.
  *
  * @example
  * const norm = new BatchNorm({ name: 'layers.1', channels: 64 })
@@ -51,14 +55,17 @@ export class BatchNorm implements Module {
   readonly parameters: readonly [weight: Parameter, bias: Parameter]
   readonly usesPass = true
   readonly communicates = true
-  /** The running mean and unbiased variance, the same on all ranks; saved but not trained. */
+  /**
+   * The running mean and the unbiased running variance. They are the same on all ranks, saved in
+   * checkpoints, and not trained.
+   */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
   readonly #group: ProcessGroup | undefined
   readonly #options: ReturnType<typeof readOptions>
 
   /**
-   * @param group - the replicas in passes without `Pass.replicas`, as in your own training loop and in
-   *   models that are not averaged; default: only this rank
+   * @param group - the replicas, for passes that do not set `Pass.replicas`, such as those of a
+   *   custom training loop; default: only this rank
    * @throws ERR_TSR_ARGUMENT
    */
   constructor(options: BatchNormOptions, group?: ProcessGroup) {
@@ -76,7 +83,9 @@ export class BatchNorm implements Module {
   }
 
   /**
-   * @param x - [..., channels]; the ranks may have different numbers of examples
+   * Normalizes `x`.
+   *
+   * @param x - [..., channels]; ranks may have different numbers of examples
    * @throws ERR_TSR_BACKEND on webgpu
    */
   forward(x: Tensor): Tensor {
@@ -131,7 +140,7 @@ export class BatchNorm implements Module {
     const [x, weight] = saved as [Tensor, Tensor]
     const own = new Float64Array(2 * channels)
     const [slopes, input] = [viewOf(dy), viewOf(x)]
-    // The rows of an empty micro-batch do not count in the sums and get a zero gradient.
+    // Rows of an empty micro-batch are placeholders: leave them out of the sums.
     for (let i = 0; !isEmpty && i < slopes.length; i++) {
       const c = i % channels
       own[c]! += slopes[i]!
@@ -187,14 +196,17 @@ interface Taped {
 
 interface Normalization {
   readonly mean: Float64Array
-  /** 1 / sqrt(variance + epsilon) */
+  /** The factor of each channel: 1 / sqrt(variance + epsilon). */
   readonly inverse: Float64Array
   readonly examples: number
   readonly isEmpty: boolean
   readonly replicas: readonly ProcessGroup[]
 }
 
-/** The number of examples, then for each channel the mean, then the sum of squared deviations from it. */
+/**
+ * Returns the statistics of one rank: the number of examples, the mean of each channel, and the sum
+ * of squared deviations of each channel.
+ */
 function statisticsOf(values: Float32Array, channels: number): Float64Array {
   const statistics = new Float64Array(1 + 2 * channels)
   const examples = values.length / channels
@@ -210,7 +222,7 @@ function statisticsOf(values: Float32Array, channels: number): Float64Array {
   return statistics
 }
 
-/** The statistics of all examples from those of the ranks (Chan et al., 1979), without cancellation. */
+/** Combines the statistics of all ranks without numerical cancellation (Chan et al., 1979). */
 function combine(
   all: Float64Array,
   channels: number,

@@ -32,13 +32,13 @@ import { checkGroup } from '../requirements.ts'
 import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
 
 /**
- * Data parallel training (like torch's DistributedDataParallel; Li et al., 2020): every rank of the
- * group has the whole model and a part of each batch, and the gradients are averaged while the backward
- * pass still runs. All ranks start with the parameters of rank 0.
+ * Enables data parallel training of a model, like torch's DistributedDataParallel (Li et al.,
+ * 2020). Every rank of the group has the whole model and a part of each batch. Gradients are
+ * averaged while the backward pass runs. All ranks start with the parameters of rank 0.
  *
- * Gradients are sent in buckets: in the first step in the reverse order of the parameters, and then in
- * the order in which rank 0 computed them. If `module` is a pipeline, its `step` now averages its
- * gradients while its backward passes run.
+ * Gradients are sent in buckets. The first step fills buckets in the reverse order of the
+ * parameters. Later steps use the order in which rank 0 computed the gradients. If `module` is a
+ * pipeline, its `step` now averages gradients over the group.
  *
  * @example
  * const replica = await dataParallel(model, group)
@@ -76,10 +76,10 @@ interface Joined {
   readonly divideBy: 'live' | 'world'
 }
 
-/** By parameter name, in the memory of the buckets. */
+/** Averaged gradients by parameter name. The arrays are bucket memory. */
 type Averages = ReadonlyMap<string, Float32Array>
 
-/** One replica of a model; made by `dataParallel`. */
+/** A rank's replica of a model; made by `dataParallel`. */
 export class DataParallel<M extends Replicated = Replicated> extends Replica<M, Averages> {
   readonly #group: ProcessGroup
   readonly #trained: readonly Parameter[]
@@ -87,7 +87,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   #isReordered = false
   #steps = 0
   #joined: Joined | undefined
-  /** The number of ranks that have data for this step, in a joined loop. */
+  /** In a loop of `join`: the number of ranks that still have data in this step. */
   #live: number | undefined
 
   constructor(
@@ -106,13 +106,14 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     return this.module.parameters
   }
 
-  /** The traffic of one step. */
+  /** The bytes and collectives that one step sends. */
   get traffic(): Traffic {
     return this.#exchange.traffic
   }
 
   /**
-   * Waits for the averaged gradients of this step, the same on all ranks, for `optimizer.step`.
+   * Waits for the averaged gradients of this step, for `optimizer.step`. They are the same on all
+   * ranks.
    *
    * @param tokens - with `reduction: 'token'`: the number of tokens in this rank's summed loss
    * @throws ERR_TSR_UNUSED_PARAMETERS, ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a failed step or
@@ -127,15 +128,15 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   /**
-   * Returns the same as `gradients` without a copy: arrays in the memory of the buckets, which the next
-   * backward pass overwrites. Update the parameters before it.
+   * Waits for the averaged gradients of this step, like `gradients`, but does not copy them. The
+   * arrays are bucket memory, which the next backward pass overwrites. Update the parameters first.
    */
   async gradientViews(tokens?: number): Promise<Averages> {
     return await this.takeGradients(tokens)
   }
 
   override async scaleFor(count: number): Promise<number> {
-    // A rank that has finished its loop does not call this, so use no collective.
+    // Use no collective here, because ranks that have finished their loop do not call this method.
     return this.#joined === undefined ? await super.scaleFor(count) : this.scale
   }
 
@@ -151,10 +152,11 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   /**
-   * Runs a training loop that may have fewer steps on some ranks than on others. A rank that has finished
-   * takes part in the steps of the others with gradients of zero. In the end all ranks get the parameters
-   * and the optimizer state of the rank that made the most steps. All ranks call it. The loop must not use
-   * other collectives over this group, because ranks that have finished do not call them.
+   * Runs a training loop that may have fewer steps on some ranks than on others. All ranks call
+   * `join`. A rank that has finished joins the steps of the other ranks with zero gradients. At the
+   * end all ranks get the parameters and the optimizer state of the rank that made the most steps.
+   * The loop must not use other collectives over this group, because finished ranks do not call
+   * them.
    *
    * @example
    * const loop = async () => {
@@ -206,8 +208,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   protected override async shareBuffers(buffers: SharedBuffers): Promise<void> {
-    // In a joined loop the first rank may have finished. At the end all ranks get the buffers of the
-    // rank with the most steps.
+    // In a loop of `join` the first rank may have finished, so its buffers may be outdated. At the
+    // end `join` broadcasts the buffers of the rank that made the most steps.
     if (this.#joined === undefined) await super.shareBuffers(buffers)
   }
 
@@ -221,7 +223,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     const taken = this.#exchange.take(factor, unused)
     this.#steps++
     if (this.#isReordered) return taken
-    // Copy the values: these buckets are about to be replaced.
+    // Copy the averages, because the buckets that hold them are replaced below.
     for (const [name, values] of taken) taken.set(name, values.slice())
     await this.#reorder(order)
     return taken
@@ -231,9 +233,12 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     this.#exchange.dispose()
   }
 
-  /** Takes part in the steps of ranks that still have data, until no rank has any. */
+  /**
+   * Joins the steps of the ranks that still have data, with zero gradients, until no rank has data.
+   */
   async #shadow(loop: JoinedLoop): Promise<void> {
-    // the others wait for a step that this rank has announced, but not for accumulated gradients
+    // Drop accumulated gradients of a step that was never announced. Other ranks do not wait for
+    // it.
     if (!loop.isAnnounced) this.#exchange.clear()
     for (;;) {
       loop.announce(false)
@@ -242,7 +247,9 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     }
   }
 
-  /** After the first step, rebuilds the buckets in the order in which rank 0 computed its gradients. */
+  /**
+   * Rebuilds the buckets after the first step, in the order in which rank 0 computed its gradients.
+   */
   async #reorder(arrivals: readonly string[]): Promise<void> {
     this.#isReordered = true
     const order = await this.#group.broadcastObject([...arrivals], 0)
@@ -259,21 +266,24 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 }
 
-/** A bucket with its memory in the arena. */
+/** A gradient bucket with its memory in the group's arena. */
 interface Filling {
   readonly bucket: Bucket
   readonly gradients: Float32Array
-  /** The values that are sent, if the wire format is not float32. */
+  /** The 16-bit values that are sent; undefined if the wire format is float32. */
   readonly encoded: Uint16Array | undefined
   readonly work: PersistentOperation
 }
 
-/** Averages gradients over a group with all-reduce: every rank gets all averages. */
+/** Averages the gradients over a group with all-reduce. Every rank gets all averages. */
 class AllReduceExchange extends GradientExchange {
   readonly traffic: Traffic
   readonly #group: ProcessGroup
   readonly #fillings: readonly Filling[]
-  /** True if sending buckets during the backward pass would gain nothing. */
+  /**
+   * Whether buckets are exchanged after the backward pass, because an exchange during it would not
+   * be faster.
+   */
   readonly #isDeferred: boolean
 
   constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {
@@ -295,7 +305,7 @@ class AllReduceExchange extends GradientExchange {
     this.#isDeferred = this.#fillings.every(({ work }) => work.prefersRun)
   }
 
-  /** Exchanges the buckets that `start` deferred until the end of the backward passes. */
+  /** Exchanges the buckets that were deferred until the end of the backward pass. */
   async exchangeDeferred(): Promise<void> {
     if (!this.#isDeferred) return
     await timeWait(this.spans, { name: 'gradients' }, async () => {
@@ -310,10 +320,10 @@ class AllReduceExchange extends GradientExchange {
   }
 
   /**
-   * Ends the step.
+   * Ends the step and returns the averaged gradients.
    *
-   * @returns each average times `factor` except for the names in `without`; the arrays are the memory
-   *   of the buckets, valid until the first gradient of the next step
+   * @returns the averages times `factor`, by parameter name, except for the names in `without`; the
+   *   arrays are bucket memory, valid until the first gradient of the next step
    */
   take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
     const gradients = new Map<string, Float32Array>()
@@ -332,7 +342,7 @@ class AllReduceExchange extends GradientExchange {
     return gradients
   }
 
-  /** Frees the buckets as soon as no values of other ranks can arrive in them. */
+  /** Frees the buckets as soon as no collective uses them. */
   dispose(): void {
     for (const { gradients, encoded, work } of this.#fillings) {
       freeAfterRun(work, () => {
@@ -352,7 +362,7 @@ class AllReduceExchange extends GradientExchange {
 
   protected override start(index: number): void {
     const { gradients, encoded, work } = this.#fillings[index]!
-    // divide before summing, because the largest float16 is 65504
+    // Divide before summing, because a sum may exceed 65504, the largest float16.
     if (encoded !== undefined) {
       timeSpan(this.spans, 'reduce', { name: 'to 16 bits', bytes: gradients.byteLength }, () => {
         this.#group.convert(encoded, gradients, 1 / this.#group.size)

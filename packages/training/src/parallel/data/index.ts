@@ -1,4 +1,4 @@
-// SyncBatchNorm is PyTorch's name, for programs that use it.
+// Export `BatchNorm` also as SyncBatchNorm, its name in PyTorch.
 export { BatchNorm, BatchNorm as SyncBatchNorm, type BatchNormOptions } from './batch-norm.ts'
 export type { Replicated } from '../gradients/averaging.ts'
 export type { Traffic } from '../gradients/exchange.ts'

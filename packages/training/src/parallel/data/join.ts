@@ -4,9 +4,12 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import { freeAfter } from '../group-buffers.ts'
 
 export interface JoinOptions {
-  /** The optimizer of the loop. In the end the optimizers of all ranks have the same state. */
+  /** The optimizer that the loop uses. At the end all ranks get the same optimizer state. */
   readonly optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>
-  /** The divisor of summed gradients: the number of ranks with data left (default), or of all ranks. */
+  /**
+   * The divisor of the summed gradients: the number of ranks that still have data (`live`,
+   * default), or of all ranks (`world`).
+   */
   readonly divideBy?: 'live' | 'world'
 }
 
@@ -19,7 +22,7 @@ export const readJoinOptions: (given: JoinOptions) => Required<JoinOptions> = de
   divideBy: choice('live', 'world').default('live'),
 })
 
-/** Counts the ranks that take part in each step of a joined loop. */
+/** Counts the ranks that still have data in each step of `DataParallel.join`. */
 export class JoinedLoop {
   readonly #group: ProcessGroup
   readonly #live: Float64Array
@@ -35,20 +38,23 @@ export class JoinedLoop {
     return this.#announced !== undefined
   }
 
-  /** Announces whether this rank has data for the step: once, before any gradient is sent. */
+  /**
+   * Announces whether this rank has data for the step. Only the first call per step counts, and it
+   * must precede the step's gradients.
+   */
   announce(hasData: boolean): void {
     if (this.#announced !== undefined) return
     this.#live[0] = hasData ? 1 : 0
     this.#announced = this.#group.allReduce(this.#live, { label: 'ranks that still have data' })
   }
 
-  /** The number of ranks that have data for the announced step. */
+  /** Waits for the announcements of all ranks. @returns the number of ranks that have data */
   async live(): Promise<number> {
     await this.#announced
     return this.#live[0]!
   }
 
-  /** Ends the step. */
+  /** Prepares for the announcements of the next step. */
   next(): void {
     this.#announced = undefined
   }

@@ -8,86 +8,107 @@ import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 
-/** What a rank adds to the totals of a step. */
+/** The contribution of one rank to the totals of a step. */
 export interface OwnTotals {
-  /** The sum of its losses. */
+  /** The sum of this rank's losses. */
   readonly loss: number
-  /** The divisor of the summed loss: the number of examples, or of labels that count. */
+  /** The divisor of the summed loss: the number of examples, or of labels that are not ignored. */
   readonly count: number
   readonly examples: number
-  /** Whether a loss without a declared `reduction` turned out to be a mean or a sum. */
+  /**
+   * Whether the loss is a mean or a sum, as measured at run time. Undefined if the loss declares
+   * `reduction`.
+   */
   readonly found?: 'mean' | 'sum' | undefined
 }
 
-/** The totals of all ranks in a step. */
+/** The totals of a step over all ranks. */
 export interface StepTotals extends OwnTotals {
   /** The names of parameters that no rank has used. */
   readonly unused: ReadonlySet<string>
 }
 
-/** What `dataParallel` and `fullyShard` replicate: a module, or a rank's part of a pipeline. */
+/**
+ * A model that `dataParallel` or `fullyShard` can replicate: a module, or a rank's part of a
+ * pipeline.
+ */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly parameters: readonly Parameter[]
-  /** The whole model, if this is a pipeline that has all stages on this rank. */
+  /** For a pipeline whose stages are all on this rank: the whole model. */
   readonly whole?: Module | undefined
-  /** See `Module.communicates`. */
+  /** Whether passes communicate with replicas; see `Module.communicates`. */
   readonly communicates?: boolean
-  /** Whether its loss counts labels: then a mean over replicas would weigh labels differently. */
+  /**
+   * Whether the loss counts labels. Replicas then have different counts, so a plain mean over
+   * replicas would weigh labels unequally.
+   */
   readonly countsLabels?: boolean
-  /** Sets how the `step` of a trainer such as a pipeline averages gradients; undefined: not at all. */
+  /**
+   * For a model with its own `step`, such as a pipeline: sets how `step` averages gradients over
+   * replicas. With undefined, gradients are not averaged.
+   */
   averageBy?(averaging: Averaging | undefined): void
 }
 
-/** The averages and the totals of a step. */
+/** The averaged gradients and the totals of a step. */
 export interface Averaged<G extends ClippedGradients = ClippedGradients> {
   readonly gradients: G
-  /** Undefined if the options need no totals. */
+  /** The totals of the step; undefined if the options need no totals. */
   readonly totals: StepTotals | undefined
 }
 
-/** How a trainer with its own `step`, such as a pipeline, averages its gradients over replicas. */
+/** Gradient averaging over replicas, for a trainer with its own `step`, such as a pipeline. */
 export interface Averaging {
-  /** The groups over which gradients are averaged, one after the other. */
+  /** The groups over which gradients are averaged, in this order. */
   readonly axes: readonly ProcessGroup[]
-  /** Groups of the same ranks for modules that communicate in their passes: see `Pass.replicas`. */
+  /** Copies of `axes` for modules that communicate in their passes; see `Pass.replicas`. */
   readonly replicas: readonly ProcessGroup[]
   readonly onGradient: GradientListener
-  /** `token`: the gradients are of a summed loss, and `average` needs its denominator. */
+  /**
+   * `mean`: gradients are averaged. `token`: gradients of a summed loss are divided by the total
+   * number of tokens.
+   */
   readonly reduction: 'mean' | 'token'
-  /** The parameters that `update` changes: whole ones, or this rank's parts of them. */
+  /** The parameters that `update` changes: whole parameters, or this rank's shards. */
   readonly updated: readonly Parameter[]
-  /** The group that shards the parameters, if any. */
+  /** The group that shards the parameters; undefined if they are whole. */
   readonly shard: ProcessGroup | undefined
   /**
-   * With `reduction: 'token'`: returns the factor of the summed loss before the backward pass. It is
-   * close to the final factor of the previous step, so that little or no scaling is left afterwards. All
-   * replicas call it, in a pipeline on the last stage.
+   * Returns a factor by which to multiply the summed loss before the backward pass; for `reduction:
+   * 'token'`. The factor approximates the final one, so the gradients need little or no scaling
+   * afterwards. All replicas call this method, and a pipeline calls it on its last stage.
    *
-   * @param count - the denominator of this replica
+   * @param count - the divisor of this replica's summed loss
    */
   scaleFor(count: number): Promise<number>
   /**
-   * Waits for the averages, which are not copied. They are divided by the counts of all ranks.
+   * Waits for the averaged gradients. The arrays are bucket memory, not copies.
    *
-   * @param scale - the factor that the gradients already have
+   * @param scale - the factor by which the loss was multiplied before the backward pass
    */
   average(own: OwnTotals, scale: number): Promise<Averaged>
-  /** @param recorder - records the optimizer's step */
+  /**
+   * Updates the parameters with the averaged gradients.
+   *
+   * @param recorder - records the optimizer step as a span
+   */
   update(
     optimizer: Optimizer,
     gradients: ClippedGradients,
     recorder: SpanRecorder | undefined,
   ): Promise<void>
-  /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
+  /**
+   * Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`.
+   */
   synchronizes: boolean
   /**
-   * Drops the gradients of a failed step. If some were already sent, all further steps are refused; the
-   * next step is also refused unless the step failed on all ranks.
+   * Drops the gradients of a failed step. If some gradients were already sent, all later steps
+   * throw. Otherwise the next step throws unless this step failed on all ranks.
    */
   abandon(error: unknown): void
   /**
-   * Runs the model forward, unsharding its parameters one unit at a time. The backward pass of such a
-   * recording takes the gradients itself.
+   * Runs the model forward, and unshards the parameters of one unit at a time. The backward pass of
+   * the recording sends its gradients itself, so it takes no listener.
    */
   readonly recordUnits?:
     | ((
@@ -95,12 +116,14 @@ export interface Averaging {
         options: RecordOptions,
       ) => Promise<Pick<SegmentedRecording, 'value' | 'dispose'> & ShardedBackward>)
     | undefined
-  /** Unshards all parameters until `release`. */
+  /** Unshards all parameters; `release` shards them again. */
   gather(): Promise<void>
   release(): void
 }
 
-/** The backward pass of a recording whose gradients go to the ranks that own them. */
+/**
+ * The backward pass of a recording that sends each gradient to the rank that owns the parameter.
+ */
 interface ShardedBackward {
   backward(dy: Tensor): Promise<Tensor | undefined>
 }

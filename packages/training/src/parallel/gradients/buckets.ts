@@ -2,9 +2,9 @@ import type { Parameter } from '../../model/parameter.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 
 /*
- * Layout of gradient buckets. Gradients are sent together in a *bucket*, one after the other. If ranks
- * shard the training state, a bucket is padded with zeros to n equal *shares*, one per rank. A parameter
- * that crosses the border of two shares is owned by both ranks.
+ * The layout of gradient buckets. A *bucket* holds several gradients, one after the other, which
+ * are sent together. With ZeRO, a bucket is padded with zeros and divided into equal *shares*, one
+ * per rank. A parameter that crosses the border of two shares is owned by both ranks.
  */
 
 /** The position of a parameter's gradient in its bucket, in elements. */
@@ -22,19 +22,26 @@ export interface Bucket {
 }
 
 export interface BucketSizes {
-  /** The most bytes of float32 gradients in a bucket of several gradients. */
+  /**
+   * The largest size of a bucket in bytes of float32. A single larger gradient gets its own bucket.
+   */
   readonly bucketBytes: number
-  /** The same for the first bucket, before which nothing can be sent. */
+  /**
+   * The largest size of the first bucket in bytes of float32. A small first bucket starts
+   * communication early.
+   */
   readonly firstBucketBytes: number
 }
 
 const ELEMENT = 4
-/** The first bucket may be larger by this fraction if that saves a second bucket. */
+/**
+ * The first bucket may exceed its limit by this fraction if one bucket then holds all gradients.
+ */
 const REST = 1 / 8
 
 /**
- * Divides parameters into buckets, in the order in which their gradients are expected. A bucket takes
- * gradients until it is full; a gradient larger than a bucket gets its own. A small second bucket is
+ * Divides parameters into buckets, in the order in which their gradients are expected. A gradient
+ * that is larger than a bucket gets its own bucket. If the second bucket would be small, it is
  * merged into the first.
  */
 export function planBuckets(
@@ -56,7 +63,7 @@ export function planBuckets(
     list.push(parameter)
     length += size
   }
-  // In a small model, a small remainder is not worth a separate exchange.
+  // In a small model, a small second bucket is not worth a separate collective.
   const isRest = buckets.length === 1 && ELEMENT * length <= firstBucketBytes * REST
   if (isRest) list.unshift(...buckets.pop()!.slots.map(({ parameter }) => parameter))
   close()
@@ -73,36 +80,38 @@ export function bucketOf(parameters: readonly Parameter[]): Bucket {
   return { slots, length }
 }
 
-/** The label of a bucket's collectives, at the start of their error messages. */
+/** Returns the label of a bucket's collectives, for error messages. */
 export function labelOf({ slots }: Bucket, index: number): string {
   const more = slots.length > 1 ? ` to ${slots.at(-1)!.parameter.name}` : ''
   return `gradients, bucket ${index}: ${slots[0]!.parameter.name}${more}`
 }
 
-/** A bucket that is sharded among ranks. */
+/** A bucket that is divided into one share per rank. */
 export interface SharedBucket extends Bucket {
   /** Number of elements of each rank's share. */
   readonly share: number
-  /** Number of elements of all shares: `length` plus the padding. */
+  /** The number of elements of all shares, including the padding. */
   readonly padded: number
 }
 
-/** The values [from, to) of a parameter, in row-major order, that a rank owns. */
+/** A range [from, to) of a parameter's values in row-major order that one rank owns. */
 export interface OwnedRange {
   readonly parameter: Parameter
   readonly from: number
   readonly to: number
-  /** Their offset in the rank's share of the bucket, in elements. */
+  /** The offset of the range in the rank's share of the bucket, in elements. */
   readonly at: number
 }
 
-/** Pads a bucket so that it can be divided among `ranks`. */
+/** Pads a bucket to a multiple of `ranks` elements, so that all shares are equal. */
 export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
   const share = Math.ceil(bucket.length / ranks)
   return { ...bucket, share, padded: share * ranks }
 }
 
-/** The ranges of a bucket's parameters that a rank owns: at most one per parameter. */
+/**
+ * Returns the ranges of a bucket's parameters that a rank owns: at most one range per parameter.
+ */
 export function ownedRanges({ slots, share }: SharedBucket, rank: number): OwnedRange[] {
   const begin = rank * share
   return slots.flatMap(({ parameter, offset, length }) => {

@@ -6,46 +6,46 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { GradientPlace } from '../../model/recording.ts'
 import type { Bucket, Slot } from './buckets.ts'
 
-/** The traffic of one step. */
+/** The collectives and bytes of one step. */
 export interface Traffic {
   readonly collectives: number
-  /** Bytes of the buffers that collectives work on. */
+  /** The total size of the collectives' buffers in bytes. */
   readonly bytes: number
 }
 
-/** The traffic of one collective per bucket. */
+/** Returns the traffic of a step with one collective per bucket. */
 export function trafficOf(buckets: readonly Bucket[], bytesPerElement: number): Traffic {
   const elements = buckets.reduce((sum, { length }) => sum + length, 0)
   return { collectives: buckets.length, bytes: elements * bytesPerElement }
 }
 
-/** The gradients of a bucket that have arrived in this step. */
+/** The gradients that a bucket has received in this step. */
 interface Arrivals {
   readonly index: number
   readonly bucket: Bucket
-  /** Names of parameters with a gradient from this pass or from an accumulated one. */
+  /** Names of parameters that have a gradient, possibly an incomplete sum. */
   readonly present: Set<string>
-  /** Names of parameters whose gradient is final in this step. */
+  /** Names of parameters whose gradient is complete for this step. */
   readonly complete: Set<string>
 }
 
 interface Place {
   readonly arrivals: Arrivals
   readonly slot: Slot
-  /** The part of the bucket's memory, from `placeOf`. */
+  /** The part of the bucket's memory that holds the gradient; set by `placeOf`. */
   values: Float32Array | undefined
 }
 
 /**
- * Exchanges the gradients of a step between ranks, bucket by bucket, during the backward pass. Every rank
- * starts its buckets in the same order, whatever the order of its gradients. Subclasses implement the
- * exchange: an all-reduce or a reduce-scatter.
+ * Exchanges the gradients of a step between ranks during the backward pass, one bucket at a time.
+ * Every rank starts the buckets in the same order, even if gradients are computed in different
+ * orders. Subclasses implement the exchange with all-reduce or reduce-scatter.
  */
 export abstract class GradientExchange {
   readonly #arrivals: readonly Arrivals[]
   readonly #places = new Map<string, Place>()
   #started = 0
-  /** Names of parameters, in the order in which their gradients were completed. */
+  /** Names of parameters in the order in which their gradients became complete. */
   order: string[] = []
 
   constructor(buckets: readonly Bucket[]) {
@@ -64,10 +64,10 @@ export abstract class GradientExchange {
 
   protected abstract get spans(): SpanRecorder | undefined
 
-  /** The memory of a whole bucket. */
+  /** Returns the memory of a whole bucket. */
   protected abstract memoryOf(index: number): Float32Array
 
-  /** Starts the exchange of a complete bucket. */
+  /** Starts the exchange of a bucket whose gradients are all complete. */
   protected abstract start(index: number): void
 
   /** Waits until the exchanges of all buckets have completed. */
@@ -77,12 +77,12 @@ export abstract class GradientExchange {
     return this.#started
   }
 
-  /** The names of all parameters, in the order of the buckets. */
+  /** The names of all parameters, bucket by bucket. */
   get names(): string[] {
     return [...this.#places.keys()]
   }
 
-  /** Per parameter, in the order of `names`: whether this step has a gradient of it. */
+  /** For each parameter in `names`: whether it has a gradient in this step. */
   get used(): boolean[] {
     return this.#arrivals.flatMap(({ bucket, present }) =>
       bucket.slots.map(({ parameter }) => present.has(parameter.name)),
@@ -90,10 +90,10 @@ export abstract class GradientExchange {
   }
 
   /**
-   * Adds a gradient to its bucket, and starts the buckets that are now complete. Frozen parameters, which
-   * are in no bucket, are ignored. The tensor stays the caller's.
+   * Adds a gradient to its bucket, and starts all buckets that are now complete. Ignores the
+   * gradients of frozen parameters. The caller still owns the tensor.
    *
-   * @param isLast - whether no other pass adds to it in this step
+   * @param isLast - whether this gradient completes the parameter's sum for the step
    * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when the gradient does not have the parameter's
    *   shape; ERR_TSR_SYNC_READ when the backend can only read values asynchronously
    */
@@ -108,10 +108,10 @@ export abstract class GradientExchange {
   }
 
   /**
-   * Returns the memory into which a backward pass may write or add a gradient itself, instead of calling
-   * `add`, if buckets keep their memory from step to step.
+   * Returns the memory in which a backward pass can write or accumulate the gradient of a
+   * parameter, instead of calling `add`. Requires buckets that keep their memory between steps.
    *
-   * @returns undefined for parameters that `add` ignores or refuses
+   * @returns undefined for a parameter whose gradient `add` would ignore or refuse
    */
   placeOf({ name }: Parameter): GradientPlace | undefined {
     const place = this.#places.get(name)
@@ -121,12 +121,15 @@ export abstract class GradientExchange {
     return { values: place.values, adds: present.has(name) }
   }
 
-  /** Like `add`, after a gradient was written to its place. */
+  /** Reports that a gradient was written to the memory that `placeOf` returned. */
   written({ name }: Parameter, isLast: boolean): void {
     this.#arrive(name, this.#places.get(name)!, isLast)
   }
 
-  /** Starts the buckets before `end` that have not started, with zeros for missing gradients. */
+  /**
+   * Starts all buckets before index `end` that have not started. Missing gradients are sent as
+   * zeros.
+   */
   startUntil(end = this.#arrivals.length): void {
     while (this.#started < end) {
       const { index, bucket, present, complete } = this.#arrivals[this.#started]!
@@ -139,14 +142,18 @@ export abstract class GradientExchange {
     }
   }
 
-  /** Drops the gradients of this step, unless some were sent. @returns whether none was sent */
+  /**
+   * Drops the gradients of this step if none was sent yet. @returns whether they were dropped
+   *
+   * @returns whether none was sent
+   */
   abandon(): boolean {
     if (this.#started > 0) return false
     this.clear()
     return true
   }
 
-  /** Prepares the next step. */
+  /** Prepares for the next step. */
   clear(): void {
     for (const { present, complete } of this.#arrivals) {
       present.clear()
@@ -201,6 +208,6 @@ function copyAtOnce(gradient: Tensor, target: Float32Array): void {
   const written = writeTo(gradient, target)
   if (written === undefined) return
   written.catch(() => undefined)
-  // throws ERR_TSR_SYNC_READ, as the values can only be read asynchronously
+  // `viewOf` throws ERR_TSR_SYNC_READ, because the values can only be read asynchronously.
   viewOf(gradient)
 }

@@ -1,17 +1,19 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
-/** Calls that have to be awaited before the next pass. */
+/** The calls that must be awaited before the next backward pass. */
 type Call = 'gradients()' | 'step()'
 
 /**
- * Tracks whether a replica may still be used: not after `dispose`, and not after its first failed step,
- * because ranks may have diverged.
+ * Tracks whether a replica is usable. A replica becomes unusable after `dispose`, and after its
+ * first failed step, because ranks may have diverged.
  */
 export class Lifetime {
-  /** The rank in the world, because users compare errors of several groups. */
+  /**
+   * The rank in the world. Error messages use it because users compare errors of several groups.
+   */
   readonly #rank: number
-  /** Why the replica is unusable. */
+  /** The reason why the replica is unusable; undefined while it is usable. */
   #end: string | undefined
   #running: Call | undefined
 
@@ -26,7 +28,7 @@ export class Lifetime {
   }
 
   /**
-   * Refuses an operation that must wait for pending calls.
+   * Checks that no conflicting call is in progress.
    *
    * @throws ERR_TSR_ARGUMENT while one of `calls` is in progress; ERR_TSR_REPLICA_ENDED
    */
@@ -41,7 +43,7 @@ export class Lifetime {
     })
   }
 
-  /** Runs a part of a step, and makes the replica unusable if it fails. */
+  /** Runs a part of a step. If it fails, the replica becomes unusable. */
   async step<T>(part: () => Promise<T>): Promise<T> {
     this.check()
     try {
@@ -51,7 +53,7 @@ export class Lifetime {
     }
   }
 
-  /** Like `step`, for a call that has to be awaited before others: see `checkAwaited`. */
+  /** Runs a part of a step that must be awaited before other calls; see `checkAwaited`. */
   async alone<T>(call: Call, part: () => Promise<T>): Promise<T> {
     this.checkAwaited(call)
     this.#running = call
@@ -62,7 +64,11 @@ export class Lifetime {
     }
   }
 
-  /** Makes the replica unusable because a step has failed. @returns the error */
+  /**
+   * Makes the replica unusable after a failed step. @returns `error`
+   *
+   * @returns the error
+   */
   fail(error: unknown): unknown {
     this.#end ??= `a step has failed (${describe(error)})`
     return error

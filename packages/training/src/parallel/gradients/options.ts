@@ -16,33 +16,45 @@ import type { Replicated } from './averaging.ts'
 
 const WIRE_FORMATS = ['float32', 'float16', 'bfloat16'] as const
 
-/** The format in which gradients are sent. 16-bit formats halve the bytes and lose precision. */
+/**
+ * The number format of sent gradients. A 16-bit format sends half as many bytes and loses
+ * precision.
+ */
 export type WireFormat = (typeof WIRE_FORMATS)[number]
 
 export interface DataParallelOptions {
-  /** Bytes of float32 gradients that are sent together; default 25 MiB. */
+  /**
+   * The largest bucket of gradients in bytes of float32; default 25 MiB. Gradients of a bucket are
+   * sent together.
+   */
   readonly bucketBytes?: number
-  /** The same for the first bucket, before which nothing can be sent; default 1 MiB. */
+  /**
+   * The largest first bucket in bytes of float32; default 1 MiB. A small first bucket starts
+   * communication early.
+   */
   readonly firstBucketBytes?: number
-  /** The wire format of gradients; default float32. 16-bit gradients are divided by the number of ranks. */
+  /**
+   * The number format of sent gradients; default float32. With a 16-bit format, gradients are
+   * divided by the number of ranks before they are sent.
+   */
   readonly wire?: WireFormat
   /**
-   * Sums gradients in the order of the ranks, which gives bitwise equal results with any buckets,
-   * algorithms and stages of `fullyShard`; default false. With two ranks the results are always bitwise
-   * equal.
+   * Sums gradients in rank order; default false. Results are then bitwise equal for all bucket
+   * sizes, all-reduce algorithms and `fullyShard` stages. With two ranks they always are.
    */
   readonly deterministic?: boolean
   /**
-   * `mean` (default): the mean of the ranks' gradients, which equals the gradient of a single process if
-   * all ranks have equally many examples. `token`: the sum over all ranks, divided by the number of
-   * tokens (or examples) of all ranks; the loss of each rank has to be a sum too.
+   * `mean` (default): averages the gradients of all ranks. This equals training in a single process
+   * if all ranks have the same number of examples. `token`: sums the gradients of all ranks, and
+   * divides by the total number of tokens or examples. Each rank's loss must then be a sum too.
    */
   readonly reduction?: 'mean' | 'token'
   /** Parameters that are not trained and get no gradient: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
   /**
-   * What happens to a parameter that this rank has not used in a step: an error (default), or a zero
-   * gradient (`zeros`). With `zeros`, a parameter that no rank has used gets no gradient.
+   * How to treat a parameter that this rank has not used in a step: throw an error (`error`,
+   * default), or send a zero gradient (`zeros`). With `zeros`, a parameter that no rank has used
+   * gets no gradient.
    */
   readonly unused?: 'error' | 'zeros'
 }
@@ -60,19 +72,21 @@ export const gradientRules = {
   unused: choice('error', 'zeros').default('error'),
 }
 
-/** Complete options. */
+/** The options with all defaults filled in. */
 export type GradientOptions = Complete<typeof gradientRules>
 
 /** @throws ERR_TSR_ARGUMENT */
 export const readDataParallelOptions: (given: DataParallelOptions) => GradientOptions =
   declareOptions(gradientRules)
 
-/** Bytes per gradient element on the wire. */
+/** Returns the number of bytes per gradient element on the wire. */
 export function wireBytes(wire: WireFormat): number {
   return wire === 'float32' ? 4 : 2
 }
 
-/** The parameters of a module (tied ones once), the trained ones among them, and the buffers. */
+/**
+ * The parameters of a module (each tied one once), the trained ones among them, and the buffers.
+ */
 export interface ModelParameters {
   readonly all: readonly Parameter[]
   readonly trained: readonly Parameter[]
@@ -104,7 +118,11 @@ export function parametersOf(
   return { all, trained, buffers: buffersOf(module) }
 }
 
-/** @throws ERR_TSR_ARGUMENT when a pattern selects none of the names */
+/**
+ * Checks that each pattern matches a parameter name.
+ *
+ * @throws ERR_TSR_ARGUMENT when a pattern matches no name
+ */
 export function checkFrozen(frozen: NamePatterns, names: readonly string[]): void {
   const unknown = patternsOf(frozen).find((pattern) => !names.some(matchName(pattern)))
   if (unknown === undefined) return
@@ -113,7 +131,8 @@ export function checkFrozen(frozen: NamePatterns, names: readonly string[]): voi
 }
 
 /**
- * Checks that the module has a trained parameter. A rank's part of a pipeline may have none.
+ * Checks that the module has at least one trained parameter. Skips pipelines, because a stage may
+ * have no parameters.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -127,7 +146,9 @@ export function checkTrained(module: Replicated, { trained }: ModelParameters): 
 }
 
 /**
- * @throws ERR_TSR_ARGUMENT unless a number of tokens is given with, and only with, `reduction: 'token'`
+ * Checks that the number of tokens is given if, and only if, `reduction` is `token`.
+ *
+ * @throws ERR_TSR_ARGUMENT
  */
 export function checkTokens(
   { reduction }: Pick<GradientOptions, 'reduction'>,
@@ -144,8 +165,10 @@ export function checkTokens(
 }
 
 /**
- * @throws ERR_TSR_ARGUMENT when a mean over several ranks would differ from the mean over the labels that
- *   count
+ * Checks that `reduction` fits the loss. If the loss counts labels, ranks may have different
+ * counts, so `mean` would weigh their labels unequally.
+ *
+ * @throws ERR_TSR_ARGUMENT
  */
 export function checkReduction(
   { countsLabels = false }: Replicated,

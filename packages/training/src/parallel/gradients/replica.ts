@@ -16,14 +16,17 @@ import { SharedBuffers } from './shared-buffers.ts'
 import { checkUsed, countRanks, factorOf, powerOfTwoNear, TotalsSum } from './step-totals.ts'
 
 interface ReplicaOptions extends GradientOptions {
-  /** Whether buckets keep their memory from step to step, so that passes may write into them. */
+  /**
+   * Whether buckets keep their memory between steps, so that backward passes can write into them.
+   */
   readonly keepsBuckets: boolean
   readonly replicas: readonly ProcessGroup[]
 }
 
 /**
- * Creates groups of the axes' ranks for collectives inside passes. On the axes themselves these would mix
- * with the collectives of buckets, whose order relative to passes differs between ranks.
+ * Creates copies of the groups `axes`, for collectives that modules run inside passes. The groups
+ * themselves also run the collectives of buckets, whose order relative to passes differs between
+ * ranks.
  */
 export async function groupsForPasses(
   module: Replicated,
@@ -35,7 +38,7 @@ export async function groupsForPasses(
   return groups
 }
 
-/** A rank's replica of a model, whose gradients are averaged with those of the other replicas. */
+/** A rank's replica of a model. Its gradients are averaged with those of the other replicas. */
 export abstract class Replica<
   M extends Replicated,
   G extends ClippedGradients = ClippedGradients,
@@ -44,9 +47,10 @@ export abstract class Replica<
   readonly axes: readonly ProcessGroup[]
   readonly replicas: readonly ProcessGroup[]
   /**
-   * The listener for `backward`: takes the gradients, and sends a bucket as soon as it is full. With
-   * `dataParallel` and stage 1 of `fullyShard` it has `memory`, through which a pass writes gradients
-   * directly into the buckets. It drops the gradients of passes without examples (`Pass.isEmpty`).
+   * The gradient listener for `backward`. It copies each gradient into a bucket, and sends a bucket
+   * as soon as it is full. With `dataParallel` and stage 1 of `fullyShard` it has `memory`, so a
+   * backward pass writes gradients directly into the buckets. It drops the gradients of passes
+   * without examples (`Pass.isEmpty`).
    *
    * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when a gradient does not have the shape of its
    *   parameter, and while `gradients` is pending; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED
@@ -54,8 +58,8 @@ export abstract class Replica<
    */
   readonly onGradient: GradientListener
   /**
-   * Whether the next backward pass is the last one of this step; initially true. While false, gradients
-   * are accumulated without communication.
+   * Whether the next backward pass is the last one of this step; initially true. While false,
+   * gradients are accumulated and nothing is sent.
    */
   synchronizes = true
   readonly shard: ProcessGroup | undefined = undefined
@@ -63,9 +67,9 @@ export abstract class Replica<
   protected readonly lifetime: Lifetime
   readonly #buffers: SharedBuffers
   readonly #sum: TotalsSum
-  /** See `scaleFor`; undefined until labels have counted. */
+  /** The factor that `scaleFor` returns; undefined until a step has counted labels. */
   #scale: number | undefined
-  /** The number of steps that failed before a gradient was sent. */
+  /** The number of steps that failed before any gradient was sent. */
   #abandoned = 0
 
   constructor(
@@ -100,20 +104,24 @@ export abstract class Replica<
     return this.#scale ?? 1
   }
 
-  /** The exchange of this step. */
+  /** The gradient exchange of the current step. */
   protected abstract get exchange(): GradientExchange
 
-  /** Completes the work that has to precede another collective over the axes. */
+  /** Completes all work that must precede another collective over `axes`. */
   protected abstract beforeTotals(): Promise<void>
 
-  /** Ends the step. @returns the averages times `factor`, except for the names in `unused` */
+  /**
+   * Ends the step. @returns the averages times `factor`, except for the names in `unused`
+   *
+   * @returns the averages times `factor`, except for the names in `unused`
+   */
   protected abstract take(factor: number, unused: ReadonlySet<string>): Promise<G> | G
 
-  /** Called once, by `dispose`. */
+  /** Frees resources of the subclass. Called once, by `dispose`. */
   protected abstract close(): void
 
   async scaleFor(count: number): Promise<number> {
-    // Scale the first step too: sums over all labels of a batch may overflow float16.
+    // Scale the first step too: gradients of a loss summed over all labels may overflow float16.
     if (this.#scale === undefined && this.options.wire === 'float16') {
       await this.lifetime.step(async () => {
         const total = Float64Array.of(count)
@@ -134,14 +142,16 @@ export abstract class Replica<
   }
 
   async gather(): Promise<void> {
-    // Nothing to do: parameters are whole, unless a subclass shards them.
+    // Parameters are whole, unless a subclass shards them: there is nothing to gather.
   }
 
   release(): void {
-    // Nothing to do: see `gather`.
+    // Parameters are whole, unless a subclass shards them: there is nothing to release.
   }
 
-  /** Frees the buckets. The model stays; a sharded one keeps only its unsharded parameters. */
+  /**
+   * Frees the buckets. The model stays usable; a sharded model keeps only its unsharded parameters.
+   */
   dispose(): void {
     if (!this.lifetime.dispose()) return
     this.module.averageBy?.(undefined)
@@ -151,7 +161,7 @@ export abstract class Replica<
     markReplicated(this.module.parameters, false)
   }
 
-  /** Waits for the averages, for a training loop that has not applied `scale`. */
+  /** Waits for the averages, for a training loop that did not scale the loss by `scale`. */
   protected async takeGradients(tokens: number | undefined): Promise<G> {
     checkTokens(this.options, tokens)
     const count = tokens ?? 0
@@ -159,7 +169,11 @@ export abstract class Replica<
     return gradients
   }
 
-  /** @param scale - the factor that the gradients already have */
+  /**
+   * Waits for the averaged gradients.
+   *
+   * @param scale - the factor by which the loss was multiplied before the backward pass
+   */
   protected async complete(own: OwnTotals, scale: number): Promise<Averaged<G>> {
     return await this.lifetime.alone('gradients()', async () => {
       checkUsed(this.options, this.exchange, this.axes[0]!)
@@ -184,12 +198,16 @@ export abstract class Replica<
     await buffers.share(this.axes)
   }
 
-  /** The divisor of the summed gradients. */
+  /** Returns the number by which the summed gradients are divided. */
   protected divisorOf(totals: StepTotals | undefined): number {
     return this.reduction === 'token' ? totals!.count : countRanks(this.axes)
   }
 
-  /** Called before each gradient. @throws when no gradient is allowed now */
+  /**
+   * Called before each gradient. @throws when this replica may not take gradients now
+   *
+   * @throws when no gradient is allowed now
+   */
   protected checkPass(): void {
     this.lifetime.checkAwaited('a backward pass')
   }
@@ -198,7 +216,7 @@ export abstract class Replica<
     if (factor > 0) this.#scale = powerOfTwoNear(factor)
   }
 
-  /** An error in the listener makes the replica unusable. */
+  /** Creates the gradient listener. If the listener throws, the replica becomes unusable. */
   #listen(keepsBuckets: boolean): GradientListener {
     const guarded = <T>(use: () => T): T => {
       try {

@@ -6,19 +6,20 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { OptimizerState } from '../../optim/state.ts'
 import type { ModelParameters } from './options.ts'
 
-/** The properties of a parameter that ranks compare. */
+/** The properties of a parameter that must be the same on all ranks. */
 type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
 
-/** The facts that have to be the same on all ranks, in words. */
+/** The properties of a replica that must be the same on all ranks, as text for error messages. */
 interface ReplicaFacts {
   readonly parameters: readonly string[]
-  /** One entry per option, in the same order on all ranks. */
+  /** One text per option, in the same order on all ranks. */
   readonly options: readonly string[]
 }
 
 /**
- * Compares the parameters of all ranks (names, shapes, which part of a tensor, whether it is trained) and
- * their options with rank 0, before a difference can make a rank wait for ever or sum unrelated values.
+ * Checks that all ranks have the same parameters and options as rank 0. Compares names, shapes,
+ * shards, and which parameters are trained. A difference could make a rank wait forever, or sum
+ * unrelated values.
  *
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank
  */
@@ -46,7 +47,7 @@ export async function compareFacts(
 }
 
 /**
- * Compares only the parameters: names, shapes, and which part of a tensor they are.
+ * Checks that all ranks have the same parameters as rank 0. Compares names, shapes and shards.
  *
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank
  */
@@ -66,7 +67,9 @@ export function describeParameters(parameters: readonly Described[]): string[] {
 }
 
 /**
- * @param all - the descriptions of each rank of the group
+ * Checks that the descriptions of all ranks equal that of rank 0.
+ *
+ * @param all - the description of each rank of the group
  * @throws ERR_TSR_REPLICA naming the first difference from rank 0
  */
 export function compareReplicas(
@@ -91,7 +94,9 @@ export function compareReplicas(
   }
 }
 
-/** Marks parameters whose gradients are averaged, so that `parallelize` does not replace them. */
+/**
+ * Marks parameters as replicated or not. `parallelize` refuses to replace replicated parameters.
+ */
 export function markReplicated(parameters: readonly Parameter[], isReplicated: boolean): void {
   for (const parameter of parameters) parameter.isReplicated = isReplicated
 }

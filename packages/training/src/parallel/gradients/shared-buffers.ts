@@ -5,13 +5,13 @@ import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 
 /**
- * The buffers of a replicated model: see `Module.buffers`. After a step all ranks get the buffers of the
- * first rank, like torch's DistributedDataParallel. Only changed buffers are sent, so the weights of
- * frozen layers are not.
+ * Keeps the buffers of a replicated model equal on all ranks; see `Module.buffers`. After each step
+ * all ranks get the buffers of the first rank, as in torch's DistributedDataParallel. Only changed
+ * buffers are sent, so the weights of frozen layers are never sent.
  */
 export class SharedBuffers {
   readonly #buffers: readonly Parameter[]
-  /** The values that all ranks had after the last `share`. */
+  /** The values of the buffers after the last `share`, to find changed ones. */
   #known: readonly Tensor[]
 
   constructor(buffers: readonly Parameter[]) {
@@ -19,7 +19,11 @@ export class SharedBuffers {
     this.#known = buffers.map(({ value }) => value)
   }
 
-  /** @param axes - the groups that divide a step, one after the other */
+  /**
+   * Copies changed buffers from the first rank to all ranks.
+   *
+   * @param axes - the groups over which gradients are averaged, in this order
+   */
   async share(axes: readonly ProcessGroup[]): Promise<void> {
     if (this.#buffers.length === 0) return
     const changed = Uint8Array.from(this.#buffers, ({ value }, i) =>
@@ -36,7 +40,7 @@ export class SharedBuffers {
     this.#known = this.#buffers.map(({ value }) => value)
   }
 
-  /** Sends all in one message: buffers are many and small. */
+  /** Broadcasts all buffers in one message, because buffers are many and small. */
   async #broadcast(buffers: readonly Parameter[], group: ProcessGroup): Promise<void> {
     const size = buffers.reduce((sum, { value }) => sum + value.size, 0)
     if (size === 0) return

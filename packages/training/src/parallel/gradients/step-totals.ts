@@ -6,22 +6,26 @@ import type { GradientExchange } from './exchange.ts'
 import type { GradientOptions } from './options.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 
-/** The number of ranks of all axes together. */
+/** Returns the number of ranks of all axes together. */
 export function countRanks(axes: readonly ProcessGroup[]): number {
   return axes.reduce((product, { size }) => product * size, 1)
 }
 
 /**
- * Sums the totals of each step over all axes: one prepared collective per axis, or none if no totals are
- * needed.
+ * Sums the totals of each step over all ranks. Uses one prepared all-reduce per axis, or none if
+ * the options need no totals.
  */
 export class TotalsSum {
   readonly #axes: readonly ProcessGroup[]
-  /** `Figures`, then a mark for each parameter that was used. */
+  /** The six numbers of `Figures`, then one flag per parameter: whether it was used. */
   readonly #totals: Float64Array | undefined
   readonly #sums: readonly PersistentOperation[]
 
-  /** @param parameters - the number of trained parameters */
+  /**
+   * Prepares the sums.
+   *
+   * @param parameters - the number of trained parameters
+   */
   constructor(axes: readonly ProcessGroup[], options: GradientOptions, parameters: number) {
     this.#axes = axes
     const marks = options.unused === 'error' ? 0 : parameters
@@ -33,10 +37,12 @@ export class TotalsSum {
   }
 
   /**
-   * @param abandoned - the number of failed steps of this rank
+   * Sums the totals of this step over all ranks.
+   *
+   * @param abandoned - the number of steps that failed on this rank
    * @returns undefined if the options need no totals
-   * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step has failed on some ranks only, as later steps
-   *   would no longer match between ranks
+   * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step failed on some ranks only, because later
+   *   steps would not match between ranks
    */
   async sum(
     { used, names }: Pick<GradientExchange, 'used' | 'names'>,
@@ -73,7 +79,7 @@ export class TotalsSum {
     return { loss, count, examples, found, unused: new Set(missing) }
   }
 
-  /** Frees the memory once no sum is in progress. */
+  /** Frees the memory as soon as no sum is in progress. */
   dispose(): void {
     const totals = this.#totals
     let left = this.#sums.length
@@ -94,11 +100,13 @@ type Figures = [
   sums: number,
 ]
 
-/** The index of the first mark. */
+/** The index of the first used-parameter flag in the totals. */
 const MARKS = 6
 
 /**
- * @throws ERR_TSR_UNUSED_PARAMETERS unless this rank has used all parameters, or `unused` is not `error`
+ * Checks that this rank has used all parameters, if the option `unused` is `error`.
+ *
+ * @throws ERR_TSR_UNUSED_PARAMETERS
  */
 export function checkUsed(
   { unused }: GradientOptions,
@@ -110,16 +118,18 @@ export function checkUsed(
   throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
 }
 
-/** The factor that turns an average over the ranks into an average over `count`. */
+/**
+ * Returns the factor that converts a mean over ranks into a mean over `count` examples or labels.
+ */
 export function factorOf(axes: readonly ProcessGroup[], count: number): number {
-  // without examples the gradients are zero
+  // Without examples all gradients are zero.
   return count === 0 ? 0 : countRanks(axes) / count
 }
 
 /**
- * The power of two nearest to a factor. Scaling a loss by it and dividing the gradient by it afterwards
- * is exact. If the factor is a power of two, as with most batch sizes, no pass over the gradients is
- * needed to multiply them.
+ * Returns the power of two nearest to a factor. Multiplying the loss by a power of two and later
+ * dividing the gradient by it is exact. If the factor itself is a power of two, as with most batch
+ * sizes, the gradients need no extra pass to be scaled.
  */
 export function powerOfTwoNear(factor: number): number {
   return 2 ** Math.round(Math.log2(factor))
