@@ -1,8 +1,8 @@
 import type { PersistentOperation, ProcessGroup, Work } from '@tsrun/distributed'
 
 /**
- * Allocates float32 buffers with arbitrary contents in a group's arena, all or none. Free each of them
- * with `freeAfter`.
+ * Allocates float32 buffers with undefined contents in the group's arena. If one allocation fails,
+ * frees the buffers that were already allocated. Free each buffer with `freeAfter`.
  */
 export function allocateAll(group: ProcessGroup, lengths: readonly number[]): Float32Array[] {
   const buffers: Float32Array[] = []
@@ -15,7 +15,7 @@ export function allocateAll(group: ProcessGroup, lengths: readonly number[]): Fl
   }
 }
 
-/** Frees a buffer as soon as the operation that uses it, if any, has succeeded or failed. */
+/** Frees a buffer as soon as the operation that uses it, if any, has ended. */
 export function freeAfter(
   work: Work<unknown> | undefined,
   group: ProcessGroup,
@@ -28,7 +28,7 @@ export function freeAfter(
   else void work.then(free, free)
 }
 
-/** Frees a prepared operation and its buffers as soon as no run of it is in progress. */
+/** Frees a prepared operation and its buffers as soon as none of its runs is in progress. */
 export function freeAfterRun(operation: PersistentOperation, freeBuffers?: () => void): void {
   const free = (): void => {
     operation.free()

@@ -9,9 +9,10 @@ import { freeAfter } from './group-buffers.ts'
 import { checkGroup } from './requirements.ts'
 
 /*
- * Messages and sums of tensors, on every backend. Values are sent from and received into buffers in the
- * arena of the group, which are allocated and freed here. The calls are asynchronous because a GPU's values
- * can only be read asynchronously. If the host has the values, an operation starts before its call returns.
+ * Messages and sums of tensors, on every backend. Values are sent from and received into buffers in
+ * the group's arena, which this module allocates and frees. All calls are asynchronous, because the
+ * values of a GPU tensor can only be read asynchronously. If the host has the values, the operation
+ * starts before the call returns.
  */
 
 /** Options of `recvTensor`. */
@@ -33,13 +34,13 @@ const aShape = where<readonly number[]>(
 )
 
 /**
- * Sends the values of a tensor to another rank, which receives them with `recvTensor`. The receiver has
- * to know the shape and dtype, which are not sent.
+ * Sends the values of a tensor to another rank, which receives them with `recvTensor`. The receiver
+ * must know the shape and the dtype, because they are not sent.
  *
  * @param tensor - float32, int32 or bool; it may be disposed as soon as this returns
  * @param to - a rank of the group, for example `group.next`
- * @returns a promise that resolves when the send completes and rejects with the errors of `group.send`.
- *   To compute meanwhile, do not await it.
+ * @returns a promise that resolves when the send completes and rejects with the errors of
+ *   `group.send`. To compute during the send, await it later.
  * @throws ERR_TSR_ARGUMENT
  *
  * @example await sendTensor(group, activations, group.next, { tag: microbatch })
@@ -88,11 +89,11 @@ export async function recvTensor<D extends HostDType = 'float32'>(
 }
 
 /**
- * Reduces a tensor over the ranks: the sum, or with `{ op: 'avg' }` the mean. All ranks call it with
- * tensors of the same shape and dtype, and get bitwise equal results.
+ * Reduces a tensor over the ranks: computes the sum, or with `{ op: 'avg' }` the mean. All ranks
+ * call it with tensors of the same shape and dtype, and get bitwise equal results.
  *
- * Await it before the next collective of the group: with a GPU the collective starts only after the values
- * have been fetched.
+ * Await the result before the next collective of the group: with a GPU, the collective starts only
+ * after the values have been fetched.
  *
  * @param tensor - float32, int32 or bool; it is not changed, and may be disposed as soon as this returns
  * @returns a tensor that outlives any tf.tidy; the caller disposes it. The promise rejects with the errors
@@ -133,7 +134,9 @@ function allocate(
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'the dtype of a tensor', value: dtype, expected })
 }
 
-/** Copies the values to `buffer`, runs the operation on it, and frees it. */
+/**
+ * Copies the tensor's values to `buffer`, runs the operation on the buffer, and frees the buffer.
+ */
 async function run<T = void>(
   group: ProcessGroup,
   tensor: Tensor,
@@ -155,7 +158,10 @@ async function run<T = void>(
   }
 }
 
-/** Keeps the values of a tensor until they have been fetched, even if its owner disposes it. */
+/**
+ * Keeps a clone of the tensor until its values have been fetched, so that the caller may dispose
+ * it.
+ */
 async function holding(tensor: Tensor, written: Promise<void>): Promise<void> {
   const held = tf.keep(tf.clone(tensor))
   try {

@@ -14,29 +14,30 @@ import { freeAfterRun } from '../group-buffers.ts'
 import type { Microbatches } from './microbatches.ts'
 import { Shapes, type Message } from './shapes.ts'
 
-/** The messages between the stages of this rank and their neighbours. */
+/** Exchanges messages between the pipeline stages of this rank and the neighbouring stages. */
 export interface StageMessages {
   /**
    * Starts a pass.
    *
-   * @param expected - the messages to the stages of this rank in this pass, in the order of use
+   * @param expected - the messages that this rank's stages receive in the pass, in the order in
+   *   which they are used
    */
   begin(batch: Microbatches, expected: readonly Message[]): Promise<void>
-  /** Waits for the next expected message, which `take` then returns. */
+  /** Waits for the next expected message. `take` then returns its tensor. */
   arrive(message: Message): Promise<void>
-  /** Returns the message that has arrived; the caller disposes it. */
+  /** Returns the tensor of a message that has arrived; the caller disposes the tensor. */
   take(message: Message): Tensor
   /**
-   * Whether any stage before `stage` has parameters; if not, no gradient is sent back. Known once the
-   * first activation has arrived.
+   * Whether any stage before `stage` has parameters. If not, no gradient is sent back. The result
+   * is known once the first activation has arrived.
    */
   needsGradient(stage: number): boolean
   /**
-   * Sends a tensor.
+   * Sends an activation or a gradient to another stage.
    *
-   * @param needsGradient - for an activation: whether its gradient is wanted
-   * @returns a promise if the values have to be fetched: the caller may dispose the tensor once it
-   *   resolves. Otherwise undefined: the caller may dispose the tensor at once
+   * @param needsGradient - for an activation: whether the sender wants its gradient
+   * @returns undefined if the caller may dispose the tensor at once; otherwise a promise that
+   *   resolves when the caller may dispose it
    */
   send(message: Message, tensor: Tensor, needsGradient?: boolean): void | Promise<void>
   /** Ends a pass: waits until everything has been sent. */
@@ -46,7 +47,7 @@ export interface StageMessages {
 
 const nothing = (): Promise<void> => Promise.resolve()
 
-/** For a stage without neighbours. */
+/** The messages of a stage that has no neighbours. */
 export const noMessages: StageMessages = {
   begin: nothing,
   arrive: nothing,
@@ -59,26 +60,31 @@ export const noMessages: StageMessages = {
   dispose: () => undefined,
 }
 
-/** A message with its buffer. */
+/** A message: its buffer and the prepared operation that sends or receives it. */
 interface PreparedMessage {
   readonly buffer: Float32Array
   readonly operation: PersistentOperation
 }
 
-/** The most micro-batches: stage and micro-batch have to fit into a tag of 31 bits. */
+/** The limit on micro-batches, because stage and micro-batch must fit into a 31-bit tag. */
 const MICROBATCHES = 2 ** 17
 
-/** A message that is in flight or completed. */
+/** A message that was posted, with its buffer and its operation. */
 interface Exchanged extends Message, PreparedMessage {}
 
-/** Receives posted ahead, so that messages have a buffer when they arrive. */
+/**
+ * The number of receives that are posted before they are needed, so that messages arrive in their
+ * buffers.
+ */
 const LOOKAHEAD = 4
 
 /**
- * Exchanges activations and their gradients between the stages of this rank and their neighbours.
+ * Exchanges activations and their gradients between the pipeline stages of this rank and the
+ * neighbouring stages.
  *
- * The tag of a message consists of stage, direction and micro-batch, so that it matches the right
- * receive with any schedule. Sends never wait, because each uses a separate buffer until it completes.
+ * The tag of a message encodes stage, direction and micro-batch, so that messages match their
+ * receives in every schedule. A send never waits for another send, because each one uses its own
+ * buffer.
  */
 export class Activations implements StageMessages {
   readonly #group: ProcessGroup
@@ -86,12 +92,14 @@ export class Activations implements StageMessages {
   readonly #recorder: SpanRecorder
   readonly #messages: PreparedMessages
   readonly #shapes: Shapes
-  /** The number of rows of the tensors of each micro-batch, at least 1. */
+  /**
+   * The number of tensor rows of each micro-batch. An empty micro-batch has one placeholder row.
+   */
   #rows: readonly number[] = []
   #expected: Message[] = []
   #posted: Exchanged[] = []
   #sent: Exchanged[] = []
-  /** Tensors passed between two stages of this rank. */
+  /** Tensors that one stage of this rank passed to another stage of this rank. */
   readonly #handed = new Map<string, Tensor>()
 
   /** @param placement - the rank of each stage */
@@ -224,7 +232,7 @@ export class Activations implements StageMessages {
 
   #record(kind: SpanKind & ('send' | 'recv'), { operation, buffer, ...message }: Exchanged): void {
     const { timing } = operation
-    // the group records every operation itself
+    // If the recorder is the group's own, the group records the operations itself.
     if (timing === undefined || this.#recorder === this.#group.spans) return
     const { microbatch, stage } = message
     const { posted, started, completed } = timing
@@ -243,23 +251,25 @@ function factsOf({ stage, microbatch }: Message, { byteLength }: Float32Array): 
   return { stage, microbatch, bytes: byteLength }
 }
 
-/** A buffer, and the operations that use it, one at a time. */
+/**
+ * A buffer of the pool with its prepared operations. Only one operation uses the buffer at a time.
+ */
 interface PooledBuffer {
   readonly buffer: Float32Array
   readonly operations: Map<number, PersistentOperation>
-  /** The operation that uses the buffer; undefined while the buffer is free. */
+  /** The operation that is using the buffer; undefined while the buffer is free. */
   current: PersistentOperation | undefined
-  /** Whether the buffer is free again as soon as the operation has ended. */
+  /** Whether `current` is a send. The buffer of a send is free again when the send ends. */
   isSending: boolean
 }
 
 /**
- * The float32 messages of a pipeline, in the arena of its group. Every pass exchanges the same
- * messages, so buffers and prepared operations are reused.
+ * The float32 messages of a pipeline, in the arena of its group. All passes exchange messages with
+ * the same keys and lengths, so buffers and prepared operations are reused.
  */
 export class PreparedMessages {
   readonly #group: ProcessGroup
-  /** By the number of elements. */
+  /** The buffers of the pool by their number of elements. */
   readonly #pool = new Map<number, PooledBuffer[]>()
 
   constructor(group: ProcessGroup) {
@@ -269,8 +279,8 @@ export class PreparedMessages {
   /**
    * Returns a message with a free buffer of undefined contents, for `send` or `receive`.
    *
-   * @param key - identifies the message across passes
-   * @param prepare - makes its operation on a buffer that has none yet
+   * @param key - identifies the message; the same in every pass
+   * @param prepare - prepares the message's operation for a buffer; called once per buffer and key
    */
   take(
     key: number,
@@ -284,23 +294,23 @@ export class PreparedMessages {
     return { buffer: pooled.buffer, operation }
   }
 
-  /** Sends the buffer, which stays in use until the send completes. */
+  /** Sends a message. Its buffer stays in use until the send completes. */
   send(message: PreparedMessage): void {
     message.operation.start()
     this.#pooledOf(message).isSending = true
   }
 
-  /** Receives into the buffer, which stays in use until `release`. */
+  /** Receives a message. Its buffer stays in use until `release`. */
   receive({ operation }: PreparedMessage): void {
     operation.start()
   }
 
-  /** Returns the buffer to the pool. */
+  /** Returns the buffer of a received message to the pool. */
   release(message: PreparedMessage): void {
     this.#pooledOf(message).current = undefined
   }
 
-  /** Frees each buffer as soon as no message uses it. */
+  /** Frees each buffer as soon as no message is using it. */
   dispose(): void {
     for (const { buffer, operations, current } of [...this.#pool.values()].flat()) {
       const free = (): void => {

@@ -2,31 +2,32 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
 /**
- * The pipeline call in progress on each group. Concurrent calls on a group would receive each other's
- * messages, even if they belong to different pipelines.
+ * The pipeline call that is in progress on each group. Two concurrent calls on one group would
+ * receive each other's messages.
  */
 const underWay = new WeakMap<ProcessGroup | Calls, string>()
 
 /**
- * Allows one call of a pipeline at a time, and none after `end`. With a group, it also refuses calls
- * after a failed pass, which leaves messages behind.
+ * Allows only one call of a pipeline at a time, and no call after `end`. In a group it also refuses
+ * all calls after a failed pass, because a failed pass leaves unread messages behind.
  */
 export class Calls {
   readonly #group: ProcessGroup | undefined
-  /** The call of this pipeline that is in progress. */
+  /** The name of the call that is in progress on this pipeline. */
   #running: string | undefined
   #failure: Error | undefined
   #isDisposed = false
 
-  /** @param group - undefined for a whole model, which communicates with no other stage */
+  /** @param group - undefined for a model of one stage, which exchanges no messages */
   constructor(group: ProcessGroup | undefined) {
     this.#group = group
   }
 
   /**
-   * Runs a call unless this or another pipeline has a call in progress on the group.
+   * Runs a call of the pipeline. Throws if a call of any pipeline on the group is in progress.
    *
-   * @throws ERR_TSR_PIPELINE_BUSY, or ERR_TSR_ARGUMENT without a group; ERR_TSR_ARGUMENT after `end`
+   * @throws ERR_TSR_PIPELINE_BUSY (without a group ERR_TSR_ARGUMENT) while another call is in
+   *   progress; ERR_TSR_ARGUMENT after `end`
    */
   async alone<T>(call: string, run: () => Promise<T>): Promise<T> {
     if (this.#isDisposed) {
@@ -50,10 +51,10 @@ export class Calls {
   }
 
   /**
-   * Runs the part of a call that exchanges messages. If it fails, it leaves receives behind that would
-   * take the messages of the next call.
+   * Runs the part of a call that exchanges messages. After a failure all later calls throw, because
+   * pending receives would take their messages.
    *
-   * @throws ERR_TSR_PIPELINE_FAILED after a failure
+   * @throws ERR_TSR_PIPELINE_FAILED after an earlier failure
    */
   async pass<T>(run: () => Promise<T>): Promise<T> {
     if (this.#group === undefined) return await run()
@@ -71,10 +72,10 @@ export class Calls {
   }
 
   /**
-   * Refuses all later calls.
+   * Makes all later calls throw.
    *
-   * @returns whether this is the first call
-   * @throws ERR_TSR_PIPELINE_BUSY while a call is pending, which continues
+   * @returns whether this is the first call of `end`
+   * @throws ERR_TSR_PIPELINE_BUSY while a call is in progress; that call continues
    */
   end(): boolean {
     this.#refuseWhile(this.#running, 'dispose')

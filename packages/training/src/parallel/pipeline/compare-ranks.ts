@@ -8,25 +8,26 @@ import type { Plan } from './plan.ts'
 import type { LayerRange } from './split.ts'
 import { checkTied } from './tied-parameters.ts'
 
-/** The facts that the ranks of a pipeline exchange before the first pass. */
+/** The properties of a rank that the ranks of a pipeline compare before the first pass. */
 export interface RankFacts {
-  /** The options that have to be the same on all ranks, in words. */
+  /** The options that must be the same on all ranks, as text for error messages. */
   readonly options: readonly string[]
-  /** Set if the recipe names layers. */
+  /** The result of the recipe's search for layer names; undefined if the recipe names no layers. */
   readonly search: LayerSearch | undefined
-  /** The parameters of the rank's stages, each name once. */
+  /** The parameters of the rank's stages. A parameter of several stages is listed once. */
   readonly parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
   /** Whether a stage of the rank communicates with replicas in its passes. */
   readonly communicates: boolean
 }
 
 /**
- * Checks in one exchange that the ranks have parts of the same pipeline. Otherwise they would train
- * wrongly, or wait for messages that are never sent. All ranks call it.
+ * Checks that all ranks have parts of the same pipeline. Otherwise they might train a wrong model,
+ * or wait for messages that are never sent. All ranks call it.
  *
- * @returns the facts of all ranks
- * @throws on all ranks: ERR_TSR_REPLICA naming the first option that differs from rank 0; ERR_TSR_ARGUMENT
- *   when no rank has a layer that was named, or when parameters with the same name have different shapes
+ * @returns the properties of all ranks
+ * @throws ERR_TSR_REPLICA on all ranks, naming the first option that differs from rank 0;
+ *   ERR_TSR_ARGUMENT on all ranks when a layer name matches no layer of any rank, or when
+ *   parameters with the same name have different shapes
  */
 export async function compareRanks(
   own: RankFacts,
@@ -45,10 +46,10 @@ export async function compareRanks(
 }
 
 /**
- * Explains a size mismatch between a sent and an expected activation: the stages cut batches of
- * different sizes.
+ * Replaces an error about message sizes by one that names the cause: ranks passed batches with
+ * different numbers of examples.
  *
- * @returns the error to throw in place of `error`
+ * @returns the error to throw instead of `error`
  */
 export function explainSizes(error: unknown, examples: number): unknown {
   if (!isTsrError(error) || error.code !== 'ERR_TSR_MISMATCH') return error
@@ -66,10 +67,10 @@ export function explainSizes(error: unknown, examples: number): unknown {
 }
 
 /**
- * Describes the options that have to be the same on all ranks. The loss may differ, as only the last
- * rank uses it; so may `recompute`, as it does not change the gradients.
+ * Describes the options that must be the same on all ranks. Leaves out the loss, because only the
+ * last rank uses it, and `recompute`, because it does not change gradients.
  *
- * @param split - the layers of all stages
+ * @param split - the layers of each stage
  */
 export function describeOptions(
   plan: Plan,
@@ -86,7 +87,11 @@ export function describeOptions(
   ]
 }
 
-/** @throws ERR_TSR_ARGUMENT when no rank has a layer that was named */
+/**
+ * Checks that each layer name in a plan matches a layer of some rank.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
 function checkSearch(searches: readonly (LayerSearch | undefined)[]): void {
   const all = searches.filter((search) => search !== undefined)
   const glob = all[0]?.missing.find((each) => all.every(({ missing }) => missing.includes(each)))

@@ -19,20 +19,20 @@ import { stageRunner, wholeRunner } from './runner.ts'
 import { splitAs } from './split.ts'
 
 /**
- * Divides a model into stages and trains it as a pipeline: each rank builds only its own layers,
- * activations are sent from stage to stage, and gradients back.
+ * Divides a model into pipeline stages and trains it on the ranks of a group. Each rank builds only
+ * its own layers. Activations are sent from stage to stage, and gradients are sent back.
  *
- * With any schedule and any number of micro-batches, the result equals training in a single process. All
- * ranks make the same calls. Parameters with the same name in several stages are one parameter: their
- * gradients are summed.
+ * The result equals training in a single process, with any schedule and any number of
+ * micro-batches. All ranks make the same calls. If stages have parameters with the same name, these
+ * are one tied parameter, and their gradients are summed.
  *
  * @example
  * const group = await initProcessGroup()
  * const pipe = pipeline(shardedMLP({ layers: 16 }), group, { schedule: '1f1b', microbatches: 8, optimizer })
  * const { loss } = await pipe.step({ inputs, labels })
  *
- * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_SCHEDULE when your own lists of
- *   actions are impossible; ERR_TSR_ARGUMENT
+ * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_SCHEDULE when a custom
+ *   list of actions cannot be executed; ERR_TSR_ARGUMENT
  */
 export function pipeline(
   model: PipelineModel,
@@ -59,9 +59,11 @@ export function pipeline(
 }
 
 /**
- * Trains a model that is not cut into stages: a pipeline of one stage, which communicates with no other.
- * After `dataParallel(whole, group)` or `fullyShard(whole, group)` the batch of a step is this replica's
- * part, and the gradients are averaged over that group while the backward pass runs.
+ * Trains a model that is not divided into pipeline stages. It has the interface of a pipeline with
+ * one stage, and exchanges no messages.
+ *
+ * After `dataParallel(whole, group)` or `fullyShard(whole, group)`, each rank passes its part of
+ * the batch, and gradients are averaged over the group while the backward pass runs.
  *
  * @example
  * const whole = wholeModel(new ShardedMLP(), { optimizer: new SGD({ learningRate: 0.1 }) })

@@ -9,26 +9,29 @@ import type { Action } from './schedule/actions.ts'
 import type { Message } from './shapes.ts'
 import type { GradientPlan, PipelineStage } from './stage.ts'
 
-/** The result of a batch that went forward and backward. */
+/** The result of a batch after its forward and backward passes. */
 export interface TrainedBatch {
-  /** The summed loss on the rank of the last stage; 0 on others. */
+  /** The summed loss on the rank of the last stage; 0 on other ranks. */
   readonly loss: number
-  /** The gradients that the plan's listener did not take; the caller disposes them. */
+  /** The gradients that were not passed to `GradientPlan.onGradient`; the caller disposes them. */
   readonly gradients: Map<string, Tensor>
   readonly peakInFlight: number
 }
 
-/** Runs a rank's actions: takes the input from a neighbour or the batch, computes, and sends the result. */
+/**
+ * Executes the actions of a rank. For each action it receives the input, computes, and sends the
+ * result.
+ */
 export class StageWorker {
   readonly #stages: ReadonlyMap<number, PipelineStage>
   readonly #messages: StageMessages
-  /** Records the actions; undefined if the stage records its passes itself. */
+  /** Records each action as a span; undefined if the stage records its own passes. */
   readonly #recorder: SpanRecorder | undefined
   readonly #last: number
 
   /**
-   * @param stages - the stages of this rank, by their number
-   * @param last - the number of the last stage of all ranks
+   * @param stages - the stages of this rank by stage number
+   * @param last - the number of the pipeline's last stage
    */
   constructor(
     stages: ReadonlyMap<number, PipelineStage>,
@@ -65,7 +68,11 @@ export class StageWorker {
     return { loss, peakInFlight, gradients: this.#takeGradients() }
   }
 
-  /** Runs the forward passes only. @returns the sums over the batch, on the last stage */
+  /**
+   * Runs only forward passes. @returns the sums of losses and correct answers, on the last stage
+   *
+   * @returns the sums over the batch, on the last stage
+   */
   async evaluate(batch: Microbatches): Promise<Tally> {
     let sums = noTally
     await this.infer(batch, async (stage, output, microbatch) => {
@@ -75,10 +82,10 @@ export class StageWorker {
   }
 
   /**
-   * Runs the forward passes only.
+   * Runs only forward passes.
    *
-   * @param take - called with the last stage's output of each micro-batch; the output is disposed
-   *   afterwards
+   * @param take - called with each output of the last stage; the output is disposed when `take` has
+   *   settled
    */
   async infer(
     batch: Microbatches,
@@ -104,7 +111,6 @@ export class StageWorker {
     await this.#messages.end()
   }
 
-  /** Frees the activations and gradients of a failed batch. */
   abandon(): void {
     for (const stage of this.#stages.values()) stage.begin()
   }
@@ -114,7 +120,10 @@ export class StageWorker {
     this.#messages.dispose()
   }
 
-  /** Returns the gradients of all stages of this rank, summed for parameters that stages share. */
+  /**
+   * Returns the gradients of all stages of this rank. Sums the gradients of parameters that several
+   * stages share.
+   */
   #takeGradients(): Map<string, Tensor> {
     const gradients = new Map<string, Tensor>()
     const add = sumInto(gradients)
@@ -143,7 +152,7 @@ export class StageWorker {
         isEmpty: batch.rows[microbatch] === 0,
       })
       if (index < this.#last) await this.#sendForward(action, output)
-      // recomputing would save nothing if the backward pass follows at once
+      // If the backward pass follows at once, freeing and recomputing activations saves no memory.
       const isNext = next?.stage === index && next.microbatch === microbatch
       if (!isNext) stage.release(microbatch)
     })
@@ -191,12 +200,18 @@ export class StageWorker {
     })
   }
 
-  /** Whether neither this stage nor one before it has parameters: then no gradient comes back. */
+  /**
+   * Whether no stage up to and including `stage` has parameters, so that no gradient is computed.
+   */
   #learnsNothing(stage: number): boolean {
     return stage < this.#last && !this.#messages.needsGradient(stage + 1)
   }
 
-  /** @param labels - disposed if taking the input fails */
+  /**
+   * Returns the input of a stage for a micro-batch.
+   *
+   * @param labels - disposed if the function throws
+   */
   #input(coming: Message, batch: Microbatches, labels?: Tensor): Tensor {
     try {
       return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#messages.take(coming)
@@ -206,7 +221,7 @@ export class StageWorker {
     }
   }
 
-  /** Records an action, including the time to fetch its input and to hand over its output. */
+  /** Records an action as a span, including the time to unpack its input and to pack its output. */
   async #timed(
     { kind, stage, microbatch }: Action,
     compute: () => void | Promise<void>,
@@ -216,8 +231,8 @@ export class StageWorker {
       await compute()
       return
     }
-    // Include the system calls that read the CPU time in the span: they take as long as a message, and
-    // on a busy machine the kernel preempts the rank there.
+    // The span includes the system calls that read the CPU time. They take as long as a message,
+    // and on a busy machine the kernel often preempts the rank there.
     const start = monotonicNow()
     const before = recorder.wantsCpu ? host.cpuTime() : undefined
     await compute()
@@ -225,7 +240,10 @@ export class StageWorker {
     recorder.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
   }
 
-  /** The messages that the stages of this rank receive in `actions`, in the order of use. */
+  /**
+   * Returns the messages that this rank's stages receive during `actions`, in the order in which
+   * they are used.
+   */
   #expected(actions: readonly Action[]): Message[] {
     return actions.flatMap(({ kind, stage, microbatch }): Message[] => {
       if (kind === 'F') return stage === 0 ? [] : [{ direction: 'forward', stage, microbatch }]

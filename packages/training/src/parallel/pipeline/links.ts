@@ -7,37 +7,41 @@ import { Activations, noMessages, type StageMessages } from './activations.ts'
 import { compareRanks, type RankFacts } from './compare-ranks.ts'
 import { TiedParameters } from './tied-parameters.ts'
 
-/** Connects the stages of a rank with the stages of other ranks. */
+/** The communication between the stages of this rank and those of other ranks. */
 export interface StageLinks {
   readonly group: ProcessGroup | undefined
   readonly rank: number
   readonly messages: StageMessages
-  /** The parameters of this rank's stages, each name once. */
+  /** The parameters of this rank's stages. A parameter of several stages is listed once. */
   readonly parameters: readonly Parameter[]
   /**
-   * Compares the ranks, on the first call.
+   * The first call checks that all ranks have parts of the same pipeline.
    *
    * @returns whether any stage of any rank communicates with replicas in its passes
    */
   compare(): Promise<boolean>
   /**
-   * On the first call, gives parameters that ranks share one value. Sharded ones have to be equal already.
+   * The first call gives a parameter that several ranks share the same value on all of them.
+   * Sharded parameters must be equal already.
    */
   tie(isSharded: boolean): Promise<void>
-  /** Whether several stages have a parameter of this name. */
+  /** Whether several stages have a parameter with this name. */
   isShared(name: string): boolean
-  /** Replaces the gradients of parameters that several ranks share by their sums. */
+  /**
+   * Sums the gradients of parameters that several ranks share, and replaces the gradients by the
+   * sums.
+   */
   sumShared(gradients: Map<string, Tensor>): Promise<void>
-  /** Broadcasts at most `FIGURES` numbers from the rank with the last stage. */
+  /** Broadcasts up to `FIGURES` numbers from the rank of the last stage. */
   tell(figures: readonly number[]): Promise<readonly number[]>
-  /** Broadcasts an object from the rank with the last stage. */
+  /** Broadcasts an object from the rank of the last stage. */
   share<T>(result: T): Promise<T>
-  /** Gathers an object from each rank, in rank order. */
+  /** Gathers one object per rank, in rank order. */
   gather<T>(own: T): Promise<readonly T[]>
   dispose(): void
 }
 
-/** The most numbers that `tell` broadcasts. */
+/** The largest number of values that `tell` broadcasts. */
 const FIGURES = 6
 
 interface Parts {
@@ -57,7 +61,7 @@ export class GroupLinks implements StageLinks {
   readonly #describe: Parts['describe']
   readonly #lastRank: number
   readonly #figures: Float64Array
-  /** The facts of all ranks, once they were compared. */
+  /** The properties of all ranks; undefined until `compare` has run. */
   #told: readonly RankFacts[] | undefined
 
   constructor(group: ProcessGroup, { modules, placement, recorder, describe }: Parts) {
@@ -119,7 +123,7 @@ export class GroupLinks implements StageLinks {
   }
 }
 
-/** The links of a stage that is the whole model. */
+/** The links of a stage that is the whole model: it exchanges no messages. */
 export function noLinks(module: Module): StageLinks {
   return {
     group: undefined,

@@ -4,65 +4,71 @@ import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { isTensor, tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 /**
- * A batch, the same on every rank. The first stage reads `inputs`, the last one `labels`. A function is
- * called only on the rank that reads it, and its tensor is disposed after use; a tensor stays the caller's.
+ * A batch. All ranks pass the same one. The first stage reads `inputs`, and the last stage reads
+ * `labels`. A function is called only on the rank that reads it, and its tensor is disposed after
+ * use. A tensor remains owned by the caller.
  */
 export interface Batch {
-  /** The number of examples; may be left out if `inputs` or `labels` is a tensor. */
+  /** The number of examples; optional if `inputs` or `labels` is a tensor. */
   readonly size?: number
-  /** [size, ...] float32 */
+  /** The inputs: [size, ...] float32. */
   readonly inputs: Tensor | (() => Tensor)
-  /** [size, ...]; for the default loss [size] int32 */
+  /** The labels: [size, ...]; for the default loss [size] int32. */
   readonly labels: Tensor | (() => Tensor)
 }
 
-/** The position of a batch in the training, for modules with random values: see `Pass`. */
+/** The position of a batch in the training. Modules with random values depend on it; see `Pass`. */
 export interface BatchPlace {
   readonly step: number
-  /** The index of its first row in the batch of all replicas. */
+  /** The index of the batch's first row within the batch of all replicas. */
   readonly row: number
 }
 
-/** Whether `size` is 0, as it may be for some replicas in the last batch of an epoch. */
+/**
+ * Whether the batch has no examples. In the last batch of an epoch, some replicas may have none.
+ */
 export function isEmptyBatch(batch: Given): boolean {
   return batch?.size === 0
 }
 
-/** A batch divided into micro-batches of consecutive rows; `dispose` it after use. */
+/** A batch divided into micro-batches of consecutive rows. Call `dispose` after use. */
 export interface Microbatches {
-  /** The number of examples of the whole batch. */
+  /** The number of examples in the whole batch. */
   readonly size: number
   /**
-   * The number of examples of each micro-batch, as even as possible; the first ones may have one more.
-   * A micro-batch without examples carries one row of zeros.
+   * The number of examples in each micro-batch. Sizes are as equal as possible, larger ones first.
+   * A micro-batch without examples has one placeholder row of zeros.
    */
   readonly rows: readonly number[]
   /** The shape of one example. */
   inputShape(): readonly number[]
-  /** The caller disposes it. */
+  /** Copies the inputs of a micro-batch; the caller disposes the tensor. */
   inputs(microbatch: number): Tensor
-  /** The caller disposes it. */
+  /** Copies the labels of a micro-batch; the caller disposes the tensor. */
   labels(microbatch: number): Tensor
-  /** The labels of the whole batch; do not dispose them. */
+  /** Returns the labels of the whole batch, which the caller must not dispose. */
   readonly allLabels: () => Tensor
   dispose(): void
 }
 
-/** Which parts of a batch a rank reads: the first rank the inputs, the last rank the labels. */
+/**
+ * The stages of a rank that read data: the first stage reads inputs, the last stage reads labels.
+ */
 export interface Reader {
   readonly isFirst: boolean
   readonly isLast: boolean
 }
 
 /**
- * Cuts a batch into micro-batches. Their tensors are copied from the batch on demand.
+ * Divides a batch into micro-batches. The tensors of a micro-batch are copied from the batch on
+ * demand.
  *
- * @param count - the most micro-batches; a smaller batch has as many as it has examples
- * @param reader - default: reads both parts
- * @param fill - whether to always make `count` micro-batches; the last ones may have no examples
- * @throws ERR_TSR_ARGUMENT when `batch` is not a batch or lacks a part that is read; when its size is
- *   unknown or differs from its tensors
- *
+ * @param count - the number of micro-batches; if the batch has fewer examples, one micro-batch per
+ *   example
+ * @param reader - which parts of the batch are read; default: both
+ * @param fill - whether to always make `count` micro-batches, even if the last ones have no examples
+ * @throws ERR_TSR_ARGUMENT when `batch` is not a batch, when a part that is read is missing, or
+ *   when the size is unknown or differs from the size of the tensors
  * @example
  * const parts = cutBatch({ inputs, labels }, 8)
  * const first = parts.inputs(0) // [parts.rows[0], ...]
@@ -112,7 +118,7 @@ export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
   }
 }
 
-/** A batch from an untyped caller. */
+/** A batch as an untyped caller may pass it. */
 type Given = { readonly [K in keyof Batch]?: Batch[K] | null } | null | undefined
 
 function isPart(value: unknown): boolean {
@@ -146,14 +152,14 @@ function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
   if (tensor.dtype !== 'float32' || !isHostAccessible()) {
     return tf.slice(tensor, [from, ...rest.map(() => 0)], [count, ...rest])
   }
-  // the slice kernel of wasm would copy the whole tensor for each slice
+  // Do not use tf.slice: the wasm kernel copies the whole tensor for each slice.
   const row = tensor.size / size
   return createTensor([count, ...rest], (values) => {
     values.set(viewOf(tensor).subarray(from * row, (from + count) * row))
   })
 }
 
-/** The tensor of the whole batch, made when it is first needed. */
+/** One part of a batch. Calls the function that makes the tensor when it is first needed. */
 class Source {
   readonly #name: string
   readonly #make: () => Tensor
@@ -168,7 +174,7 @@ class Source {
     this.#size = size
   }
 
-  /** The shape of one row. */
+  /** The shape of one row of the tensor. */
   get shape(): readonly number[] {
     return this.whole.shape.slice(1)
   }

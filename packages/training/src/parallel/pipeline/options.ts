@@ -21,84 +21,107 @@ import type { ScheduleChoice } from './plan.ts'
 import { stagesPerRank } from './schedule/orders.ts'
 import type { Split } from './split.ts'
 
-/** How a model is trained, in stages or as a whole. */
+/** Training options of any model, whether or not it is divided into stages. */
 export interface ModelOptions {
-  /** Updates the parameters in `step`. */
+  /** The optimizer that updates the parameters in `step`. */
   readonly optimizer?: Optimizer
-  /** A mean or a sum; default `crossEntropy`. A mean that is not over the examples needs `Loss.count`. */
+  /**
+   * The loss: a mean or a sum over the examples; default `crossEntropy`. A mean over something else
+   * requires `Loss.count`.
+   */
   readonly loss?: Loss
   /**
-   * `step` scales the gradients of the whole model down to this norm if their norm is larger: see
-   * `clipGradients`. Set `tensor` if layers are shared. Default: gradients are not clipped.
+   * Gradient clipping in `step`: if the norm of all gradients of the model exceeds a limit, they
+   * are scaled down to it. See `clipGradients`. Set `tensor` if ranks share layers. Default: no
+   * clipping.
    */
   readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
   /**
-   * Keeps only the input of a stage, or of each layer of a whole model, until the backward pass of a
-   * micro-batch, which first repeats the forward pass: less memory for a third more time. The gradients
-   * are bitwise equal. Default false.
+   * Whether to recompute activations: between the passes of a micro-batch, only the input of a
+   * stage (or of each layer of a whole model) is kept. The backward pass repeats the forward pass.
+   * This saves memory and takes about a third more time. Gradients are bitwise equal. Default
+   * false.
    */
   readonly recompute?: boolean
   /**
-   * What the first step with examples does if no rank used a trained parameter: throw (`error`, the
-   * default), as `forward` may have forgotten it, or nothing (`zeros`). Later steps leave such
-   * parameters as they are.
+   * What happens if no rank used a trained parameter in the first step with examples: `error`
+   * (default) throws, because `forward` may have left the parameter out by mistake; `zeros` ignores
+   * it. In later steps, unused parameters stay unchanged.
    */
   readonly unused?: 'error' | 'zeros'
   /**
-   * Records spans: see `Pipeline.recorder`. Default: the group's recorder (`group.recordSpans`) when
-   * the pipeline is made, or else a new one; for a whole model none.
+   * Records spans; see `Pipeline.recorder`. Default: the recorder of the group
+   * (`group.recordSpans`), or a new recorder if the group has none. A whole model records nothing
+   * by default.
    */
   readonly recorder?: SpanRecorder
 }
 
 export interface PipelineOptions extends ModelOptions {
-  /** A name, or your own lists of actions: `parseSchedule(text)`, `{ actions }`. Default `1f1b`. */
+  /**
+   * The schedule: a name, or custom lists of actions as `parseSchedule(text)` or `{ actions }`.
+   * Default `1f1b`.
+   */
   readonly schedule?: ScheduleChoice
-  /** The number of stages per rank with `interleaved` and `looped`; default 2. */
+  /** The number of stages per rank for the schedules `interleaved` and `looped`; default 2. */
   readonly chunks?: number
   /**
-   * The number of layers of each stage, or the cost of each layer (see `measureCosts`). With costs, the
-   * most expensive stage is as cheap as possible. Default: as even as possible.
+   * How to divide the layers: the number of layers of each stage, or the cost of each layer (see
+   * `measureCosts`). With costs, the most expensive stage is made as cheap as possible. Default:
+   * equal numbers of layers.
    */
   readonly split?: Split
   /**
-   * The number of parts of a batch; default 8, or the number in your own lists. A small batch has fewer.
+   * The number of micro-batches per batch. Default: 8, or the number in custom lists of actions. A
+   * batch with fewer examples has one micro-batch per example.
    */
   readonly microbatches?: number
 }
 
 export interface WholeModelOptions extends ModelOptions {
   /**
-   * The number of parts of a batch that go forward and backward one after the other; their gradients
-   * are summed (gradient accumulation). A smaller batch has one part per example. Default 1.
+   * The number of micro-batches that run one after another, with summed gradients (gradient
+   * accumulation); default 1. A batch with fewer examples has one micro-batch per example.
    */
   readonly accumulate?: number
-  /** The ranks that share the layers of the model: see `parallelize`. */
+  /** The tensor parallel group, whose ranks share the layers; see `parallelize`. */
   readonly tensor?: ProcessGroup
 }
 
 export interface StepResult {
-  /** The mean over the whole batch of this replica, the same on all ranks of its pipeline. */
+  /** The mean loss over the whole batch of this replica, the same on all its ranks. */
   readonly loss: number
-  /** The norm of all gradients before they were scaled, from `step` with the option `clip`. */
+  /** The norm of all gradients before clipping; present if the option `clip` is set. */
   readonly norm?: number
-  /** Milliseconds that `step` waited for averaged gradients after the backward passes. */
+  /** The milliseconds that `step` waited for averaged gradients after the backward passes. */
   readonly waited?: number
-  /** The sums of `step`: over all replicas with `reduction: 'token'`, otherwise of this replica. */
+  /**
+   * The sums of losses, counts and examples in `step`: over all replicas with `reduction: 'token'`,
+   * otherwise of this replica.
+   */
   readonly totals?: OwnTotals
-  /** The most micro-batches whose activations this rank held at one time. */
+  /** The largest number of micro-batches whose activations this rank held at one time. */
   readonly peakInFlight: number
 }
 
 export interface GradientResult extends StepResult {
-  /** The gradients of the mean loss that no listener took, by parameter name; dispose them. */
+  /**
+   * The gradients of the mean loss that were not passed to a listener, by parameter name. The
+   * caller disposes them.
+   */
   readonly gradients: Map<string, Tensor>
 }
 
 export interface Evaluation {
-  /** The mean over the labels that count: NaN without examples, 0 if no label counts. */
+  /**
+   * The mean loss over the labels that are not ignored. It is NaN without examples, and 0 if all
+   * labels are ignored.
+   */
   readonly loss: number
-  /** The fraction of right answers among those that count, 0 to 1; the same on every rank. */
+  /**
+   * The fraction of correct answers, 0 to 1, among the labels that are not ignored; the same on
+   * every rank.
+   */
   readonly accuracy: number
   /** The accuracy times the number of examples. */
   readonly correct: number
@@ -155,12 +178,12 @@ const readWholeOptions = declareOptions(wholeRules)
 
 const checkClip = declareOptions(clipRules, 'clip')
 
-/** Complete options of any model. */
+/** The options of any model, with all defaults filled in. */
 export type CheckedModelOptions = Complete<typeof modelRules>
 
-/** Complete options. */
+/** The options of a pipeline, with all defaults filled in. */
 export interface CheckedOptions extends Omit<Complete<typeof rules>, 'chunks'> {
-  /** The number of stages per rank, with any schedule. */
+  /** The number of stages per rank; set for every schedule. */
   readonly chunks: number
 }
 

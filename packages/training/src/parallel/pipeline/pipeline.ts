@@ -33,37 +33,40 @@ import type { Runner } from './runner.ts'
 import type { LayerRange } from './split.ts'
 import { PipelineStage, type GradientPlan } from './stage.ts'
 
-/** What a pipeline is made of on one rank. */
+/** The components from which one rank's pipeline is built. */
 export interface PipelineParts {
   readonly modules: readonly Module[]
   readonly chunks: readonly LayerRange[]
   readonly plan: Plan
   readonly links: StageLinks
-  /** One for each module. */
+  /** One runner per module, in the same order. */
   readonly runners: readonly Runner[]
   readonly recorder: SpanRecorder | undefined
 }
 
 /** One rank's part of a pipeline; made by `pipeline()` or `wholeModel()`. */
 export class Pipeline implements Replicated {
-  /** The layers of this rank, or of its first chunk if it has several. */
+  /** The layers of this rank. If the rank has several stages, the layers of the first. */
   readonly module: Module
-  /** The module of each chunk. */
+  /** The module of each stage of this rank. */
   readonly modules: readonly Module[]
-  /** The module, if it is the whole model. */
+  /** The module, if it is the whole model; otherwise undefined. */
   readonly whole: Module | undefined
   readonly layers: LayerRange
-  /** The layers of each chunk. */
+  /** The range of layers of each stage of this rank. */
   readonly chunks: readonly LayerRange[]
-  /** The parameters of all chunks. Those with the same name are one parameter. */
+  /** The parameters of all stages of this rank. Parameters with the same name are one parameter. */
   readonly parameters: readonly Parameter[]
-  /** Whether this rank reads the inputs. */
+  /** Whether this rank reads the inputs, because it has the first stage. */
   readonly isFirst: boolean
-  /** Whether this rank reads the labels. */
+  /** Whether this rank reads the labels, because it has the last stage. */
   readonly isLast: boolean
-  /** See `Replicated.countsLabels`. */
+  /** Whether the loss counts labels; see `Replicated.countsLabels`. */
   readonly countsLabels: boolean
-  /** Spans of computations, messages and waiting; for a whole model only if it was given a recorder. */
+  /**
+   * Records spans of computations, messages and waiting. A whole model records them only if the
+   * option `recorder` is set.
+   */
   readonly recorder: SpanRecorder
   readonly #spans: SpanRecorder | undefined
   readonly #links: StageLinks
@@ -74,7 +77,7 @@ export class Pipeline implements Replicated {
   readonly #loss: PartLoss
   #averaging: Averaging | undefined
   #steps = 0
-  /** Whether a step has had examples, so that unused parameters were checked. */
+  /** Whether the check for unused parameters has run, in the first step with examples. */
   #isChecked = false
 
   constructor(
@@ -99,7 +102,7 @@ export class Pipeline implements Replicated {
     this.#loss = new PartLoss(options.loss)
     this.countsLabels = this.#loss.countsLabels
     const own = [...plan.placement.keys()].filter((stage) => plan.placement[stage] === links.rank)
-    // The passes of a whole model record themselves, without the number of a stage.
+    // A whole model records its own passes, without a stage number.
     const inside = isWhole ? recorder : undefined
     const stages = new Map(
       own.map((stage, at) => [
@@ -115,12 +118,12 @@ export class Pipeline implements Replicated {
     this.#worker = new StageWorker(stages, plan.stages - 1, links.messages, timed)
   }
 
-  /** See `Module.communicates`. */
+  /** Whether passes communicate with replicas; see `Module.communicates`. */
   get communicates(): boolean {
     return this.modules.some(communicates)
   }
 
-  /** The buffers of all chunks: see `Module.buffers`. */
+  /** The buffers of all stages of this rank; see `Module.buffers`. */
   get buffers(): readonly Parameter[] {
     return [...new Set(this.modules.flatMap(buffersOf))]
   }
@@ -142,15 +145,17 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Runs a batch forward and backward and updates the parameters. After `dataParallel(pipe, group)` or
-   * `fullyShard(pipe, group)` the batch is this replica's part, and the gradients are averaged over
-   * that group while the backward passes run. With `reduction: 'token'` the batch may be empty.
+   * Trains on a batch: runs it forward and backward, and updates the parameters.
    *
-   * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not match its `size`, or after
-   *   `dispose`; ERR_TSR_UNUSED_PARAMETERS from the first step, when no rank has used a parameter that
-   *   is trained; ERR_TSR_REPLICA from the first call, when the ranks have different options;
-   *   ERR_TSR_PIPELINE_BUSY (ERR_TSR_ARGUMENT for a whole model) while another call is in progress on
-   *   the group; ERR_TSR_PIPELINE_FAILED after a call whose passes failed
+   * After `dataParallel(pipe, group)` or `fullyShard(pipe, group)`, each replica passes its part of
+   * the batch. Gradients are averaged over that group while the backward passes run. With
+   * `reduction: 'token'` the batch may be empty.
+   *
+   * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not have the size that it
+   *   declares, or after `dispose`; ERR_TSR_UNUSED_PARAMETERS from the first step, when no rank
+   *   used a trained parameter; ERR_TSR_REPLICA from the first call, when ranks have different
+   *   options; ERR_TSR_PIPELINE_BUSY (ERR_TSR_ARGUMENT for a whole model) while another call is in
+   *   progress on the group; ERR_TSR_PIPELINE_FAILED after a failed pass
    */
   async step(
     batch: Batch,
@@ -180,12 +185,12 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Runs a batch forward and backward without updating the parameters.
+   * Runs a batch forward and backward, without updating the parameters.
    *
-   * @param onGradient - takes ownership of each gradient as soon as it is complete, in the last
-   *   backward pass of its stage: for example `replica.onGradient` of `dataParallel`, which averages it
-   *   meanwhile. With `reduction: 'token'` the gradients are of the summed loss, for
-   *   `replica.gradients(count)`. Default: the gradients are in the result.
+   * @param onGradient - takes ownership of each gradient as soon as it is complete, during the last
+   *   backward pass of its stage. For example, `replica.onGradient` of `dataParallel` averages it
+   *   meanwhile. With `reduction: 'token'`, gradients are those of the summed loss; pass the count
+   *   to `replica.gradients(count)`. Default: the result contains the gradients
    */
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
     return await this.#calls.alone('forwardBackward', async () => {
@@ -197,14 +202,18 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Evaluates a batch with forward passes only, in at least 4 x ranks parts; a whole model uses the parts
-   * of its steps. The accuracy is NaN unless the labels are classes or the loss counts right answers.
+   * Evaluates a batch with forward passes only. The pipeline divides the batch into at least 4
+   * micro-batches per rank; a whole model divides it as in `step`. The accuracy is NaN unless the
+   * labels are classes or the loss counts correct answers.
    */
   async evaluate(batch: Batch): Promise<Evaluation> {
     return evaluationOf(await this.tally(batch))
   }
 
-  /** Evaluates a batch and returns sums to add over batches and replicas; the same on all ranks. */
+  /**
+   * Evaluates a batch and returns sums, the same on all ranks. Add the sums of several batches or
+   * replicas to compute a mean over all.
+   */
   async tally(batch: Batch): Promise<Tally> {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noTally))
@@ -220,17 +229,18 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Runs inputs forward through all stages, for outputs that are not class scores, or without labels:
-   * for example to generate text.
+   * Runs inputs through all stages without labels, for example to generate text.
    *
-   * @param inputs - the same shape on all ranks; the first stage reads their values
-   * @param read - called on the rank of the last stage with the outputs, which are disposed afterwards
-   * @returns the result of `read`, on all ranks; with several stages it has to be something that
+   * @param inputs - the inputs, with the same shape on all ranks; only the first stage reads the
+   *   values
+   * @param read - called with the outputs on the rank of the last stage; the outputs are disposed
+   *   when `read` has settled
+   * @returns the result of `read`, on all ranks. With several stages it must be an object that
    *   `broadcastObject` can send
    */
   async infer<T>(inputs: Tensor, read: (outputs: Tensor) => T | Promise<T>): Promise<T> {
     return await this.#calls.alone('infer', async () => {
-      // nothing reads labels
+      // Pass the inputs as labels too: `cutBatch` requires labels, but no stage reads them here.
       const parts = cutBatch({ inputs, labels: inputs }, 1, { isFirst: true, isLast: false })
       try {
         return await this.#pass(async () => {
@@ -247,9 +257,10 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Frees the parameters and the buffers. A second call does nothing.
+   * Frees the parameters and buffers. A second call does nothing.
    *
-   * @throws ERR_TSR_PIPELINE_BUSY while a call is pending, which continues; nothing is freed
+   * @throws ERR_TSR_PIPELINE_BUSY while a call is in progress; that call continues, and nothing is
+   *   freed
    */
   dispose(): void {
     if (!this.#calls.end()) return
@@ -268,11 +279,12 @@ export class Pipeline implements Replicated {
     const isSummed = onGradient !== undefined && this.#averaging?.reduction === 'token'
     const scaleFor = async (count: number): Promise<number> =>
       this.isLast ? ((await byToken?.scaleFor(count)) ?? 1) : 1
-    // Check before anything is sent, so that the pipeline stays usable after a bad batch.
+    // Check the batch before any message is sent, so that the pipeline stays usable after an
+    // invalid batch.
     if (!isEmptyBatch(batch)) checkBatch(batch, this)
     const communicate = await this.#calls.pass(() => this.#links.compare())
     const byUnit = this.whole !== undefined && averaging?.recordUnits !== undefined
-    // Replicas whose passes communicate have to run equally many passes.
+    // If passes communicate with replicas, all replicas must run the same number of passes.
     const fill = byUnit || (this.#averaging !== undefined && communicate)
     if (byToken !== undefined && isEmptyBatch(batch) && !fill) {
       return await this.#pass(async () => {
@@ -294,7 +306,8 @@ export class Pipeline implements Replicated {
     try {
       const { actions } = this.#plan.for(parts.rows.length)
       const run = async (): Promise<Trained> => {
-        // The last stage scales the loss, so it needs the scale before the first pass.
+        // The last stage multiplies the loss by the scale, so compute the scale before the first
+        // pass.
         const counted = this.isLast ? await this.#loss.count(parts) : 0
         const first = await scaleFor(counted)
         const scaled = isSummed ? first : counted === 0 ? 0 : 1 / counted
@@ -315,7 +328,7 @@ export class Pipeline implements Replicated {
       }
       return await this.#pass(run, { parts, byUnit })
     } catch (error) {
-      // A whole model stays usable after a failed pass.
+      // A whole model exchanges no messages, so it stays usable after a failed pass.
       if (this.whole !== undefined) {
         this.#worker.abandon()
         averaging?.abandon(error)
@@ -353,7 +366,8 @@ export class Pipeline implements Replicated {
     if (this.#isChecked || examples === 0) return
     if (this.#options.unused === 'error') {
       const missing = this.parameters.filter(({ name }) => !gradients.has(name))
-      // If the averaging computes no totals, it has already checked the used parameters itself.
+      // With an averaging that computes no totals, the replica has already checked for unused
+      // parameters.
       const own = averaged === undefined ? missing.map(({ name }) => name) : averaged.totals?.unused
       const all = new Set((await this.#links.gather([...(own ?? [])])).flat())
       if (all.size > 0) {
@@ -389,12 +403,15 @@ export class Pipeline implements Replicated {
 
 const alone = { ranks: [0], rank: 0 }
 
-/** The index is the code in messages. */
+/** How a loss reduces, encoded in messages as the index in this list. */
 const FOUND = [undefined, 'mean', 'sum'] as const
 
 interface Trained extends Pick<TrainedBatch, 'gradients' | 'peakInFlight'> {
-  /** What this replica adds to the totals of the step. */
+  /** The contribution of this replica to the totals of the step. */
   readonly own: OwnTotals
-  /** With `reduction: 'token'`, the factor of its gradients. */
+  /**
+   * With `reduction: 'token'`: the factor by which the loss was multiplied before the backward
+   * passes.
+   */
   readonly scale: number
 }

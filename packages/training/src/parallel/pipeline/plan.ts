@@ -8,27 +8,29 @@ import {
   type ScheduleName,
 } from './schedule/schedule.ts'
 
-/** A name, or an object with lists of actions, such as a `Schedule`. */
+/** A schedule: its name, or an object with lists of actions, such as a `Schedule`. */
 export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: GivenLists }
 
-/** The schedules of one pipeline, one for each number of micro-batches. */
+/**
+ * The schedules of one pipeline: one per number of micro-batches, because small batches have fewer.
+ */
 export class Plan {
   readonly #name: ScheduleName | undefined
   readonly #ranks: number
-  /** The number of stages of all ranks together. */
+  /** The number of stages in the whole pipeline. */
   readonly stages: number
   /** The rank of each stage. */
   readonly placement: readonly number[]
   readonly #made = new Map<number, Schedule>()
-  /** The number of parts of a batch that has enough examples. */
+  /** The number of micro-batches of a batch that has enough examples. */
   readonly microbatches: number
 
   /**
-   * @param choice - a name, or a schedule for as many ranks as the group has
-   * @param options - `microbatches`: default 8, or the number in the schedule; `chunks`: the number of
-   *   stages per rank, for a schedule by name
+   * @param choice - the name of a schedule, or a schedule for the same number of ranks as the group
+   * @param options - `microbatches`: default 8, or the number in the schedule; `chunks`: the number
+   *   of stages per rank, for a schedule that is given by name
    * @throws ERR_TSR_ARGUMENT when the schedule does not fit the group; ERR_TSR_SCHEDULE when its
-   *   actions are impossible
+   *   actions cannot be executed
    */
   constructor(
     choice: ScheduleChoice,
@@ -54,7 +56,7 @@ export class Plan {
     }
   }
 
-  /** Describes what has to be the same on all ranks. */
+  /** Describes the properties of the schedule that must be the same on all ranks. */
   describe(): string[] {
     const microbatches = `microbatches ${this.microbatches}`
     if (this.#name !== undefined) {
@@ -65,7 +67,11 @@ export class Plan {
     return ['schedule of actions', microbatches, ...own]
   }
 
-  /** @throws ERR_TSR_ARGUMENT when custom lists of actions have another number of micro-batches */
+  /**
+   * Returns the schedule for a number of micro-batches.
+   *
+   * @throws ERR_TSR_ARGUMENT when custom lists of actions have a different number of micro-batches
+   */
   for(microbatches: number): Schedule {
     const made = this.#made.get(microbatches)
     if (made !== undefined) return made

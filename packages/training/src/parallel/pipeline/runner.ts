@@ -11,28 +11,42 @@ import { recordSegments } from '../tensor/record-segments.ts'
 
 type Maybe<T> = T | Promise<T>
 
-/** A forward pass of a stage whose backward pass runs later. */
+/** A forward pass of a stage. The backward pass may run any time later. */
 export interface StagePass {
-  /** The output, which the pass owns. */
+  /** The output of the forward pass, which the pass owns. */
   readonly value: Tensor
   backward(dy: Tensor, onGradient: GradientListener): Maybe<Tensor | undefined>
-  /** The two halves of `backward`, if the module has them. */
+  /**
+   * Two halves of `backward`, for input gradients and parameter gradients; present if the module
+   * supports them.
+   */
   backwardInput?(dy: Tensor): Tensor | undefined
   backwardParameters?(onGradient: GradientListener): void
-  /** Frees what `backward` can compute again. @returns whether anything was freed */
+  /**
+   * Frees all tensors that `backward` can recompute. @returns whether anything was freed
+   *
+   * @returns whether anything was freed
+   */
   release(): boolean
   dispose(): void
 }
 
-/** How a stage runs its module. */
+/** Runs the forward and backward passes of a stage's module. */
 export interface Runner {
-  /** @param averaging - takes the gradients of each pass */
+  /**
+   * Runs and records a forward pass.
+   *
+   * @param averaging - for a whole model: averages the gradients of each pass
+   */
   record(x: Tensor, needsInputGradient: boolean, averaging?: Averaging): Maybe<StagePass>
   /** Runs a forward pass without a backward pass; the caller disposes the output. */
   infer(x: Tensor): Maybe<Tensor>
 }
 
-/** A runner for one of several stages. `recompute` keeps only the input until the backward pass. */
+/**
+ * Returns a runner for one of several stages. With `recompute`, a pass keeps only its input until
+ * the backward pass.
+ */
 export function stageRunner(module: Module, recompute: boolean): Runner {
   return {
     record: (x, needsInputGradient) => repeatable(module, x, { needsInputGradient }, recompute),
@@ -42,14 +56,15 @@ export function stageRunner(module: Module, recompute: boolean): Runner {
 
 interface WholeOptions {
   readonly recompute: boolean
-  /** The ranks that share the layers. */
+  /** The tensor parallel group, whose ranks share the layers. */
   readonly tensor: ProcessGroup | undefined
   readonly recorder: SpanRecorder | undefined
 }
 
 /**
- * A runner for a stage that is the whole model. With `recompute`, it keeps the input of each layer: if
- * it kept only the first, the repeated pass would need as much memory as the original.
+ * Returns a runner for a stage that is the whole model. With `recompute`, it keeps the input of
+ * each layer. If it kept only the first input, the repeated forward pass would need as much memory
+ * as the original.
  */
 export function wholeRunner(module: Module, { recompute, tensor, recorder }: WholeOptions): Runner {
   const isShared = tensor !== undefined && tensor.size > 1
@@ -65,8 +80,8 @@ export function wholeRunner(module: Module, { recompute, tensor, recorder }: Who
     },
     infer: async (x) => {
       if (!isShared) return runForward(module, x)
-      // Record the pass, because a recording awaits its collectives while `runForward` would block.
-      // Set `training` to false.
+      // Record the pass although no backward pass follows: a recording awaits its collectives,
+      // while `runForward` would block. `training` is false.
       const recording = await inPass({ training: false, step: 0, row: 0 }, () =>
         recordSegments(module, x, { needsInputGradient: false }),
       )
@@ -90,7 +105,7 @@ function repeatable(
       return pass.recording.value
     },
     backward: (dy, onGradient) => pass.recording.backward(dy, onGradient),
-    // A module that records its own passes may have no halves.
+    // A module with its own `record` may not support halves.
     ...(hasHalves && {
       backwardInput: (dy: Tensor) => pass.recording.backwardInput!(dy),
       backwardParameters: (onGradient: GradientListener) => {
@@ -107,7 +122,7 @@ function repeatable(
   }
 }
 
-/** A pass without halves, which can free nothing before its backward pass. */
+/** Returns a pass that has no halves and frees no tensors before its backward pass. */
 async function inOne(
   made: Promise<Pick<StagePass, 'value' | 'backward' | 'dispose'>>,
 ): Promise<StagePass> {

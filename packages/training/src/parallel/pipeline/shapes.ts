@@ -3,41 +3,47 @@ import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Microbatches } from './microbatches.ts'
 
 /**
- * A message between neighbouring stages: `forward` takes an activation to the next stage, `backward`
- * its gradient to the previous one.
+ * A message between neighbouring stages. A `forward` message takes an activation to the next stage.
+ * A `backward` message takes its gradient to the previous stage.
  */
 export interface Message {
   readonly direction: 'forward' | 'backward'
-  /** The receiving stage. */
+  /** The number of the stage that receives the message. */
   readonly stage: number
   readonly microbatch: number
 }
 
-/** The first tag of announcements, sent once per stage and shape. Activations use smaller tags. */
+/**
+ * The first tag of shape announcements; messages with activations use smaller tags. Each stage
+ * announces a shape only once.
+ */
 const SHAPE_TAG = 2 ** 30
-/** More dimensions than a tensor can have. */
+/** The size of an announcement in dimensions, more than a tensor can have. */
 const DIMENSIONS = 8
 
 interface Announcement {
-  /** The shape of one example. */
+  /** The shape of one example's activation. */
   readonly shape: readonly number[]
-  /** Whether the gradient is wanted: false if no earlier stage has parameters. */
+  /**
+   * Whether the sender wants the gradient: false if neither it nor an earlier stage has parameters.
+   */
   readonly needsGradient: boolean
 }
 
 /**
- * The shape of one example between neighbouring stages, the same for activations and their gradients.
+ * The shapes of activations between neighbouring stages, without the batch axis. Gradients have the
+ * same shapes.
  *
- * The shapes depend on the shape of the inputs, which the first rank broadcasts while it computes. If
- * it has not changed since the previous pass, all receives can be posted at once.
+ * Shapes depend on the shape of the inputs, which the first rank broadcasts while it computes. If
+ * the input shape is the same as in the previous pass, all receives are posted at once.
  */
 export class Shapes {
   readonly #group: ProcessGroup
   readonly #placement: readonly number[]
-  /** By the stage that receives the activation. */
+  /** The announcements by the number of the receiving stage. */
   readonly #known = new Map<number, Announcement>()
   #announced: Work[] = []
-  /** The number of dimensions of one input example, then the dimensions. */
+  /** The message about the inputs: the number of dimensions of one example, then the dimensions. */
   readonly #inputs: Int32Array
   #last = ''
 
@@ -47,7 +53,9 @@ export class Shapes {
     this.#inputs = group.alloc('int32', 1 + DIMENSIONS)
   }
 
-  /** Starts a pass; forgets all shapes if the shape of the inputs has changed. All ranks call it. */
+  /**
+   * Starts a pass. If the shape of the inputs has changed, forgets all shapes. All ranks call it.
+   */
   async begin(batch: Microbatches): Promise<void> {
     const root = this.#placement[0]!
     if (this.#group.rank === root) {
@@ -68,19 +76,24 @@ export class Shapes {
     return this.#known.get(direction === 'forward' ? stage : stage + 1)?.shape
   }
 
-  /** Whether the gradients of the activations that go to `stage` are wanted. */
+  /** Whether the gradients of activations for `stage` are wanted. */
   needsGradient(stage: number): boolean {
     return this.#known.get(stage)?.needsGradient ?? false
   }
 
-  /** Waits for the announcement of an activation that comes from another rank. */
+  /** Waits for another rank's announcement of an activation's shape. */
   async learn({ stage }: Message): Promise<void> {
     const from = this.#placement[stage - 1]!
     const announcement = await this.#group.recvObject(from, { tag: SHAPE_TAG + stage })
     this.#known.set(stage, announcement as Announcement)
   }
 
-  /** Announces an activation to the next stage, once per shape. @returns whether it was announced now */
+  /**
+   * Announces the shape of an activation to the next stage, unless it is known already. @returns
+   * whether an announcement was sent
+   *
+   * @returns whether it was announced now
+   */
   announce({ stage }: Message, tensor: Tensor, needsGradient: boolean): boolean {
     if (this.#known.has(stage)) return false
     const announcement = { shape: tensor.shape.slice(1), needsGradient }

@@ -1,13 +1,13 @@
 import { anything, count, declareOptions, shown, tsrError } from '@tsrun/core'
 
-/** The layers from `from` up to, but not including, `to`. */
+/** The layers from index `from` up to, but not including, index `to`. */
 export interface LayerRange {
   readonly from: number
   readonly to: number
 }
 
 export interface SplitOptions {
-  /** The cost of each layer, in any unit: time (see `measureCosts`) or bytes. */
+  /** The cost of each layer: time (see `measureCosts`), bytes, or any other unit. */
   readonly costs?: readonly number[]
 }
 
@@ -15,9 +15,9 @@ const readOptions = declareOptions({ costs: anything<readonly number[]>() })
 const atLeastOne = count({ from: 1 })
 
 /**
- * Divides `layers` layers into `stages` ranges, as evenly as possible; if they cannot be equal, the
- * first stages take one layer more. With costs, the most expensive stage costs as little as possible,
- * and the others are as even as that allows.
+ * Divides `layers` layers into `stages` consecutive ranges, as equal as possible, with longer
+ * ranges first. With costs, the most expensive stage is made as cheap as possible; then the other
+ * stages are made as equal as possible.
  *
  * @example
  * splitLayers(16, 3) // [{ from: 0, to: 6 }, { from: 6, to: 11 }, { from: 11, to: 16 }]
@@ -47,10 +47,10 @@ export function splitLayers(
 export type Split = readonly number[] | { readonly costs: readonly number[] }
 
 /**
- * `splitLayers` for the option `split` of a pipeline.
+ * Divides layers as the option `split` of a pipeline says.
  *
- * @throws ERR_TSR_ARGUMENT when `split` is neither costs nor one number of layers per stage, each at
- *   least 1, with the sum `layers`
+ * @throws ERR_TSR_ARGUMENT when `split` is neither costs nor one positive number of layers per
+ *   stage, or when these numbers do not sum to `layers`
  */
 export function splitAs(split: Split | undefined, layers: number, stages: number): LayerRange[] {
   if (split === undefined) return splitLayers(layers, stages)
@@ -98,12 +98,13 @@ function requireCosts(costs: readonly number[], layers: number): void {
 }
 
 /**
- * Divides `costs` into `parts` non-empty runs so that the largest sum is smallest. Among such divisions
- * it takes the most even one (least sum of squares), with longer runs first.
+ * Divides `costs` into `parts` non-empty runs with the smallest possible largest sum. Among such
+ * divisions it chooses the one with the least sum of squares, and then the one with longer runs
+ * first.
  *
- * Solves the linear partition problem by dynamic programming (Skiena, The Algorithm Design Manual,
- * 10.7) twice: first for the smallest largest sum, then for the most even runs below it, in parts x
- * costs^2 steps.
+ * It solves the linear partition problem by dynamic programming (Skiena, The Algorithm Design
+ * Manual, 10.7), in O(parts x costs^2). The first solution finds the smallest largest sum. The
+ * second solution finds the most equal runs within that limit.
  *
  * @returns the lengths of the runs
  */
@@ -118,20 +119,21 @@ function leastLargest(costs: readonly number[], parts: number): number[] {
   ).lengths
 }
 
-/** Sums whose relative difference is smaller count as equal. */
+/** Sums whose relative difference is smaller than this count as equal. */
 const ROUNDING = 1e-9
 
 /**
- * Finds the cheapest way to divide `count` items into `parts` runs.
+ * Finds the cheapest division of `count` items into `parts` runs.
  *
- * @param price - of a run [from, to) and the runs after it, which cost `rest`
+ * @param price - returns the price of a run [from, to) together with later runs, whose price is
+ *   `rest`
  */
 function partition(
   count: number,
   parts: number,
   price: (from: number, to: number, rest: number) => number,
 ): { value: number; lengths: number[] } {
-  // best[from]: the lowest price of the items from `from`, in as many runs as rounds so far
+  // `best[from]` is the lowest price of the items from index `from`, divided into `runs` runs.
   let best = Array.from({ length: count + 1 }, (_, from) => (from === count ? 0 : Infinity))
   const ends: number[][] = []
   for (let runs = 1; runs <= parts; runs++) {

@@ -12,56 +12,64 @@ import type { Averaging } from '../gradients/averaging.ts'
 import type { BatchPlace } from './microbatches.ts'
 import type { Runner, StagePass } from './runner.ts'
 
-/** A micro-batch between its forward and its backward pass. */
+/** A micro-batch between its forward pass and its backward pass. */
 interface InFlight {
   readonly input: Tensor
   readonly labels: Tensor | undefined
   readonly pass: StagePass
-  /** True if its row is not an example: it only takes part in the collectives of passes. */
+  /**
+   * Whether the micro-batch has no examples. Its placeholder row only takes part in collectives.
+   */
   readonly isEmpty: boolean
-  /** On the last stage, unless it was freed to be recomputed. */
+  /** The recording of the loss, on the last stage; undefined while it is freed to be recomputed. */
   loss: Recording | undefined
 }
 
-/** What is done with the gradients of a batch. */
+/** How a stage treats the gradients of a batch. */
 export interface GradientPlan {
-  /** The position of the batch in the training. */
+  /** The position of the batch in the training; see `BatchPlace`. */
   readonly place?: BatchPlace
-  /** The ranks with other examples: see `Pass.replicas`. */
+  /** The groups of ranks that run the same pass on other examples; see `Pass.replicas`. */
   readonly replicas?: readonly ProcessGroup[] | undefined
-  /** The factor of the summed loss. */
+  /** The factor by which the summed loss is multiplied. */
   readonly scale: number
-  /** Takes the gradients of each pass. Only for a stage that is the whole model. */
+  /** Averages the gradients of each pass; only for a stage that is the whole model. */
   readonly averaging?: Averaging | undefined
-  /** Takes each gradient, summed over micro-batches, when complete; default: `takeGradients` returns it. */
+  /**
+   * Takes each gradient as soon as it is summed over all micro-batches. Default: `takeGradients`
+   * returns the gradients.
+   */
   readonly onGradient?: GradientListener | undefined
-  /** Whether other stages add to a parameter's gradient, which then stays for `takeGradients`. */
+  /**
+   * Whether other stages share the parameter. Its gradient then stays for `takeGradients`, to be
+   * summed.
+   */
   readonly isShared?: (name: string) => boolean
 }
 
 export interface StageOptions {
   readonly loss: PartLoss
   readonly runner: Runner
-  /** Records the loss and the freeing of memory, which the runner does not record. */
+  /** Records the loss and the freeing of memory. The runner records the passes themselves. */
   readonly recorder?: SpanRecorder | undefined
 }
 
-/** A micro-batch that enters a stage. */
+/** The arguments of a micro-batch's forward pass through a stage. */
 export interface Arrival {
-  /** Owned by the stage. */
+  /** The input tensor, which the stage owns. */
   readonly input: Tensor
-  /** On the last stage only; owned by the stage. */
+  /** The labels, which the stage owns; only on the last stage. */
   readonly labels: Tensor | undefined
-  /** Whether any stage before this one has parameters. */
+  /** Whether any earlier stage has parameters, so that the input gradient is needed. */
   readonly needsInputGradient: boolean
-  /** The index of its first row in the batch. */
+  /** The index of the micro-batch's first row in the batch. */
   readonly row: number
   readonly isEmpty: boolean
 }
 
 /**
- * The computations of one stage of a pipeline. It holds the activations of every micro-batch between its
- * forward and its backward pass, and sums the gradients of its parameters over the micro-batches.
+ * Runs the computations of one pipeline stage. Keeps the activations of each micro-batch from its
+ * forward to its backward pass. Sums parameter gradients over the micro-batches.
  */
 export class PipelineStage {
   readonly #module: Module
@@ -70,7 +78,7 @@ export class PipelineStage {
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
   #plan: GradientPlan = { scale: 1 }
-  /** The scale of the last batch as a tensor. */
+  /** The scale of the last batch, also as a tensor: the starting gradient of the backward pass. */
   #start: { readonly scale: number; readonly tensor: Tensor } | undefined
   #losses: (number | Promise<number>)[] = []
 
@@ -84,7 +92,7 @@ export class PipelineStage {
     return this.#module.parameters
   }
 
-  /** Starts a batch, and frees what a failed batch left behind. */
+  /** Starts a batch. Frees the activations and gradients of a previous batch that failed. */
   begin(plan: GradientPlan = { scale: 1 }): void {
     for (const microbatch of [...this.#inFlight.keys()]) this.free(microbatch)
     for (const gradient of this.#gradients.values()) gradient.dispose()
@@ -99,7 +107,10 @@ export class PipelineStage {
     this.#start = undefined
   }
 
-  /** The loss of the batch after all forward passes; on the last stage only. */
+  /**
+   * Returns the loss summed over the batch, after all forward passes. Only the last stage has
+   * losses.
+   */
   async summedLoss(): Promise<number> {
     let sum = 0
     for (const loss of this.#losses) sum += await loss
@@ -107,7 +118,7 @@ export class PipelineStage {
   }
 
   /**
-   * Runs a micro-batch forward, on the last stage through the loss.
+   * Runs the forward pass of a micro-batch, on the last stage including the loss.
    *
    * @returns the output, valid until `release` or the backward pass of the micro-batch
    */
@@ -136,7 +147,7 @@ export class PipelineStage {
       await timeSpan(this.#options.recorder, 'F', { name: 'loss' }, async () => {
         const { value: sum } = await this.#lossOf(flight)
         const value = takeScalar(tf.clone(sum))
-        // summedLoss() throws if it cannot be fetched
+        // Ignore an error here, because summedLoss() awaits the same promise and throws it.
         if (typeof value !== 'number') value.catch(() => undefined)
         this.#losses.push(value)
       })
@@ -144,7 +155,10 @@ export class PipelineStage {
     return pass.value
   }
 
-  /** Called when the output is no longer needed: with `recompute` frees everything except the input. */
+  /**
+   * Frees all tensors of a micro-batch except its input, if `recompute` is set. Call it when the
+   * output is no longer needed.
+   */
   release(microbatch: number): void {
     const flight = this.#inFlight.get(microbatch)!
     if (!flight.pass.release()) return
@@ -153,11 +167,14 @@ export class PipelineStage {
   }
 
   /**
-   * Runs a micro-batch backward and frees its activations.
+   * Runs the backward pass of a micro-batch, and frees its activations.
    *
-   * @param outputGradient - disposed here; undefined on the last stage, which starts from the loss
-   * @param isLast - whether it is the last micro-batch of the batch, whose gradients complete the sums
-   * @returns the gradient of the input, which the caller disposes; undefined if it is not needed
+   * @param outputGradient - the gradient of the output, disposed by this call; undefined on the
+   *   last stage, which starts from the loss
+   * @param isLast - whether this is the last backward pass of the batch, which completes the
+   *   gradient sums
+   * @returns the gradient of the input, which the caller disposes; undefined if no earlier stage
+   *   needs it
    */
   async backward(
     microbatch: number,
@@ -173,17 +190,21 @@ export class PipelineStage {
     return inputGradient
   }
 
-  /** The first half of `backward`. The activations stay for the second half. */
+  /**
+   * Runs the first half of the backward pass, for the input gradient. Keeps the activations for the
+   * second half.
+   */
   async backwardInput(microbatch: number, outputGradient?: Tensor): Promise<Tensor | undefined> {
     return await this.#runBackward(microbatch, outputGradient, (flight, dy) =>
-      // a module that records its own passes may have no halves: then run the whole backward pass
+      // A module with its own `record` may not support halves. Then run the whole backward pass
+      // here.
       flight.pass.backwardInput === undefined
         ? flight.pass.backward(dy, this.#sink(flight, false))
         : flight.pass.backwardInput(dy),
     )
   }
 
-  /** The second half of `backward`. */
+  /** Runs the second half of the backward pass, for the parameter gradients. */
   backwardParameters(microbatch: number, isLast: boolean): void {
     const flight = this.#inFlight.get(microbatch)!
     if (flight.pass.backwardInput !== undefined) {
@@ -192,14 +213,19 @@ export class PipelineStage {
     this.#end(microbatch, isLast)
   }
 
-  /** Returns the gradients that no listener took, by parameter name; the caller disposes them. */
+  /**
+   * Returns the gradients that were not passed to a listener, by parameter name. The caller
+   * disposes them.
+   */
   takeGradients(): Map<string, Tensor> {
     const gradients = this.#gradients
     this.#gradients = new Map()
     return gradients
   }
 
-  /** Runs a forward pass without a backward pass, and disposes `input`. The caller disposes the output. */
+  /**
+   * Runs a forward pass without a backward pass. Disposes `input`; the caller disposes the output.
+   */
   async infer(input: Tensor): Promise<Tensor> {
     try {
       return await this.#options.runner.infer(input)
@@ -208,7 +234,10 @@ export class PipelineStage {
     }
   }
 
-  /** The summed loss and the right answers; disposes the labels. */
+  /**
+   * Returns the summed loss and the number of correct answers for some outputs. Disposes the
+   * labels.
+   */
   async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
     try {
       return await this.#options.loss.tally(outputs, labels)
@@ -236,7 +265,10 @@ export class PipelineStage {
     }
   }
 
-  /** Scales the summed loss, so that gradients of micro-batches of any size can be added. */
+  /**
+   * Returns the gradient of the scaled loss. All micro-batches use the same scale, so their
+   * gradients can be added whatever their sizes.
+   */
   async #lossGradient(flight: InFlight): Promise<Tensor> {
     if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
     const loss = await this.#lossOf(flight)
@@ -254,7 +286,7 @@ export class PipelineStage {
     if (averaging !== undefined) return averaging.onGradient
     if (isEmpty) return drop
     const add = sumInto(this.#gradients)
-    // without a listener for the sums, passes may add to the sums directly
+    // Return `add` itself if no listener takes the sums: a pass may then add to the sums in place.
     if (!isLast || onGradient === undefined) return add
     return (parameter, gradient) => {
       add(parameter, gradient)
@@ -264,7 +296,7 @@ export class PipelineStage {
 
   #end(microbatch: number, isLast: boolean): void {
     this.free(microbatch)
-    // hand over the sums to which the last micro-batch added nothing
+    // Hand over sums to which the last micro-batch added no gradient.
     if (isLast) for (const parameter of this.parameters) this.#handOver(parameter)
   }
 
@@ -276,7 +308,7 @@ export class PipelineStage {
     onGradient(parameter, sum)
   }
 
-  /** Frees everything held for a micro-batch. */
+  /** Frees all tensors that are held for a micro-batch. */
   free(microbatch: number): void {
     const { pass, loss, labels, input } = this.#inFlight.get(microbatch)!
     this.#inFlight.delete(microbatch)

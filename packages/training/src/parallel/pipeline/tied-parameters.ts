@@ -6,23 +6,23 @@ import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 
-/** A parameter whose name several ranks have, and the group of these ranks. */
+/** A parameter with a name that occurs on several ranks, and the group of these ranks. */
 interface Tie {
   readonly parameter: Parameter
   readonly group: ProcessGroup
 }
 
 /**
- * Parameters that several stages share by name, such as the table of an embedding that the head
- * multiplies with. Stages on one rank share the value. Between ranks the gradients are summed, so that
- * all ranks make the same update.
+ * Tied parameters: several stages have a parameter with the same name, such as an embedding table
+ * that the output head reuses. Stages on one rank share one value. Between ranks the gradients are
+ * summed, so that all ranks make the same update.
  */
 export class TiedParameters {
-  /** The parameters of all modules, each name once. */
+  /** The parameters of all stages of this rank. A parameter of several stages is listed once. */
   readonly parameters: readonly Parameter[]
   readonly #all: readonly Parameter[]
   readonly #group: ProcessGroup
-  /** The names that several stages have, on this rank or on others. */
+  /** Names of parameters that occur in several stages, on this rank or on other ranks. */
   readonly #shared = new Set<string>()
   #ties: readonly Tie[] | undefined
   #groups: readonly ProcessGroup[] = []
@@ -42,12 +42,13 @@ export class TiedParameters {
   }
 
   /**
-   * On the first call, copies each shared parameter from the first rank that has it to the others. From
-   * then on, only the first rank counts it in norms. All ranks of the pipeline call it.
+   * The first call copies each shared parameter from the first rank that has it to the other ranks.
+   * From then on, only that first rank counts the parameter in gradient norms. All ranks of the
+   * pipeline call it.
    *
-   * @param ranks - the facts of all ranks
-   * @param isSharded - whether the values are sharded, and so cannot be replaced
-   * @throws ERR_TSR_ARGUMENT on all ranks when the values are sharded and differ
+   * @param ranks - the properties of all ranks
+   * @param isSharded - whether the parameters are sharded, so that their values cannot be replaced
+   * @throws ERR_TSR_ARGUMENT on all ranks when sharded parameters have different values
    */
   async prepare(
     ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[],
@@ -74,7 +75,7 @@ export class TiedParameters {
     const different: string[] = []
     for (const { parameter, group } of this.#ties) {
       const value = await exchange(parameter, parameter.value, group, 'broadcast')
-      // Usually the values are equal: then keep the tensor, which ZeRO may have sharded.
+      // Keep the tensor if the values are equal, as they usually are: ZeRO may have sharded it.
       const isEqual = await areEqual(parameter.value, value)
       if (!isEqual) different.push(parameter.name)
       if (isEqual || isSharded) value.dispose()
@@ -86,12 +87,14 @@ export class TiedParameters {
     if (isSharded && shared.length > 0) await this.#refuse(different)
   }
 
-  /** Whether several stages have a parameter of this name, on this rank or, once prepared, on others. */
+  /** Whether the name occurs in several stages. Other ranks are included only after `prepare`. */
   isShared(name: string): boolean {
     return this.#shared.has(name)
   }
 
-  /** Replaces the gradients of shared parameters by their sums over the ranks. */
+  /**
+   * Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums.
+   */
   async sum(gradients: Map<string, Tensor>): Promise<void> {
     for (const { parameter, group } of this.#ties ?? []) {
       const gradient = gradients.get(parameter.name)
@@ -100,7 +103,7 @@ export class TiedParameters {
     }
   }
 
-  /** @param different - the sharded parameters of this rank whose values differ */
+  /** @param different - names of sharded parameters whose values differ on this rank */
   async #refuse(different: readonly string[]): Promise<void> {
     const [name] = (await this.#group.allGatherObject(different, { label: 'tied' })).flat()
     if (name === undefined) return
@@ -122,7 +125,11 @@ async function areEqual(a: Tensor, b: Tensor): Promise<boolean> {
   return own.every((value, i) => Object.is(value, other[i]))
 }
 
-/** @param tensor - undefined for zeros @returns the first rank's values, or the sum over all ranks */
+/**
+ * Broadcasts the tensor of the first rank, or sums the tensors of all ranks.
+ *
+ * @param tensor - this rank's tensor; undefined stands for zeros
+ */
 async function exchange(
   { name, shape }: Parameter,
   tensor: Tensor | undefined,
@@ -140,7 +147,7 @@ async function exchange(
   }
 }
 
-/** Makes `other` share the value of `first`. */
+/** Makes the parameter `other` use the value of the parameter `first`. */
 function share(first: Parameter, other: Parameter): void {
   checkTied([[first], [other]])
   other.value.dispose()

@@ -10,15 +10,16 @@ import { checkRecipe, type PipelineModel } from '../../recipe.ts'
 import { cutBatch, type Batch, type Microbatches } from '../microbatches.ts'
 
 export interface MeasureCostsOptions {
-  /** The number of micro-batches, as for the pipeline; costs are per micro-batch. Default 8. */
+  /** The number of micro-batches of the planned pipeline; default 8. Costs are per micro-batch. */
   readonly microbatches?: number
-  /** The number of measured passes of each layer, after one to warm up; default 5. */
+  /** The number of measured passes of each layer, after one warm-up pass; default 5. */
   readonly repeats?: number
-  /** Counted in the cost of the last layer; default `summedCrossEntropy`. */
+  /** The loss, whose time is added to the cost of the last layer; default `summedCrossEntropy`. */
   readonly loss?: Loss
   /**
-   * The groups along the other axes of a mesh, for example `[mesh.dp, mesh.tp]`. A layer's cost is then
-   * its largest cost on any of their ranks, so that all divide the model in the same way. Default: none.
+   * The groups of the other mesh axes, for example `[mesh.dp, mesh.tp]`; default: none. The cost of
+   * a layer is the largest cost on any of their ranks. All ranks then divide the model in the same
+   * way.
    */
   readonly peers?: readonly ProcessGroup[]
 }
@@ -31,12 +32,12 @@ const readOptions = declareOptions({
 })
 
 /**
- * Measures the cost of each layer of a model: the median time of a forward and a backward pass of one
- * micro-batch, in milliseconds. Rank 0 builds one layer after another and broadcasts the costs to the
- * group, so that all divide the model in the same way. All ranks call it.
+ * Measures the cost of each layer of a model: the median time of a forward and a backward pass of
+ * one micro-batch, in milliseconds. Rank 0 builds the layers one at a time, measures them, and
+ * broadcasts the costs to the group. All ranks call it.
  *
- * @param group - the group of the pipeline: on a mesh its axis, not the world; the other axes are `peers`
- *
+ * @param group - the group of the pipeline; on a mesh, the group of the `pp` axis. Pass the groups
+ *   of the other axes as `peers`
  * @example
  * const costs = await measureCosts(model, group, batch)
  * const pipe = pipeline(model, group, { split: { costs } })
@@ -106,7 +107,10 @@ interface Run {
   readonly needsInputGradient: boolean
 }
 
-/** Milliseconds until a gradient was fetched: some backends wait for the computation only then. */
+/**
+ * Returns the milliseconds until a gradient has been fetched, because some backends compute
+ * asynchronously and wait only when values are fetched.
+ */
 async function timePass(run: Run, parts: Microbatches): Promise<number> {
   const { module, input, needsInputGradient } = run
   const labels = run.loss === undefined ? undefined : parts.labels(0)

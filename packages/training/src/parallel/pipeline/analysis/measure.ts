@@ -12,14 +12,14 @@ import { StepMeter } from './meter.ts'
 import { messageTime, pipelineReport, type PipelineReport } from './report.ts'
 
 export interface MeasureOptions {
-  /** The width of all layers, including inputs and outputs. */
+  /** The width of all layers, and of inputs and outputs. */
   readonly hidden: number
   readonly layers: number
-  /** The number of examples of a batch. */
+  /** The number of examples in a batch. */
   readonly batch: number
   readonly microbatches: number
   readonly schedules: readonly ScheduleName[]
-  /** The number of measured steps of each schedule, after one to warm up. */
+  /** The number of measured steps per schedule, after one warm-up step. */
   readonly steps: number
 }
 
@@ -28,9 +28,9 @@ export interface MeasuredSchedule extends PipelineReport {
 }
 
 /**
- * Runs forward and backward passes of a plain network of equal layers with each schedule in turn, and
- * reports measurements and the simulator's predictions. All ranks of `group` call it and get the same
- * result. A backend must be loaded.
+ * Trains a network of equal layers with one schedule after another. Reports measured step times
+ * beside the predictions of the simulator. All ranks of `group` call it and get the same result. A
+ * backend must be loaded.
  *
  * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_ARGUMENT
  */
@@ -81,7 +81,10 @@ function testBatch(size: number, width: number): Batch {
   }
 }
 
-/** Makes the first stage compute the gradient of its input too, so that all stages cost the same. */
+/**
+ * Makes a stage compute its input gradient always. The first stage would otherwise be cheaper than
+ * the others.
+ */
 function withInputGradient(module: Module): Module {
   return {
     parameters: module.parameters,
@@ -116,7 +119,7 @@ function halvesOf(recording: Recording): Pick<Recording, 'backwardInput' | 'back
   }
 }
 
-/** |y|^2 / 2: a loss that costs almost nothing, so that all stages cost the same. */
+/** The loss |y|^2 / 2. It costs almost nothing, so the last stage costs as much as the others. */
 function halfSquares(outputs: Tensor): Tensor {
   return tf.mul(tf.sum(tf.square(outputs)), 0.5)
 }

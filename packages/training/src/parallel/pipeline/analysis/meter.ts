@@ -2,25 +2,31 @@ import { host, monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Span, SpanRecorder } from '@tsrun/distributed/record'
 
-/** One training step of one rank; times in milliseconds. */
+/** The measurements of one training step on one rank. Times are in milliseconds. */
 export interface StepSample {
-  /** From the start of the first action to the end of the last. */
+  /** The time from the start of the first action to the end of the last. */
   readonly length: number
-  /** Per micro-batch: all of the rank's first stage, then all of its next. */
+  /** The duration of each forward pass, ordered by stage, then by micro-batch. */
   readonly forward: readonly number[]
-  /** Whole backward passes, or their first halves. */
+  /**
+   * The duration of each backward pass or, if backward passes are split in halves, of each first
+   * half (`I`).
+   */
   readonly backward: readonly number[]
-  /** The second halves of backward passes. */
+  /** The duration of each second half of a backward pass (`W`). */
   readonly weights: readonly number[]
-  /** The CPU time of the passes. */
+  /** The CPU time of each forward pass; `backwardCpu` and `weightsCpu` correspond. */
   readonly forwardCpu: readonly number[]
   readonly backwardCpu: readonly number[]
   readonly weightsCpu: readonly number[]
-  /** The time waited for neighbours to start sending. */
+  /** The time that this rank waited for neighbours to start sending. */
   readonly waiting: number
-  /** The time waited for messages in transfer. */
+  /** The time that this rank waited for messages that were being sent. */
   readonly transfer: number
-  /** The whole step, including the optimizer, and the CPU time of the process in it. */
+  /**
+   * The time of the whole step, including the optimizer; `cpu` is the CPU time of the process
+   * during the step.
+   */
   readonly wall: number
   readonly cpu: number
 }
@@ -55,12 +61,12 @@ export class StepMeter {
     return result
   }
 
-  /** The spans of the last step on this rank. */
+  /** The spans that this rank recorded in the last step. */
   get lastSpans(): readonly Span[] {
     return this.#lastSpans
   }
 
-  /** The samples of every rank, in rank order, on every rank. */
+  /** Gathers the samples of all ranks on every rank, in rank order. */
   async gather(group: ProcessGroup): Promise<StepSample[][]> {
     return await group.allGatherObject(this.#samples)
   }
@@ -71,7 +77,7 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
     spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
   const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
   const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
-  // leave out the wait for the end of all sends, which has no micro-batch
+  // Leave out the final wait for sends to complete: it has no micro-batch.
   const waits = of('wait').filter(({ microbatch }) => microbatch !== undefined)
   const compute = [...forwards, ...backwards, ...weights]
   const waiting = sum(waits.map(({ waited }) => waited ?? 0))
@@ -89,7 +95,7 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
   }
 }
 
-/** Orders spans by stage, then by micro-batch. */
+/** Returns a sort key that orders spans by stage, then by micro-batch. */
 function place({ stage = 0, microbatch = 0 }: Span): number {
   return stage * 2 ** 24 + microbatch
 }

@@ -4,52 +4,63 @@ import type { Schedule } from '../schedule/schedule.ts'
 import type { SimulationOptions } from '../schedule/simulate.ts'
 import type { StepSample } from './meter.ts'
 
-/** The most steps that are simulated, spread evenly over the measured ones. */
+/** The largest number of steps to simulate. They are spread evenly over the measured steps. */
 const SIMULATED = 32
 
 export interface ReportOptions {
-  /** The number of cores of all ranks together; default: enough for all. */
+  /** The number of CPU cores that all ranks share; default: enough for all ranks. */
   readonly cores?: number
-  /** The time of a message between simulated ranks, in milliseconds; default 0. See `messageTime`. */
+  /**
+   * The simulated time of a message between ranks in milliseconds; default 0. `messageTime`
+   * measures it.
+   */
   readonly transfer?: number
 }
 
-/** Means over the measured steps of one rank; times in milliseconds. */
+/** The mean values of one rank over all measured steps. Times are in milliseconds. */
 export interface RankReport {
-  /** The time of one forward pass of a micro-batch; `backward` is the same for a backward pass. */
+  /** The time of one forward pass of a micro-batch; `backward` is the time of one backward pass. */
   readonly forward: number
   readonly backward: number
-  /** Computing time per step. The part of `idle` beyond `waiting` and `transfer` is overhead. */
+  /**
+   * The computing time per step. Idle time that is neither `waiting` nor `transfer` is overhead.
+   */
   readonly compute: number
   readonly waiting: number
   readonly transfer: number
   readonly idle: number
-  /** CPU time / time: 1 for a core that was always busy. */
+  /** CPU time divided by elapsed time: 1 if the core was busy all the time. */
   readonly cpuShare: number
 }
 
 export interface PipelineReport {
   readonly steps: number
-  /** The median length of a step: the longest time on a rank from its first to its last pass. */
+  /** The median step time: the longest time on any rank from its first pass to its last. */
   readonly stepTime: number
-  /** The median idle fraction of all ranks in that time: 1 - compute / (ranks x step time). */
+  /**
+   * The median bubble: the fraction of `stepTime` that the ranks are idle, averaged over all ranks.
+   */
   readonly bubble: number
-  /** Medians of the simulator's predictions from the measured times of passes. */
+  /**
+   * The median step time that the simulator predicts from the measured pass times;
+   * `predictedBubble` corresponds.
+   */
   readonly predictedStepTime: number
   readonly predictedBubble: number
-  /** The predicted idle fraction of each rank. */
+  /** The predicted idle fraction of each rank's time, by rank. */
   readonly predictedIdle: readonly number[]
   readonly ranks: readonly RankReport[]
 }
 
 /**
- * Compares measured steps with the predictions of the simulator from the measured times of passes.
+ * Compares measured steps with the simulator's predictions, which use the measured pass times.
  *
- * If every rank has a core, times are used as measured. Ranks that share cores also wait for a core,
- * before or during an action. In this case the measurement and the prediction use CPU times instead,
- * and the simulated ranks wait for a free core too.
+ * If ranks share cores, they also wait for a core, before or during an action. In this case both
+ * the report and the prediction use CPU times, and simulated ranks wait for a free core too.
+ * Otherwise both use elapsed times.
  *
- * @param samples - by rank, the same number for each: see `StepMeter.gather`
+ * @param samples - the samples of each rank, in rank order, from `StepMeter.gather`; every rank has
+ *   the same number
  */
 export function pipelineReport(
   samples: readonly (readonly StepSample[])[],
@@ -88,10 +99,11 @@ export function pipelineReport(
 }
 
 /**
- * The median time of a message in milliseconds, from its send (or from its receive, if that was later)
- * to its arrival.
+ * Returns the median time of a message in milliseconds. A message takes from the later of its send
+ * and its receive until its arrival.
  *
- * @param spans - the spans of all ranks of one machine in one step: see `StepMeter.lastSpans`
+ * @param spans - the spans that all ranks of one machine recorded in one step; see
+ *   `StepMeter.lastSpans`
  */
 export function messageTime(spans: readonly Span[]): number {
   const key = (from: number, to: number, { microbatch, stage }: Span): string =>
@@ -112,7 +124,10 @@ export function messageTime(spans: readonly Span[]): number {
   return times.length === 0 ? 0 : median(times)
 }
 
-/** With backward passes in halves, `backward` is the first half. */
+/**
+ * Returns the simulator's durations for a step. If backward passes are split in halves, `backward`
+ * holds the first halves.
+ */
 function durationsOf(
   ranks: readonly StepSample[],
   { placement, microbatches, actions }: Schedule,
