@@ -1,15 +1,18 @@
 import { shown, tsrError, type TsrError } from '@tsrun/core'
 import type { Module } from '../model/module.ts'
 
-/** A recipe for a model that can be built in ranges of layers; `shardedMLP(...)` is one. */
+/**
+ * A recipe for a pipeline model: it can build any range of layers. `shardedMLP(...)` returns one.
+ */
 export interface PipelineModel {
-  /** Number of layers of the whole model. */
+  /** The number of layers in the whole model. */
   readonly layers: number
-  /** Builds the layers from `from` up to, but not including, `to`. */
+  /** Builds the layers from index `from` up to, but not including, index `to`. */
   slice(from: number, to: number): Module
   /**
-   * For a recipe that names layers; called after `slice`. Returns the names that no slice of this rank
-   * had, and the names of its layers. A pipeline refuses names that no rank found.
+   * Returns the layer names of this rank's slices, and the patterns of a plan that match none of
+   * them. Called after `slice`. A pipeline throws if a pattern matches on no rank. Only recipes
+   * with a plan have this method.
    */
   search?(): LayerSearch
 }
@@ -19,7 +22,11 @@ export interface LayerSearch {
   readonly names: readonly string[]
 }
 
-/** @throws ERR_TSR_ARGUMENT unless `model` is a recipe, for example if it was already built */
+/**
+ * Checks that `model` is a recipe that can build parts of a model.
+ *
+ * @throws ERR_TSR_ARGUMENT, for example for a model that is already built
+ */
 export function checkRecipe(model: Partial<PipelineModel> | null | undefined): void {
   if (typeof model?.slice === 'function') return
   throw tsrError('ERR_TSR_ARGUMENT', {
@@ -30,7 +37,7 @@ export function checkRecipe(model: Partial<PipelineModel> | null | undefined): v
   })
 }
 
-/** The error for a name in a plan that matches no layer. */
+/** Returns the error for a pattern in a plan that matches no layer. */
 export function unknownLayer(glob: string, names: readonly string[]): TsrError {
   const expected = `names of layers: ${names.join(', ')}`
   return tsrError('ERR_TSR_ARGUMENT', { name: 'plan', value: glob, expected })

@@ -26,10 +26,10 @@ export function checkGroup(
 }
 
 /**
- * Checks that the backend lets a pass block while it waits for other ranks.
+ * Checks that the backend allows a pass to block while it waits for other ranks.
  *
- * @param place - the pass that contains the collective, for the error
- * @throws ERR_TSR_BACKEND when values can only be read asynchronously
+ * @param place - the pass that contains the collective, for error messages
+ * @throws ERR_TSR_BACKEND when the backend can only read values asynchronously
  */
 export function checkBackendBlocks(place = 'a forward or backward pass'): void {
   const backend = tf.getBackend()

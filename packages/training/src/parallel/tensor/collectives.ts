@@ -8,25 +8,32 @@ import { allocateAll, freeAfter } from '../group-buffers.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 
 /*
- * Collectives on float32 tensors. Each is prepared as a collective on arrays, which then runs either
- * inside a pass, where it blocks, or between passes, where it is awaited.
+ * Collectives on float32 tensors. Each one can run in two ways: inside a pass, where it blocks, or
+ * between passes, where it is awaited.
  */
 
-/** One call of a collective before it starts. */
+/** A collective that is ready to start. */
 interface PreparedCollective {
-  /** The buffer for the values of the tensor. */
+  /** The buffer into which the tensor's values are copied before `start`. */
   readonly input: Float32Array
-  /** @param label - names the operation in errors and reports */
+  /** @param label - the name of the operation in error messages */
   readonly start: (label: string) => Work
-  /** Returns the values of the result, after the work has completed and until the buffers are freed. */
+  /**
+   * Returns the values of the result. Call it after the collective has completed and before the
+   * buffers are freed.
+   */
   readonly output: () => Float32Array
-  /** The shape of the result. */
+  /** The shape of the resulting tensor. */
   readonly shape: readonly number[]
-  /** The buffers to free afterwards. */
+  /** The buffers to free after use. */
   readonly buffers: readonly Float32Array[]
 }
 
-/** @param shape - the shape of the tensor, the same on all ranks */
+/**
+ * Prepares a collective on a tensor.
+ *
+ * @param shape - the shape of the tensor, the same on all ranks
+ */
 export type TensorCollective = (shape: readonly number[], group: ProcessGroup) => PreparedCollective
 
 /** Sums a tensor over the ranks. */
@@ -42,7 +49,10 @@ export const sum: TensorCollective = (shape, group) => {
   }
 }
 
-/** Concatenates the [..., columns] of all ranks in rank order: [..., size * columns]. */
+/**
+ * Concatenates the columns of all ranks in rank order: [..., columns] becomes [..., size *
+ * columns].
+ */
 export const gatherColumns: TensorCollective = (shape, group) => {
   const { size } = group
   const { rows, columns } = matrixOf(shape)
@@ -61,7 +71,10 @@ export const gatherColumns: TensorCollective = (shape, group) => {
   }
 }
 
-/** Sums [..., columns] over the ranks; each gets its part of the columns: [..., columns / size]. */
+/**
+ * Sums a tensor [..., columns] over the ranks. Each rank gets its part of the columns: [...,
+ * columns / size].
+ */
 export const reduceScatterColumns: TensorCollective = (shape, group) => {
   const { size } = group
   const { rows, columns: all } = matrixOf(shape)
@@ -81,14 +94,18 @@ export const reduceScatterColumns: TensorCollective = (shape, group) => {
   }
 }
 
-/** Concatenates each sequence from the parts [batch, length, width] of all ranks, in rank order. */
+/**
+ * Concatenates the parts of each sequence in rank order: [batch, length, width] becomes [batch,
+ * size * length, width].
+ */
 export const gatherPositions: TensorCollective = ([batch, length, width], group) => ({
   ...gatherColumns([batch!, length! * width!], group),
   shape: [batch!, length! * group.size, width!],
 })
 
 /**
- * Sums sequences [batch, length, width] over the ranks; each gets its part of the positions.
+ * Sums sequences [batch, length, width] over the ranks. Each rank gets its part of the positions:
+ * [batch, length / size, width].
  *
  * @throws ERR_TSR_ARGUMENT when the length is not a multiple of the group's size
  */
@@ -108,10 +125,10 @@ export const reduceScatterPositions: TensorCollective = ([batch, length, width],
 }
 
 /**
- * Runs a collective inside a forward or a backward pass, where it blocks because nothing can be awaited.
- * The result belongs to the current pass, like the results of other operations.
+ * Runs a collective inside a forward or backward pass. The call blocks, because a pass cannot
+ * await. The result belongs to the current pass, like the results of other operations.
  *
- * @throws ERR_TSR_BACKEND when values can only be read asynchronously
+ * @throws ERR_TSR_BACKEND when the backend can only read values asynchronously
  */
 export function runInPass(
   collective: TensorCollective,
@@ -122,7 +139,9 @@ export function runInPass(
   return runWhile(collective, x, group, label, () => undefined).value
 }
 
-/** Like `runInPass`; `compute` runs during the collective. */
+/**
+ * Runs a collective inside a pass, like `runInPass`, and calls `compute` while it is in progress.
+ */
 export function runWhile<T>(
   collective: TensorCollective,
   x: Tensor,
@@ -150,10 +169,10 @@ export function runWhile<T>(
 }
 
 /**
- * Runs a collective between passes, on every backend. It starts before this returns, unless the values
- * have to be fetched first.
+ * Runs a collective between passes, on every backend. The collective starts before the call
+ * returns, unless the values must be fetched from a device first.
  *
- * @param x - not to be disposed before the promise has settled
+ * @param x - the tensor; do not dispose it before the promise has settled
  * @returns a tensor that the caller disposes
  */
 export async function runBetweenPasses(
@@ -181,12 +200,15 @@ export async function runBetweenPasses(
 
 interface Layout {
   readonly rows: number
-  /** The columns of one rank. */
+  /** The number of columns of one rank. */
   readonly columns: number
   readonly size: number
 }
 
-/** Converts between rows of all ranks' columns (`whole`) and one block [rows, columns] per rank. */
+/**
+ * Converts between the layouts of a matrix: rows with the columns of all ranks (`whole`), or one
+ * block [rows, columns] per rank (`slices`).
+ */
 function interleave(
   whole: Float32Array,
   slices: Float32Array,

@@ -19,17 +19,16 @@ import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /**
- * Returns the cross-entropy of scores whose classes are divided among ranks, [..., classes of this rank].
- * The scores are never gathered: the ranks exchange the largest score of each row, and then the sum of
- * exponentials and the score of the right class, 3 numbers per row (Shoeybi et al., 2019), or 4 with
- * `labelSmoothing`. All ranks get the same loss, and each gets the gradient of its scores. In a group of
- * one rank this is `crossEntropy` or `crossEntropyWith`.
+ * Returns a cross-entropy loss for scores whose classes are divided among ranks: [..., classes of
+ * this rank] (Shoeybi et al., 2019). The ranks exchange 3 numbers per row, or 4 with
+ * `labelSmoothing`, instead of all scores. These are the largest score, the sum of exponentials,
+ * and the score of the correct class. All ranks get the same loss, and each rank gets the gradient
+ * of its scores. In a group of one rank, the loss is `crossEntropy` or `crossEntropyWith`.
  *
- * @param options - `mean` over the examples (default), or their `sum`, which a pipeline needs; or the
- *   options of `crossEntropyWith`
- * @throws ERR_TSR_ARGUMENT for invalid options, and without a group; from the loss, on all ranks, when
- *   shapes do not fit or a label that counts is not a class of any rank
- *
+ * @param options - `mean` over the examples (default); or their `sum`, which a pipeline requires;
+ *   or the options of `crossEntropyWith`
+ * @throws ERR_TSR_ARGUMENT for invalid options, and without a group. The loss throws it on all
+ *   ranks when shapes do not match, or when a label that is not ignored is not a class of any rank
  * @example
  * const pipe = pipeline(shared, mesh.pp, { loss: vocabParallelCrossEntropy(mesh.tp, 'sum') })
  */
@@ -62,7 +61,7 @@ export function vocabParallelCrossEntropy(
 
 const reductionRule = choice<Reduction>('mean', 'sum')
 
-/** The loss over the labels that count, like `crossEntropyWith`. */
+/** Returns the loss over the labels that are not ignored, like `crossEntropyWith`. */
 function labelLoss(
   group: ProcessGroup,
   { ignoreIndex, labelSmoothing, reduction }: ReturnType<typeof readCrossEntropyOptions>,
@@ -108,7 +107,10 @@ function differentiable(
   })(logits)
 }
 
-/** Counts the rows whose label has the largest score, except ignored rows. Ties go to the lowest class. */
+/**
+ * Counts the rows in which the correct class has the largest score. Skips ignored rows. If classes
+ * have equal scores, the lowest class wins.
+ */
 function countCorrect(
   logits: Tensor,
   labels: Tensor,
@@ -173,7 +175,7 @@ function evaluate(
     for (let row = 0; row < rows; row++) {
       if (labels[row] === ignoreIndex) continue
       loss += Math.log(sums[row]!)
-      // Do not multiply a score of -Infinity by 0.
+      // Skip the term if its factor is 0, because a score may be -Infinity.
       if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * sums[rows + row]!
       if (shared > 0) loss -= shared * sums[2 * rows + row]!
     }
@@ -197,17 +199,20 @@ function evaluate(
 }
 
 interface LargestScores {
-  /** Per row, among the classes of this rank. */
+  /** The largest score of each row among the classes of this rank. */
   readonly own: Float32Array
-  /** Per row, among all classes. */
+  /** The largest score of each row among all classes. */
   readonly overall: Float32Array
-  /** The index of this rank's first class. */
+  /** The index of this rank's first class among all classes. */
   readonly offset: number
-  /** The number of classes of all ranks. */
+  /** The number of classes on all ranks together. */
   readonly all: number
 }
 
-/** Exchanges the largest score of each row and, in the same message, each rank's number of classes. */
+/**
+ * Exchanges the largest score of each row, and the number of classes on each rank, in one
+ * all-gather.
+ */
 function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): LargestScores {
   const { rank, size } = group
   const classes = logits.size / rows

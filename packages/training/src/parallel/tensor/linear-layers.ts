@@ -17,28 +17,37 @@ import { shardOf } from './sharding.ts'
 
 export interface ColumnParallelOptions {
   /**
-   * Whether the slices of the output are gathered: `none` (default) leaves them sharded. Use `partial`
-   * directly before another columnParallel() layer, `replicated` before any other layer. See
-   * `gatherReplicated` and `gatherPartial`.
+   * Whether the output columns of all ranks are gathered: `none` (default) leaves them sharded. Use
+   * `partial` if a columnParallel() layer follows directly, and `replicated` before any other
+   * layer. See `gatherPartial` and `gatherReplicated`.
    */
   readonly gather?: 'none' | 'replicated' | 'partial'
-  /** The input: the whole (`replicated`, default), or this rank's part of each sequence (`sequence`). */
+  /**
+   * The layer's input: the whole input on every rank (`replicated`, default), or this rank's part
+   * of each sequence (`sequence`).
+   */
   readonly input?: 'replicated' | 'sequence'
 }
 
 export interface LayerContext {
-  /** The layer's name, for labels. */
+  /** The name of the layer, for error messages. */
   readonly name: string
   readonly group: ProcessGroup
 }
 
-/** Each rank computes some outputs, with the columns [inputs, ..., outputs / size] of the weight. */
+/**
+ * A column parallel linear layer: each rank computes some of the outputs, with the columns [inputs,
+ * ..., outputs / size] of the weight.
+ */
 export class ColumnParallelLinear implements Module {
   readonly kind = 'column-parallel'
   readonly parameters: readonly Parameter[]
   readonly gather: 'none' | 'replicated' | 'partial'
   readonly input: 'replicated' | 'sequence'
-  /** Whether the previous layer gathers `partial`, which sums the gradient of the input. */
+  /**
+   * Whether the previous layer gathers its output with `partial`, and so sums this layer's input
+   * gradient.
+   */
   isBehindPartial = false
   readonly #weight: Parameter
   readonly #bias: Parameter | undefined
@@ -62,7 +71,10 @@ export class ColumnParallelLinear implements Module {
     this.parameters = present(this.#weight, this.#bias)
   }
 
-  /** @param x - [..., inputs], the same on all ranks; or [batch, length / size, inputs] */
+  /**
+   * @param x - [..., inputs], the same on all ranks; or, with `sequence`, [batch, length / size,
+   *   inputs]
+   */
   forward(x: Tensor): Tensor {
     return through(this.#describe('in one piece'), x)
   }
@@ -72,14 +84,15 @@ export class ColumnParallelLinear implements Module {
   }
 
   /**
-   * The segments of the layer. In one piece, the product sums the gradient of the input over the ranks
-   * while it computes the gradient of the weight. When the layer is cut, this sum is a separate segment
+   * Returns the segments of the layer. In one piece, the input gradient is summed over the ranks
+   * while the weight gradient is computed. If the layer is cut, this sum is a separate segment
    * before the product.
    */
   #describe(form: 'in one piece' | 'cut'): readonly LayerSegment[] {
     const { group, name } = this.#context
     const isSequence = this.input === 'sequence'
-    // a gather of sequences, or a partial gather of the previous layer, already sums this gradient
+    // A gather of sequences already sums the input gradient, and so does a previous layer with
+    // `partial`.
     const isSummed = this.isBehindPartial || isSequence
     const isCopied = !isSummed && form === 'cut'
     const product = isSummed || isCopied ? multiply : multiplyAndSum
@@ -115,17 +128,26 @@ export function isColumnParallel(module: Module): module is ColumnParallelLinear
 }
 
 export interface RowParallelOptions {
-  /** The input: this rank's slice (`sharded`, default), or the whole, sliced here (`replicated`). */
+  /**
+   * The layer's input: this rank's columns (`sharded`, default), or the whole input, which the
+   * layer slices (`replicated`).
+   */
   readonly input?: 'sharded' | 'replicated'
-  /** The output: the whole (`replicated`, default), or this rank's part of each sequence (`sequence`). */
+  /**
+   * The layer's output: the whole output on every rank (`replicated`, default), or this rank's part
+   * of each sequence (`sequence`).
+   */
   readonly output?: 'replicated' | 'sequence'
 }
 
-/** Each rank uses some inputs, with the rows [inputs / size, outputs] of the weight. */
+/**
+ * A row parallel linear layer: each rank multiplies some of the inputs with the rows [inputs /
+ * size, outputs] of the weight. The products are summed over the ranks.
+ */
 export class RowParallelLinear implements Module {
   readonly parameters: readonly Parameter[]
   readonly #weight: Parameter
-  /** The same on all ranks; added after the sum. */
+  /** The bias, the same on all ranks. It is added after the products are summed. */
   readonly #bias: Parameter | undefined
   readonly #activation: Linear['activation']
   readonly #context: LayerContext
@@ -140,13 +162,13 @@ export class RowParallelLinear implements Module {
     this.parameters = present(this.#weight, this.#bias)
   }
 
-  /** @param x - [..., inputs / size], or with `replicated` [..., inputs] */
+  /** @param x - [..., inputs / size]; or, with `replicated`, [..., inputs] */
   forward(x: Tensor): Tensor {
     return through(this.#describe(), x)
   }
 
   segments(): readonly Segment[] {
-    // the gradient of the bias is summed inside the pass, so the layer cannot be cut
+    // The gradient of the bias is summed inside the pass, so the layer cannot be cut into segments.
     if (this.#options.output === 'sequence') return inOnePiece(this, this.#context.name)
     return this.#describe()
   }
@@ -165,7 +187,8 @@ export class RowParallelLinear implements Module {
       forward: (x) => {
         const bias = this.#bias?.value
         if (bias === undefined) return activate(this.#activation, x)
-        // each rank sees the bias at its positions only
+        // Each rank adds the bias only at its own positions, so sum the gradient of the bias over
+        // the ranks.
         const seen = isSequence ? copyToRanks(bias, group, `${name}.bias`) : bias
         return activate(this.#activation, tf.add(x, seen))
       },
@@ -186,8 +209,8 @@ const gradientLabel = (name: string): string => `${name}: gradient of the input`
 const multiply = (x: Tensor, w: Tensor): Tensor => tf.matMul(x, w)
 
 /**
- * Computes x W. The gradient of x is summed over the ranks while the gradient of W is computed. If the
- * gradient of x is not wanted, nothing is sent.
+ * Computes x W. In the backward pass, the gradient of x is summed over the ranks while the gradient
+ * of W is computed. If the gradient of x is not needed, nothing is sent.
  */
 function multiplyAndSum(x: Tensor, w: Tensor, { group, name }: LayerContext): Tensor {
   const label = gradientLabel(name)
@@ -205,7 +228,7 @@ function multiplyAndSum(x: Tensor, w: Tensor, { group, name }: LayerContext): Te
             early = result
             return value
           },
-          // tf.grads may have freed it
+          // tf.grads may have disposed the gradient that was computed early; then compute it again.
           w: () => (early === undefined || early.isDisposed ? ofWeight() : early),
         }
       },

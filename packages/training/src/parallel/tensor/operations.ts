@@ -14,20 +14,24 @@ import {
 } from './collectives.ts'
 
 /*
- * The operations between replicated and sharded parts of a model (Shoeybi et al., "Megatron-LM", 2019),
- * forward and backward. All ranks of the group run them in the same order. Groups of one rank pass
- * tensors through. Errors of an operation's messages begin with its label.
+ * Tensor parallel operations that convert between replicated and sharded tensors, each with its
+ * gradient (Shoeybi et al., "Megatron-LM", 2019). All ranks of the group must run them in the same
+ * order. In a group of one rank an operation returns its input. Error messages begin with the
+ * operation's label.
  */
 
-/** One direction of an operation. */
+/** The forward or the backward direction of an operation. */
 interface Direction {
-  /** Blocks; the result belongs to the current pass. */
+  /** Runs the operation inside a pass, and blocks. The result belongs to the current pass. */
   inPass(x: Tensor, group: ProcessGroup, label: string): Tensor
-  /** The caller keeps `x` until the promise has settled, and disposes the result. */
+  /**
+   * Runs the operation between passes. Do not dispose `x` before the promise has settled. The
+   * caller disposes the result.
+   */
   betweenPasses(x: Tensor, group: ProcessGroup, label: string): Promise<Tensor>
 }
 
-/** An operation whose gradient is another operation. */
+/** An operation and its gradient, which is another operation. */
 interface ShardingOperation {
   readonly forward: Direction
   readonly backward: Direction
@@ -51,7 +55,7 @@ const reduceScatter = collectively(reduceScatterColumns)
 const gatherParts = collectively(gatherPositions)
 const reduceScatterParts = collectively(reduceScatterPositions)
 
-/** By the name of their function. */
+/** The operations, by the name of the function that applies each one. */
 export const operations = {
   copyToRanks: { forward: same, backward: sumAll },
   sumOverRanks: { forward: sumAll, backward: same },
@@ -62,7 +66,7 @@ export const operations = {
   scatterSequence: { forward: reduceScatterParts, backward: gatherParts },
 } satisfies Record<string, ShardingOperation>
 
-/** Runs an operation inside a pass, with its gradient. */
+/** Runs an operation inside a pass, and records its gradient on the tape. */
 function operate(
   { forward, backward }: ShardingOperation,
   x: Tensor,
@@ -78,16 +82,20 @@ function operate(
 
 const backwardLabel = (label: string): string => `${label}, backward`
 
-/** An operation as a segment, which runs between passes or inside one. */
+/** An operation as a segment of a model. It can run between passes or inside one. */
 interface LayerExchange extends Exchange {
-  /** Runs it on the tape; blocks. */
+  /** Runs the operation inside a pass, recorded on the tape. The call blocks. */
   inPass(x: Tensor): Tensor
 }
 
-/** A part of a layer, for both `recordSegments` and `forward` in one piece. */
+/** A segment of a layer, for `recordSegments` and for `forward` in one piece. */
 export type LayerSegment = LocalSegment | LayerExchange
 
-/** @param back - the label of the backward pass */
+/**
+ * Makes a segment of an operation.
+ *
+ * @param back - the label of the operation in the backward pass
+ */
 export function exchange(
   operation: ShardingOperation,
   group: ProcessGroup,
@@ -102,7 +110,7 @@ export function exchange(
   }
 }
 
-/** The forward pass of a layer in one piece. */
+/** Runs all segments of a layer inside one pass. */
 export function through(segments: readonly LayerSegment[], x: Tensor): Tensor {
   return segments.reduce(
     (h, segment) => (isLocal(segment) ? segment.forward(h) : segment.inPass(h)),
@@ -110,47 +118,57 @@ export function through(segments: readonly LayerSegment[], x: Tensor): Tensor {
   )
 }
 
-/** Returns `x`; the gradient is summed over the ranks. Used before a layer whose columns are shared. */
+/**
+ * Returns `x` unchanged; the gradient is summed over the ranks. Used before a column parallel
+ * layer.
+ */
 export function copyToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.copyToRanks, x, group, label)
 }
 
-/** Sums over the ranks; the gradient is unchanged. Used after a layer whose rows are shared. */
+/**
+ * Sums `x` over the ranks; the gradient is passed through unchanged. Used after a row parallel
+ * layer.
+ */
 export function sumOverRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.sumOverRanks, x, group, label)
 }
 
 /**
- * Concatenates the last axis over the ranks, for a model that continues identically on every rank. All
- * ranks then have the whole gradient, and each takes its slice of it.
+ * Concatenates the last axis over the ranks, for a model that continues with the same computation
+ * on every rank. All ranks then have the whole gradient, and each rank takes its slice of it.
  */
 export function gatherReplicated(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherReplicated, x, group, label)
 }
 
 /**
- * Concatenates the last axis over the ranks, for a model that continues differently on every rank. Each
- * rank then has a partial gradient, and these are summed (a reduce-scatter). A slice of the local
- * gradient would leave out the contributions of other ranks.
+ * Concatenates the last axis over the ranks, for a model that continues with a different
+ * computation on every rank. Each rank then has only a part of the gradient, so the parts are
+ * summed with a reduce-scatter.
  */
 export function gatherPartial(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherPartial, x, group, label)
 }
 
-/** Returns this rank's slice of the last axis; the gradient is gathered. */
+/** Returns this rank's slice of the last axis; the gradient is gathered from all ranks. */
 export function scatterToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.scatterToRanks, x, group, label)
 }
 
 /**
- * Concatenates the parts of each sequence in rank order; the gradients are summed, and each rank gets its
- * part. Used before a layer whose columns are shared, if ranks hold parts of sequences between the layers.
+ * Concatenates the parts of each sequence in rank order. Gradients are summed over the ranks, and
+ * each rank gets the gradient of its part. Used before a column parallel layer with sequence
+ * parallelism.
  */
 export function gatherSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherSequence, x, group, label)
 }
 
-/** Sums sequences over the ranks and returns this rank's part of each; the gradient is gathered. */
+/**
+ * Sums sequences over the ranks, and returns this rank's part of each sequence. The gradient is
+ * gathered from all ranks.
+ */
 export function scatterSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.scatterSequence, x, group, label)
 }

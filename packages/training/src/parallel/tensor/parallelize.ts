@@ -13,25 +13,26 @@ import { isSharded } from './sharding.ts'
 import { checkPlan, type ParallelPlan } from './styles.ts'
 
 /**
- * Shares the layers of a model among the ranks of a group (Megatron-LM's tensor parallelism; like torch's
- * parallelize_module), in place: modules that the plan names are replaced by modules that compute a part.
- * Parameters keep their names. Each rank holds its part of each sharded parameter (see
- * `Parameter.shard`), and all other parameters whole.
+ * Enables tensor parallelism in a model, in place (Megatron-LM; like torch's parallelize_module).
+ * Each layer that the plan names is replaced by a layer that computes this rank's part. Parameters
+ * keep their names. Each rank holds its part of each sharded parameter (see `Parameter.shard`), and
+ * all other parameters whole.
  *
- * For a recipe of a pipeline it returns a recipe whose slices are shared. As a slice has only some
- * layers, names that match no layer are refused in the first pass of the pipeline. In a group of one rank
- * the model stays as it is.
+ * Given a pipeline recipe, returns a recipe whose slices are sharded. A slice has only some of the
+ * layers, so a name that matches no layer is refused later, in the first pass of the pipeline. In a
+ * group of one rank the model is unchanged.
  *
- * Passes block inside collectives, or await them with `recordSegments`. All ranks run the same layers in
- * the same order.
+ * Passes block while they wait for other ranks; with `recordSegments` they await instead. All ranks
+ * must run the same layers in the same order.
  *
  * @example
  * const model = parallelize(new GPT(), gptPlan(), mesh.tp)
  * const pipe = pipeline(parallelize(gpt(), gptPlan(), mesh.tp), mesh.pp)
  *
- * @throws ERR_TSR_ARGUMENT without a plan of styles or a group; when a name matches no layer, a layer
- *   cannot be divided, a `partial` gather is not followed by a columnParallel() layer, a tied parameter
- *   would be sharded for only one of its layers, or the model is already replicated
+ * @throws ERR_TSR_ARGUMENT without a valid plan or a group; when a name matches no layer; when a
+ *   layer cannot be divided; when a `partial` gather is not followed by a columnParallel() layer;
+ *   when a tied parameter would be sharded for only one of its layers; or when the model is already
+ *   replicated
  */
 export function parallelize<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M
 export function parallelize(
@@ -84,17 +85,22 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
   return model
 }
 
-/** If ranks have parts of sequences between shared layers, a dropout covers only its rank's positions. */
+/**
+ * With sequence parallelism, a dropout between sharded layers sees only this rank's positions.
+ * Tells each dropout which positions these are.
+ */
 function divideDropouts(model: Module, group: ProcessGroup): void {
   const modules = Array.from(modulesOf(model), ({ module }) => module)
   if (!modules.some(isSequenceParallel)) return
-  // A dropout may occur several times in the model.
+  // Use a set, because the same dropout may occur several times in the model.
   for (const dropout of new Set(modules.filter(isDropout))) {
     dropout.positions = partOf(dropout.positions ?? inOrder, group)
   }
 }
 
-/** Refuses a replicated model: the gradients of new parameters would not be averaged. */
+/**
+ * Refuses a replicated model, because the gradients of the new parameters would not be averaged.
+ */
 function refuseReplicated(model: Module): void {
   if (!model.parameters.some(({ isReplicated }) => isReplicated === true)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
@@ -109,8 +115,8 @@ function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {
 }
 
 /**
- * Refuses a module that also keeps its children in a list: it would train the replaced layers, or leave
- * out the gradients of their replacements.
+ * Refuses a module that also lists its children elsewhere. It would run the replaced layers, or
+ * omit the gradients of their replacements.
  */
 function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module, string>): void {
   const { children, layers, parameters } = module
@@ -142,7 +148,7 @@ function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module,
   }
 }
 
-/** Refuses a tied parameter that is sharded for only some of the layers that use it. */
+/** Refuses a tied parameter that is sharded in one of its layers but not in another. */
 function refuseHalfSharded(model: Module): void {
   for (const { name, module } of modulesOf(model)) {
     const parameter = module.children === undefined && module.parameters.find(isSharded)

@@ -9,10 +9,12 @@ interface NamedLayer {
 }
 
 /**
- * Marks each layer that follows a `partial` gather, which already sums the gradient of the layer's input.
- * If both summed it, the gradient would be too large by the number of ranks.
+ * Marks each layer that follows a `partial` gather. The gather already sums the gradient of that
+ * layer's input. If the layer summed it too, the gradient would be too large by a factor of the
+ * number of ranks.
  *
- * @throws ERR_TSR_ARGUMENT when another kind of layer follows, whose input gradient is not partial
+ * @throws ERR_TSR_ARGUMENT when the layer that follows is not column parallel, because its input
+ *   gradient is then not partial
  */
 export function connectPartialGathers(model: Module): void {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
@@ -25,14 +27,14 @@ export function connectPartialGathers(model: Module): void {
     const row = layers?.map(
       (layer) => inside.find((each) => each.module === layer) ?? unnamed(layer),
     )
-    // Without `layers` the order is unknown, so no next layer can be given.
+    // If the module does not list its `layers`, the order is unknown. Then pass no next layer.
     for (const [i, layer] of (row ?? inside).entries()) connect(layer, row?.[i + 1])
   }
 }
 
 const unnamed = (module: Module): NamedLayer => ({ name: 'another layer', module })
 
-/** Checks that `next` may follow the layer, and marks it if the layer gathers `partial`. */
+/** If the layer gathers with `partial`, checks that `next` may follow it and marks `next`. */
 function connect({ name, module }: NamedLayer, next: NamedLayer | undefined): void {
   if (!isColumnParallel(module) || module.gather !== 'partial') return
   const behind = next?.module

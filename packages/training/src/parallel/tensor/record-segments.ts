@@ -7,23 +7,22 @@ import { isLocal, type LocalSegment, type Segment } from '../../model/segment.ts
 import { checkBackendBlocks } from '../requirements.ts'
 
 /**
- * Records like `recordModule` a model that ranks share, on every backend. The model is cut at its
- * collectives, each segment is recorded separately (one vector-Jacobian product per segment), and the
- * collectives between segments are awaited. Values, gradients and messages are bitwise equal to
- * `recordModule`.
+ * Records a tensor parallel model like `recordModule`, but awaits collectives, so it works on every
+ * backend. The model is cut at its collectives into segments, which are recorded separately.
+ * Collectives between segments are awaited. Values, gradients and messages are bitwise equal to
+ * those of `recordModule`.
  *
- * Chains of layers (such as a `ShardedMLP` of `columnParallel` and `rowParallel` layers) and modules with
- * `segments` are cut. Modules with other collectives (attention by heads, blocks with branches,
- * `vocabParallel`, parts of sequences) stay in one piece, and their passes block.
+ * Chains of layers (such as a `ShardedMLP` with `columnParallel` and `rowParallel` layers) and
+ * modules with `segments` are cut. Modules with other collectives stay in one piece, and their
+ * passes block. These are attention by heads, blocks with branches, `vocabParallel` layers and
+ * sequence parallel layers.
  *
- * All ranks make the same passes in the same order, and await each before the next one starts. There may
- * be any number of recordings, but only one pass at a time.
+ * All ranks run the same passes in the same order, and await each pass before the next. Several
+ * recordings may exist at a time, but only one pass may run.
  *
- * @param x - the input of `recordModule`, the same on all ranks; the caller keeps it until the promise
- *   has settled
- * @throws ERR_TSR_BACKEND, before anything is sent, for a piece whose passes block on webgpu;
- *   ERR_TSR_NESTED_RECORDING; the errors of the collectives
- *
+ * @param x - the input, the same on all ranks; do not dispose it before the promise has settled
+ * @throws ERR_TSR_BACKEND, before anything is sent, when a module's passes block and the backend is
+ *   webgpu; ERR_TSR_NESTED_RECORDING; the errors of the collectives
  * @example
  * const outputs = await recordSegments(model, x, { needsInputGradient: false })
  * const loss = recordLoss(crossEntropy, outputs.value, labels)
@@ -39,17 +38,20 @@ export async function recordSegments(
   return await recordChain(segments, x, options)
 }
 
-/** Cuts a model at its collectives. Neighbours without a collective between them are one segment. */
+/**
+ * Cuts a model at its collectives. Neighbouring parts without a collective between them are merged
+ * into one segment.
+ */
 function segmentsOf(model: Module): readonly Segment[] {
   const segments = cut(model, 'the model')
-  // a model without collectives is recorded as a whole, with its own `record` if it has one
+  // Record a model without collectives as a whole, because it may have its own `record`.
   return segments.every(isLocal) ? [model] : segments.reduce<readonly Segment[]>(join, [])
 }
 
 /**
- * The segments of a module that cannot be cut, because its collectives are inside its passes.
+ * Returns a module with collectives inside its passes as one segment.
  *
- * @throws ERR_TSR_BACKEND when passes cannot block
+ * @throws ERR_TSR_BACKEND when the backend does not allow passes to block
  */
 export function inOnePiece(module: Module, name: string): readonly Segment[] {
   checkBackendBlocks(name)
@@ -63,7 +65,7 @@ function cut(module: Module, name: string): readonly Segment[] {
     const names = new Map(Object.entries(children).map(([key, child]) => [child, key]))
     return layers.flatMap((layer) => cut(layer, names.get(layer) ?? 'a layer'))
   }
-  // not a chain: for example a block with branches
+  // The module is not a chain of layers: for example, a block with branches.
   const isShared = Array.from(modulesOf(module)).some((inner) => 'segments' in inner.module)
   return isShared ? inOnePiece(module, name) : [module]
 }
@@ -81,7 +83,10 @@ function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   ]
 }
 
-/** Hides the segment's own `record`: the tape gives results bitwise equal to the model in one piece. */
+/**
+ * Hides the segment's own `record`, so that the tape records it. Results are then bitwise equal to
+ * those of the whole model in one piece.
+ */
 function asLocal(segment: LocalSegment): LocalSegment {
   return { parameters: segment.parameters, forward: (x) => segment.forward(x) }
 }

@@ -10,12 +10,13 @@ import { copyToRanks } from './operations.ts'
 import { inOnePiece } from './record-segments.ts'
 
 /**
- * Runs a layer, such as a norm between tensor parallel layers, on this rank's part of each sequence. All
- * ranks have the same parameters. Their gradients are summed, because each rank sees only some positions.
+ * A sequence parallel layer: runs a layer, such as a norm between tensor parallel layers, on this
+ * rank's part of each sequence. All ranks have the same parameters. Parameter gradients are summed
+ * over the ranks, because each rank sees only some positions.
  */
 export class SequenceParallel implements Module {
   readonly kind = 'sequence-parallel'
-  /** The layer that runs on this rank's parts. */
+  /** The layer that runs on this rank's part of each sequence. */
   readonly layer: Separable
   readonly #context: LayerContext
 
@@ -38,7 +39,11 @@ export class SequenceParallel implements Module {
     return inOnePiece(this, this.#context.name)
   }
 
-  /** @param x - [batch, length / size, width] */
+  /**
+   * Runs the layer.
+   *
+   * @param x - [batch, length / size, width]
+   */
   forward(x: Tensor): Tensor {
     const values = this.parameters.map(({ value }) => value)
     return this.layer.forwardWith(copyTogether(values, this.#context), x)
@@ -49,7 +54,7 @@ export function isSequenceParallel(module: Module): module is SequenceParallel {
   return module.kind === 'sequence-parallel'
 }
 
-/** Copies tensors to all ranks, so that their gradients are summed in one operation. */
+/** Returns the tensors unchanged. Their gradients are summed over the ranks in one collective. */
 function copyTogether(values: readonly Tensor[], { group, name }: LayerContext): readonly Tensor[] {
   const label = `${name}: parameters`
   if (values.length === 1) return [copyToRanks(values[0]!, group, label)]
@@ -61,7 +66,7 @@ function copyTogether(values: readonly Tensor[], { group, name }: LayerContext):
   return parts.map((part, i) => tf.reshape(part, values[i]!.shape))
 }
 
-/** Returns the positions of this rank's part of a sequence. */
+/** Maps positions in this rank's part of a sequence to positions in the whole sequence. */
 export function partOf(positions: Positions, { rank, size }: ProcessGroup): Positions {
   return (length) => positions(length * size).subarray(rank * length, (rank + 1) * length)
 }

@@ -11,9 +11,9 @@ interface Sharding {
 }
 
 /**
- * The parts that have replaced whole parameters, so that a parameter tied to several layers is sharded
- * once. The state is global because styles, which may be user functions, get only a layer, a group and a
- * name.
+ * The shard that has replaced each parameter. A parameter tied to several layers is thus sharded
+ * only once. The map is global, because a style gets only a layer, a group and a name, and users
+ * may write styles.
  */
 const shardings = new WeakMap<Parameter, Sharding>()
 
@@ -22,16 +22,17 @@ export function isSharded(parameter: Parameter): boolean {
 }
 
 export interface ShardingOptions {
-  /** The size of each part along the axis is a multiple of this; default 1. */
+  /** Sizes of the parts along the axis must be multiples of this number; default 1. */
   readonly grain?: number
   /** Whether the sizes of parts along the axis may differ by one; default false. */
   readonly isUneven?: boolean
 }
 
 /**
- * Returns this rank's part of a parameter along an axis, and frees the whole parameter.
+ * Returns this rank's part of a parameter along an axis, and disposes the whole parameter.
  *
- * @throws ERR_TSR_ARGUMENT when the parameter cannot be divided, or is already sharded differently
+ * @throws ERR_TSR_ARGUMENT when the parameter cannot be divided, or is already sharded in another
+ *   way
  */
 export function shardOf(
   parameter: Parameter,

@@ -19,12 +19,12 @@ import {
   type VocabParallelOptions,
 } from './vocabulary.ts'
 
-/** Shards a layer: returns its replacement, or the layer itself if the group has one rank. */
+/** Shards a layer. Returns the layer's replacement or, in a group of one rank, the layer itself. */
 export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
 
 /**
- * Styles by the names of layers. In a name, `*` matches one part between dots and `**` any number of
- * parts. The first matching name decides.
+ * Maps layer names to parallel styles. In a name, `*` matches one part between dots, and `**`
+ * matches any number of parts. If several names match a layer, the first one applies.
  */
 export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
 
@@ -42,7 +42,8 @@ const readVocabOptions: (given: VocabParallelOptions) => Required<VocabParallelO
   declareOptions({ sequence })
 
 /**
- * Shards the weight of a linear layer by columns: each rank gets all inputs and computes some outputs.
+ * Shards a linear layer by the columns of its weight: each rank gets all inputs and computes some
+ * of the outputs.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option
  */
@@ -55,8 +56,8 @@ export function columnParallel(options: ColumnParallelOptions = {}): ParallelSty
 }
 
 /**
- * Shards the weight of a linear layer by rows: each rank gets some inputs. The sum over all ranks gives
- * the outputs.
+ * Shards a linear layer by the rows of its weight: each rank gets some of the inputs. The outputs
+ * are summed over the ranks.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option
  */
@@ -69,8 +70,8 @@ export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
 }
 
 /**
- * Shards an embedding or a head by tokens: each rank has the rows, or computes the scores, of some
- * tokens. Scores are never gathered: see `vocabParallelCrossEntropy`.
+ * Shards an embedding or an output head by tokens. Each rank has the table rows of some tokens, or
+ * computes the scores of some tokens. Scores are never gathered; see `vocabParallelCrossEntropy`.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option
  */
@@ -88,7 +89,10 @@ export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle
   }
 }
 
-/** Shards sequences by position: each rank runs the whole layer on its part of each sequence. */
+/**
+ * Shards sequences by position: each rank runs the layer, with all its parameters, on its part of
+ * each sequence.
+ */
 export function sequenceParallel(): ParallelStyle {
   return (layer, group, name) => {
     if (!('forwardWith' in layer)) throw misfit('sequenceParallel', name, 'a norm or positions')
@@ -114,8 +118,10 @@ const makers: readonly unknown[] = [
 ]
 
 /**
- * @throws ERR_TSR_ARGUMENT unless `plan` is an object of styles; `columnParallel` without a call is not a
- *   style
+ * Checks that `plan` is an object of styles. `columnParallel` itself is not a style;
+ * `columnParallel()` is.
+ *
+ * @throws ERR_TSR_ARGUMENT
  */
 export function checkPlan(plan: ParallelPlan | null | undefined): void {
   if (typeof plan !== 'object' || plan === null) {

@@ -14,13 +14,17 @@ import { inOnePiece } from './record-segments.ts'
 import { shardOf } from './sharding.ts'
 
 export interface VocabParallelOptions {
-  /** Whether ranks have parts of sequences after an embedding and before a head. Default false. */
+  /**
+   * Whether ranks hold parts of sequences after an embedding and before an output head (sequence
+   * parallelism); default false.
+   */
   readonly sequence?: boolean
 }
 
 /**
- * An embedding: each rank has some rows of the table, in numbers that differ by at most one. Tokens of
- * other ranks look up zeros, so that the sum over the ranks is right.
+ * A vocabulary parallel embedding: each rank has the table rows of some tokens; numbers of rows
+ * differ by at most one. A rank looks up zeros for tokens of other ranks, and the lookups are
+ * summed over the ranks.
  */
 export class VocabParallelEmbedding implements Module {
   readonly parameters: readonly [weight: Parameter]
@@ -51,7 +55,10 @@ export class VocabParallelEmbedding implements Module {
   }
 }
 
-/** A head: each rank computes the scores of its part of the vocabulary, [..., this part's size]. */
+/**
+ * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
+ * this rank].
+ */
 export class VocabParallelHead implements Module {
   readonly kind = 'vocab-parallel-head'
   readonly parameters: readonly [weight: Parameter]
@@ -80,17 +87,18 @@ export class VocabParallelHead implements Module {
   }
 
   /**
-   * Returns the scores of the whole vocabulary, the same on all ranks. Used for generation; losses are
-   * computed from the parts.
+   * Gathers the scores of the whole vocabulary, the same on all ranks. Used for generation; losses
+   * use the parts directly.
    *
-   * @param part - the output of `forward` at one position: [..., this part's size]
+   * @param part - the output of `forward` at one position: [tokens of this rank]
    */
   async wholeScores(part: Float32Array): Promise<Float32Array> {
     const { shard, shape } = this.parameters[0]
     const { group, name } = this.#context
     const all = group.alloc('float32', shard?.shape[0] ?? shape[0]!)
     try {
-      // all-reduce, because the parts may have different sizes; a sum with zeros is exact
+      // Use all-reduce instead of all-gather, because the parts may have different sizes. Adding
+      // zeros is exact.
       all.fill(0).set(part, shard?.offset ?? 0)
       await group.allReduce(all, { label: `${name}: scores` })
       return all.slice()
@@ -100,7 +108,10 @@ export class VocabParallelHead implements Module {
   }
 }
 
-/** Row indices in this rank's part of the table, and a mask: 1 for tokens in this part, otherwise 0. */
+/**
+ * Returns row indices in this rank's part of the table, and a mask: 1 for tokens of this rank, 0
+ * for others.
+ */
 function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: Tensor } {
   const offset = shard?.offset ?? 0
   const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)

@@ -37,14 +37,14 @@ import { UnshardedValues } from './unsharded-values.ts'
 import type { GradientSink, ShardedRecording, Values } from './values.ts'
 
 /**
- * Shards the training state among the ranks of a group, each with its own part of the batch (ZeRO:
- * Rajbhandari et al., 2020; like torch's FullyShardedDataParallel). The steps equal those of
- * `dataParallel`, bitwise with two ranks or with `deterministic` in both. If `module` is a pipeline, its
- * `step` now averages its gradients over the group and updates this rank's parts.
+ * Enables ZeRO for a model: shards the training state among the ranks of a group, which each train
+ * on a part of the batch (Rajbhandari et al., 2020; like torch's FullyShardedDataParallel). The
+ * parameters after each step equal those of `dataParallel`. They are bitwise equal with two ranks,
+ * or if both use `deterministic`. If `module` is a pipeline, its `step` now averages gradients over
+ * the group and updates this rank's shards.
  *
- * @param group - the ranks, or two axes of a mesh: ranks along `shard` share the state, and ranks along
- *   `replicate` have the same state, as in data parallel training
- *
+ * @param group - the ranks, or two axes of a mesh: ranks along `shard` share the state, and ranks
+ *   along `replicate` are replicas with equal state
  * @example
  * const sharded = await fullyShard(model, group, { stage: 2 })
  * const outputs = await sharded.record(x)
@@ -111,7 +111,10 @@ export async function fullyShard<M extends Replicated>(
   return sharded
 }
 
-/** Orders the buckets like their gradients: from the last unit to the first, then the root. */
+/**
+ * Orders the buckets as gradients become complete: from the last unit to the first, and the root at
+ * the end.
+ */
 function bucketsOf(units: readonly UnitPlan[]): SharedBucket[] {
   const chain = units.filter(({ module }) => module !== undefined).reverse()
   const root = units.filter(({ module }) => module === undefined)
@@ -128,12 +131,12 @@ interface Parts {
   readonly parameters: ModelParameters
 }
 
-/** This rank's parts of the gradients, by parameter name. */
+/** The gradients of this rank's shards, by parameter name. */
 type Shares = ReadonlyMap<string, Float32Array>
 
 /**
- * One rank's part of a model; made by `fullyShard`. A checkpoint takes it as the `model`, and
- * `stateOf(optimizer)` as the `optimizer`; each rank saves its own part.
+ * One rank's part of a sharded model; made by `fullyShard`. For a checkpoint, pass it as `model`,
+ * and `stateOf(optimizer)` as `optimizer`. Each rank saves its own part.
  */
 export class FullyShard<M extends Replicated = Replicated>
   extends Replica<M, Shares>
@@ -143,7 +146,7 @@ export class FullyShard<M extends Replicated = Replicated>
   protected override readonly exchange: ReduceScatterExchange
   readonly #parts: Parts
   readonly #sink: GradientSink
-  /** The owner of the parameters and the buffers. */
+  /** Provides the parameters and buffers for checkpoints. */
   readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
@@ -166,7 +169,9 @@ export class FullyShard<M extends Replicated = Replicated>
     return this.#parts.options.stage
   }
 
-  /** This rank's parts of the parameters: flat, under the parameters' names. */
+  /**
+   * This rank's shards of the trained parameters: flat tensors with the names of the parameters.
+   */
   get shards(): readonly Parameter[] {
     return this.#parts.values.shards
   }
@@ -175,7 +180,7 @@ export class FullyShard<M extends Replicated = Replicated>
     return this.shards
   }
 
-  /** The traffic of a step with one forward and one backward pass. */
+  /** The bytes and collectives that a step with one forward and one backward pass sends. */
   get traffic(): Traffic {
     const { buckets, groups, options, values } = this.#parts
     const gradientBytes = wireBytes(options.wire)
@@ -192,7 +197,7 @@ export class FullyShard<M extends Replicated = Replicated>
     return { collectives, bytes }
   }
 
-  /** Bytes of parameters and gradients on this rank. */
+  /** The bytes of parameters and gradients that this rank holds. */
   get memory(): StateMemory {
     return this.#parts.accounting
   }
@@ -203,10 +208,10 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   /**
-   * Runs the model forward. In stage 3 all ranks call it.
+   * Runs the model forward and records it for a backward pass. In stage 3 all ranks must call it.
    *
-   * @throws ERR_TSR_ARGUMENT while `step` is pending, and when an optimizer has updated `shards` without
-   *   `step`, so that other ranks do not have the new values
+   * @throws ERR_TSR_ARGUMENT while `step` is in progress, and when an optimizer has updated
+   *   `shards` directly, so that other ranks lack the new values
    */
   async record(
     x: Tensor,
@@ -217,11 +222,11 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   /**
-   * Waits for the averaged gradients of this step: for each parameter the gradients of this rank's part.
-   * The arrays are valid until `step` or the next backward pass.
+   * Waits for the averaged gradients of this step: for each parameter, the gradients of this rank's
+   * shard. The arrays are valid until `step` or the next backward pass.
    *
    * @param tokens - with `reduction: 'token'`: the number of tokens in this rank's summed loss
-   * @throws ERR_TSR_UNUSED_PARAMETERS; ERR_TSR_ARGUMENT, also for the reasons of `record`;
+   * @throws ERR_TSR_UNUSED_PARAMETERS; ERR_TSR_ARGUMENT, also when `record` would throw it;
    *   ERR_TSR_REPLICA_ENDED after a failed step or `dispose`
    */
   async gradients(tokens?: number): Promise<Map<string, Float32Array>> {
@@ -229,10 +234,11 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   /**
-   * Updates this rank's parts, and sends the new values to all ranks. The optimizer keeps state for this
-   * rank's parts only, by parameter name. Await it before the next call.
+   * Updates this rank's shards, and sends the new values to all ranks. The optimizer keeps state
+   * only for this rank's shards, by parameter name. Await the promise before the next call.
    *
-   * @throws ERR_TSR_ARGUMENT while `gradients` or another `step` is pending; the errors of `optimizer.step`
+   * @throws ERR_TSR_ARGUMENT while `gradients` or another `step` is in progress; the errors of
+   *   `optimizer.step`
    */
   async step(optimizer: Optimizer, gradients: Shares): Promise<void> {
     await this.update(optimizer, gradients, this.shard.spans)
@@ -252,8 +258,8 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   /**
-   * Unshards all parameters until `release`, to read them, or for passes that are not recorded with
-   * `record`. In stages 1 and 2 parameters are always unsharded. All ranks call it.
+   * Unshards all parameters until `release`, so that they can be read, or used in passes without
+   * `record`. In stages 1 and 2 parameters are always unsharded. All ranks must call it.
    */
   override async gather(): Promise<void> {
     this.#checkStepped('gather()')
@@ -261,7 +267,7 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   override release(): void {
-    // If `dispose` was called in between, the values belong to the model.
+    // If `dispose` was called meanwhile, the parameter values now belong to the model.
     if (this.lifetime.isDisposed) return
     this.#parts.values.release()
     this.#parts.accounting.trim()
@@ -279,7 +285,7 @@ export class FullyShard<M extends Replicated = Replicated>
     await this.#owner.load(pieces)
   }
 
-  /** Returns the optimizer's state for this rank's parts, for a checkpoint. */
+  /** Returns the optimizer state of this rank's shards, for a checkpoint. */
   stateOf(optimizer: StatefulOptimizer): PieceOwner {
     const parts = this.#parts.values.shards.map(({ part }) => part)
     return ownerOfState(optimizer, parts)
@@ -291,8 +297,9 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   protected override async beforeTotals(): Promise<void> {
-    // The all-reduce between replicas starts when the reduce-scatter of its bucket completes, at
-    // different times on different ranks. Wait, so that no other collective on that group comes between.
+    // Wait for the all-reduces between replicas. They start when the reduce-scatters of their
+    // buckets complete, at different times on different ranks. No other collective on that group
+    // may come between them.
     if (this.#parts.groups.replicate !== undefined) await this.exchange.finished()
   }
 
@@ -308,7 +315,10 @@ export class FullyShard<M extends Replicated = Replicated>
     this.#parts.accounting.trim()
   }
 
-  /** Refuses to continue with the values of the previous step. */
+  /**
+   * Throws if an optimizer has updated the shards without `step`, because the model still has the
+   * old values.
+   */
   #checkStepped(what: string): void {
     this.lifetime.checkAwaited(what, ['step()'])
     this.#parts.values.checkPublished()

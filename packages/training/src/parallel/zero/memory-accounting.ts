@@ -4,15 +4,15 @@ import type { ProcessGroup } from '@tsrun/distributed'
 export interface StateMemory {
   readonly parameters: number
   readonly gradients: number
-  /** The largest sum of both since the model was sharded, or since the last `resetPeak`. */
+  /** The largest sum of both numbers since the model was sharded, or since the last `resetPeak`. */
   readonly peak: number
-  /** Starts a new peak from the current bytes. */
+  /** Resets `peak` to the current number of bytes. */
   resetPeak(): void
 }
 
 type Kind = 'parameters' | 'gradients'
 
-/** Allocates the memory of parameters and gradients in a group's arena, and accounts for its bytes. */
+/** Allocates memory for parameters and gradients in a group's arena, and tracks its size. */
 export class MemoryAccounting implements StateMemory {
   parameters = 0
   gradients = 0
@@ -24,7 +24,10 @@ export class MemoryAccounting implements StateMemory {
     this.#group = group
   }
 
-  /** Accounts for memory that is allocated elsewhere, or freed if `bytes` is negative. */
+  /**
+   * Tracks memory that is allocated elsewhere. A negative number of bytes means that memory is
+   * freed.
+   */
   count(kind: Kind, bytes: number): void {
     this[kind] += bytes
     this.peak = Math.max(this.peak, this.parameters + this.gradients)
@@ -34,7 +37,7 @@ export class MemoryAccounting implements StateMemory {
     this.peak = this.parameters + this.gradients
   }
 
-  /** Allocates zeros in the arena. */
+  /** Allocates an array of zeros in the arena. */
   alloc(kind: Kind, length: number): Float32Array {
     return this.#counted(kind, this.#group.alloc('float32', length))
   }
@@ -45,8 +48,9 @@ export class MemoryAccounting implements StateMemory {
   }
 
   /**
-   * Allocates memory in the arena for a short time, with undefined contents. Returned memory is reused;
-   * it still counts until `trim`, or until a different length is needed.
+   * Allocates temporary memory with undefined contents in the arena. Memory that is given back
+   * stays allocated for reuse, and counts until `trim`, or until an array of another length is
+   * borrowed.
    */
   borrow(kind: Kind, length: number): Float32Array {
     const at = this.#spare.findIndex(({ buffer }) => buffer.length === length)
@@ -64,7 +68,7 @@ export class MemoryAccounting implements StateMemory {
     this.#spare.push({ kind, buffer })
   }
 
-  /** Frees returned memory. */
+  /** Frees the memory that was given back. */
   trim(): void {
     for (const { kind, buffer } of this.#spare) this.free(kind, buffer)
     this.#spare = []

@@ -4,29 +4,30 @@ import type { Module } from '../../model/module.ts'
 import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
 import { checkGroup } from '../requirements.ts'
 
-/** What the ranks shard: 1 the optimizer's state, 2 gradients too, 3 parameters too. */
+/** The stage of ZeRO: 1 shards optimizer state, 2 also gradients, 3 also parameters. */
 export type ZeroStage = 1 | 2 | 3
 
 export interface FullyShardOptions extends DataParallelOptions {
   /**
-   * What the ranks shard: 1 the optimizer's state; 2 gradients too; 3 (default) parameters too, which are
-   * then unsharded only while a unit computes with them.
+   * The stage of ZeRO: 1 shards optimizer state, 2 also gradients, 3 (default) also parameters. In
+   * stage 3 the parameters of a unit are unsharded only while the unit computes.
    */
   readonly stage?: ZeroStage
   /**
-   * Stage 3: the parts of the model that are gathered one at a time; each takes the output of the
-   * previous part. Default: the model's `layers`, or the whole model at once.
+   * Stage 3: the units of the model, whose parameters are gathered one unit at a time. The output
+   * of each unit must be the input of the next. Default: the model's `layers`, or the whole model
+   * as one unit.
    */
   readonly units?: readonly Module[]
   /**
-   * Stage 3: whether parameters are resharded between the forward and the backward pass; default true.
-   * False gathers them once per step.
+   * Stage 3: whether parameters are resharded between the forward and the backward pass; default
+   * true. If false, they are gathered only once per step.
    */
   readonly reshardAfterForward?: boolean
   /**
-   * Stage 3: keeps only the input of each unit for the backward pass, and recomputes its activations.
-   * Default: false if the backend can free the memory of a saved tensor, as wasm, cpu and tensorflow can;
-   * otherwise `reshardAfterForward`.
+   * Stage 3: whether to keep only the input of each unit, and recompute its activations in the
+   * backward pass. Default: false if the backend can free the memory of a saved tensor, as wasm,
+   * cpu and tensorflow can. Otherwise the default is `reshardAfterForward`.
    */
   readonly recompute?: boolean
 }
@@ -39,22 +40,29 @@ const rules = {
   recompute: flag.optional(),
 }
 
-/** Complete options. */
+/** The options with all defaults filled in. */
 export type ShardingOptions = Complete<typeof rules>
 
 /** @throws ERR_TSR_ARGUMENT */
 export const readFullyShardOptions: (given: FullyShardOptions) => ShardingOptions =
   declareOptions(rules)
 
-/** Two axes of a mesh: the ranks that shard the state of a replica, and the ranks of other replicas. */
+/**
+ * Two axes of a mesh for ZeRO with replicas: along `shard` the state is sharded, along `replicate`
+ * it is replicated.
+ */
 export interface ShardingGroups {
-  /** The ranks that hold different parts of the state. */
+  /** The ranks that hold different shards of the state. */
   readonly shard: ProcessGroup
-  /** The ranks that hold the same part; left out if there is one replica. */
+  /** The ranks that hold the same shards; undefined if there is only one replica. */
   readonly replicate?: ProcessGroup
 }
 
-/** @throws ERR_TSR_ARGUMENT unless `group` is a process group or two axes of a mesh */
+/**
+ * Returns the axes of ZeRO from the argument `group`.
+ *
+ * @throws ERR_TSR_ARGUMENT unless `group` is a process group or two axes of a mesh
+ */
 export function readShardingGroups(group: ProcessGroup | ShardingGroups): ShardingGroups {
   if (!isShardingGroups(group)) {
     checkGroup(group)
@@ -62,7 +70,7 @@ export function readShardingGroups(group: ProcessGroup | ShardingGroups): Shardi
   }
   const { shard, replicate } = group
   checkGroup(shard, 'shard')
-  // an undefined property means that an axis of a mesh was misspelt
+  // Check `replicate` even if it is undefined: the name of a mesh axis may be misspelt.
   if ('replicate' in group) checkGroup(replicate, 'replicate')
   if (replicate === undefined) return group
   const shared = replicate.ranks.filter((rank) => shard.ranks.includes(rank))
@@ -80,7 +88,7 @@ function isShardingGroups(
   return typeof group === 'object' && group !== null && 'shard' in group
 }
 
-/** The axes over which gradients are averaged. */
+/** Returns the groups over which gradients are averaged. */
 export function axesOf({ shard, replicate }: ShardingGroups): readonly ProcessGroup[] {
   return replicate === undefined ? [shard] : [shard, replicate]
 }

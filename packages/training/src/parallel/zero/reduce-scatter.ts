@@ -7,34 +7,40 @@ import { countRanks } from '../gradients/step-totals.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import { axesOf, type ShardingGroups } from './options.ts'
 
-/** A bucket with its memory in the arena. */
+/** A gradient bucket with its memory in the group's arena. */
 interface Filling {
   readonly bucket: SharedBucket
   readonly label: string
-  /** This rank's share: gradients, and in stages 1 and 2 the new values from `step` on. */
+  /**
+   * This rank's share of the bucket. It holds gradients; in stages 1 and 2, `step` replaces them
+   * with new parameter values.
+   */
   readonly share: Float32Array
-  /** The memory of the whole bucket. In stage 1 it stays allocated, and `share` is a part of it. */
+  /** The memory of the whole bucket. In stage 1 it stays allocated and contains `share`. */
   memory: Float32Array | undefined
-  /** The prepared reduce-scatter: in stage 1 with float32 on the wire. */
+  /** The prepared reduce-scatter; only in stage 1 with float32 as wire format. */
   readonly scatter: PersistentOperation | undefined
   exchange: BucketExchange | undefined
 }
 
 interface ReduceScatterOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  /** Whether whole buckets stay allocated for the next step, as in stage 1. */
+  /** Whether the memory of whole buckets is kept for the next step, as in stage 1. */
   readonly keepsBuckets: boolean
 }
 
-/** The number of whole buckets that may be in flight while another one fills. */
+/** The number of whole buckets that may be in flight while another bucket is filled. */
 const UNDER_WAY = 1
 
-/** Averages gradients with reduce-scatter: each rank gets its share of the averages. */
+/** Averages gradients with reduce-scatter. Each rank gets its share of the averages. */
 export class ReduceScatterExchange extends GradientExchange {
   readonly #groups: ShardingGroups
   readonly #options: ReduceScatterOptions
   readonly #accounting: MemoryAccounting
   readonly #fillings: readonly Filling[]
-  /** The number of buckets whose reduce-scatter has completed, so that their memory is free. */
+  /**
+   * The number of buckets whose reduce-scatter has completed. The memory of these buckets is free
+   * again.
+   */
   #scattered = 0
   #last: BucketExchange | undefined
 
@@ -56,12 +62,12 @@ export class ReduceScatterExchange extends GradientExchange {
     return this.#fillings.map(({ share }) => share)
   }
 
-  /** Stage 1: the memory of a whole bucket, which is free between two steps. */
+  /** Returns the memory of a whole bucket in stage 1. Between two steps other data may use it. */
   keptMemoryOf(index: number): Float32Array | undefined {
     return this.#fillings[index]!.memory
   }
 
-  /** Waits until there is room for another whole bucket. */
+  /** Waits until memory for another whole bucket is available. */
   async makeRoom(): Promise<void> {
     while (this.started - this.#scattered > UNDER_WAY) {
       await this.#fillings[this.#scattered]!.exchange!.scattered()
@@ -76,7 +82,12 @@ export class ReduceScatterExchange extends GradientExchange {
     this.#reap()
   }
 
-  /** Ends the step. @returns this rank's part of each average times `factor`, except for `without` */
+  /**
+   * Ends the step. @returns this rank's shares of the averages, times `factor`, except for the
+   * names in `without`
+   *
+   * @returns this rank's part of each average times `factor`, except for `without`
+   */
   take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
     const gradients = new Map<string, Float32Array>()
     timeSpan(this.spans, 'reduce', { name: 'averages' }, () => {
@@ -96,7 +107,7 @@ export class ReduceScatterExchange extends GradientExchange {
     return gradients
   }
 
-  /** Frees the buckets as soon as no values of other ranks can arrive in them. */
+  /** Frees the buckets as soon as no collective uses them. */
   dispose(): void {
     for (const { memory, share, scatter, exchange } of this.#fillings) {
       const free = (): void => {
@@ -114,7 +125,7 @@ export class ReduceScatterExchange extends GradientExchange {
     return this.#groups.shard.spans
   }
 
-  /** Borrows memory for a bucket; blocks while too many buckets are in flight. */
+  /** Borrows memory for a bucket. Blocks while too many buckets are in flight. */
   protected override memoryOf(index: number): Float32Array {
     const filling = this.#fillings[index]!
     if (filling.memory !== undefined) return filling.memory
@@ -159,7 +170,7 @@ export class ReduceScatterExchange extends GradientExchange {
     return { bucket, label, memory, share, scatter, exchange: undefined }
   }
 
-  /** Returns the memory of buckets whose reduce-scatter has completed. */
+  /** Frees the memory of each bucket whose reduce-scatter has completed. */
   #reap(): void {
     while (this.#scattered < this.started) {
       const filling = this.#fillings[this.#scattered]!
@@ -174,11 +185,11 @@ export class ReduceScatterExchange extends GradientExchange {
 }
 
 interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  /** The whole bucket: as long as the shares of all ranks together. */
+  /** The memory of the whole bucket, including padding. */
   readonly memory: Float32Array
-  /** Receives this rank's part of the average; may be a part of `memory`. */
+  /** The memory for this rank's share of the averages; may be a part of `memory`. */
   readonly share: Float32Array
-  /** The reduce-scatter from `memory` to `share`, if it is prepared. */
+  /** The prepared reduce-scatter from `memory` to `share`, if there is one. */
   readonly scatter: PersistentOperation | undefined
   readonly label: string
 }
@@ -188,18 +199,24 @@ interface Scatter extends Pick<PersistentOperation, 'isCompleted' | 'wait'> {
   readonly done: Promise<void>
 }
 
-/** The exchange of one bucket: a reduce-scatter and, between replicas, an all-reduce of the share. */
+/**
+ * Averages one bucket: a reduce-scatter among the ranks of a replica, then an all-reduce of the
+ * share between replicas.
+ */
 class BucketExchange {
-  /** Resolves when `share` has the average. */
+  /** Resolves when `share` contains the averages. */
   readonly done: Promise<void>
   readonly #scatter: Scatter
   readonly #groups: ShardingGroups
   readonly #options: BucketExchangeOptions
-  /** The bucket in the 16-bit wire format. */
+  /** The bucket in the 16-bit wire format; undefined if the wire format is float32. */
   #encoded: Uint16Array | undefined
 
   /**
-   * @param previous - the previous bucket, because replicas have to reduce their shares in the same order
+   * Starts the exchange.
+   *
+   * @param previous - the exchange of the previous bucket; between replicas, shares must be reduced
+   *   in the same order
    */
   constructor(
     groups: ShardingGroups,
@@ -210,11 +227,11 @@ class BucketExchange {
     this.#options = options
     this.#scatter = this.#start()
     this.done = this.#finish(previous)
-    // The caller that awaits it gets the error.
+    // Ignore the error here: the caller that awaits `done` gets it.
     this.done.catch(() => undefined)
   }
 
-  /** Whether `memory` is free again. */
+  /** Whether the reduce-scatter has completed, so that `memory` is free again. */
   get isScattered(): boolean {
     return this.#scatter.isCompleted()
   }
@@ -223,7 +240,11 @@ class BucketExchange {
     await this.#scatter.done
   }
 
-  /** Blocks until `memory` is free. @returns false if this thread cannot block */
+  /**
+   * Blocks until `memory` is free again. @returns false if this thread cannot block
+   *
+   * @returns false if this thread cannot block
+   */
   block(): boolean {
     try {
       this.#scatter.wait()
@@ -234,12 +255,15 @@ class BucketExchange {
     }
   }
 
-  /** After the reduce-scatter: decodes the share and frees the 16-bit copy, unless replicas need it. */
+  /**
+   * Decodes a 16-bit share after the reduce-scatter. With several replicas, the all-reduce must
+   * come first, so does nothing.
+   */
   collect(): void {
     if (this.#groups.replicate === undefined) this.#decode()
   }
 
-  /** Frees the 16-bit copy. */
+  /** Frees the bucket in the 16-bit wire format. */
   dispose(): void {
     if (this.#encoded !== undefined) this.#groups.shard.free(this.#encoded)
     this.#encoded = undefined
@@ -271,7 +295,7 @@ class BucketExchange {
     }
     const encoded = shard.allocUnsafe(wire, memory.length)
     this.#encoded = encoded
-    // divide before summing, because the largest float16 is 65504
+    // Divide before summing, because a sum may exceed 65504, the largest float16.
     timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
       shard.convert(encoded, memory, 1 / countRanks(axesOf(this.#groups)))
     })
@@ -279,7 +303,7 @@ class BucketExchange {
     return underWay(work, work)
   }
 
-  /** This rank's part of the 16-bit copy. */
+  /** This rank's share of the bucket in the 16-bit wire format. */
   get #part(): Uint16Array {
     const { rank } = this.#groups.shard
     const { length } = this.#options.share
@@ -297,13 +321,17 @@ class BucketExchange {
   }
 }
 
-/** @param end - settles when the operation ends. Create only one, because an error is reported once */
+/**
+ * Combines an operation with one promise of its end.
+ *
+ * @param end - settles when the operation ends; create only one, because an error is reported once
+ */
 function underWay(
   operation: Pick<PersistentOperation, 'isCompleted' | 'wait'>,
   end: PromiseLike<void>,
 ): Scatter {
   const done = Promise.resolve(end)
-  // The caller that awaits it gets the error.
+  // Ignore the error here: the caller that awaits `done` gets it.
   done.catch(() => undefined)
   return {
     done,

@@ -5,16 +5,21 @@ import { storageOf } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Storage } from '../../tfjs/backend.ts'
 
-/** A parameter of the model in stage 3, whose values exist only while they are in use. */
+/**
+ * A parameter of the model in ZeRO stage 3. Its values are in memory only while they are in use.
+ */
 export class ReshardableParameter {
   readonly parameter: Parameter
   #tensor: Tensor
-  /** The tensor's memory; undefined if resharding disposes the whole tensor instead. */
+  /** The memory of the parameter's tensor. Undefined if resharding disposes the whole tensor. */
   readonly #storage: Storage | undefined
   isUnsharded = true
 
   /**
-   * @param keepsTensor - whether to keep the tensor without its memory, for recordings that have saved it
+   * Takes a parameter with all its values.
+   *
+   * @param keepsTensor - whether resharding keeps the tensor and frees only its memory, because
+   *   recordings may have saved the tensor
    */
   constructor(parameter: Parameter, keepsTensor: boolean) {
     this.parameter = parameter
@@ -22,12 +27,12 @@ export class ReshardableParameter {
     this.#storage = keepsTensor ? storageOf(parameter.value) : undefined
   }
 
-  /** Bytes of its values. */
+  /** The size of the whole parameter in bytes. */
   get bytes(): number {
     return 4 * this.#tensor.size
   }
 
-  /** Frees the values. Reading the parameter's value then throws. */
+  /** Frees the values of the parameter. Reading `parameter.value` then throws. */
   reshard(): void {
     if (!this.isUnsharded) return
     this.isUnsharded = false
@@ -36,7 +41,7 @@ export class ReshardableParameter {
     this.parameter.value = withoutValues(this.parameter.name, this.#tensor)
   }
 
-  /** Sets the parameter's values, and frees previous ones. */
+  /** Sets all values of the parameter, and frees its previous values. */
   unshard(values: Float32Array): void {
     if (this.#storage === undefined) {
       if (this.isUnsharded) this.#tensor.dispose()
@@ -49,7 +54,7 @@ export class ReshardableParameter {
     this.parameter.value = this.#tensor
   }
 
-  /** Frees the tensor of a sharded parameter. An unsharded one stays the model's. */
+  /** Disposes the tensor if the parameter is sharded. An unsharded tensor remains the model's. */
   dispose(): void {
     if (this.isUnsharded || this.#storage === undefined) return
     this.#storage.abandon()
@@ -57,7 +62,10 @@ export class ReshardableParameter {
   }
 }
 
-/** Stands in for a tensor without values: has its shape, and counts as disposed. */
+/**
+ * Returns a placeholder for a tensor whose memory is freed. It has the tensor's shape and counts as
+ * disposed.
+ */
 function withoutValues(parameter: string, tensor: Tensor): Tensor {
   return Object.create(tensor, {
     isDisposedInternal: { value: true },

@@ -8,22 +8,25 @@ import type { Parameter, Shard } from '../../model/parameter.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { OwnedRange } from '../gradients/buckets.ts'
 
-/** Owns the values of a shard between two steps. */
+/** Holds the values of a shard between two steps. */
 export interface ShardOwner {
-  /** Makes a new tensor of the values. */
+  /** Returns the values as a new tensor. */
   read(): Tensor
-  /** Takes new values; the tensor stays the caller's. */
+  /** Copies new values from a tensor, which the caller still owns. */
   write(next: Tensor): void | Promise<void>
   /**
-   * Copies the current values to the share, for a step that does not update them. Undefined if the share
-   * already contains them.
+   * Copies the current values into the bucket share, for a step that does not update them.
+   * Undefined if they are always in the share.
    */
   keep?(): Promise<void>
 }
 
 type Recording = Pick<ProcessGroup, 'spans'>
 
-/** The owner of a shard whose parameter is unsharded on every rank. New values go into `share`. */
+/**
+ * Returns the owner of a shard whose parameter is unsharded on every rank. It reads values from the
+ * parameter, and writes new values into `share`.
+ */
 export function ownerInParameter(
   { parameter, from, to, at }: OwnedRange,
   share: Float32Array,
@@ -51,7 +54,7 @@ export function ownerInParameter(
   }
 }
 
-/** The owner of a shard whose values are in this rank's share of a bucket. */
+/** Returns the owner of a shard whose values are only in this rank's share of a bucket. */
 export function ownerInShare(
   { parameter, from, to, at }: OwnedRange,
   share: Float32Array,
@@ -79,13 +82,14 @@ function writeInto(
 }
 
 /**
- * This rank's part of a parameter, for an optimizer: flat, with the parameter's name. It has no memory:
- * the tensor is made when it is read, and a new value goes to the owner at once.
+ * This rank's shard of a parameter, as an optimizer sees it: a flat tensor with the name of the
+ * parameter. The values are in a `ShardOwner`. Reading `value` creates a tensor, and setting it
+ * copies the values to the owner at once.
  */
 export class ShardParameter implements Parameter {
   readonly name: string
   readonly shape: readonly number[]
-  /** The shard that the parameter itself is, if it is a part of a tensor. */
+  /** The tensor parallel shard that the parameter itself is; undefined if it is a whole tensor. */
   readonly shard?: Shard
   readonly range: OwnedRange
   readonly #owner: ShardOwner
@@ -106,7 +110,7 @@ export class ShardParameter implements Parameter {
     return this.range.parameter.countedElsewhere === true
   }
 
-  /** Whether it has received values since the last `settle`. */
+  /** Whether `value` has been set since the last `settle`. */
   get isNew(): boolean {
     return this.#isNew
   }
@@ -116,7 +120,7 @@ export class ShardParameter implements Parameter {
     return this.#value
   }
 
-  /** Takes ownership of the tensor. */
+  /** Copies the values to the owner, and then disposes the tensor. */
   set value(next: Tensor) {
     const written = this.#owner.write(next)
     this.#value = undefined
@@ -130,7 +134,9 @@ export class ShardParameter implements Parameter {
       )
   }
 
-  /** Ends a step: waits until the owner has the values, new or not. */
+  /**
+   * Ends a step. Afterwards the owner has the current values, whether or not the step updated them.
+   */
   async settle(): Promise<void> {
     if (!this.#isNew) await this.#owner.keep?.()
     this.release()
@@ -139,7 +145,7 @@ export class ShardParameter implements Parameter {
     this.#isNew = false
   }
 
-  /** The range of the whole tensor that this part covers. */
+  /** The range of the parameter that this shard covers, for checkpoints. */
   get part(): Part {
     const { parameter, from, to } = this.range
     return partOfParameter(parameter, [from, to])
@@ -156,7 +162,7 @@ export class ShardParameter implements Parameter {
     this.value = tensorFrom(values as Float32Array, this.shape)
   }
 
-  /** Frees the tensor, if it was read. */
+  /** Disposes the tensor that reading `value` created. */
   release(): void {
     this.#value?.dispose()
     this.#value = undefined

@@ -16,18 +16,21 @@ import {
   type Values,
 } from './values.ts'
 
-/** A part of the model, whose input is the output of the previous part. */
+/** A part of the model in a chain of parts: its input is the output of the previous part. */
 interface Link {
   readonly module: Module
   readonly unit: Unit
-  /** The end of the gradient buckets that are complete after its backward pass. */
+  /** The number of gradient buckets that are complete after this part's backward pass. */
   readonly bucketEnd: number
 }
 
 interface Units {
   readonly all: readonly Unit[]
   readonly links: readonly Link[]
-  /** The parameters that several links use, unsharded from the first to the last of them. */
+  /**
+   * The parameters that several parts use. They are unsharded from the first of these parts to the
+   * last.
+   */
   readonly root: Unit | undefined
 }
 
@@ -35,7 +38,10 @@ type PassOptions = Required<Pick<ShardingOptions, 'reshardAfterForward'>> & {
   readonly recompute: boolean
 }
 
-/** Stage 3: every rank has only its share of the values. Units are unsharded one after the other. */
+/**
+ * ZeRO stage 3: every rank has only its shards of the parameters. Units are unsharded one at a
+ * time.
+ */
 export class ShardedValues implements Values {
   readonly shards: readonly ShardParameter[]
   readonly gathered: readonly GatheredBucket[]
@@ -65,7 +71,7 @@ export class ShardedValues implements Values {
     const all: Unit[] = []
     const links: Link[] = []
     let root: Unit | undefined
-    // gradients come from the last unit first
+    // Gradients are computed from the last unit to the first.
     let bucketEnd = plans.filter(({ module, trained }) => module && trained).length
     for (const plan of plans) {
       const unit = await Unit.create(plan, { ...options, keepsTensors: canFree && !recomputes })
@@ -108,7 +114,7 @@ export class ShardedValues implements Values {
   }
 
   checkPublished(): void {
-    // Nothing to check: the next gather of the shares gets the new values.
+    // Nothing to check: the next gather sends the current values of all shards.
   }
 
   async publish(): Promise<void> {
@@ -142,7 +148,9 @@ export class ShardedValues implements Values {
     for (const unit of this.#units.all) unit.dispose()
   }
 
-  /** Ends a step: gives shards and unsharded parameters the new values. */
+  /**
+   * Ends a step: completes the updates of shards, and then updates parameters that are unsharded.
+   */
   async #settle(shards: readonly ShardParameter[]): Promise<void> {
     for (const shard of shards) await shard.settle()
     for (const unit of this.#units.all) await unit.refresh()
@@ -154,8 +162,8 @@ export class ShardedValues implements Values {
 }
 
 /**
- * Unshards the parameters of each link while it computes, and prefetches the next link's. Sends the
- * gradients of a link after its backward pass.
+ * Unshards the parameters of each part of the model while it computes, and prefetches the
+ * parameters of the next part. Sends the gradients of a part after its backward pass.
  */
 class UnitHooks implements ChainHooks {
   readonly #units: Units
@@ -195,12 +203,12 @@ class UnitHooks implements ChainHooks {
     this.#sink.close(bucketEnd)
   }
 
-  /** Ends the pass: releases all units that it still holds. */
+  /** Ends the pass: releases all units that the pass still holds. */
   release(): void {
     for (const unit of this.#held) this.#release(unit)
   }
 
-  /** Starts to gather at once. A caller that does not await it need not handle its error. */
+  /** Starts to gather the unit at once. The returned promise need not be awaited. */
   #hold(unit: Unit): Promise<void> {
     if (this.#held.has(unit)) return unit.unsharded ?? Promise.resolve()
     this.#held.add(unit)

@@ -1,22 +1,23 @@
 import type { ZeroStage } from './options.ts'
 
 export interface StateSizes {
-  /** The number of trained values. */
+  /** The number of trained values in the model. */
   readonly parameters: number
-  /** The number of ranks that shard the state. */
+  /** The number of ranks among which the state is sharded. */
   readonly ranks: number
-  /** Bytes that the optimizer keeps for each value; default 8, the two moments of Adam. */
+  /** Bytes of optimizer state per value; default 8, for the two moments of Adam. */
   readonly optimizerBytes?: number
-  /** Stage 3: the most values of parameters that are unsharded at one time. */
+  /** Stage 3: the largest number of parameter values that are unsharded at one time. */
   readonly gathered?: number
 }
 
 /**
- * Bytes of parameters, gradients and optimizer state that a rank holds, in float32 (Rajbhandari et al.,
- * "ZeRO", 2020, figure 1, without a second copy of the parameters). With Adam these are per value: 16 for
- * stage 0 (data parallel), 8 + 8/n for stage 1, 4 + 12/n for stage 2, and 16/n for stage 3 plus the
- * unsharded parameters. During a step `dataParallel` holds 4 more: gradients as tensors in addition to
- * its buckets.
+ * Returns the bytes of parameters, gradients and optimizer state on one rank, in float32
+ * (Rajbhandari et al., "ZeRO", 2020, figure 1, without a second copy of the parameters).
+ *
+ * With Adam and n ranks, the bytes per value are: 16 without sharding, 8 + 8/n in stage 1, 4 + 12/n
+ * in stage 2, and 16/n in stage 3 plus the unsharded parameters. During a step `dataParallel` holds
+ * 4 more bytes per value: gradients as tensors in addition to its buckets.
  */
 export function stateBytes(
   stage: 0 | ZeroStage,

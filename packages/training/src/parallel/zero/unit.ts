@@ -10,19 +10,26 @@ import type { MemoryAccounting } from './memory-accounting.ts'
 import { ReshardableParameter } from './reshardable-parameter.ts'
 import { ownerInShare, ShardParameter } from './shard-parameter.ts'
 
-/** A separately gathered part of the model: a bucket of trained and a bucket of frozen parameters. */
+/**
+ * A unit: a part of the model whose parameters are gathered together. It has one bucket of trained
+ * and one of frozen parameters.
+ */
 export interface UnitPlan {
-  /** Undefined for the *root*: the parameters that several units use, or none. */
+  /**
+   * The module of the unit. Undefined for the *root*, which has the parameters that several units
+   * use or that no unit uses.
+   */
   readonly module?: Module
   readonly trained: SharedBucket | undefined
   readonly frozen: SharedBucket | undefined
 }
 
 /**
- * Divides a model into its units and, last, the root if there is one.
+ * Divides a model into units. If parameters belong to several units or to none, the last unit is
+ * the root.
  *
  * @param units - default: the model's layers, or the whole model
- * @throws ERR_TSR_ARGUMENT when `units` is empty, or a unit has parameters that the model does not have
+ * @throws ERR_TSR_ARGUMENT when `units` is empty, or has parameters that are not in the model
  */
 export function planUnits(
   model: Replicated,
@@ -40,7 +47,7 @@ export function planUnits(
   const plan = (parameters: readonly Parameter[]): Omit<UnitPlan, 'module'> => {
     const bucket = (isTrained: boolean): SharedBucket | undefined => {
       const own = parameters.filter((parameter) => trained.has(parameter) === isTrained)
-      // the last parameters get their gradients first
+      // The gradients of the last parameters are computed first, so put these parameters first.
       return own.length === 0 ? undefined : padBucket(bucketOf(own.reverse()), ranks)
     }
     return { trained: bucket(true), frozen: bucket(false) }
@@ -70,22 +77,22 @@ function chainOf(model: Replicated & Partial<Module>): readonly Module[] {
 
 interface ShardedBucket {
   readonly bucket: SharedBucket
-  /** This rank's share of the values. */
+  /** This rank's share of the bucket's parameter values. */
   readonly share: Float32Array
 }
 
 export interface UnitOptions {
   readonly group: ProcessGroup
   readonly accounting: MemoryAccounting
-  /** See `ReshardableParameter`. */
+  /** Whether resharded parameters keep their tensors; see `ReshardableParameter`. */
   readonly keepsTensors: boolean
 }
 
-/** Parameters that are unsharded together, while they are held. */
+/** Parameters that are unsharded together. They stay unsharded as long as any holder needs them. */
 export class Unit {
-  /** This rank's parts of the parameters. */
+  /** This rank's shards of the unit's parameters. */
   readonly owned: readonly ShardParameter[]
-  /** The trained ones of `owned`. */
+  /** This rank's shards of the unit's trained parameters. */
   readonly shards: readonly ShardParameter[]
   readonly #buckets: readonly ShardedBucket[]
   readonly #parameters: ReadonlyMap<string, ReshardableParameter>
@@ -117,7 +124,7 @@ export class Unit {
     this.shards = this.owned.filter(({ name }) => names.has(name))
   }
 
-  /** Copies this rank's share of unsharded parameters, and frees the parameters. */
+  /** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
   static async create({ trained, frozen }: UnitPlan, options: UnitOptions): Promise<Unit> {
     const { group, accounting } = options
     const sharded: ShardedBucket[] = []
@@ -142,14 +149,14 @@ export class Unit {
     return this.#buckets.map(({ bucket }) => bucket)
   }
 
-  /** For holders: resolves when the parameters are unsharded. */
+  /** Resolves when the parameters are unsharded; undefined if no holder has requested them. */
   get unsharded(): Promise<void> | undefined {
     return this.#unsharded
   }
 
   /**
-   * Holds the parameters, and gathers them unless another holder already has. The collectives start at
-   * once; all ranks make these calls in the same order.
+   * Holds the unit, and gathers its parameters unless another holder has done so. The collectives
+   * start at once, so all ranks must call `hold` in the same order.
    */
   hold(): Promise<void> {
     this.#holders++
@@ -157,13 +164,13 @@ export class Unit {
     return this.#unsharded
   }
 
-  /** Releases the parameters, which are resharded when no holder is left. */
+  /** Releases the unit. When no holder is left, its parameters are resharded. */
   release(): void {
     this.#holders--
     if (!this.#isGathering) this.#reshardUnheld()
   }
 
-  /** Updates unsharded parameters after a step. */
+  /** Gathers the parameters again after a step, if they are unsharded. */
   async refresh(): Promise<void> {
     if (this.#unsharded === undefined) return
     this.#unsharded = this.#gather()
@@ -182,7 +189,7 @@ export class Unit {
       this.#isGathering = false
       this.#reshardUnheld()
     })
-    // The caller that awaits it gets the error.
+    // Ignore the error here: the caller that awaits `hold` gets it.
     gathered.catch(() => undefined)
     return gathered
   }

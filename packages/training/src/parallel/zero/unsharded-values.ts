@@ -22,10 +22,13 @@ import {
   type Values,
 } from './values.ts'
 
-/** The number of buckets of new values in flight at one time. */
+/** The number of buckets with new parameter values that are in flight at one time. */
 const UNDER_WAY = 2
 
-/** Stages 1 and 2: every rank has all values, and gathers the values that other ranks have updated. */
+/**
+ * ZeRO stages 1 and 2: every rank has all parameters. After a step, it gathers the values that
+ * other ranks have updated.
+ */
 export class UnshardedValues implements Values {
   readonly shards: readonly ShardParameter[]
   readonly #module: Replicated
@@ -34,10 +37,15 @@ export class UnshardedValues implements Values {
   readonly #buckets: readonly SharedBucket[]
   readonly #gradients: ReduceScatterExchange
   readonly #accounting: MemoryAccounting
-  /** Stage 1: the prepared gathers of buckets that keep their memory. */
+  /** Stage 1: prepared all-gathers of the buckets, whose memory is kept between steps. */
   readonly #gathers: readonly (PersistentOperation | undefined)[]
 
-  /** @param gradients - new values are sent from and received into its memory */
+  /**
+   * Takes an unsharded module.
+   *
+   * @param gradients - the gradient exchange; new parameter values are sent from and received into
+   *   its buckets
+   */
   constructor(
     module: Replicated,
     group: ProcessGroup,
@@ -88,7 +96,10 @@ export class UnshardedValues implements Values {
     })
   }
 
-  /** Gathers the shares, which hold the new values, a few buckets at a time. */
+  /**
+   * Gathers the shares of all ranks, which hold new parameter values, and updates the parameters.
+   * Only a few buckets are in flight at a time.
+   */
   async publish(): Promise<void> {
     for (const shard of this.shards) await shard.settle()
     const started: Gathering[] = []
@@ -112,14 +123,14 @@ export class UnshardedValues implements Values {
   }
 
   async gather(): Promise<void> {
-    // they are always unsharded
+    // Nothing to do: in stages 1 and 2 parameters are always unsharded.
   }
 
   release(): void {
-    // they are always unsharded
+    // Nothing to do: in stages 1 and 2 parameters are always unsharded.
   }
 
-  /** Returns this rank's part of the trained parameters, and the frozen ones, which all ranks have. */
+  /** Returns this rank's shards of the trained parameters, and all frozen parameters. */
   async pieces(): Promise<Piece[]> {
     const trained = new Set(
       this.#buckets.flatMap(({ slots }) => slots.map(({ parameter }) => parameter.name)),
@@ -149,7 +160,7 @@ export class UnshardedValues implements Values {
     if (gather !== undefined) {
       gather.start()
       const done = gather.done()
-      // The caller that awaits it gets the error.
+      // Ignore the error here: the caller that awaits `done` gets it.
       done.catch(() => undefined)
       return { memory: this.#gradients.keptMemoryOf(i)!, done }
     }
@@ -159,7 +170,7 @@ export class UnshardedValues implements Values {
   }
 }
 
-/** New values in flight. */
+/** An all-gather of new parameter values that is in progress. */
 interface Gathering {
   readonly memory: Float32Array
   readonly done: PromiseLike<void>

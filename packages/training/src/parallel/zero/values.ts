@@ -7,56 +7,69 @@ import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import type { ShardParameter } from './shard-parameter.ts'
 
-/** A forward pass of a sharded model. */
+/** A forward pass of a sharded model, with a method for its backward pass. */
 export interface ShardedRecording extends Omit<SegmentedRecording, 'backward'> {
   /**
-   * Runs the pass backward from `dy`, which stays the caller's; at most once. The gradients of parameters
-   * are sent to the ranks that own them.
+   * Runs the backward pass from `dy`, at most once. The caller still owns `dy`. Gradients of
+   * parameters are sent to the ranks that own the shards.
    *
-   * @returns the gradient of the input, which the caller disposes; undefined unless it was requested
-   * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when `dy` has a different shape from the output
+   * @returns the gradient of the input, which the caller disposes; undefined unless it was
+   *   requested
+   * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when the shape of `dy` is not the shape of the
+   *   output
    */
   backward(dy: Tensor): Promise<Tensor | undefined>
 }
 
-/** Takes the gradients of a backward pass. */
+/** Takes the gradients that a backward pass computes. */
 export interface GradientSink {
   readonly onGradient: GradientListener
-  /** Waits until there is memory for another bucket. */
+  /** Waits until memory for another gradient bucket is available. */
   makeRoom(): Promise<void>
-  /** Called when the buckets before `end` have all gradients of this pass; default: all buckets. */
+  /**
+   * Reports that the buckets before index `end` (default: all buckets) have all their gradients of
+   * this pass.
+   */
   close(end?: number): void
 }
 
-/** A bucket of values that a step gathers. */
+/** A bucket of parameter values that a step gathers. */
 export interface GatheredBucket {
-  /** Number of elements, with the padding. */
+  /** The number of elements, including the padding. */
   readonly padded: number
-  /** How often a step gathers it. */
+  /** How many times a step gathers the bucket. */
   readonly times: number
 }
 
 /**
- * The values of the parameters, always unsharded (stages 1 and 2) or only while in use (stage 3). As the
- * owner of checkpoint pieces, each rank has a different part of them.
+ * The parameter values of a sharded model: always unsharded (stages 1 and 2), or unsharded only
+ * while in use (stage 3). Each rank saves a different part of them in checkpoints.
  */
 export interface Values extends PieceOwner {
-  /** The parameters of an optimizer. */
+  /** This rank's shards of the trained parameters, as an optimizer sees them. */
   readonly shards: readonly ShardParameter[]
   readonly gathered: readonly GatheredBucket[]
-  /** Runs the model forward. */
+  /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
-  /** @throws ERR_TSR_ARGUMENT when shards have new values that were not published to the other ranks */
+  /**
+   * Checks that all updates of shards were published to the other ranks.
+   *
+   * @throws ERR_TSR_ARGUMENT
+   */
   checkPublished(): void
-  /** Sends new values to all ranks, after an optimizer has updated the shards. */
+  /** Sends the values of this rank's updated shards to all ranks. */
   publish(): Promise<void>
-  /** Unshards all parameters until `release`. */
+  /** Unshards all parameters; `release` shards them again. */
   gather(): Promise<void>
   release(): void
   dispose(): void
 }
 
-/** @throws ERR_TSR_ARGUMENT unless the module can run forward */
+/**
+ * Checks that the module has a `forward` method.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
 export function asModule(module: Replicated): Module {
   if (module.whole !== undefined) return module.whole
   if ('forward' in module) return module as Module

@@ -1,8 +1,8 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 
 /**
- * What a stage does with a micro-batch: `F` the forward pass, `B` the whole backward pass, or its two
- * halves `I` (gradient of the input) and `W` (gradients of the weights).
+ * What a stage computes for a micro-batch: `F` the forward pass, `B` the whole backward pass, or
+ * the halves of a backward pass: `I` (gradient of the input) and `W` (gradients of the weights).
  */
 export type ActionKind = 'F' | 'B' | 'I' | 'W'
 
@@ -12,14 +12,14 @@ export interface Action {
   readonly microbatch: number
 }
 
-/** The actions of each rank, in the order in which the rank runs them. */
+/** One list of actions per rank, in the order in which the rank runs them. */
 export type ActionLists = readonly (readonly Action[])[]
 
 export function act(kind: ActionKind, stage: number, microbatch: number): Action {
   return { kind, stage, microbatch }
 }
 
-/** `0F3` stands for stage 0, forward, micro-batch 3. */
+/** Formats an action as text: `0F3` stands for stage 0, forward pass, micro-batch 3. */
 export function formatAction({ stage, kind, microbatch }: Action): string {
   return `${stage}${kind}${microbatch}`
 }
@@ -27,7 +27,7 @@ export function formatAction({ stage, kind, microbatch }: Action): string {
 /**
  * Parses one action.
  *
- * @param place - where the text was found, for the error
+ * @param place - the place of the text in its file, for error messages
  * @throws ERR_TSR_SCHEDULE when `text` is not an action
  */
 export function parseAction(text: string, place = ''): Action {
@@ -45,7 +45,7 @@ export function parseAction(text: string, place = ''): Action {
 }
 
 /**
- * One line per rank, with spaces between the actions.
+ * Formats lists of actions as text: one line per rank, with spaces between the actions.
  *
  * @example
  * formatActions(schedule('gpipe', { stages: 2, microbatches: 1 }).actions) // '0F0 0B0\n1F0 1B0'
@@ -55,12 +55,14 @@ export function formatActions(actions: ActionLists): string {
 }
 
 /**
- * Parses lists of actions, one line per rank, in the format of `formatActions` or as
+ * Parses lists of actions. Blank lines are skipped, and so is the rest of a line after `#`. The
+ * formats are:
  *
- * - CSV: commas or spaces between the actions; empty cells are ignored, as in torch's files;
- * - JSON lines: `["0F0", "0B0"]`, or `{ "rank": 0, "actions": ["0F0", "0B0"] }` in any order.
- *
- * Blank lines, and anything after a `#`, are skipped.
+ * - the text that `formatActions` makes: one line per rank;
+ * - CSV: one line per rank, with commas or spaces between the actions; empty cells are ignored, as
+ *   in PyTorch's schedule files;
+ * - JSON lines: `["0F0", "0B0"]`, or `{ "rank": 0, "actions": ["0F0", "0B0"] }` in any order of
+ *   ranks.
  *
  * @throws ERR_TSR_SCHEDULE naming the rank, the position and the text of the invalid action
  */

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { formatAction, type Action, type ActionLists } from './actions.ts'
 
-/** An action with the rank that runs it, and its position in that rank's list. */
+/** An action, the rank that runs it, and its index in that rank's list. */
 export interface PlacedAction extends Action {
   readonly rank: number
   readonly position: number
@@ -26,13 +26,16 @@ export function extentOf(actions: ActionLists): Extent {
   return { stages: rankOfStage.length, microbatches, rankOfStage }
 }
 
-/** What an action produces for others: the stage's output, or the gradient of its input. */
+/**
+ * Names the result of an action that other actions need: the stage's output, or the gradient of its
+ * input.
+ */
 export function productOf({ kind, stage, microbatch }: Action): string | undefined {
   if (kind === 'W') return undefined
   return `${kind === 'F' ? 'activation' : 'gradient'} ${stage} ${microbatch}`
 }
 
-/** The products that an action needs before it can run. */
+/** Names the results that an action needs before it can run. */
 export function needsOf({ kind, stage, microbatch }: Action, stages: number): string[] {
   const activation = (of: number): string => `activation ${of} ${microbatch}`
   const gradient = (of: number): string => `gradient ${of} ${microbatch}`
@@ -48,8 +51,8 @@ export function needsOf({ kind, stage, microbatch }: Action, stages: number): st
 }
 
 /**
- * Merges the actions of all ranks into one order in which each action follows those that it needs. The
- * order within each rank is kept.
+ * Merges the action lists of all ranks into one list in which every action follows the actions that
+ * it needs. The order of each rank's actions is unchanged.
  *
  * @throws ERR_TSR_SCHEDULE naming the first action that can never run
  */

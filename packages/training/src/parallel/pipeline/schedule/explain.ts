@@ -3,42 +3,44 @@ import { needsOf, productOf } from './dependencies.ts'
 import type { Simulation, TimedAction } from './simulate.ts'
 
 /**
- * Why a rank is idle:
+ * The reason why a rank is idle:
  *
- * - `fill`: its first input has not been computed yet;
- * - `drain`: it has nothing left to do;
+ * - `fill`: the input of its first action has not been computed yet;
+ * - `drain`: it has completed all its actions;
  * - `wait`: the input of its next action has not been computed yet;
- * - `message`: that input has been computed and is being sent;
- * - `core`: it could continue, but no core is free.
+ * - `message`: the input of its next action is being sent;
+ * - `core`: its next action could run, but no CPU core is free.
  */
 export type IdleReason = 'fill' | 'drain' | 'wait' | 'message' | 'core'
 
-/** A time in which a rank runs no action. */
+/** A period in which a rank runs no action. */
 export interface IdleTime {
   readonly rank: number
   readonly start: number
   readonly end: number
   readonly reason: IdleReason
-  /** The action that comes next; none at the end. */
+  /** The rank's next action; undefined after the last action. */
   readonly next?: TimedAction
-  /** The last action to end among the actions that `next` needs. */
+  /** The action that delayed `next`: the last one to end among the actions that `next` needs. */
   readonly cause?: TimedAction
-  /** One sentence. */
+  /** The explanation in one sentence. */
   readonly text: string
 }
 
 export interface Explanation {
-  /** By rank, in the order of time. */
+  /** The idle periods, ordered by rank, then by time. */
   readonly idle: readonly IdleTime[]
   /**
-   * The actions, from first to last. Each starts when the previous one has ended or its result has
-   * arrived. To shorten the step, shorten one of these.
+   * The actions that determine the length of the step, in order of time. Each starts when the
+   * previous one has ended or its result has arrived. To shorten the step, shorten one of these
+   * actions.
    */
   readonly criticalPath: readonly TimedAction[]
 }
 
 /**
- * Says why ranks are idle in a simulated step, and which actions determine its length.
+ * Explains why ranks are idle in a simulated step, and which actions determine the length of the
+ * step.
  *
  * @example
  * explainSimulation(schedule('gpipe', { stages: 2, microbatches: 1 }).simulate()).idle[0].text
@@ -117,8 +119,8 @@ function pathTo(
     const before: TimedAction | undefined = lists[span.rank]![span.position - 1]
     const cause = causeOf(span)
     const { start, ready } = span
-    // Continue with the action that delayed this one: the user of its core, the previous action of its
-    // rank, or the sender of its input.
+    // Continue with the action that delayed this one: the action that used its core, the previous
+    // action of its rank, or the action that computed its input.
     if (ready < start) span = spans.findLast(({ end }) => end === start)
     else span = before !== undefined && before.end >= start ? before : (cause ?? before)
   }

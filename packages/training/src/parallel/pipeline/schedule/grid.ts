@@ -5,18 +5,19 @@ import { simulateSchedule } from './simulate.ts'
 export interface GridOptions {
   /** Time slots of a forward pass, at least 1; default 1. */
   readonly forward?: number
-  /** Time slots of a backward pass (or each half of one), at least 1; default 1. */
+  /** Time slots of a backward pass, or of each half of one, at least 1; default 1. */
   readonly backward?: number
-  /** The characters per line; default: the width of the terminal. */
+  /** The number of characters per line; default: the width of the terminal. */
   readonly width?: number
 }
 
 const slots = count({ from: 1 })
 
 /**
- * Draws a schedule with a row per rank and a column per time slot. `F3` is the forward pass of micro-batch
- * 3, `==` its later slots, and `.` idle time. If ranks have several stages, the stage comes first. If the
- * slots do not fit on a line, they are folded into blocks. Each block names its ranks and its first slot.
+ * Draws a schedule as text, with a row per rank and a column per time slot. `F3` is the forward
+ * pass of micro-batch 3. `==` continues an action that takes several slots, and `.` is idle time.
+ * If a rank has several stages, the stage number precedes the action. A schedule that is too wide
+ * for a line is drawn as several blocks. Each block starts with the number of its first slot.
  */
 export function drawGrid(
   actions: ActionLists,
@@ -40,7 +41,6 @@ export function drawGrid(
   const width = rows.flat().reduce((widest, cell) => Math.max(widest, cell.length), 0)
   const margin = `rank ${actions.length - 1}`.length
   const most = Math.max(1, Math.floor((room - margin) / (width + 1)))
-  // Make all blocks about equally long.
   const fitting = Math.ceil(makespan / Math.ceil(makespan / most))
   const blocks = Array.from({ length: Math.ceil(makespan / fitting) }, (_, block) => {
     const first = block * fitting

@@ -2,26 +2,27 @@ import { act, type Action } from './actions.ts'
 import { dualPipeV, zeroBubbleV } from './v-orders.ts'
 
 /**
- * The actions of one rank in a schedule, in order. Stages are assigned to ranks round-robin, `chunks`
- * to each rank; with one stage per rank, the stage number is the rank. In the orders whose names end in
- * `-v`, rank r has the stages r and 2 ranks - 1 - r.
+ * Returns the actions of one rank in a schedule, in order. A rank has `chunks` stages, assigned
+ * round-robin; with one stage per rank, stage and rank have the same number. In orders whose names
+ * end in `-v`, rank r has the stages r and 2 x ranks - 1 - r.
  */
 export type Order = (rank: number, ranks: number, microbatches: number, chunks: number) => Action[]
 
-/** One micro-batch in the pipeline at a time, as in naive model parallelism. */
+/** Runs one micro-batch at a time through the whole pipeline, as in naive model parallelism. */
 const naive: Order = (stage, _stages, microbatches) =>
   range(0, microbatches).flatMap((m) => [act('F', stage, m), act('B', stage, m)])
 
-/** All forwards, then all backwards (Huang et al., GPipe, 2018). */
+/** Runs all forward passes, then all backward passes (Huang et al., GPipe, 2018). */
 const gpipe: Order = (stage, _stages, microbatches) => [
   ...range(0, microbatches).map((m) => act('F', stage, m)),
   ...range(0, microbatches).map((m) => act('B', stage, m)),
 ]
 
 /**
- * A warm-up of as many forwards as there are later stages, then one forward and one backward in turn,
- * then the remaining backwards (Narayanan et al., PipeDream-Flush, 2021). The bubble is as large as
- * GPipe's, but at most `stages - stage` micro-batches are in flight.
+ * 1F1B (Narayanan et al., PipeDream-Flush, 2021). A stage first runs one forward pass per later
+ * stage. Then it alternates between one forward and one backward pass, and finally runs the
+ * remaining backward passes. The bubble is as large as in GPipe, but at most `stages - stage`
+ * micro-batches are in flight.
  */
 const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
   const warmup = Math.min(stages - stage - 1, microbatches)
@@ -34,13 +35,15 @@ const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
 }
 
 /**
- * 1F1B with backward passes in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, H1): the
- * gradient of the input is sent at once; the gradients of the weights are computed when the rank would
- * be idle, at most `stage` micro-batches later. If F, I and W take equally long, the bubble is a third
- * of 1F1B's, with `stages` micro-batches in flight on every rank.
+ * 1F1B with backward passes in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, ZB-H1).
+ * The gradient of the input is computed first and sent at once. The gradients of the weights follow
+ * up to `rank` micro-batches later, when the rank would otherwise be idle. If F, I and W take
+ * equally long, the bubble is a third of the 1F1B bubble. Every rank then has as many micro-batches
+ * in flight as there are stages.
  *
- * With several chunks per rank it is PyTorch's interleaved zero bubble: micro-batches go through the
- * chunks in rounds of M / floor(M / ranks). If that is not a whole number, all of them are one round.
+ * With several chunks per rank, this is PyTorch's interleaved zero bubble schedule. The M
+ * micro-batches go through the chunks in rounds of M / floor(M / ranks). If that is not a whole
+ * number, there is one round with all micro-batches.
  */
 const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
   const rounds = Math.max(1, Math.floor(microbatches / ranks))
@@ -65,12 +68,14 @@ const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
 }
 
 /**
- * Interleaved 1F1B (Narayanan et al., Megatron-LM, 2021): rank r has the stages r, r + ranks, r + 2
- * ranks and so on, its *chunks* of the model. Groups of as many micro-batches as there are ranks go
- * through one chunk, then through the next. After a warm-up one forward and one backward alternate.
- * With v chunks per rank the bubble is the 1F1B bubble divided by v, for v times as many messages.
+ * Interleaved 1F1B (Narayanan et al., Megatron-LM, 2021). Rank r has the stages r, r + ranks, r + 2
+ * x ranks and so on, its *chunks* of the model. Micro-batches are grouped, with one micro-batch per
+ * rank in each group. A group goes through all chunks in turn. After a warm-up, forward and
+ * backward passes alternate. With v chunks per rank, the bubble is 1/v of the 1F1B bubble, and v
+ * times as many messages are sent.
  *
- * If the number of micro-batches is not a multiple of the number of ranks, all forwards come first.
+ * If the number of micro-batches is not a multiple of the number of ranks, all forward passes come
+ * first.
  */
 const interleaved: Order = (rank, ranks, microbatches, chunks) => {
   const visits = visitsOf(ranks, chunks, microbatches)
@@ -88,11 +93,11 @@ const interleaved: Order = (rank, ranks, microbatches, chunks) => {
 }
 
 /**
- * A looped, breadth-first order (Lamy-Poirier, 2022): stages are assigned as for `interleaved`, and all
- * micro-batches go forward through one chunk, then through the next, as in GPipe; backward they go in
- * the reverse order of the chunks. The bubble is the same as for `interleaved`, even if the number of
- * micro-batches is not a multiple of the number of ranks. The cost is memory: all micro-batches of all
- * chunks are in flight.
+ * Breadth-first pipeline parallelism (Lamy-Poirier, 2022). Stages are assigned as in `interleaved`.
+ * All micro-batches go forward through one chunk before the next chunk starts, as in GPipe.
+ * Backward passes visit the chunks in reverse order. The bubble is the same as in `interleaved`,
+ * for any number of micro-batches. However, the activations of all micro-batches and chunks are in
+ * memory at once.
  */
 const looped: Order = (rank, ranks, microbatches, chunks) => {
   const list = (kind: 'F' | 'B', chunk: number): Action[] =>
@@ -116,10 +121,10 @@ export const orders = {
   'dualpipe-v': dualPipeV,
 } as const satisfies Record<string, Order>
 
-/** The orders in which ranks may have any number of stages. */
+/** The names of the orders that support any number of stages per rank. */
 const chunkedNames = ['interleaved', 'looped', 'interleaved-zb'] as const
 
-/** The number of stages per rank in the order `name`. */
+/** Returns the number of stages per rank that the order `name` supports. */
 export function stagesPerRank(name: unknown): 1 | 2 | 'any' {
   if ((chunkedNames as readonly unknown[]).includes(name)) return 'any'
   return name === 'zb-v' || name === 'dualpipe-v' ? 2 : 1
@@ -129,7 +134,10 @@ function range(from: number, to: number): number[] {
   return Array.from({ length: to - from }, (_, index) => from + index)
 }
 
-/** The order in which micro-batches reach the chunks of a rank, in rounds of `size` micro-batches. */
+/**
+ * Returns the order in which a rank's forward passes visit its chunks. In each round, `size`
+ * micro-batches visit one chunk after the other.
+ */
 function visitsOf(
   size: number,
   chunks: number,

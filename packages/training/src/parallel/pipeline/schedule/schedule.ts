@@ -17,16 +17,16 @@ export interface ScheduleOptions {
   /** The number of pipeline stages, at least 1. */
   readonly stages: number
   /**
-   * The number of ranks; default: one per stage. `zb-v` and `dualpipe-v` require one per two stages,
-   * which is their default. With `interleaved`, `looped` and `interleaved-zb`, stages are assigned to
+   * The number of ranks. Default: one per stage, or one per two stages for `zb-v` and `dualpipe-v`,
+   * which require that. With `interleaved`, `looped` and `interleaved-zb`, stages are assigned to
    * ranks round-robin.
    */
   readonly ranks?: number
-  /** The number of parts of a batch, at least 1; may be less than the number of stages. */
+  /** The number of micro-batches of a batch, at least 1; may be less than the number of stages. */
   readonly microbatches: number
 }
 
-/** The actions of each rank, in order, and what can be derived from them. */
+/** The actions of each rank in a pipeline, in order, and functions that analyze them. */
 export interface Schedule {
   readonly name: string
   readonly stages: number
@@ -36,14 +36,14 @@ export interface Schedule {
   readonly placement: readonly number[]
   /** @throws ERR_TSR_SCHEDULE naming the first wrong action */
   validate(): void
-  /** Predicts the times of the actions. */
+  /** Simulates the schedule, and returns the start and the end of each action. */
   simulate(options?: SimulationOptions): Simulation
   /** Draws the schedule with a row per rank and a column per time slot. */
   grid(options?: GridOptions): string
 }
 
 /**
- * Makes the schedule `name`, with one or several stages per rank.
+ * Makes the schedule with the given name.
  *
  * @example
  * schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({ forward: 1, backward: 2 }).bubble
@@ -81,16 +81,18 @@ export function schedule(
   return new ActionSchedule(name, lists)
 }
 
-/** A list of actions per rank, as objects or as text like `0F3`. */
+/** One list of actions per rank. An action is an object or a text such as `0F3`. */
 export type GivenLists = readonly (readonly (Action | string)[])[]
 
 /**
- * Makes a schedule from your own lists of actions, one per rank. A stage may be on any rank.
+ * Makes a schedule from custom lists of actions, one list per rank. Stages may be assigned to ranks
+ * in any way.
  *
  * @example
  * customSchedule([['0F0', '0F1', '0B0', '0B1'], ['1F0', '1B0', '1F1', '1B1']])
  *
- * @throws ERR_TSR_SCHEDULE naming the rank, the position and the reason when the schedule is impossible
+ * @throws ERR_TSR_SCHEDULE naming the rank, the index in its list and the reason when the schedule
+ *   cannot be executed
  */
 export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
   const read = actions.map((list, rank) =>
@@ -105,13 +107,14 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
 }
 
 /**
- * Parses a schedule from the text of a file: CSV, spaces or JSON lines, see `parseActions`.
+ * Parses a custom schedule from text: CSV, actions with spaces between them, or JSON lines. See
+ * `parseActions`.
  *
  * @example
  * pipeline(model, group, { schedule: parseSchedule(readFileSync('schedule.csv', 'utf8')) })
  *
- * @throws ERR_TSR_SCHEDULE naming the rank, the position and the reason when the text is not a schedule
- *   or the schedule is impossible
+ * @throws ERR_TSR_SCHEDULE naming the rank, the index in its list and the reason when the text is
+ *   not a schedule or the schedule cannot be executed
  */
 export function parseSchedule(text: string, name = 'custom'): Schedule {
   return customSchedule(parseActions(text), name)

@@ -2,36 +2,56 @@ import { tsrError } from '@tsrun/core'
 import type { Action, ActionKind, ActionLists } from './actions.ts'
 import { executionOrder, extentOf, needsOf, productOf, type PlacedAction } from './dependencies.ts'
 
-/** One duration for all stages, or one per stage, or for a stage one per micro-batch. */
+/**
+ * A duration: one number for all stages, or a list with one entry per stage. An entry is a number,
+ * or a list with one number per micro-batch.
+ */
 export type Durations = number | readonly (number | readonly number[])[]
 
-/** How long actions take, in any unit; the result has the same unit. */
+/** The durations of actions, in any unit. Simulated times have the same unit. */
 export interface SimulationOptions {
-  /** Forward of one micro-batch through one stage; default 1. */
+  /** The duration of a stage's forward pass of one micro-batch; default 1. */
   readonly forward?: Durations
-  /** Backward of one micro-batch through one stage; default 2. */
+  /** The duration of a stage's backward pass of one micro-batch; default 2. */
   readonly backward?: Durations
-  /** The half `I` of a backward; default half of `backward`. */
+  /**
+   * The duration of the action `I`, the first half of a backward pass; default: half of `backward`.
+   */
   readonly inputGradient?: Durations
-  /** The half `W` of a backward; default half of `backward`. */
+  /**
+   * The duration of the action `W`, the second half of a backward pass; default: half of
+   * `backward`.
+   */
   readonly weightGradient?: Durations
-  /** The time until another rank has a stage's result; the sender continues meanwhile. Default 0. */
+  /**
+   * The duration of sending a stage's result to another rank; default 0. The sender continues with
+   * its next action meanwhile.
+   */
   readonly transfer?: Durations
-  /** Cores that the ranks share: an action waits until one is free. Default: enough for all. */
+  /**
+   * The number of CPU cores that the ranks share; default: enough for all ranks. An action waits
+   * until a core is free.
+   */
   readonly cores?: number
 }
 
 export interface SimulatedRank {
-  /** Time spent in actions. */
+  /** The total duration of the rank's actions. */
   readonly busy: number
-  /** The makespan minus `busy`. */
+  /** The time in which the rank runs no action: the makespan minus `busy`. */
   readonly idle: number
-  /** The most micro-batches whose activations are held at one time: from F until B or W. */
+  /**
+   * The largest number of micro-batches whose activations are held at one time, each from F until B
+   * or W.
+   */
   readonly peakInFlight: number
 }
 
 export interface TimedAction extends PlacedAction {
-  /** When its rank was free and its inputs had arrived; it starts later if no core is free. */
+  /**
+   * The time at which the rank was free and the inputs had arrived. The action starts later if no
+   * core is free.
+   */
   readonly ready: number
   readonly start: number
   readonly end: number
@@ -39,17 +59,18 @@ export interface TimedAction extends PlacedAction {
 
 export interface Simulation {
   readonly makespan: number
-  /** The idle fraction of all ranks' time: 1 - busy / (ranks x makespan). */
+  /** The bubble: the fraction of time in which ranks are idle, 1 - busy / (ranks x makespan). */
   readonly bubble: number
   readonly ranks: readonly SimulatedRank[]
-  /** In the order in which they end. */
+  /** All actions with their times, in order of their end. */
   readonly spans: readonly TimedAction[]
 }
 
 /**
- * Times a schedule: each rank runs its actions in order, each as soon as its inputs have arrived.
+ * Simulates a schedule: each rank runs its actions in order, each one as soon as its inputs have
+ * arrived.
  *
- * @throws ERR_TSR_SCHEDULE when a rank waits for ever; ERR_TSR_ARGUMENT for impossible durations
+ * @throws ERR_TSR_SCHEDULE when a rank would wait forever; ERR_TSR_ARGUMENT for invalid durations
  */
 export function simulateSchedule(
   actions: ActionLists,
@@ -84,13 +105,16 @@ export function simulateSchedule(
 
 interface Costs {
   readonly work: (action: Action) => number
-  /** Time from the end of a stage's action until another rank has its result. */
+  /** Returns the time from the end of a stage's action until another rank has the result. */
   readonly transfer: (stage: number, microbatch: number) => number
-  /** The number of actions that can run at once; others wait for a core, first come, first served. */
+  /**
+   * The number of actions that can run at once. When all cores are in use, ranks get free cores in
+   * the order in which they became ready.
+   */
   readonly cores: number
 }
 
-/** Runs lists that can finish (see `executionOrder`), event by event. */
+/** Simulates lists of actions that do not deadlock (see `executionOrder`), event by event. */
 function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): TimedAction[] {
   const { stages } = extentOf(actions)
   const arrivals = new Map<
@@ -103,7 +127,10 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
   const spans: TimedAction[] = []
   let time = 0
 
-  /** When `rank` can begin its next action; Infinity while an input is missing. */
+  /**
+   * Returns the time at which `rank` can start its next action; Infinity while an input has not
+   * been computed.
+   */
   const readyAt = (rank: number): number => {
     const action = actions[rank]![next[rank]!]
     if (action === undefined || running[rank] !== undefined) return Infinity
@@ -136,7 +163,8 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
     free[rank] = time
   }
 
-  // A known time never changes: it depends only on results that are already computed.
+  // Cache known times. A known time never changes, because it depends only on results that are
+  // already computed.
   const ready = actions.map(() => Infinity)
   for (;;) {
     ready.forEach((known, rank) => {

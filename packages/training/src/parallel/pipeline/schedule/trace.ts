@@ -15,10 +15,10 @@ interface TraceEvent {
 }
 
 /**
- * Writes a simulated step as a Chrome trace: a thread per rank, with an event for each action and for
- * each idle time, with its reason. Durations are in milliseconds.
+ * Simulates a schedule and returns it as a Chrome trace, with a thread per rank. Each action is an
+ * event, and so is each idle period, with its reason. Durations are in milliseconds.
  *
- * @returns JSON
+ * @returns the trace as JSON
  */
 export function scheduleTrace(actions: ActionLists, durations: SimulationOptions = {}): string {
   const simulation = simulateSchedule(actions, durations)

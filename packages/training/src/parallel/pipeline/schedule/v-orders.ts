@@ -1,15 +1,15 @@
 import { act, type Action } from './actions.ts'
 
 /**
- * Builds the list of one rank in a V of 2 x `ranks` stages. Each rank has a stage on the way down
- * (`first`, stage r on rank r) and one on the way back up (`second`). Rank 0 has the first and the last
- * stage, with the loss; the two stages of the last rank are consecutive.
+ * Builds the action list of one rank for a V-shaped assignment of 2 x `ranks` stages. Rank r has
+ * stage r (`first`) and stage 2 x ranks - 1 - r (`second`). So rank 0 has the first and the last
+ * stage, and the last rank has the two middle stages.
  */
 class VList {
   readonly actions: Action[] = []
   readonly #stages: { readonly first: number; readonly second: number }
   readonly #next = new Map<string, number>()
-  /** Second halves of backward passes that have not run yet. */
+  /** Second halves of backward passes (`W`) that are not in the list yet. */
   readonly #open: Action[] = []
 
   constructor(rank: number, ranks: number) {
@@ -20,7 +20,10 @@ class VList {
     return this.#open.length > 0
   }
 
-  /** The number of micro-batches that have gone forward, or backward, through a stage. */
+  /**
+   * Returns the number of micro-batches whose forward (or backward) pass through a stage is in the
+   * list.
+   */
   count(pass: 'F' | 'B', chunk: Chunk): number {
     return this.#next.get(`${pass} ${chunk}`) ?? 0
   }
@@ -33,14 +36,17 @@ class VList {
     this.actions.push(act('B', this.#stages[chunk], this.#take('B', chunk)))
   }
 
-  /** Adds the first half of a backward pass. */
+  /** Adds the first half (`I`) of the stage's next backward pass. */
   input(chunk: Chunk): void {
     const half = act('I', this.#stages[chunk], this.#take('B', chunk))
     this.actions.push(half)
     this.#open.push({ ...half, kind: 'W' })
   }
 
-  /** Adds the oldest pending second half, of `chunk` if given; nothing if none is pending. */
+  /**
+   * Adds the oldest pending second half (`W`), of stage `chunk` if given. Does nothing if none is
+   * pending.
+   */
   weights(chunk?: Chunk): void {
     const stage = chunk === undefined ? undefined : this.#stages[chunk]
     const at = this.#open.findIndex((each) => stage === undefined || each.stage === stage)
@@ -57,12 +63,14 @@ class VList {
 type Chunk = 'first' | 'second'
 
 /**
- * Zero bubble in a V (Qi et al., Pipeline Parallelism with Controllable Memory, 2024, ZB-V; the same order
- * as PyTorch's): all backward passes are in halves. If F, I and W take equally long, the only bubble is
- * filling and draining between neighbours. Every rank holds as many activations as the first rank of 1F1B.
+ * The V-shaped zero bubble schedule ZB-V (Qi et al., Pipeline Parallelism with Controllable Memory,
+ * 2024), in the same order as PyTorch's. All backward passes are in halves. If F, I and W take
+ * equally long, ranks are idle only while the pipeline fills and drains. Every rank holds as many
+ * activations as the first rank of 1F1B.
  */
 export function zeroBubbleV(rank: number, ranks: number, microbatches: number): Action[] {
-  // Fewer would not fill the pipeline; surplus micro-batches are filtered out at the end.
+  // Plan at least enough micro-batches to fill the pipeline. Actions of surplus micro-batches are
+  // removed at the end.
   const total = Math.max(2 * ranks - 1, microbatches)
   const list = new VList(rank, ranks)
   const backward = (chunk: Chunk): void => {
@@ -102,13 +110,14 @@ export function zeroBubbleV(rank: number, ranks: number, microbatches: number): 
 }
 
 /**
- * DualPipe, cut in half into a V (DeepSeek-AI, DualPipe and DualPipeV, 2025; the same order as
- * PyTorch's). In the steady state each rank pairs a forward pass through one of its stages with a
- * backward pass through the other. Hardware with two streams overlaps the passes of a pair; here a rank
- * has one stream and runs them one after the other.
+ * The DualPipeV schedule (DeepSeek-AI, DualPipe and DualPipeV, 2025), in the same order as
+ * PyTorch's. In the steady state, each rank pairs a forward pass of one stage with a backward pass
+ * of its other stage. A GPU with two streams can overlap the passes of a pair; here they run one
+ * after the other.
  */
 export function dualPipeV(rank: number, ranks: number, microbatches: number): Action[] {
-  // Fewer would not fill the pipeline; surplus micro-batches are filtered out at the end.
+  // Plan at least enough micro-batches to fill the pipeline. Actions of surplus micro-batches are
+  // removed at the end.
   const total = Math.max(2 * ranks, microbatches)
   const list = new VList(rank, ranks)
   const later = ranks - rank - 1
@@ -135,7 +144,8 @@ export function dualPipeV(rank: number, ranks: number, microbatches: number): Ac
     list.forward('second')
     list.backward('first')
   })
-  // Split the later half of the remaining backward passes into I and W, which fill the drain.
+  // Split the later half of the remaining backward passes into I and W, so that W can run while the
+  // pipeline drains.
   const whole = rank + 1
   times(2 * (rank + 1), (index) => {
     const chunk = index % 2 === 0 ? 'second' : 'first'

@@ -3,9 +3,9 @@ import { formatAction, type Action, type ActionLists } from './actions.ts'
 import { executionOrder, extentOf } from './dependencies.ts'
 
 /**
- * Checks that lists of actions train a model: every stage is on one rank; each stage runs the forward
- * pass of every micro-batch once, and later its backward pass once, whole (`B`) or in halves (`I`, then
- * `W`); and no rank waits for ever.
+ * Checks that lists of actions form a valid schedule. Every stage must be on one rank. Each stage
+ * must run the forward pass of every micro-batch once, and later its backward pass once: whole
+ * (`B`), or in halves (`I`, then `W`). No rank may wait forever.
  *
  * @throws ERR_TSR_SCHEDULE naming the first wrong action, in the order of the ranks
  */
@@ -38,7 +38,7 @@ export function validateSchedule(actions: ActionLists): void {
   executionOrder(actions)
 }
 
-/** The text format allows six digits per number. */
+/** The limit on stage and micro-batch numbers: the text format allows six digits. */
 const MOST = 1e6
 
 function numbersProblem({ kind, stage, microbatch }: Action): string | undefined {
