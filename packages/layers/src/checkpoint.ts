@@ -13,12 +13,12 @@ import { weightsOf, type LayerPlace, type LayersModel, type LayersWeight } from 
 export type LayerNames = (place: LayerPlace) => string
 
 /**
- * Makes an owner of the weights of a tf.layers model, for `saveCheckpoint` and `loadCheckpoint`. The
- * model can exchange checkpoints with any model that has the same parameter names.
+ * Makes a checkpoint owner of the weights of a tf.layers model, for `saveCheckpoint` and
+ * `loadCheckpoint`. Checkpoints are interchangeable with those of any model that has the same
+ * parameter names.
  *
- * @param names - default: `<layer>.<weight>`, for layers that you have named; `denseNames` gives the
- *   names of `shardedMLP`
- *
+ * @param names - the name of each weight in checkpoints. Default: `<layer>.<weight>`, for layers to
+ *   which you gave names. `denseNames` gives the names of `shardedMLP`
  * @throws ERR_TSR_ARGUMENT when two weights get the same name
  *
  * @example
@@ -46,12 +46,16 @@ export function ownerOfLayers(model: LayersModel, names?: LayerNames): PieceOwne
   }
 }
 
-/** A weight of a tf.layers model, with its part in a checkpoint. */
+/** A weight of a tf.layers model, with its name and its part of the tensor in a checkpoint. */
 export interface PlacedWeight extends LayersWeight {
   readonly part: Part
 }
 
-/** @throws ERR_TSR_ARGUMENT when two weights get the same name */
+/**
+ * Returns the weights of a model with their checkpoint names.
+ *
+ * @throws ERR_TSR_ARGUMENT when two weights get the same name
+ */
 export function placeWeights(
   model: LayersModel,
   names: LayerNames = ({ layer, weight }) => `${layer}.${weight}`,
@@ -70,6 +74,6 @@ export function placeWeights(
   })
 }
 
-/** The names of `shardedMLP` for the weights of dense layers: `layers.0.weight`, `layers.0.bias`. */
+/** Names the weights of dense layers as `shardedMLP` does: `layers.0.weight`, `layers.0.bias`. */
 export const denseNames: LayerNames = ({ index, weight }) =>
   `layers.${String(index)}.${weight === 'kernel' ? 'weight' : weight}`

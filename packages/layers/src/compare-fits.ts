@@ -10,14 +10,14 @@ interface FitParameters {
   readonly steps: number | null
 }
 
-/** An optimizer that all ranks of a group use together. */
+/** An optimizer that all ranks of a group must use together. */
 export interface SharedOptimizer {
   readonly sharedBy: ProcessGroup
 }
 
 const nothing = (): void => undefined
 
-/** A callback that `fit` of tf.layers creates; see `compareFits`. */
+/** The callback of `compareFits`; tf.layers creates one for each call of `fit`. */
 class FitComparison {
   #parameters: FitParameters | undefined
   #optimizer: Partial<SharedOptimizer> | undefined
@@ -41,7 +41,7 @@ class FitComparison {
     compareReplicas(await group.allGatherObject(facts), group, 'options')
   }
 
-  // `fit` calls these too.
+  // tf.layers requires these methods of a callback too.
   readonly onTrainEnd = nothing
   readonly onEpochBegin = nothing
   readonly onEpochEnd = nothing
@@ -52,9 +52,9 @@ class FitComparison {
 const compared = new WeakSet()
 
 /**
- * Makes `fit` of tf.layers compare its sizes between the ranks before the first step, for models with a
- * `SharedOptimizer`. An optimizer sees only one batch at a time, so the rank with the most batches would
- * wait forever after the last common one.
+ * Makes `fit` of tf.layers compare numbers of examples, batches and epochs between ranks before the
+ * first step. This applies to models with a `SharedOptimizer`. Without it, a rank with more batches
+ * than other ranks would wait forever in its next step.
  */
 export function compareFits(): void {
   for (const library of loadedLayers()) {
@@ -64,7 +64,7 @@ export function compareFits(): void {
   }
 }
 
-/** The part of tf.layers that registers callbacks for all calls of `fit`. */
+/** The exports of tf.layers that register callbacks for all calls of `fit`. */
 interface Layers {
   registerCallbackConstructor(verbosity: number, callback: new () => object): void
 }

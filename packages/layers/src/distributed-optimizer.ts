@@ -14,32 +14,35 @@ import {
 } from '@tsrun/training/parts'
 import { compareFits, type SharedOptimizer } from './compare-fits.ts'
 
-/** The result of an optimizer's `getWeights`: first its number of steps, an integer. */
+/**
+ * A weight of an optimizer of tf.train. The first weight that `getWeights` returns is the number of
+ * steps.
+ */
 type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
 
 type Named<T> = { readonly name: string; readonly tensor: T }
 type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
 
 /**
- * Makes `fit` of a tf.layers model, and `minimize`, data parallel (like Horovod's DistributedOptimizer
- * for Keras). Wraps an optimizer of `tf.train`, and averages the gradients over the ranks of the group
- * before they reach the optimizer, all in one blocking all-reduce. The first step starts with the
- * trained variables of rank 0; for untrained ones see {@link broadcastWeights}. The state of the wrapped
- * optimizer is the same on all ranks: it starts without steps, or from `setWeights`, which gives all
- * ranks the weights of rank 0.
+ * Makes `fit` and `minimize` of a tf.layers model data parallel, like Horovod's
+ * DistributedOptimizer for Keras. It wraps an optimizer of `tf.train`. Before each update it
+ * averages the gradients over the group, in one blocking all-reduce.
  *
- * Each rank fits its own part of the data. All ranks must have equally many examples, in batches of the
- * same size: then the mean of their gradients is the gradient of one batch with all examples, and no
- * rank waits forever. The loss and the metrics of `fit` cover only the rank's own part, unless {@link
- * averageMetrics} is among its callbacks.
+ * The first step sets the trained variables of all ranks to those of rank 0. For untrained
+ * variables see {@link broadcastWeights}. All ranks have the same optimizer state: none at first,
+ * and that of rank 0 after `setWeights`.
  *
- * Name, configuration and weights are those of the wrapped optimizer.
+ * Each rank fits its own part of the data. All ranks must have the same number of examples and the
+ * same batch size. The mean of their gradients is then the gradient of one batch with all examples,
+ * and no rank waits forever. The loss and metrics of `fit` cover only the rank's own part, unless
+ * {@link averageMetrics} is among its callbacks.
  *
- * @throws ERR_TSR_REPLICA, at a step, when the ranks train different variables, and at the start of
- *   `fit` when ranks differ in numbers of examples, batches or epochs; ERR_TSR_ARGUMENT, at a step, when
- *   the wrapped optimizer has made steps only on this rank; ERR_TSR_BACKEND, at the first step, on
- *   webgpu, which cannot wait inside `fit`
+ * The optimizer has the name, configuration and weights of the wrapped optimizer.
  *
+ * @throws ERR_TSR_REPLICA from a step, when ranks train different variables, and from the start of
+ *   `fit`, when ranks have different numbers of examples, batches or epochs; ERR_TSR_ARGUMENT from
+ *   a step, when the wrapped optimizer has made steps on this rank only; ERR_TSR_BACKEND from the
+ *   first step on webgpu, which cannot block inside `fit`
  * @example
  * const model = tfjs.sequential({ layers: [tfjs.layers.dense({ inputShape: [784], units: 10 })] })
  * const optimizer = new DistributedOptimizer(tf.train.sgd(0.1), group)
@@ -47,17 +50,19 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  * await model.fit(myInputs, myLabels, { batchSize: 64, epochs: 2 })
  */
 export class DistributedOptimizer extends tf.Optimizer implements SharedOptimizer {
-  /** The wrapped optimizer, which updates the variables. Change the learning rate here. */
+  /** The wrapped optimizer, which updates the variables. Set the learning rate on it. */
   readonly inner: tfc.Optimizer
   readonly #group: ProcessGroup
-  /** Names of the variables that were set to the values of rank 0. */
+  /** Names of the variables that have been set to the values of rank 0. */
   readonly #shared = new Set<string>()
   #bucket: Float32Array | undefined
   #signature: string | undefined
-  /** The number of steps that the wrapped optimizers of all ranks made together. */
+  /** The number of steps that the wrapped optimizers of all ranks have made together. */
   #steps = 0
 
-  /** @throws ERR_TSR_ARGUMENT for anything but an optimizer of tf.train and a process group */
+  /**
+   * @throws ERR_TSR_ARGUMENT unless the arguments are an optimizer of tf.train and a process group
+   */
   constructor(inner: tfc.Optimizer, group: ProcessGroup) {
     super()
     trainOptimizer.check('inner', inner)
@@ -92,12 +97,13 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     const named = Array.isArray(gradients)
       ? gradients
       : Object.entries(gradients).map(([name, tensor]) => ({ name, tensor }))
-    // `fit` also lists variables that the loss does not depend on, with an undefined gradient.
+    // `fit` also lists variables on which the loss does not depend. Their gradients are undefined.
     const present = named.filter(({ tensor }: Named<unknown>) => Boolean(tensor))
     this.#compare(present)
     const averages = this.#average(present)
     try {
-      // Optimizers find the state of a variable by its index in this list.
+      // Pass all names in their order, because an optimizer finds a variable's state by its index
+      // in this list.
       this.inner.applyGradients(
         named.map(({ name, tensor }) => ({ name, tensor: averages.get(name) ?? tensor })),
       )
@@ -124,7 +130,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     return await this.inner.getWeights()
   }
 
-  /** Sets the wrapped optimizers of all ranks to the weights of rank 0. All ranks call it. */
+  /** Sets the wrapped optimizers of all ranks to the weights of rank 0. All ranks must call it. */
   override async setWeights(weights: OptimizerWeight[]): Promise<void> {
     if (this.#group.size === 1) {
       await this.inner.setWeights(weights)
@@ -150,7 +156,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   #share(variables: readonly tfc.Variable[]): void {
     const fresh = variables.filter(({ name }) => !this.#shared.has(name))
     if (fresh.length === 0) return
-    // Variables made by parallelizeLayers have a shard.
+    // `parallelizeLayers` adds the property `shard` to its variables.
     const described: readonly (tfc.Variable & { readonly shard?: Shard })[] = fresh
     compareReplicas(this.#group.allGatherObjectSync(describeParameters(described)), this.#group)
     const layout = flatten(fresh)
@@ -171,8 +177,9 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   }
 
   /**
-   * Checks that all ranks have gradients of the same variables and have made the same steps. Skips the
-   * check if neither changed since the last step.
+   * Checks that all ranks have gradients of the same variables, and that their wrapped optimizers
+   * have made the same steps. Skips the check if neither has changed on this rank since the last
+   * step.
    */
   #compare(gradients: readonly Named<Tensor>[]): void {
     const variables = gradients.map(({ name, tensor: { shape } }) => ({ name, shape }))
@@ -207,7 +214,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     )
   }
 
-  /** Returns the bucket of the last step, unless other variables are trained now. */
+  /** Returns a gradient bucket; reuses that of the last step if its length is the same. */
   #bucketOf(length: number): Float32Array {
     if (this.#bucket?.length === length) return this.#bucket
     this.#freeBucket()
@@ -234,15 +241,15 @@ const trainOptimizer = where<tfc.Optimizer>(
 interface DescribedWeight {
   readonly name: string
   readonly shape: readonly number[]
-  /** The values, unless they are float32. */
+  /** The values of an integer weight; undefined for float32 values. */
   readonly integers?: readonly number[]
 }
 
 /**
- * Returns the weights of rank 0's optimizer, on all ranks of the group.
+ * Returns the optimizer weights of rank 0 on all ranks of the group.
  *
- * @param weights - ignored on other ranks
- * @returns new tensors
+ * @param weights - the weights of this rank; only those of rank 0 are used
+ * @returns the weights as new tensors
  */
 async function weightsOfRoot(
   weights: readonly OptimizerWeight[],

@@ -3,16 +3,16 @@ import { flatten, tensorFrom, writeTo } from '@tsrun/training'
 import { checkGroup, compareParameters, partsOf } from '@tsrun/training/parts'
 import { weightsOf, type LayersModel } from './model.ts'
 
-/** The argument of `new CustomCallback` of tf.layers. */
+/** The argument of the constructor `CustomCallback` of tf.layers. */
 export interface MetricsCallback {
   onEpochEnd(epoch: number, logs?: Record<string, unknown>): Promise<void>
 }
 
 /**
- * Makes the loss and the metrics of `fit` the same on all ranks (like Horovod's MetricAverageCallback):
- * replaces each with the mean over the ranks before later callbacks and the history see it. So early
- * stopping happens at the same epoch on all ranks. All ranks must fit equally many epochs with the same
- * metrics.
+ * Returns a callback that makes the loss and metrics of `fit` the same on all ranks, like Horovod's
+ * MetricAverageCallback. It replaces each value with the mean over the ranks, before later
+ * callbacks and the history see it. Early stopping thus happens at the same epoch on all ranks. All
+ * ranks must fit the same number of epochs with the same metrics.
  *
  * @example
  * const average = new tfjs.CustomCallback(averageMetrics(group))
@@ -33,9 +33,10 @@ export function averageMetrics(group: ProcessGroup): MetricsCallback {
 }
 
 /**
- * Sets all weights of a tf.layers model to the values of `root`, including untrained weights, which a
- * `DistributedOptimizer` does not see. Call it if frozen layers start with random values, or after `fit`
- * if the model has moving averages (batch normalization), which differ between ranks.
+ * Sets all weights of a tf.layers model to the values of rank `root`, including untrained weights,
+ * which a `DistributedOptimizer` does not see. Call it before `fit` if frozen layers start with
+ * random values. Call it after `fit` if the model has moving averages (batch normalization), which
+ * differ between ranks.
  *
  * @throws ERR_TSR_REPLICA when the ranks have different weights, ERR_TSR_ARGUMENT
  *

@@ -1,12 +1,15 @@
 import type { Shard, Tensor } from '@tsrun/training'
 
-/** A weight of tf.layers, which calls it a `LayerVariable`. */
+/** A weight of tf.layers, called `LayerVariable` there. */
 export interface LayersVariable {
-  /** Unique in the process. */
+  /** The name of the weight, unique in the process. */
   readonly name: string
   readonly originalName: string
   readonly shape: readonly (number | null)[]
-  /** Present if ranks share the layer; see `parallelizeLayers`. */
+  /**
+   * The part of the whole weight that this rank has, if ranks share the layer; see
+   * `parallelizeLayers`.
+   */
   readonly shard?: Shard
   read(): Tensor
   write(value: Tensor): unknown
@@ -16,7 +19,7 @@ interface LayersLayer {
   readonly name: string
   readonly weights: readonly LayersVariable[]
   readonly trainableWeights: readonly LayersVariable[]
-  /** The terms that regularizers add to the loss. */
+  /** The regularization terms that are added to the loss. */
   readonly losses?: readonly unknown[]
   getClassName(): string
   getConfig(): Readonly<Record<string, unknown>>
@@ -25,7 +28,7 @@ interface LayersLayer {
 /** The properties of a `tf.LayersModel` that this package uses. */
 export interface LayersModel {
   readonly layers: readonly LayersLayer[]
-  /** In the order in which `fit` trains them. */
+  /** The trained weights, in the order in which `fit` trains them. */
   readonly trainableWeights: readonly { readonly name: string }[]
   apply(x: Tensor, options?: { readonly training?: boolean }): unknown
   getClassName(): string
@@ -33,27 +36,34 @@ export interface LayersModel {
 
 /** The place of a weight in a tf.layers model. */
 export interface LayerPlace {
-  /** The name of the layer. TensorFlow.js gives unnamed layers a different name in each model. */
+  /**
+   * The name of the layer. TensorFlow.js numbers unnamed layers per process, so their names differ
+   * between models.
+   */
   readonly layer: string
-  /** The index of the layer among the layers with weights. */
+  /** The index of the layer, not counting layers without weights. */
   readonly index: number
   /**
-   * `kernel`, `bias`, `gamma`, ... If a layer has several weights with one name, as in bidirectional
-   * layers and nested models, the second one is `kernel_1`, and so on.
+   * The name of the weight in its layer: `kernel`, `bias`, `gamma` and so on. If a layer has
+   * several weights with one name, as in bidirectional layers and nested models, the second one is
+   * `kernel_1`.
    */
   readonly weight: string
 }
 
-/** A weight of a model, with its place. */
+/** A weight of a model, with its place in the model. */
 export interface LayersWeight extends LayerPlace {
-  /** `layers.<index among all layers>.<weight>`; names of tf.layers are numbered per process. */
+  /**
+   * The name `layers.<index>.<weight>`, where `index` counts all layers. The names of tf.layers are
+   * unsuitable, because they are numbered per process.
+   */
   readonly name: string
   readonly shape: readonly number[]
   readonly variable: LayersVariable
   readonly isTrained: boolean
 }
 
-/** Returns all weights of a model, layer by layer, trained weights before the others. */
+/** Returns all weights of a model, layer by layer. In each layer, trained weights come first. */
 export function weightsOf({ layers }: LayersModel): LayersWeight[] {
   let index = 0
   return layers.flatMap(({ name: layer, weights, trainableWeights }, position) => {

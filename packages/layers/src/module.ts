@@ -10,15 +10,28 @@ import {
 import { weightsOf, type LayersModel, type LayersVariable } from './model.ts'
 import { drawByPass, type Compound } from './random-layers.ts'
 
-/** A tf.layers model for `trainer` of `@tsrun/training`, which calls this package. */
+/**
+ * A tf.layers model, adapted for `trainer` of `@tsrun/training`. The trainer imports this package
+ * by name.
+ */
 export interface AdaptedLayers {
-  /** Whether its outputs are probabilities, to which cross-entropy would apply softmax again. */
+  /**
+   * Whether the model's outputs are probabilities. Cross-entropy would apply softmax to them a
+   * second time.
+   */
   readonly endsInSoftmax: boolean
-  /** Makes a module. `restore` returns the trained weights to the model before they are disposed. */
+  /**
+   * Makes a module of the model. `restore` copies trained weights back to the model; call it before
+   * disposing the parameters.
+   */
   build(): Module & { restore(): void }
 }
 
-/** @throws ERR_TSR_ARGUMENT for regularizers: the trainer uses only its own loss */
+/**
+ * Adapts a tf.layers model for `trainer`.
+ *
+ * @throws ERR_TSR_ARGUMENT for regularizers, because the trainer uses only its own loss
+ */
 export function adaptLayers(model: LayersModel): AdaptedLayers {
   const at = model.layers.findIndex(({ losses = [] }) => losses.length > 0)
   if (at >= 0) {
@@ -37,8 +50,8 @@ export function adaptLayers(model: LayersModel): AdaptedLayers {
 }
 
 /**
- * A tf.layers model as a module. During training, its weights read their values from the parameters
- * here, so that the tape sees them like those of other modules. Untrained weights, such as moving
+ * A tf.layers model as a module. During training, the weights of the model read their values from
+ * this module's parameters, so that the tape records them. Untrained weights, such as moving
  * averages and weights of frozen layers, are buffers.
  */
 class LayersModule implements Module {
@@ -78,9 +91,12 @@ class LayersModule implements Module {
   }
 }
 
-/** Creates a parameter with a copy of the weight, and makes the weight read its value from there. */
+/**
+ * Creates a parameter with a copy of a weight's value. The weight then reads its value from the
+ * parameter.
+ */
 function take(variable: LayersVariable, name: string, shape: readonly number[]): Parameter {
-  // Copy it: the variable of tf.layers keeps its value until `restore`.
+  // Clone the value: the tf.layers variable keeps its own until `restore`.
   const parameter = { name, shape, value: tf.keep(tf.clone(variable.read())) }
   variable.read = () => parameter.value
   variable.write = (next) => {

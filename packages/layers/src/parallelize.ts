@@ -18,7 +18,7 @@ interface Named {
   getClassName(): string
 }
 
-/** Properties of a tf.layers.dense that may require the whole layer. */
+/** Properties of a tf.layers.dense that may not work on a part of the layer. */
 interface DenseOptions {
   readonly name: string
   readonly activation: Named & { apply(x: Tensor): Tensor }
@@ -29,7 +29,7 @@ interface DenseOptions {
   readonly biasConstraint: Named | null
 }
 
-/** TensorFlow.js reads a weight from `val` and `shape`. */
+/** A weight of a dense layer, which reads its value from `val` and its shape from `shape`. */
 interface DenseVariable {
   val: Variable
   shape: readonly number[]
@@ -45,22 +45,23 @@ interface DenseLayer extends DenseOptions {
 }
 
 /**
- * Shares the dense layers of a tf.layers model among the ranks of a group, in place and with the same
- * kind of plan as `parallelize`. Afterwards each rank has its part of their weights. `fit`, `predict`
- * and `evaluate` work as before, with the same batches on all ranks of the group. Dropout drops the same
+ * Enables tensor parallelism for dense layers of a tf.layers model, in place: each rank then has a
+ * part of their weights. The plan is the same as for `parallelize`. `fit`, `predict` and `evaluate`
+ * work as before, but all ranks of the group must pass the same batches. Dropout drops the same
  * values on all ranks.
  *
- * The model must be built: give its first layer an `inputShape`. After `fit`, compile it again with a
- * new optimizer, because the old one holds state for whole weights.
+ * The model must be built: give its first layer an `inputShape`. To train a model that was fitted
+ * before, compile it again with a new optimizer, because the old one has state for the whole
+ * weights.
  *
  * @example
  * parallelizeLayers(model, { up: columnParallel(), down: rowParallel() }, group)
  * await model.fit(x, y, { shuffle: false })
  *
- * @throws ERR_TSR_ARGUMENT without a plan of styles or a group; when a name matches no layer or a layer
- *   that is not dense; when a layer cannot be divided, or its parts would compute something else: with
- *   an activation that needs all outputs, a regularizer, or a constraint other than `nonNeg`; when a
- *   layer adds random noise
+ * @throws ERR_TSR_ARGUMENT without a valid plan or a group; when a name matches no layer or a layer
+ *   that is not dense; when a layer cannot be divided, or its parts would compute different
+ *   results: with an activation that needs all outputs, a regularizer, or a constraint other than
+ *   `nonNeg`; when a layer adds random noise
  */
 export function parallelizeLayers<M extends LayersModel>(
   model: M,
@@ -95,10 +96,13 @@ export function parallelizeLayers<M extends LayersModel>(
   return model
 }
 
-/** A placeholder for a layer that cannot be shared. */
+/** A placeholder for a layer that is not dense. */
 const other = (): Module => ({ parameters: [], forward: (x) => x })
 
-/** Makes a module of the layers. It has `layers` only if they are a plain sequence. */
+/**
+ * Makes a module whose children are the layers. It lists them as `layers` only if the model is
+ * sequential.
+ */
 function rowOf(children: Record<string, Module>, model: LayersModel): Module {
   const row = {
     children,
@@ -131,7 +135,7 @@ function replaceCall(layer: DenseLayer, shared: Module): void {
   const [weight, bias] = shared.parameters as [Parameter, Parameter]
   adopt(layer.kernel, weight)
   if (layer.bias !== null) adopt(layer.bias, bias)
-  // If the previous layer is shared, the input has another width.
+  // The layer accepts other input widths now, because the previous layer may be sharded.
   layer.inputSpec = [{ minNDim: 2 }]
   layer.call = (inputs) =>
     tf.tidy(() => {
@@ -140,7 +144,10 @@ function replaceCall(layer: DenseLayer, shared: Module): void {
     })
 }
 
-/** Makes this rank's part the variable of the layer, of its optimizer, and of the module. */
+/**
+ * Makes this rank's part of a weight the variable of the layer, and the value of the module's
+ * parameter.
+ */
 function adopt(variable: DenseVariable, parameter: Parameter): void {
   const { shard } = parameter
   const part = tf.variable(parameter.value, variable.val.trainable)
@@ -150,7 +157,7 @@ function adopt(variable: DenseVariable, parameter: Parameter): void {
   variable.shape = parameter.shape
   if (shard !== undefined) {
     variable.shard = shard
-    // DistributedOptimizer sees only the tf.Variable.
+    // Set `shard` on the tf.Variable too: `DistributedOptimizer` sees only the variable.
     Object.assign(part, { shard })
   }
   parameter.value = part
@@ -162,8 +169,10 @@ const ELEMENTWISE = new Set([
 ])
 
 /**
+ * Checks that the parts of a dense layer compute the same results as the whole layer.
+ *
  * @param shared - this rank's part of the layer
- * @throws ERR_TSR_ARGUMENT when the parts of the layer would compute something else than the whole
+ * @throws ERR_TSR_ARGUMENT
  */
 function checkPart(layer: DenseOptions, shared: Module): void {
   const [kernel, bias] = shared.parameters

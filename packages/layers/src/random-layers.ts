@@ -9,7 +9,7 @@ export interface RandomLayer {
   call(inputs: unknown, options: unknown): Tensor | Tensor[]
 }
 
-/** A layer that may contain others: a model, a wrapper, both directions of a recurrent layer. */
+/** A layer that may contain other layers: a model, a wrapper, or a bidirectional layer. */
 export interface Compound extends RandomLayer {
   readonly layers?: readonly Compound[]
   readonly layer?: Compound
@@ -22,10 +22,11 @@ const DROPOUT = new Set(['Dropout', 'SpatialDropout1D'])
 const NOISE = new Set(['GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
 
 /**
- * Makes a layer draw the same random values on all ranks, from its name and the number of the call:
- * shared layers need the same input on all ranks. Keeps a seed set by the user.
+ * Makes a dropout layer draw the same random values on all ranks, because tensor parallel layers
+ * need the same input on all ranks. The values depend on the layer's name and the number of the
+ * call. If the user has set a seed, the layer keeps it.
  *
- * @throws ERR_TSR_ARGUMENT for a layer of noise that takes no seed
+ * @throws ERR_TSR_ARGUMENT for a noise layer, which takes no seed
  */
 export function drawAlike(layer: RandomLayer): void {
   const kind = layer.getClassName()
@@ -38,10 +39,11 @@ export function drawAlike(layer: RandomLayer): void {
 }
 
 /**
- * Runs a model in the current pass: values dropped by its dropouts depend on the step and the row of the
- * pass, so that a recomputed pass drops the same values. Keeps a seed set by the user.
+ * Runs a model so that the random values of its dropout layers depend only on the step and the row
+ * of the current pass. A recomputed pass then drops the same values. If the user has set a seed, a
+ * layer keeps it.
  *
- * @throws ERR_TSR_ARGUMENT in a recomputed pass, for layers that would draw other values
+ * @throws ERR_TSR_ARGUMENT in a recomputed pass, for layers that would draw different values
  */
 export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
   const pass = currentPass()
@@ -61,12 +63,16 @@ export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
   }
 }
 
-/** Gives a layer another seed in each call. @returns a function that undoes it */
+/**
+ * Gives a layer another seed in each call. @returns a function that restores the layer
+ *
+ * @returns a function that undoes it
+ */
 function drawFrom(layer: RandomLayer, draw: () => number): () => void {
   const own = Object.getOwnPropertyDescriptor(layer, 'call')
   const call = layer.call.bind(layer)
   layer.call = (inputs, options) => {
-    // A caller has set the seed: `drawByPass` calls the replacement made by `drawAlike`.
+    // Keep a seed that a caller has set: `drawByPass` calls the replacement made by `drawAlike`.
     if (typeof layer.seed === 'number') return call(inputs, options)
     layer.seed = draw()
     try {

@@ -29,9 +29,10 @@ export interface TrainOptimizerLike {
 type Kind = readonly [suffix: string, kind: string]
 
 /**
- * The state that optimizers of tf.train have for each variable, in the order of their weights: the
- * suffix of its name in tf.train, and its name in checkpoints. Optimizers with the formulas of `Adam`
- * and `SGD` use the same names as these, so that each can continue from the state of the other.
+ * The state per variable of each tf.train optimizer, in the order of the optimizer's weights. Each
+ * entry is the suffix of the weight's name in tf.train, and the name of the state in checkpoints.
+ * For `Adam` and `SGD` the checkpoint names are those of this library's optimizers, so that either
+ * kind can resume from the other.
  */
 const KINDS: Readonly<Record<string, readonly Kind[]>> = {
   SGD: [],
@@ -52,15 +53,14 @@ const KINDS: Readonly<Record<string, readonly Kind[]>> = {
 }
 
 /**
- * Makes an owner of the state that an optimizer of `tf.train` has for the weights that `fit` trains, for
- * `saveCheckpoint` and `loadCheckpoint`. Supports sgd, momentum, adam, rmsprop, adagrad and adadelta,
- * also wrapped in a `DistributedOptimizer`, where all ranks must load.
+ * Makes a checkpoint owner of the state of a `tf.train` optimizer, for `saveCheckpoint` and
+ * `loadCheckpoint`. The state covers the weights that `fit` trains. Supports sgd, momentum, adam,
+ * rmsprop, adagrad and adadelta, also wrapped in a `DistributedOptimizer`. With a
+ * `DistributedOptimizer`, all ranks must load.
  *
- * @param names - as in `ownerOfLayers`
- *
- * @throws ERR_TSR_ARGUMENT for another optimizer; when saving, for one that has trained variables of
- *   another model; when loading, for the state of another kind of optimizer
- *
+ * @param names - the name of each weight in checkpoints, as in `ownerOfLayers`
+ * @throws ERR_TSR_ARGUMENT for an unsupported optimizer; when saving, if the optimizer has trained
+ *   variables of another model; when loading, if the state is that of another kind of optimizer
  * @example
  * const state = { model: ownerOfLayers(model), optimizer: ownerOfTrainOptimizer(optimizer, model) }
  * await saveCheckpoint('checkpoints', { ...state, step: optimizer.iterations }, group)
@@ -145,7 +145,11 @@ async function writeState(
   }
 }
 
-/** @returns the number of steps, which tf.train counts once for all variables */
+/**
+ * Checks that the state fits the optimizer.
+ *
+ * @returns the number of steps; tf.train has one count for all variables
+ */
 function checkState(
   trained: readonly PlacedWeight[],
   kinds: readonly Kind[],

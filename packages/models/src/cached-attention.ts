@@ -2,22 +2,25 @@ import { tsrError } from '@tsrun/core'
 import { type AttentionCore, type Tensor, tf, viewOf } from '@tsrun/training'
 import { attend, causalAttention, isHostAccessible, scopedTensor } from '@tsrun/training/parts'
 
-/** The core of an attention layer for generation, which keeps the keys and values of earlier calls. */
+/**
+ * An attention core for generation, which caches the keys and values of earlier calls (a KV cache).
+ */
 export interface CachedAttention extends AttentionCore {
   /** The number of cached positions. */
   readonly length: number
-  /** Drops the positions from `length` on. */
+  /** Drops all cached positions from index `length` on. */
   truncate(length: number): void
   dispose(): void
 }
 
 /**
- * Causal attention to the positions of this and all earlier calls (a KV cache). Each call is for the
- * positions after the cached ones. The results equal those of `causalAttention` on the whole sequence.
- * There is no backward pass.
+ * Returns a causal attention core with a KV cache: each call attends to the positions of all calls
+ * so far. The positions of a call follow the cached ones. Results equal those of `causalAttention`
+ * on the whole sequence. There is no backward pass.
  *
- * If the host can access tensors, keys and values are in arrays and a row is computed in double
- * precision: calling an operation of TensorFlow.js takes longer than computing one position.
+ * If the host can access tensors, keys and values are cached in arrays, and each row is computed in
+ * double precision. Calling a TensorFlow.js operation would take longer than computing one
+ * position.
  */
 export function cachedAttention(): CachedAttention {
   return isHostAccessible() ? new HostCache() : new DeviceCache()
@@ -33,7 +36,7 @@ function noGradient(): never {
 
 class HostCache implements CachedAttention {
   length = 0
-  /** Each head has `#capacity` rows. */
+  /** The number of rows allocated for each head. */
   #capacity = 0
   #keys: Float32Array = new Float32Array(0)
   #values: Float32Array = new Float32Array(0)
@@ -53,7 +56,7 @@ class HostCache implements CachedAttention {
       }
     }
     this.length = before + count
-    // A prompt is faster as a product of matrices.
+    // Compute a prompt with matrix products, which are faster for many positions.
     if (before === 0) return { output: causalAttention.forward(q, k, v).output, saved: [] }
     const output = scopedTensor(q.shape, (out) => {
       const queries = viewOf(q)

@@ -28,11 +28,16 @@ interface Trained {
 }
 
 export interface ExportedState {
-  /** A `GPT`, a pipeline of its parts, the result of `fullyShard` or `trainer()` for one of these. */
+  /**
+   * The model: a `GPT`, a pipeline of its parts, or the result of `fullyShard` or `trainer()` for
+   * one of these.
+   */
   readonly model: CheckpointState['model'] | Trained
   /** The recipe of the model: `gpt(...)`, or the result of `pretrainedGPT`. */
   readonly recipe: { readonly options: CompleteGPTOptions; readonly textEnds?: TextEnds }
-  /** A folder whose tokenizer is copied, for example the folder of the fine-tuned model. */
+  /**
+   * A folder from which tokenizer files are copied, for example the folder of the fine-tuned model.
+   */
   readonly tokenizer?: string
 }
 
@@ -41,13 +46,13 @@ const TOKENIZER_FILES = [
   ...['special_tokens_map.json', 'added_tokens.json'],
 ]
 
-/** Also copied: the end token and sampling options. */
+/** A file that is copied with the tokenizer. It has the end token and sampling options. */
 const GENERATION = 'generation_config.json'
 
 /**
- * Writes a `GPT` of any layout as a folder that `transformers` loads: `model.safetensors`, one file in
- * float32, and `config.json`. All ranks that hold a part must call it. Rank 0 of the group writes, and
- * needs memory for the whole model.
+ * Writes a `GPT` as a folder that Python's `transformers` loads: `config.json` and a single file
+ * `model.safetensors` in float32. The `GPT` may be divided among ranks in any way, and all ranks
+ * that hold a part must call it. Rank 0 of the group writes, and needs memory for the whole model.
  *
  * @param ranks - all ranks that hold a part; default: the ranks of the trainer, or only this process
  *
@@ -55,9 +60,9 @@ const GENERATION = 'generation_config.json'
  * await exportPretrained('my-gpt2', { model: pipe, recipe, tokenizer: 'gpt2' }, group)
  * // in Python: transformers.GPT2LMHeadModel.from_pretrained('my-gpt2')
  *
- * @throws ERR_TSR_ARGUMENT, also for a folder without a tokenizer; ERR_TSR_CHECKPOINT_PIECES when the
- *   ranks do not hold the whole model; ERR_TSR_NOT_FINITE; errors of the file system. If one rank
- *   throws, all do.
+ * @throws ERR_TSR_ARGUMENT, also for a folder without a tokenizer; ERR_TSR_CHECKPOINT_PIECES when
+ *   the ranks do not hold the whole model; ERR_TSR_NOT_FINITE; errors of the file system. If one
+ *   rank throws, all ranks throw
  */
 export async function exportPretrained(
   directory: string,
@@ -73,7 +78,6 @@ export async function exportPretrained(
     const expected = 'gpt(...), or the result of pretrainedGPT'
     throw tsrError('ERR_TSR_ARGUMENT', { name: 'recipe', value: describe(recipe), expected })
   }
-  // Only rank 0 needs access to the folder.
   const reads = tokenizer !== undefined && (group?.rank ?? 0) === 0
   const [copied = []] = await onAllRanks(group, async () =>
     reads ? await tokenizerIn(tokenizer) : [],
@@ -82,7 +86,7 @@ export async function exportPretrained(
   await onAllRanks(group, async () => {
     if (whole === undefined) return
     makeFolders(directory)
-    // transformers requires the name of the framework that wrote a file.
+    // `transformers` requires the framework's name in the metadata of the file.
     await withConflictError(group, directory, async () => {
       await writeSafetensors(join(directory, 'model.safetensors'), asGPT2(whole), {
         format: 'pt',
@@ -91,7 +95,7 @@ export async function exportPretrained(
       const config = Buffer.from(`${JSON.stringify(content, null, 2)}\n`)
       await writeDurably(join(directory, 'config.json'), (file) => writeAll(file, config))
     })
-    // copyFile would also copy the permissions, which some file systems do not support.
+    // Do not use copyFile: it also copies permissions, which some file systems do not support.
     for (const name of copied) {
       const content = readFileBytes(join(tokenizer!, name))
       await writeDurably(join(directory, name), (file) => writeAll(file, content))
@@ -99,7 +103,10 @@ export async function exportPretrained(
   })
 }
 
-/** Converts to the names and shapes of GPT-2, whose joint weights are matrices. */
+/**
+ * Converts parameters to the names and shapes in GPT-2 files, in which joint attention weights are
+ * matrices.
+ */
 function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
   return new Map(
     Array.from(whole, ([name, { shape, values }]) => {
@@ -111,7 +118,7 @@ function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
 }
 
 /**
- * Returns the names of the files to copy.
+ * Returns the names of the tokenizer files to copy.
  *
  * @throws ERR_TSR_ARGUMENT for a folder without a tokenizer
  */

@@ -18,25 +18,35 @@ import { sampleToken } from './sampling.ts'
 export interface GenerateOptions {
   /** The largest number of tokens to generate; default 100. */
   readonly maxTokens?: number
-  /** Divides the scores: below 1, likely tokens become likelier; 0 is greedy. Default 1. */
+  /**
+   * The temperature by which scores are divided. Below 1, likely tokens become more likely; 0
+   * always takes the most likely token (greedy). Default 1.
+   */
   readonly temperature?: number
-  /** Draws only from this number of tokens with the highest scores; default all. */
+  /** Draws only from this number of the most likely tokens; default: all tokens. */
   readonly topK?: number
-  /** Draws only from the likeliest tokens that together reach this probability; default 1, all. */
+  /**
+   * Draws only from the most likely tokens whose probabilities add up to this; default 1, all
+   * tokens.
+   */
   readonly topP?: number
-  /** The seed; the tokens depend only on it, the prompt and the model. Default 0. */
+  /**
+   * The random seed; default 0. Tokens depend only on the seed, the prompt, the model and these
+   * options.
+   */
   readonly seed?: number
-  /** Tokens at which the text ends. They are not part of the result. */
+  /** Tokens at which the text ends. The result does not contain them. */
   readonly stop?: readonly number[]
   /**
-   * Whether attention caches the keys and values of earlier positions, so that each token takes the time
-   * of one position. The tokens are the same. Default: true for a `GPT`. Set it for another model if
-   * only `CausalSelfAttention` combines positions, and only `PositionEmbedding` numbers them.
+   * Whether attention caches the keys and values of earlier positions. Generating a token then
+   * takes the time of one position; the tokens are the same. Default: true for a `GPT`, otherwise
+   * false. Set it for another model only if `CausalSelfAttention` is its only layer that combines
+   * positions and `PositionEmbedding` its only layer that numbers them.
    */
   readonly cache?: boolean
-  /** The largest number of tokens of an input; default: the size of the model's table of positions. */
+  /** The largest number of input tokens; default: the size of the model's table of positions. */
   readonly block?: number
-  /** Called with each token as soon as it is drawn, for example to print it. */
+  /** Called with each token as soon as it has been drawn, for example to print it. */
   readonly onToken?: (token: number) => void
 }
 
@@ -59,7 +69,7 @@ interface Stages {
   infer<T>(inputs: Tensor, read: (outputs: Tensor) => Promise<T>): Promise<T>
 }
 
-/** A replica, whose parameters may be sharded between steps. */
+/** A replica of a model. Its parameters may be sharded between steps. */
 interface Wrapper {
   readonly module: object
   gather?(): Promise<void>
@@ -71,18 +81,19 @@ interface Trained {
 }
 
 /**
- * Anything that can generate: a model, a `pipeline()`, the result of `dataParallel()` or `fullyShard()`
- * for one of these, or a `trainer()`.
+ * A model that can generate: a module, a `pipeline()`, the result of `dataParallel()` or
+ * `fullyShard()` for one of these, or a `trainer()`.
  */
 export type Generative = Module | Stages | Wrapper | Trained
 
 /**
- * Generates the tokens that follow a prompt, one after the other, in every layout that the model can be
- * trained in. Ranks that hold a model together (pipeline stages, tensor parallel ranks, ranks that share
- * a sequence or, in stage 3 of ZeRO, parameters) call it with the same prompt and options, and get the
- * same tokens. Replicas may have different prompts.
+ * Generates the tokens that follow a prompt, one at a time. The model may be divided among ranks in
+ * any way in which it can be trained. Ranks that hold a model together must call it with the same
+ * prompt and options, and get the same tokens. These are pipeline stages, tensor parallel ranks,
+ * context parallel ranks, and ranks that share parameters in ZeRO stage 3. Replicas may have
+ * different prompts.
  *
- * When the model's `block` is full, generation continues from its last half.
+ * When the text reaches the model's `block` length, the oldest half of the context is dropped.
  *
  * @param tokens - the prompt, at least one token
  * @returns the new tokens, without the prompt
@@ -92,8 +103,8 @@ export type Generative = Module | Stages | Wrapper | Trained
  * const tokens = await generate(model, Buffer.from('The whale '), { maxTokens: 50, temperature: 0.8 })
  * console.log(Buffer.from(tokens).toString())
  *
- * @throws ERR_TSR_ARGUMENT for a text or an empty prompt, a token that the model does not have, an
- *   invalid or unknown option, or a model whose output is not [1, length, vocabulary]
+ * @throws ERR_TSR_ARGUMENT for a string or an empty prompt, a token outside the model's vocabulary,
+ *   an invalid or unknown option, or a model whose output is not [1, length, vocabulary]
  */
 export async function generate(
   model: Generative,
@@ -114,7 +125,7 @@ export async function generate(
   }
   if (isTrained(model)) return await generate(model.state.model as Generative, tokens, options)
   if (isWrapper(model)) {
-    // Pipeline stages gather their parameters themselves, in each pass.
+    // Pipeline stages gather their own parameters in each pass.
     const isSharded = model.gather !== undefined && !isPipeline(model.module)
     if (isSharded) await model.gather!()
     try {
@@ -173,7 +184,11 @@ async function drawTokens(
   return text.slice(prompt.length)
 }
 
-/** @param fill - the number of padding positions at the end */
+/**
+ * Returns the scores at the last position before the padding.
+ *
+ * @param fill - the number of padding positions at the end of the input
+ */
 async function readScores(
   { head }: GenerationPass,
   outputs: Tensor,

@@ -19,23 +19,23 @@ import { cachedAttention, type CachedAttention } from './cached-attention.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
 /**
- * Prepares the modules of a rank for generation: attention caches keys and values, positions continue
- * from the previous call, and scores are computed only for the last position. `end` restores the
- * modules.
+ * Prepares the modules of a rank for generation. Attention caches keys and values, position
+ * embeddings continue after the previous call, and scores are computed only for the last position.
+ * `end` restores the modules.
  */
 export class GenerationPass {
-  /** The largest number of tokens of an input; infinite if no module limits it. */
+  /** The largest number of input tokens; Infinity if no module limits it. */
   readonly block: number
-  /** The number of positions of an input must be a multiple of this. */
+  /** The number of input positions must be a multiple of this. */
   readonly multiple: number
-  /** Gathers the scores of all tokens if each rank computes a part of them. */
+  /** The output head, if each rank computes the scores of only some tokens; otherwise undefined. */
   readonly head: VocabParallelHead | undefined
   readonly #caches: CachedAttention[] = []
   readonly #undo: (() => void)[] = []
-  /** The number of computed positions, without the padding of the last input. */
+  /** The number of positions computed so far, without the padding of the last input. */
   #length = 0
 
-  /** @param keeps - whether to cache keys and values; otherwise each input is a whole sequence */
+  /** @param keeps - whether to cache keys and values; if not, each input is a whole sequence */
   constructor(modules: readonly Module[], keeps: boolean) {
     const all = modules.flatMap((root) => [
       root,
@@ -60,7 +60,7 @@ export class GenerationPass {
     return this.#length
   }
 
-  /** Drops the positions from `length` on. */
+  /** Drops all cached positions from index `length` on. */
   truncate(length: number): void {
     this.#length = length
     for (const cache of this.#caches) cache.truncate(length)
@@ -71,7 +71,10 @@ export class GenerationPass {
     for (const cache of this.#caches) cache.dispose()
   }
 
-  /** Replaces the core: each context parallel rank computes whole sequences, from all tokens. */
+  /**
+   * Replaces the core of an attention layer. Context parallel ranks then each compute the whole
+   * sequence.
+   */
   #replaceCore(module: CausalSelfAttention, keeps: boolean): void {
     const { core } = module
     if (keeps) {
@@ -89,7 +92,7 @@ export class GenerationPass {
   #replacePositions(module: PositionEmbedding, positions: Positions): void {
     const { positions: original } = module
     const last = module.weight.shape[0]! - 1
-    // Padding positions may lie beyond the last position.
+    // Give all padding positions the last valid index, because they may lie beyond the table.
     module.positions = (length) =>
       positions(length).map((position) => Math.min(position + this.#length, last))
     this.#undo.push(() => {
@@ -117,7 +120,7 @@ function lastPosition(x: Tensor): Tensor {
   return length === 1 ? x : tf.slice(x, [0, length - 1, 0], [batch, 1, width])
 }
 
-/** Returns the scores [vocabulary] at a position of the output, counted from its end. */
+/** Returns the scores [vocabulary] at one position of the output, which is counted from the end. */
 export function scoresAt(outputs: Tensor, fromEnd: number): Tensor {
   const [batch, length, vocabulary] = outputs.shape as [number, number, number]
   if (outputs.rank !== 3 || batch !== 1) {

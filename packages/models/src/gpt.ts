@@ -18,7 +18,7 @@ import {
 import { areRepeatable, checkRange, dropoutRate, Head, tableParameter } from '@tsrun/training/parts'
 
 export interface GPTOptions {
-  /** The number of different tokens; default 256, for bytes. */
+  /** The number of tokens in the vocabulary; default 256, one per byte value. */
   readonly vocabulary?: number
   /** The largest number of tokens in a sequence; default 64. */
   readonly block?: number
@@ -26,28 +26,33 @@ export interface GPTOptions {
   readonly layers?: number
   /** The number of attention heads, a divisor of `width`; default 4. */
   readonly heads?: number
-  /** The number of values for each token between the blocks; default 128. */
+  /** The number of values per token between the blocks; default 128. */
   readonly width?: number
-  /** The number of hidden values of a feed-forward network; default 4 x `width`. */
+  /** The number of hidden values in a feed-forward network; default 4 x `width`. */
   readonly hidden?: number | undefined
-  /** Whether the last layer shares the table of the embedding, as in GPT-2; default false. */
+  /**
+   * Whether the output head shares the table of the token embedding, as in GPT-2; default false.
+   */
   readonly tied?: boolean
-  /** Added to the variance in each LayerNorm; default 1e-5. */
+  /** A small number that each LayerNorm adds to the variance; default 1e-5. */
   readonly epsilon?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
-  /** The dropout rate of the embeddings, in training; default 0. */
+  /** The dropout rate of the embeddings during training; default 0. */
   readonly embeddingDropout?: number
-  /** The dropout rate of the attention probabilities; default 0. */
+  /** The dropout rate of the attention probabilities during training; default 0. */
   readonly attentionDropout?: number
-  /** The dropout rate of the outputs that are added to the residual stream; default 0. */
+  /**
+   * The dropout rate during training of the outputs that are added to the residual stream; default
+   * 0.
+   */
   readonly residualDropout?: number
   /**
-   * The seed. Initial values depend only on it and on the names of the parameters; dropped values also
-   * on the step and the place in the batch. Default 0.
+   * The random seed; default 0. Initial values depend only on the seed and on parameter names.
+   * Dropped values also depend on the step and on the place in the batch.
    */
   readonly seed?: number
-  /** Builds only the blocks [from, to); default all. */
+  /** Builds only the blocks with indices [from, to); default: all blocks. */
   readonly range?: readonly [from: number, to: number]
 }
 
@@ -69,23 +74,24 @@ const readOptions = declareOptions({
 } satisfies Rules<GPTOptions>)
 
 /**
- * A GPT like GPT-2 (Radford et al., 2019) that can be built in parts. The part with the first block also
- * has the embeddings of tokens and positions. The part with the last block also has a LayerNorm and the
- * layer that computes the scores of the next token.
+ * A GPT like GPT-2 (Radford et al., 2019) that can be built in parts. The part with the first block
+ * also has the embeddings of tokens and positions. The part with the last block also has a
+ * LayerNorm and the output head, which computes the scores of the next token.
  *
- * The parameters have the names used in the files of GPT-2: `wte.weight`, `wpe.weight`,
- * `h.<i>.ln_1.weight`, `h.<i>.attn.c_attn.weight`, `h.<i>.attn.c_proj.weight`, `h.<i>.ln_2.weight`,
+ * Parameters have the names of GPT-2 files: `wte.weight`, `wpe.weight`, `h.<i>.ln_1.weight`,
+ * `h.<i>.attn.c_attn.weight`, `h.<i>.attn.c_proj.weight`, `h.<i>.ln_2.weight`,
  * `h.<i>.mlp.c_fc.weight`, `h.<i>.mlp.c_proj.weight`, `ln_f.weight`, most with a bias, and
- * `lm_head.weight` unless tied. Two have the same values in another shape: `c_attn.weight` is [width, 3,
- * width] instead of [width, 3 width], and its bias [3, width]. With tied weights, the parts with the
- * first and the last block each have a `wte.weight`, whose gradients have to be summed.
+ * `lm_head.weight` unless tied. Two parameters have a different shape with the same values:
+ * `c_attn.weight` is [width, 3, width] instead of [width, 3 width], and its bias is [3, width].
+ * With tied weights, the parts with the first and the last block each have a `wte.weight`; their
+ * gradients must be summed.
  *
- * The initial weights are uniform, with standard deviation `deviation`; the weights that lead back to
- * the residual stream have `deviation` / sqrt(2 layers).
+ * Initial weights are uniform with standard deviation `deviation`. For weights whose outputs are
+ * added to the residual stream, it is `deviation` / sqrt(2 layers).
  *
- * Dropout is applied as in GPT-2: to the embeddings, to the attention probabilities, and to the outputs
- * that blocks add to their input. As in `Dropout`, it acts only in training, and is the same in every
- * layout.
+ * Dropout is applied as in GPT-2: to the embeddings, to the attention probabilities, and to the
+ * outputs that blocks add to their input. It acts only in training, and drops the same values
+ * however the model is divided among ranks.
  *
  * @throws ERR_TSR_ARGUMENT when a size, a rate or the range is invalid, or for an unknown option
  */
@@ -150,6 +156,8 @@ export class GPT implements Module {
   }
 
   /**
+   * Computes the scores of the next token at each position.
+   *
    * @param x - int32 [batch, length] tokens, or [batch, length, width] for a part without the first block
    * @returns the scores of the next token, [batch, length, vocabulary], or [batch, length, width] for a
    *   part without the last block
@@ -188,16 +196,17 @@ export function gpt(options: Omit<GPTOptions, 'range'> = {}) {
   }
 }
 
-/** Whether the module is a GPT, or a part of one. */
+/** Whether the module is a `GPT` or a part of one. */
 export function isGPT(module: Module): module is GPT {
   return module.kind === 'gpt'
 }
 
 export interface GptPlanOptions {
   /**
-   * Whether ranks hold only a part of each sequence between the shared layers (Korthikanti et al.,
-   * 2022). Sends the same bytes in twice as many collectives, and divides the activations there by the
-   * number of ranks. The sequence length must be a multiple of the number of ranks. Default false.
+   * Whether to use sequence parallelism: ranks hold only a part of each sequence between the
+   * sharded layers (Korthikanti et al., 2022). It sends the same number of bytes in twice as many
+   * collectives. The memory of activations between these layers is divided by the number of ranks.
+   * The sequence length must be a multiple of the number of ranks. Default false.
    */
   readonly sequence?: boolean
 }
@@ -207,8 +216,8 @@ const readGptPlanOptions: (given: GptPlanOptions) => Required<GptPlanOptions> = 
 })
 
 /**
- * The plan for a `GPT`: ranks share attention by heads, feed-forward networks by hidden units, and the
- * vocabulary by tokens.
+ * Returns the tensor parallel plan for a `GPT`: attention is divided by heads, feed-forward
+ * networks by hidden units, and the vocabulary by tokens.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option
  */

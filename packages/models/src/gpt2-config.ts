@@ -1,7 +1,7 @@
 import { readFileText, tsrError } from '@tsrun/core'
 import type { CompleteGPTOptions, GPTOptions } from './gpt.ts'
 
-/** The tokens with which texts begin and end; null if there are none. */
+/** The tokens at the beginning and the end of a text; null if there are none. */
 export interface TextEnds {
   readonly bos_token_id?: number | null
   readonly eos_token_id?: number | readonly number[] | null
@@ -9,7 +9,7 @@ export interface TextEnds {
 
 const END_OF_TEXT = 50_256
 
-/** The keys of a GPT-2 `config.json` that define the computation. Absent keys have defaults. */
+/** The keys of a GPT-2 `config.json` that affect the computation. Missing keys have defaults. */
 interface GPT2Config extends TextEnds {
   readonly model_type?: string
   readonly vocab_size?: number
@@ -34,9 +34,11 @@ interface GPT2Config extends TextEnds {
 const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']
 
 /**
- * Reads the options of a `GPT` and the ends of its texts from a `config.json` of the Hugging Face Hub.
+ * Reads a `config.json` of the Hugging Face Hub: the options of a `GPT`, and the tokens at the ends
+ * of texts.
  *
- * @throws ERR_TSR_PRETRAINED when it cannot be read, or describes a model that a `GPT` cannot compute
+ * @throws ERR_TSR_PRETRAINED when the file cannot be read, or describes a model that a `GPT` cannot
+ *   compute
  */
 export function readGPT2Config(path: string): {
   readonly options: GPTOptions
@@ -91,9 +93,10 @@ export function readGPT2Config(path: string): {
 }
 
 /**
- * Makes the content of a `config.json` for a `GPT`, for `transformers`.
+ * Returns the content of a `config.json` for a `GPT`, as `transformers` reads it.
  *
- * @param textEnds - default: the ends of GPT-2 if the vocabulary contains them
+ * @param textEnds - the tokens at the ends of texts; default: those of GPT-2, if the vocabulary has
+ *   them
  */
 export function gpt2Config(
   options: CompleteGPTOptions,

@@ -5,26 +5,25 @@ import { fillFrom, openModelFiles } from '@tsrun/training/parts'
 import { GPT, gpt, type CompleteGPTOptions } from './gpt.ts'
 import { readGPT2Config, type TextEnds } from './gpt2-config.ts'
 
-/** A recipe for a `GPT` with weights from files. Weights are read when a part of the model is built. */
+/** A recipe for a `GPT` with weights from files. Building a part of the model reads its weights. */
 export interface PretrainedGPT {
   readonly layers: number
   readonly options: CompleteGPTOptions
-  /** The tokens with which texts begin and end, for `exportPretrained`. */
+  /** The tokens at the beginning and the end of a text, for `exportPretrained`. */
   readonly textEnds: TextEnds
   build(): GPT
   slice(from: number, to: number): GPT
 }
 
 /**
- * Makes a recipe for the GPT-2 in a folder of the Hugging Face Hub: `config.json` and
- * `model.safetensors`, or several files with `model.safetensors.index.json`. Use it like `gpt()`: each
- * rank reads only the layers that it builds, when it builds them. Training uses the dropout rates of the
- * configuration; the default rate is 0.1, as in `transformers`.
+ * Makes a recipe for a GPT-2 in a folder of the Hugging Face Hub. The folder contains `config.json`
+ * and `model.safetensors`, or several weight files with `model.safetensors.index.json`. Use the
+ * recipe like `gpt()`: each rank reads only the layers that it builds. Training uses the dropout
+ * rates of the configuration; a missing rate is 0.1, as in `transformers`.
  *
  * @throws ERR_TSR_PRETRAINED when config.json is missing, or describes a model that a `GPT` cannot
- *   compute; ERR_TSR_SAFETENSORS when the weights are missing or damaged; when a part is built also
- *   ERR_TSR_SAFETENSORS_TENSOR and ERR_TSR_CHECKPOINT_SHAPE
- *
+ *   compute; ERR_TSR_SAFETENSORS when weight files are missing or damaged. Building a part also
+ *   throws ERR_TSR_SAFETENSORS_TENSOR and ERR_TSR_CHECKPOINT_SHAPE
  * @example
  * const recipe = await pretrainedGPT('gpt2')
  * const pipe = pipeline(parallelize(recipe, gptPlan(), mesh.tp), mesh.pp, { optimizer })
@@ -35,7 +34,7 @@ export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   const files = await openModelFiles(folder)
   await files.close()
   const make = (range?: readonly [from: number, to: number]): GPT => {
-    // Skip initial values, which would be replaced.
+    // Skip random initial values, because the weights of the files replace them.
     const model = new GPT({ ...options, deviation: 0, ...(range && { range }) })
     fillFrom(files, model.parameters, gpt2Names())
     return model
@@ -46,8 +45,8 @@ export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
 
 export interface GPT2NamesOptions {
   /**
-   * The layout of the weights of linear layers in the file: [inputs, outputs] (`conv1d`, default), as in
-   * the original GPT-2, or [outputs, inputs] (`linear`), as in torch's Linear.
+   * The layout of linear weights in the file: [inputs, outputs] (`conv1d`, default), as in the
+   * original GPT-2, or [outputs, inputs] (`linear`), as in torch.nn.Linear.
    */
   readonly weights?: 'conv1d' | 'linear'
 }
@@ -57,8 +56,8 @@ const readGPT2Options = declareOptions({
 } satisfies Rules<GPT2NamesOptions>)
 
 /**
- * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub, whose names
- * may start with `transformer.`. In a file without `lm_head.weight`, it is tied to `wte.weight`.
+ * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub. Tensor
+ * names may start with `transformer.`. If the file has no `lm_head.weight`, `wte.weight` is used.
  *
  * @throws ERR_TSR_ARGUMENT
  */

@@ -2,18 +2,19 @@ import { tsrError } from '@tsrun/core'
 import { type Generator, uniform } from '@tsrun/training'
 
 export interface SamplingOptions {
-  /** Divides the scores; 0 selects the token with the highest score. */
+  /** The temperature by which scores are divided; 0 takes the token with the highest score. */
   readonly temperature: number
-  /** Draws only from this number of tokens with the highest scores. */
+  /** Draws only from this number of the most likely tokens; undefined: from all tokens. */
   readonly topK: number | undefined
-  /** Draws only from the likeliest tokens that together reach this probability. */
+  /** Draws only from the most likely tokens whose probabilities add up to this. */
   readonly topP: number
 }
 
 /**
- * Draws a token from softmax(scores / temperature), restricted to the `topK` likeliest tokens and then
- * to the likeliest tokens whose probabilities add up to `topP` (nucleus sampling; Holtzman et al.,
- * 2020). Computes in double precision, so that ranks with the same scores draw the same token.
+ * Draws a token from softmax(scores / temperature). Only the `topK` most likely tokens are
+ * candidates, and of these only the most likely ones whose probabilities add up to `topP` (nucleus
+ * sampling; Holtzman et al., 2020). Computes in double precision, so that ranks with the same
+ * scores draw the same token.
  *
  * @param scores - the score of each token
  * @throws ERR_TSR_ARGUMENT when a score is NaN
@@ -29,7 +30,7 @@ export function sampleToken(
   }
   if (temperature === 0 || topK === 1) return likeliest(scores)
   const isCut = topK !== undefined || topP < 1
-  // Sort equal scores by token.
+  // Sort tokens with equal scores by number, so that all ranks sort alike.
   const order = isCut
     ? Array.from(scores.keys()).sort((a, b) => scores[b]! - scores[a]! || a - b)
     : Array.from(scores.keys())
@@ -52,7 +53,9 @@ export function sampleToken(
   return candidates.at(-1)!
 }
 
-/** The token with the highest score; of equal scores, the first. */
+/**
+ * Returns the token with the highest score. If several tokens have it, the first one is returned.
+ */
 function likeliest(scores: Float32Array): number {
   let best = 0
   for (let token = 1; token < scores.length; token++)

@@ -8,11 +8,17 @@ export interface Tokenizer {
   readonly vocabulary: number
   encode(text: string): number[]
   decode(tokens: ArrayLike<number>): string
-  /** Makes a text for `textBatch` and `textBatches`, in the smallest array type that holds the tokens. */
+  /**
+   * Tokenizes a text for `textBatch` and `textBatches`. Tokens are in the smallest sufficient array
+   * type.
+   */
   tokenize(text: string): Text
 }
 
-/** The used part of the package, whose declarations refer to paths of its own build. */
+/**
+ * The used exports of `@huggingface/tokenizers`. Its own declarations do not compile outside its
+ * repository.
+ */
 interface HubPackage {
   readonly Tokenizer: new (
     description: object,
@@ -25,9 +31,9 @@ interface HubPackage {
 }
 
 /**
- * Loads the tokenizer of a folder in the format of the Hugging Face Hub, with the package
- * `@huggingface/tokenizers`, which the script's project must install. The folder must contain
- * `tokenizer.json`; `tokenizer_config.json` is optional.
+ * Loads a tokenizer from a folder in the format of the Hugging Face Hub. Requires the package
+ * `@huggingface/tokenizers` in your project. The folder must contain `tokenizer.json`;
+ * `tokenizer_config.json` is optional.
  *
  * @throws ERR_TSR_DATASET when tokenizer.json is missing or invalid, ERR_TSR_PACKAGE_MISSING
  *

@@ -3,9 +3,12 @@ import { count, declareOptions, makeFolders, replaceFile, type Rules } from '@ts
 import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
 export interface TrainTokenizerOptions {
-  /** The largest number of tokens, at least 256; the text may have too few pairs to reach it. */
+  /**
+   * The largest number of tokens, at least 256. A text with few different pairs results in fewer
+   * tokens.
+   */
   readonly vocabulary: number
-  /** The smallest number of occurrences for a pair to become a token; default 2. */
+  /** The smallest number of occurrences of a pair that becomes a token; default 2. */
   readonly minimum?: number
 }
 
@@ -14,15 +17,16 @@ const readOptions = declareOptions({
   minimum: count({ from: 1 }).default(2),
 } satisfies Rules<TrainTokenizerOptions>)
 
-/** How GPT-2 splits a text into words; a token never spans two words. */
+/** The pattern with which GPT-2 splits a text into words. A token never spans two words. */
 const WORD = /'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+/gu
 
 /**
- * Trains a byte-level BPE tokenizer like GPT-2's (Sennrich et al., 2016; Radford et al., 2019) on a
- * text: repeatedly merges the most frequent pair of tokens into a new token. The result equals that of
- * Python's `tokenizers.ByteLevelBPETokenizer`.
+ * Trains a byte-level BPE tokenizer like GPT-2's (Sennrich et al., 2016; Radford et al., 2019). It
+ * repeatedly merges the most frequent pair of neighbouring tokens into a new token. The result
+ * equals that of Python's `tokenizers.ByteLevelBPETokenizer`.
  *
- * @param folder - the folder for `tokenizer.json`, which `loadTokenizer` and Python load
+ * @param folder - the folder in which `tokenizer.json` is written; `loadTokenizer` and Python can
+ *   load it
  * @throws ERR_TSR_ARGUMENT, ERR_TSR_PACKAGE_MISSING without `@huggingface/tokenizers`
  *
  * @example
@@ -58,7 +62,7 @@ export async function trainTokenizer(
   return await loadTokenizer(folder)
 }
 
-/** The printable character that stands for each byte in a vocabulary, as in GPT-2. */
+/** Returns the printable character that represents each byte value in a vocabulary, as in GPT-2. */
 function byteSymbols(): string[] {
   let next = 256
   return Array.from({ length: 256 }, (_, byte) => {
@@ -85,7 +89,7 @@ function countWords(
   })
 }
 
-/** A pair of neighbours: its number of occurrences, and the words that contain it. */
+/** A pair of neighbouring tokens: its number of occurrences, and the words that contain it. */
 interface Pair {
   readonly left: number
   readonly right: number
@@ -93,7 +97,11 @@ interface Pair {
   readonly words: Set<Word>
 }
 
-/** Adds tokens to the list. @returns the pairs that were merged */
+/**
+ * Appends new tokens to the list. @returns the pairs that were merged
+ *
+ * @returns the pairs that were merged
+ */
 function findMerges(
   words: readonly Word[],
   tokens: string[],
@@ -128,7 +136,10 @@ function findMerges(
   return merges
 }
 
-/** Returns the most frequent pair; of equally frequent pairs, the one with the older tokens. */
+/**
+ * Returns the most frequent pair. If several pairs are equally frequent, the one with older tokens
+ * wins.
+ */
 function mostFrequent(pairs: Iterable<Pair>): Pair | undefined {
   let best: Pair | undefined
   for (const pair of pairs) {
