@@ -1,6 +1,6 @@
 import { shown } from '@tsrun/core'
 
-/** Describes an argument of the wrong kind for an error message. */
+/** Describes an invalid argument for an error message. */
 export function describe(value: unknown): string {
   if (typeof value === 'function' && value.name !== '') return `the function ${value.name}`
   if (typeof value !== 'object' || value === null) return shown(value)
