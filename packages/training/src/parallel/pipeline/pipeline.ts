@@ -39,7 +39,6 @@ export interface PipelineParts {
   readonly chunks: readonly LayerRange[]
   readonly plan: Plan
   readonly links: StageLinks
-  /** One runner per module, in the same order. */
   readonly runners: readonly Runner[]
   readonly recorder: SpanRecorder | undefined
 }
@@ -63,10 +62,7 @@ export class Pipeline implements Replicated {
   readonly isLast: boolean
   /** Whether the loss counts labels; see `Replicated.countsLabels`. */
   readonly countsLabels: boolean
-  /**
-   * Records spans of computations, messages and waiting. A whole model records them only if the
-   * option `recorder` is set.
-   */
+  /** Records spans. A whole model records them only if the option `recorder` is set. */
   readonly recorder: SpanRecorder
   readonly #spans: SpanRecorder | undefined
   readonly #links: StageLinks
@@ -145,17 +141,15 @@ export class Pipeline implements Replicated {
   }
 
   /**
-   * Trains on a batch: runs it forward and backward, and updates the parameters.
-   *
-   * After `dataParallel(pipe, group)` or `fullyShard(pipe, group)`, each replica passes its part of
-   * the batch. Gradients are averaged over that group while the backward passes run. With
-   * `reduction: 'token'` the batch may be empty.
+   * Runs a batch forward and backward, and updates the parameters. After `dataParallel(pipe, group)`
+   * or `fullyShard(pipe, group)`, each replica passes its part of the batch; gradients are averaged
+   * during the backward passes. With `reduction: 'token'` the batch may be empty.
    *
    * @throws ERR_TSR_ARGUMENT without an optimizer, when the batch does not have the size that it
    *   declares, or after `dispose`; ERR_TSR_UNUSED_PARAMETERS from the first step, when no rank
    *   used a trained parameter; ERR_TSR_REPLICA from the first call, when ranks have different
-   *   options; ERR_TSR_PIPELINE_BUSY (ERR_TSR_ARGUMENT for a whole model) while another call is in
-   *   progress on the group; ERR_TSR_PIPELINE_FAILED after a failed pass
+   *   options; ERR_TSR_PIPELINE_BUSY (ERR_TSR_ARGUMENT for a whole model) during another call on the
+   *   group; ERR_TSR_PIPELINE_FAILED after a failed pass
    */
   async step(
     batch: Batch,
@@ -210,10 +204,7 @@ export class Pipeline implements Replicated {
     return evaluationOf(await this.tally(batch))
   }
 
-  /**
-   * Evaluates a batch and returns sums, the same on all ranks. Add the sums of several batches or
-   * replicas to compute a mean over all.
-   */
+  /** Evaluates a batch and returns sums, the same on all ranks, to add over batches and replicas. */
   async tally(batch: Batch): Promise<Tally> {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noTally))
@@ -231,8 +222,7 @@ export class Pipeline implements Replicated {
   /**
    * Runs inputs through all stages without labels, for example to generate text.
    *
-   * @param inputs - the inputs, with the same shape on all ranks; only the first stage reads the
-   *   values
+   * @param inputs - with the same shape on all ranks; only the first stage reads the values
    * @param read - called with the outputs on the rank of the last stage; the outputs are disposed
    *   when `read` has settled
    * @returns the result of `read`, on all ranks. With several stages it must be an object that
@@ -259,8 +249,7 @@ export class Pipeline implements Replicated {
   /**
    * Frees the parameters and buffers. A second call does nothing.
    *
-   * @throws ERR_TSR_PIPELINE_BUSY while a call is in progress; that call continues, and nothing is
-   *   freed
+   * @throws ERR_TSR_PIPELINE_BUSY, without freeing anything, while a call is in progress
    */
   dispose(): void {
     if (!this.#calls.end()) return
@@ -279,12 +268,11 @@ export class Pipeline implements Replicated {
     const isSummed = onGradient !== undefined && this.#averaging?.reduction === 'token'
     const scaleFor = async (count: number): Promise<number> =>
       this.isLast ? ((await byToken?.scaleFor(count)) ?? 1) : 1
-    // Check the batch before any message is sent, so that the pipeline stays usable after an
-    // invalid batch.
+    // Check the batch before any message is sent: the pipeline then survives an invalid batch.
     if (!isEmptyBatch(batch)) checkBatch(batch, this)
     const communicate = await this.#calls.pass(() => this.#links.compare())
     const byUnit = this.whole !== undefined && averaging?.recordUnits !== undefined
-    // If passes communicate with replicas, all replicas must run the same number of passes.
+    // Replicas whose passes communicate must run equally many passes.
     const fill = byUnit || (this.#averaging !== undefined && communicate)
     if (byToken !== undefined && isEmptyBatch(batch) && !fill) {
       return await this.#pass(async () => {
@@ -306,8 +294,7 @@ export class Pipeline implements Replicated {
     try {
       const { actions } = this.#plan.for(parts.rows.length)
       const run = async (): Promise<Trained> => {
-        // The last stage multiplies the loss by the scale, so compute the scale before the first
-        // pass.
+        // The last stage needs the scale of the loss before its first pass.
         const counted = this.isLast ? await this.#loss.count(parts) : 0
         const first = await scaleFor(counted)
         const scaled = isSummed ? first : counted === 0 ? 0 : 1 / counted
@@ -366,8 +353,7 @@ export class Pipeline implements Replicated {
     if (this.#isChecked || examples === 0) return
     if (this.#options.unused === 'error') {
       const missing = this.parameters.filter(({ name }) => !gradients.has(name))
-      // With an averaging that computes no totals, the replica has already checked for unused
-      // parameters.
+      // A replica that computes no totals has checked for unused parameters itself.
       const own = averaged === undefined ? missing.map(({ name }) => name) : averaged.totals?.unused
       const all = new Set((await this.#links.gather([...(own ?? [])])).flat())
       if (all.size > 0) {
@@ -409,9 +395,6 @@ const FOUND = [undefined, 'mean', 'sum'] as const
 interface Trained extends Pick<TrainedBatch, 'gradients' | 'peakInFlight'> {
   /** The contribution of this replica to the totals of the step. */
   readonly own: OwnTotals
-  /**
-   * With `reduction: 'token'`: the factor by which the loss was multiplied before the backward
-   * passes.
-   */
+  /** With `reduction: 'token'`: the factor of the loss in the backward passes. */
   readonly scale: number
 }
