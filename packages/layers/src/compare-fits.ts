@@ -17,7 +17,7 @@ export interface SharedOptimizer {
 
 const nothing = (): void => undefined
 
-/** The callback of `compareFits`; tf.layers creates one for each call of `fit`. */
+/** The callback that compares `fit` between ranks. tf.layers creates one for each call of `fit`. */
 class FitComparison {
   #parameters: FitParameters | undefined
   #optimizer: Partial<SharedOptimizer> | undefined
@@ -41,7 +41,7 @@ class FitComparison {
     compareReplicas(await group.allGatherObject(facts), group, 'options')
   }
 
-  // tf.layers requires these methods of a callback too.
+  // tf.layers calls these methods of every callback too.
   readonly onTrainEnd = nothing
   readonly onEpochBegin = nothing
   readonly onEpochEnd = nothing
@@ -52,9 +52,9 @@ class FitComparison {
 const compared = new WeakSet()
 
 /**
- * Makes `fit` of tf.layers compare numbers of examples, batches and epochs between ranks before the
- * first step. This applies to models with a `SharedOptimizer`. Without it, a rank with more batches
- * than other ranks would wait forever in its next step.
+ * Makes `fit` of tf.layers compare numbers of examples, batches and epochs between ranks before the first
+ * step, for models with a `SharedOptimizer`. If a rank had more batches than other ranks, it would wait
+ * forever in its next step.
  */
 export function compareFits(): void {
   for (const library of loadedLayers()) {

@@ -53,7 +53,6 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   /** The wrapped optimizer, which updates the variables. Set the learning rate on it. */
   readonly inner: tfc.Optimizer
   readonly #group: ProcessGroup
-  /** Names of the variables that have been set to the values of rank 0. */
   readonly #shared = new Set<string>()
   #bucket: Float32Array | undefined
   #signature: string | undefined
@@ -177,9 +176,8 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   }
 
   /**
-   * Checks that all ranks have gradients of the same variables, and that their wrapped optimizers
-   * have made the same steps. Skips the check if neither has changed on this rank since the last
-   * step.
+   * Checks that all ranks have gradients of the same variables, and that their wrapped optimizers have
+   * made the same steps. Skips the check if neither has changed on this rank since the last step.
    */
   #compare(gradients: readonly Named<Tensor>[]): void {
     const variables = gradients.map(({ name, tensor: { shape } }) => ({ name, shape }))
@@ -214,7 +212,6 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     )
   }
 
-  /** Returns a gradient bucket; reuses that of the last step if its length is the same. */
   #bucketOf(length: number): Float32Array {
     if (this.#bucket?.length === length) return this.#bucket
     this.#freeBucket()

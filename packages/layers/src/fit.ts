@@ -33,10 +33,9 @@ export function averageMetrics(group: ProcessGroup): MetricsCallback {
 }
 
 /**
- * Sets all weights of a tf.layers model to the values of rank `root`, including untrained weights,
- * which a `DistributedOptimizer` does not see. Call it before `fit` if frozen layers start with
- * random values. Call it after `fit` if the model has moving averages (batch normalization), which
- * differ between ranks.
+ * Sets all weights of a tf.layers model to the values of rank `root`, including untrained weights, which
+ * a `DistributedOptimizer` does not see. Call it before `fit` if frozen layers start with random values.
+ * Call it after `fit` if the model has moving averages (batch normalization), which differ between ranks.
  *
  * @throws ERR_TSR_REPLICA when the ranks have different weights, ERR_TSR_ARGUMENT
  *

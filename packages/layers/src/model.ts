@@ -1,15 +1,12 @@
 import type { Shard, Tensor } from '@tsrun/training'
 
-/** A weight of tf.layers, called `LayerVariable` there. */
+/** A weight of a tf.layers model. tf.layers calls this class `LayerVariable`. */
 export interface LayersVariable {
   /** The name of the weight, unique in the process. */
   readonly name: string
   readonly originalName: string
   readonly shape: readonly (number | null)[]
-  /**
-   * The part of the whole weight that this rank has, if ranks share the layer; see
-   * `parallelizeLayers`.
-   */
+  /** The part of the whole weight that this rank has, if ranks share the layer; see `parallelizeLayers`. */
   readonly shard?: Shard
   read(): Tensor
   write(value: Tensor): unknown
@@ -44,9 +41,8 @@ export interface LayerPlace {
   /** The index of the layer, not counting layers without weights. */
   readonly index: number
   /**
-   * The name of the weight in its layer: `kernel`, `bias`, `gamma` and so on. If a layer has
-   * several weights with one name, as in bidirectional layers and nested models, the second one is
-   * `kernel_1`.
+   * The name of the weight in its layer: `kernel`, `bias`, `gamma` and so on. If a layer has several
+   * weights with one name, as in bidirectional layers and nested models, the second one is `kernel_1`.
    */
   readonly weight: string
 }

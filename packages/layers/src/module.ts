@@ -96,7 +96,7 @@ class LayersModule implements Module {
  * parameter.
  */
 function take(variable: LayersVariable, name: string, shape: readonly number[]): Parameter {
-  // Clone the value: the tf.layers variable keeps its own until `restore`.
+  // Clone the value, because the variable of tf.layers keeps its own value until `restore`.
   const parameter = { name, shape, value: tf.keep(tf.clone(variable.read())) }
   variable.read = () => parameter.value
   variable.write = (next) => {

@@ -18,7 +18,7 @@ interface Named {
   getClassName(): string
 }
 
-/** Properties of a tf.layers.dense that may not work on a part of the layer. */
+/** Properties of a dense layer of tf.layers that may require the whole layer. */
 interface DenseOptions {
   readonly name: string
   readonly activation: Named & { apply(x: Tensor): Tensor }
@@ -29,7 +29,6 @@ interface DenseOptions {
   readonly biasConstraint: Named | null
 }
 
-/** A weight of a dense layer, which reads its value from `val` and its shape from `shape`. */
 interface DenseVariable {
   val: Variable
   shape: readonly number[]
@@ -45,14 +44,13 @@ interface DenseLayer extends DenseOptions {
 }
 
 /**
- * Enables tensor parallelism for dense layers of a tf.layers model, in place: each rank then has a
- * part of their weights. The plan is the same as for `parallelize`. `fit`, `predict` and `evaluate`
- * work as before, but all ranks of the group must pass the same batches. Dropout drops the same
- * values on all ranks.
+ * Enables tensor parallelism for dense layers of a tf.layers model, in place: each rank then has a part
+ * of their weights. The plan is the same as for `parallelize`. `fit`, `predict` and `evaluate` work as
+ * before, but all ranks of the group must pass the same batches. Dropout drops the same values on all
+ * ranks.
  *
- * The model must be built: give its first layer an `inputShape`. To train a model that was fitted
- * before, compile it again with a new optimizer, because the old one has state for the whole
- * weights.
+ * The model must be built: give its first layer an `inputShape`. To train a model that was fitted before,
+ * compile it again with a new optimizer, because the old one has state for the whole weights.
  *
  * @example
  * parallelizeLayers(model, { up: columnParallel(), down: rowParallel() }, group)
@@ -96,7 +94,6 @@ export function parallelizeLayers<M extends LayersModel>(
   return model
 }
 
-/** A placeholder for a layer that is not dense. */
 const other = (): Module => ({ parameters: [], forward: (x) => x })
 
 /**
@@ -145,8 +142,8 @@ function replaceCall(layer: DenseLayer, shared: Module): void {
 }
 
 /**
- * Makes this rank's part of a weight the variable of the layer, and the value of the module's
- * parameter.
+ * Makes this rank's part of a weight the variable of the layer. The module's parameter then shares its
+ * tensor.
  */
 function adopt(variable: DenseVariable, parameter: Parameter): void {
   const { shard } = parameter

@@ -63,16 +63,12 @@ export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
   }
 }
 
-/**
- * Gives a layer another seed in each call. @returns a function that restores the layer
- *
- * @returns a function that undoes it
- */
+/** Gives a layer another seed in each call. @returns a function that restores the layer */
 function drawFrom(layer: RandomLayer, draw: () => number): () => void {
   const own = Object.getOwnPropertyDescriptor(layer, 'call')
   const call = layer.call.bind(layer)
   layer.call = (inputs, options) => {
-    // Keep a seed that a caller has set: `drawByPass` calls the replacement made by `drawAlike`.
+    // If the layer has a seed already, use that seed: a user or another replacement of `call` has set it.
     if (typeof layer.seed === 'number') return call(inputs, options)
     layer.seed = draw()
     try {

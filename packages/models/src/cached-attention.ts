@@ -2,9 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { type AttentionCore, type Tensor, tf, viewOf } from '@tsrun/training'
 import { attend, causalAttention, isHostAccessible, scopedTensor } from '@tsrun/training/parts'
 
-/**
- * An attention core for generation, which caches the keys and values of earlier calls (a KV cache).
- */
+/** An attention core for generation, which caches the keys and values of earlier calls (a KV cache). */
 export interface CachedAttention extends AttentionCore {
   /** The number of cached positions. */
   readonly length: number
@@ -14,13 +12,12 @@ export interface CachedAttention extends AttentionCore {
 }
 
 /**
- * Returns a causal attention core with a KV cache: each call attends to the positions of all calls
- * so far. The positions of a call follow the cached ones. Results equal those of `causalAttention`
- * on the whole sequence. There is no backward pass.
+ * Returns a causal attention core with a KV cache: each call attends to the positions of all calls so
+ * far. The positions of a call follow those in the cache. Results equal those of `causalAttention` on the
+ * whole sequence. There is no backward pass.
  *
- * If the host can access tensors, keys and values are cached in arrays, and each row is computed in
- * double precision. Calling a TensorFlow.js operation would take longer than computing one
- * position.
+ * If tensors are in host memory, keys and values are cached in arrays, and each row is computed in double
+ * precision. Calling a TensorFlow.js operation would take longer than computing one position.
  */
 export function cachedAttention(): CachedAttention {
   return isHostAccessible() ? new HostCache() : new DeviceCache()

@@ -35,9 +35,7 @@ export interface ExportedState {
   readonly model: CheckpointState['model'] | Trained
   /** The recipe of the model: `gpt(...)`, or the result of `pretrainedGPT`. */
   readonly recipe: { readonly options: CompleteGPTOptions; readonly textEnds?: TextEnds }
-  /**
-   * A folder from which tokenizer files are copied, for example the folder of the fine-tuned model.
-   */
+  /** A folder from which tokenizer files are copied, for example the folder of the fine-tuned model. */
   readonly tokenizer?: string
 }
 

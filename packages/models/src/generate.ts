@@ -26,22 +26,21 @@ export interface GenerateOptions {
   /** Draws only from this number of the most likely tokens; default: all tokens. */
   readonly topK?: number
   /**
-   * Draws only from the most likely tokens whose probabilities add up to this; default 1, all
+   * Draws only from the most likely tokens whose probabilities add up to this value; default 1: all
    * tokens.
    */
   readonly topP?: number
   /**
-   * The random seed; default 0. Tokens depend only on the seed, the prompt, the model and these
-   * options.
+   * The random seed; default 0. Tokens depend only on the seed, the prompt, the model and these options.
    */
   readonly seed?: number
   /** Tokens at which the text ends. The result does not contain them. */
   readonly stop?: readonly number[]
   /**
-   * Whether attention caches the keys and values of earlier positions. Generating a token then
-   * takes the time of one position; the tokens are the same. Default: true for a `GPT`, otherwise
-   * false. Set it for another model only if `CausalSelfAttention` is its only layer that combines
-   * positions and `PositionEmbedding` its only layer that numbers them.
+   * Whether attention caches the keys and values of earlier positions; default: true for a `GPT`,
+   * otherwise false. With a cache, generating a token takes the time of one position. The tokens are the
+   * same. Set it for another model only if no layers except `CausalSelfAttention` combine positions, and
+   * none except `PositionEmbedding` number them.
    */
   readonly cache?: boolean
   /** The largest number of input tokens; default: the size of the model's table of positions. */
@@ -87,11 +86,10 @@ interface Trained {
 export type Generative = Module | Stages | Wrapper | Trained
 
 /**
- * Generates the tokens that follow a prompt, one at a time. The model may be divided among ranks in
- * any way in which it can be trained. Ranks that hold a model together must call it with the same
- * prompt and options, and get the same tokens. These are pipeline stages, tensor parallel ranks,
- * context parallel ranks, and ranks that share parameters in ZeRO stage 3. Replicas may have
- * different prompts.
+ * Generates the tokens that follow a prompt, one at a time. The model may be divided among ranks in any
+ * way in which it can be trained. Ranks that hold parts of one model must call it with the same prompt
+ * and options, and get the same tokens: pipeline stages, tensor and context parallel ranks, and the ranks
+ * of ZeRO stage 3. Replicas may have different prompts.
  *
  * When the text reaches the model's `block` length, the oldest half of the context is dropped.
  *
@@ -125,7 +123,6 @@ export async function generate(
   }
   if (isTrained(model)) return await generate(model.state.model as Generative, tokens, options)
   if (isWrapper(model)) {
-    // Pipeline stages gather their own parameters in each pass.
     const isSharded = model.gather !== undefined && !isPipeline(model.module)
     if (isSharded) await model.gather!()
     try {

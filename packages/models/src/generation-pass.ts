@@ -26,7 +26,7 @@ import { isGPT, type GPT } from './gpt.ts'
 export class GenerationPass {
   /** The largest number of input tokens; Infinity if no module limits it. */
   readonly block: number
-  /** The number of input positions must be a multiple of this. */
+  /** A divisor of the number of input positions. The input is padded to a multiple of it. */
   readonly multiple: number
   /** The output head, if each rank computes the scores of only some tokens; otherwise undefined. */
   readonly head: VocabParallelHead | undefined
@@ -72,8 +72,8 @@ export class GenerationPass {
   }
 
   /**
-   * Replaces the core of an attention layer. Context parallel ranks then each compute the whole
-   * sequence.
+   * Replaces the core of an attention layer. Without a cache, each context parallel rank then computes
+   * the whole sequence.
    */
   #replaceCore(module: CausalSelfAttention, keeps: boolean): void {
     const { core } = module

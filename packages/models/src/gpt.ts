@@ -30,9 +30,7 @@ export interface GPTOptions {
   readonly width?: number
   /** The number of hidden values in a feed-forward network; default 4 x `width`. */
   readonly hidden?: number | undefined
-  /**
-   * Whether the output head shares the table of the token embedding, as in GPT-2; default false.
-   */
+  /** Whether the output head shares the table of the token embedding, as in GPT-2; default false. */
   readonly tied?: boolean
   /** A small number that each LayerNorm adds to the variance; default 1e-5. */
   readonly epsilon?: number
@@ -42,10 +40,7 @@ export interface GPTOptions {
   readonly embeddingDropout?: number
   /** The dropout rate of the attention probabilities during training; default 0. */
   readonly attentionDropout?: number
-  /**
-   * The dropout rate during training of the outputs that are added to the residual stream; default
-   * 0.
-   */
+  /** The dropout rate during training of the outputs that are added to the residual stream; default 0. */
   readonly residualDropout?: number
   /**
    * The random seed; default 0. Initial values depend only on the seed and on parameter names.
@@ -74,24 +69,23 @@ const readOptions = declareOptions({
 } satisfies Rules<GPTOptions>)
 
 /**
- * A GPT like GPT-2 (Radford et al., 2019) that can be built in parts. The part with the first block
- * also has the embeddings of tokens and positions. The part with the last block also has a
- * LayerNorm and the output head, which computes the scores of the next token.
+ * A GPT like GPT-2 (Radford et al., 2019) that can be built in parts. The part with the first block also
+ * has the embeddings of tokens and positions. The part with the last block also has a LayerNorm and the
+ * output head, which computes the scores of the next token.
  *
  * Parameters have the names of GPT-2 files: `wte.weight`, `wpe.weight`, `h.<i>.ln_1.weight`,
- * `h.<i>.attn.c_attn.weight`, `h.<i>.attn.c_proj.weight`, `h.<i>.ln_2.weight`,
- * `h.<i>.mlp.c_fc.weight`, `h.<i>.mlp.c_proj.weight`, `ln_f.weight`, most with a bias, and
- * `lm_head.weight` unless tied. Two parameters have a different shape with the same values:
- * `c_attn.weight` is [width, 3, width] instead of [width, 3 width], and its bias is [3, width].
- * With tied weights, the parts with the first and the last block each have a `wte.weight`; their
- * gradients must be summed.
+ * `h.<i>.attn.c_attn.weight`, `h.<i>.attn.c_proj.weight`, `h.<i>.ln_2.weight`, `h.<i>.mlp.c_fc.weight`,
+ * `h.<i>.mlp.c_proj.weight`, `ln_f.weight`, most with a bias, and `lm_head.weight` unless tied. Two
+ * parameters have a different shape with the same values: `c_attn.weight` is [width, 3, width] instead of
+ * [width, 3 width], and its bias is [3, width]. With tied weights, the parts with the first and the last
+ * block each have a `wte.weight`; their gradients must be summed.
  *
- * Initial weights are uniform with standard deviation `deviation`. For weights whose outputs are
- * added to the residual stream, it is `deviation` / sqrt(2 layers).
+ * Initial weights are uniform with standard deviation `deviation`. For weights whose outputs are added to
+ * the residual stream, it is `deviation` / sqrt(2 layers).
  *
- * Dropout is applied as in GPT-2: to the embeddings, to the attention probabilities, and to the
- * outputs that blocks add to their input. It acts only in training, and drops the same values
- * however the model is divided among ranks.
+ * Dropout is applied as in GPT-2: to the embeddings, to the attention probabilities, and to the outputs
+ * that blocks add to their input. It acts only in training, and drops the same values however the model
+ * is divided among ranks.
  *
  * @throws ERR_TSR_ARGUMENT when a size, a rate or the range is invalid, or for an unknown option
  */

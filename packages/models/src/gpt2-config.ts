@@ -34,8 +34,8 @@ interface GPT2Config extends TextEnds {
 const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']
 
 /**
- * Reads a `config.json` of the Hugging Face Hub: the options of a `GPT`, and the tokens at the ends
- * of texts.
+ * Reads a `config.json` of the Hugging Face Hub: the options of a `GPT`, and the first and last tokens of
+ * texts.
  *
  * @throws ERR_TSR_PRETRAINED when the file cannot be read, or describes a model that a `GPT` cannot
  *   compute
@@ -95,7 +95,7 @@ export function readGPT2Config(path: string): {
 /**
  * Returns the content of a `config.json` for a `GPT`, as `transformers` reads it.
  *
- * @param textEnds - the tokens at the ends of texts; default: those of GPT-2, if the vocabulary has
+ * @param textEnds - the first and last tokens of texts; default: those of GPT-2, if the vocabulary has
  *   them
  */
 export function gpt2Config(

@@ -56,8 +56,9 @@ const readGPT2Options = declareOptions({
 } satisfies Rules<GPT2NamesOptions>)
 
 /**
- * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub. Tensor
- * names may start with `transformer.`. If the file has no `lm_head.weight`, `wte.weight` is used.
+ * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub. Tensor names
+ * may start with `transformer.`. If the file has no `lm_head.weight`, the parameter is read from
+ * `wte.weight`.
  *
  * @throws ERR_TSR_ARGUMENT
  */

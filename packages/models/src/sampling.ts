@@ -11,10 +11,9 @@ export interface SamplingOptions {
 }
 
 /**
- * Draws a token from softmax(scores / temperature). Only the `topK` most likely tokens are
- * candidates, and of these only the most likely ones whose probabilities add up to `topP` (nucleus
- * sampling; Holtzman et al., 2020). Computes in double precision, so that ranks with the same
- * scores draw the same token.
+ * Draws a token from softmax(scores / temperature). Only the `topK` most likely tokens are candidates,
+ * and of these only the most likely ones whose probabilities add up to `topP` (nucleus sampling; Holtzman
+ * et al., 2020). Computes in double precision, so that ranks with the same scores draw the same token.
  *
  * @param scores - the score of each token
  * @throws ERR_TSR_ARGUMENT when a score is NaN
@@ -30,7 +29,7 @@ export function sampleToken(
   }
   if (temperature === 0 || topK === 1) return likeliest(scores)
   const isCut = topK !== undefined || topP < 1
-  // Sort tokens with equal scores by number, so that all ranks sort alike.
+  // Sort tokens with equal scores by number, so that all ranks get the same order.
   const order = isCut
     ? Array.from(scores.keys()).sort((a, b) => scores[b]! - scores[a]! || a - b)
     : Array.from(scores.keys())
@@ -53,9 +52,7 @@ export function sampleToken(
   return candidates.at(-1)!
 }
 
-/**
- * Returns the token with the highest score. If several tokens have it, the first one is returned.
- */
+/** Returns the token with the highest score. If several tokens have it, the first one is returned. */
 function likeliest(scores: Float32Array): number {
   let best = 0
   for (let token = 1; token < scores.length; token++)

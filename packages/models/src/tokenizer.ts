@@ -9,15 +9,14 @@ export interface Tokenizer {
   encode(text: string): number[]
   decode(tokens: ArrayLike<number>): string
   /**
-   * Tokenizes a text for `textBatch` and `textBatches`. Tokens are in the smallest sufficient array
-   * type.
+   * Tokenizes a text for `textBatch` and `textBatches`. Tokens are in the smallest sufficient array type.
    */
   tokenize(text: string): Text
 }
 
 /**
- * The used exports of `@huggingface/tokenizers`. Its own declarations do not compile outside its
- * repository.
+ * The exports of `@huggingface/tokenizers` that this package uses. The declarations in that package refer
+ * to paths that exist only in its own build.
  */
 interface HubPackage {
   readonly Tokenizer: new (

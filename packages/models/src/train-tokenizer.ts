@@ -4,8 +4,7 @@ import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
 export interface TrainTokenizerOptions {
   /**
-   * The largest number of tokens, at least 256. A text with few different pairs results in fewer
-   * tokens.
+   * The largest number of tokens, at least 256. A text with few different pairs results in fewer tokens.
    */
   readonly vocabulary: number
   /** The smallest number of occurrences of a pair that becomes a token; default 2. */
@@ -97,11 +96,7 @@ interface Pair {
   readonly words: Set<Word>
 }
 
-/**
- * Appends new tokens to the list. @returns the pairs that were merged
- *
- * @returns the pairs that were merged
- */
+/** Appends new tokens to the list. @returns the pairs that were merged */
 function findMerges(
   words: readonly Word[],
   tokens: string[],
@@ -137,8 +132,8 @@ function findMerges(
 }
 
 /**
- * Returns the most frequent pair. If several pairs are equally frequent, the one with older tokens
- * wins.
+ * Returns the most frequent pair. If several pairs are equally frequent, returns the one with the oldest
+ * tokens.
  */
 function mostFrequent(pairs: Iterable<Pair>): Pair | undefined {
   let best: Pair | undefined

@@ -26,7 +26,7 @@ export interface SegmentedRecording {
    * input, the gradients of the segment's parameters are computed. Dispose the recording only after the
    * promise has settled.
    *
-   * @param dy - same shape as `value`; the caller keeps it until the promise has settled
+   * @param dy - the gradient, with the shape of `value`; do not dispose it before the promise has settled
    * @param onGradient - called once per parameter, as soon as its gradient is complete; the callee
    *   disposes the tensor
    * @returns the gradient of the input, which the caller disposes; undefined unless it was requested
@@ -55,8 +55,8 @@ export interface ChainHooks {
 export interface ChainOptions extends RecordOptions {
   readonly hooks?: ChainHooks
   /**
-   * Whether to keep only the input of each segment, and to repeat its forward pass before its backward
-   * pass (activation checkpointing).
+   * Whether to keep only the input of each segment, and to repeat the segment's forward pass before its
+   * backward pass (activation checkpointing).
    */
   readonly recompute?: boolean
 }
@@ -65,7 +65,7 @@ export interface ChainOptions extends RecordOptions {
  * Records segments in sequence: the output of each one is the input of the next. Awaits the exchanges
  * between ranks.
  *
- * @param x - owned by the caller, who keeps it until the promise has settled
+ * @param x - the input; do not dispose it before the promise has settled
  */
 export async function recordChain(
   segments: readonly Segment[],
@@ -162,7 +162,7 @@ class Chain implements SegmentedRecording {
       pass.free()
     } else {
       this.#value = value
-      // The recording keeps what it needs of its input.
+      // Free the input: the recording has saved the tensors that its backward pass needs.
       this.#freeKept()
     }
   }
@@ -190,7 +190,7 @@ class Chain implements SegmentedRecording {
         }
         timeSpan(this.#recorder, 'B', { name: 'free' }, () => {
           gradients.finish(link.segment)
-          // The caller may still read the output of the last link.
+          // Keep the last recording, because the caller may still read its output.
           if (recording.value !== this.#value) link.pass.free()
         })
         this.#hooks?.afterBackward(index)
@@ -249,8 +249,8 @@ class Chain implements SegmentedRecording {
 }
 
 /**
- * Reports each parameter's gradient once. If several segments use a parameter, sums its gradients until
- * all of their backward passes are complete.
+ * Reports the gradient of each parameter once. If several segments use a parameter, reports the sum after
+ * the backward passes of all these segments.
  */
 class SharedGradients {
   /** The gradient listener that segments report to. */
@@ -258,7 +258,6 @@ class SharedGradients {
   readonly #onGradient: GradientListener
   /** The number of pending backward passes of each parameter that several segments use. */
   readonly #left = new Map<Parameter, number>()
-  /** The sums of gradients, by parameter name. */
   readonly #sums = new Map<string, Tensor>()
   readonly #add = sumInto(this.#sums)
 

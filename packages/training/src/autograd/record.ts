@@ -66,8 +66,9 @@ export function recordModule(
 }
 
 /**
- * Records `module` by operations that the backend has recorded before and repeats. Undefined if the
- * backend cannot do that, or if a tape of TensorFlow.js is active, which would miss the pass.
+ * Records a module by repeating operations that the backend recorded in an earlier pass. Undefined if the
+ * backend cannot repeat them. Undefined also while a TensorFlow.js tape is active, because the tape would
+ * miss the operations.
  */
 function repeatedPass(
   module: Module,
@@ -93,7 +94,7 @@ export class RepeatableRecording {
   #recording: Recording | undefined
   #isRepeated = false
 
-  /** @param input - owned by the caller, who keeps it while `recording` is used */
+  /** @param input - the input; do not dispose it as long as `recording` is used */
   constructor(segment: LocalSegment, input: Tensor, options: RecordOptions) {
     this.#segment = segment
     this.#input = input
@@ -156,7 +157,7 @@ function prepareTape(): void {
   isPrepared = true
 }
 
-/** Like `record`, but expects that `prepareTape` has run. */
+/** Records on the tape like `record`, but does not prepare TensorFlow.js first. */
 export function recordOnTape(
   forward: (x: Tensor) => Tensor,
   x: Tensor,

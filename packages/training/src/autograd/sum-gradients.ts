@@ -3,8 +3,7 @@ import { addInPlace, sumOf } from '../backend/arithmetic.ts'
 import type { GradientListener } from '../model/recording.ts'
 
 /**
- * Returns a gradient listener that sums gradients by parameter name, for example over
- * micro-batches.
+ * Returns a gradient listener that sums gradients by parameter name, for example over micro-batches.
  *
  * @example
  * const gradients = new Map<string, Tensor>()

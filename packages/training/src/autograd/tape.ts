@@ -3,7 +3,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { tf } from '../tfjs/tfjs.ts'
 
 /*
- * This file contains all code that relies on private parts of the engine of TensorFlow.js. `self-test.ts`
+ * This file contains all code that relies on private parts of the TensorFlow.js engine. `self-test.ts`
  * tests that code at run time.
  */
 
@@ -55,7 +55,7 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
     const value = tf.tidy(() => {
       const y = forward()
       tape = engine.state.activeTape!
-      // If no operation on the tape created the output, the caller may own it. Return a clone.
+      // If no operation on the tape created the output, it may be a tensor of the caller. Return a clone.
       return tf.keep(isProduced(y, tape) ? y : tf.clone(y))
     })
     return { value, tape }

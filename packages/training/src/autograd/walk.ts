@@ -50,7 +50,10 @@ export function dependentNodes(
   return { nodes: nodes.reverse(), rest }
 }
 
-/** A backward pass in two halves: see `Recording.backwardInput`. */
+/**
+ * The first half of a backward pass, and a function that runs the second half. See
+ * `Recording.backwardInput`.
+ */
 export interface HalvedPass {
   readonly inputGradient: Tensor | undefined
   /** Runs the second half: computes the gradients of the parameters. */
@@ -60,9 +63,9 @@ export interface HalvedPass {
 }
 
 /**
- * Runs the first half: computes the gradient of `x` along the paths from `x` to the value. Keeps the
- * remaining inputs of each node, and the gradients of its outputs, for the second half. A kernel has a
- * separate gradient function for each input, so nothing is computed twice.
+ * Runs the first half of a backward pass: computes only the gradients on paths from `x` to the output.
+ * Keeps the gradients from which all other paths start, for the second half. Each gradient function
+ * computes one input's gradient, so nothing is computed twice.
  */
 export function walkInput(
   nodes: readonly DependentNode[],

@@ -1,6 +1,9 @@
 import type { Passes } from './passes.ts'
 
-/** Creates passes for a browser, where only synchronous code sees the current pass. */
+/**
+ * Creates the storage of a context value for a browser, where code after an `await` does not see the
+ * value.
+ */
 export function createPasses<T>(): Passes<T> {
   let current: T | undefined
   return {

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-/** A context value that is visible to all functions that `run` calls or awaits. */
+/** The storage of a context value. Code that `run` calls or awaits can read the value. */
 export interface Passes<T> {
   run<R>(value: T, run: () => R): R
   getStore(): T | undefined

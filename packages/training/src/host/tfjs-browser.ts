@@ -9,7 +9,7 @@ import type * as Host from './tfjs.ts'
 export const core: typeof Host.core = tfjs
 
 /**
- * Importing a TensorFlow.js backend registers it at once. Undoes this, and returns a function that
+ * Undoes the registration of a backend, which TensorFlow.js makes on import. Returns a function that
  * registers the backend later.
  */
 function registrationOf(name: string, priority: number): () => void {

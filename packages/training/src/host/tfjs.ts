@@ -10,9 +10,8 @@ const require = createRequire(import.meta.url)
 export const core = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
 
 /**
- * Loads the gradient functions of TensorFlow.js and the methods of its tensors from a bundle in
- * this package. Loading them from the umbrella package `@tensorflow/tfjs` would take ten times as
- * long.
+ * Loads the gradient functions of TensorFlow.js and the methods of its tensors from a bundle in this
+ * package. Loading them from the umbrella package `@tensorflow/tfjs` would take ten times as long.
  */
 export function loadGradients(): void {
   load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
@@ -40,9 +39,8 @@ interface Resolver {
 }
 
 /**
- * Resolves the package `long` from the core of TensorFlow.js while `run` loads the umbrella
- * package. The umbrella package requires `long` but does not declare it, which fails with pnpm and
- * Plug'n'Play.
+ * Resolves the package `long` from the core of TensorFlow.js while `run` loads the umbrella package. The
+ * umbrella package requires `long` but does not declare it, which fails with pnpm and Plug'n'Play.
  */
 function withLong(run: () => void): void {
   const modules = Module as unknown as Resolver

@@ -4,18 +4,14 @@ import { promisify } from 'node:util'
 import { createLogger, makeFolders, openFile, tsrError, writeWhole } from '@tsrun/core'
 
 const { O_APPEND, O_CREAT, O_RDWR } = constants
-/** Open the file for reading too, to read its last byte. */
+/** Log files are also opened for reading, to check the last byte. */
 const APPENDING = O_RDWR | O_APPEND | O_CREAT
 const append = promisify(appendFile)
 
-/**
- * The capacity of the write buffer in bytes, and the delay in milliseconds before it is written.
- */
+/** The capacity of the write buffer in bytes, and the delay in milliseconds before it is written. */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
 
-/**
- * Appends to a file in the background. When the process exits, it writes its buffer synchronously.
- */
+/** Appends to a file in the background. When the process exits, the buffer is written synchronously. */
 export class LogFile {
   readonly #path: string
   readonly #begin: (size: number, last: number | undefined) => Uint8Array
@@ -87,7 +83,7 @@ export class LogFile {
     this.#waiting = []
     this.#bytes = 0
     this.#writes = this.#writes.then(() => this.#append(bytes))
-    // `flush` and `close` throw this error.
+    // Ignore the error here: `flush` and `close` throw it.
     this.#writes.catch(() => undefined)
   }
 
@@ -114,9 +110,7 @@ export class LogFile {
 
 const NEWLINE = 10
 
-/**
- * Opens a log file of text lines. Terminates an incomplete last line that a killed process left.
- */
+/** Opens a log file of text lines. Terminates an incomplete last line that a killed process left. */
 export function lineFile(path: string, header = ''): LogFile {
   return new LogFile(path, (size, last) => {
     if (size === 0) return Buffer.from(header)

@@ -2,15 +2,9 @@ import { choice, count, declareOptions, filled, tsrError, type Rules } from '@ts
 import type { MetricLog } from './metric-log.ts'
 
 export interface MetricLogOptions {
-  /**
-   * The rank of this process. Default: its rank in the job, then the environment variable RANK,
-   * then 0.
-   */
+  /** The rank of this process. Default: its rank in the job, then the environment variable RANK, then 0. */
   readonly rank?: number
-  /**
-   * Which ranks write: only rank 0 (`first`, default), or `all` ranks, each to its own file or
-   * folder.
-   */
+  /** Which ranks write: only rank 0 (`first`, default), or `all` ranks, each to its own file or folder. */
   readonly ranks?: 'first' | 'all'
 }
 

@@ -83,14 +83,13 @@ function recordOf(data: Uint8Array): Uint8Array {
   return record
 }
 
-/** Masks a CRC as TFRecord requires: a CRC is weak for data that contains CRCs itself. */
+/** Masks a CRC, as TFRecord requires. The CRC of data that contains unmasked CRCs would be weak. */
 function masked(checksum: number): number {
   return (((checksum >>> 15) | (checksum << 17)) + 0xa282ead8) >>> 0
 }
 
 /**
- * The CRC-32C lookup table: one entry per byte value, with the reflected polynomial of Castagnoli
- * (1993).
+ * The CRC-32C lookup table: one entry per byte value, with the reflected polynomial of Castagnoli (1993).
  */
 const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   let value = byte

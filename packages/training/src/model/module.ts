@@ -8,10 +8,9 @@ export interface Module {
   readonly parameters: readonly Parameter[]
 
   /**
-   * The module's own buffers: values that forward passes change and optimizers do not, such as the
-   * running statistics of `BatchNorm`. Buffers are float32. Checkpoints contain them. After each step,
-   * replicas copy the buffers of the first replica. `buffersOf` adds the buffers of `children` and
-   * `layers`.
+   * The module's own buffers: float32 tensors that forward passes change and optimizers do not, such as
+   * the running statistics of `BatchNorm`. Checkpoints contain them. After each step, replicas copy the
+   * buffers of the first replica. `buffersOf` adds the buffers of `children` and `layers`.
    */
   readonly buffers?: readonly Parameter[]
 
@@ -101,8 +100,7 @@ export function communicates(
 }
 
 /**
- * Whether all of the modules, which are applied in sequence, are repeatable. `x` is the input of the
- * first.
+ * Whether modules that are applied in sequence are all repeatable. `x` is the input of the first module.
  */
 export function areRepeatable(modules: readonly Module[], x?: Tensor): boolean {
   return modules.every((module, i) => isRepeatable(module, i === 0 ? x : undefined))

@@ -113,7 +113,7 @@ export function placesOf(
   return adds === undefined ? undefined : { values, adds }
 }
 
-/** @throws ERR_TSR_ARGUMENT for a disposed tensor, which would cause an unclear error in a kernel */
+/** @throws ERR_TSR_ARGUMENT for a disposed tensor. A kernel would fail without naming the tensor */
 export function checkAlive(name: string, tensor: Tensor): void {
   if (!tensor.isDisposed) return
   const expected = 'a live one: dispose a recording only when its output is no longer needed'
@@ -121,9 +121,9 @@ export function checkAlive(name: string, tensor: Tensor): void {
 }
 
 /**
- * @param parameter - a parameter of the module that gets the input, to name it in the error
- * @param shape - the sizes of the input, or names of axes of any size; `...` stands for any number of
- *   axes before the others
+ * @param parameter - a parameter of the module, to name the module in the error message
+ * @param shape - one entry per axis: its size, or a name for an axis of any size. `...` stands for any
+ *   number of leading axes
  * @throws ERR_TSR_ARGUMENT for a disposed tensor, and for one of another shape
  */
 export function checkInput(

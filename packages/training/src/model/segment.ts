@@ -14,7 +14,7 @@ export interface LocalSegment {
 /** A collective between two local segments. All ranks must run the same exchanges in the same order. */
 export interface Exchange {
   /**
-   * @param x - owned by the caller, who keeps it until the promise settles
+   * @param x - the input; the caller does not dispose it before the promise has settled
    * @returns the output, which the caller disposes
    */
   forward(x: Tensor): Promise<Tensor>

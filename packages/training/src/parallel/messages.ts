@@ -9,13 +9,12 @@ import { freeAfter } from './group-buffers.ts'
 import { checkGroup } from './requirements.ts'
 
 /*
- * Messages and sums of tensors, on every backend. Values are sent from and received into buffers in
- * the group's arena, which this module allocates and frees. All calls are asynchronous, because the
- * values of a GPU tensor can only be read asynchronously. If the host has the values, the operation
- * starts before the call returns.
+ * Messages and sums of tensors, for every backend. Values are sent from and received into buffers in the
+ * group's arena, which this module allocates and frees. All calls are asynchronous, because the values of
+ * a GPU tensor can only be read asynchronously. If the values are in host memory, the operation starts
+ * before the call returns.
  */
 
-/** Options of `recvTensor`. */
 export interface ReceiveOptions<D extends HostDType = HostDType> extends MessageOptions {
   /** The dtype of the sent tensor: `float32` (default), `int32` or `bool`. */
   readonly dtype?: D
@@ -134,9 +133,7 @@ function allocate(
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'the dtype of a tensor', value: dtype, expected })
 }
 
-/**
- * Copies the tensor's values to `buffer`, runs the operation on the buffer, and frees the buffer.
- */
+/** Copies the tensor's values to `buffer`, runs the operation on the buffer, and frees the buffer. */
 async function run<T = void>(
   group: ProcessGroup,
   tensor: Tensor,
@@ -158,10 +155,7 @@ async function run<T = void>(
   }
 }
 
-/**
- * Keeps a clone of the tensor until its values have been fetched, so that the caller may dispose
- * it.
- */
+/** Keeps a clone of the tensor until its values have been fetched, so that the caller may dispose it. */
 async function holding(tensor: Tensor, written: Promise<void>): Promise<void> {
   const held = tf.keep(tf.clone(tensor))
   try {

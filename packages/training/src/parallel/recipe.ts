@@ -1,17 +1,15 @@
 import { shown, tsrError, type TsrError } from '@tsrun/core'
 import type { Module } from '../model/module.ts'
 
-/**
- * A recipe for a pipeline model: it can build any range of layers. `shardedMLP(...)` returns one.
- */
+/** A recipe for a pipeline model: it can build any range of layers. `shardedMLP(...)` returns one. */
 export interface PipelineModel {
   /** The number of layers in the whole model. */
   readonly layers: number
   /** Builds the layers from index `from` up to, but not including, index `to`. */
   slice(from: number, to: number): Module
   /**
-   * Returns the layer names of this rank's slices, and the patterns of a plan that match none of
-   * them. Called after `slice`. A pipeline throws if a pattern matches on no rank. Only recipes
+   * Returns the layer names of this rank's slices, and the patterns of the plan that match none of these
+   * names. It is called after `slice`. A pipeline throws if a pattern matches on no rank. Only recipes
    * with a plan have this method.
    */
   search?(): LayerSearch

@@ -18,8 +18,8 @@ export interface PlanOptions {
   /** The number of transformer layers; default: parameters / (12 width^2). */
   readonly layers?: number
   /**
-   * The length of a hidden vector. Default with `layers`: sqrt(parameters / (12 layers)). Default
-   * without `layers`: about 128 per layer.
+   * The length of a hidden vector. Default with `layers`: sqrt(parameters / (12 layers)). Default without
+   * `layers`: chosen so that width / layers is about 128.
    */
   readonly width?: number
   /** The number of attention heads; default: width / 128. */
@@ -50,11 +50,11 @@ export interface LayoutPlan {
   /** The number of examples in a step, over all replicas. */
   readonly batch: number
   /**
-   * All layouts. Those that fit come first, in order of increasing step time. The others follow, in
-   * order of increasing memory.
+   * All layouts. Layouts that fit in memory come first, in order of increasing step time. The others
+   * follow, in order of increasing memory.
    */
   readonly layouts: readonly PlannedLayout[]
-  /** The layout that fits and has the shortest step; undefined if no layout fits. */
+  /** The layout with the shortest step among those that fit in memory; undefined if none fits. */
   readonly best: PlannedLayout | undefined
 }
 
@@ -123,8 +123,8 @@ function shapeOf(given: {
   readonly sequence: number
 }): ModelShape {
   const { parameters, sequence } = given
-  // A transformer has about 12 layers width^2 parameters. Assume width = 128 layers if neither is
-  // given.
+  // A transformer has about 12 layers width^2 parameters. If neither `layers` nor `width` is given,
+  // assume width = 128 layers.
   const rough =
     given.layers === undefined
       ? Math.cbrt((parameters * 128) / 12)

@@ -13,9 +13,7 @@ export interface RankLayout {
   readonly pp: number
   /** What the replicas shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 also parameters. */
   readonly zero: 0 | 1 | 2 | 3
-  /**
-   * Whether a stage keeps only its inputs and repeats the forward pass before the backward pass.
-   */
+  /** Whether a stage keeps only its inputs and repeats the forward pass before the backward pass. */
   readonly recompute: boolean
 }
 
@@ -30,7 +28,7 @@ export interface ModelShape {
   readonly sequence: number
 }
 
-/** The bytes on the rank that holds the most. */
+/** The bytes of state and activations on the rank that holds the most. */
 export interface LayoutMemory {
   readonly weights: number
   readonly gradients: number

@@ -23,7 +23,10 @@ export interface StepTime {
   readonly inFlight: number
 }
 
-/** Micro-batches per stage to simulate. After this many, the pipeline is in its steady state. */
+/**
+ * The number of micro-batches per stage to simulate. After this many, the pipeline is in its steady
+ * state.
+ */
 const ROUNDS = 3
 
 /** The time of a step's micro-batches in the pipeline, without gradient averaging. */
@@ -34,11 +37,11 @@ export interface PipelineTime {
 }
 
 /**
- * Simulates all micro-batches of a step with the 1F1B schedule and one example per micro-batch. A
- * forward pass takes 2 operations per parameter and token, and 4 L h s^2 for the two matrix
- * products of attention. A backward pass takes twice as many operations. Recomputation adds one
- * forward pass. In each pass, two outputs per tensor parallel layer are summed in rings of 2 (t -
- * 1) messages.
+ * Simulates all micro-batches of a step with the 1F1B schedule and one example per micro-batch. A forward
+ * pass takes 2 operations per parameter and token, and 4 L h s^2 for the two matrix products of attention
+ * (L layers, h width, s sequence length). A backward pass takes twice as many operations. Recomputation
+ * adds one forward pass. In each pass, two outputs per tensor parallel layer are summed in rings of 2 (t
+ * - 1) messages, with t ranks.
  *
  * @param examples - the number of examples of one replica
  */

@@ -2,8 +2,8 @@
 export type Generator = () => number
 
 /**
- * Returns a generator whose numbers depend only on `name` and `seed`, so that all ranks and layouts
- * draw the same ones. A hash of `name` and `seed` is the initial state of xoshiro128**.
+ * Returns a generator whose numbers depend only on `name` and `seed`, so that all ranks draw the same
+ * numbers in every mesh. It is xoshiro128**, started from a hash of `name` and `seed`.
  */
 export function generator(name: string, seed: number): Generator {
   return xoshiro128(hash128(`${String(seed)}:${name}`))
@@ -33,18 +33,15 @@ export function uniform(next: Generator): number {
 }
 
 /**
- * Returns a hash function from a counter to a 32-bit integer. It depends only on `name` and `seed`,
- * so values can be drawn in any order. It applies Murmur3's finalizer twice.
+ * Returns a random function from a counter to a 32-bit integer, so that values can be drawn in any order.
+ * It depends only on `name` and `seed`, and applies Murmur3's finalizer twice.
  */
 export function counterHash(name: string, seed: number): (counter: number) => number {
   const [a, b] = hash128(`${String(seed)}:${name}`)
   return (counter) => mix(mix(Math.imul(counter, 0x9e3779b1) ^ a) + b) >>> 0
 }
 
-/**
- * Returns 128 bits: four FNV-1a hashes with different offsets, each followed by Murmur3's
- * finalizer.
- */
+/** Returns 128 bits: four FNV-1a hashes with different offsets, each followed by Murmur3's finalizer. */
 function hash128(text: string): [number, number, number, number] {
   const lane = (offset: number) => {
     let hash = 0x811c9dc5 ^ offset

@@ -13,8 +13,8 @@ export interface LayersModel {
 }
 
 /**
- * The used exports of `@tsrun/layers`. That package depends on this one, so it is only imported
- * dynamically, by name.
+ * The exports of `@tsrun/layers` that the trainer uses. `@tsrun/layers` depends on this package, so it is
+ * imported by name at run time.
  */
 interface LayersPackage {
   adaptLayers(model: LayersModel): {
@@ -25,7 +25,7 @@ interface LayersPackage {
 
 /** A model that a trainer can build: whole, or in pipeline stages. */
 export interface AdaptedModel {
-  /** Undefined if the model cannot be cut into stages. */
+  /** The recipe for pipeline stages; undefined if the model cannot be divided into stages. */
   readonly recipe: PipelineModel | undefined
   /** Whether the model ends in a softmax. Cross-entropy would then apply a second softmax. */
   readonly endsInSoftmax?: boolean

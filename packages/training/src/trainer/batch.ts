@@ -28,11 +28,11 @@ export interface AnyBatch {
    * Default: computed as if all replicas had equally many examples.
    */
   readonly row?: number
-  /** This replica's part of the batch of all replicas, if known. */
+  /** The part of the batch of all replicas that this batch is; undefined if unknown. */
   readonly share?: Share
-  /** [size, ...] */
+  /** The inputs: [size, ...]. */
   readonly inputs: BatchPart
-  /** [size, ...] */
+  /** The labels: [size, ...]. */
   readonly labels: BatchPart
   /**
    * The shape of the inputs of one example, if `inputs` is an array. Default: [n], or [] if n is 1, where

@@ -6,7 +6,7 @@ import type { Trainer, TrainerStep } from './trainer.ts'
 
 /** The argument of `onStep`. */
 export interface StepInfo extends TrainerStep {
-  /** The number of completed steps, from 1. */
+  /** The number of completed steps, at least 1. */
   readonly step: number
   readonly epoch: number
   readonly learningRate: number | undefined
@@ -61,7 +61,7 @@ export interface EarlyStoppingOptions {
 }
 
 /**
- * Ends the training when the metric has not improved in `patience` evaluations.
+ * Returns a callback that ends the training when the metric has not improved in `patience` evaluations.
  *
  * @throws ERR_TSR_ARGUMENT; also in the first evaluation if `metric` is an accuracy of NaN
  */
@@ -103,8 +103,8 @@ export interface MovingAverage extends FitCallback {
 }
 
 /**
- * Keeps an exponential moving average (EMA) of the parameters. After each step, average = decay average +
- * (1 - decay) value. The average starts with the values after the first step.
+ * Returns a callback that keeps an exponential moving average (EMA) of the parameters. After each step,
+ * average = decay average + (1 - decay) value. The average starts with the values after the first step.
  *
  * @example
  * const average = movingAverage({ decay: 0.99 })

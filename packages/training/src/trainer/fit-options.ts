@@ -33,9 +33,7 @@ export interface FitOptions {
   readonly callbacks?: readonly FitCallback[]
   /** Whether rank 0 prints progress; default true. */
   readonly progress?: boolean
-  /**
-   * The unit of the displayed speed and its number per example. For texts, for example `{ tokens: 64 }`.
-   */
+  /** The unit of the displayed speed, with its number per example. For texts: `{ tokens: 64 }`. */
   readonly unit?: { readonly tokens: number }
   /**
    * The number of floating-point operations per example, forward and backward. If set, the progress shows
@@ -64,7 +62,7 @@ export interface SavingOptions {
    * default false.
    */
   readonly best?: boolean
-  /** Whether saving throws for NaN or infinite values; see `SaveOptions`. Default true. */
+  /** Whether saving throws if a value is NaN or infinite; default true. See `SaveOptions`. */
   readonly finite?: boolean
 }
 

@@ -166,7 +166,6 @@ function isMultiple(step: number, every: number | undefined): boolean {
   return every !== undefined && step % every === 0
 }
 
-/** The data that `fit` adds to a checkpoint. */
 interface SavedPosition {
   readonly position: unknown
   readonly smallest: number | null

@@ -4,7 +4,7 @@ import type { Trainer } from './trainer.ts'
 
 /** The signals that end training. Under `tsrun`, Ctrl-C reaches ranks as SIGTERM, otherwise as SIGINT. */
 const SIGNALS = ['SIGTERM', 'SIGUSR1', 'SIGINT'] as const
-/** 128 plus the signal number, as in shells. */
+/** The exit code of each signal: 128 plus the signal number, as in shells. */
 const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 
 type Stop = Exclude<FitEnd, 'complete'>
@@ -22,7 +22,7 @@ export class Interruption {
     const listener = (): void => {
       this.#signal ??= signal
     }
-    // A second Ctrl-C ends the process at once.
+    // Let a second Ctrl-C end the process at once.
     if (signal === 'SIGINT') process.once(signal, listener)
     else process.on(signal, listener)
     return { signal, listener }

@@ -41,6 +41,8 @@ export interface Layout extends Readonly<Record<Axis, ProcessGroup>> {
 }
 
 /**
+ * Creates the groups of this rank along all axes.
+ *
  * @param given - the sizes of the axes, or a mesh with some of them; default: all ranks are replicas
  * @throws ERR_TSR_ARGUMENT for an unknown axis; ERR_TSR_MESH_SHAPE when the product of the sizes is not
  *   the number of ranks

@@ -38,7 +38,7 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
    * initialized if necessary.
    */
   readonly mesh?: MeshShape | AnyMesh | ProcessGroup
-  /** Updates the parameters in each training step. */
+  /** The optimizer that updates the parameters in each training step. */
   readonly optimizer?: Optimizer
   /** The learning rate of the optimizer at each step; default: constant. */
   readonly learningRate?: LearningRateSchedule
@@ -117,7 +117,7 @@ export function clipOf({ clip }: CheckedOptions): { maxNorm: number; norm: numbe
   return checkClip(typeof clip === 'object' ? clip : { maxNorm: clip })
 }
 
-/** Removes undefined options, so that the called function applies its own defaults. */
+/** Returns the options that are not undefined, so that the called function applies its own defaults. */
 export function given<T extends object>(options: T): { [K in keyof T]: NonNullable<T[K]> } {
   const entries = Object.entries(options).filter(([, value]) => value !== undefined)
   return Object.fromEntries(entries) as { [K in keyof T]: NonNullable<T[K]> }

@@ -28,7 +28,10 @@ import type { CheckedOptions, TrainerOptions } from './options.ts'
 
 /** The result of `Trainer.step`. All figures except `waited` are the same on all ranks. */
 export interface TrainerStep {
-  /** The mean loss over the examples of all replicas, or over the labels that count. 0 if none counts. */
+  /**
+   * The mean loss over the examples of all replicas, or over their labels that are not ignored. It is 0
+   * if there are none.
+   */
   readonly loss: number
   /** The number of examples in the batches of all replicas. */
   readonly examples: number
@@ -159,8 +162,8 @@ export class Trainer {
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const place = { step: this.#steps, row }
-    // Without averaging there is one replica, so the pass must not use the given group: it may contain
-    // all stages.
+    // Without averaging there is only one replica. Pass an empty list, because the given group may
+    // contain all pipeline stages.
     const pass = { training: true, ...place, replicas: [] }
     const result = await inPass(pass, () => this.#core.step(own, place))
     const totals = result.totals!
@@ -204,8 +207,8 @@ export class Trainer {
    * Computes the model's outputs for inputs without labels, in evaluation mode. All ranks must call this
    * method, and ranks of one replica must pass the same inputs.
    *
-   * @param inputs - [rows, ...]: a tensor, which the caller keeps, or a list of rows: nested arrays of
-   *   numbers, all of the same shape. Pass rows that are single numbers as a tensor
+   * @param inputs - [rows, ...]: a tensor, which the caller still owns; or a list of rows, each a nested
+   *   array of numbers, all of the same shape. If rows are single numbers, pass a tensor
    * @returns the outputs [rows, ...] on each rank, which the caller disposes. With tensor parallelism
    *   (`tp`), they are the last layer's outputs on this rank; with context parallelism (`cp`), inputs
    *   and outputs are this rank's part of the sequences
@@ -214,8 +217,8 @@ export class Trainer {
    * const scores = await run.predict([pixels])
    * const digit = scores.argMax(-1).dataSync()[0]
    *
-   * @throws ERR_TSR_ARGUMENT that names the row whose shape differs from the first row's, or that has
-   *   anything but finite numbers
+   * @throws ERR_TSR_ARGUMENT naming the first row that has a different shape from row 0, or a value that
+   *   is not a finite number
    */
   async predict(inputs: Tensor | TensorLike): Promise<Tensor> {
     const x = rowsOf(inputs)
@@ -234,8 +237,8 @@ export class Trainer {
    * Trains on many batches, evaluates and saves at intervals, and can resume from the newest checkpoint:
    * see `FitOptions`.
    *
-   * @param data - a data set (with `batch`), a loader, any iterable of batches of this replica, or a
-   *   function of the step
+   * @param data - a data set (set the option `batch`), a loader, an iterable of batches of this replica,
+   *   or a function that returns the batch of a step
    */
   async fit(data: FitData, options: FitOptions = {}): Promise<FitResult> {
     return await fit(this, data, options)

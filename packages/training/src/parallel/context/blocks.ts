@@ -3,9 +3,9 @@ import { attend, attendAgain, scoreGradient, times, type Mask } from '../../nn/c
 import { tf } from '../../tfjs/tfjs.ts'
 
 /*
- * Attention with an online softmax (Milakov & Gimelshein, 2018; Dao et al., FlashAttention, 2022),
- * one block of keys and values per rank. Tensors have the shape [batch, heads, length, size]. The
- * log-sum-exp of the scores has the shape [batch, heads, length, 1].
+ * Attention with an online softmax (Milakov & Gimelshein, 2018; Dao et al., FlashAttention, 2022). It
+ * processes the keys and values of one rank at a time, as a block. Tensors have the shape [batch, heads,
+ * length, size]. The log-sum-exp of the scores has the shape [batch, heads, length, 1].
  */
 
 /** Attention over the keys seen so far: the output, and the log-sum-exp of the scores. */
@@ -14,10 +14,7 @@ export interface Partial {
   readonly logSums: Tensor
 }
 
-/**
- * Which queries of this rank attend to which keys of another rank, under causal masking. For the
- * layout of positions see `zigzagPositions`.
- */
+/** Which queries of this rank attend to which keys of another rank under causal masking. */
 interface View {
   readonly mask: Mask
   readonly queries: 'all' | 'late'
@@ -53,9 +50,7 @@ export function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: 
   }
 }
 
-/**
- * Merges the attention over two sets of keys. Each output is weighted with its sum of exponentials.
- */
+/** Merges the attention over two sets of keys. Each output is weighted with its sum of exponentials. */
 export function merge(a: Partial, b: Partial): Partial {
   const largest = tf.maximum(a.logSums, b.logSums)
   const [fromA, fromB] = [a, b].map(({ logSums }) => tf.exp(tf.sub(logSums, largest)))

@@ -11,14 +11,14 @@ import { ringAttention } from './ring-attention.ts'
 import { zigzagPositions } from './zigzag.ts'
 
 /**
- * Enables context parallelism in a model, in place: divides each sequence among the ranks of a
- * group. Each rank has all parameters and, of every sequence, its zigzag positions (see
- * `zigzagPositions`). Attention layers exchange keys and values in a ring (see `ringAttention`).
- * Given a pipeline recipe, returns a recipe whose slices are divided in this way. Call
- * `contextParallel` before `parallelize`. In a group of one rank the model is unchanged.
+ * Enables context parallelism in a model, in place: divides each sequence among the ranks of a group.
+ * Each rank has all parameters, but only its zigzag positions of every sequence (see `zigzagPositions`).
+ * Attention layers exchange keys and values in a ring (see `ringAttention`). Given a pipeline recipe,
+ * returns a recipe for divided sequences. Call `contextParallel` before `parallelize`. In a group of one
+ * rank the model is unchanged.
  *
- * The loss of a rank is the mean over its positions. Average losses and gradients over this group
- * and the data parallel group.
+ * The loss of a rank is the mean over its positions. Average losses and gradients over this group and the
+ * data parallel group.
  *
  * @example
  * const model = contextParallel(new GPT({ block: 64 }), mesh.cp)

@@ -5,7 +5,6 @@ import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { freeAfter } from '../group-buffers.ts'
 
-/** Two tensors of the same shape, for example keys and values. */
 export type Pair = readonly [Tensor, Tensor]
 
 interface PairBuffer {
@@ -89,7 +88,7 @@ export class PairRing {
     this.#outgoing.work?.wait()
   }
 
-  /** Frees the buffers. After a failed pass, waits until no message uses them. */
+  /** Frees each buffer as soon as no message uses it. Call it after failed passes too. */
   dispose(): void {
     for (const { values, work } of [this.#outgoing, this.#incoming]) {
       freeAfter(work, this.#group, values)

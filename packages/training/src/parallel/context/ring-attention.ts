@@ -9,21 +9,18 @@ import { PairRing, type Pair } from './pair-ring.ts'
 import { zigzagPositions, type Place } from './zigzag.ts'
 
 /**
- * Causal attention for sequences that are divided among the ranks of a group by zigzag positions
- * (Liu et al., Ring Attention, 2023). Keys and values are sent round a ring. Meanwhile each rank
- * computes attention to the keys and values that it has. Memory does not grow with the number of
- * ranks: besides its own keys and values, a rank holds those of one other rank.
+ * Causal attention for sequences that are divided among the ranks of a group by zigzag positions (Liu et
+ * al., Ring Attention, 2023). Keys and values are sent round a ring. Meanwhile each rank computes
+ * attention to the keys and values that it has received. The memory of a rank does not grow with the
+ * number of ranks: besides its own keys and values, it holds those of one other rank.
  *
- * With c ranks, each rank sends 2 (c - 1) times the size of its keys in the forward pass. The
- * backward pass also sends the gradients of keys and values: 4 (c - 1) times the size.
+ * With c ranks, each rank sends 2 (c - 1) times the size of its keys in the forward pass. The backward
+ * pass also sends the gradients of keys and values: 4 (c - 1) times the size.
  */
 export function ringAttention(group: ProcessGroup): AttentionCore {
   const { rank, size } = group
-  /**
-   * Returns the part of the attention between this rank's queries and the keys received in a step.
-   */
+  /** Returns the part of the attention between this rank's queries and the keys received in a step. */
   const view = (step: number) => viewOn((rank - step + size) % size, rank)
-  /** Returns the dropout mask for the attention probabilities of a step. */
   const keptAt = (step: number, { shape }: Tensor, mask?: ProbabilityMask) => {
     if (mask === undefined) return undefined
     const [batch, heads, own] = shape as [number, number, number]
@@ -137,7 +134,6 @@ function replace<T extends readonly Tensor[]>(old: T, make: () => T): T {
   return next
 }
 
-/** Adds two pairs of tensors, and disposes both. */
 function sum(a: Pair, b: Pair): Pair {
   const [first, second] = tf.tidy((): Tensor[] => [tf.add(a[0], b[0]), tf.add(a[1], b[1])])
   tf.dispose([...a, ...b])

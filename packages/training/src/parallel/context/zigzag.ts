@@ -8,10 +8,10 @@ export interface Place {
 }
 
 /**
- * Returns the positions of a sequence that a rank computes in context parallel training. The
- * sequence is divided into 2 x size equal sections. A rank has two of them: `rank` and `2 x size -
- * 1 - rank`. Under causal attention late sections are more work than early ones, so this pairing
- * balances the work.
+ * Returns the positions of a sequence that a rank computes in context parallel training. The sequence is
+ * divided into 2 x size equal sections. A rank has the sections with the indices `rank` and `2 x size - 1
+ * - rank`. Under causal attention late sections are more work than early ones, so this pairing balances
+ * the work.
  *
  * A group of one rank has all positions.
  *

@@ -19,7 +19,7 @@ export interface BatchNormOptions {
   readonly channels: number
   /** A small number that is added to the variance; default 1e-5. */
   readonly epsilon?: number
-  /** The weight of a new batch in the running statistics; default 0.1. */
+  /** The weight of a new batch in the running statistics, from 0 to 1; default 0.1. */
   readonly momentum?: number
 }
 
@@ -33,18 +33,17 @@ const readOptions = declareOptions({
 /**
  * Batch normalization (Ioffe & Szegedy, 2015) over the examples of all replicas, like
  * torch.nn.SyncBatchNorm. Each channel of the last axis is normalized to mean 0 and variance 1,
- * multiplied by `weight` [channels], and shifted by `bias` [channels]. The result equals that of
- * one process with the whole batch.
+ * multiplied by `weight` [channels], and shifted by `bias` [channels]. The result equals that of one
+ * process with the whole batch.
  *
- * Training passes use the statistics of the micro-batch and update the running statistics. Other
- * passes use the running statistics. A recorded pass counts as a training pass unless `inPass` says
- * otherwise.
+ * Training passes use the statistics of the micro-batch and update the running statistics. Other passes
+ * use the running statistics. A recorded pass counts as a training pass unless `inPass` says otherwise.
  *
- * The replicas are those of the `trainer` or pipeline that runs the model. A forward pass gathers
- * the mean and variance of each replica, and a backward pass sums two numbers per channel. Both
- * passes block, and all replicas must run the same passes in the same order. The gradients of
- * `weight` and `bias` cover only this rank's examples; `dataParallel` averages them. On webgpu a
- * pass cannot block, so the layer throws.
+ * The replicas are those of the `trainer` or pipeline that runs the model. A forward pass gathers the
+ * mean and variance of each replica, and a backward pass sums two numbers per channel. Both passes block,
+ * and all replicas must run the same passes in the same order. The gradients of `weight` and `bias` cover
+ * only this rank's examples; `dataParallel` averages them. On webgpu a pass cannot block, so the layer
+ * throws.
  *
  * @example
  * const norm = new BatchNorm({ name: 'layers.1', channels: 64 })
@@ -140,7 +139,7 @@ export class BatchNorm implements Module {
     const [x, weight] = saved as [Tensor, Tensor]
     const own = new Float64Array(2 * channels)
     const [slopes, input] = [viewOf(dy), viewOf(x)]
-    // Rows of an empty micro-batch are placeholders: leave them out of the sums.
+    // Rows of an empty micro-batch are placeholders. Leave them out of the sums.
     for (let i = 0; !isEmpty && i < slopes.length; i++) {
       const c = i % channels
       own[c]! += slopes[i]!

@@ -76,7 +76,7 @@ interface Joined {
   readonly divideBy: 'live' | 'world'
 }
 
-/** Averaged gradients by parameter name. The arrays are bucket memory. */
+/** Averaged gradients by parameter name. The arrays are parts of the buckets. */
 type Averages = ReadonlyMap<string, Float32Array>
 
 /** A rank's replica of a model; made by `dataParallel`. */
@@ -87,7 +87,6 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   #isReordered = false
   #steps = 0
   #joined: Joined | undefined
-  /** In a loop of `join`: the number of ranks that still have data in this step. */
   #live: number | undefined
 
   constructor(
@@ -112,8 +111,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   /**
-   * Waits for the averaged gradients of this step, for `optimizer.step`. They are the same on all
-   * ranks.
+   * Waits for the averaged gradients of this step, for `optimizer.step`. They are the same on all ranks.
    *
    * @param tokens - with `reduction: 'token'`: the number of tokens in this rank's summed loss
    * @throws ERR_TSR_UNUSED_PARAMETERS, ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a failed step or
@@ -128,8 +126,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   /**
-   * Waits for the averaged gradients of this step, like `gradients`, but does not copy them. The
-   * arrays are bucket memory, which the next backward pass overwrites. Update the parameters first.
+   * Waits for the averaged gradients of this step, like `gradients`, but does not copy them. The arrays
+   * are parts of the buckets, which the next backward pass overwrites. Update the parameters first.
    */
   async gradientViews(tokens?: number): Promise<Averages> {
     return await this.takeGradients(tokens)
@@ -152,11 +150,10 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   /**
-   * Runs a training loop that may have fewer steps on some ranks than on others. All ranks call
-   * `join`. A rank that has finished joins the steps of the other ranks with zero gradients. At the
-   * end all ranks get the parameters and the optimizer state of the rank that made the most steps.
-   * The loop must not use other collectives over this group, because finished ranks do not call
-   * them.
+   * Runs a training loop that may have fewer steps on some ranks than on others. All ranks call `join`. A
+   * rank that has finished takes part in the steps of the other ranks with zero gradients. At the end all
+   * ranks get the parameters and the optimizer state of the rank that made the most steps. The loop must
+   * not use other collectives over this group, because finished ranks do not call them.
    *
    * @example
    * const loop = async () => {
@@ -234,11 +231,12 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   /**
-   * Joins the steps of the ranks that still have data, with zero gradients, until no rank has data.
+   * Takes part in the steps of the ranks that still have data, with zero gradients, until no rank has
+   * data.
    */
   async #shadow(loop: JoinedLoop): Promise<void> {
-    // Drop accumulated gradients of a step that was never announced. Other ranks do not wait for
-    // it.
+    // Drop accumulated gradients of a step that this rank never announced: other ranks do not wait for
+    // that step.
     if (!loop.isAnnounced) this.#exchange.clear()
     for (;;) {
       loop.announce(false)
@@ -247,9 +245,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     }
   }
 
-  /**
-   * Rebuilds the buckets after the first step, in the order in which rank 0 computed its gradients.
-   */
+  /** Rebuilds the buckets after the first step, in the order in which rank 0 computed its gradients. */
   async #reorder(arrivals: readonly string[]): Promise<void> {
     this.#isReordered = true
     const order = await this.#group.broadcastObject([...arrivals], 0)
@@ -266,7 +262,6 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 }
 
-/** A gradient bucket with its memory in the group's arena. */
 interface Filling {
   readonly bucket: Bucket
   readonly gradients: Float32Array
@@ -281,8 +276,8 @@ class AllReduceExchange extends GradientExchange {
   readonly #group: ProcessGroup
   readonly #fillings: readonly Filling[]
   /**
-   * Whether buckets are exchanged after the backward pass, because an exchange during it would not
-   * be faster.
+   * Whether to exchange buckets only after the backward pass, because doing so during it would not be
+   * faster.
    */
   readonly #isDeferred: boolean
 
@@ -322,8 +317,8 @@ class AllReduceExchange extends GradientExchange {
   /**
    * Ends the step and returns the averaged gradients.
    *
-   * @returns the averages times `factor`, by parameter name, except for the names in `without`; the
-   *   arrays are bucket memory, valid until the first gradient of the next step
+   * @returns the averages times `factor`, by parameter name, except for the names in `without`. The
+   *   arrays are parts of the buckets, valid until the first gradient of the next step
    */
   take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
     const gradients = new Map<string, Float32Array>()

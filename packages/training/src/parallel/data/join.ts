@@ -33,7 +33,7 @@ export class JoinedLoop {
     this.#live = group.alloc('float64', 1)
   }
 
-  /** Whether this rank has announced whether it takes part in the current step. */
+  /** Whether this rank has already called `announce` in the current step. */
   get isAnnounced(): boolean {
     return this.#announced !== undefined
   }

@@ -28,10 +28,7 @@ export interface StepTotals extends OwnTotals {
   readonly unused: ReadonlySet<string>
 }
 
-/**
- * A model that `dataParallel` or `fullyShard` can replicate: a module, or a rank's part of a
- * pipeline.
- */
+/** A model that `dataParallel` or `fullyShard` can replicate: a module, or a rank's part of a pipeline. */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly parameters: readonly Parameter[]
   /** For a pipeline whose stages are all on this rank: the whole model. */
@@ -44,8 +41,8 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
    */
   readonly countsLabels?: boolean
   /**
-   * For a model with its own `step`, such as a pipeline: sets how `step` averages gradients over
-   * replicas. With undefined, gradients are not averaged.
+   * Sets how the model's own `step` averages gradients over replicas. Pipelines have such a `step`. With
+   * undefined, gradients are not averaged.
    */
   averageBy?(averaging: Averaging | undefined): void
 }
@@ -74,9 +71,9 @@ export interface Averaging {
   /** The group that shards the parameters; undefined if they are whole. */
   readonly shard: ProcessGroup | undefined
   /**
-   * Returns a factor by which to multiply the summed loss before the backward pass; for `reduction:
-   * 'token'`. The factor approximates the final one, so the gradients need little or no scaling
-   * afterwards. All replicas call this method, and a pipeline calls it on its last stage.
+   * With `reduction: 'token'`: returns a factor by which to multiply the summed loss before the backward
+   * pass. The factor approximates the final one, so gradients need little or no scaling afterwards. All
+   * replicas call this method; a pipeline calls it on its last stage.
    *
    * @param count - the divisor of this replica's summed loss
    */
@@ -97,9 +94,7 @@ export interface Averaging {
     gradients: ClippedGradients,
     recorder: SpanRecorder | undefined,
   ): Promise<void>
-  /**
-   * Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`.
-   */
+  /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
   synchronizes: boolean
   /**
    * Drops the gradients of a failed step. If some gradients were already sent, all later steps
@@ -121,9 +116,7 @@ export interface Averaging {
   release(): void
 }
 
-/**
- * The backward pass of a recording that sends each gradient to the rank that owns the parameter.
- */
+/** The backward pass of a recording that sends each gradient to the rank that owns the parameter. */
 interface ShardedBackward {
   backward(dy: Tensor): Promise<Tensor | undefined>
 }

@@ -14,17 +14,15 @@ export interface Slot {
   readonly length: number
 }
 
-/** Gradients that are sent together. */
+/** Gradients that are sent together in one message buffer. */
 export interface Bucket {
   readonly slots: readonly Slot[]
-  /** Number of float32 elements. */
+  /** The number of float32 elements. */
   readonly length: number
 }
 
 export interface BucketSizes {
-  /**
-   * The largest size of a bucket in bytes of float32. A single larger gradient gets its own bucket.
-   */
+  /** The largest size of a bucket in bytes of float32. A single larger gradient gets its own bucket. */
   readonly bucketBytes: number
   /**
    * The largest size of the first bucket in bytes of float32. A small first bucket starts
@@ -34,9 +32,7 @@ export interface BucketSizes {
 }
 
 const ELEMENT = 4
-/**
- * The first bucket may exceed its limit by this fraction if one bucket then holds all gradients.
- */
+/** The first bucket may exceed its limit by this fraction if one bucket then holds all gradients. */
 const REST = 1 / 8
 
 /**
@@ -88,7 +84,7 @@ export function labelOf({ slots }: Bucket, index: number): string {
 
 /** A bucket that is divided into one share per rank. */
 export interface SharedBucket extends Bucket {
-  /** Number of elements of each rank's share. */
+  /** The number of elements of each rank's share. */
   readonly share: number
   /** The number of elements of all shares, including the padding. */
   readonly padded: number
@@ -109,9 +105,7 @@ export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
   return { ...bucket, share, padded: share * ranks }
 }
 
-/**
- * Returns the ranges of a bucket's parameters that a rank owns: at most one range per parameter.
- */
+/** Returns the ranges of a bucket's parameters that a rank owns: at most one range per parameter. */
 export function ownedRanges({ slots, share }: SharedBucket, rank: number): OwnedRange[] {
   const begin = rank * share
   return slots.flatMap(({ parameter, offset, length }) => {

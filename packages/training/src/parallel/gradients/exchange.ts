@@ -19,13 +19,12 @@ export function trafficOf(buckets: readonly Bucket[], bytesPerElement: number): 
   return { collectives: buckets.length, bytes: elements * bytesPerElement }
 }
 
-/** The gradients that a bucket has received in this step. */
 interface Arrivals {
   readonly index: number
   readonly bucket: Bucket
-  /** Names of parameters that have a gradient, possibly an incomplete sum. */
+  /** Names of parameters that have received a gradient. Later passes may still add to it. */
   readonly present: Set<string>
-  /** Names of parameters whose gradient is complete for this step. */
+  /** Names of parameters whose gradient has all its contributions in this step. */
   readonly complete: Set<string>
 }
 
@@ -64,10 +63,8 @@ export abstract class GradientExchange {
 
   protected abstract get spans(): SpanRecorder | undefined
 
-  /** Returns the memory of a whole bucket. */
   protected abstract memoryOf(index: number): Float32Array
 
-  /** Starts the exchange of a bucket whose gradients are all complete. */
   protected abstract start(index: number): void
 
   /** Waits until the exchanges of all buckets have completed. */
@@ -90,10 +87,10 @@ export abstract class GradientExchange {
   }
 
   /**
-   * Adds a gradient to its bucket, and starts all buckets that are now complete. Ignores the
-   * gradients of frozen parameters. The caller still owns the tensor.
+   * Adds a gradient to its bucket, and starts all buckets that are now complete. Ignores the gradients of
+   * frozen parameters. The caller still owns the tensor.
    *
-   * @param isLast - whether this gradient completes the parameter's sum for the step
+   * @param isLast - whether no other pass of this step adds to the parameter's gradient
    * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when the gradient does not have the parameter's
    *   shape; ERR_TSR_SYNC_READ when the backend can only read values asynchronously
    */
@@ -126,10 +123,7 @@ export abstract class GradientExchange {
     this.#arrive(name, this.#places.get(name)!, isLast)
   }
 
-  /**
-   * Starts all buckets before index `end` that have not started. Missing gradients are sent as
-   * zeros.
-   */
+  /** Starts all buckets before index `end` that have not started. Missing gradients are sent as zeros. */
   startUntil(end = this.#arrivals.length): void {
     while (this.#started < end) {
       const { index, bucket, present, complete } = this.#arrivals[this.#started]!
@@ -143,9 +137,9 @@ export abstract class GradientExchange {
   }
 
   /**
-   * Drops the gradients of this step if none was sent yet. @returns whether they were dropped
+   * Drops the gradients of this step, unless some were already sent.
    *
-   * @returns whether none was sent
+   * @returns whether the gradients were dropped
    */
   abandon(): boolean {
     if (this.#started > 0) return false
@@ -153,7 +147,6 @@ export abstract class GradientExchange {
     return true
   }
 
-  /** Prepares for the next step. */
   clear(): void {
     for (const { present, complete } of this.#arrivals) {
       present.clear()

@@ -9,9 +9,7 @@ type Call = 'gradients()' | 'step()'
  * first failed step, because ranks may have diverged.
  */
 export class Lifetime {
-  /**
-   * The rank in the world. Error messages use it because users compare errors of several groups.
-   */
+  /** The rank in the world. Error messages use it because users compare errors of several groups. */
   readonly #rank: number
   /** The reason why the replica is unusable; undefined while it is usable. */
   #end: string | undefined
@@ -64,11 +62,7 @@ export class Lifetime {
     }
   }
 
-  /**
-   * Makes the replica unusable after a failed step. @returns `error`
-   *
-   * @returns the error
-   */
+  /** Makes the replica unusable after a failed step. @returns the argument `error` */
   fail(error: unknown): unknown {
     this.#end ??= `a step has failed (${describe(error)})`
     return error
@@ -78,7 +72,7 @@ export class Lifetime {
     return this.#end === DISPOSED
   }
 
-  /** @returns whether this was the first call */
+  /** Makes the replica unusable. @returns whether this was the first call */
   dispose(): boolean {
     const isFirst = this.#end !== DISPOSED
     this.#end = DISPOSED

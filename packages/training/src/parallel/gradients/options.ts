@@ -16,10 +16,7 @@ import type { Replicated } from './averaging.ts'
 
 const WIRE_FORMATS = ['float32', 'float16', 'bfloat16'] as const
 
-/**
- * The number format of sent gradients. A 16-bit format sends half as many bytes and loses
- * precision.
- */
+/** The number format of sent gradients. A 16-bit format sends half as many bytes and loses precision. */
 export type WireFormat = (typeof WIRE_FORMATS)[number]
 
 export interface DataParallelOptions {
@@ -52,9 +49,8 @@ export interface DataParallelOptions {
   /** Parameters that are not trained and get no gradient: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
   /**
-   * How to treat a parameter that this rank has not used in a step: throw an error (`error`,
-   * default), or send a zero gradient (`zeros`). With `zeros`, a parameter that no rank has used
-   * gets no gradient.
+   * How to treat a parameter that this rank has not used in a step: throw an error (`error`, default), or
+   * send a zero gradient (`zeros`). With `zeros`, a parameter that no rank has used gets no gradient.
    */
   readonly unused?: 'error' | 'zeros'
 }
@@ -85,7 +81,8 @@ export function wireBytes(wire: WireFormat): number {
 }
 
 /**
- * The parameters of a module (each tied one once), the trained ones among them, and the buffers.
+ * The parameters of a module, the trained ones among them, and the buffers. A tied parameter is listed
+ * once.
  */
 export interface ModelParameters {
   readonly all: readonly Parameter[]
@@ -94,6 +91,8 @@ export interface ModelParameters {
 }
 
 /**
+ * Returns the parameters and buffers of a module.
+ *
  * @throws ERR_TSR_ARGUMENT when `module` is not a module, two parameters have the same name, or `frozen`
  *   matches no parameter
  */

@@ -16,17 +16,14 @@ import { SharedBuffers } from './shared-buffers.ts'
 import { checkUsed, countRanks, factorOf, powerOfTwoNear, TotalsSum } from './step-totals.ts'
 
 interface ReplicaOptions extends GradientOptions {
-  /**
-   * Whether buckets keep their memory between steps, so that backward passes can write into them.
-   */
+  /** Whether buckets keep their memory between steps, so that backward passes can write into them. */
   readonly keepsBuckets: boolean
   readonly replicas: readonly ProcessGroup[]
 }
 
 /**
  * Creates copies of the groups `axes`, for collectives that modules run inside passes. The groups
- * themselves also run the collectives of buckets, whose order relative to passes differs between
- * ranks.
+ * themselves also run the collectives of buckets, whose order relative to passes differs between ranks.
  */
 export async function groupsForPasses(
   module: Replicated,
@@ -69,7 +66,7 @@ export abstract class Replica<
   readonly #sum: TotalsSum
   /** The factor that `scaleFor` returns; undefined until a step has counted labels. */
   #scale: number | undefined
-  /** The number of steps that failed before any gradient was sent. */
+  /** The number of steps that failed on this rank before any gradient was sent. */
   #abandoned = 0
 
   constructor(
@@ -104,20 +101,14 @@ export abstract class Replica<
     return this.#scale ?? 1
   }
 
-  /** The gradient exchange of the current step. */
   protected abstract get exchange(): GradientExchange
 
   /** Completes all work that must precede another collective over `axes`. */
   protected abstract beforeTotals(): Promise<void>
 
-  /**
-   * Ends the step. @returns the averages times `factor`, except for the names in `unused`
-   *
-   * @returns the averages times `factor`, except for the names in `unused`
-   */
+  /** Ends the step. @returns the averages times `factor`, except for the names in `unused` */
   protected abstract take(factor: number, unused: ReadonlySet<string>): Promise<G> | G
 
-  /** Frees resources of the subclass. Called once, by `dispose`. */
   protected abstract close(): void
 
   async scaleFor(count: number): Promise<number> {
@@ -149,9 +140,7 @@ export abstract class Replica<
     // Parameters are whole, unless a subclass shards them: there is nothing to release.
   }
 
-  /**
-   * Frees the buckets. The model stays usable; a sharded model keeps only its unsharded parameters.
-   */
+  /** Frees the buckets. The model stays usable; a sharded model keeps only its unsharded parameters. */
   dispose(): void {
     if (!this.lifetime.dispose()) return
     this.module.averageBy?.(undefined)
@@ -161,7 +150,7 @@ export abstract class Replica<
     markReplicated(this.module.parameters, false)
   }
 
-  /** Waits for the averages, for a training loop that did not scale the loss by `scale`. */
+  /** Waits for the averages, in a training loop that did not multiply the loss by `scaleFor` before. */
   protected async takeGradients(tokens: number | undefined): Promise<G> {
     checkTokens(this.options, tokens)
     const count = tokens ?? 0
@@ -198,16 +187,11 @@ export abstract class Replica<
     await buffers.share(this.axes)
   }
 
-  /** Returns the number by which the summed gradients are divided. */
   protected divisorOf(totals: StepTotals | undefined): number {
     return this.reduction === 'token' ? totals!.count : countRanks(this.axes)
   }
 
-  /**
-   * Called before each gradient. @throws when this replica may not take gradients now
-   *
-   * @throws when no gradient is allowed now
-   */
+  /** Called before each gradient. @throws when this replica may not take gradients now */
   protected checkPass(): void {
     this.lifetime.checkAwaited('a backward pass')
   }

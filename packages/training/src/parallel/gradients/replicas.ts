@@ -12,14 +12,13 @@ type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | 
 /** The properties of a replica that must be the same on all ranks, as text for error messages. */
 interface ReplicaFacts {
   readonly parameters: readonly string[]
-  /** One text per option, in the same order on all ranks. */
+  /** The options as text: one entry per option, in the same order on all ranks. */
   readonly options: readonly string[]
 }
 
 /**
- * Checks that all ranks have the same parameters and options as rank 0. Compares names, shapes,
- * shards, and which parameters are trained. A difference could make a rank wait forever, or sum
- * unrelated values.
+ * Checks that all ranks have the same parameters and options as rank 0. Compares names, shapes, shards,
+ * and which parameters are trained. A difference could make a rank wait forever, or sum unrelated values.
  *
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank
  */
@@ -69,7 +68,7 @@ export function describeParameters(parameters: readonly Described[]): string[] {
 /**
  * Checks that the descriptions of all ranks equal that of rank 0.
  *
- * @param all - the description of each rank of the group
+ * @param all - the descriptions of all ranks, in rank order
  * @throws ERR_TSR_REPLICA naming the first difference from rank 0
  */
 export function compareReplicas(
@@ -94,9 +93,7 @@ export function compareReplicas(
   }
 }
 
-/**
- * Marks parameters as replicated or not. `parallelize` refuses to replace replicated parameters.
- */
+/** Marks parameters as replicated or not. `parallelize` refuses to replace replicated parameters. */
 export function markReplicated(parameters: readonly Parameter[], isReplicated: boolean): void {
   for (const parameter of parameters) parameter.isReplicated = isReplicated
 }

@@ -21,11 +21,7 @@ export class TotalsSum {
   readonly #totals: Float64Array | undefined
   readonly #sums: readonly PersistentOperation[]
 
-  /**
-   * Prepares the sums.
-   *
-   * @param parameters - the number of trained parameters
-   */
+  /** Prepares the all-reduces. @param parameters - the number of trained parameters */
   constructor(axes: readonly ProcessGroup[], options: GradientOptions, parameters: number) {
     this.#axes = axes
     const marks = options.unused === 'error' ? 0 : parameters
@@ -79,7 +75,6 @@ export class TotalsSum {
     return { loss, count, examples, found, unused: new Set(missing) }
   }
 
-  /** Frees the memory as soon as no sum is in progress. */
   dispose(): void {
     const totals = this.#totals
     let left = this.#sums.length
@@ -100,7 +95,6 @@ type Figures = [
   sums: number,
 ]
 
-/** The index of the first used-parameter flag in the totals. */
 const MARKS = 6
 
 /**
@@ -118,9 +112,7 @@ export function checkUsed(
   throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
 }
 
-/**
- * Returns the factor that converts a mean over ranks into a mean over `count` examples or labels.
- */
+/** Returns the factor that converts a mean over ranks into a mean over `count` examples or labels. */
 export function factorOf(axes: readonly ProcessGroup[], count: number): number {
   // Without examples all gradients are zero.
   return count === 0 ? 0 : countRanks(axes) / count

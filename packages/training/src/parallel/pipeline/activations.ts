@@ -28,8 +28,8 @@ export interface StageMessages {
   /** Returns the tensor of a message that has arrived; the caller disposes the tensor. */
   take(message: Message): Tensor
   /**
-   * Whether any stage before `stage` has parameters. If not, no gradient is sent back. The result
-   * is known once the first activation has arrived.
+   * Whether any stage before `stage` has parameters. If not, no gradient is sent back. The answer is
+   * known once the first activation has arrived.
    */
   needsGradient(stage: number): boolean
   /**
@@ -47,7 +47,7 @@ export interface StageMessages {
 
 const nothing = (): Promise<void> => Promise.resolve()
 
-/** The messages of a stage that has no neighbours. */
+/** The `StageMessages` of a stage that has no neighbours. */
 export const noMessages: StageMessages = {
   begin: nothing,
   arrive: nothing,
@@ -69,7 +69,6 @@ interface PreparedMessage {
 /** The limit on micro-batches, because stage and micro-batch must fit into a 31-bit tag. */
 const MICROBATCHES = 2 ** 17
 
-/** A message that was posted, with its buffer and its operation. */
 interface Exchanged extends Message, PreparedMessage {}
 
 /**
@@ -79,12 +78,11 @@ interface Exchanged extends Message, PreparedMessage {}
 const LOOKAHEAD = 4
 
 /**
- * Exchanges activations and their gradients between the pipeline stages of this rank and the
- * neighbouring stages.
+ * Exchanges activations and their gradients between the pipeline stages of this rank and the neighbouring
+ * stages.
  *
- * The tag of a message encodes stage, direction and micro-batch, so that messages match their
- * receives in every schedule. A send never waits for another send, because each one uses its own
- * buffer.
+ * The tag of a message encodes stage, direction and micro-batch, so that messages match their receives in
+ * every schedule. A send never waits for another send, because each one uses its own buffer.
  */
 export class Activations implements StageMessages {
   readonly #group: ProcessGroup
@@ -92,9 +90,7 @@ export class Activations implements StageMessages {
   readonly #recorder: SpanRecorder
   readonly #messages: PreparedMessages
   readonly #shapes: Shapes
-  /**
-   * The number of tensor rows of each micro-batch. An empty micro-batch has one placeholder row.
-   */
+  /** The number of tensor rows of each micro-batch. An empty micro-batch has one placeholder row. */
   #rows: readonly number[] = []
   #expected: Message[] = []
   #posted: Exchanged[] = []
@@ -251,9 +247,7 @@ function factsOf({ stage, microbatch }: Message, { byteLength }: Float32Array): 
   return { stage, microbatch, bytes: byteLength }
 }
 
-/**
- * A buffer of the pool with its prepared operations. Only one operation uses the buffer at a time.
- */
+/** A buffer of the pool with its prepared operations. Only one operation uses the buffer at a time. */
 interface PooledBuffer {
   readonly buffer: Float32Array
   readonly operations: Map<number, PersistentOperation>
@@ -269,7 +263,6 @@ interface PooledBuffer {
  */
 export class PreparedMessages {
   readonly #group: ProcessGroup
-  /** The buffers of the pool by their number of elements. */
   readonly #pool = new Map<number, PooledBuffer[]>()
 
   constructor(group: ProcessGroup) {

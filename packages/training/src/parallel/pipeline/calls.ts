@@ -8,12 +8,11 @@ import type { ProcessGroup } from '@tsrun/distributed'
 const underWay = new WeakMap<ProcessGroup | Calls, string>()
 
 /**
- * Allows only one call of a pipeline at a time, and no call after `end`. In a group it also refuses
- * all calls after a failed pass, because a failed pass leaves unread messages behind.
+ * Allows only one call of a pipeline at a time, and no call after `end`. In a group it also refuses all
+ * calls after a failed pass, because a failed pass leaves messages behind that were not received.
  */
 export class Calls {
   readonly #group: ProcessGroup | undefined
-  /** The name of the call that is in progress on this pipeline. */
   #running: string | undefined
   #failure: Error | undefined
   #isDisposed = false

@@ -46,7 +46,7 @@ export async function compareRanks(
 }
 
 /**
- * Replaces an error about message sizes by one that names the cause: ranks passed batches with
+ * Replaces an error about message sizes by one that names the cause: the batches of two ranks have
  * different numbers of examples.
  *
  * @returns the error to throw instead of `error`
@@ -87,11 +87,7 @@ export function describeOptions(
   ]
 }
 
-/**
- * Checks that each layer name in a plan matches a layer of some rank.
- *
- * @throws ERR_TSR_ARGUMENT
- */
+/** Checks that each layer name in a plan matches a layer of some rank. @throws ERR_TSR_ARGUMENT */
 function checkSearch(searches: readonly (LayerSearch | undefined)[]): void {
   const all = searches.filter((search) => search !== undefined)
   const glob = all[0]?.missing.find((each) => all.every(({ missing }) => missing.includes(each)))

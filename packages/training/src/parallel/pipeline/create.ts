@@ -19,12 +19,12 @@ import { stageRunner, wholeRunner } from './runner.ts'
 import { splitAs } from './split.ts'
 
 /**
- * Divides a model into pipeline stages and trains it on the ranks of a group. Each rank builds only
- * its own layers. Activations are sent from stage to stage, and gradients are sent back.
+ * Divides a model into pipeline stages and trains it on the ranks of a group. Each rank builds only its
+ * own layers. Activations are sent from stage to stage, and gradients are sent back.
  *
- * The result equals training in a single process, with any schedule and any number of
- * micro-batches. All ranks make the same calls. If stages have parameters with the same name, these
- * are one tied parameter, and their gradients are summed.
+ * The result equals training in a single process, with any schedule and any number of micro-batches. All
+ * ranks make the same calls. Parameters of several stages with the same name are one tied parameter:
+ * their gradients are summed.
  *
  * @example
  * const group = await initProcessGroup()

@@ -19,8 +19,7 @@ export interface TrainedBatch {
 }
 
 /**
- * Executes the actions of a rank. For each action it receives the input, computes, and sends the
- * result.
+ * Executes the actions of a rank. For each action it receives the input, computes, and sends the result.
  */
 export class StageWorker {
   readonly #stages: ReadonlyMap<number, PipelineStage>
@@ -69,9 +68,9 @@ export class StageWorker {
   }
 
   /**
-   * Runs only forward passes. @returns the sums of losses and correct answers, on the last stage
+   * Runs only forward passes.
    *
-   * @returns the sums over the batch, on the last stage
+   * @returns the sums of losses and correct answers over the batch, on the last stage
    */
   async evaluate(batch: Microbatches): Promise<Tally> {
     let sums = noTally
@@ -152,7 +151,7 @@ export class StageWorker {
         isEmpty: batch.rows[microbatch] === 0,
       })
       if (index < this.#last) await this.#sendForward(action, output)
-      // If the backward pass follows at once, freeing and recomputing activations saves no memory.
+      // Keep the activations if the backward pass follows at once: recomputing them would save no memory.
       const isNext = next?.stage === index && next.microbatch === microbatch
       if (!isNext) stage.release(microbatch)
     })
@@ -200,18 +199,12 @@ export class StageWorker {
     })
   }
 
-  /**
-   * Whether no stage up to and including `stage` has parameters, so that no gradient is computed.
-   */
+  /** Whether neither `stage` nor an earlier stage has parameters, so that no gradient is computed. */
   #learnsNothing(stage: number): boolean {
     return stage < this.#last && !this.#messages.needsGradient(stage + 1)
   }
 
-  /**
-   * Returns the input of a stage for a micro-batch.
-   *
-   * @param labels - disposed if the function throws
-   */
+  /** Returns the input of a stage for a micro-batch. @param labels - disposed if the function throws */
   #input(coming: Message, batch: Microbatches, labels?: Tensor): Tensor {
     try {
       return coming.stage === 0 ? batch.inputs(coming.microbatch) : this.#messages.take(coming)

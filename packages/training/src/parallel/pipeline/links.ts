@@ -21,16 +21,13 @@ export interface StageLinks {
    */
   compare(): Promise<boolean>
   /**
-   * The first call gives a parameter that several ranks share the same value on all of them.
-   * Sharded parameters must be equal already.
+   * The first call sets a parameter that several ranks share to the same value on all of them. Sharded
+   * parameters must be equal already.
    */
   tie(isSharded: boolean): Promise<void>
   /** Whether several stages have a parameter with this name. */
   isShared(name: string): boolean
-  /**
-   * Sums the gradients of parameters that several ranks share, and replaces the gradients by the
-   * sums.
-   */
+  /** Sums the gradients of parameters that several ranks share, and replaces the gradients by the sums. */
   sumShared(gradients: Map<string, Tensor>): Promise<void>
   /** Broadcasts up to `FIGURES` numbers from the rank of the last stage. */
   tell(figures: readonly number[]): Promise<readonly number[]>
@@ -41,7 +38,6 @@ export interface StageLinks {
   dispose(): void
 }
 
-/** The largest number of values that `tell` broadcasts. */
 const FIGURES = 6
 
 interface Parts {
@@ -61,7 +57,7 @@ export class GroupLinks implements StageLinks {
   readonly #describe: Parts['describe']
   readonly #lastRank: number
   readonly #figures: Float64Array
-  /** The properties of all ranks; undefined until `compare` has run. */
+  /** The properties of all ranks, which `compare` gathers; undefined before. */
   #told: readonly RankFacts[] | undefined
 
   constructor(group: ProcessGroup, { modules, placement, recorder, describe }: Parts) {

@@ -4,9 +4,9 @@ import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { isTensor, tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 /**
- * A batch. All ranks pass the same one. The first stage reads `inputs`, and the last stage reads
- * `labels`. A function is called only on the rank that reads it, and its tensor is disposed after
- * use. A tensor remains owned by the caller.
+ * A batch. All ranks pass the same batch. The first stage reads `inputs`, and the last stage reads
+ * `labels`. A function is called only on the rank that reads it, and its tensor is disposed after use.
+ * The caller still owns a tensor that it passes.
  */
 export interface Batch {
   /** The number of examples; optional if `inputs` or `labels` is a tensor. */
@@ -24,9 +24,7 @@ export interface BatchPlace {
   readonly row: number
 }
 
-/**
- * Whether the batch has no examples. In the last batch of an epoch, some replicas may have none.
- */
+/** Whether the batch has no examples. In the last batch of an epoch, some replicas may have none. */
 export function isEmptyBatch(batch: Given): boolean {
   return batch?.size === 0
 }
@@ -52,7 +50,8 @@ export interface Microbatches {
 }
 
 /**
- * The stages of a rank that read data: the first stage reads inputs, the last stage reads labels.
+ * Which parts of a batch a rank reads. The rank of the first stage reads inputs, that of the last stage
+ * labels.
  */
 export interface Reader {
   readonly isFirst: boolean
@@ -60,8 +59,7 @@ export interface Reader {
 }
 
 /**
- * Divides a batch into micro-batches. The tensors of a micro-batch are copied from the batch on
- * demand.
+ * Divides a batch into micro-batches. The tensors of a micro-batch are copied from the batch on demand.
  *
  * @param count - the number of micro-batches; if the batch has fewer examples, one micro-batch per
  *   example
@@ -118,7 +116,6 @@ export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
   }
 }
 
-/** A batch as an untyped caller may pass it. */
 type Given = { readonly [K in keyof Batch]?: Batch[K] | null } | null | undefined
 
 function isPart(value: unknown): boolean {
@@ -159,7 +156,7 @@ function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
   })
 }
 
-/** One part of a batch. Calls the function that makes the tensor when it is first needed. */
+/** One part of a batch: a tensor, or a function that is called when the tensor is first needed. */
 class Source {
   readonly #name: string
   readonly #make: () => Tensor

@@ -31,28 +31,25 @@ export interface ModelOptions {
    */
   readonly loss?: Loss
   /**
-   * Gradient clipping in `step`: if the norm of all gradients of the model exceeds a limit, they
-   * are scaled down to it. See `clipGradients`. Set `tensor` if ranks share layers. Default: no
-   * clipping.
+   * Gradient clipping in `step`: if the norm of all gradients of the model exceeds a limit, they are
+   * scaled down to it. See `clipGradients`. Set `tensor` if ranks share layers. Default: no clipping.
    */
   readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
   /**
-   * Whether to recompute activations: between the passes of a micro-batch, only the input of a
-   * stage (or of each layer of a whole model) is kept. The backward pass repeats the forward pass.
-   * This saves memory and takes about a third more time. Gradients are bitwise equal. Default
-   * false.
+   * Whether to recompute activations; default false. Between the passes of a micro-batch, only the input
+   * of a stage (or of each layer of a whole model) is kept. The backward pass repeats the forward pass.
+   * This saves memory and takes about a third more time. Gradients are bitwise equal.
    */
   readonly recompute?: boolean
   /**
-   * What happens if no rank used a trained parameter in the first step with examples: `error`
-   * (default) throws, because `forward` may have left the parameter out by mistake; `zeros` ignores
-   * it. In later steps, unused parameters stay unchanged.
+   * What to do if no rank used a trained parameter in the first step with examples. `error` (default)
+   * throws, because `forward` may have left the parameter out by mistake. `zeros` ignores it. In later
+   * steps, unused parameters stay unchanged.
    */
   readonly unused?: 'error' | 'zeros'
   /**
-   * Records spans; see `Pipeline.recorder`. Default: the recorder of the group
-   * (`group.recordSpans`), or a new recorder if the group has none. A whole model records nothing
-   * by default.
+   * Records spans; see `Pipeline.recorder`. Default: the recorder of the group (`group.recordSpans`), or
+   * a new recorder if the group has none. A whole model records nothing by default.
    */
   readonly recorder?: SpanRecorder
 }
@@ -72,8 +69,8 @@ export interface PipelineOptions extends ModelOptions {
    */
   readonly split?: Split
   /**
-   * The number of micro-batches per batch. Default: 8, or the number in custom lists of actions. A
-   * batch with fewer examples has one micro-batch per example.
+   * The number of micro-batches per batch. Default: 8, or the number in custom lists of actions. A batch
+   * with fewer examples than that has one micro-batch per example.
    */
   readonly microbatches?: number
 }
@@ -81,7 +78,7 @@ export interface PipelineOptions extends ModelOptions {
 export interface WholeModelOptions extends ModelOptions {
   /**
    * The number of micro-batches that run one after another, with summed gradients (gradient
-   * accumulation); default 1. A batch with fewer examples has one micro-batch per example.
+   * accumulation); default 1. A batch with fewer examples than that has one micro-batch per example.
    */
   readonly accumulate?: number
   /** The tensor parallel group, whose ranks share the layers; see `parallelize`. */
@@ -89,7 +86,7 @@ export interface WholeModelOptions extends ModelOptions {
 }
 
 export interface StepResult {
-  /** The mean loss over the whole batch of this replica, the same on all its ranks. */
+  /** The mean loss over the whole batch of this replica; the same on all ranks of the replica. */
   readonly loss: number
   /** The norm of all gradients before clipping; present if the option `clip` is set. */
   readonly norm?: number
@@ -183,7 +180,7 @@ export type CheckedModelOptions = Complete<typeof modelRules>
 
 /** The options of a pipeline, with all defaults filled in. */
 export interface CheckedOptions extends Omit<Complete<typeof rules>, 'chunks'> {
-  /** The number of stages per rank; set for every schedule. */
+  /** The number of stages per rank. For a schedule with a fixed number, that number. */
   readonly chunks: number
 }
 

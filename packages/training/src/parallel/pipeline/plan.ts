@@ -12,7 +12,8 @@ import {
 export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: GivenLists }
 
 /**
- * The schedules of one pipeline: one per number of micro-batches, because small batches have fewer.
+ * The schedules of one pipeline. There is one for each number of micro-batches, because small batches
+ * have fewer.
  */
 export class Plan {
   readonly #name: ScheduleName | undefined

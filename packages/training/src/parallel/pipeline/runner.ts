@@ -13,7 +13,7 @@ type Maybe<T> = T | Promise<T>
 
 /** A forward pass of a stage. The backward pass may run any time later. */
 export interface StagePass {
-  /** The output of the forward pass, which the pass owns. */
+  /** The output of the forward pass; disposed with the pass. */
   readonly value: Tensor
   backward(dy: Tensor, onGradient: GradientListener): Maybe<Tensor | undefined>
   /**
@@ -22,11 +22,7 @@ export interface StagePass {
    */
   backwardInput?(dy: Tensor): Tensor | undefined
   backwardParameters?(onGradient: GradientListener): void
-  /**
-   * Frees all tensors that `backward` can recompute. @returns whether anything was freed
-   *
-   * @returns whether anything was freed
-   */
+  /** Frees all tensors that `backward` can recompute. @returns whether anything was freed */
   release(): boolean
   dispose(): void
 }

@@ -13,20 +13,15 @@ export interface Message {
   readonly microbatch: number
 }
 
-/**
- * The first tag of shape announcements; messages with activations use smaller tags. Each stage
- * announces a shape only once.
- */
+/** The first message tag of shape announcements. Messages with activations use smaller tags. */
 const SHAPE_TAG = 2 ** 30
-/** The size of an announcement in dimensions, more than a tensor can have. */
+/** The number of dimensions for which an announcement has room. A tensor has fewer. */
 const DIMENSIONS = 8
 
 interface Announcement {
   /** The shape of one example's activation. */
   readonly shape: readonly number[]
-  /**
-   * Whether the sender wants the gradient: false if neither it nor an earlier stage has parameters.
-   */
+  /** Whether the sender wants the gradient: false if neither it nor an earlier stage has parameters. */
   readonly needsGradient: boolean
 }
 
@@ -40,7 +35,6 @@ interface Announcement {
 export class Shapes {
   readonly #group: ProcessGroup
   readonly #placement: readonly number[]
-  /** The announcements by the number of the receiving stage. */
   readonly #known = new Map<number, Announcement>()
   #announced: Work[] = []
   /** The message about the inputs: the number of dimensions of one example, then the dimensions. */
@@ -53,9 +47,7 @@ export class Shapes {
     this.#inputs = group.alloc('int32', 1 + DIMENSIONS)
   }
 
-  /**
-   * Starts a pass. If the shape of the inputs has changed, forgets all shapes. All ranks call it.
-   */
+  /** Starts a pass. If the shape of the inputs has changed, forgets all shapes. All ranks call it. */
   async begin(batch: Microbatches): Promise<void> {
     const root = this.#placement[0]!
     if (this.#group.rank === root) {
@@ -89,10 +81,9 @@ export class Shapes {
   }
 
   /**
-   * Announces the shape of an activation to the next stage, unless it is known already. @returns
-   * whether an announcement was sent
+   * Announces the shape of an activation to the next stage, unless that stage knows it already.
    *
-   * @returns whether it was announced now
+   * @returns whether an announcement was sent
    */
   announce({ stage }: Message, tensor: Tensor, needsGradient: boolean): boolean {
     if (this.#known.has(stage)) return false

@@ -15,9 +15,9 @@ const readOptions = declareOptions({ costs: anything<readonly number[]>() })
 const atLeastOne = count({ from: 1 })
 
 /**
- * Divides `layers` layers into `stages` consecutive ranges, as equal as possible, with longer
- * ranges first. With costs, the most expensive stage is made as cheap as possible; then the other
- * stages are made as equal as possible.
+ * Divides `layers` layers into `stages` consecutive ranges, as equal as possible, with longer ranges
+ * first. With costs, the most expensive stage is made as cheap as possible. Then the other stages are
+ * made as equal as possible.
  *
  * @example
  * splitLayers(16, 3) // [{ from: 0, to: 6 }, { from: 6, to: 11 }, { from: 11, to: 16 }]
@@ -47,7 +47,7 @@ export function splitLayers(
 export type Split = readonly number[] | { readonly costs: readonly number[] }
 
 /**
- * Divides layers as the option `split` of a pipeline says.
+ * Divides layers by the option `split` of a pipeline.
  *
  * @throws ERR_TSR_ARGUMENT when `split` is neither costs nor one positive number of layers per
  *   stage, or when these numbers do not sum to `layers`
@@ -99,12 +99,11 @@ function requireCosts(costs: readonly number[], layers: number): void {
 
 /**
  * Divides `costs` into `parts` non-empty runs with the smallest possible largest sum. Among such
- * divisions it chooses the one with the least sum of squares, and then the one with longer runs
- * first.
+ * divisions it chooses the one with the least sum of squares, and then the one with longer runs first.
  *
- * It solves the linear partition problem by dynamic programming (Skiena, The Algorithm Design
- * Manual, 10.7), in O(parts x costs^2). The first solution finds the smallest largest sum. The
- * second solution finds the most equal runs within that limit.
+ * It solves the linear partition problem by dynamic programming (Skiena, The Algorithm Design Manual,
+ * 10.7), in O(parts x costs^2). The first solution finds the smallest largest sum. The second solution
+ * finds the most equal runs within that limit.
  *
  * @returns the lengths of the runs
  */
@@ -125,8 +124,7 @@ const ROUNDING = 1e-9
 /**
  * Finds the cheapest division of `count` items into `parts` runs.
  *
- * @param price - returns the price of a run [from, to) together with later runs, whose price is
- *   `rest`
+ * @param price - returns the price of the run [from, to) and all later runs; later runs cost `rest`
  */
 function partition(
   count: number,

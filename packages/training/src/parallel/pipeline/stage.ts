@@ -12,20 +12,17 @@ import type { Averaging } from '../gradients/averaging.ts'
 import type { BatchPlace } from './microbatches.ts'
 import type { Runner, StagePass } from './runner.ts'
 
-/** A micro-batch between its forward pass and its backward pass. */
 interface InFlight {
   readonly input: Tensor
   readonly labels: Tensor | undefined
   readonly pass: StagePass
-  /**
-   * Whether the micro-batch has no examples. Its placeholder row only takes part in collectives.
-   */
+  /** Whether the micro-batch has no examples. Its placeholder row only takes part in collectives. */
   readonly isEmpty: boolean
   /** The recording of the loss, on the last stage; undefined while it is freed to be recomputed. */
   loss: Recording | undefined
 }
 
-/** How a stage treats the gradients of a batch. */
+/** The treatment of a batch's gradients in a stage. */
 export interface GradientPlan {
   /** The position of the batch in the training; see `BatchPlace`. */
   readonly place?: BatchPlace
@@ -41,8 +38,8 @@ export interface GradientPlan {
    */
   readonly onGradient?: GradientListener | undefined
   /**
-   * Whether other stages share the parameter. Its gradient then stays for `takeGradients`, to be
-   * summed.
+   * Whether other stages share a parameter. The gradient of a shared parameter stays for `takeGradients`,
+   * which sums it.
    */
   readonly isShared?: (name: string) => boolean
 }
@@ -50,7 +47,7 @@ export interface GradientPlan {
 export interface StageOptions {
   readonly loss: PartLoss
   readonly runner: Runner
-  /** Records the loss and the freeing of memory. The runner records the passes themselves. */
+  /** Records spans of the loss and of freeing memory. The runner records the passes. */
   readonly recorder?: SpanRecorder | undefined
 }
 
@@ -78,7 +75,10 @@ export class PipelineStage {
   readonly #inFlight = new Map<number, InFlight>()
   #gradients = new Map<string, Tensor>()
   #plan: GradientPlan = { scale: 1 }
-  /** The scale of the last batch, also as a tensor: the starting gradient of the backward pass. */
+  /**
+   * The scale of the last batch as a number and as a tensor. The backward pass of the loss starts from
+   * the tensor.
+   */
   #start: { readonly scale: number; readonly tensor: Tensor } | undefined
   #losses: (number | Promise<number>)[] = []
 
@@ -107,10 +107,7 @@ export class PipelineStage {
     this.#start = undefined
   }
 
-  /**
-   * Returns the loss summed over the batch, after all forward passes. Only the last stage has
-   * losses.
-   */
+  /** Returns the loss summed over the batch. Call it after all forward passes, on the last stage. */
   async summedLoss(): Promise<number> {
     let sum = 0
     for (const loss of this.#losses) sum += await loss
@@ -196,8 +193,7 @@ export class PipelineStage {
    */
   async backwardInput(microbatch: number, outputGradient?: Tensor): Promise<Tensor | undefined> {
     return await this.#runBackward(microbatch, outputGradient, (flight, dy) =>
-      // A module with its own `record` may not support halves. Then run the whole backward pass
-      // here.
+      // A module with its own `record` may not support halves. Then run the whole backward pass here.
       flight.pass.backwardInput === undefined
         ? flight.pass.backward(dy, this.#sink(flight, false))
         : flight.pass.backwardInput(dy),
@@ -223,9 +219,7 @@ export class PipelineStage {
     return gradients
   }
 
-  /**
-   * Runs a forward pass without a backward pass. Disposes `input`; the caller disposes the output.
-   */
+  /** Runs a forward pass without a backward pass. Disposes `input`; the caller disposes the output. */
   async infer(input: Tensor): Promise<Tensor> {
     try {
       return await this.#options.runner.infer(input)
@@ -234,10 +228,7 @@ export class PipelineStage {
     }
   }
 
-  /**
-   * Returns the summed loss and the number of correct answers for some outputs. Disposes the
-   * labels.
-   */
+  /** Returns the summed loss and the number of correct answers for some outputs. Disposes the labels. */
   async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
     try {
       return await this.#options.loss.tally(outputs, labels)
@@ -266,8 +257,8 @@ export class PipelineStage {
   }
 
   /**
-   * Returns the gradient of the scaled loss. All micro-batches use the same scale, so their
-   * gradients can be added whatever their sizes.
+   * Returns the gradient of the loss times the scale. All micro-batches use the same scale, so their
+   * gradients can be added even if their sizes differ.
    */
   async #lossGradient(flight: InFlight): Promise<Tensor> {
     if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
@@ -286,7 +277,7 @@ export class PipelineStage {
     if (averaging !== undefined) return averaging.onGradient
     if (isEmpty) return drop
     const add = sumInto(this.#gradients)
-    // Return `add` itself if no listener takes the sums: a pass may then add to the sums in place.
+    // If no listener takes the sums, return `add` itself, so that a pass may add to the sums in place.
     if (!isLast || onGradient === undefined) return add
     return (parameter, gradient) => {
       add(parameter, gradient)
@@ -296,7 +287,7 @@ export class PipelineStage {
 
   #end(microbatch: number, isLast: boolean): void {
     this.free(microbatch)
-    // Hand over sums to which the last micro-batch added no gradient.
+    // Pass on sums to which the last micro-batch added no gradient.
     if (isLast) for (const parameter of this.parameters) this.#handOver(parameter)
   }
 

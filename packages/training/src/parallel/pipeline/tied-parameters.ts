@@ -6,7 +6,7 @@ import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 
-/** A parameter with a name that occurs on several ranks, and the group of these ranks. */
+/** A parameter whose name occurs on several ranks, and the group of these ranks. */
 interface Tie {
   readonly parameter: Parameter
   readonly group: ProcessGroup
@@ -22,7 +22,6 @@ export class TiedParameters {
   readonly parameters: readonly Parameter[]
   readonly #all: readonly Parameter[]
   readonly #group: ProcessGroup
-  /** Names of parameters that occur in several stages, on this rank or on other ranks. */
   readonly #shared = new Set<string>()
   #ties: readonly Tie[] | undefined
   #groups: readonly ProcessGroup[] = []
@@ -92,9 +91,7 @@ export class TiedParameters {
     return this.#shared.has(name)
   }
 
-  /**
-   * Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums.
-   */
+  /** Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums. */
   async sum(gradients: Map<string, Tensor>): Promise<void> {
     for (const { parameter, group } of this.#ties ?? []) {
       const gradient = gradients.get(parameter.name)
@@ -103,7 +100,11 @@ export class TiedParameters {
     }
   }
 
-  /** @param different - names of sharded parameters whose values differ on this rank */
+  /**
+   * Throws if a tied parameter has different values in several stages.
+   *
+   * @param different - names of sharded parameters whose values differ on this rank
+   */
   async #refuse(different: readonly string[]): Promise<void> {
     const [name] = (await this.#group.allGatherObject(different, { label: 'tied' })).flat()
     if (name === undefined) return

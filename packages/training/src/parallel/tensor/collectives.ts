@@ -12,7 +12,6 @@ import { checkBackendBlocks } from '../requirements.ts'
  * between passes, where it is awaited.
  */
 
-/** A collective that is ready to start. */
 interface PreparedCollective {
   /** The buffer into which the tensor's values are copied before `start`. */
   readonly input: Float32Array
@@ -29,11 +28,7 @@ interface PreparedCollective {
   readonly buffers: readonly Float32Array[]
 }
 
-/**
- * Prepares a collective on a tensor.
- *
- * @param shape - the shape of the tensor, the same on all ranks
- */
+/** Prepares a collective on a tensor. @param shape - the shape of the tensor, the same on all ranks */
 export type TensorCollective = (shape: readonly number[], group: ProcessGroup) => PreparedCollective
 
 /** Sums a tensor over the ranks. */
@@ -49,10 +44,7 @@ export const sum: TensorCollective = (shape, group) => {
   }
 }
 
-/**
- * Concatenates the columns of all ranks in rank order: [..., columns] becomes [..., size *
- * columns].
- */
+/** Concatenates the columns of all ranks in rank order: [..., columns] becomes [..., size * columns]. */
 export const gatherColumns: TensorCollective = (shape, group) => {
   const { size } = group
   const { rows, columns } = matrixOf(shape)
@@ -139,9 +131,7 @@ export function runInPass(
   return runWhile(collective, x, group, label, () => undefined).value
 }
 
-/**
- * Runs a collective inside a pass, like `runInPass`, and calls `compute` while it is in progress.
- */
+/** Runs a collective inside a pass, like `runInPass`, and calls `compute` while it is in progress. */
 export function runWhile<T>(
   collective: TensorCollective,
   x: Tensor,
@@ -206,8 +196,8 @@ interface Layout {
 }
 
 /**
- * Converts between the layouts of a matrix: rows with the columns of all ranks (`whole`), or one
- * block [rows, columns] per rank (`slices`).
+ * Converts a matrix between two layouts: rows with the columns of all ranks (`whole`), and one block
+ * [rows, columns] per rank (`slices`).
  */
 function interleave(
   whole: Float32Array,

@@ -19,11 +19,11 @@ import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /**
- * Returns a cross-entropy loss for scores whose classes are divided among ranks: [..., classes of
- * this rank] (Shoeybi et al., 2019). The ranks exchange 3 numbers per row, or 4 with
- * `labelSmoothing`, instead of all scores. These are the largest score, the sum of exponentials,
- * and the score of the correct class. All ranks get the same loss, and each rank gets the gradient
- * of its scores. In a group of one rank, the loss is `crossEntropy` or `crossEntropyWith`.
+ * Returns a cross-entropy loss for scores whose classes are divided among ranks: [..., classes of this
+ * rank] (Shoeybi et al., 2019). The ranks never gather all scores. They exchange 3 numbers per row: the
+ * largest score, the sum of exponentials, and the score of the correct class. With `labelSmoothing` they
+ * exchange 4. All ranks get the same loss, and each rank gets the gradient of its scores. In a group of
+ * one rank, the loss is `crossEntropy` or `crossEntropyWith`.
  *
  * @param options - `mean` over the examples (default); or their `sum`, which a pipeline requires;
  *   or the options of `crossEntropyWith`
@@ -209,10 +209,7 @@ interface LargestScores {
   readonly all: number
 }
 
-/**
- * Exchanges the largest score of each row, and the number of classes on each rank, in one
- * all-gather.
- */
+/** Exchanges the largest score of each row, and the number of classes on each rank, in one all-gather. */
 function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): LargestScores {
   const { rank, size } = group
   const classes = logits.size / rows

@@ -91,7 +91,7 @@ export class ColumnParallelLinear implements Module {
   #describe(form: 'in one piece' | 'cut'): readonly LayerSegment[] {
     const { group, name } = this.#context
     const isSequence = this.input === 'sequence'
-    // A gather of sequences already sums the input gradient, and so does a previous layer with
+    // A gather of sequences already sums the input gradient. So does a previous layer that gathers with
     // `partial`.
     const isSummed = this.isBehindPartial || isSequence
     const isCopied = !isSummed && form === 'cut'
@@ -187,8 +187,8 @@ export class RowParallelLinear implements Module {
       forward: (x) => {
         const bias = this.#bias?.value
         if (bias === undefined) return activate(this.#activation, x)
-        // Each rank adds the bias only at its own positions, so sum the gradient of the bias over
-        // the ranks.
+        // Each rank adds the bias only at its own positions, so the gradient of the bias must be summed
+        // over the ranks.
         const seen = isSequence ? copyToRanks(bias, group, `${name}.bias`) : bias
         return activate(this.#activation, tf.add(x, seen))
       },
@@ -228,7 +228,8 @@ function multiplyAndSum(x: Tensor, w: Tensor, { group, name }: LayerContext): Te
             early = result
             return value
           },
-          // tf.grads may have disposed the gradient that was computed early; then compute it again.
+          // tf.grads may have disposed the gradient that was computed early. In that case, compute it
+          // again.
           w: () => (early === undefined || early.isDisposed ? ofWeight() : early),
         }
       },

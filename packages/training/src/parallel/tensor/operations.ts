@@ -14,13 +14,11 @@ import {
 } from './collectives.ts'
 
 /*
- * Tensor parallel operations that convert between replicated and sharded tensors, each with its
- * gradient (Shoeybi et al., "Megatron-LM", 2019). All ranks of the group must run them in the same
- * order. In a group of one rank an operation returns its input. Error messages begin with the
- * operation's label.
+ * Tensor parallel operations that convert between replicated and sharded tensors, each with its gradient
+ * (Shoeybi et al., "Megatron-LM", 2019). All ranks of the group must run them in the same order. In a
+ * group of one rank an operation returns its input. Error messages begin with the operation's label.
  */
 
-/** The forward or the backward direction of an operation. */
 interface Direction {
   /** Runs the operation inside a pass, and blocks. The result belongs to the current pass. */
   inPass(x: Tensor, group: ProcessGroup, label: string): Tensor
@@ -31,7 +29,6 @@ interface Direction {
   betweenPasses(x: Tensor, group: ProcessGroup, label: string): Promise<Tensor>
 }
 
-/** An operation and its gradient, which is another operation. */
 interface ShardingOperation {
   readonly forward: Direction
   readonly backward: Direction
@@ -91,11 +88,7 @@ interface LayerExchange extends Exchange {
 /** A segment of a layer, for `recordSegments` and for `forward` in one piece. */
 export type LayerSegment = LocalSegment | LayerExchange
 
-/**
- * Makes a segment of an operation.
- *
- * @param back - the label of the operation in the backward pass
- */
+/** Makes a segment of an operation. @param back - the label of the operation in the backward pass */
 export function exchange(
   operation: ShardingOperation,
   group: ProcessGroup,
@@ -118,18 +111,12 @@ export function through(segments: readonly LayerSegment[], x: Tensor): Tensor {
   )
 }
 
-/**
- * Returns `x` unchanged; the gradient is summed over the ranks. Used before a column parallel
- * layer.
- */
+/** Returns `x` unchanged; the gradient is summed over the ranks. Used before a column parallel layer. */
 export function copyToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.copyToRanks, x, group, label)
 }
 
-/**
- * Sums `x` over the ranks; the gradient is passed through unchanged. Used after a row parallel
- * layer.
- */
+/** Sums `x` over the ranks; the gradient is passed through unchanged. Used after a row parallel layer. */
 export function sumOverRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.sumOverRanks, x, group, label)
 }
@@ -157,9 +144,8 @@ export function scatterToRanks(x: Tensor, group: ProcessGroup, label?: string): 
 }
 
 /**
- * Concatenates the parts of each sequence in rank order. Gradients are summed over the ranks, and
- * each rank gets the gradient of its part. Used before a column parallel layer with sequence
- * parallelism.
+ * Concatenates the parts of each sequence in rank order. Gradients are summed over the ranks, and each
+ * rank gets the gradient of its part. Used before a column parallel layer with sequence parallelism.
  */
 export function gatherSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
   return operate(operations.gatherSequence, x, group, label)

@@ -86,8 +86,8 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
 }
 
 /**
- * With sequence parallelism, a dropout between sharded layers sees only this rank's positions.
- * Tells each dropout which positions these are.
+ * Tells each dropout which positions of a sequence this rank has. With sequence parallelism, a dropout
+ * between sharded layers sees only these.
  */
 function divideDropouts(model: Module, group: ProcessGroup): void {
   const modules = Array.from(modulesOf(model), ({ module }) => module)
@@ -98,9 +98,7 @@ function divideDropouts(model: Module, group: ProcessGroup): void {
   }
 }
 
-/**
- * Refuses a replicated model, because the gradients of the new parameters would not be averaged.
- */
+/** Refuses a replicated model, because the gradients of the new parameters would not be averaged. */
 function refuseReplicated(model: Module): void {
   if (!model.parameters.some(({ isReplicated }) => isReplicated === true)) return
   throw tsrError('ERR_TSR_ARGUMENT', {
@@ -115,8 +113,8 @@ function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {
 }
 
 /**
- * Refuses a module that also lists its children elsewhere. It would run the replaced layers, or
- * omit the gradients of their replacements.
+ * Refuses a module that keeps its own list of children: it would run layers that were replaced, or omit
+ * the gradients of their replacements.
  */
 function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module, string>): void {
   const { children, layers, parameters } = module

@@ -9,9 +9,8 @@ interface NamedLayer {
 }
 
 /**
- * Marks each layer that follows a `partial` gather. The gather already sums the gradient of that
- * layer's input. If the layer summed it too, the gradient would be too large by a factor of the
- * number of ranks.
+ * Marks each layer that follows a `partial` gather, which already sums the gradient of that layer's
+ * input. If the layer summed it too, the gradient would be too large by a factor of the number of ranks.
  *
  * @throws ERR_TSR_ARGUMENT when the layer that follows is not column parallel, because its input
  *   gradient is then not partial
@@ -27,14 +26,14 @@ export function connectPartialGathers(model: Module): void {
     const row = layers?.map(
       (layer) => inside.find((each) => each.module === layer) ?? unnamed(layer),
     )
-    // If the module does not list its `layers`, the order is unknown. Then pass no next layer.
+    // If the module does not list its `layers`, their order is unknown, so `next` is undefined.
     for (const [i, layer] of (row ?? inside).entries()) connect(layer, row?.[i + 1])
   }
 }
 
 const unnamed = (module: Module): NamedLayer => ({ name: 'another layer', module })
 
-/** If the layer gathers with `partial`, checks that `next` may follow it and marks `next`. */
+/** If a layer gathers with `partial`, checks that the layer `next` may follow, and marks `next`. */
 function connect({ name, module }: NamedLayer, next: NamedLayer | undefined): void {
   if (!isColumnParallel(module) || module.gather !== 'partial') return
   const behind = next?.module

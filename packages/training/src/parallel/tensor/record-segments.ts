@@ -7,15 +7,13 @@ import { isLocal, type LocalSegment, type Segment } from '../../model/segment.ts
 import { checkBackendBlocks } from '../requirements.ts'
 
 /**
- * Records a tensor parallel model like `recordModule`, but awaits collectives, so it works on every
- * backend. The model is cut at its collectives into segments, which are recorded separately.
- * Collectives between segments are awaited. Values, gradients and messages are bitwise equal to
- * those of `recordModule`.
+ * Records a tensor parallel model like `recordModule`, but awaits its collectives, so it works on every
+ * backend. The model is cut at its collectives into segments, which are recorded separately. Values,
+ * gradients and messages are bitwise equal to those of `recordModule`.
  *
- * Chains of layers (such as a `ShardedMLP` with `columnParallel` and `rowParallel` layers) and
- * modules with `segments` are cut. Modules with other collectives stay in one piece, and their
- * passes block. These are attention by heads, blocks with branches, `vocabParallel` layers and
- * sequence parallel layers.
+ * Chains of layers (such as a `ShardedMLP` with `columnParallel` and `rowParallel` layers) and modules
+ * with `segments` are cut. Other modules with collectives stay in one piece, and their passes block:
+ * attention by heads, blocks with branches, `vocabParallel` layers and sequence parallel layers.
  *
  * All ranks run the same passes in the same order, and await each pass before the next. Several
  * recordings may exist at a time, but only one pass may run.

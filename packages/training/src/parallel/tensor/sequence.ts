@@ -39,11 +39,7 @@ export class SequenceParallel implements Module {
     return inOnePiece(this, this.#context.name)
   }
 
-  /**
-   * Runs the layer.
-   *
-   * @param x - [batch, length / size, width]
-   */
+  /** Runs the layer. @param x - [batch, length / size, width] */
   forward(x: Tensor): Tensor {
     const values = this.parameters.map(({ value }) => value)
     return this.layer.forwardWith(copyTogether(values, this.#context), x)

@@ -11,9 +11,9 @@ interface Sharding {
 }
 
 /**
- * The shard that has replaced each parameter. A parameter tied to several layers is thus sharded
- * only once. The map is global, because a style gets only a layer, a group and a name, and users
- * may write styles.
+ * The shard that has replaced each parameter. If a parameter is tied to several layers, it is thus
+ * sharded only once. The map is global, because a style receives only a layer, a group and a name, and
+ * users may write styles.
  */
 const shardings = new WeakMap<Parameter, Sharding>()
 

@@ -70,8 +70,9 @@ export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
 }
 
 /**
- * Shards an embedding or an output head by tokens. Each rank has the table rows of some tokens, or
- * computes the scores of some tokens. Scores are never gathered; see `vocabParallelCrossEntropy`.
+ * Shards an embedding or an output head by tokens. Each rank has the table rows of some tokens
+ * (embedding), or computes the scores of some tokens (head). Scores are never gathered; see
+ * `vocabParallelCrossEntropy`.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown option
  */

@@ -15,16 +15,16 @@ import { shardOf } from './sharding.ts'
 
 export interface VocabParallelOptions {
   /**
-   * Whether ranks hold parts of sequences after an embedding and before an output head (sequence
-   * parallelism); default false.
+   * Whether to use sequence parallelism: an embedding returns this rank's part of each sequence, and an
+   * output head takes such a part. Default false.
    */
   readonly sequence?: boolean
 }
 
 /**
- * A vocabulary parallel embedding: each rank has the table rows of some tokens; numbers of rows
- * differ by at most one. A rank looks up zeros for tokens of other ranks, and the lookups are
- * summed over the ranks.
+ * A vocabulary parallel embedding: each rank has the table rows of some tokens. The numbers of rows
+ * differ by at most one. A rank looks up zeros for tokens of other ranks, and the results are summed over
+ * the ranks.
  */
 export class VocabParallelEmbedding implements Module {
   readonly parameters: readonly [weight: Parameter]

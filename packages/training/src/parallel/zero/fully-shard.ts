@@ -37,11 +37,11 @@ import { UnshardedValues } from './unsharded-values.ts'
 import type { GradientSink, ShardedRecording, Values } from './values.ts'
 
 /**
- * Enables ZeRO for a model: shards the training state among the ranks of a group, which each train
- * on a part of the batch (Rajbhandari et al., 2020; like torch's FullyShardedDataParallel). The
- * parameters after each step equal those of `dataParallel`. They are bitwise equal with two ranks,
- * or if both use `deterministic`. If `module` is a pipeline, its `step` now averages gradients over
- * the group and updates this rank's shards.
+ * Enables ZeRO for a model, like torch's FullyShardedDataParallel (Rajbhandari et al., 2020). The
+ * training state is sharded among the ranks of a group, and each rank trains on a part of the batch. The
+ * parameters after each step equal those of `dataParallel`. They are bitwise equal with two ranks, or if
+ * both use `deterministic`. If `module` is a pipeline, its `step` now averages gradients over the group
+ * and updates this rank's shards.
  *
  * @param group - the ranks, or two axes of a mesh: ranks along `shard` share the state, and ranks
  *   along `replicate` are replicas with equal state
@@ -131,7 +131,6 @@ interface Parts {
   readonly parameters: ModelParameters
 }
 
-/** The gradients of this rank's shards, by parameter name. */
 type Shares = ReadonlyMap<string, Float32Array>
 
 /**
@@ -146,7 +145,6 @@ export class FullyShard<M extends Replicated = Replicated>
   protected override readonly exchange: ReduceScatterExchange
   readonly #parts: Parts
   readonly #sink: GradientSink
-  /** Provides the parameters and buffers for checkpoints. */
   readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
@@ -169,9 +167,7 @@ export class FullyShard<M extends Replicated = Replicated>
     return this.#parts.options.stage
   }
 
-  /**
-   * This rank's shards of the trained parameters: flat tensors with the names of the parameters.
-   */
+  /** This rank's shards of the trained parameters: flat tensors with the names of the parameters. */
   get shards(): readonly Parameter[] {
     return this.#parts.values.shards
   }
@@ -297,9 +293,9 @@ export class FullyShard<M extends Replicated = Replicated>
   }
 
   protected override async beforeTotals(): Promise<void> {
-    // Wait for the all-reduces between replicas. They start when the reduce-scatters of their
-    // buckets complete, at different times on different ranks. No other collective on that group
-    // may come between them.
+    // Wait for the all-reduces between replicas. They start when the reduce-scatters of their buckets
+    // complete, which happens at different times on different ranks. No other collective may come between
+    // them.
     if (this.#parts.groups.replicate !== undefined) await this.exchange.finished()
   }
 

@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 
-/** Bytes of parameters and gradients that this rank holds, sharded and unsharded. */
+/** The bytes of parameters and gradients that this rank holds, sharded or not. */
 export interface StateMemory {
   readonly parameters: number
   readonly gradients: number
@@ -24,10 +24,7 @@ export class MemoryAccounting implements StateMemory {
     this.#group = group
   }
 
-  /**
-   * Tracks memory that is allocated elsewhere. A negative number of bytes means that memory is
-   * freed.
-   */
+  /** Tracks memory that is allocated elsewhere. A negative number of bytes means that memory is freed. */
   count(kind: Kind, bytes: number): void {
     this[kind] += bytes
     this.peak = Math.max(this.peak, this.parameters + this.gradients)
@@ -48,9 +45,8 @@ export class MemoryAccounting implements StateMemory {
   }
 
   /**
-   * Allocates temporary memory with undefined contents in the arena. Memory that is given back
-   * stays allocated for reuse, and counts until `trim`, or until an array of another length is
-   * borrowed.
+   * Allocates temporary memory with undefined contents in the arena. Returned memory stays allocated for
+   * reuse, and still counts. It is freed by `trim`, or when an array of another length is borrowed.
    */
   borrow(kind: Kind, length: number): Float32Array {
     const at = this.#spare.findIndex(({ buffer }) => buffer.length === length)
@@ -68,7 +64,7 @@ export class MemoryAccounting implements StateMemory {
     this.#spare.push({ kind, buffer })
   }
 
-  /** Frees the memory that was given back. */
+  /** Frees the memory that was returned by `giveBack`. */
   trim(): void {
     for (const { kind, buffer } of this.#spare) this.free(kind, buffer)
     this.#spare = []

@@ -14,9 +14,8 @@ export interface FullyShardOptions extends DataParallelOptions {
    */
   readonly stage?: ZeroStage
   /**
-   * Stage 3: the units of the model, whose parameters are gathered one unit at a time. The output
-   * of each unit must be the input of the next. Default: the model's `layers`, or the whole model
-   * as one unit.
+   * Stage 3: the units of the model, whose parameters are gathered one unit at a time. The output of each
+   * unit must be the input of the next. Default: the model's `layers`, or the whole model as one unit.
    */
   readonly units?: readonly Module[]
   /**
@@ -70,7 +69,7 @@ export function readShardingGroups(group: ProcessGroup | ShardingGroups): Shardi
   }
   const { shard, replicate } = group
   checkGroup(shard, 'shard')
-  // Check `replicate` even if it is undefined: the name of a mesh axis may be misspelt.
+  // Check an undefined `replicate` too: the axis of a mesh is undefined if its name is misspelt.
   if ('replicate' in group) checkGroup(replicate, 'replicate')
   if (replicate === undefined) return group
   const shared = replicate.ranks.filter((rank) => shard.ranks.includes(rank))

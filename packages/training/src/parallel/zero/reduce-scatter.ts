@@ -7,7 +7,6 @@ import { countRanks } from '../gradients/step-totals.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import { axesOf, type ShardingGroups } from './options.ts'
 
-/** A gradient bucket with its memory in the group's arena. */
 interface Filling {
   readonly bucket: SharedBucket
   readonly label: string
@@ -38,8 +37,7 @@ export class ReduceScatterExchange extends GradientExchange {
   readonly #accounting: MemoryAccounting
   readonly #fillings: readonly Filling[]
   /**
-   * The number of buckets whose reduce-scatter has completed. The memory of these buckets is free
-   * again.
+   * The number of buckets whose reduce-scatter has completed. The memory of these buckets is free again.
    */
   #scattered = 0
   #last: BucketExchange | undefined
@@ -83,10 +81,10 @@ export class ReduceScatterExchange extends GradientExchange {
   }
 
   /**
-   * Ends the step. @returns this rank's shares of the averages, times `factor`, except for the
-   * names in `without`
+   * Ends the step.
    *
-   * @returns this rank's part of each average times `factor`, except for `without`
+   * @returns this rank's shares of the averages times `factor`, by parameter name, except for the names
+   *   in `without`
    */
   take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
     const gradients = new Map<string, Float32Array>()
@@ -185,7 +183,6 @@ export class ReduceScatterExchange extends GradientExchange {
 }
 
 interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  /** The memory of the whole bucket, including padding. */
   readonly memory: Float32Array
   /** The memory for this rank's share of the averages; may be a part of `memory`. */
   readonly share: Float32Array
@@ -194,7 +191,6 @@ interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'determin
   readonly label: string
 }
 
-/** A reduce-scatter in progress. */
 interface Scatter extends Pick<PersistentOperation, 'isCompleted' | 'wait'> {
   readonly done: Promise<void>
 }
@@ -240,11 +236,7 @@ class BucketExchange {
     await this.#scatter.done
   }
 
-  /**
-   * Blocks until `memory` is free again. @returns false if this thread cannot block
-   *
-   * @returns false if this thread cannot block
-   */
+  /** Blocks until `memory` is free again. @returns false if this thread cannot block */
   block(): boolean {
     try {
       this.#scatter.wait()
@@ -256,8 +248,8 @@ class BucketExchange {
   }
 
   /**
-   * Decodes a 16-bit share after the reduce-scatter. With several replicas, the all-reduce must
-   * come first, so does nothing.
+   * Decodes a 16-bit share after the reduce-scatter. With several replicas it does nothing, because the
+   * all-reduce between replicas comes first.
    */
   collect(): void {
     if (this.#groups.replicate === undefined) this.#decode()
@@ -322,9 +314,10 @@ class BucketExchange {
 }
 
 /**
- * Combines an operation with one promise of its end.
+ * Combines an operation with a promise of its completion.
  *
- * @param end - settles when the operation ends; create only one, because an error is reported once
+ * @param end - settles when the operation ends; pass only one promise per operation, because an error is
+ *   reported once
  */
 function underWay(
   operation: Pick<PersistentOperation, 'isCompleted' | 'wait'>,

@@ -5,9 +5,7 @@ import { storageOf } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Storage } from '../../tfjs/backend.ts'
 
-/**
- * A parameter of the model in ZeRO stage 3. Its values are in memory only while they are in use.
- */
+/** A parameter of the model in ZeRO stage 3. Its values are in memory only while they are in use. */
 export class ReshardableParameter {
   readonly parameter: Parameter
   #tensor: Tensor

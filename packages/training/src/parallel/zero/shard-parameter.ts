@@ -89,7 +89,10 @@ function writeInto(
 export class ShardParameter implements Parameter {
   readonly name: string
   readonly shape: readonly number[]
-  /** The tensor parallel shard that the parameter itself is; undefined if it is a whole tensor. */
+  /**
+   * The part of a tensor that the parameter itself is, with tensor parallelism; undefined for a whole
+   * tensor.
+   */
   readonly shard?: Shard
   readonly range: OwnedRange
   readonly #owner: ShardOwner
@@ -134,9 +137,7 @@ export class ShardParameter implements Parameter {
       )
   }
 
-  /**
-   * Ends a step. Afterwards the owner has the current values, whether or not the step updated them.
-   */
+  /** Ends a step. Afterwards the owner has the current values, whether or not the step updated them. */
   async settle(): Promise<void> {
     if (!this.#isNew) await this.#owner.keep?.()
     this.release()

@@ -28,8 +28,7 @@ interface Units {
   readonly all: readonly Unit[]
   readonly links: readonly Link[]
   /**
-   * The parameters that several parts use. They are unsharded from the first of these parts to the
-   * last.
+   * The parameters that several parts use. They are unsharded from the first of these parts to the last.
    */
   readonly root: Unit | undefined
 }
@@ -38,10 +37,7 @@ type PassOptions = Required<Pick<ShardingOptions, 'reshardAfterForward'>> & {
   readonly recompute: boolean
 }
 
-/**
- * ZeRO stage 3: every rank has only its shards of the parameters. Units are unsharded one at a
- * time.
- */
+/** ZeRO stage 3: every rank has only its shards of the parameters. Units are unsharded one at a time. */
 export class ShardedValues implements Values {
   readonly shards: readonly ShardParameter[]
   readonly gathered: readonly GatheredBucket[]
@@ -114,7 +110,7 @@ export class ShardedValues implements Values {
   }
 
   checkPublished(): void {
-    // Nothing to check: the next gather sends the current values of all shards.
+    // Nothing to check: shards hold the values themselves, and the next gather sends them.
   }
 
   async publish(): Promise<void> {
@@ -148,9 +144,7 @@ export class ShardedValues implements Values {
     for (const unit of this.#units.all) unit.dispose()
   }
 
-  /**
-   * Ends a step: completes the updates of shards, and then updates parameters that are unsharded.
-   */
+  /** Ends a step: completes the updates of shards, and then gathers unsharded parameters again. */
   async #settle(shards: readonly ShardParameter[]): Promise<void> {
     for (const shard of shards) await shard.settle()
     for (const unit of this.#units.all) await unit.refresh()
@@ -208,7 +202,7 @@ class UnitHooks implements ChainHooks {
     for (const unit of this.#held) this.#release(unit)
   }
 
-  /** Starts to gather the unit at once. The returned promise need not be awaited. */
+  /** Starts to gather the unit at once. The caller may ignore the promise. */
   #hold(unit: Unit): Promise<void> {
     if (this.#held.has(unit)) return unit.unsharded ?? Promise.resolve()
     this.#held.add(unit)

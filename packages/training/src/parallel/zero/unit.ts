@@ -16,8 +16,8 @@ import { ownerInShare, ShardParameter } from './shard-parameter.ts'
  */
 export interface UnitPlan {
   /**
-   * The module of the unit. Undefined for the *root*, which has the parameters that several units
-   * use or that no unit uses.
+   * The module of the unit. Undefined for the *root* unit, which has all parameters that belong to
+   * several modules or to none.
    */
   readonly module?: Module
   readonly trained: SharedBucket | undefined
@@ -47,7 +47,7 @@ export function planUnits(
   const plan = (parameters: readonly Parameter[]): Omit<UnitPlan, 'module'> => {
     const bucket = (isTrained: boolean): SharedBucket | undefined => {
       const own = parameters.filter((parameter) => trained.has(parameter) === isTrained)
-      // The gradients of the last parameters are computed first, so put these parameters first.
+      // Put the last parameters first, because their gradients are computed first.
       return own.length === 0 ? undefined : padBucket(bucketOf(own.reverse()), ranks)
     }
     return { trained: bucket(true), frozen: bucket(false) }
@@ -149,7 +149,7 @@ export class Unit {
     return this.#buckets.map(({ bucket }) => bucket)
   }
 
-  /** Resolves when the parameters are unsharded; undefined if no holder has requested them. */
+  /** Resolves when the parameters are unsharded. Undefined if no holder has requested them. */
   get unsharded(): Promise<void> | undefined {
     return this.#unsharded
   }

@@ -170,7 +170,6 @@ export class UnshardedValues implements Values {
   }
 }
 
-/** An all-gather of new parameter values that is in progress. */
 interface Gathering {
   readonly memory: Float32Array
   readonly done: PromiseLike<void>

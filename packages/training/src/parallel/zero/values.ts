@@ -51,11 +51,7 @@ export interface Values extends PieceOwner {
   readonly gathered: readonly GatheredBucket[]
   /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
-  /**
-   * Checks that all updates of shards were published to the other ranks.
-   *
-   * @throws ERR_TSR_ARGUMENT
-   */
+  /** Checks that all updates of shards were published to the other ranks. @throws ERR_TSR_ARGUMENT */
   checkPublished(): void
   /** Sends the values of this rank's updated shards to all ranks. */
   publish(): Promise<void>
@@ -65,11 +61,7 @@ export interface Values extends PieceOwner {
   dispose(): void
 }
 
-/**
- * Checks that the module has a `forward` method.
- *
- * @throws ERR_TSR_ARGUMENT
- */
+/** Checks that the module has a `forward` method. @throws ERR_TSR_ARGUMENT */
 export function asModule(module: Replicated): Module {
   if (module.whole !== undefined) return module.whole
   if ('forward' in module) return module as Module

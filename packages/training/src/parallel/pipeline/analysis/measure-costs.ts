@@ -17,9 +17,9 @@ export interface MeasureCostsOptions {
   /** The loss, whose time is added to the cost of the last layer; default `summedCrossEntropy`. */
   readonly loss?: Loss
   /**
-   * The groups of the other mesh axes, for example `[mesh.dp, mesh.tp]`; default: none. The cost of
-   * a layer is the largest cost on any of their ranks. All ranks then divide the model in the same
-   * way.
+   * The groups of the other mesh axes, for example `[mesh.dp, mesh.tp]`; default: none. The cost of a
+   * layer is then the largest cost on any rank of these groups, so that all ranks divide the model in the
+   * same way.
    */
   readonly peers?: readonly ProcessGroup[]
 }
@@ -108,8 +108,8 @@ interface Run {
 }
 
 /**
- * Returns the milliseconds until a gradient has been fetched, because some backends compute
- * asynchronously and wait only when values are fetched.
+ * Returns the milliseconds until a gradient has been fetched. Some backends compute asynchronously, so
+ * the time ends with the fetch.
  */
 async function timePass(run: Run, parts: Microbatches): Promise<number> {
   const { module, input, needsInputGradient } = run

@@ -28,9 +28,9 @@ export interface MeasuredSchedule extends PipelineReport {
 }
 
 /**
- * Trains a network of equal layers with one schedule after another. Reports measured step times
- * beside the predictions of the simulator. All ranks of `group` call it and get the same result. A
- * backend must be loaded.
+ * Runs forward and backward passes of a network of equal layers with one schedule after another. Reports
+ * measured step times beside the predictions of the simulator. All ranks of `group` call it and get the
+ * same result. A backend must be loaded.
  *
  * @throws ERR_TSR_STAGES when there are more stages than layers; ERR_TSR_ARGUMENT
  */
@@ -82,8 +82,8 @@ function testBatch(size: number, width: number): Batch {
 }
 
 /**
- * Makes a stage compute its input gradient always. The first stage would otherwise be cheaper than
- * the others.
+ * Makes a stage always compute its input gradient. Otherwise the first stage would cost less than the
+ * others.
  */
 function withInputGradient(module: Module): Module {
   return {
@@ -119,7 +119,7 @@ function halvesOf(recording: Recording): Pick<Recording, 'backwardInput' | 'back
   }
 }
 
-/** The loss |y|^2 / 2. It costs almost nothing, so the last stage costs as much as the others. */
+/** The loss |y|^2 / 2, which costs almost nothing. The last stage thus costs as much as the others. */
 function halfSquares(outputs: Tensor): Tensor {
   return tf.mul(tf.sum(tf.square(outputs)), 0.5)
 }

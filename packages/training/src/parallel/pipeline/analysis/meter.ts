@@ -15,17 +15,20 @@ export interface StepSample {
   readonly backward: readonly number[]
   /** The duration of each second half of a backward pass (`W`). */
   readonly weights: readonly number[]
-  /** The CPU time of each forward pass; `backwardCpu` and `weightsCpu` correspond. */
+  /**
+   * The CPU time of each forward pass. `backwardCpu` and `weightsCpu` are the CPU times of backward
+   * passes.
+   */
   readonly forwardCpu: readonly number[]
   readonly backwardCpu: readonly number[]
   readonly weightsCpu: readonly number[]
-  /** The time that this rank waited for neighbours to start sending. */
+  /** The time that this rank waited for neighbours that had not started to send. */
   readonly waiting: number
   /** The time that this rank waited for messages that were being sent. */
   readonly transfer: number
   /**
-   * The time of the whole step, including the optimizer; `cpu` is the CPU time of the process
-   * during the step.
+   * The elapsed time of the whole step, including the optimizer. `cpu` is the CPU time of the process in
+   * the step.
    */
   readonly wall: number
   readonly cpu: number
@@ -95,7 +98,6 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
   }
 }
 
-/** Returns a sort key that orders spans by stage, then by micro-batch. */
 function place({ stage = 0, microbatch = 0 }: Span): number {
   return stage * 2 ** 24 + microbatch
 }

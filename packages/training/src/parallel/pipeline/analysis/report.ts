@@ -11,20 +11,17 @@ export interface ReportOptions {
   /** The number of CPU cores that all ranks share; default: enough for all ranks. */
   readonly cores?: number
   /**
-   * The simulated time of a message between ranks in milliseconds; default 0. `messageTime`
-   * measures it.
+   * The simulated time of a message between ranks in milliseconds; default 0. `messageTime` measures it.
    */
   readonly transfer?: number
 }
 
 /** The mean values of one rank over all measured steps. Times are in milliseconds. */
 export interface RankReport {
-  /** The time of one forward pass of a micro-batch; `backward` is the time of one backward pass. */
+  /** The mean time of one forward pass of a micro-batch; `backward` is that of one backward pass. */
   readonly forward: number
   readonly backward: number
-  /**
-   * The computing time per step. Idle time that is neither `waiting` nor `transfer` is overhead.
-   */
+  /** The computing time per step. Idle time that is neither `waiting` nor `transfer` is overhead. */
   readonly compute: number
   readonly waiting: number
   readonly transfer: number
@@ -37,13 +34,11 @@ export interface PipelineReport {
   readonly steps: number
   /** The median step time: the longest time on any rank from its first pass to its last. */
   readonly stepTime: number
-  /**
-   * The median bubble: the fraction of `stepTime` that the ranks are idle, averaged over all ranks.
-   */
+  /** The median bubble: the fraction of `stepTime` that the ranks are idle, averaged over all ranks. */
   readonly bubble: number
   /**
-   * The median step time that the simulator predicts from the measured pass times;
-   * `predictedBubble` corresponds.
+   * The median step time that the simulator predicts from the measured pass times. `predictedBubble` is
+   * the median predicted bubble.
    */
   readonly predictedStepTime: number
   readonly predictedBubble: number
@@ -99,8 +94,8 @@ export function pipelineReport(
 }
 
 /**
- * Returns the median time of a message in milliseconds. A message takes from the later of its send
- * and its receive until its arrival.
+ * Returns the median time of a message in milliseconds, from the later of its send and its receive until
+ * its arrival.
  *
  * @param spans - the spans that all ranks of one machine recorded in one step; see
  *   `StepMeter.lastSpans`

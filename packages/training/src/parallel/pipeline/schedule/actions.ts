@@ -55,14 +55,13 @@ export function formatActions(actions: ActionLists): string {
 }
 
 /**
- * Parses lists of actions. Blank lines are skipped, and so is the rest of a line after `#`. The
- * formats are:
+ * Parses lists of actions in one of three formats. Blank lines are skipped, and so is the rest of a line
+ * after `#`.
  *
- * - the text that `formatActions` makes: one line per rank;
- * - CSV: one line per rank, with commas or spaces between the actions; empty cells are ignored, as
- *   in PyTorch's schedule files;
- * - JSON lines: `["0F0", "0B0"]`, or `{ "rank": 0, "actions": ["0F0", "0B0"] }` in any order of
- *   ranks.
+ * - The text that `formatActions` makes: one line per rank.
+ * - CSV: one line per rank, with commas or spaces between the actions. Empty cells are ignored, as in
+ *   PyTorch's schedule files.
+ * - JSON lines: `["0F0", "0B0"]`, or `{ "rank": 0, "actions": ["0F0", "0B0"] }` in any order of ranks.
  *
  * @throws ERR_TSR_SCHEDULE naming the rank, the position and the text of the invalid action
  */

@@ -31,16 +31,15 @@ export interface Explanation {
   /** The idle periods, ordered by rank, then by time. */
   readonly idle: readonly IdleTime[]
   /**
-   * The actions that determine the length of the step, in order of time. Each starts when the
-   * previous one has ended or its result has arrived. To shorten the step, shorten one of these
-   * actions.
+   * The actions that determine the length of the step, in order of time. Each one starts when the
+   * previous one has ended, or when the result of the previous one has arrived. To shorten the step,
+   * shorten one of these actions.
    */
   readonly criticalPath: readonly TimedAction[]
 }
 
 /**
- * Explains why ranks are idle in a simulated step, and which actions determine the length of the
- * step.
+ * Explains why ranks are idle in a simulated step, and which actions determine the length of the step.
  *
  * @example
  * explainSimulation(schedule('gpipe', { stages: 2, microbatches: 1 }).simulate()).idle[0].text
@@ -119,8 +118,8 @@ function pathTo(
     const before: TimedAction | undefined = lists[span.rank]![span.position - 1]
     const cause = causeOf(span)
     const { start, ready } = span
-    // Continue with the action that delayed this one: the action that used its core, the previous
-    // action of its rank, or the action that computed its input.
+    // Continue with the action that delayed this one: the previous user of its core, the previous action
+    // of its rank, or the action that computed its input.
     if (ready < start) span = spans.findLast(({ end }) => end === start)
     else span = before !== undefined && before.end >= start ? before : (cause ?? before)
   }

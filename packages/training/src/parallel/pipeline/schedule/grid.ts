@@ -14,10 +14,10 @@ export interface GridOptions {
 const slots = count({ from: 1 })
 
 /**
- * Draws a schedule as text, with a row per rank and a column per time slot. `F3` is the forward
- * pass of micro-batch 3. `==` continues an action that takes several slots, and `.` is idle time.
- * If a rank has several stages, the stage number precedes the action. A schedule that is too wide
- * for a line is drawn as several blocks. Each block starts with the number of its first slot.
+ * Draws a schedule as text, with a row per rank and a column per time slot. `F3` is the forward pass of
+ * micro-batch 3. `==` continues an action that takes several slots, and `.` is idle time. If a rank has
+ * several stages, the stage number precedes the action. If the schedule is too wide for one line, it is
+ * drawn as several blocks. Each block starts with the number of its first slot.
  */
 export function drawGrid(
   actions: ActionLists,

@@ -2,9 +2,9 @@ import { act, type Action } from './actions.ts'
 import { dualPipeV, zeroBubbleV } from './v-orders.ts'
 
 /**
- * Returns the actions of one rank in a schedule, in order. A rank has `chunks` stages, assigned
- * round-robin; with one stage per rank, stage and rank have the same number. In orders whose names
- * end in `-v`, rank r has the stages r and 2 x ranks - 1 - r.
+ * Returns the actions of one rank in a schedule, in order. Each rank has `chunks` stages, which are
+ * assigned round-robin. With one stage per rank, a stage has the number of its rank. In orders whose
+ * names end in `-v`, rank r has the stages r and 2 x ranks - 1 - r.
  */
 export type Order = (rank: number, ranks: number, microbatches: number, chunks: number) => Action[]
 
@@ -19,10 +19,9 @@ const gpipe: Order = (stage, _stages, microbatches) => [
 ]
 
 /**
- * 1F1B (Narayanan et al., PipeDream-Flush, 2021). A stage first runs one forward pass per later
- * stage. Then it alternates between one forward and one backward pass, and finally runs the
- * remaining backward passes. The bubble is as large as in GPipe, but at most `stages - stage`
- * micro-batches are in flight.
+ * 1F1B (Narayanan et al., PipeDream-Flush, 2021). A stage first runs one forward pass per later stage.
+ * Then it alternates between one forward and one backward pass, and finally runs the remaining backward
+ * passes. The bubble is as large as in GPipe, but at most `stages - stage` micro-batches are in flight.
  */
 const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
   const warmup = Math.min(stages - stage - 1, microbatches)
@@ -35,15 +34,15 @@ const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
 }
 
 /**
- * 1F1B with backward passes in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, ZB-H1).
- * The gradient of the input is computed first and sent at once. The gradients of the weights follow
- * up to `rank` micro-batches later, when the rank would otherwise be idle. If F, I and W take
- * equally long, the bubble is a third of the 1F1B bubble. Every rank then has as many micro-batches
- * in flight as there are stages.
+ * 1F1B with backward passes in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, ZB-H1). The
+ * gradient of the input is computed first and sent at once. The gradients of the weights follow up to
+ * `rank` micro-batches later, when the rank would otherwise be idle. If F, I and W take equally long, the
+ * bubble is a third of the 1F1B bubble. Every rank then has as many micro-batches in flight as there are
+ * stages.
  *
- * With several chunks per rank, this is PyTorch's interleaved zero bubble schedule. The M
- * micro-batches go through the chunks in rounds of M / floor(M / ranks). If that is not a whole
- * number, there is one round with all micro-batches.
+ * With several chunks per rank, this is PyTorch's interleaved zero bubble schedule. The M micro-batches
+ * go through the chunks in rounds of M / floor(M / ranks) micro-batches. If this number is not an
+ * integer, there is only one round.
  */
 const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
   const rounds = Math.max(1, Math.floor(microbatches / ranks))
@@ -68,14 +67,12 @@ const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
 }
 
 /**
- * Interleaved 1F1B (Narayanan et al., Megatron-LM, 2021). Rank r has the stages r, r + ranks, r + 2
- * x ranks and so on, its *chunks* of the model. Micro-batches are grouped, with one micro-batch per
- * rank in each group. A group goes through all chunks in turn. After a warm-up, forward and
- * backward passes alternate. With v chunks per rank, the bubble is 1/v of the 1F1B bubble, and v
- * times as many messages are sent.
+ * Interleaved 1F1B (Narayanan et al., Megatron-LM, 2021). Rank r has the stages r, r + ranks, r + 2 x
+ * ranks and so on, its *chunks* of the model. Micro-batches go through the chunks in groups. A group has
+ * as many micro-batches as there are ranks. After a warm-up, forward and backward passes alternate. With
+ * v chunks per rank, the bubble is 1/v of the 1F1B bubble, and v times as many messages are sent.
  *
- * If the number of micro-batches is not a multiple of the number of ranks, all forward passes come
- * first.
+ * If the number of micro-batches is not a multiple of the number of ranks, all forward passes come first.
  */
 const interleaved: Order = (rank, ranks, microbatches, chunks) => {
   const visits = visitsOf(ranks, chunks, microbatches)
@@ -93,11 +90,10 @@ const interleaved: Order = (rank, ranks, microbatches, chunks) => {
 }
 
 /**
- * Breadth-first pipeline parallelism (Lamy-Poirier, 2022). Stages are assigned as in `interleaved`.
- * All micro-batches go forward through one chunk before the next chunk starts, as in GPipe.
- * Backward passes visit the chunks in reverse order. The bubble is the same as in `interleaved`,
- * for any number of micro-batches. However, the activations of all micro-batches and chunks are in
- * memory at once.
+ * Breadth-first pipeline parallelism (Lamy-Poirier, 2022). Stages are assigned as in `interleaved`. All
+ * micro-batches go forward through one chunk before the next chunk starts, as in GPipe. Backward passes
+ * visit the chunks in reverse order. The bubble is the same as in `interleaved`, for any number of
+ * micro-batches. However, the activations of all micro-batches and chunks are in memory at once.
  */
 const looped: Order = (rank, ranks, microbatches, chunks) => {
   const list = (kind: 'F' | 'B', chunk: number): Action[] =>
@@ -121,7 +117,6 @@ export const orders = {
   'dualpipe-v': dualPipeV,
 } as const satisfies Record<string, Order>
 
-/** The names of the orders that support any number of stages per rank. */
 const chunkedNames = ['interleaved', 'looped', 'interleaved-zb'] as const
 
 /** Returns the number of stages per rank that the order `name` supports. */

@@ -14,18 +14,13 @@ export interface SimulationOptions {
   readonly forward?: Durations
   /** The duration of a stage's backward pass of one micro-batch; default 2. */
   readonly backward?: Durations
-  /**
-   * The duration of the action `I`, the first half of a backward pass; default: half of `backward`.
-   */
+  /** The duration of the action `I`, the first half of a backward pass; default: half of `backward`. */
   readonly inputGradient?: Durations
-  /**
-   * The duration of the action `W`, the second half of a backward pass; default: half of
-   * `backward`.
-   */
+  /** The duration of the action `W`, the second half of a backward pass; default: half of `backward`. */
   readonly weightGradient?: Durations
   /**
-   * The duration of sending a stage's result to another rank; default 0. The sender continues with
-   * its next action meanwhile.
+   * The time to send a stage's result to another rank; default 0. The sender continues with its next
+   * action meanwhile.
    */
   readonly transfer?: Durations
   /**
@@ -41,8 +36,8 @@ export interface SimulatedRank {
   /** The time in which the rank runs no action: the makespan minus `busy`. */
   readonly idle: number
   /**
-   * The largest number of micro-batches whose activations are held at one time, each from F until B
-   * or W.
+   * The largest number of micro-batches whose activations are held at one time. Activations are held from
+   * F until B or W.
    */
   readonly peakInFlight: number
 }
@@ -67,8 +62,7 @@ export interface Simulation {
 }
 
 /**
- * Simulates a schedule: each rank runs its actions in order, each one as soon as its inputs have
- * arrived.
+ * Simulates a schedule: each rank runs its actions in order, each one as soon as its inputs have arrived.
  *
  * @throws ERR_TSR_SCHEDULE when a rank would wait forever; ERR_TSR_ARGUMENT for invalid durations
  */
@@ -108,8 +102,8 @@ interface Costs {
   /** Returns the time from the end of a stage's action until another rank has the result. */
   readonly transfer: (stage: number, microbatch: number) => number
   /**
-   * The number of actions that can run at once. When all cores are in use, ranks get free cores in
-   * the order in which they became ready.
+   * The number of actions that can run at once. If all cores are in use, ranks get free cores in the
+   * order in which they became ready.
    */
   readonly cores: number
 }

@@ -6,10 +6,7 @@ import { simulateSchedule, type SimulationOptions } from './simulate.ts'
 export interface SvgOptions extends SimulationOptions {
   /** The width of the drawing in pixels; default 960. */
   readonly width?: number
-  /**
-   * Whether to outline the critical path, whose actions determine the length of the step; default
-   * true.
-   */
+  /** Whether to outline the critical path, whose actions determine the length of the step; default true. */
   readonly criticalPath?: boolean
 }
 
@@ -18,7 +15,6 @@ const GAP = 4
 const MARGIN = 58
 const AXIS = 24
 
-/** CSS for light and dark colour schemes. */
 const style = `
 .slot-F{fill:#3b73b9}.slot-B{fill:#2f7d4f}.slot-I{fill:#1f7a85}.slot-W{fill:#a8541a}
 .slot text,.labels text{font:11px ui-monospace,monospace}.slot text{fill:#fff;text-anchor:middle}
@@ -26,9 +22,9 @@ const style = `
 @media (prefers-color-scheme:dark){.labels text{fill:#ccc}.critical{stroke:#ff7b89}}`
 
 /**
- * Draws a schedule as SVG: a row per rank, time to the right, and a bar for each action. Each bar
- * and each idle period has a `<title>`, which viewers show as a tooltip. It says what runs, or why
- * the rank is idle. Bars have the CSS classes `slot-F`, `slot-B`, `slot-I` and `slot-W`.
+ * Draws a schedule as SVG: a row per rank, time to the right, and a bar for each action. Each bar and
+ * each idle period has a `<title>`, which viewers show as a tooltip. The title says what runs, or why the
+ * rank is idle. Bars have the CSS classes `slot-F`, `slot-B`, `slot-I` and `slot-W`.
  */
 export function drawSvg(
   actions: ActionLists,
@@ -85,7 +81,6 @@ const kinds = {
   W: 'gradients of the weights',
 } as const
 
-/** Returns about eight round numbers for the time axis. */
 function ticksOf(makespan: number): number[] {
   if (makespan === 0) return [0]
   const rough = makespan / 8

@@ -21,8 +21,8 @@ class VList {
   }
 
   /**
-   * Returns the number of micro-batches whose forward (or backward) pass through a stage is in the
-   * list.
+   * Returns the number of micro-batches in the list whose forward (or backward) pass goes through a
+   * stage.
    */
   count(pass: 'F' | 'B', chunk: Chunk): number {
     return this.#next.get(`${pass} ${chunk}`) ?? 0
@@ -44,8 +44,8 @@ class VList {
   }
 
   /**
-   * Adds the oldest pending second half (`W`), of stage `chunk` if given. Does nothing if none is
-   * pending.
+   * Adds the oldest second half (`W`) that is not in the list yet, of stage `chunk` if given. Does
+   * nothing if there is none.
    */
   weights(chunk?: Chunk): void {
     const stage = chunk === undefined ? undefined : this.#stages[chunk]
@@ -110,10 +110,9 @@ export function zeroBubbleV(rank: number, ranks: number, microbatches: number): 
 }
 
 /**
- * The DualPipeV schedule (DeepSeek-AI, DualPipe and DualPipeV, 2025), in the same order as
- * PyTorch's. In the steady state, each rank pairs a forward pass of one stage with a backward pass
- * of its other stage. A GPU with two streams can overlap the passes of a pair; here they run one
- * after the other.
+ * The DualPipeV schedule (DeepSeek-AI, DualPipe and DualPipeV, 2025), in the same order as PyTorch's. In
+ * the steady state, each rank pairs a forward pass of one stage with a backward pass of its other stage.
+ * A GPU with two streams can overlap the passes of a pair; here they run one after the other.
  */
 export function dualPipeV(rank: number, ranks: number, microbatches: number): Action[] {
   // Plan at least enough micro-batches to fill the pipeline. Actions of surplus micro-batches are
