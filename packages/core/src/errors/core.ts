@@ -38,7 +38,7 @@ export const coreErrors = {
   ERR_TSR_PACKAGE_MISSING: {
     category: 'user',
     message: '{what} needs a package that is not installed: `npm install {package}`',
-    advice: 'Run that command beside your script.',
+    advice: 'Run that command in the folder of your script.',
   },
   ERR_TSR_INTERNAL: {
     category: 'internal',

