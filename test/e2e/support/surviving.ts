@@ -54,7 +54,7 @@ export function describeSurviving(worlds: readonly World[]): void {
       const refused = await job.ranks[1]!.hear('refused')
       expect(refused).toMatchObject({ code: 'ERR_TSR_EXCLUDED' })
       expect(refused.message).toContain(
-        'the others (0, 2) lost the connection to it, or it called shrink() too late',
+        'the remaining ranks (0, 2) lost the connection to it, or it called shrink() too late',
       )
       await finish(job, [0, 2])
     })
