@@ -95,7 +95,7 @@ describe('a simulated collective costs what its formula says', () => {
   })
 })
 
-describe('not all ranks have to be simulated', () => {
+describe('a simulation of only some ranks', () => {
   const symmetric: [OperationName, AlgorithmName][] = [
     ...(['ring', 'direct', 'recursive-doubling', 'halving-doubling', 'hierarchical'] as const).map(
       (algorithm): [OperationName, AlgorithmName] => ['allReduce', algorithm],

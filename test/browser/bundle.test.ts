@@ -25,7 +25,7 @@ beforeAll(async () => {
   metafile = facts
 })
 
-it('bundles collectives and a pipeline on wasm for a page without a module of Node', () => {
+it('the bundle has collectives and a pipeline on wasm, and imports no module of Node', () => {
   const [output] = Object.values(metafile.outputs)
   expect(output!.imports).toEqual([])
   const used = Object.entries(output!.inputs).filter(([, { bytesInOutput }]) => bytesInOutput > 0)
@@ -73,7 +73,7 @@ async function load(): Promise<typeof inNode> {
 }
 
 describe('the bundle without Node', () => {
-  it('sums over two ranks and tells of calls that differ', async () => {
+  it('sums over two ranks and reports mismatched calls', async () => {
     const page = await load()
     expect(await page.sum()).toEqual([
       [3, 20],
@@ -82,7 +82,7 @@ describe('the bundle without Node', () => {
     expect(await page.fail()).toBe('ERR_TSR_MISMATCH')
   })
 
-  it('trains to the losses of Node', async () => {
+  it('trains to the same losses as Node', async () => {
     const page = await load()
     const losses = await page.train(3)
     expect(losses[2]).toBeLessThan(losses[0]!)
@@ -91,7 +91,7 @@ describe('the bundle without Node', () => {
 })
 
 describeInChromium('the bundle in Chromium', (newPage) => {
-  it('sums, fails and trains as in Node', async () => {
+  it('gives the same sums, errors and losses as Node', async () => {
     const { page, complaints } = await newPage()
     await page.route('http://127.0.0.1/**', (route) =>
       route.request().url().endsWith('.js')

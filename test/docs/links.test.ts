@@ -31,7 +31,7 @@ function read(page: string): string {
   return readFileSync(join(root, page), 'utf8')
 }
 
-it('sees links, images and references, and no code', () => {
+it('finds links, images and references, and ignores code', () => {
   const page = [
     '[a](a.md#part), ![b](<b.svg> "title"), [`c`](c.ts), `[no](no.md)`, <img src="d.png">',
     '```ts',

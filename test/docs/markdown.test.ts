@@ -26,7 +26,7 @@ it('finds blocks with their language, place and comments', () => {
   ])
 })
 
-it('finds the anchors of headings, and none in code', () => {
+it('finds the anchors of headings, and ignores code', () => {
   const page = ['# `fit` of a tf.layers model', '```sh', '# no heading', '```', '## Who, and when?']
   expect(headingsOf(page.join('\n'))).toEqual(['fit-of-a-tflayers-model', 'who-and-when'])
 })

@@ -16,7 +16,7 @@ function showing(...parts: string[]): string[][] {
 
 // snippets.slow.test.ts runs them
 describe('docs/training.md', () => {
-  it('trains a model and data of its own, evaluates and saves, in 40 lines', () => {
+  it('trains, evaluates and saves a model of its own in at most 40 lines', () => {
     const [lines, ...others] = showing('new Sequential(', 'examples(', 'evaluate:', 'save:')
     expect(others).toEqual([])
     expect(lines!.length).toBeLessThanOrEqual(40)

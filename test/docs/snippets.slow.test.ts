@@ -32,7 +32,7 @@ describe('README.md, docs and the packages', () => {
   const jobs = new Map<number, Promise<Outcome>>()
 
   if (together.length > 0) {
-    it.each(together)('shows a program that runs at $where', async ({ index, ranks }) => {
+    it.each(together)('show a program that runs: $where', async ({ index, ranks }) => {
       const job = jobs.get(ranks) ?? runTogether(ranks)
       jobs.set(ranks, job)
       const { code, output } = await job
@@ -43,7 +43,7 @@ describe('README.md, docs and the packages', () => {
   }
 
   if (alone.length > 0) {
-    it.each(alone)('shows a program that runs alone at $where', async ({ index, ranks }) => {
+    it.each(alone)('show a program that runs alone: $where', async ({ index, ranks }) => {
       const { code, output } = await withProject({ 'program.js': scripts[index]! }, (folder) =>
         runShell(`node_modules/.bin/tsrun --nproc ${ranks} program.js`, folder, limit),
       )
@@ -52,7 +52,7 @@ describe('README.md, docs and the packages', () => {
   }
 
   if (commands.length > 0) {
-    it.each(commands)('shows commands that run at $where', async ({ text }) => {
+    it.each(commands)('show commands that run: $where', async ({ text }) => {
       const { code, output } = await runShell(text, root, limit)
       expect({ code, output }).toEqual({ code: 0, output })
     })

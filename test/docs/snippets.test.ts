@@ -24,7 +24,7 @@ const MOST_EXCUSES = 6
 
 // snippets.slow.test.ts runs them
 describe('README.md, docs and the packages', () => {
-  it('marks what is shown so that it is executed, or says why not', () => {
+  it('give a known reason for each code block that is not executed', () => {
     const given = blocks.flatMap(({ notExecuted }) => notExecuted ?? [])
     expect(reasons).toEqual(expect.arrayContaining(given))
     expect(given.filter((reason) => !/ runs? it$/.test(reason)).length).toBeLessThanOrEqual(
@@ -34,7 +34,7 @@ describe('README.md, docs and the packages', () => {
     expect(['sh', 'ts', 'text', 'json', 'yaml']).toEqual(expect.arrayContaining([...languages]))
   })
 
-  it('shows programs that type-check against the published types', async () => {
+  it('show programs that type-check against the published types', async () => {
     const { code, output } = await compilePrograms()
     expect({ code, output }).toEqual({ code: 0, output: '' })
   })

@@ -13,7 +13,7 @@ const rows = section!
   .map((line) => line.split(/(?<!\\)\|/).map((cell) => cell.trim()))
 
 describe('docs/torch.md', () => {
-  it('has the thirty flags of torchrun, as `npm run docs` writes them', () => {
+  it('lists the thirty flags of torchrun as `npm run docs` writes them', () => {
     const shared = flagTable.filter(({ torchrun }) => torchrun !== undefined)
     expect(shared).toHaveLength(30)
     const expected = shared.map(({ torchrun, name, aliases = [], differs = '' }) => [

@@ -60,7 +60,7 @@ describe('--chaos', () => {
     expect(stderr).toContain('ERR_TSR_PEER_LOST')
   })
 
-  describe.each(['inline', 'worker'])('what a rank sends (engine %s)', (engine) => {
+  describe.each(['inline', 'worker'])('the data that a rank sends (engine %s)', (engine) => {
     const env = { TSRUN_TRANSPORT: 'tcp', TSRUN_ENGINE: engine }
 
     it.each([
@@ -70,7 +70,7 @@ describe('--chaos', () => {
       ['drop', '--tls', 'what it sent was changed, repeated or left out on the way'],
       ['truncate', '', 'it closed the connection'],
       ['truncate', '--tls', 'it closed the connection'],
-    ])('is damaged, which other ranks detect: %s %s', async (kind, flag, reason) => {
+    ])('is damaged by the fault, and other ranks detect it: %s %s', async (kind, flag, reason) => {
       const logs = join(folder, 'logs')
       const args = ['--log-dir', logs, ...(flag === '' ? [] : [flag])]
       const faults = [{ kind, rank: 1, operations: 20 }]
@@ -86,7 +86,7 @@ describe('--chaos', () => {
       expect(others.join('')).toContain(`Rank 1 is gone (${reason}) while rank`)
     })
 
-    it('is complete although it is delayed, also at the end of the rank', async () => {
+    it('arrives completely although it is delayed, even when the rank ends', async () => {
       const begin = performance.now()
       const { code, stdout, stderr } = await suffer(
         [

@@ -52,7 +52,7 @@ describe.each(['sleep', 'loop'])('a rank that never enters an operation (%s)', (
   })
 })
 
-describe('without a folder for records', () => {
+describe('without --log-dir', () => {
   const run = async (program: string): Promise<Finished> => {
     const env = { TIMEOUT: '500', TMPDIR: logs }
     return await tsrun(['--nproc', '4', '--grace', '0.3', program], { cwd, env })
@@ -74,7 +74,7 @@ describe('without a folder for records', () => {
   })
 })
 
-it('the report says that the missing rank waits for a message instead', async () => {
+it('tsrun flight names a rank that waits for a message and never enters the collective', async () => {
   await fail({ ELSEWHERE: 'receive', TSRUN_ENGINE: 'inline' })
   expect(await compare()).toMatch(sentence)
 })

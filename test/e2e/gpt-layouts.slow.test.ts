@@ -12,14 +12,14 @@ const replicated = ['4/cp2-dp2', '4/cp2-dp2-zero', '2/cp2-accumulate', '4/tp2-dp
 const layouts = [...shared, ...divided, ...replicated]
 const problems = ['embeddingDropout', 'attentionDropout', 'residualDropout', 'ignored']
 
-describe.each(problems)('a GPT, %s', (problem) => {
+describe.each(problems)('a GPT with option %s', (problem) => {
   const requests = [...layouts, '1/alone'].map((layout) => `${layout}/${problem}`)
   let losses: Map<string, number[]>
   beforeAll(async () => {
     losses = await reportsOf('gpt-layouts.mjs', [...requests, '1/alone/none'])
   })
 
-  it('has a different loss than without it', () => {
+  it('has a different loss than without the option', () => {
     const [plain, other] = [losses.get('1/alone/none')!, losses.get(`1/alone/${problem}`)!]
     expect(Math.abs(other[0]! - plain[0]!)).toBeGreaterThan(1e-3)
   })

@@ -98,7 +98,7 @@ describe('attention over a ring', () => {
   })
 })
 
-describe('the loss of scores that ranks share', () => {
+describe('the cross-entropy of scores that are split across ranks', () => {
   interface RankReport {
     readonly errors: readonly number[]
     /** The largest difference of values, gradients and tags from `crossEntropyWith`. */
@@ -117,7 +117,7 @@ describe('the loss of scores that ranks share', () => {
     reports = await reportsOf('vocab-loss.mjs', requests)
   })
 
-  it.each(layouts)('is right, and refuses other labels: $classes, $size ranks', (given) => {
+  it.each(layouts)('is right, and refuses bad labels: $classes classes, $size ranks', (given) => {
     const { classes, size } = given
     const ranks = reports.get(`${size}/${classes}`)!
     expect(ranks).toHaveLength(size)

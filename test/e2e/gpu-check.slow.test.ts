@@ -81,9 +81,9 @@ describe('scripts/gpu-check.sh', () => {
   })
 
   it.each([
-    ['is of another name than all GPUs', 'NVIDIA Played', 1],
-    ['has the name of one', 'CPU', 0],
-  ])('asks where a backend computes: its device %s', (_, name, status) => {
+    ['has a name that no GPU has', 'NVIDIA Played', 1],
+    ['has the name of a GPU', 'CPU', 0],
+  ])('checks that a backend computes on the GPU: its device %s', (_, name, status) => {
     const outcome = check(['--sizes', '64', '--images', '1000', 'wasm'], gpuCalled(name))
     expect(outcome).toMatchObject({ status, stderr: '' })
     expect(outcome.stdout).toMatch(/^wasm +matmul 64\^3: .* GFLOP\/s/m)
@@ -96,8 +96,8 @@ describe('scripts/gpu-check.sh', () => {
   it.each([
     ['agree', [1, 0.5], 0],
     ['differ by 0.1 %', [1, 0.5005], 1],
-    ['are no numbers', [1, null], 1],
-    ['are fewer', [1], 1],
+    ['are not all numbers', [1, null], 1],
+    ['miss a step', [1], 1],
   ])('judges losses that %s', (_, found, status) => {
     const files = ([[1, 0.5], found] as const).map((losses, i) => {
       const file = join(folder, `${String(i)}.json`)

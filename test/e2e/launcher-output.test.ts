@@ -294,7 +294,7 @@ describe.each([
   const of = (env: NodeJS.ProcessEnv) =>
     tsrun(['--nproc', nproc, '--no-summary', 'conceals.mjs'], { env })
 
-  it('do not reach a pipe, neither in lines nor in the report', async () => {
+  it('are not written to a pipe, in lines or in the report', async () => {
     const { stdout, stderr } = await of({})
     expect(stdout).toMatch(line)
     expect(stderr).toContain('error        Error: bad green\n')

@@ -149,13 +149,13 @@ it('a rank that is suspended by SIGSTOP does not keep the job from ending', asyn
   await untilGone(pidsOf(ranks), LIMIT)
 })
 
-describe('when the launcher is SIGKILLed, no rank survives', () => {
+describe('a rank ends when its launcher is killed by SIGKILL', () => {
   it.each([
-    ['that waits', 'wait.mjs', {}],
-    ['whose main thread is blocked', 'blocked.mjs', {}],
-    ['that ignores SIGTERM', 'deaf.mjs', {}],
+    ['while it waits', 'wait.mjs', {}],
+    ['while its main thread is blocked', 'blocked.mjs', {}],
+    ['even if it ignores SIGTERM', 'deaf.mjs', {}],
     ['without native bindings', 'wait.mjs', { TSRUN_NATIVE: 'off' }],
-    ['without native bindings, blocked', 'blocked.mjs', { TSRUN_NATIVE: 'off' }],
+    ['without native bindings, while blocked', 'blocked.mjs', { TSRUN_NATIVE: 'off' }],
   ])('%s', async (_, script, env) => {
     const run = new Run(['--nproc', '4', script], { env })
     const ranks = await run.announced(4)
@@ -164,7 +164,7 @@ describe('when the launcher is SIGKILLed, no rank survives', () => {
     expect((await run.finished).signal).toBe('SIGKILL')
   })
 
-  it('while they start', async () => {
+  it('while it starts', async () => {
     const run = new Run(['--nproc', '4', 'wait.mjs'])
     const file = `/proc/${run.pid}/task/${run.pid}/children`
     const children = (): number[] =>

@@ -150,7 +150,7 @@ describe('--max-restarts', () => {
     expect(stdout).not.toContain('in attempt 3')
   })
 
-  it('uses the same port again if it is given', async () => {
+  it('uses the port of --master-port in every attempt', async () => {
     // An address of this process alone, so that no other process has its port: several versions of Node may
     // run this test at the same time.
     const address = `127.83.${(process.pid >> 8) & 255}.${process.pid & 255}`

@@ -196,7 +196,7 @@ describe('standard input', () => {
     return [...stdout.matchAll(/rank (\d) read \d+/g)].map(([text]) => text).toSorted()
   }
 
-  it('goes to rank 0, to another one, to all, or to none', async () => {
+  it('goes to rank 0, another rank, all ranks or none', async () => {
     const two = ['--nproc', '2']
     expect(await read(two, 'four')).toEqual(['rank 0 read 4', 'rank 1 read 0'])
     expect(await read([...two, '--stdin', '1'], 'four')).toEqual(['rank 0 read 0', 'rank 1 read 4'])

@@ -72,7 +72,7 @@ describe('one host', () => {
     expect(said(run)).toEqual(hello(2))
   })
 
-  it('torchrun --redirects=3 --tee=0:1 --log-dir=...: files by rank, and what is shown', async () => {
+  it('torchrun --redirects=3 --tee=0:1 --log-dir=... writes a file per rank, and shows rank 0', async () => {
     const line = `torchrun --nproc-per-node=2 --redirects=3 --tee=0:1 --log-dir=${folder} hello.mjs`
     const run = await tsrun(split(line))
     expect(said(run)).toEqual(hello(2).slice(0, 1))
@@ -81,7 +81,7 @@ describe('one host', () => {
     expect(readFileSync(log, 'utf8')).toBe('hello from rank 1 of 2\n')
   })
 
-  it('torchrun --local-ranks-filter=1 --duplicate-stdout-filters=...: fewer lines, and a file', async () => {
+  it('torchrun --local-ranks-filter=1 --duplicate-stdout-filters=... shows rank 1 and copies lines to a file', async () => {
     const filters = '--local-ranks-filter=1 --duplicate-stdout-filters=rank 0,nothing'
     const run = await tsrun([
       ...filters.split(' --').map((flag) => flag.replace(/^(--)?/, '--')),
@@ -104,7 +104,7 @@ describe('one host', () => {
 describe('two hosts', () => {
   const env = { TSRUN_TOKEN: token }
 
-  it('torchrun --rdzv-id=... --rdzv-backend=c10d: hosts are numbered as they arrive', async () => {
+  it('torchrun --rdzv-id=... --rdzv-backend=c10d numbers hosts as they arrive', async () => {
     const line = `torchrun --nnodes=2 --nproc-per-node=2 --max-restarts=3 --rdzv-id=mine --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:${port} --rdzv-conf=timeout=60,read_timeout=30 hello.mjs`
     const runs = await Promise.all([0, 1].map(() => tsrun(split(line), { env })))
     expect(runs).toMatchObject([{ code: 0 }, { code: 0 }])

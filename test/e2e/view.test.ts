@@ -60,7 +60,7 @@ it('tsrun view serves steps to clients with the token, until Ctrl-C', async () =
   expect(await run.finished).toMatchObject({ code: 0 })
 })
 
-it('tsrun view says what it cannot show', async () => {
+it('tsrun view refuses an unknown folder, an unknown run and an invalid port', async () => {
   const problems = [
     [['/nowhere'], '/nowhere is not a folder'],
     [[whole, '--run', 'other'], 'there is no trace of a run other in'],

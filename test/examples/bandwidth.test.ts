@@ -9,7 +9,7 @@ import {
 const bytes = 100 * 1024 ** 2 * 4
 
 describe("the lecture's bandwidths", () => {
-  it('are those that it shows for 4 GPUs', () => {
+  it('equal the figures that the lecture shows for 4 GPUs', () => {
     const reduced = allReduceBandwidth(bytes, 4, 0.002115)
     expect(reduced.busbw).toBeCloseTo(277, 0)
     expect(reduced.spoken).toBe(reduced.code)
@@ -22,7 +22,7 @@ describe("the lecture's bandwidths", () => {
     expect(scattered.spoken).toBeCloseTo(277 / 4, 0)
   })
 
-  it('are the busbw of nccl-tests by its own definition', () => {
+  it('agree with the definition of busbw in nccl-tests', () => {
     const [ranks, seconds] = [8, 0.5]
     const algbw = bytes / seconds / 2 ** 30
     expect(allReduceBandwidth(bytes, ranks, seconds).busbw).toBeCloseTo(algbw * 2 * (7 / 8), 9)

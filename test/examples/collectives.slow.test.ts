@@ -66,7 +66,7 @@ describe('collectives.ts', () => {
     expect(result).toEqual({ ranks: 2, ...ofRoot, ...ofAll })
   })
 
-  it('runs alone', async () => {
+  it('runs with one rank', async () => {
     const { result } = await example(1, 'collectives.ts')
     const own = [0, 1, 2, 3]
     const ofRoot = { broadcast: [0], gather: [0], reduce: own }
@@ -77,7 +77,7 @@ describe('collectives.ts', () => {
 describe('benchmark-collectives.ts', () => {
   const small = ['--elements', '100000', '--repeats', '2'] as const
 
-  it("prints both of the lecture's accounts beside busbw, and why they differ", async () => {
+  it('prints both bandwidths of the lecture beside busbw, and why they differ', async () => {
     const { result, lines } = await example(4, 'benchmark-collectives.ts', ...small)
     const figure = (name: string): number => Number(result[name])
     expect(result).toMatchObject({ elements: 100_000, ranks: 4, device: 'none' })
@@ -108,14 +108,14 @@ describe('benchmark-collectives.ts', () => {
     }
   })
 
-  it('takes tensors of a device', async () => {
+  it('measures tensors on the device of --device', async () => {
     const flags = [...small, '--device', 'wasm'] as const
     const { result, lines } = await example(2, 'benchmark-collectives.ts', ...flags)
     expect(result).toMatchObject({ device: 'wasm' })
     expect(lines.join('\n')).toContain('num_elements=100000, device=wasm) took')
   })
 
-  it('refuses more elements than an arena has room for', async () => {
+  it('refuses more elements than fit into an arena', async () => {
     const job = ['--nproc', '2', 'examples/benchmark-collectives.ts', '--elements', '500000000']
     const { code, stderr } = await tsrun(job, { cwd })
     expect({ code, stderr }).toEqual({ code: 2, stderr })

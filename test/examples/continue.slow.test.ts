@@ -17,7 +17,7 @@ async function train(nproc: number, ...flags: string[]): Promise<Record<string, 
 }
 
 describe('continue.ts', () => {
-  it('resumes where jobs of other sizes and layouts have stopped, with the losses of one', async () => {
+  it('resumes checkpoints of other sizes and layouts, with the losses of one process', async () => {
     const job = (nproc: number, ...flags: string[]) =>
       train(nproc, '--directory', directory, ...flags)
     const first = await job(4, '--pp', '2', '--stop', '8')
@@ -30,7 +30,7 @@ describe('continue.ts', () => {
     expect(readdirSync(directory)).toEqual(['step-00000015', 'step-00000018'])
   })
 
-  it.each([1, 2])('shows both halves in one job of %i', async (nproc) => {
+  it.each([1, 2])('saves and resumes in one job of %i ranks', async (nproc) => {
     const { from, until, difference } = await train(nproc, '--steps', '12')
     expect({ from, until }).toEqual({ from: 6, until: 12 })
     expect(difference).toBeLessThan(1e-5)

@@ -11,7 +11,7 @@ async function train(nproc: number, ...flags: string[]): Promise<Record<string, 
 }
 
 describe('data-parallel.ts', () => {
-  it('reads as many digits with two ranks as with one, in as many operations as buckets', async () => {
+  it('is as accurate with two ranks as with one, and sends more operations with smaller buckets', async () => {
     const [alone, two] = [await train(1), await train(2)]
     expect(two['accuracy']).toBeCloseTo(alone['accuracy']!, 2)
     expect(two['accuracy']).toBeGreaterThan(0.3)

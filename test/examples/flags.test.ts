@@ -13,7 +13,7 @@ describe('flags of the examples', () => {
       ['0', '-1', 'NaN', 'Infinity', ''],
     ],
     ['choice', choice(['naive', 'gpipe'], 'naive'), { gpipe: 'gpipe' }, ['zigzag', '', 'GPIPE']],
-  ] as const)('%s accepts only texts of its kind', (_, flag, good, bad) => {
+  ] as const)('%s accepts valid texts and refuses others', (_, flag, good, bad) => {
     for (const [text, value] of Object.entries(good)) expect(flag.read(text)).toBe(value)
     for (const text of bad) expect(flag.read(text)).toBeUndefined()
   })
@@ -40,7 +40,7 @@ describe('the sizes of gpt.ts', () => {
     [2, { tp: 2, heads: 1 }, '--heads 1 do not divide by --tp 2'],
     [2, { cp: 2, block: 30 }, '--block 30 does not divide by 4'],
     [2, { tp: 2, block: 31, between: 'sequence' as const }, '31 positions per rank do not divide'],
-  ])('do not fit one of %i ranks: %j', (ranks, some, problem) => {
+  ])('do not fit a mesh of %i ranks: %j', (ranks, some, problem) => {
     expect(meshProblem({ ...sizes, ...some }, ranks)).toContain(problem)
   })
 })

@@ -19,7 +19,7 @@ describe('fsdp.ts', () => {
     { nproc: 2, stage: '2' },
     { nproc: 3, stage: '3' },
   ])(
-    'ends with the bits of data parallel: $nproc ranks, stage $stage',
+    'ends with the same bits as data parallel: $nproc ranks, stage $stage',
     async ({ nproc, stage }) => {
       const small = ['--steps', '4', '--layers', '6', '--hidden', '64']
       const stdout = await runScript(nproc, 'examples/fsdp.ts', '--stage', stage, ...small)
@@ -38,7 +38,7 @@ describe('fsdp.ts', () => {
 const onTensorflow = needing(tensorflow !== undefined, 'TensorFlow (tsrun setup tensorflow)')
 const checkout = fileURLToPath(new URL('../../', import.meta.url))
 
-onTensorflow.it('fsdp.ts on tensorflow tells rounding from a wrong step', async () => {
+onTensorflow.it('fsdp.ts on tensorflow accepts rounding but detects a wrong step', async () => {
   const source = readFileSync(join(checkout, 'examples/fsdp.ts'), 'utf8')
   const folder = makeFolder()
   for (const name of ['examples/lib', 'node_modules']) {
@@ -85,7 +85,7 @@ describe('the state of a rank', () => {
     reports = await reportsOf('sharded-memory.mjs', requests)
   })
 
-  it.each(layouts)('takes what the formula says: stage $stage, $nproc ranks', (layout) => {
+  it.each(layouts)('takes the predicted memory: stage $stage, $nproc ranks', (layout) => {
     const { stage, nproc } = layout
     const ranks = reports.get(`${nproc}/${stage}`)!
     expect(ranks).toHaveLength(nproc)
@@ -108,7 +108,7 @@ interface MeshReport {
   readonly leaked: number
 }
 
-describe('a tensor parallel GPT whose state replicas share', () => {
+describe('a tensor-parallel GPT with its state sharded among replicas', () => {
   const layouts = [
     { stage: 1, dp: 2, tp: 2 },
     { stage: 2, dp: 4, tp: 1 },

@@ -16,7 +16,7 @@ function resultOf(stdout: string): Record<string, unknown> {
 }
 
 describe('functions.ts', () => {
-  it('trains in three ways from one process, each to the losses of a single one', async () => {
+  it('trains in three ways from one process, each with the losses of a single rank', async () => {
     const args = ['--import', 'tsx', script, '--ranks', '3', '--hidden', '48', '--batch', '36']
     const { stdout } = await promisify(execFile)(process.execPath, args, {
       cwd,
@@ -29,7 +29,7 @@ describe('functions.ts', () => {
     }
   })
 
-  it('is the work of rank 0 when it is started with tsrun', async () => {
+  it('runs on rank 0 when it is started with tsrun', async () => {
     const job = ['--nproc', '2', '--log-format', 'raw', '--no-summary', script, '--ranks', '2']
     const { code, stdout, stderr } = await tsrun([...job, '--steps', '2'], { cwd })
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })

@@ -28,13 +28,13 @@ async function train(nproc: number, ...flags: string[]) {
 }
 
 describe('gpt.ts', () => {
-  it('learns, and writes; an odd length will do where no ranks share it', async () => {
+  it('learns and generates text on one rank, even with an odd block length', async () => {
     const alone = await train(1, '--block', '31')
     expect(alone.validation).toBeLessThan(2.8)
     expect(alone.stdout).toContain('The whale ')
   })
 
-  it('writes its text for TensorBoard as well, from stages that have a part of the model each', async () => {
+  it('writes losses and generated text for TensorBoard from two pipeline stages', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-gpt-'))
     try {
       const flags = ['--pp', '2', '--steps', '3', '--sample', '20', '--log', folder]
@@ -51,7 +51,7 @@ describe('gpt.ts', () => {
     }
   })
 
-  it('comes to the loss of one process with 4 ranks, however they share the work', async () => {
+  it('has the same loss on 4 ranks as in one process, in four layouts', async () => {
     const part = ['--steps', '5', '--batch', '4', '--block', '16', '--sample', '0']
     const alone = await train(1, ...part)
     for (const flags of [
@@ -70,7 +70,7 @@ describe('gpt.ts', () => {
     }
   })
 
-  it('says what does not divide, and exits with 2', async () => {
+  it('refuses a batch that does not divide by the replicas, and exits with 2', async () => {
     const job = ['--nproc', '2', '--log-format', 'raw', '--no-summary']
     const run = await tsrun([...job, 'examples/gpt.ts', '--batch', '7'], { cwd })
     expect(run.code).toBe(2)

@@ -65,7 +65,7 @@ const cases = [
   { name: 'lecture', expected: golden.lecture, sizes: [2], stages: [2] },
 ]
 
-describe.each(cases)('the programs of the lecture, $name', ({ expected, sizes, stages }) => {
+describe.each(cases)('the programs of the lecture ($name)', ({ expected, sizes, stages }) => {
   const { layers } = expected.flags
 
   it.each(sizes)("data parallel on %i ranks has PyTorch's numbers", async (size) => {
@@ -112,7 +112,7 @@ describe.each(cases)('the programs of the lecture, $name', ({ expected, sizes, s
   })
 })
 
-it('says what does not divide', async () => {
+it('tensor-parallel.ts refuses a width that does not divide by the ranks', async () => {
   const job = ['--nproc', '2', '--no-summary', 'examples/lecture/tensor-parallel.ts']
   const run = await tsrun([...job, '--width', '63'], { cwd })
   expect(run.code).toBe(2)

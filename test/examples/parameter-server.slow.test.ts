@@ -9,7 +9,7 @@ afterEach(killLeftovers)
 const script = 'examples/parameter-server.ts'
 
 describe('parameter-server.ts', () => {
-  it('spends the same gradients in both ways, and counts how stale they are', async () => {
+  it('trains with a server and with all-reduce, and reports how stale gradients are', async () => {
     const flags = ['--steps', '30', '--slow', '30']
     const result = resultIn(await runScript(3, script, ...flags)) as Record<string, unknown>
     expect(result).toMatchObject({ ranks: 3, gradients: 60 })
@@ -24,14 +24,14 @@ describe('parameter-server.ts', () => {
     expect(result['serverAccuracy']).toBeGreaterThan(0.3)
   })
 
-  it('is never stale with one worker, and then does what all-reduce does', async () => {
+  it('has no stale gradients with one worker, and then equals all-reduce', async () => {
     const flags = ['--steps', '10', '--slow', '0']
     const result = resultIn(await runScript(2, script, ...flags)) as Record<string, unknown>
     expect(result).toMatchObject({ gradients: 10, staleness: 0, largest: 0, shares: [10] })
     expect(result['serverAccuracy']).toBe(result['allReduceAccuracy'])
   })
 
-  it('takes two ranks', async () => {
+  it('refuses a single rank', async () => {
     const cwd = fileURLToPath(new URL('../../', import.meta.url))
     const run = await tsrun(['--nproc', '1', '--no-summary', script], { cwd })
     expect(run.code).toBe(2)

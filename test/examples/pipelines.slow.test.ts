@@ -20,7 +20,7 @@ async function example(
   return [JSON.parse(json!) as Record<string, unknown>, lines.join('\n')]
 }
 
-describe('the steps 4 to 6', () => {
+describe('the examples 04 to 06', () => {
   it.each([
     ['04-naive.ts', 3 / 4, [1, 1, 1, 1]],
     ['05-gpipe.ts', 3 / 11, [8, 8, 8, 8]],
@@ -49,7 +49,7 @@ describe('the steps 4 to 6', () => {
     expect(peaks).toEqual([2, 1])
   })
 
-  it('run in one process as well', async () => {
+  it('run in one process', async () => {
     const [result] = await example(1, '06-1f1b.ts')
     expect(result).toMatchObject({ ideal: 0, peaks: [1] })
   })
@@ -80,7 +80,7 @@ describe('interleaved.ts and zero-bubble.ts', () => {
     ],
     ['zero-bubble.ts', 1, [0, 0], [[1], [1]]],
   ])(
-    '%s on %i ranks: the same losses, a bubble that is smaller in theory',
+    '%s on %i ranks has the same losses and a smaller predicted bubble',
     async (script, nproc, ideal, held) => {
       const [result, shown] = await example(nproc, script, '--steps', '1')
       expect(Object.keys(result)).toEqual(['loss', 'maxDifference', 'bubble', 'ideal', 'held'])
@@ -114,7 +114,7 @@ describe('pipeline.ts', () => {
     [1, 'naive'],
     [3, '1f1b'],
     [2, 'gpipe'],
-  ])('learns on %i ranks with %s, as in a single process', async (nproc, schedule) => {
+  ])('is as accurate on %i ranks with %s as in a single process', async (nproc, schedule) => {
     const [result, shown] = await example(nproc, 'pipeline.ts', '--schedule', schedule, ...quick)
     expect(Object.keys(result)).toEqual(['accuracy', 'seconds', 'bubble', 'predictedBubble'])
     expect(result['accuracy']).toBeGreaterThan(0.8)
@@ -127,7 +127,7 @@ describe('pipeline.ts', () => {
     for (let rank = 0; rank < nproc; rank++) expect(shown).toMatch(new RegExp(`^r${rank} .*F`, 'm'))
   })
 
-  it('takes a schedule from a file, or says what is wrong with it', async () => {
+  it('reads a schedule from a file, and refuses one for another number of ranks', async () => {
     const file = 'examples/schedules/last-first.csv'
     const flags = ['--schedule-file', file, '--epochs', '1', '--images', '2000']
     const [result, shown] = await example(2, 'pipeline.ts', ...flags)
@@ -138,7 +138,7 @@ describe('pipeline.ts', () => {
     expect(wrong.stderr).toContain('a list for each of the 3 ranks')
   })
 
-  it('refuses a wrong flag: says why once, and exits with 2', async () => {
+  it('refuses an invalid flag with one message and exit code 2', async () => {
     const flags = ['--schedule', 'zigzag']
     const run = await tsrun(['--nproc', '2', 'examples/pipeline.ts', ...flags], { cwd })
     expect(run.code).toBe(2)

@@ -19,7 +19,7 @@ describe('recovery.ts', () => {
   it.each([
     ['3', '10', '20', '30'],
     ['2', '1', '2', '3'],
-  ])('loses a rank of %s and takes it in again, as if nothing had been', async (...given) => {
+  ])('loses one of %s ranks and admits it again, with the same result', async (...given) => {
     const [ranks, lose, back, steps] = given
     const output = await run('--ranks', ranks, '--lose', lose, '--return', back, '--steps', steps)
     const result = JSON.parse(/^result (.+)$/m.exec(output)![1]!) as Record<string, unknown>
@@ -28,7 +28,7 @@ describe('recovery.ts', () => {
     expect(output).toContain(`rank ${Number(ranks) - 1} is killed after step ${lose}`)
   })
 
-  it('says how it is started', async () => {
+  it('refuses to run under tsrun or with a single rank, and says why', async () => {
     const { code, stderr } = await tsrun(['--nproc', '1', '--no-summary', script], { cwd })
     expect(code).toBe(2)
     expect(stderr).toContain('Start it without tsrun')

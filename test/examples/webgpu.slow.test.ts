@@ -25,7 +25,7 @@ async function judged(backend: string): Promise<{ accuracy: string; loss: number
 
 const { it: withDriver } = needing(vulkan !== undefined, 'Vulkan driver')
 
-withDriver('a pipeline on webgpu comes to what it comes to on wasm', async () => {
+withDriver('a pipeline has the same accuracy and loss on webgpu as on wasm', async () => {
   const [device, host] = [await judged('webgpu'), await judged('wasm')]
   expect(device.accuracy).toBe(host.accuracy)
   expect(Math.abs(device.loss - host.loss)).toBeLessThan(2e-4 * host.loss)

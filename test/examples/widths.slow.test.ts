@@ -28,7 +28,7 @@ describe.each([80, 120])('in %d columns', (width) => {
   })
 
   it.each(examples.map(([script]) => [script!]))(
-    'so does the help of examples/%s',
+    'the help page of examples/%s fits',
     async (script) => {
       const env = width === 80 ? {} : { COLUMNS: String(width - prefix) }
       const { stdout } = await tsrun([`examples/${script}`, '--help'], { cwd: process.cwd(), env })

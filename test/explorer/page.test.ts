@@ -6,7 +6,7 @@ import { describeInChromium } from '../e2e/support/browser.ts'
 const root = new URL('../../', import.meta.url)
 const file = new URL('docs/schedules.html', root)
 
-it('is the page that npm run explorer makes', () => {
+it('docs/schedules.html is the page that npm run explorer makes', () => {
   const made = execFileSync('node', ['scripts/explorer/main.mjs', '--stdout'], {
     cwd: root,
     encoding: 'utf8',
@@ -32,7 +32,7 @@ describeInChromium('the schedule explorer in Chromium', (newPage) => {
 
   const figures = (page: Page) => page.locator('#figures').innerText()
 
-  it('draws what the fields say, and says so in the address', async () => {
+  it('draws the schedule of the form, and restores the form from the address', async () => {
     const { page, complaints } = await open()
     expect(await figures(page)).toMatch(/33\s+bubble\s+27\.3 %/)
     await page.selectOption('select[name=schedule]', 'zb-v')
@@ -46,7 +46,7 @@ describeInChromium('the schedule explorer in Chromium', (newPage) => {
     expect([...complaints, ...again.complaints]).toEqual([])
   })
 
-  it('says why a slot is idle, to the mouse and to the keyboard', async () => {
+  it('explains why a slot is idle, by mouse and by keyboard', async () => {
     const { page, complaints } = await open('#schedule=gpipe&ranks=2&microbatches=1')
     const why = page.locator('#why')
     await page.hover('#drawing [data-reason=wait]')
@@ -59,7 +59,7 @@ describeInChromium('the schedule explorer in Chromium', (newPage) => {
     expect(complaints).toEqual([])
   })
 
-  it('draws lists of the user, and says what is wrong with them', async () => {
+  it('draws a schedule that the user enters, and reports its errors', async () => {
     const { page, complaints } = await open()
     await page.click('summary')
     await page.fill('#lists', '0F0 0B0\n1F0 1B0')
@@ -71,7 +71,7 @@ describeInChromium('the schedule explorer in Chromium', (newPage) => {
     expect(complaints).toEqual([])
   })
 
-  it('plans layouts', async () => {
+  it('marks the best layout, and says if no layout fits into memory', async () => {
     const { page } = await open()
     expect(await page.locator('#layouts tr.best').count()).toBe(1)
     await page.fill('#plan input[name=memory]', '1')

@@ -32,7 +32,7 @@ async function publishedBy(
     .sort((a, b) => a.rank - b.rank)
 }
 
-onHosts('ranks publish the interface that leads to the store; MASTER_ADDR is node 0', async () => {
+onHosts('ranks publish their address towards the store, and MASTER_ADDR is node 0', async () => {
   const cluster = new Cluster(2)
   for (const transport of ['tcp', 'node']) {
     const ranks = await publishedBy(cluster, [[], []], { TSRUN_TRANSPORT: transport })
@@ -46,7 +46,7 @@ onHosts('ranks publish the interface that leads to the store; MASTER_ADDR is nod
   }
 })
 
-onHosts('--iface takes a name or an address, --port-range limits the ports', async () => {
+onHosts('--iface takes a name or an address, and --port-range limits the ports', async () => {
   const cluster = new Cluster(2)
   const ranks = await publishedBy(cluster, [
     ['--iface', 'eth0', '--port-range', '31000-31001'],
@@ -63,7 +63,7 @@ onHosts('--iface takes a name or an address, --port-range limits the ports', asy
   expect(ports.slice(2).sort()).toEqual([32_000, 32_001])
 })
 
-onHosts('an interface that is not there is refused, naming those that are', async () => {
+onHosts('--iface refuses an unknown interface and lists the existing ones', async () => {
   const cluster = new Cluster(2)
   const run = cluster.tsrun(1, 2, ['--iface', 'ib0', '--rdzv-timeout', '5', ...listening])
   const { code, stderr } = await run.finished
@@ -72,7 +72,7 @@ onHosts('an interface that is not there is refused, naming those that are', asyn
   expect(stderr).toContain('eth0 (10.99.0.2')
 })
 
-onHosts('loopback is refused when there are other hosts', async () => {
+onHosts('a loopback interface is refused if the job has several hosts', async () => {
   const cluster = new Cluster(2)
   const runs = [[], ['--iface', 'lo']].map((own, i) => cluster.tsrun(i, 2, [...own, ...listening]))
   for (const { code, stderr } of await Promise.all(runs.map(({ finished }) => finished))) {
@@ -82,7 +82,7 @@ onHosts('loopback is refused when there are other hosts', async () => {
   }
 })
 
-onHosts('so it is by the ranks themselves, which may have no launcher of ours', async () => {
+onHosts('ranks without tsrun also refuse a loopback interface', async () => {
   const cluster = new Cluster(2)
   const env = { MASTER_ADDR: '10.99.0.1', MASTER_PORT: '29500', TSRUN_TOKEN: token }
   const runs = [0, 1].map((rank) =>
@@ -98,7 +98,7 @@ onHosts('so it is by the ranks themselves, which may have no launcher of ours', 
   expect(ends[0]!.stderr).toContain('Rank 0 would be reached at 127.0.0.1, a loopback address')
 })
 
-onHosts('an endpoint that is loopback for everybody says why nobody comes', async () => {
+onHosts('a loopback endpoint is named as the reason why hosts do not meet', async () => {
   const cluster = new Cluster(2)
   const endpoint = ['--rdzv-endpoint', '127.0.0.1:29500', '--rdzv-timeout', '3']
   const runs = [0, 1].map((i) => cluster.tsrun(i, 2, [...endpoint, ...listening]))
@@ -108,7 +108,7 @@ onHosts('an endpoint that is loopback for everybody says why nobody comes', asyn
   }
 })
 
-onHosts('node 0 on the wrong host waits for its name, and is then told so', async () => {
+onHosts('node 0 fails after --rdzv-timeout if its name is that of another host', async () => {
   const cluster = new Cluster(2)
   const wrong = ['--rdzv-endpoint', 'n1:29500', '--rdzv-timeout', '4']
   const run = cluster.tsrun(0, 2, [...wrong, ...listening])
@@ -119,7 +119,7 @@ onHosts('node 0 on the wrong host waits for its name, and is then told so', asyn
   expect(stderr).toContain(`The nodes of the job did not come together within 4 s: ${problem}`)
 })
 
-onHosts('node 0 on a host without the address of the endpoint is told so at once', async () => {
+onHosts('node 0 fails at once if its host does not have the address of the endpoint', async () => {
   const cluster = new Cluster(2)
   const run = cluster.tsrun(0, 2, ['--rdzv-endpoint', '10.99.0.2:29500', ...listening])
   const { code, stderr } = await run.finished
@@ -154,7 +154,7 @@ describe('the name of node 0', () => {
   const waits = /waiting for the name of node 0: the name late is unknown|waits for MASTER_ADDR/
 
   for (const how of ways) {
-    onHosts(`may come after node 0 and the others (${how})`, async () => {
+    onHosts(`may become known after the nodes have started (${how})`, async () => {
       const cluster = new Cluster(2)
       const runs = start(cluster, how, 'late')
       await runs[0]!.says(waits)
@@ -162,7 +162,7 @@ describe('the name of node 0', () => {
       await met(runs)
     })
 
-    onHosts(`may lead to a host that is gone, before it leads to node 0 (${how})`, async () => {
+    onHosts(`may first resolve to a host that is gone (${how})`, async () => {
       const cluster = new Cluster(2)
       cluster.alias('10.99.0.99', 'late')
       const runs = start(cluster, how, 'late')
@@ -171,7 +171,7 @@ describe('the name of node 0', () => {
       await met(runs)
     })
 
-    onHosts(`may have an address of IPv6 first, of another host (${how})`, async () => {
+    onHosts(`may resolve first to an IPv6 address of another host (${how})`, async () => {
       const cluster = new Cluster(2)
       for (const host of [0, 1]) cluster.address(host, `fd99::${host + 1}`)
       cluster.alias('fd99::99', 'late')
@@ -179,7 +179,7 @@ describe('the name of node 0', () => {
       await met(start(cluster, how, 'late'))
     })
 
-    onHosts(`may have addresses of both families (${how})`, async () => {
+    onHosts(`may resolve to an IPv6 and an IPv4 address (${how})`, async () => {
       const cluster = new Cluster(2)
       for (const host of [0, 1]) cluster.address(host, `fd99::${host + 1}`)
       cluster.alias('fd99::1', 'late')
@@ -190,7 +190,7 @@ describe('the name of node 0', () => {
 })
 
 onHosts(
-  'a host whose own name is a loopback address, as on Debian, is found by the others',
+  'other hosts find a host that resolves its own name to loopback, as Debian does',
   async () => {
     const cluster = new Cluster(2)
     // What Debian's installer writes into /etc/hosts, on this host only.
@@ -215,7 +215,7 @@ onHosts(
   },
 )
 
-onHosts('a host that comes late is waited for, by name', async () => {
+onHosts('a node waits for a late node 0, and names it', async () => {
   const cluster = new Cluster(2)
   const one = cluster.tsrun(1, 2, listening)
   await until(() => one.stderr.includes('waiting for node 0 at n0:29500'), 'it waits')

@@ -9,7 +9,7 @@ jest.setTimeout(60_000)
 
 const namespaces = (): string => execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' })
 
-onHosts('hosts go with all that runs on them', async () => {
+onHosts('taking a cluster down removes its hosts and kills their processes', async () => {
   const cluster = new Cluster(2)
   const sleeper = cluster.run(1, ['sleep', '600'])
   expect(namespaces()).toContain(`${cluster.name}-n1`)
@@ -19,7 +19,7 @@ onHosts('hosts go with all that runs on them', async () => {
   expect(existsSync(`/run/tsrun-netns/${cluster.name}`)).toBe(false)
 })
 
-onHosts('what a test that was killed has left is removed by the next', async () => {
+onHosts('a new cluster removes the hosts that a killed test left behind', async () => {
   const up = `${root}scripts/netns-cluster.sh up 1 $$; sleep 600`
   const dying = spawn('bash', ['-c', up], { stdio: ['ignore', 'pipe', 'ignore'], detached: true })
   const [line] = (await once(dying.stdout, 'data')) as [Buffer]

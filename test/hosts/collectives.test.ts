@@ -12,7 +12,7 @@ interface Said {
   readonly bytes: number
 }
 
-onHosts('collectives over three hosts: memory inside, few bytes between', async () => {
+onHosts('collectives use shared memory in a host and send few bytes between hosts', async () => {
   const cluster = new Cluster(3)
   const ranks = [2, 1, 2]
   const script = 'test/fixtures/distributed/over-hosts.mjs'

@@ -85,7 +85,7 @@ describe('the Compose files', () => {
   it.each([
     ['an unknown key', /^( +)pull_policy: build$/m, '$1pull_polici: build'],
     ['a device without capabilities', /^ +capabilities: \[gpu\]\n/m, ''],
-  ])('would not conform with %s', (_, pattern, replacement) => {
+  ])('do not conform to the specification with %s', (_, pattern, replacement) => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-compose-'))
     try {
       const broken = join(folder, 'docker-compose.yml')
@@ -102,7 +102,7 @@ describe('the Compose files', () => {
     }
   })
 
-  it('give each node all that it needs', () => {
+  it('give each node an init process, shared memory and volumes for logs and checkpoints', () => {
     for (const { environment, volumes, ...service } of everyNode) {
       expect(service).toMatchObject({ init: true, shm_size: '1gb', stop_grace_period: '30s' })
       expect(Object.keys(environment!).filter((name) => !known.has(name))).toEqual([])
@@ -111,7 +111,7 @@ describe('the Compose files', () => {
     }
   })
 
-  it.each(fileNames)('%s names no version, and builds each image in one service', (name) => {
+  it.each(fileNames)('have no version key and build each image in one service: %s', (name) => {
     expect(read(name)).not.toHaveProperty('version')
     const all = Object.values(read(name).services)
     for (const image of ['tsrun', 'tsrun-gpu']) {
@@ -128,7 +128,7 @@ describe('the Compose files', () => {
     }
   })
 
-  it('start without a profile what needs no GPU, as many replicas as the job has nodes', () => {
+  it('start only services without GPUs by default, with one replica per node', () => {
     const started = Object.entries(services).filter(([, { profiles }]) => profiles === undefined)
     expect(started.map(([name]) => name)).toEqual(['token', 'node'])
     const [{ scale, environment, deploy }] = nodes.cpu as [Service]
@@ -137,7 +137,7 @@ describe('the Compose files', () => {
     expect(deploy).toBeUndefined()
   })
 
-  it('give each node with GPUs other ones', () => {
+  it('give each GPU node a different GPU', () => {
     const ids = nodes.gpu.map(({ deploy, profiles }) => {
       expect(profiles).toEqual(['gpu'])
       return deploy!.resources.reservations.devices
@@ -151,11 +151,11 @@ describe('the Compose files', () => {
     }
   })
 
-  it('use the network of the machine where there are several', () => {
+  it('use the host network if there are several machines', () => {
     for (const { network_mode } of Object.values(hosts)) expect(network_mode).toBe('host')
   })
 
-  withCompose('are read by docker-compose', () => {
+  withCompose('are accepted by docker-compose', () => {
     const show = (args: readonly string[], env: NodeJS.ProcessEnv): string =>
       execFileSync('docker-compose', [...args, 'config'], {
         cwd: root,
@@ -187,7 +187,7 @@ describe('the Compose files', () => {
   })
 })
 
-describe('the containers, as hosts of our own', () => {
+describe('the commands of the containers, on emulated hosts,', () => {
   const epoch = 'examples/pipeline.ts --epochs 1 --images 6000'
   const bin = `${root}node_modules/.bin:${process.env['PATH']!}`
   let folder: string
@@ -231,7 +231,7 @@ describe('the containers, as hosts of our own', () => {
     })
   }
 
-  onHosts('train with a token that only their user reads, and write logs', async () => {
+  onHosts('train with a token that only their user can read, and write logs', async () => {
     const cluster = new Cluster(3)
     cluster.alias(0, 'job-node-1')
     const make = services['token']!.command as string[]
@@ -258,7 +258,7 @@ describe('the containers, as hosts of our own', () => {
     expect(ranks.filter((name) => /^\d+$/.test(name)).sort()).toEqual(['0', '1', '2'])
   })
 
-  onHosts('train on several machines, with and without numbers', async () => {
+  onHosts('train on several machines, with and without TSRUN_NODE_RANK', async () => {
     const cluster = new Cluster(2)
     const given = { TSRUN_TOKEN: token, TSRUN_RDZV_ENDPOINT: 'node0:29500', TSRUN_COMMAND: epoch }
     const train = async (numbers: readonly Record<string, string>[]): Promise<void> => {
@@ -286,7 +286,7 @@ function copiesOf(name: string): string[] {
 }
 
 describe.each(['Dockerfile', 'Dockerfile.gpu'])('%s', (name) => {
-  it('copies what exists, every manifest before npm ci', () => {
+  it('copies only existing paths, and the manifest of every package', () => {
     const copied = copiesOf(name).flatMap((line) => line.split(' ').slice(1, -1))
     for (const path of copied) expect(existsSync(`${root}${path}`)).toBe(true)
     const { workspaces } = JSON.parse(textOf('package-lock.json')) as { workspaces?: unknown }
@@ -297,7 +297,7 @@ describe.each(['Dockerfile', 'Dockerfile.gpu'])('%s', (name) => {
     for (const path of manifests.toString().trim().split('\n')) expect(copied).toContain(path)
   })
 
-  it('makes the folders of the volumes for the user that the token is for', () => {
+  it('makes the folders of the volumes for the user who owns the token', () => {
     const steps = instructionsOf(name)
     const made = steps.indexOf('RUN install --directory --owner 1000 --group 1000 logs checkpoints')
     expect(made).toBeGreaterThan(0)
@@ -306,7 +306,7 @@ describe.each(['Dockerfile', 'Dockerfile.gpu'])('%s', (name) => {
   })
 })
 
-it('the token is made with the base of the image', () => {
+it('the service that makes the token uses the base image of the Dockerfile', () => {
   expect(instructionsOf('Dockerfile')[0]).toBe(`FROM ${services['token']!.image}`)
 })
 
@@ -318,7 +318,7 @@ describe('Dockerfile.gpu', () => {
     expect(instructionsOf('Dockerfile.gpu').filter((line) => shared.includes(line))).toEqual(shared)
   })
 
-  it('brings the CUDA and the TensorFlow that docs/gpu.md names', () => {
+  it('installs the versions of CUDA and TensorFlow that docs/gpu.md names', () => {
     const page = textOf('docs/gpu.md')
     const given = (name: string): string =>
       instructionsOf('Dockerfile.gpu')

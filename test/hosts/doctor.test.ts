@@ -71,7 +71,7 @@ describe('tsrun doctor --hosts', () => {
     expect(stdout).toMatch(/^2 +\d+ +– +·$/m)
   })
 
-  onSsh('says which ports are shut, and where a host is reached instead', async () => {
+  onSsh('names blocked ports, and an address at which the host can be reached', async () => {
     const on = await SshCluster.start(2)
     on.cluster.shut(1, '10.99.0.2', '29600-29699')
     on.cluster.shut(0, '10.99.0.1', '29500')

@@ -33,7 +33,7 @@ function ranksOf({ stdout }: HostRun, word = 'ready'): RankLine[] {
 const pidsOf = (runs: readonly HostRun[]): number[] =>
   runs.flatMap((run) => ranksOf(run).map(({ pid }) => pid))
 
-onHosts.each([0, 2])('a rank of host %d is killed: one cause for all', async (culprit) => {
+onHosts.each([0, 2])('all hosts name the rank of host %d that was killed', async (culprit) => {
   const cluster = new Cluster(3)
   const runs = await start(cluster, 3)
   const [first] = ranksOf(runs[culprit]!)
@@ -56,7 +56,7 @@ onHosts.each([0, 2])('a rank of host %d is killed: one cause for all', async (cu
   await untilGone(pidsOf(runs))
 })
 
-onHosts.each([1, 0])('the cable of host %d is pulled: both sides say so and stop', async (host) => {
+onHosts.each([1, 0])('all hosts name a lost node and end if host %d is cut off', async (host) => {
   const cluster = new Cluster(3)
   const runs = await start(cluster, 3, ['--host-timeout', '4'])
   cluster.cut(host)
@@ -75,7 +75,7 @@ onHosts.each([1, 0])('the cable of host %d is pulled: both sides say so and stop
   await untilGone(pidsOf(runs))
 })
 
-onHosts('a cable that is put back in time is as if nothing had happened', async () => {
+onHosts('a job continues if a host is reconnected before the host timeout', async () => {
   const cluster = new Cluster(2)
   const runs = await start(cluster, 2)
   cluster.cut(1)
@@ -88,7 +88,7 @@ onHosts('a cable that is put back in time is as if nothing had happened', async 
   for (const { stderr } of ends) expect(stderr).not.toContain('the job failed')
 })
 
-onHosts('a host that is gone for good, launcher and ranks at once', async () => {
+onHosts('a host whose launcher is killed is reported within 2 s', async () => {
   const cluster = new Cluster(2)
   const runs = await start(cluster, 2)
   const pids = pidsOf(runs)
@@ -103,7 +103,7 @@ onHosts('a host that is gone for good, launcher and ranks at once', async () => 
 })
 
 onHosts(
-  'a rank that never comes to a collective is named on host 0, and its operations',
+  'node 0 names a rank of another host that never entered a collective, and its last operation',
   async () => {
     const cluster = new Cluster(3)
     const logs = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
@@ -137,7 +137,7 @@ onHosts(
   },
 )
 
-onHosts('Ctrl-C on one host ends the job on all', async () => {
+onHosts('Ctrl-C on one host ends the job on all hosts', async () => {
   const cluster = new Cluster(2)
   const runs = await start(cluster, 2)
   const pressed = performance.now()
@@ -151,7 +151,7 @@ onHosts('Ctrl-C on one host ends the job on all', async () => {
   await untilGone(pidsOf(runs))
 })
 
-onHosts('all ranks of all hosts start again after a failure', async () => {
+onHosts('all ranks of all hosts restart after a failure', async () => {
   const cluster = new Cluster(2)
   const args = ['--max-restarts', '2', 'test/fixtures/launcher/flaky.mjs', '1']
   const runs = [0, 1].map((i) => cluster.tsrun(i, 2, args))

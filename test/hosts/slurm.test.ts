@@ -54,7 +54,7 @@ async function expectContinued(job: SlurmJob, end: string): Promise<void> {
 }
 
 describe('deploy/slurm.sbatch', () => {
-  onSlurm('trains on two nodes what one process learns', async () => {
+  onSlurm('trains on two nodes with the losses of one process', async () => {
     const flags = ['--directory', join(slurm.folder, 'two'), '--steps', '12', '--every', '4']
     const job = await slurm.submit([...small, sbatch, 'examples/continue.ts', ...flags], {
       TSRUN_NPROC: '2',
@@ -69,7 +69,7 @@ describe('deploy/slurm.sbatch', () => {
     expect(difference).toBeLessThan(1e-5)
   })
 
-  onSlurm('fails with the exit code of a rank, which it names, and leaves nothing', async () => {
+  onSlurm('fails with the exit code of a rank, names the rank and leaves no process', async () => {
     const program = [`${fixtures}/launcher/die.mjs`, 'exit', '1']
     const job = await slurm.submit([...small, sbatch, ...program], { TSRUN_NPROC: '1' })
     const { JobState, ExitCode } = await job.end()
@@ -82,7 +82,7 @@ describe('deploy/slurm.sbatch', () => {
     await untilGone(announcements(output).map(({ pid }) => pid))
   })
 
-  onSlurm('lets ranks save at scancel, and leaves nothing', async () => {
+  onSlurm('lets ranks save after scancel, and leaves no process', async () => {
     const program = [`${fixtures}/launcher/tidy.mjs`]
     const job = await slurm.submit([...small, sbatch, ...program], { TSRUN_NPROC: '2' })
     await job.says(/(ready rank=\d[^]*){4}/)
@@ -103,7 +103,7 @@ describe('deploy/slurm.sbatch', () => {
     await untilGone(pids, 1000 * Slurm.killWait + 5000)
   })
 
-  onSlurm('saves when it is queued again, and continues', async () => {
+  onSlurm('saves when the job is requeued, and resumes', async () => {
     const job = await submit([], 'requeued')
     await job.says(/begun at step/)
     await slurm.run(['scontrol', 'requeue', job.id]).finished
@@ -114,7 +114,7 @@ describe('deploy/slurm.sbatch', () => {
 describe('ranks that srun starts without tsrun', () => {
   const program = [process.execPath, `${root}${fixtures}/distributed/launched.mjs`]
 
-  onSlurm('find each other, on two nodes', async () => {
+  onSlurm('find each other on two nodes', async () => {
     const run = slurm.run(['srun', '-N2', '-n3', ...program], { TSRUN_TOKEN: token })
     const { code, stdout, stderr } = await run.finished
     expect({ code, stderr: withoutWaiting(stderr) }).toEqual({ code: 0, stderr: '' })
@@ -128,7 +128,7 @@ describe('ranks that srun starts without tsrun', () => {
     expect(last).toMatchObject({ ...places, RANK: '2', LOCAL_RANK: '0', LOCAL_WORLD_SIZE: '1' })
   })
 
-  onSlurm('do so where the name of the first node is a loopback address on it', async () => {
+  onSlurm('find each other if the first node resolves its own name to loopback', async () => {
     // What Debian's installer writes into /etc/hosts.
     const hosts = 'if [ $(hostname) = n0 ]; then umount /etc/hosts; '
     const write =
@@ -140,7 +140,7 @@ describe('ranks that srun starts without tsrun', () => {
     expect(saidBy(stdout)).toHaveLength(2)
   })
 
-  onSlurm('want a token', async () => {
+  onSlurm('fail without a token, and say how to make one', async () => {
     const { code, stderr } = await slurm.run(['srun', '-N2', '-n2', ...program]).finished
     expect(code).toBe(1)
     expect(stderr).toContain('export TSRUN_TOKEN=$(openssl rand -hex 32) before srun')
@@ -160,7 +160,7 @@ describe('ranks that srun starts without tsrun', () => {
   )
   const onMpi = hasMpi ? onSlurm : needing(false, 'mpirun').it
 
-  onMpi('and those of mpirun in a batch script do so, as does a tsrun on each node', async () => {
+  onMpi('find each other over MPI, as do the ranks of mpirun with and without tsrun', async () => {
     const script = join(slurm.folder, 'mpi.sbatch')
     const mpirun = 'mpirun.openmpi --bind-to none -x TSRUN_TOKEN'
     const tsrun = 'node_modules/.bin/tsrun --nproc 1'
@@ -182,7 +182,7 @@ describe('ranks that srun starts without tsrun', () => {
 })
 
 describe('the time limit of deploy/slurm.sbatch', () => {
-  onSlurm('a job saves at the signal before it, queues itself again, and continues', async () => {
+  onSlurm('makes a job save before the limit, requeue itself and resume', async () => {
     await expectContinued(limited, 'SIGTERM')
   })
 })

@@ -15,7 +15,7 @@ function hosts(on: SshCluster, args: readonly string[], env: NodeJS.ProcessEnv =
 const hello = 'test/fixtures/launcher/hello.mjs'
 
 describe('tsrun hosts', () => {
-  onSsh('starts a job on all hosts of the file, and shows what each prints', async () => {
+  onSsh('starts a job on all hosts of the host file, and shows the output of each', async () => {
     const cluster = await SshCluster.start(3)
     const run = await hosts(cluster, ['--', '--no-summary', hello]).finished
     expect({ code: run.code, stderr: run.stderr }).toMatchObject({ code: 0 })
@@ -27,7 +27,7 @@ describe('tsrun hosts', () => {
     ])
   })
 
-  onSsh('leaves hosts out, and gives the ranks the variables of --env', async () => {
+  onSsh('leaves out the hosts of --exclude, and passes the variables of --env', async () => {
     const cluster = await SshCluster.start(3)
     const args = ['--exclude', 'n1', '--env', 'MINE,NOBODYS', '--']
     const program = ['--log-format', 'raw', '--no-summary', '--no-python', 'sh', '-c']
@@ -38,7 +38,7 @@ describe('tsrun hosts', () => {
     expect(run.stdout.trim().split('\n').toSorted()).toEqual(["0 it's n0", "1 it's n2"])
   })
 
-  onSsh('tells ranks how wide a line is without the prefixes of host and rank', async () => {
+  onSsh('sets COLUMNS to the width without the prefixes of host and rank', async () => {
     const cluster = await SshCluster.start(2)
     const program = ['--no-summary', '--no-python', 'sh', '-c', 'echo $COLUMNS']
     const run = await hosts(cluster, ['--', ...program], { COLUMNS: '100' }).finished
@@ -58,7 +58,7 @@ describe('tsrun hosts', () => {
     expect(stderr).toMatch(/first cause +rank 2 of 3 exited with code 7/)
   })
 
-  onSsh('passes signals on, and leaves nothing on the hosts', async () => {
+  onSsh('passes signals on, and leaves no process on the hosts', async () => {
     const cluster = await SshCluster.start(2)
     const run = hosts(cluster, ['--', 'test/fixtures/launcher/wait.mjs'])
     const pids = await ready(run, 3)
@@ -68,7 +68,7 @@ describe('tsrun hosts', () => {
     await untilGone(pids)
   })
 
-  onSsh('leaves nothing on the hosts when it is killed', async () => {
+  onSsh('leaves no process on the hosts when it is killed', async () => {
     const cluster = await SshCluster.start(2)
     const run = hosts(cluster, ['--', '--grace', '1', 'test/fixtures/launcher/wait.mjs'])
     const pids = await ready(run, 3)
@@ -76,7 +76,7 @@ describe('tsrun hosts', () => {
     await untilGone(pids, 5000)
   })
 
-  onSsh('checks the hosts first, and says which cannot take part', async () => {
+  onSsh('checks the hosts first, and names a host that cannot take part', async () => {
     const cluster = await SshCluster.start(2)
     cluster.write(['n0 port=2222', 'n1 port=2223'])
     const { code, stderr } = await hosts(cluster, ['--', hello]).finished

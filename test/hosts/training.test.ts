@@ -39,33 +39,33 @@ async function onSeveral(
   return lossesOf(ends[0]!.stdout + ends[0]!.stderr)
 }
 
-onHosts('two hosts learn what one host learns, with two ranks each', async () => {
+onHosts('two hosts with two ranks each train to the same losses as one host', async () => {
   const cluster = new Cluster(2)
   const losses = await onSeveral(cluster, [2, 2])
   expect(losses).toHaveLength(1)
   expect(losses).toEqual(await onOneHost(4))
 })
 
-onHosts('and with --tls, over a link that is slow', async () => {
+onHosts('two hosts train to the same losses as one with --tls over a slow link', async () => {
   const cluster = new Cluster(2)
   await cluster.relay(1, 'delay', '50')
   expect(await onSeveral(cluster, [2, 2], ['--tls'])).toEqual(await onOneHost(4))
 })
 
-onHosts('so do three, with unequal numbers of ranks, and 50 ms of delay before one', async () => {
+onHosts('three hosts with unequal ranks and a slow link train to the same losses', async () => {
   const cluster = new Cluster(3)
   const expected = await onOneHost(4)
   await cluster.relay(2, 'delay', '50')
   expect(await onSeveral(cluster, [1, 2, 1])).toEqual(expected)
 })
 
-onHosts('a link that loses one frame in a hundred changes nothing but the speed', async () => {
+onHosts('a link that drops 1 % of its frames does not change the training losses', async () => {
   const cluster = new Cluster(2)
   await cluster.relay(1, 'loss', '0.01')
   expect(await onSeveral(cluster, [1, 1])).toEqual(await onOneHost(2))
 })
 
-onHosts('a link that stands still for a while is waited for', async () => {
+onHosts('a job continues with the same losses after a link has stalled', async () => {
   const cluster = new Cluster(2)
   const change = await cluster.relay(1)
   const longer = ['examples/pipeline.ts', '--epochs', '1']

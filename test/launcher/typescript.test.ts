@@ -118,13 +118,13 @@ describe('a program in TypeScript', () => {
 
 describe('the settings of tsconfig.json', () => {
   it.each<[string, string, object | undefined]>([
-    ['none', '{}', { verbatimModuleSyntax: false }],
+    ['an empty object', '{}', { verbatimModuleSyntax: false }],
     ['comments and commas', '{ "files": [], // none\n }', { verbatimModuleSyntax: false }],
     ['a base', '{ "extends": "./base.json" }', { verbatimModuleSyntax: true }],
     ['decorators', '{ "compilerOptions": { "experimentalDecorators": true } }', undefined],
-    ['class fields of old', '{ "compilerOptions": { "target": "es2020" } }', undefined],
-    ['a base that is not there', '{ "extends": "nobody/base" }', undefined],
-  ])('%s', (_, text, expected) => {
+    ['class fields of an old target', '{ "compilerOptions": { "target": "es2020" } }', undefined],
+    ['a missing base', '{ "extends": "nobody/base" }', undefined],
+  ])('are read, or leave the program to tsx: %s', (_, text, expected) => {
     const base = '{ "compilerOptions": { "target": "ES2023", "verbatimModuleSyntax": true } }'
     put({ 'tsconfig.json': text, 'base.json': base, 'src/a.ts': '' })
     expect(readSettings(join(folder, 'src'), {})).toEqual(expected)

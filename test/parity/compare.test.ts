@@ -62,7 +62,7 @@ describe('parameters of all ranks', () => {
     expect(isSame(assemble(parts), wanted.parameters)).toBe(true)
   })
 
-  it('differ if a bit, a missing value or a name differs', () => {
+  it('differ if a bit or a name differs, or if a value is missing', () => {
     expect(isSame(assemble(parts.slice(1)), wanted.parameters)).toBe(false)
     expect(
       isSame(new Map([['w', Float32Array.of(-0)]]), new Map([['w', Float32Array.of(0)]])),

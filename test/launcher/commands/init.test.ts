@@ -127,7 +127,7 @@ describe('tsrun init', () => {
 
   const isRoot = process.getuid?.() === 0
   const { it: unlessRoot } = needing(!isRoot, 'user but root')
-  unlessRoot('says that it may not write there', async () => {
+  unlessRoot('says that it may not write to the folder', async () => {
     chmodSync(cwd, 0o500)
     const { stderr } = await tsrunHere(['init'], { cwd })
     chmodSync(cwd, 0o700)

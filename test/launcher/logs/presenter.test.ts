@@ -76,7 +76,7 @@ describe('--log-prefix', () => {
     ['{elapsed} | ', '1.250s | x\n'],
     ['[${role_name}${local_rank}]:', '[trainer1]: x\n'],
     ['', 'x\n'],
-  ])('%j makes %j', (template, line) => {
+  ])('with the template %j shows the line %j', (template, line) => {
     expect(lineOf(template)).toBe(line)
   })
 

@@ -11,13 +11,16 @@ const registration = {
 }
 
 describe('the next node that joins', () => {
-  it.each(['{', 'null', '{"id":"here"}', '[]', '"text"'])('is not read from %s', async (text) => {
-    const store = memoryStore()
-    await store.queuePush(keys.joining, 'odd')
-    await store.set(keys.node('odd'), text)
-    expect(await nextNode(store, Deadline.after(50), never)).toBeUndefined()
-    await store.close()
-  })
+  it.each(['{', 'null', '{"id":"here"}', '[]', '"text"'])(
+    'is not read from an invalid registration: %s',
+    async (text) => {
+      const store = memoryStore()
+      await store.queuePush(keys.joining, 'odd')
+      await store.set(keys.node('odd'), text)
+      expect(await nextNode(store, Deadline.after(50), never)).toBeUndefined()
+      await store.close()
+    },
+  )
 
   it('is not a node that has left in the meantime', async () => {
     const store = memoryStore()

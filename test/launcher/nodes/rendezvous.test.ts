@@ -57,10 +57,10 @@ describe('the store of a job that starts again', () => {
   })
 })
 
-describe('nodes that do not fit are refused, on all hosts', () => {
+describe('a job of several hosts refuses', () => {
   it.each<[string, string[], string[], string]>([
-    ['other numbers of nodes', ['--nnodes', '3'], [], 'was started with --nnodes 3, and node 0'],
-    ['the same node rank', ['--node-rank', '0'], [], 'another process has taken the port'],
+    ['a different --nnodes', ['--nnodes', '3'], [], 'was started with --nnodes 3, and node 0'],
+    ['a second node 0', ['--node-rank', '0'], [], 'another process has taken the port'],
   ])('%s', async (_, mine, theirs, problem) => {
     const zero = nodeHere(0, 2, ['--rdzv-timeout', '20', ...theirs, 'hello.mjs'])
     await until(() => zero.stderr.includes('waiting'), 'node 0 waits')
@@ -73,7 +73,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
     await zero.finished
   })
 
-  it('two nodes 1', async () => {
+  it('two nodes with the rank 1', async () => {
     const runs = [0, 1, 1].map((rank) => nodeHere(rank, 3, ['hello.mjs']))
     for (const { code, stderr } of await allFinished(runs)) {
       expect(code).toBe(2)
@@ -81,7 +81,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
     }
   })
 
-  it('another script', async () => {
+  it('a node with another script', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-script-'))
     try {
       copyFileSync(join(fixtures, 'hello.mjs'), join(folder, 'hello.mjs'))
@@ -98,7 +98,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
     }
   })
 
-  it('another token; the job continues without it', async () => {
+  it('a node with another token, and continues without that node', async () => {
     const zero = nodeHere(0, 2, ['hello.mjs'])
     const stranger = nodeHere(1, 2, ['hello.mjs'], { env: { TSRUN_TOKEN: 'ab'.repeat(16) } })
     const { code, stderr } = await stranger.finished
@@ -113,7 +113,7 @@ describe('nodes that do not fit are refused, on all hosts', () => {
     ).toEqual([0, 0])
   })
 
-  it('no token', async () => {
+  it('a node without a token', async () => {
     const { code, stderr } = await nodeHere(0, 2, ['hello.mjs'], { env: { TSRUN_TOKEN: '' } })
       .finished
     expect(code).toBe(2)

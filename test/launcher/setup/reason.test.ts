@@ -65,7 +65,7 @@ describe('a failure of npm', () => {
         reason: 'npm error 404 Not Found - GET https://registry.example.org/y - Not found',
       },
     ],
-  ])('is told from the others: %#', (output, failure) => {
+  ])('is classified by its output: %#', (output, failure) => {
     expect(npmFailure(output)).toEqual(failure)
   })
 })
@@ -105,7 +105,7 @@ describe('a failure of pip', () => {
     [failed(damaged), 'damaged', damaged],
     [failed(full), 'full', full],
     [failed('ERROR: Exception:', 'KeyError: 1'), 'other', 'ERROR: Exception:'],
-  ])('is told from the others: %#', (output, kind, reason) => {
+  ])('is classified by its output: %#', (output, kind, reason) => {
     expect(pipFailure(output)).toEqual({ kind, reason })
   })
 })

@@ -1,7 +1,7 @@
 import { parseChaosPlan } from '../../../internals/launcher/job.ts'
 
 describe('a plan of faults', () => {
-  it('is YAML or JSON, with defaults', () => {
+  it('may be YAML or JSON, and has defaults', () => {
     const fault = { kind: 'kill', rank: 2, step: 20 }
     const yaml = 'seed: 7\nfaults:\n  - kind: kill\n    rank: 2\n    step: 20\n'
     const plan = parseChaosPlan(yaml)

@@ -106,7 +106,7 @@ describe('a script with the syntax of ES modules that Node reads as CommonJS', (
   })
 })
 
-describe('a script is not refused', () => {
+describe('a script', () => {
   it.each([
     'module/await.js',
     'module/import.ts',
@@ -121,17 +121,17 @@ describe('a script is not refused', () => {
     // Node shows the line of any other error.
     'commonjs/broken.js',
     'commonjs/broken.ts',
-  ])('%s', (script) => {
+  ])('is accepted: %s', (script) => {
     expect(refusal(script)).toBeUndefined()
   })
 
-  it('if the user has a loader or makes ES modules the default', () => {
+  it('is accepted if the user has a loader or makes ES modules the default', () => {
     expect(refusal('commonjs/await.js', { hasLoader: true })).toBeUndefined()
     const nodeOptions = '--experimental-default-type=module'
     expect(refusal('none/await.js', { nodeOptions })).toBeUndefined()
   })
 
-  it('unless --no-experimental-detect-module stops Node from detecting its syntax', () => {
+  it('is refused if --no-experimental-detect-module stops Node from detecting its syntax', () => {
     const nodeOptions = '--no-experimental-detect-module'
     expect(refusal('none/await.js', { nodeOptions })).toContain('does not say "type": "module"')
   })

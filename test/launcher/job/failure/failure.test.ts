@@ -48,7 +48,7 @@ it('shows the error of a rank that was stopped before it exited', () => {
   expect(text).not.toContain('SIGTERM')
 })
 
-it('groups ranks that fail of the same error', () => {
+it('groups ranks that fail with the same error', () => {
   const alike = [0, 1, 2, 3].map((rank) => died(rank, errorReport({ at: 100 + rank })))
   expect(describeJob(alike).others).toEqual(['ranks 1-3: the same error, after 0.10 s'])
 })
