@@ -190,7 +190,7 @@ export async function runOnce(
   }
 }
 
-/** @param unwanted - removes the listener, which would otherwise keep the conclusion of each attempt */
+/** @param unwanted - aborting it removes the listener, so that attempts do not accumulate in memory */
 async function giveUp(kill: AbortSignal, unwanted: AbortSignal): Promise<Conclusion> {
   if (!kill.aborted) await once(kill, 'abort', { signal: unwanted })
   await pause(ANSWER_TIME)
@@ -198,13 +198,11 @@ async function giveUp(kill: AbortSignal, unwanted: AbortSignal): Promise<Conclus
   return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
 }
 
-/** Adds the folder in which this node keeps the flight records of all nodes. */
 function withRecords(verdict: Verdict, records: string | undefined): Verdict {
   if (verdict.kind !== 'failure') return verdict
   return { ...verdict, failure: { ...verdict.failure, records } }
 }
 
-/** Announces the hosts and their ranks if there are several hosts. */
 function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: JobContext): void {
   if (nodes.length === 1) return
   const list = nodes.map(({ nodeRank, host, address }) => {
@@ -249,7 +247,7 @@ function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext)
   }
 }
 
-/** Shows the summary of all ranks on the node that has their reports. Other nodes say where it is. */
+/** Shows the summary of all ranks where their reports are. Other nodes print that node 0 shows it. */
 function showSummary(
   { output }: Job,
   { verdict, reports }: Conclusion,

@@ -19,7 +19,7 @@ export interface Attempt {
   readonly worldSize: number
   readonly place: NodePlace
   readonly restartCount: number
-  /** The folder of the log files, if there are any. */
+  /** The folder of the log files; undefined without log files. */
   readonly directory: string | undefined
   /** The connection to the other hosts. */
   readonly shared: SharedAttempt
@@ -166,7 +166,7 @@ async function stopRanks(
     },
   })
   const closed = Promise.all(ranks.map((rank) => Promise.all([rank.ended, rank.closed])))
-  // Keep waiting while a slow reader of our output is the reason, but not for a process that holds a pipe.
+  // Keep waiting for a slow reader of our output, but not for a process that holds a pipe open.
   let drained: boolean
   do {
     drained = await Promise.race([closed.then(() => true), pause(DRAIN_TIME, false)])

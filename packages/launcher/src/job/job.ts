@@ -26,7 +26,7 @@ import {
   type Script,
 } from './code/script.ts'
 
-/** A job with its checked options. Every attempt is planned from this. */
+/** A job with validated options, from which every attempt is planned. */
 export interface Job extends JobOptions {
   readonly env: NodeJS.ProcessEnv
   readonly identity: RunIdentity
@@ -106,7 +106,7 @@ function argumentsOf(
   code: Script,
   { nodeArguments }: ProgramOptions,
 ): string[] {
-  // This script replaces itself with the program: see `rank/program.ts`.
+  // This script, `rank/program.ts`, replaces itself with the user's program.
   if (script.language === 'program')
     return [fileURLToPath(new URL('dist/program.js', packageFolder))]
   const preload = new URL('dist/preload.js', packageFolder)

@@ -23,7 +23,7 @@ export interface AttemptSetup extends NodeArgumentsContext {
 
 const WITHOUT_WARNING = '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'
 
-/** Equals COLUMNS if `tsrun hosts` has set COLUMNS, which then gives the width of the launcher's lines. */
+/** `tsrun hosts` sets this variable and COLUMNS to the width of the launcher's lines. */
 export const HOST_COLUMNS = 'TSRUN_HOST_COLUMNS'
 
 /** Lower limit of COLUMNS for ranks, however long their prefix is. */
@@ -41,7 +41,7 @@ export function planAttempt(
   const ranks = ranksOf(plan, nodeRank)
   const [executable, ...args] = command
   const forced = output.format !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
-  // Ranks inherit a COLUMNS that the user has exported. One from `tsrun hosts` includes the prefix.
+  // Ranks inherit COLUMNS from the user. Otherwise, they get the launcher's width without the prefix.
   const columns = (rank: number, localRank: number): Record<string, string> => {
     const { COLUMNS, [HOST_COLUMNS]: ofLauncher } = env
     if (COLUMNS !== undefined && COLUMNS !== ofLauncher) return {}
@@ -111,7 +111,7 @@ function traceEnvironment(
   }
 }
 
-/** A variable for ranks; an empty one overrides the value of an outer job. */
+/** A variable for ranks. Without a value, empties a variable inherited from an outer job. */
 function unlessUnset(
   name: string,
   value: string | number | undefined,
@@ -120,7 +120,7 @@ function unlessUnset(
   return value === undefined && env[name] === undefined ? {} : { [name]: String(value ?? '') }
 }
 
-/** Omits variables that are off, unless they have to override the environment. */
+/** Omits variables that are off, unless the environment has a value to override. */
 function protectionEnvironment(
   variables: Readonly<Record<string, string>>,
   env: NodeJS.ProcessEnv,
@@ -167,7 +167,7 @@ export function describePlan(ranks: readonly RankPlan[]): string {
   return blocks.join('\n\n') + '\n'
 }
 
-/** The same for programs: one JSON object per line and rank. */
+/** The output of `--dry-run` for programs that read it: one line with a JSON object for each rank. */
 export function describePlanAsJson(ranks: readonly RankPlan[]): string {
   return ranks
     .map(({ rank, environment, command }) =>

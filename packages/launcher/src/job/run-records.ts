@@ -28,7 +28,7 @@ const runRecord = object({
   script: text,
   host: text,
   launcherPid: count(),
-  /** The start of that process, in clock ticks since boot; null without /proc. */
+  /** When that launcher started, in clock ticks since boot; null without /proc. */
   launcherStart: text.nullable(),
   /** ISO 8601. */
   startedAt: text,
@@ -43,7 +43,7 @@ export type RunRecord = Of<typeof runRecord>
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Maximum number of records of runs with log files, and without. */
+/** Maximum number of records of runs with log files, and of runs without. */
 const KEPT = { with: 200, without: 20 }
 
 /**

@@ -13,7 +13,7 @@ export interface TimeLimit {
   end(): void
 }
 
-/** Stops the job after this many milliseconds. Shows the stacks of its ranks first. */
+/** When the time is over, shows the stacks of the ranks and stops the job. */
 export function limitTime(
   milliseconds: number | undefined,
   { announcer, interrupts }: Pick<JobContext, 'announcer' | 'interrupts'>,

@@ -49,8 +49,8 @@ const columns: readonly Column[] = [
 const MOST_ROWS = 16
 
 /**
- * Formats a table with a row for each rank. For more ranks: the least, the median and the most of each
- * column, and for several hosts the median of each.
+ * Formats a table with a row for each rank. For more than MOST_ROWS ranks, shows the minimum, median and
+ * maximum of each column and, for several hosts, the medians of each host.
  */
 export function summaryText(usages: readonly RankUsage[], width?: number): string {
   const nodes = new Map(usages.map(({ node, host }) => [node, `node ${node} (${host})`]))

@@ -65,8 +65,8 @@ export class Console {
 
   /**
    * Writes text for humans, which may quote untrusted text. Of the terminal control sequences, only
-   * colours pass, and only to terminals. Use `write` for output that programs read, because this
-   * changes characters.
+   * colours pass, and only to terminals. For output that programs read, use `write`, which changes no
+   * characters.
    */
   print(name: StreamName, text: string): void {
     const output: Writable & { isTTY?: boolean } = this.#outputs[name]

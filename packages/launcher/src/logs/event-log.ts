@@ -56,7 +56,7 @@ export interface JobEvents {
     readonly pid: number
     readonly exitCode: number | null
     readonly signal: string | null
-    /** The signal by which tsrun stopped it. */
+    /** The signal by which tsrun stopped the rank. */
     readonly stoppedBy: string | null
     readonly seconds: number
   }

@@ -62,7 +62,7 @@ export class LineSplitter {
 
 /** Removes terminal control sequences, and characters that could start one. */
 export function withoutCodes(text: string): string {
-  // Most lines have none, and this test is faster than the search.
+  // Most lines have no control characters, and this test is faster than the search.
   if (!/[\x0e\x0f\x1b\x80-\x9f]/.test(text)) return text
   return stripVTControlCharacters(endingColours(text)).replaceAll(
     /[\x0e\x0f\x1b\x90\x98\x9b\x9d-\x9f]/g,

@@ -54,7 +54,7 @@ class GrowingFile {
 
   toLastLines(count: number): void {
     let at = this.size
-    // The newline at the end of the file ends the last line.
+    // Count one more newline, because the newline at the end of the file ends the last line.
     let wanted = count + 1
     while (at > 0 && wanted > 0) {
       const from = Math.max(0, at - BLOCK)
@@ -162,7 +162,7 @@ export class RankReader {
     return undefined
   }
 
-  /** Reads a block of the index. @returns whether there was one */
+  /** Reads a block of the index. @returns false if there is nothing to read */
   #readIndex(): boolean {
     const block = this.#index.read(BLOCK)
     if (block.length === 0) return false

@@ -52,7 +52,7 @@ interface RankOutput {
 interface HeldTrace {
   readonly since: number
   readonly lines: readonly Line[]
-  /** By rank: how to show its lines, its output after the trace, and the text at its end. */
+  /** For each rank: how to show its lines, its output after the trace, and the text at its end. */
   readonly ranks: Map<
     number,
     { readonly present: RankOutput['present']; after: Line[]; end?: () => string }

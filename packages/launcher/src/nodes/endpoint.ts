@@ -21,10 +21,10 @@ import { WaitAnnouncer } from './waiting.ts'
  * name may still resolve to a lost host. Waits until the name resolves to this host, up to
  * `--rdzv-timeout`.
  *
- * @param isSaid - whether an option says that this host is node 0. Otherwise, the result is undefined
- *   if the name is of another host
- * @throws ERR_TSR_STORE_ADDRESS for an address that this host does not have,
- *   ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_ABORTED
+ * @param isSaid - whether an option makes this host node 0
+ * @returns undefined if `isSaid` is false and the name belongs to another host
+ * @throws ERR_TSR_STORE_ADDRESS for an address that this host does not have, ERR_TSR_RENDEZVOUS_TIMEOUT,
+ *   ERR_TSR_ABORTED
  */
 export async function findStoreAddress(
   { host, port, timeout }: Pick<RendezvousOptions, 'host' | 'port' | 'timeout'>,
@@ -51,7 +51,7 @@ export async function findStoreAddress(
   }
 }
 
-/** @param missing - what was waited for */
+/** @param missing - what the node waited for */
 export function rendezvousTimeout(
   milliseconds: number,
   missing: string,
@@ -61,7 +61,7 @@ export function rendezvousTimeout(
   return tsrError('ERR_TSR_RENDEZVOUS_TIMEOUT', facts, { cause })
 }
 
-/** The addition for a loopback address to a message about an unreachable node; '' for other addresses. */
+/** A hint for messages about an unreachable node at a loopback address; '' for other addresses. */
 export function loopbackHint(address: string): string {
   return isLoopback(address)
     ? ` (${address} is a loopback address: only its own host reaches it)`
@@ -70,7 +70,7 @@ export function loopbackHint(address: string): string {
 
 /** The store of a job, served by the launcher of node 0. */
 export interface JobStore {
-  /** The same data without a socket. */
+  /** The same store, accessed without a socket. */
   readonly local: Store
   readonly endpoint: StoreEndpoint
   close(): Promise<void>

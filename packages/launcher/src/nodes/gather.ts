@@ -24,10 +24,10 @@ import { nameNodes, WaitAnnouncer } from './waiting.ts'
 
 /** A node that has arrived. */
 export interface ArrivedNode {
-  /** Names the node's key, which is deleted when its launcher ends. */
+  /** Part of the node's key in the store, which is deleted when the node's launcher ends. */
   readonly id: string
   readonly node: NumberedNode
-  /** The address at which it reached the store. */
+  /** The address at which the node reached the store. */
   readonly storeAddress: string
 }
 
@@ -90,10 +90,10 @@ export class Members {
   }
 
   /**
-   * Waits until enough nodes are present, and makes a plan with them. If more may join, it waits for
-   * the last-call time as well.
+   * Waits until enough nodes are present, and makes a plan with them. If more may join, it waits for the
+   * last-call time as well.
    *
-   * @param attempt - the first attempt of nodes that have no plan yet; they are sent this number
+   * @param attempt - the number of the attempt in which nodes without a plan start
    * @throws ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK, ERR_TSR_ABORTED;
    *   the waiting nodes receive the error
    */
@@ -167,7 +167,7 @@ export class Members {
       const problem = this.#problemOf(next, free === undefined)
       if (problem !== undefined) {
         const error = tsrError('ERR_TSR_RENDEZVOUS_REFUSED', { problem })
-        // While the nodes gather, one that does not match ends the job: its command line is mistyped.
+        // Before the first plan, a mismatched node ends the job, because its command line is mistyped.
         if (this.#plan === undefined) throw error
         await post(this.#store, keys.declined(next.id), error.toJSON())
         continue
@@ -250,7 +250,7 @@ export async function nextNode(
       store.queuePop(keys.joining, { timeout: deadline.remaining(), signal }),
     )
     if (id === undefined) return undefined
-    // The key of a node that has left is gone, so do not wait for it.
+    // The key of a node that has left is deleted, so do not wait for the key.
     const key = keys.node(Buffer.from(id).toString())
     const node = await unlessLate(store.get(key, { timeout: 0, signal }))
     // Ignore an invalid message.
@@ -276,7 +276,7 @@ function loopbackError({ nodeRank, host, address }: NumberedNode): TsrError {
   return tsrError('ERR_TSR_LOOPBACK', { who: `Node ${nodeRank} (${host})`, address })
 }
 
-/** The error for the nodes that have arrived: the same error, or that this node is leaving. */
+/** The error for the nodes that have arrived: `error`, or that node 0 is leaving. */
 function errorForOthers(error: unknown, { host }: Registration): unknown {
   if (isTsrError(error) && error.code !== 'ERR_TSR_ABORTED') return error.toJSON()
   const reason = 'it was stopped while the nodes came together'

@@ -25,8 +25,8 @@ export interface Joined {
 /**
  * Joins the job on a node other than node 0: connects to the store, registers and waits for the plan.
  *
- * @param isHere - whether the endpoint now resolves to this host, which then becomes node 0
- * @returns undefined if it does
+ * @param isHere - whether the endpoint now resolves to this host
+ * @returns undefined if it does, because this host then becomes node 0
  * @throws ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED,
  *   ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST, ERR_TSR_ABORTED
  */

@@ -17,7 +17,7 @@ export const keys = {
   joining: 'nodes/joining',
   /** The facts of a node; the key is deleted when the node's launcher ends. */
   node: (id: string) => `nodes/node/${id}`,
-  /** The ranks of the nodes that have not arrived yet. */
+  /** The node ranks that have not arrived yet. */
   missing: 'nodes/missing',
   /** The error for every node if the job cannot start. */
   refused: 'nodes/refused',

@@ -79,7 +79,7 @@ export class NodeZero implements Nodes {
     this.#halt = halt
     this.#attempt = restartCount
     if (this.#lost.length > 0) halt.abort()
-    // All nodes have left the second-last attempt.
+    // Every node has finished the second-last attempt, so nobody reads its keys.
     forgetAttempt(this.#store, restartCount - 2).catch(() => undefined)
     receive(this.#store, keys.failing(restartCount), anything()).then(
       () => {
@@ -116,7 +116,7 @@ export class NodeZero implements Nodes {
         },
       ),
     )
-    // A node that is lost from now on ends the attempt for the others, too.
+    // If a node is lost from now on, end the attempt on the other nodes, too.
     this.#halt.signal.addEventListener('abort', () => {
       this.#tellFailing(restartCount)
     })

@@ -48,8 +48,8 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
 }
 
 /**
- * Whether this host is node 0. Undefined: it is, if the endpoint is on this host and no other launcher
- * serves it.
+ * Whether this host is node 0; undefined if no option tells. Then the host with the endpoint becomes
+ * node 0, unless another launcher serves the store.
  */
 function isNodeZero({
   placement: { nodeRank },
@@ -70,7 +70,7 @@ async function onlyAddress(host: string): Promise<string> {
   return 'listen' in found ? found.listen : host
 }
 
-/** @returns undefined if another launcher of this host serves the store, unless this one must */
+/** @returns undefined if `isSaid` is false and another launcher of this host serves the store */
 async function serveStore(
   job: Job,
   { listen }: ListenAddress,

@@ -14,10 +14,7 @@ export interface Evidence {
   /** From all nodes that are still present. */
   readonly reports: readonly NodeReport[]
   readonly lost: readonly LostNode[]
-  /**
-   * Whether a lost node left voluntarily. Its ranks, and the ranks that they stop, may then end in any
-   * way.
-   */
+  /** Whether a lost node left voluntarily. A failed rank is then not the reason why the attempt ended. */
   readonly hasLeft?: boolean
   readonly restarts: number
   readonly maxRestarts: number

@@ -1,6 +1,6 @@
 import type { Announcer } from '../logs/console.ts'
 
-/** Milliseconds of waiting at which it is announced, and then the interval. */
+/** Milliseconds of waiting at the first announcements; after these, one announcement every LATER. */
 const FIRST = [2000, 5000, 10_000, 20_000] as const
 const LATER = 30_000
 

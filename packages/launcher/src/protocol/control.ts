@@ -32,7 +32,7 @@ export const errorReport = object({
   message: text,
   /** The error as Node prints it: stack, properties, causes. */
   text,
-  /** The same without library frames; absent if there are no library frames, or only those. */
+  /** `text` without library frames, and the number of hidden frames; absent if none is hidden. */
   short: object({ text, hidden: count() }).optional(),
   /** The code of the error, or of its first cause that is a TsrError. */
   code: text.optional(),

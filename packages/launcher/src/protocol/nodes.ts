@@ -54,7 +54,7 @@ const registration = object({
 export const arrivalMessage = object({
   id: text,
   node: registration,
-  /** The address at which it reached the store. */
+  /** The address at which the node reached the store. */
   storeAddress: text,
 })
 
@@ -62,7 +62,7 @@ const port = count({ to: 65_535 })
 
 /** One host of a job. */
 const nodeFacts = object({
-  /** Stays the same when other nodes leave and its number changes. */
+  /** Unlike the node rank, the ID stays the same when other nodes leave. */
   id: text,
   nodeRank: count(),
   nproc: count({ to: MOST }),
@@ -137,9 +137,9 @@ const outcome = object({
   endedAt: number,
   /** The signal with which the launcher stopped the rank; undefined if the rank ended by itself. */
   stopSignal: choice('SIGTERM', 'SIGKILL').optional(),
-  /** Infinity if it was not stopped. */
+  /** Infinity if the launcher did not stop the rank. */
   stoppedAt: number.nullable(),
-  /** The uncaught error that ended it. */
+  /** The uncaught error that ended the rank. */
   error: errorReport.optional(),
   /** The stack of the call of process.exit() with a code other than 0. */
   exitedAt: text.optional(),
@@ -155,7 +155,7 @@ const outcome = object({
 const interruption = object({
   /** The exit code of the launcher. */
   exitCode: count(),
-  /** For the message; undefined prints none. */
+  /** The reason to print; undefined prints no message. */
   reason: text.optional(),
 })
 
@@ -202,7 +202,7 @@ const failure = object({
   ended: text,
   exitCode: integer.nullable(),
   signal: signal.nullable(),
-  /** Seconds from its start until it failed. */
+  /** Seconds from the start of the rank until its failure. */
   seconds: number,
   explanation: text.optional(),
   /** The last operation of the rank, if other ranks timed out waiting for it. */

@@ -3,14 +3,14 @@ import { duplicateAbove, isAvailable, statusOf } from '@tsrun/native'
 import type { ControlMessage } from '../protocol/control.ts'
 
 /**
- * Lowest numbers to try for the duplicate. Programs that close all descriptors usually stop at 255 or
- * 1023, and the limit of a process may be low.
+ * Lower limits to try for the number of the duplicate. Programs that close all descriptors usually stop
+ * at 255 or 1023, and the descriptor limit of a process may be low.
  */
 const ABOVE = [4000, 1000, 255]
 
 /**
- * The control pipe of a rank. The program may close its descriptor and reuse the number for another
- * file. So the rank writes to a private duplicate, and only while that is still the same pipe.
+ * The control pipe of a rank. The program may close the inherited descriptor and reuse the number. So
+ * the rank writes to a private duplicate, after checking that it is still the same pipe.
  */
 export class ControlPipe {
   readonly fd: number

@@ -7,7 +7,7 @@ import { isMainThread } from 'node:worker_threads'
 
 if (isMainThread && process.env['TSRUN_CONTROL_FD'] !== undefined) {
   // Node 22.1 and later cache the compiled code of modules for the next start.
-  // eslint-disable-next-line n/no-unsupported-features/node-builtins -- only where it is there
+  // eslint-disable-next-line n/no-unsupported-features/node-builtins -- called only if available
   const { enableCompileCache } = module as { enableCompileCache?: () => unknown }
   enableCompileCache?.()
   const { prepareRank } = await import('./prepare.ts')

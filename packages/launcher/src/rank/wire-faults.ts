@@ -62,8 +62,8 @@ function connectionsToRanks(storePort: number): number[] {
 }
 
 /**
- * The descriptors in an epoll set, which are Node's. Node would not notice that their socket was
- * replaced. The transport `tcp` uses poll.
+ * Node's descriptors: those in an epoll set. Node would not notice that a socket was replaced. The
+ * transport `tcp` uses poll, so its descriptors are not included.
  */
 function watchedDescriptors(): Set<number> {
   const watched = new Set<number>()

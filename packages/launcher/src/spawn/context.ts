@@ -67,7 +67,7 @@ export function createContext(
 
 /**
  * Wraps a stream, so that the program's own listeners are unaffected. Passes no callback to `write`,
- * because the program may have replaced it with a function that ignores callbacks.
+ * because the program may have replaced `write` with a function that ignores callbacks.
  */
 function forwardTo(stream: NodeJS.WriteStream): Writable {
   return new Writable({

@@ -35,7 +35,7 @@ export class Chaos {
     this.#events = events
   }
 
-  /** Starts with an attempt whose ranks have just started. @returns a function that stops it */
+  /** Injects faults into ranks that have just started, until the returned function is called. */
   begin(attempt: Attempt): () => void {
     const timers: NodeJS.Timeout[] = []
     const after = (seconds: number, run: () => void): void => {
@@ -114,7 +114,7 @@ interface Injection extends Attempt {
   readonly after: (seconds: number, run: () => void) => void
 }
 
-/** Milliseconds between two stops of a slowed process. */
+/** Milliseconds of one cycle in which a slowed process is stopped and continued. */
 const TURN = 40
 
 function slowDown(

@@ -4,11 +4,11 @@ import { parse } from 'yaml'
 import { usageError } from '../../args/readers.ts'
 import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
 
-/** Faults injected from outside, so they work for any program. */
+/** Faults that the launcher causes with signals, which work for any program. */
 const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
 
 interface Job {
-  /** The ranks are not Node processes. */
+  /** True if the ranks are not Node processes. */
   readonly isProgram: boolean
   /** Maximum ranks of the job. */
   readonly size: number
@@ -34,7 +34,7 @@ export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Jo
   }
 }
 
-/** @throws Error that says what is wrong */
+/** @throws Error with the reason */
 export function parseChaosPlan(text: string): ChaosPlan {
   return toChaosPlan(parse(text))
 }

@@ -33,7 +33,7 @@ export const faultKinds = [
 
 export type FaultKind = (typeof faultKinds)[number]
 
-/** The options of particular kinds. */
+/** The options that only some kinds accept, with these kinds. */
 const optionsOf: Readonly<Record<string, readonly FaultKind[]>> = {
   signal: ['kill'],
   code: ['exit'],
@@ -79,7 +79,7 @@ const readFault = declareOptions(
     limit: count().default(0),
     /** For `address-space`: MiB that can still be mapped. */
     mebibytes: count().default(0),
-    /** For `slow`: the share of the time in which the process runs. */
+    /** For `slow`: the fraction of the time in which the process runs. */
     share: where<number>(
       (value) => typeof value === 'number' && value > 0 && value < 1,
       'a number between 0 and 1',
@@ -115,7 +115,7 @@ export function checkRanks({ faults }: ChaosPlan, size: number): void {
   }
 }
 
-/** @throws Error that says what is wrong */
+/** @throws Error with the reason */
 export function toChaosPlan(given: unknown): ChaosPlan {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new Error('the plan is not an object with a list of faults')
@@ -137,7 +137,6 @@ export function toChaosPlan(given: unknown): ChaosPlan {
   }
 }
 
-/** Rejects options of other kinds, which would have no effect. */
 function checkOptions({ kind, meanSeconds }: Fault, given: readonly string[]): void {
   for (const name of given) {
     const kinds = optionsOf[name]
@@ -165,7 +164,7 @@ function checkMoment(fault: Fault): Fault {
   return fault
 }
 
-/** The reason without the advice, which is for callers of a function. */
+/** The reason for an error, without the advice that addresses callers of a function. */
 export function reasonOf(error: unknown): string {
   if (!isTsrError(error) || error.code !== 'ERR_TSR_ARGUMENT') {
     return (error as Error).message.split(/\.?\n|:\n/, 1)[0]!

@@ -9,15 +9,15 @@ import type { Script } from './script.ts'
 export interface FormatContext {
   /** NODE_OPTIONS and `--node-args` of the ranks. */
   readonly nodeOptions: string
-  /** Whether the user has a loader, which may accept any syntax. */
+  /** Whether the user preloads a module loader, which may accept any syntax. */
   readonly hasLoader: boolean
   /** The entry file of tsx, if tsx runs the script. */
   readonly tsx: string | undefined
 }
 
 /**
- * Rejects a script with ES module syntax that Node would read as CommonJS, because every rank would print
- * a syntax error. Costs nothing if the extension or package.json makes it an ES module.
+ * Rejects a script with ES module syntax that Node would read as CommonJS, because every rank would
+ * print a syntax error. Does not read the script if its extension or package.json makes it an ES module.
  *
  * @throws ERR_TSR_COMMONJS
  */
@@ -34,7 +34,7 @@ export function refuseModuleSyntax({ path, language }: Script, context: FormatCo
   throw tsrError('ERR_TSR_COMMONJS', { script: basename(path), ...found, reason })
 }
 
-/** A clause that says why Node reads a file as CommonJS; undefined if it does not, or decides by syntax. */
+/** Why Node reads a file as CommonJS; undefined if Node reads an ES module or detects the format. */
 function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): string | undefined {
   const extension = extname(file)
   if (['.mjs', '.mts'].includes(extension)) return undefined
@@ -43,7 +43,7 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
   const type = manifest === undefined ? undefined : typeOf(manifest)
   if (type === 'module') return undefined
   if (type === 'commonjs') return `${manifest!} says "type": "commonjs"`
-  // Without a type, Node detects the format from the syntax; tsx does not.
+  // Without a type in package.json, Node detects the format from the syntax; tsx does not.
   const looks = tsx === undefined && !nodeOptions.includes('--no-experimental-detect-module')
   if (looks) return undefined
   return manifest === undefined
@@ -51,7 +51,7 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
     : `${manifest} does not say "type": "module"`
 }
 
-/** Whether Node has to detect the format of a script from its syntax, for which it prints a warning. */
+/** True if Node detects the script's format from its syntax. Node then prints a warning. */
 export function isTypeless({ path, language }: Script): boolean {
   if (language === 'program' || !['.js', '.ts'].includes(extname(path))) return false
   const manifest = findManifest(dirname(realpathSync(path)))
@@ -99,7 +99,7 @@ function findByNode(source: string, language: Script['language']): Found | undef
     const { message, stack = '' } = error as Error
     const syntax = complaints.find(([pattern]) => pattern.test(message))?.[1]
     const line = Number(/^script:(\d+)/.exec(stack)?.[1] ?? 1)
-    // Node reports any other error with its line.
+    // For any other error, Node itself prints the line.
     return syntax === undefined ? undefined : { line, syntax }
   }
 }
@@ -108,14 +108,14 @@ interface TypeStripper {
   stripTypeScriptTypes?(code: string): string
 }
 
-/** Removes the types as Node does, and keeps lines and columns; undefined if Node cannot. */
+/** Strips types like Node, preserving lines and columns; undefined if Node cannot strip them. */
 function stripTypes(source: string): string | undefined {
-  // eslint-disable-next-line @typescript-eslint/unbound-method -- restored below, called by nobody meanwhile
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- only saved and restored, never called
   const { emitWarning } = process
   try {
-    // Node warns that this function is experimental, although it runs TypeScript with it.
+    // Suppress the warning that the stripper is experimental. Node itself uses it to run TypeScript.
     process.emitWarning = () => undefined
-    // eslint-disable-next-line n/no-unsupported-features/node-builtins -- any Node that runs TypeScript has it
+    // eslint-disable-next-line n/no-unsupported-features/node-builtins -- checked for undefined
     return (module as TypeStripper).stripTypeScriptTypes?.(source)
   } catch {
     return undefined

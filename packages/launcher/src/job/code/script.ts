@@ -17,10 +17,10 @@ const typescript = ['.ts', '.mts', '.cts']
 const jsx = ['.tsx', '.jsx']
 
 /**
- * Finds the script and the language it is written in.
+ * Finds the script and its language.
  *
- * @param command - the command with the most similar name, for the message if the file does not exist
- * @throws ERR_TSR_SCRIPT when it is missing, not a regular file, or in no language that Node runs
+ * @param command - the tsrun command with the most similar name, suggested if the file is missing
+ * @throws ERR_TSR_SCRIPT if the script is missing, not a regular file, or in another language
  */
 export function findScript(script: string, cwd: string, command?: string): Script {
   const path = resolve(cwd, script)
@@ -41,7 +41,7 @@ export function findScript(script: string, cwd: string, command?: string): Scrip
 }
 
 /**
- * Finds the file of a module as `import` in a file of `cwd` does.
+ * Resolves a module name like an `import` in a file of `cwd`.
  *
  * @throws ERR_TSR_SCRIPT
  */
@@ -57,7 +57,7 @@ export function findModule(name: string, cwd: string): Script {
 }
 
 /**
- * Runs in a child process, because only Node's own loader knows all rules, and it resolves from its working
+ * Runs in a child process, which applies all rules of Node's loader and resolves from its working
  * directory. The source of this function is the child's program.
  */
 const printResolved = (): void => {
@@ -141,10 +141,9 @@ const LOADERS =
   /(^|\/)(tsx|ts-node|tsm|jiti|sucrase|amaro|ts-blank-space|esbuild-\w+|@(swc|swc-node|oxc-node|babel|esbuild-kit)\/[\w-]+)(\/|$)/
 
 /**
- * The arguments with which Node runs the language of the script. There are none if Node strips types
- * itself or the user has a loader, else `--import` of tsx, for TypeScript through our own loader. Other
- * modules that the user preloads (settings, instrumentation) are compatible with tsx. If tsx is not
- * installed, assumes that one of them is an unknown loader.
+ * The arguments that make Node run the script's language. Empty if Node strips types itself or the user
+ * preloads a TypeScript loader. Otherwise `--import` of tsx, for TypeScript through our own loader. If
+ * tsx is not installed, assumes that a module preloaded by the user is an unknown loader.
  *
  * @param places - the files or URLs from which tsx is resolved, in this order
  * @throws ERR_TSR_TYPESCRIPT_LOADER
@@ -168,7 +167,7 @@ export function loaderArguments(
   throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
 }
 
-/** Whether the user has a loader for TypeScript or other languages. */
+/** Whether the user preloads a loader for TypeScript or other languages. */
 export function hasLoader(node: NodeAbilities): boolean {
   return preloadedBy(node).some(
     ([, option = '', name = '']) => option.endsWith('loader') || LOADERS.test(name),
@@ -186,7 +185,7 @@ function ownLoader(tsx: string): string {
   return url.href
 }
 
-/** Resolves a package from the first of these places that finds it. */
+/** Resolves a package from the first place where Node finds the package. */
 export function resolveFrom(places: readonly string[], specifier: string): string | undefined {
   for (const place of places) {
     try {

@@ -11,7 +11,7 @@ export interface Absence {
   readonly last: string
 }
 
-/** The absent rank, and a rank whose time-out shows it. */
+/** The absent rank, and a rank whose time-out is evidence of the absence. */
 export interface Absent {
   readonly culprit: RankOutcome
   readonly witness: RankOutcome
@@ -23,11 +23,10 @@ type Waiting = RankOutcome & {
 }
 
 /**
- * Finds the rank that others waited for when their operations timed out. Waiting ranks often wait for
- * other waiting ranks. This follows the chain, given by the errors, the flight records and the status
- * page, to a rank that does not wait.
+ * Finds the rank that others waited for when their operations timed out. Follows the chain of waits in
+ * the errors, the flight records and the status page to a rank that does not wait.
  *
- * @returns undefined if nothing timed out, or if all ranks wait for each other and had all entered
+ * @returns undefined if nothing timed out, or if the waits form a cycle and no rank misses a collective
  */
 export function findAbsent(
   outcomes: readonly RankOutcome[],
@@ -64,7 +63,7 @@ function collectWaits(
   for (const { rank, error } of waiting) {
     const behind = outcomes.filter((outcome) => isBehind(outcome, error.wait))
     add([rank], [...error.wait.peers, ...behind.map((outcome) => outcome.rank)])
-    // Busy ranks may wait for this one too: a rank that tsrun stops has no time to record its wait.
+    // Assume that busy ranks wait for this rank: a rank that tsrun stops has no time to record its wait.
     const busy = outcomes.filter((outcome) => isBusy(outcome, error.wait))
     add(
       busy.map((outcome) => outcome.rank),
@@ -102,7 +101,7 @@ function sequenceOf(operation: string): number | undefined {
   return digits === undefined ? undefined : Number(digits)
 }
 
-/** The ranks that do not wait, among those that this one waits for, directly or indirectly. */
+/** The ends of the chains of waits that begin at `start`: ranks that do not wait themselves. */
 function followWaits(start: number, waits: ReadonlyMap<number, ReadonlySet<number>>): number[] {
   const seen = new Set([start])
   for (const rank of seen) for (const next of waits.get(rank) ?? []) seen.add(next)
@@ -144,7 +143,7 @@ function describeAbsence(
 interface DescribedWait {
   readonly operation: string
   readonly ranks: readonly number[]
-  /** The flight records' information about the absent rank. */
+  /** What the flight records say about the absent rank. */
   readonly known: FlightPlace | undefined
 }
 

@@ -63,7 +63,7 @@ function explainKill({ usage }: RankOutcome, { kills, available, limit }: Memory
   return `${who}${peak}${room}${free}`
 }
 
-/** @returns a function that returns the events since this call */
+/** @returns a function that returns the events since `watchMemoryEvents` was called */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
   return () => ({

@@ -169,7 +169,7 @@ function isSameError(
   return other !== undefined && form((one.short ?? one).text) === form((other.short ?? other).text)
 }
 
-/** An error without the numbers in its message, which often include the rank. */
+/** Removes the numbers from an error message, because they often include the rank. */
 function withoutNumbers(text: string): string {
   return text.replaceAll(/^(?!\s+at ).*$/gm, (line) => line.replaceAll(/\d+(\.\d+)?/g, '#'))
 }
@@ -242,11 +242,11 @@ function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): Crash
   const version = stderrTail.findIndex((line, index) => index > start && /^Node\.js v\d/.test(line))
   const end = version < 0 ? start + text.split('\n').length : version + 1
   const rest = [...stderrTail.slice(0, frameStart), ...stderrTail.slice(end)]
-  // A frame inside Node does not help to find the line of the script.
+  // Omit a frame inside Node, which does not help to find the line of the script.
   return { frame: frame[0]?.startsWith('node:') === true ? [] : frame, rest: last(rest) }
 }
 
-/** The index of the line `file:///…/script.mjs:12` a few lines above the error, otherwise of the error. */
+/** The index of a line `file:///…/script.mjs:12` shortly above the error; without one, `start`. */
 function findFrame(lines: readonly string[], start: number): number {
   for (let index = start - 1; index >= Math.max(0, start - 8); index--) {
     if (/^(file:\/\/|node:|\/).*:\d+$/.test(lines[index]!)) return index

@@ -17,7 +17,7 @@ interface AboutOperation {
 export interface MissingFinding extends AboutOperation {
   readonly kind: 'missing'
   readonly missing: readonly RankPlace[]
-  /** The ranks that have entered it and not left it. */
+  /** The ranks that have entered the collective and not left it. */
   readonly waiting: readonly number[]
   /** The members without a flight record. */
   readonly unknown: readonly number[]
@@ -26,11 +26,11 @@ export interface MissingFinding extends AboutOperation {
 /** The activity of a missing rank. */
 export interface RankPlace {
   readonly rank: number
-  /** Its last collective of the group, human-readable; undefined: none yet. */
+  /** The rank's last collective of the group, human-readable; undefined before the first. */
   readonly last: string | undefined
-  /** Its current operation, including other groups and messages; undefined: none. */
+  /** The rank's current operation, including other groups and messages; undefined between operations. */
   readonly running: string | undefined
-  /** It called the operation only after the group had failed. */
+  /** True if the rank called the operation only after the group had failed. */
   readonly late: boolean
 }
 
@@ -48,7 +48,7 @@ export interface MismatchFinding {
   }[]
 }
 
-/** A message that one end waits for, or that was not received. */
+/** A send or receive that has not completed, or that timed out. */
 export interface MessageFinding {
   readonly kind: 'message'
   readonly group: string
@@ -59,7 +59,7 @@ export interface MessageFinding {
   /** Undefined: a receive from any rank. */
   readonly peer: number | undefined
   readonly tag: number
-  /** The activity of the other end; undefined: it left no record. */
+  /** The activity of the other end; undefined without a record of that rank. */
   readonly place: RankPlace | undefined
 }
 
@@ -68,9 +68,9 @@ export interface UnfinishedFinding extends AboutOperation {
   readonly kind: 'unfinished'
   readonly running: readonly number[]
   readonly unknown: readonly number[]
-  /** The error codes, if it failed. */
+  /** The error codes, if the collective failed. */
   readonly errors: readonly string[]
-  /** The ranks whose messages they wait for. */
+  /** The ranks whose messages the running ranks wait for. */
   readonly waitsFor: readonly number[]
 }
 
@@ -79,9 +79,9 @@ export interface SlowFinding {
   readonly kind: 'slow'
   readonly group: string
   readonly rank: number
-  /** Number of collectives that all ranks of its host have entered. */
+  /** Number of collectives that all ranks of the host have entered. */
   readonly collectives: number
-  /** Number of these that it entered last. */
+  /** Number of collectives that this rank entered last. */
   readonly last: number
   /** Median milliseconds between the first rank's entry and this rank's. */
   readonly behind: number

@@ -215,9 +215,9 @@ function median(values: readonly number[]): number {
 const GROUPS_KEPT = 64
 
 /**
- * Shortens a flight record for sending: keeps its last `count` operations, unfinished ones before them,
- * the last collective of each group, and these groups. `mergeFlight` gets the same result from it as
- * from the whole record, unless ranks are further apart.
+ * Shortens a flight record for sending: keeps its last `count` operations, unfinished earlier ones, and
+ * the last collective of each group. `mergeFlight` finds the same as in the whole record, unless ranks
+ * are more than `count` operations apart.
  */
 export function tailOfFlight({ header, entries }: FlightDump, count: number): FlightDump {
   const running = entries.filter(({ state }) => state === 'running').slice(-count)

@@ -90,11 +90,11 @@ function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
   return (a?.header.time ?? '').localeCompare(b?.header.time ?? '')
 }
 
-/** Kinds of findings that explain a failure, and the most that a report shows. */
+/** Kinds of findings that explain a failure. */
 const kinds = ['mismatch', 'missing', 'message']
 const SHOWN = 5
 
-/** The records of these ranks in one attempt. */
+/** Reads the flight records of the given ranks in one attempt. */
 export function readFlight(
   directory: string | undefined,
   {
@@ -134,7 +134,7 @@ export function findCauses(
     .slice(0, SHOWN)
 }
 
-/** Adds the records of ranks on other hosts, unless a shared file system already has the complete ones. */
+/** Adds the records of ranks on other hosts, unless a shared folder already holds them. */
 export function addFlight(
   folder: string | undefined,
   dumps: readonly FlightDump[],
@@ -154,7 +154,7 @@ export function addFlight(
 export interface FlightPlace {
   /** Undefined if no folder can be created. */
   readonly folder: string | undefined
-  /** The variable that passes it to the ranks. */
+  /** The environment variable that passes the folder to the ranks. */
   readonly environment: Readonly<Record<string, string>>
   /** The folder, if it is temporary and holds records, so that the report must name it. */
   kept(): string | undefined
@@ -174,7 +174,7 @@ export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv
   try {
     folder = mkdtempSync(join(tmpdir(), 'tsrun-flight-'))
   } catch {
-    // The job can run without records.
+    // Continue, because the job can run without records.
     return { folder: undefined, environment: {}, kept: () => undefined, close: () => undefined }
   }
   const kept = (): string | undefined =>

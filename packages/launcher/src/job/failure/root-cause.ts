@@ -9,7 +9,7 @@ export interface RootCause {
   readonly culprit: RankOutcome
   /** The rank that still needed the culprit, if the culprit left early (with exit code 0, or stopped). */
   readonly witness?: RankOutcome
-  /** How the culprit kept others waiting, if it did. */
+  /** How the culprit kept other ranks waiting; undefined if no rank waited for the culprit. */
   readonly absence?: Absence
   /** True if only consequences are known, because the cause was not seen on this host. */
   readonly presumed: boolean

@@ -42,8 +42,8 @@ export function ownNodeArguments(
 }
 
 /**
- * Where the ranks of this host listen for debuggers. If any port will do, chooses a free one here, because
- * a rank that waits for its debugger could not report its port.
+ * Where the ranks of this host listen for debuggers. For port 0, chooses a free port here, because a
+ * rank that waits for its debugger cannot report its port.
  */
 export async function placeDebuggers(
   inspect: InspectOptions | undefined,
@@ -60,7 +60,7 @@ export async function placeDebuggers(
   return places
 }
 
-/** As `placeDebuggers`, but port 0 stays 0 (for `--dry-run`). */
+/** Like `placeDebuggers`, but port 0 stays 0 (for `--dry-run`). */
 export function assumedDebuggers(
   inspect: InspectOptions | undefined,
   ranks: readonly number[],

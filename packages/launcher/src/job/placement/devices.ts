@@ -104,7 +104,7 @@ export interface GpuList {
   readonly lines: readonly string[]
   /** False if nvidia-smi is missing or does not end in time. */
   readonly answered: boolean
-  /** Why it fails; undefined if it works or is not installed. */
+  /** Why nvidia-smi fails; undefined if it works or is not installed. */
   readonly problem: string | undefined
 }
 

@@ -4,7 +4,7 @@ import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Binding } from '../../args/placement-options.ts'
 import { usageError } from '../../args/readers.ts'
 
-/** Reads a file of /sys; undefined where there is none. */
+/** Reads a file of /sys; undefined if the file does not exist. */
 export type ReadSystemFile = (path: string) => string | undefined
 
 /** The cores of a rank. */
@@ -45,7 +45,7 @@ export function coresOf(
   )
   if (binding !== 'exclusive' && binding !== 'core') return { cores: part, ranks: ranks.length }
   const at = ranks.indexOf(localRank)
-  // With more ranks than cores, some share one.
+  // With more ranks than cores, some ranks share a core.
   if (ranks.length > part.length) {
     const core = at % part.length
     const sharers = ranks.filter((_, other) => other % part.length === core)

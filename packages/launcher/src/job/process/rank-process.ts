@@ -33,7 +33,7 @@ export type RankInput = 'ignore' | 'pipe' | 'inherit'
 
 /** How a rank ended. */
 export interface RankEnd {
-  /** On the monotonic clock of the host. */
+  /** Milliseconds of the host's monotonic clock. */
   readonly at: number
   readonly exitCode: number | null
   readonly signal: NodeJS.Signals | null
@@ -79,7 +79,7 @@ export class RankProcess {
     this.stdout = child.stdout!
     this.stderr = child.stderr!
     this.stdin = child.stdin
-    // Node implements pipes as socket pairs.
+    // A Duplex, because Node implements pipes as socket pairs.
     this.#control = child.stdio[CONTROL_FD] as Duplex
     readControlMessages(this.#control, (message) => {
       this.#take(message)
@@ -97,7 +97,7 @@ export class RankProcess {
     const [program, ...args] = plan.command
     try {
       const child = spawn(program, args, {
-        // This starts a session. With koffi, the rank makes only a process group; see
+        // `detached` starts a session. With koffi, the rank makes only a process group; see
         // `leadProcessGroup`.
         detached: !isAvailable().available,
         env: {

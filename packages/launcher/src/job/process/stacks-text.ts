@@ -8,7 +8,7 @@ export interface RankStack {
   readonly pid: number
   /** Programs of `--no-python` have no JavaScript stack. */
   readonly isNode: boolean
-  /** How it ended; undefined while it runs. */
+  /** How the rank ended; undefined while the rank runs. */
   readonly fate: RankFate | undefined
   /** Undefined: the rank did not answer. */
   readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined

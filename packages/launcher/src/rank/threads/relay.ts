@@ -6,8 +6,8 @@ import type { divertSocket } from '@tsrun/native'
 import type { FaultOrder } from '../../protocol/control.ts'
 
 /**
- * The faults `drop` and `truncate`: the bytes that the first removes from a stream, and after which the
- * second ends it. Neither is a whole frame header.
+ * The bytes that `drop` removes, and the bytes after which `truncate` ends the stream. Both are shorter
+ * than a frame header.
  */
 const [DROPPED, LET_THROUGH] = [16, 32]
 /** Maximum bytes of a connection that the thread holds before it stops reading. */

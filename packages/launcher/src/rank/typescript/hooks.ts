@@ -25,7 +25,7 @@ let loaders: string[] = []
 let tsx: Promise<Tsx> | undefined
 let compiler: Compiler | undefined
 
-/** @param url - of the entry of tsx */
+/** @param url - the URL of tsx's entry file */
 export function initialize(url: string): void {
   tsxUrl = url
   const require = createRequire(url)
@@ -91,7 +91,7 @@ function isPackage(specifier: string): boolean {
   return /^(@[^/]+\/)?[^./][^/]*$/.test(specifier)
 }
 
-/** Whether Node (`javascript`) or the fast path (`typescript`) loads it; undefined for anything else. */
+/** The loader of a URL: Node (`javascript`) or the fast path (`typescript`); undefined: tsx. */
 function kindOf(url: string): 'typescript' | 'javascript' | undefined {
   if (!url.startsWith('file:')) return 'javascript'
   const { pathname, search } = new URL(url)
