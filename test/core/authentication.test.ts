@@ -29,7 +29,7 @@ describe('the handshake of two processes', () => {
     ['another target rank', 'secret', 'data', '2 to 3'],
     ['another own rank', 'secret', 'data', '0 to 1'],
   ])(
-    'refuses a peer with %s on both sides, and proves nothing to it',
+    'refuses a peer with %s on both sides, without sending it a valid proof',
     (_, token, purpose, parties) => {
       const server = serverHandshake('secret', 'data')
       const stranger = clientHandshake(token, purpose, parties)
@@ -73,7 +73,7 @@ describe('the handshake of two processes', () => {
     expect(clientHandshake('secret', 'store').trusts(nothing)).toBe(false)
   })
 
-  it('reports a peer of another version differently from one with another token', () => {
+  it('reports different errors for another version and for another token', () => {
     const client = clientHandshake('secret', 'store')
     const hello = serverHandshake('secret', 'store').answer(client.hello)!
     hello[4] = 99
@@ -86,7 +86,7 @@ describe('the handshake of two processes', () => {
     expect(serverHandshake('secret', 'store').answer(hello)).toHaveLength(HELLO_BYTES)
   })
 
-  it('refuses any other bytes without throwing', () => {
+  it('refuses arbitrary bytes without throwing', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 100 }), (bytes) => {
         const client = clientHandshake('secret', 'store')

@@ -50,7 +50,7 @@ describe('the codec of control messages', () => {
     expect(there([/a/g, shared, shared])).toEqual(['/a/g', shared, shared])
   })
 
-  it('keeps all that structured clone keeps', () => {
+  it('keeps all types that structured clone keeps', () => {
     const value = {
       bigints: [0n, -1n, 2n ** 63n, 2n ** 64n, -(10n ** 40n)],
       wide: BigInt64Array.of(-1n),
@@ -140,7 +140,7 @@ describe('the codec of control messages', () => {
     expect(copy.error.cause[0]).toBe(copy.error)
   })
 
-  it('keeps any plain data, for messages in any order', () => {
+  it('keeps any plain data, in messages of any order', () => {
     const data = fc.anything({
       withMap: true,
       withSet: true,
@@ -210,7 +210,7 @@ describe('the codec of control messages', () => {
     expect(() => decode(more)).toThrow('followed by more')
   })
 
-  it('decodes any bytes to a value or one kind of error, and remains usable', () => {
+  it('decodes any bytes to a value or ERR_TSR_MESSAGE_INVALID, and remains usable', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         try {
@@ -247,12 +247,12 @@ describe('the codec of control messages', () => {
   })
 })
 
-describe('a message of another encoder', () => {
+describe('a hostile or foreign message', () => {
   const hex = (...parts: string[]) => Buffer.from(parts.join(''), 'hex')
   const text = (value: string) =>
     (0xa0 + value.length).toString(16) + Buffer.from(value).toString('hex')
 
-  it('is refused because of its containers before they are allocated', () => {
+  it('is refused if it has too many containers, before they are allocated', () => {
     const maps = new Uint8Array(8 * 1024 * 1024).fill(0x80)
     maps.set([0xdd, 0, 0x7f, 0xff, 0xfb])
     expect(() => decode(maps)).toThrow('more than 1048576 containers')
@@ -282,7 +282,7 @@ describe('a message of another encoder', () => {
     ['bytes of class Object', hex('d4620092', text('constructor'), 'c400'), 'an unknown class'],
     ['an array of no bytes', hex('d4620092', text('Int8Array'), '01'), 'an unknown class'],
     ['a reference to a later value', hex('92d67000000001', '80'), 'that it does not have'],
-  ])('is refused with %s', (_, bytes, problem) => {
+  ])('is refused if it contains %s', (_, bytes, problem) => {
     expect(() => decode(bytes)).toThrow(
       expect.objectContaining({
         code: 'ERR_TSR_MESSAGE_INVALID',
@@ -297,13 +297,13 @@ describe('a message of another encoder', () => {
     ['constructor', 'x'],
     ['toString', ''],
     ['__proto__', ''],
-  ])('never yields a function or table of the decoder, but an error %s', (name, message) => {
+  ])('with an error named %s decodes to a plain error', (name, message) => {
     const value = decode(hex('d4650093', text(name), text(message), 'c0'))
     expect(plainly(value)).toBe(value)
     expect([(value as Error).name, (value as Error).message]).toEqual([name, message])
   })
 
-  it('makes the decoder compile nothing', () => {
+  it('never makes the decoder compile code', () => {
     const record = hex('d4724091', text('a'), '01')
     const list = Buffer.concat([hex('99'), record, ...Array<Buffer>(8).fill(hex('4001'))])
     const evaluate = globalThis.Function

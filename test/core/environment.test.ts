@@ -54,12 +54,12 @@ describe('the rank environment', () => {
     expect(readRankEnvironment(onTwoHosts)).toMatchObject({ localRank: 1 })
   })
 
-  it('takes the second name of a value if the first is empty', () => {
+  it('falls back to the second variable name if the first variable is empty', () => {
     const empty = { ...complete, TSRUN_LOCAL_RANK: '', TSRUN_STORE_PORT: '' }
     expect(readRankEnvironment(empty)).toMatchObject({ localRank: 1, masterPort: 29500 })
   })
 
-  it('is written as it is read', () => {
+  it('is unchanged after it is written and read again', () => {
     const rank: RankEnvironment = readRankEnvironment(complete)!
     const written = toEnvironment(rank)
     expect(readRankEnvironment(written)).toEqual(rank)
@@ -99,7 +99,7 @@ describe('the rank environment', () => {
   })
 })
 
-describe('a range of ports', () => {
+describe('the variable for a range of ports', () => {
   it.each([
     ['29600-29699', { first: 29_600, last: 29_699 }],
     [' 29600 ', { first: 29_600, last: 29_600 }],

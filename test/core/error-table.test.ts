@@ -19,7 +19,7 @@ describe.each(table)('%s', (code, definition) => {
     expect(definition.message.replaceAll(/\{\w+\}/g, '')).not.toMatch(/[{}]/)
   })
 
-  it('has every fact in its message', () => {
+  it('uses every declared fact in its message', () => {
     const facts = Object.fromEntries(names.map((name) => [name, `<${name} $& $1>`]))
     const error = tsrError(code as TsrErrorCode, facts as never)
     for (const fact of Object.values(facts)) expect(error.message).toContain(fact)
@@ -29,7 +29,7 @@ describe.each(table)('%s', (code, definition) => {
   })
 })
 
-it('the error table has every code once over all sections', () => {
+it('the sections of the error table together list every code exactly once', () => {
   const sections = [
     coreErrors,
     nativeErrors,

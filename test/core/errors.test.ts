@@ -28,7 +28,7 @@ describe('an error of tsrun', () => {
     expect(first).toContain('errors.test.ts')
   })
 
-  it('knows whether it only follows from the failure of another rank', () => {
+  it('records whether it is only a consequence of a failure on another rank', () => {
     const facts = { endpoint: 'a:1', reason: 'gone' }
     expect(tsrError('ERR_TSR_STORE_CLOSED', facts).isConsequence).toBe(true)
   })
@@ -51,7 +51,7 @@ describe('an error of tsrun', () => {
     )
   })
 
-  it('is revived even if its code is of another version', () => {
+  it('can be restored even if this version does not know its code', () => {
     const revived = reviveTsrError({
       code: 'ERR_TSR_OF_TOMORROW' as never,
       message: 'something new',
@@ -80,7 +80,7 @@ describe('isTsrError', () => {
     { code: 'ENOENT' },
     { code: 'toString' },
     { code: 5 },
-  ])('rejects %p', (value) => {
+  ])('returns false for %p', (value) => {
     expect(isTsrError(value)).toBe(false)
   })
 })
@@ -108,7 +108,7 @@ describe('the advice about a wrong argument', () => {
     expect(advise(value, expected)).toContain(words)
   })
 
-  it('does not mention types if the type is right', () => {
+  it('does not mention types if only the value is wrong', () => {
     expect(advise([1, 2], 'an array of 3')).toMatch(/^Fix the argument/)
     expect(advise('4', 'one of sgd, adam')).toMatch(/^Fix the argument/)
   })

@@ -18,7 +18,7 @@ afterEach(() => {
 })
 
 describe('the reader of files', () => {
-  it('returns its bytes, or its text', () => {
+  it('returns the bytes or the text of a file', () => {
     const path = join(folder, 'a')
     writeFileSync(path, 'Zoë')
     expect(readFileText(path)).toBe('Zoë')
@@ -40,7 +40,7 @@ describe('the reader of files', () => {
     expect(() => readFileBytes('/proc/self/status', 4)).toThrow('/proc/self/status has more than')
   })
 
-  it('refuses at once anything but a regular file, also behind a link', async () => {
+  it('refuses at once any path that is not a regular file, also through a link', async () => {
     const fifo = join(folder, 'fifo')
     execFileSync('mkfifo', [fifo])
     symlinkSync(fifo, join(folder, 'link'))
@@ -146,7 +146,7 @@ describe('a file opened for writing in a shared folder', () => {
     },
   )
 
-  itAsRoot('is refused through a link of another user, to any file', () => {
+  itAsRoot('is refused if its path is a link of another user', () => {
     const target = fileOf(0, join(folder, 'precious'))
     for (const flags of openings) {
       const link = join(shared(), 'log')
@@ -159,14 +159,14 @@ describe('a file opened for writing in a shared folder', () => {
     }
   })
 
-  itAsRoot('is written if it belongs to the user or to the owner of the folder', () => {
+  itAsRoot('is accepted if it belongs to the user or to the owner of the folder', () => {
     const [append, empty] = openings as [number, number]
     expect(write(fileOf(THIRD, join(shared(0o1777, THIRD), 'log')), append)).toBe('oldnew')
     expect(write(fileOf(OTHER, join(shared(0o755), 'log')), empty)).toBe('new')
     expect(write(fileOf(OTHER, join(shared(0o775), 'log')), append)).toBe('oldnew')
   })
 
-  it('is created, and can be written again', () => {
+  it('is created if it is missing, and can be written again', () => {
     const [append, empty] = openings as [number, number]
     const path = join(shared(), 'log')
     expect(write(path, append)).toBe('new')

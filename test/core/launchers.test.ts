@@ -69,7 +69,7 @@ describe('the variables of torchrun', () => {
     expect(launchedEnvironment(told)).toMatchObject({ MASTER_ADDR: 'n7', MASTER_PORT: '1234' })
   })
 
-  it('are derived from mpirun inside a job of Slurm, whose step is a daemon', () => {
+  it('are derived from mpirun if it runs inside a job of Slurm', () => {
     const daemon = { SLURM_PROCID: '0', SLURM_STEP_NUM_TASKS: '1', SLURM_STEP_NODELIST: 'n1' }
     expect(launchedEnvironment({ ...slurm, ...daemon, ...openMpi })).toMatchObject({
       ...{ RANK: '2', WORLD_SIZE: '4', MASTER_ADDR: 'n0' },
@@ -94,6 +94,6 @@ describe('the variables of torchrun', () => {
   })
 })
 
-it('a process alone in its job has a launched place, which is compared with libmpi', () => {
+it('launchedPlace() returns rank 0 of 1 for a process alone in its job', () => {
   expect(launchedPlace({ PMI_RANK: '0', PMI_SIZE: '1' })).toMatchObject({ rank: 0, worldSize: 1 })
 })

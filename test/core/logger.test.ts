@@ -12,7 +12,7 @@ function run(env: Record<string, string>): SpawnSyncReturns<string> {
 }
 
 describe('the logger of a process', () => {
-  it('loses no line at process.exit, and names the rank in each', () => {
+  it('writes all lines before process.exit, each with the rank', () => {
     const { status, stderr } = run({
       RANK: '1',
       WORLD_SIZE: '2',

@@ -10,7 +10,7 @@ function pendingWith(limit: number): {
 }
 
 describe('pending connections', () => {
-  it('are dropped only for newer ones of their own stage', () => {
+  it('are dropped only in favour of newer connections at the same stage', () => {
     const { pending, dropped } = pendingWith(10)
     for (let i = 0; i < 5; i++) pending.add(i, '10.0.0.1')
     for (let i = 0; i < 5; i++) pending.advance(i)
@@ -22,7 +22,7 @@ describe('pending connections', () => {
     expect(pending.size).toBe(10)
   })
 
-  it('are not dropped before half the limit of newer ones has arrived', () => {
+  it('always include the newest, up to half the limit', () => {
     const { pending } = pendingWith(100)
     for (let i = 0; i < 1000; i++) {
       pending.add(i, '10.0.0.1')
@@ -36,7 +36,7 @@ describe('pending connections', () => {
     ['a /64', (i: number) => `2001:db8::${i.toString(16)}`],
     ['a full /64', (i: number) => `2001:db8:0:0:1:2:3:${i.toString(16)}`],
     ['a few addresses', (i: number) => `127.0.0.${String(2 + (i % 5))}`],
-  ])('from elsewhere survive a flood from %s', (_, address) => {
+  ])('of other addresses survive a flood from %s', (_, address) => {
     const { pending, dropped } = pendingWith(64)
     pending.add(-1, '127.0.0.1')
     pending.add(-2, '2001:db8:1::5')
@@ -45,7 +45,7 @@ describe('pending connections', () => {
     expect(pending.values()).toEqual(expect.arrayContaining([-1, -2]))
   })
 
-  it('partly survive a flood from as many addresses as it has connections', () => {
+  it('survive with some probability a flood in which each connection has its own address', () => {
     let kept = 0
     for (let trial = 0; trial < 200; trial++) {
       const { pending } = pendingWith(64)

@@ -35,7 +35,7 @@ const rules = {
 }
 const readOptions = declareOptions(rules)
 
-it('a schema fills in defaults, leaves out missing optional values, and keeps given ones', () => {
+it('a schema fills in defaults, omits missing optional values, and keeps given values', () => {
   const options: Complete<typeof rules> = readOptions({ rank: 2, microbatches: 4 })
   expect(options).toEqual({ wire: 'float32', microbatches: 4, clip: undefined, rank: 2 })
 })
@@ -104,7 +104,7 @@ it('a schema of any value checks nothing', () => {
   expect(anything<string>().check('x', null)).toBeNull()
 })
 
-it('an unknown key is refused with the nearest known key and a list of all', () => {
+it('a schema refuses an unknown key, and names the nearest known key and all keys', () => {
   refuseUnknown({ nproc: 2 }, ['nproc', 'args'])
   expect(() => {
     refuseUnknown({ nproc: 2, nprocs: 4 }, ['nproc', 'args'])
@@ -128,7 +128,7 @@ it.each([
   }).toThrow(message)
 })
 
-it('the nearest name shares the first letters or differs by few edits; otherwise there is none', () => {
+it('the nearest name must share the first letters or differ by few edits', () => {
   const names = ['nproc', 'nproc-per-node', 'master-port', 'ranks', 'learningRate']
   expect(nearestName('np', names)).toBe('nproc')
   expect(nearestName('mater-prot', names)).toBe('master-port')
@@ -162,7 +162,7 @@ it.each<[unknown, boolean]>([
   expect(point.is(value)).toBe(fits)
 })
 
-it('object() refuses other fields if told to', () => {
+it('object() refuses unknown fields if the option says so', () => {
   const strict = object({ x: integer }, 'refuse')
   expect(strict.is({ x: 1 })).toBe(true)
   expect(strict.is({ x: 1, y: 2 })).toBe(false)
@@ -213,7 +213,7 @@ it.each<[Schema<unknown>, string | undefined, unknown]>([
   [number, '0.5', 0.5],
   [pair, '2:4', ['2', '4']],
 ])(
-  'readVariable() reads a value from text, and a default if there is none (%#)',
+  'readVariable() parses the text of a variable, or returns the default (%#)',
   (schema, given, value) => {
     expect(readVariable('TSRUN_X', schema, { TSRUN_X: given })).toEqual(value)
   },

@@ -40,7 +40,7 @@ it('the tensorflow folder is below TSRUN_HOME, or else below the cache folder of
   expect(tensorflowHome({ TSRUN_HOME: '', XDG_CACHE_HOME: '' })).toBe(fallback)
 })
 
-it('the tensorflow manifest is read as it was written, and is undefined before', () => {
+it('the tensorflow manifest is undefined until it is written, and then read unchanged', () => {
   const env = { TSRUN_HOME: join(home, 'not/yet/there') }
   expect(readTensorFlowManifest(env)).toBeUndefined()
   writeTensorFlowManifest(manifest, env)
@@ -50,7 +50,7 @@ it('the tensorflow manifest is read as it was written, and is undefined before',
   expect(readdirSync(tensorflowHome(env))).toEqual(['manifest.json'])
 })
 
-it('the tensorflow manifest stays if the new one cannot be written', () => {
+it('the tensorflow manifest is kept if a new one cannot be written', () => {
   const env = { TSRUN_HOME: home }
   writeTensorFlowManifest(manifest, env)
   expect(() => {

@@ -23,7 +23,7 @@ describe('a deadline', () => {
 })
 
 describe('waitOrAbort', () => {
-  it('settles like the promise', async () => {
+  it('settles as the promise does', async () => {
     const { signal } = new AbortController()
     const error = new Error('its own')
     expect(await waitOrAbort(Promise.resolve(5), 'x', Deadline.after(1000), signal)).toBe(5)
@@ -31,14 +31,14 @@ describe('waitOrAbort', () => {
     await expect(failure).rejects.toBe(error)
   })
 
-  it('names the work that did not finish in time', async () => {
+  it('names the work that timed out', async () => {
     await expect(waitOrAbort(pending, 'the barrier', Deadline.after(5))).rejects.toMatchObject({
       code: 'ERR_TSR_TIMEOUT',
       message: expect.stringContaining('the barrier did not finish within 5 ms') as unknown,
     })
   })
 
-  it('rejects at the abort, with its reason as the cause', async () => {
+  it('rejects when the signal aborts, with the reason as the cause', async () => {
     const abort = new AbortController()
     const reason = new Error('enough')
     const waiting = waitOrAbort(pending, 'the barrier', Deadline.never, abort.signal)
@@ -80,7 +80,7 @@ describe('waitOrAbort', () => {
 })
 
 describe('retry', () => {
-  it('repeats until a try succeeds, and reports each failed try', async () => {
+  it('repeats the call until it succeeds, and reports each failed try', async () => {
     let tries = 0
     const told: [string, number][] = []
     const result = await retry(

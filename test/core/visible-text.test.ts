@@ -43,7 +43,7 @@ describe('foreign text on a terminal', () => {
     [`${ESC}[0;8;0mshown`, `${ESC}[0;0mshown${ESC}[0m`],
     [`${ESC}[8;31mred`, `${ESC}[31mred${ESC}[0m`],
     [`${ESC}[38;5;8;8mgrey`, `${ESC}[38;5;8mgrey${ESC}[0m`],
-  ])('conceals nothing: %j', (text, shown) => {
+  ])('is never concealed by escape sequences: %j', (text, shown) => {
     expect(visibleText(text, true)).toBe(shown)
     expect(endingColours(text)).toBe(shown.endsWith(`${ESC}[0m`) ? shown : `${shown}${ESC}[0m`)
   })
@@ -77,13 +77,13 @@ describe('foreign text on a terminal', () => {
     expect(shown.slice(text.length)).toBe(`${ESC}(B\u000f${ESC}[0m`)
   })
 
-  it('stays UTF-8', () => {
+  it('cannot switch the terminal from UTF-8 to another encoding', () => {
     for (const text of [`a${ESC}%@b`, `a${ESC}%/Gb`, `a${ESC}\0%@b`]) {
       expect(endingColours(text)).toBe(`ab${ESC}[0m`)
     }
   })
 
-  it('takes no longer if it has many unterminated sequences', () => {
+  it('is processed within two seconds even with 100,000 unterminated sequences', () => {
     for (const part of [ESC, `${ESC}[`, `${ESC}\0`, '\u009b', '\u009b1'])
       expect(endingColours(part.repeat(100_000))).toMatch(/\[0m$/)
   }, 2000)

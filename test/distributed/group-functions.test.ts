@@ -8,12 +8,12 @@ const areComplete: [Exclude<keyof Calls, keyof typeof groupFunctions>] extends [
   : false = true
 
 describe('the functions on the default group', () => {
-  it('cover all calls of a group', () => {
+  it('exist for every method of a group', () => {
     expect(areComplete).toBe(true)
   })
 
   it.each(Object.entries(groupFunctions))(
-    'include %s, which calls the method of its own name',
+    'include %s, which calls the method of the same name',
     (name, call) => {
       const facts = { code: 'ERR_TSR_NOT_INITIALIZED', facts: { operation: name } }
       expect(call as () => unknown).toThrow(expect.objectContaining(facts))

@@ -21,7 +21,7 @@ function eventsOf(fd: number, events: number): number {
 }
 
 describeNative('a bell', () => {
-  it('is readable after it is rung until it is silenced', () => {
+  it('is readable from when it is rung until it is silenced', () => {
     const bell = createBell()
     const rope = openBell(process.pid, addressOfBell(bell))
     expect(eventsOf(bell, POLLIN)).toBe(0)
@@ -32,7 +32,7 @@ describeNative('a bell', () => {
     for (const fd of [bell, rope]) closeSync(fd)
   })
 
-  it('can be rung more often than its pipe holds', () => {
+  it('can be rung more often than the capacity of its pipe', () => {
     const bell = createBell()
     const rope = openBell(process.pid, addressOfBell(bell))
     for (let i = 0; i < 70_000; i++) ringBell(rope)
@@ -56,7 +56,7 @@ describeNative('a bell', () => {
     closeSync(rope)
   })
 
-  it('is not blocked forever after its ringers have closed it', () => {
+  it('is not readable after its ringers have closed it', () => {
     const bell = createBell()
     closeSync(openBell(process.pid, addressOfBell(bell)))
     expect(eventsOf(bell, POLLIN)).toBe(0)

@@ -47,7 +47,7 @@ describeNative('an eventfd', () => {
     drainEventfd(bell)
   })
 
-  it('is found among many by poll', () => {
+  it('is found by poll among many descriptors', () => {
     const bells = Array.from({ length: 40 }, open)
     signalEventfd(bells[7]!)
     signalEventfd(bells[31]!)

@@ -139,7 +139,7 @@ describeNative('the native socket calls', () => {
     expect(receiveBytes(server, addressOf(byte), 1)).toBe(0)
   })
 
-  it('answer a send to a closed peer with an error, not a signal', () => {
+  it('fail a send to a closed peer with an error, not a signal', () => {
     const { client, server } = connectPair()
     closeNative(open.splice(open.indexOf(server), 1)[0]!)
     const data = new Uint8Array(1024)
@@ -174,7 +174,7 @@ describeNative('the native socket calls', () => {
     })
   })
 
-  it('accept addresses but no names, and leave nothing open', () => {
+  it('accept IP addresses but refuse host names, and leave nothing open', () => {
     const refused = expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }) as Error
     for (const call of [listenTcp, connectTcp]) {
       expectNothingLeftOpen(() => {

@@ -21,12 +21,12 @@ function samplesOf(launcher: (at: number) => Uses, rank: (at: number) => Uses) {
 /** Memory of a heap that is collected every 40 s. */
 const sawtooth = (base: number) => (at: number) => ({ mib: base + (at % 40) / 2 })
 
-describe('growth in a soak', () => {
-  it('is not what goes up and down', () => {
+describe('the growth check of a soak test', () => {
+  it('ignores memory that rises and falls with garbage collection', () => {
     expect(findGrowth(samplesOf(sawtooth(70), sawtooth(430)), processes)).toEqual([])
   })
 
-  it('is found in the memory of the launcher and of ranks', () => {
+  it('finds growing memory of the launcher and of ranks', () => {
     const leak = (at: number) => ({ mib: sawtooth(70)(at).mib + at / 60 })
     expect(findGrowth(samplesOf(leak, sawtooth(430)), processes)).toEqual([
       expect.stringMatching(/^mib of a launcher grew from 7\d to 7\d|8\d$/),
@@ -37,7 +37,7 @@ describe('growth in a soak', () => {
     ])
   })
 
-  it('is found in threads, descriptors and maps, but one more is none', () => {
+  it('finds growing numbers of descriptors and maps, and ignores one extra thread', () => {
     const growing = (at: number) => ({
       ...{ mib: 70, threads: 11 + Math.floor(at / 400) },
       ...{ descriptors: 40 + Math.floor(at / 50), maps: 400 + at },
@@ -46,7 +46,7 @@ describe('growth in a soak', () => {
     expect(found.map((text) => text.split(' ')[0])).toEqual(['descriptors', 'maps'])
   })
 
-  it('is not found where as many maps are meant', () => {
+  it('ignores as many additional maps as the caller allows', () => {
     const growing = (at: number) => ({ mib: 430, maps: 400 + at / 10 })
     const samples = samplesOf(sawtooth(70), growing)
     expect(findGrowth(samples, processes)).toEqual(['maps of a rank grew from 412 to 439'])
@@ -54,13 +54,13 @@ describe('growth in a soak', () => {
     expect(findGrowth(samples, processes, 30)).toEqual([])
   })
 
-  it('is not denied where there is too little to compare', () => {
+  it('fails if there are too few samples to compare', () => {
     const few = samplesOf(sawtooth(70), sawtooth(430)).filter(({ at }) => at < 80)
     expect(findGrowth(few, processes)).toHaveLength(2)
     expect(findGrowth(few, processes)[0]).toContain('too few to compare')
   })
 
-  it('is shown by minute', () => {
+  it('prints a table with a row for each minute and process', () => {
     const rows = tableOf(samplesOf(sawtooth(70), sawtooth(430)))
     expect(rows).toHaveLength(1 + 2 * 10)
     expect(rows[1]).toEqual(['1', 'launcher', '74', '11', '40', '400'])

@@ -5,7 +5,7 @@ import { accept, listen } from './raw-server.ts'
 import { text, token } from './stores.ts'
 
 describe('a connection to the store', () => {
-  it('carries 200 blocked calls, and the one that releases them', async () => {
+  it('carries 200 blocked calls and the call that releases them', async () => {
     const server = await startStoreServer({ token })
     const store = await connectStore({ ...server.endpoint, token })
     const keys = Array.from({ length: 200 }, (_, i) => `k${String(i)}`)
@@ -39,7 +39,7 @@ describe('a connection to the store', () => {
     await store.close()
   })
 
-  it('refuses a request that does not fit into a frame, and continues', async () => {
+  it('refuses a request larger than a frame, and continues', async () => {
     const server = await startStoreServer({ token })
     const store = await connectStore({ ...server.endpoint, token })
     const keys = Array.from({ length: 2100 }, (_, i) => String(i).padEnd(8192, 'x'))
@@ -56,7 +56,7 @@ describe('a connection to the store', () => {
     await server.close()
   })
 
-  it('drops a server that breaks the protocol', async () => {
+  it('closes if the server breaks the protocol', async () => {
     const { server, port } = await listen((socket) => {
       void accept(socket).then(() => socket.write(Buffer.from('ffffffff', 'hex')))
     })
@@ -68,7 +68,7 @@ describe('a connection to the store', () => {
     server.close()
   })
 
-  describe('to a server that has stopped answering', () => {
+  describe('whose server has stopped answering', () => {
     beforeEach(() => {
       jest.useFakeTimers({
         doNotFake: ['setImmediate', 'nextTick', 'queueMicrotask', 'performance'],
@@ -78,7 +78,7 @@ describe('a connection to the store', () => {
       jest.useRealTimers()
     })
 
-    it('gives up every call after its time-out', async () => {
+    it('ends every call at its time-out', async () => {
       const requests: Buffer[] = []
       const { server, port } = await listen((socket) => {
         socket.on('data', (data) => requests.push(data))

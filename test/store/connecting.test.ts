@@ -5,7 +5,7 @@ import { listen } from './raw-server.ts'
 import { token } from './stores.ts'
 
 describe('connecting to the store', () => {
-  it('tries again until the server is there, and reports the attempts', async () => {
+  it('retries until the server listens, and reports the attempts', async () => {
     // An address of its own: no other process can take the port between the attempts.
     const endpoint = { host: '127.83.11.1', port: 29511 }
     const progress: StoreProgress[] = []
@@ -32,7 +32,7 @@ describe('connecting to the store', () => {
   it.each([
     ['nobody listens', '127.83.11.2', /ECONNREFUSED/],
     ['the name is unknown', `${'x'.repeat(64)}.invalid`, /ENOTFOUND|EAI_AGAIN/],
-  ])('continues when %s, and says so', async (_, host, reason) => {
+  ])('retries when %s, and reports the reason', async (_, host, reason) => {
     const abort = new AbortController()
     const progress: StoreProgress[] = []
     const attempt = connectStore({
@@ -59,7 +59,7 @@ describe('connecting to the store', () => {
     })
   })
 
-  it('fails at once with another token', async () => {
+  it('fails at once if the tokens differ', async () => {
     const server = await startStoreServer({ token })
     const attempt = connectStore({ ...server.endpoint, token: 'ef'.repeat(16), timeout: 60_000 })
     await expect(attempt).rejects.toMatchObject({ code: 'ERR_TSR_STORE_AUTHENTICATION' })
@@ -68,7 +68,7 @@ describe('connecting to the store', () => {
     await server.close()
   })
 
-  it('ends at an abort while it waits for an answer, and disconnects', async () => {
+  it('stops and disconnects when it is aborted while it waits for an answer', async () => {
     const abort = new AbortController()
     const hangUps: Promise<void>[] = []
     const { server, port } = await listen((socket) => {
@@ -81,7 +81,7 @@ describe('connecting to the store', () => {
     server.close()
   })
 
-  it('ends at an abort, before and between its attempts', async () => {
+  it('stops when it is aborted before or between attempts', async () => {
     const endpoint = { host: '127.83.11.3', port: 29511, token }
     const gone = { code: 'ERR_TSR_ABORTED' }
     await expect(connectStore({ ...endpoint, signal: AbortSignal.abort() })).rejects.toMatchObject(
@@ -105,7 +105,7 @@ describe('connecting to the store', () => {
       /not a store of tsrun/,
     ],
     ['another version', otherVersion, /another version of tsrun/],
-  ])('recognizes %s', async (_, answer, message) => {
+  ])('reports %s at the endpoint', async (_, answer, message) => {
     const { server, port } = await listen((socket) => {
       socket.once('data', (hello) => socket.write(answer(hello)))
     })
@@ -117,7 +117,7 @@ describe('connecting to the store', () => {
     server.close()
   })
 
-  it('gives up a server that accepts and stays silent, and disconnects', async () => {
+  it('times out and disconnects if the server accepts but stays silent', async () => {
     const hangUps: Promise<void>[] = []
     const { server, port } = await listen((socket) => hangUps.push(ended(socket)))
     const attempt = connectStore({ host: '127.0.0.1', port, token, timeout: 50 })

@@ -3,8 +3,8 @@ import { StoreData } from '../internals/store.ts'
 const KiB = 1024
 const bytes = (kibibytes: number): Uint8Array => new Uint8Array(kibibytes * KiB)
 
-describe('the data of a store', () => {
-  it('stay within the memory limit, keys and queues together', () => {
+describe('the values in the memory of a store', () => {
+  it('share one memory limit between keys and queues', () => {
     const data = new StoreData(100 * KiB)
     data.set('a', bytes(50))
     data.queues.push('q', bytes(40))
@@ -19,7 +19,7 @@ describe('the data of a store', () => {
     expect([data.value('b'), data.value('a')!.byteLength]).toEqual([undefined, 50 * KiB])
   })
 
-  it('free the memory of values that are deleted, taken or replaced', () => {
+  it('free their memory when they are deleted, taken or replaced', () => {
     const data = new StoreData(100 * KiB)
     for (let i = 0; i < 50; i++) {
       data.set('a', bytes(60))
@@ -31,7 +31,7 @@ describe('the data of a store', () => {
     data.set('whole', bytes(99))
   })
 
-  it('have an overhead for each value: a million empty ones are not free', () => {
+  it('count towards the memory limit even if they are empty', () => {
     const data = new StoreData(100 * KiB)
     expect(() => {
       for (let i = 0; i < 1000; i++) data.set(`key ${i}`, bytes(0))

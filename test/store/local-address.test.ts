@@ -9,27 +9,30 @@ import {
   type Names,
 } from '@tsrun/store'
 
-it('finds the address of the interface that leads to a host', async () => {
+it('localAddressTowards() finds the address of the interface that leads to a host', async () => {
   expect(await localAddressTowards('127.0.0.1', 1)).toBe('127.0.0.1')
   expect(ownAddresses()).toContain(await localAddressTowards('localhost', 1))
 })
 
-it('takes an interface by its name, or by its address', () => {
+it('addressOfInterface() takes the name or the address of an interface', () => {
   const [name, addresses] = Object.entries(networkInterfaces())[0]!
   expect(ownAddresses()).toContain(addressOfInterface(name))
   for (const { address } of addresses ?? []) expect(addressOfInterface(address)).toBe(address)
 })
 
-it.each(['eth99', '', '203.0.113.9', 'toString'])('refuses %j, naming what there is', (name) => {
-  expect(() => addressOfInterface(name)).toThrow(
-    expect.objectContaining({
-      code: 'ERR_TSR_INTERFACE',
-      message: expect.stringContaining('127.0.0.1'),
-    }),
-  )
-})
+it.each(['eth99', '', '203.0.113.9', 'toString'])(
+  'addressOfInterface() refuses %j, and lists the existing addresses',
+  (name) => {
+    expect(() => addressOfInterface(name)).toThrow(
+      expect.objectContaining({
+        code: 'ERR_TSR_INTERFACE',
+        message: expect.stringContaining('127.0.0.1'),
+      }),
+    )
+  },
+)
 
-it('knows loopback addresses', () => {
+it('isLoopback() recognizes loopback addresses', () => {
   const addresses = [
     '127.0.0.1',
     '127.0.1.1',
@@ -42,11 +45,11 @@ it('knows loopback addresses', () => {
   expect(addresses.filter(isLoopback)).toEqual(addresses.slice(0, 4))
 })
 
-it('gives this host the same identity again', () => {
+it('the identity of this host stays the same', () => {
   expect(hostIdentity()).toBe(hostIdentity())
 })
 
-describe('the name of a host that listens', () => {
+describe('the host name to listen on', () => {
   /** A host with two addresses, and a resolver that knows `found`. */
   const names = (...found: string[]): Names => ({
     lookup: () =>
@@ -61,7 +64,7 @@ describe('the name of a host that listens', () => {
     ['an address of another host first', ['fd00::99', '10.0.0.1'], '10.0.0.1'],
     ['an address of another host last', ['fd00::1', '10.0.0.99'], 'fd00::1'],
     ['the same address twice', ['10.0.0.1', '10.0.0.1'], '10.0.0.1'],
-  ])('with %s leads to the address that this host has', async (_, found, listen) => {
+  ])('resolves to the address that belongs to this host: %s', async (_, found, listen) => {
     expect(await findListenAddress('n0', names(...found))).toEqual({ listen, publish: listen })
   })
 
@@ -69,18 +72,18 @@ describe('the name of a host that listens', () => {
     ['both families', ['fd00::1', '10.0.0.1']],
     ['loopback, as on Debian', ['127.0.1.1']],
     ['loopback of both families', ['::1', '127.0.0.1']],
-  ])('with addresses of %s leads to all of this host', async (_, found) => {
+  ])('resolves to all addresses of this host: %s', async (_, found) => {
     const place = { listen: '::', publish: undefined }
     expect(await findListenAddress('n0', names(...found))).toEqual(place)
   })
 
-  it('localhost, and an address of loopback, stay loopback', async () => {
+  it('resolves to loopback if it is localhost or a loopback address', async () => {
     const loopback = { listen: '127.0.0.1', publish: '127.0.0.1' }
     expect(await findListenAddress('127.0.0.1', names('127.0.0.1'))).toEqual(loopback)
     expect(await findListenAddress('localhost', names('127.0.0.1', '::1'))).toEqual(loopback)
   })
 
-  it('is refused if it is unknown or that of another host', async () => {
+  it('is refused if it is unknown or belongs to another host', async () => {
     expect(await findListenAddress('n0', names())).toEqual({
       isKnown: false,
       reason: 'the name n0 is unknown (ENOTFOUND)',

@@ -158,7 +158,7 @@ const commands: fc.Arbitrary<Command>[] = [
 const timedOut = { code: 'ERR_TSR_STORE_TIMEOUT' }
 
 describe.each(kinds)('%s', (_, open) => {
-  it('behaves as a Map and a list do', async () => {
+  it('behaves like a Map for keys and a list for queues', async () => {
     await fc.assert(
       fc.asyncProperty(fc.commands(commands, { size: '+1' }), async (sequence) => {
         const real = await open()

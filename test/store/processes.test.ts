@@ -5,7 +5,7 @@ import { connectStore, startStoreServer } from '@tsrun/store'
 import { until } from './raw-client.ts'
 import { token } from './stores.ts'
 
-describe('processes and the store', () => {
+describe('a connection to the store', () => {
   const children: ChildProcess[] = []
   afterEach(async () => {
     for (const child of children.splice(0)) {
@@ -25,7 +25,7 @@ describe('processes and the store', () => {
     return child
   }
 
-  it('keeps a process alive only while a call is pending', async () => {
+  it('keeps its process alive only while a call is pending', async () => {
     const server = await startStoreServer({ token })
     const { host, port } = server.endpoint
     const child = run('idle-client.ts', host, String(port), token)
@@ -39,7 +39,7 @@ describe('processes and the store', () => {
     await server.close()
   }, 30_000)
 
-  it('tells every client when the process that hosts the store is killed', async () => {
+  it('fails on every client when the process that hosts the store is killed', async () => {
     const host = run('host.ts', token)
     const [line] = (await once(host.stdout!, 'data')) as [Buffer]
     const store = await connectStore({ host: '127.0.0.1', port: Number(line.toString()), token })

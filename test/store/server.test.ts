@@ -33,7 +33,7 @@ describe('the store server', () => {
     await until(() => server.inspect().unauthenticated === 0 && server.inspect().connections === 1)
   }
 
-  it('needs a token at addresses that other hosts can reach, if this one has any', async () => {
+  it('needs a token at every address that other hosts can reach', async () => {
     const own = Object.values(networkInterfaces()).flatMap((of = []) => of)
     const reachable = own.filter(({ internal }) => !internal).map(({ address }) => address)
     const hosts = reachable.length === 0 ? [] : ['0.0.0.0', '::', ...reachable]
@@ -50,7 +50,7 @@ describe('the store server', () => {
     await (await startStoreServer({ host, token: '' })).close()
   })
 
-  it('says that the port is taken and what to do', async () => {
+  it('reports that the port is taken, with advice', async () => {
     const { host, port } = server.endpoint
     await expect(startStoreServer({ host, port, token })).rejects.toMatchObject({
       code: 'ERR_TSR_STORE_PORT_TAKEN',
@@ -60,13 +60,13 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('names an IPv6 endpoint in the usual notation', async () => {
+  it('reports an IPv6 endpoint in the usual notation', async () => {
     const { port } = server.endpoint
     const attempt = startStoreServer({ host: '2001:db8::1', port, token })
     await expect(attempt).rejects.toThrow(`[2001:db8::1]:${String(port)}`)
   })
 
-  it('gives the reason when it cannot listen at an address', async () => {
+  it('reports why it cannot listen at an address', async () => {
     await expect(startStoreServer({ host: '192.0.2.1', token })).rejects.toMatchObject({
       code: 'ERR_TSR_STORE_LISTEN',
       message: expect.stringContaining('EADDRNOTAVAIL') as string,
@@ -98,7 +98,7 @@ describe('the store server', () => {
     expect(refusals).toHaveLength(50)
   })
 
-  it('drops a connection that proves another token', async () => {
+  it('drops a connection whose proof is for another token', async () => {
     const socket = await openSocket(server.endpoint)
     socket.write(clientHandshake('another token', 'store').hello)
     await once(socket, 'data')
@@ -108,7 +108,7 @@ describe('the store server', () => {
     expect(refusals).toEqual([expect.stringContaining('it does not know the token')])
   })
 
-  it('drops a connection that replays the proof of another', async () => {
+  it('drops a connection that replays the proof of another connection', async () => {
     const handshake = clientHandshake(token, 'store')
     const record = async (socket: Socket): Promise<Uint8Array> => {
       socket.write(handshake.hello)
@@ -151,7 +151,7 @@ describe('the store server', () => {
     }
   })
 
-  it('admits a client despite a crowd of silent connections', async () => {
+  it('admits a client despite many silent connections', async () => {
     const crowd = await Promise.all(
       Array.from({ length: 20 }, async () => await openSocket(server.endpoint)),
     )
@@ -220,7 +220,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('enforces the limits that a client ignores', async () => {
+  it('enforces its limits even if the client does not check them', async () => {
     const socket = await openProven(server.endpoint, token)
     socket.write(frame({ id: 1, op: 'get', key: 'x'.repeat(8193) }))
     const [answer] = (await once(socket, 'data')) as [Buffer]
@@ -257,7 +257,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('puts a value that a lost client had taken back into its queue', async () => {
+  it('returns a popped value to its queue if the client disconnects before it confirms', async () => {
     for (const value of ['a', 'b', 'c']) await store.queuePush('q', value)
     const socket = await openProven(server.endpoint, token)
     socket.write(frame({ id: 1, op: 'queuePop', key: 'q' }))
@@ -274,7 +274,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('refuses a second request of the same number', async () => {
+  it('refuses a second request with the same number', async () => {
     const socket = await openProven(server.endpoint, token)
     socket.write(frame({ id: 1, op: 'get', key: 'never' }))
     socket.write(frame({ id: 1, op: 'get', key: 'other' }))
@@ -284,7 +284,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('refuses a frame of empty containers without making them', async () => {
+  it('refuses a frame of millions of empty containers without allocating them', async () => {
     const socket = await openProven(server.endpoint, token)
     const payload = Buffer.alloc(8 * 1024 * 1024, 0x80)
     const header = Buffer.alloc(4)
@@ -296,7 +296,7 @@ describe('the store server', () => {
     await expectToServe()
   })
 
-  it('deletes keys that were set while connected, and tells their watchers', async () => {
+  it('deletes keys that were set while connected when their owner leaves, and notifies watchers', async () => {
     const leaving = await connectStore({ ...server.endpoint, token })
     const seen: (string | undefined)[] = []
     for (const key of ['gone', 'taken over']) {

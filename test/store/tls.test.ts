@@ -52,7 +52,7 @@ async function refusalOf(joining: Promise<Store>): Promise<unknown> {
   )
 }
 
-it('encrypts with keys from the token where tls is true', async () => {
+it('the option tls: true encrypts with keys from the token', async () => {
   const server = await serve(true)
   const store = await join(server, 'token')
   await store.set('a', 'b')
@@ -65,7 +65,7 @@ it.each<[string, unknown, string]>([
   ['a text', 'yes', 'tls is a text of 3; expected true'],
   ['a number', 1, 'tls is number'],
   ['an object without a key', { cert: 'x' }, 'tls is object'],
-])('refuses tls that is %s', async (_, tls, problem) => {
+])('the option tls is refused if it is %s', async (_, tls, problem) => {
   const given = { token, tls: tls as StoreTls }
   for (const start of [
     startStoreServer(given),
@@ -78,7 +78,7 @@ it.each<[string, unknown, string]>([
   }
 })
 
-it('refuses keys from an empty token', async () => {
+it('the option tls: true is refused with an empty token', async () => {
   await expect(startStoreServer({ token: '', tls: true })).rejects.toMatchObject({
     code: 'ERR_TSR_ARGUMENT',
     message: expect.stringContaining('from which the keys of tls come') as string,
@@ -102,7 +102,7 @@ describe.each([
     expect(server.inspect()).toMatchObject({ connections: 8, unauthenticated: 0 })
   })
 
-  it('hides what is sent from an observer on the way', async () => {
+  it('hides keys and values from an observer on the network', async () => {
     const server = await serve(tls)
     const heard: Buffer[] = []
     const relay = await relayTo(server.endpoint.port, (bytes) => {
@@ -117,7 +117,7 @@ describe.each([
     expect(all.includes('secret')).toBe(false)
   })
 
-  it('refuses a client that is not encrypted, and says so', async () => {
+  it('refuses a client without encryption, and both sides report the reason', async () => {
     const error = await refusalOf(join(await serve(tls)))
     expect(error).toMatchObject({ code: 'ERR_TSR_STORE_PROTECTION' })
     expect((error as Error).message).toMatch(
@@ -126,7 +126,7 @@ describe.each([
     expect(refused).toEqual(['it is not encrypted as this store is'])
   })
 
-  it('is refused by a client when it is not encrypted itself', async () => {
+  it('has clients that refuse a store without encryption', async () => {
     const error = await refusalOf(join(await serve(), tls))
     expect(error).toMatchObject({ code: 'ERR_TSR_STORE_PROTECTION' })
     expect((error as Error).message).toMatch(
@@ -169,7 +169,7 @@ it.each([
   },
 )
 
-it('a store without a certificate refuses a client that wants one', async () => {
+it('a client that requires a certificate fails if the store has none', async () => {
   const error = await refusalOf(join(await serve('token'), certificate('host')))
   expect(error).toMatchObject({ code: 'ERR_TSR_STORE_TLS' })
 })

@@ -18,14 +18,14 @@ import { walks } from '../../scripts/architecture/walks.mjs'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 
-it('the page, its drawings and its walks agree with the sources', () => {
+it('the architecture page, its drawings and its walks agree with the sources', () => {
   const script = join(root, 'scripts/architecture/main.mjs')
   const { status, stderr } = spawnSync(process.execPath, [script, '--check'], { encoding: 'utf8' })
   // Out of date? `npm run docs` rewrites them.
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
 })
 
-it('a gradient reaches the socket in 25 files, an activation in 23, a batch the kernel in 19', () => {
+it('a gradient passes 25 files to the socket, an activation 23, and a batch 19 to the kernel', () => {
   expect(walks.map(({ name, bound }) => [name, bound])).toEqual([
     ['gradient', 25],
     ['activation', 23],
@@ -83,7 +83,7 @@ describe('the check of a walk', () => {
     expect(check([caller, helper, thread])).toEqual([])
   })
 
-  it('refuses what the sources do not say', () => {
+  it('refuses steps that the sources do not contain', () => {
     expect(check([caller, { ...helper, file: 'gone.ts' }])).toEqual([
       'gone.ts does not declare prepare',
       'caller.ts does not import gone.ts',
@@ -106,12 +106,12 @@ describe('the check of a walk', () => {
     ])
   })
 
-  it('refuses a walk that is too long', () => {
+  it('refuses a walk through too many files', () => {
     expect(check([caller, helper, thread], 2)).toEqual(['it passes 3 files; at most 2 are allowed'])
   })
 })
 
-describe('the figures of architecture', () => {
+describe('the report on the architecture', () => {
   let folder: string
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'tsrun-figures-'))
@@ -125,13 +125,13 @@ describe('the figures of architecture', () => {
     return path
   }
 
-  it('counts tokens, whatever the comments and the format are', () => {
+  it('counts tokens independently of comments and format', () => {
     const short = parse(write('short.ts', 'const a = `x${1}y`; f(a)'))
     const long = parse(write('long.ts', '/** Says a. */\nconst a =\n  `x${1}y`; // why\nf(a)\n'))
     expect([short, long].map(tokensOf)).toEqual([11, 11])
   })
 
-  it('counts the names that an entry exports, and which of them are types', () => {
+  it('lists the names that an entry point exports, and marks types', () => {
     write('values.ts', 'export const { a, b } = c\nexport interface D {}\nexport function e() {}')
     const entry = `export * from './values.ts'\nexport { f, type G } from './f.ts'\nexport * as h from './h.ts'`
     const names = exportsOf(write('index.ts', entry))
@@ -145,11 +145,11 @@ describe('the figures of architecture', () => {
     ['an argument of --eval', `run('--eval', 'process.exit(3)')`, true],
     ['a sentence', `throw new Error('the file calls process.exit(3), or require() fails')`, false],
     ['code', `require('fs').rmSync(path); process.exit(3)`, false],
-  ])('finds a program in strings: %s', (_, text, isProgram) => {
+  ])('recognizes whether a string contains a program: %s', (_, text, isProgram) => {
     expect(hasProgramInString(parse(write('file.ts', text)))).toBe(isProgram)
   })
 
-  it('counts a class that implements a contract, but not those that extend it', () => {
+  it('counts classes that implement a contract, but not their subclasses', () => {
     const source = parse(
       write(
         'work.ts',
@@ -168,7 +168,7 @@ describe('the figures of architecture', () => {
     expect(interfacesWith([source], 'originalName')).toEqual(['Work'])
   })
 
-  it('prints a figure for each bound, for this checkout', () => {
+  it('prints a figure for each limit of this checkout', () => {
     const script = join(root, 'scripts/architecture/report.mjs')
     const { status, stdout } = spawnSync(process.execPath, [script, root], { encoding: 'utf8' })
     expect(status).toBe(0)

@@ -11,13 +11,13 @@ const container = JSON.parse(textOf('.devcontainer/devcontainer.json')) as {
   readonly postCreateCommand: string
 }
 
-it('the development container has the Node of .nvmrc and of the Dockerfile', () => {
+it('the development container has the same Node version as .nvmrc and the Dockerfile', () => {
   const [, version] = /^node:(\d+)-\w+$/.exec(container.image)!
   expect(textOf('.nvmrc').trim()).toBe(version)
   expect(textOf('Dockerfile')).toContain(`\nFROM ${container.image}-slim\n`)
 })
 
-it('the development container has the shared memory and the init of the Compose file', () => {
+it('the development container has the same shared memory and init as the Compose file', () => {
   const { 'x-node': node } = parse(textOf('docker-compose.yml')) as {
     readonly 'x-node': { readonly init: boolean; readonly shm_size: string }
   }

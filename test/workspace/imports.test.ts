@@ -23,11 +23,11 @@ interface Manifest {
 }
 
 describe('the packages', () => {
-  it('are those of the dependency rules', () => {
+  it('are the same as in the dependency rules', () => {
     expect(readdirSync(join(root, 'packages')).sort()).toEqual(Object.keys(packages).sort())
   })
 
-  it('import one way: each only packages that are named before it', () => {
+  it('import only packages that precede them in the dependency order', () => {
     const names = Object.keys(packages)
     for (const [name, allowed] of Object.entries(packages)) {
       expect(names.slice(0, names.indexOf(name))).toEqual(expect.arrayContaining(allowed))
@@ -226,7 +226,7 @@ describe('the check of imports', () => {
     expect(status).toBe(0)
   })
 
-  it('refuses a wrong import by each rule, and says where it is', () => {
+  it('refuses a wrong import for each rule, and reports its location', () => {
     for (const { files } of Object.values(wrong)) writeFiles(folder, files)
     const { status, stderr } = check(folder)
     const expected = Object.entries(wrong).map(([rule, { findings }]) => [rule, findings.sort()])
@@ -234,14 +234,14 @@ describe('the check of imports', () => {
     expect(status).toBe(1)
   })
 
-  it('has no rule without such a wrong import', () => {
+  it('has a test of a wrong import for every rule', () => {
     const names = rules.forbidden.map(({ name }) => name)
     const cycles = ['file-cycle', 'type-cycle', 'folder-cycle']
     expect(Object.keys(wrong).sort()).toEqual([...names, ...cycles].sort())
   })
 })
 
-it('has no source file above 400 lines', () => {
+it('no source file has more than 400 lines', () => {
   const long = ['packages', 'examples', 'scripts', 'test']
     .flatMap(sourcesOf)
     .map((file) => ({ file, lines: readFileSync(join(root, file), 'utf8').split('\n').length - 1 }))

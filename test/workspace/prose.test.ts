@@ -12,13 +12,13 @@ async function complaintsAbout(source: string): Promise<string[]> {
     .map(({ message }) => message)
 }
 
-describe('the linter, of phrases that must be read twice,', () => {
+describe('the lint rule for phrases that must be read twice', () => {
   it.each([
     ['a comment', '// Whoever reads this may send the signal.'],
     ['a doc comment', '/** The job goes on\n * without it. */'],
     ['a message', "console.log('a stranger gives way to others')"],
     ['a template', 'console.log(`rank ${1} makes the world anew`)'],
-  ])('refuses those in %s', async (_, source) => {
+  ])('refuses such a phrase in %s', async (_, source) => {
     expect(await complaintsAbout(source)).not.toEqual([])
   })
 

@@ -18,7 +18,7 @@ it.each(workflows)('every action of %s is pinned to a commit', (name) => {
   }
 })
 
-it('what the packages bring is under licences that are allowed', () => {
+it('all dependencies of the packages have allowed licences', () => {
   const said = execFileSync(process.execPath, ['scripts/check-licenses.mjs'], { cwd: root })
   expect(said.toString()).toMatch(/^\d+ packages, all under allowed licences\.$/m)
 })

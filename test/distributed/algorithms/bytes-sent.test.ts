@@ -211,7 +211,7 @@ function payloadSent({ engine }: SteppedWorld['ranks'][number]): number {
 }
 
 describe('bytes sent per rank', () => {
-  it('have a formula for every algorithm', () => {
+  it('are given by a formula for every algorithm', () => {
     const collectives = (Object.keys(operationCodes) as OperationName[]).filter(
       (name) => name !== 'send' && name !== 'recv',
     )
@@ -227,7 +227,7 @@ describe('bytes sent per rank', () => {
   )
 
   it.each(cases)(
-    'of $name by $algorithm equal its formula',
+    'equal the formula of the algorithm: $name by $algorithm',
     async ({ name, algorithm, call, formula }) => {
       for (const n of [2, 3, 4, 5, 8, 9]) {
         const world = new SteppedWorld(n, { memory: 64 * 1024 * 1024 })

@@ -55,7 +55,7 @@ describe('the results of collectives', () => {
     },
   )
 
-  it("may be gathered in place, from the rank's own slice of the output", async () => {
+  it('are right if allGather takes as input the slice of the rank in the output', async () => {
     await runWorld({ size: 4, seed: 3 }, async (group) => {
       const output = group.alloc('float64', 4 * 5000)
       const input = output.subarray(group.rank * 5000, (group.rank + 1) * 5000)
@@ -68,7 +68,7 @@ describe('the results of collectives', () => {
     })
   })
 
-  it('are kept apart if many collectives are in progress at once', async () => {
+  it('do not mix if many collectives are in progress at once', async () => {
     await runWorld({ size: 5, seed: 11 }, async (group) => {
       const buffers = Array.from({ length: 60 }, (_, i) =>
         new Float64Array(i % 7 === 0 ? 40_000 : 10 * i).fill(i + group.rank),

@@ -2,7 +2,7 @@ import { runWorld } from '@tsrun/distributed'
 
 const MIB = 1024 * 1024
 
-it('engine memory holds several large all-reduces of many ranks of a host', async () => {
+it('engine memory has room for several large all-reduces among many ranks of a host', async () => {
   const size = 9
   const hosts = Array.from({ length: size }, () => 0)
   const sums = await runWorld({ size, hosts, memory: 24 * MIB }, async (group) => {

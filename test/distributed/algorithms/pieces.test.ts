@@ -37,7 +37,7 @@ describe('chunks and segments', () => {
     )
   })
 
-  it('have bounded size, and an empty buffer has one', () => {
+  it('have a bounded size, and an empty buffer has exactly one of each', () => {
     fc.assert(
       fc.property(sizes, sizes, (start, bytes) => {
         const size = segmentBytes(bytes)
@@ -61,7 +61,7 @@ describe('chunks and segments', () => {
 describe('the choice of algorithm', () => {
   const operations = Object.keys(operationCodes) as OperationName[]
 
-  it.each(operations)('for %s exists for every size', (operation) => {
+  it.each(operations)('returns an implemented algorithm for every size of %s', (operation) => {
     for (const layout of ['apart', 'together', 'mixed'] as const) {
       for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
         const name = chooseAlgorithm(operation, { bytes, layout })

@@ -39,7 +39,7 @@ describe('a tuning file', () => {
     expect(source).toBe(path)
   })
 
-  it('tunes coalesced all-reduces like others, unless it names them', () => {
+  it('tunes coalesced all-reduces like plain ones, unless it names them', () => {
     const { table } = readTuning(fileOf({ version: 1, sockets: { allReduce: [ring] } }))
     expect(table.sockets.allReduceCoalesced).toEqual([{ ...ring, upTo: Infinity }])
   })
@@ -96,7 +96,7 @@ describe('the tunings of a job', () => {
   const builtIn = identityOf(readTuning(''))
   const other = identityOf(readTuning(fileOf({ version: 1, sockets: { allReduce: [ring] } })))
 
-  it('are equal if their content is equal, from any source', () => {
+  it('are equal if their content is equal, whatever file it came from', () => {
     const empty = identityOf(readTuning(fileOf({ version: 1 })))
     expect(() => {
       checkSameTuning(1, [builtIn, empty])
@@ -139,19 +139,19 @@ describe('a hierarchical all-reduce', () => {
     )
   }
 
-  it('uses the tuning also between hosts', async () => {
+  it('uses the tuning also for its step between hosts', async () => {
     // everybody to everybody, once
     expect(await framesBetween('linear')).toEqual(Array.from({ length: 12 }, () => 1))
     expect(await framesBetween('ring')).not.toEqual(Array.from({ length: 12 }, () => 1))
   })
 
-  it('uses the size of the whole buffer between hosts, as owners share the link', async () => {
+  it('uses the size of the whole buffer to choose the algorithm between hosts', async () => {
     // 4000 bytes; each of the two owners has half.
     expect(await framesBetween('linear', 3999)).toEqual(await framesBetween('linear'))
     expect(await framesBetween('linear', 4000)).toEqual(await framesBetween('ring'))
   })
 
-  it('tuned to use itself between hosts does not recurse without end', async () => {
+  it('that is tuned to use itself between hosts does not recurse forever', async () => {
     await framesBetween('hierarchical')
   })
 })

@@ -17,7 +17,7 @@ const calls = fc.array(
 )
 
 describe('the arena allocator', () => {
-  it('gives aligned blocks that never overlap, and gets all room back', () => {
+  it('returns aligned blocks that never overlap, and reuses all released memory', () => {
     fc.assert(
       fc.property(calls, (list) => {
         const allocator = new Allocator(START, END)
@@ -52,7 +52,7 @@ describe('the arena allocator', () => {
     )
   })
 
-  it('recognizes its part of the heap', () => {
+  it('recognizes addresses in its part of the heap', () => {
     const allocator = new Allocator(START, END)
     expect(allocator.contains(0, 8)).toBe(false)
     expect(allocator.contains(START, END - START)).toBe(true)

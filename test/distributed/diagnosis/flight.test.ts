@@ -18,7 +18,7 @@ function readDumps(): readonly FlightDump[] {
   return dumps
 }
 
-it('the flight recorder holds the operations of a rank: names, peers, bytes, times, states', async () => {
+it('the flight recorder records name, peer, bytes, times and state of each operation', async () => {
   const world = new SteppedWorld(2)
   const [first, second] = world.groups as [(typeof world.groups)[0], (typeof world.groups)[0]]
   await world.finish(
@@ -51,7 +51,7 @@ it('the flight recorder holds the operations of a rank: names, peers, bytes, tim
   }
 })
 
-it('the flight recorder keeps as many of the newest operations as it has room for', async () => {
+it('the flight recorder keeps the newest operations, up to its capacity', async () => {
   const world = new SteppedWorld(2, { diagnosis: { flightEntries: 8 } })
   for (let i = 0; i < 30; i++) {
     await world.finish(world.groups.map((group) => group.barrier({ label: `step ${i}` })))
@@ -62,7 +62,7 @@ it('the flight recorder keeps as many of the newest operations as it has room fo
   expect(dump?.entries.at(-1)?.label).toBe('step 29')
 })
 
-it('the flight recorder cuts long labels between letters', async () => {
+it('the flight recorder cuts long labels between characters', async () => {
   const world = new SteppedWorld(2)
   await world.finish(world.groups.map((group) => group.barrier({ label: 'ü'.repeat(500) })))
   world.groups[0]!.dumpFlight(folder)

@@ -20,7 +20,7 @@ it('traffic is counted for each link', async () => {
   expect(other).toMatchObject({ bytesSent: 0, framesSent: 0 })
 })
 
-it('operations are recorded as spans, with wait and transfer apart', async () => {
+it('operations are recorded as spans that separate waiting from transfer', async () => {
   const world = new SteppedWorld(2)
   const recorder = new SpanRecorder({ rank: 1 })
   const [first, second] = world.groups as [(typeof world.groups)[0], (typeof world.groups)[0]]
@@ -42,7 +42,7 @@ it('operations are recorded as spans, with wait and transfer apart', async () =>
   expect(spans[3]!.noticed).toBeGreaterThanOrEqual(0)
 })
 
-it('the debug level detail names the call sites of operations on both sides', async () => {
+it('an error at the debug level "detail" names the call sites of both ranks', async () => {
   const world = new SteppedWorld(2, { diagnosis: { detail: true } })
   const works = [
     world.groups[0]!.allReduce(new Float32Array(4)),
@@ -55,7 +55,7 @@ it('the debug level detail names the call sites of operations on both sides', as
   }
 })
 
-it('call sites are not read at other debug levels', async () => {
+it('call sites are not recorded at debug levels below "detail"', async () => {
   const world = new SteppedWorld(2)
   const works = [4, 5].map((count, rank) => world.groups[rank]!.allReduce(new Float32Array(count)))
   for (const error of (await world.outcomes(works)) as Error[]) {
@@ -75,7 +75,7 @@ it.each([
   expect(error?.message).toContain(variable)
 })
 
-it('diagnosis options override the environment, and defaults fill in the others', () => {
+it('diagnosis options override the environment, and defaults fill in missing options', () => {
   expect(readDiagnosis({}, {})).toMatchObject({
     ...{ flightEntries: 2048, stallWarning: 30_000, detail: false, flightDirectory: undefined },
   })
@@ -87,7 +87,7 @@ it('diagnosis options override the environment, and defaults fill in the others'
   expect(readDiagnosis(options, env)).toMatchObject({ stallWarning: 5, detail: false })
 })
 
-it('a notice that is malformed is ignored', () => {
+it('a malformed notice is ignored', () => {
   expect(decodeNotice(encodeNotice({ kind: 'answer', text: 'idle' }))).toEqual({
     ...{ kind: 'answer', text: 'idle' },
   })

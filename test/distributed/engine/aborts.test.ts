@@ -38,7 +38,7 @@ describe('an abort', () => {
     expect(errors[0]?.message).toContain('was aborted')
   })
 
-  it('fails a collective in a group of one, too', async () => {
+  it('also fails a collective in a group of one', async () => {
     const error = await runWorld({ size: 1 }, (group) =>
       errorOf(() => group.allReduce(new Float32Array(1), aborted)),
     )
@@ -74,7 +74,7 @@ describe('an abort', () => {
     })
   })
 
-  it('of a send fails only the receive that waits for it', async () => {
+  it('of a send fails only the matching receive', async () => {
     for (const length of [4000, LARGE]) {
       const world = new SteppedWorld(2)
       const [a, b] = world.groups
@@ -96,7 +96,7 @@ describe('an abort', () => {
     }
   })
 
-  it('of a receive does not fail the send of the same number', async () => {
+  it('of a receive does not fail a send with the same sequence number', async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const controller = new AbortController()
@@ -139,7 +139,7 @@ describe('an abort during a transfer', () => {
     expect([...next]).toEqual([3, 4])
   })
 
-  it('by the sender still sends the rest, so that the receiver gets all or nothing', async () => {
+  it('by the sender does not stop the transfer, so the receiver gets the whole message', async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const controller = new AbortController()
@@ -157,7 +157,7 @@ describe('an abort during a transfer', () => {
     expect(world.ranks[0]!.engine.memory.used - used).toBeLessThan(16 * 1024)
   })
 
-  it('breaks the connection if there is no memory for the rest', async () => {
+  it('closes the connection if there is no memory for the rest of the message', async () => {
     const world = new SteppedWorld(2, { memory: 8 * 1024 * 1024 })
     const [a, b] = world.groups
     const controller = new AbortController()
@@ -173,7 +173,7 @@ describe('an abort during a transfer', () => {
   })
 
   it.each(['ring', 'recursive-doubling', 'halving-doubling'] as const)(
-    'fails the collective on every rank, and no other group (%s)',
+    'fails the collective on every rank, but does not affect other groups (%s)',
     async (algorithm) => {
       for (let steps = 1; steps < 16; steps++) {
         const world = new SteppedWorld(4, { memory: 32 * 1024 * 1024 })

@@ -43,7 +43,7 @@ describe('a receive from any source', () => {
     }
   })
 
-  it('matches before the receives that are called after it', async () => {
+  it('matches before receives that are called later', async () => {
     for (const length of [3, LARGE]) {
       const world = new SteppedWorld(2)
       const [a, b] = world.groups
@@ -101,7 +101,7 @@ describe('a receive from any source', () => {
     })
   })
 
-  it('with another length or dtype is a mismatch that names both', async () => {
+  it('fails if length or dtype differ, and names both sides', async () => {
     const errors = await runWorld({ size: 3, seed: 4 }, async (group) =>
       group.rank === 0
         ? await errorOf(() => group.recv(new Float32Array(2), 'any'))

@@ -11,7 +11,7 @@ const heap = heapOf(createMemory(16 * 1024 * 1024))
 const newMemory = (): EngineMemory => new EngineMemory(heap, 3, () => undefined)
 
 describe('frame blocks of the engine', () => {
-  it('hold their frame, are less than twice as large, and never overlap', () => {
+  it('hold their frame, are less than twice its size, and never overlap', () => {
     const payloads = fc.array(fc.integer({ min: 0, max: EAGER_LIMIT }), { maxLength: 100 })
     fc.assert(
       fc.property(payloads, payloads, (first, second) => {
@@ -43,14 +43,14 @@ describe('frame blocks of the engine', () => {
     expect(memory.used).toBeLessThan(65 * (EAGER_LIMIT + 128))
   })
 
-  it('name the rank whose memory is full', () => {
+  it('report the rank whose memory is full', () => {
     const memory = newMemory()
     expect(() => memory.allocate(9 * 1024 * 1024)).toThrow('of rank 3 has no room')
   })
 })
 
 describe('engine scratch memory', () => {
-  it('leaves room for the messages of other operations', async () => {
+  it('leaves room in the engine memory for the messages of other operations', async () => {
     const memory = 4 * 1024 * 1024
     const received = await runWorld({ size: 2, memory }, async (group) => {
       const { rank } = group
@@ -80,7 +80,7 @@ describe('engine scratch memory', () => {
   })
 })
 
-describe('an algorithm that is chosen for too large a buffer', () => {
+describe('an algorithm whose scratch memory does not fit', () => {
   // of three ranks, where one takes part for another
   it.each([
     ['linear', 2],
@@ -108,7 +108,7 @@ describe('an algorithm that is chosen for too large a buffer', () => {
 })
 
 describe('thousands of operations', () => {
-  it('leave nothing in the engine', async () => {
+  it('leave no memory or state in the engine', async () => {
     const world = new SteppedWorld(3)
     const round = async (): Promise<void> => {
       const works = world.groups.flatMap((group, rank) => {

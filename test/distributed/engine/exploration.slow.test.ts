@@ -7,8 +7,8 @@ jest.setTimeout(900_000)
 /** Steps whose ways are all tried; more with `EXPLORE=9 npm run test:slow -- test/distributed/engine`. */
 const depth = Number(process.env['EXPLORE'] ?? 6)
 
-describe('every interleaving of the first steps ends correctly', () => {
-  it.each(Object.entries(explorations))('for %s', async (name, create) => {
+describe('each interleaving of the first steps', () => {
+  it.each(Object.entries(explorations))('ends correctly: %s', async (name, create) => {
     // the group of those that are left is agreed on in the store, which takes its time
     const steps = name.includes('are left') ? Math.min(depth, 4) : depth
     const runs = await explore(create, steps)

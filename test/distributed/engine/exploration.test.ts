@@ -4,13 +4,13 @@ import { explorations } from './support/explorations.ts'
 
 jest.setTimeout(120_000)
 
-describe('every interleaving of the first steps ends correctly', () => {
-  it.each(Object.entries(explorations))('for %s', async (...[, create]) => {
+describe('each interleaving of the first steps', () => {
+  it.each(Object.entries(explorations))('ends correctly: %s', async (...[, create]) => {
     expect(await explore(create, 4)).toBeGreaterThan(1)
   })
 })
 
-describe('an exploration', () => {
+describe('an exploration of interleavings', () => {
   it('finds the only interleaving that fails', async () => {
     const order = (): Scenario => {
       const events: string[] = []

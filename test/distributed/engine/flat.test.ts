@@ -80,7 +80,7 @@ describe('small collectives', () => {
     })
   })
 
-  it('let a root run at most one epoch ahead', async () => {
+  it('let the root run at most one epoch ahead of the other ranks', async () => {
     await runWorld({ ...together, seed: 5 }, async (group) => {
       for (let i = 0; i < 50; i++) {
         const buffer = Int32Array.of(group.rank === 1 ? i : -1)
@@ -150,7 +150,7 @@ describe('slots in shared memory', () => {
     fingerprint: { kind: (14 << 24) | 5, root: 0xffff_ffff, count: 1024 },
   }
 
-  it('show bytes and headers to the other ranks', () => {
+  it('make bytes and headers visible to the other ranks', () => {
     const [ours, theirs] = sides
     heap.bytes.fill(7, 1_000_000, 1_016_384)
     expect(theirs!.hasNews()).toBe(false)

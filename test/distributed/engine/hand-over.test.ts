@@ -118,7 +118,7 @@ function run(name: keyof typeof expected, rank: number, looks: number): boolean 
 
 describe('a large collective that moves to another thread', () => {
   it.each(['allReduce', 'reduceScatter', 'allGather'] as const)(
-    'gives the same result after any step: %s',
+    'gives the same result, whatever step it moves after: %s',
     (name) => {
       for (let rank = 0; rank < SIZE; rank++) {
         let looks = 1

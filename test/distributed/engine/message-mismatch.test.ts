@@ -6,14 +6,14 @@ import { newArray } from '../support/values.ts'
 
 jest.setTimeout(60_000)
 
-describe('mismatched messages', () => {
+describe('a send and a receive that differ', () => {
   const lengths = [3, 4, 50_000, 50_001]
   const pairs = lengths.flatMap((sent) =>
     lengths.filter((received) => received !== sent).map((received) => ({ sent, received })),
   )
 
   it.each(pairs)(
-    'fail on both sides: $sent sent, $received received',
+    'fail on both ranks if $sent elements are sent and $received expected',
     async ({ sent, received }) => {
       for (let seed = 0; seed < 6; seed++) {
         const errors = await runWorld({ size: 3, seed }, async (group) => {
@@ -36,7 +36,7 @@ describe('mismatched messages', () => {
     },
   )
 
-  it('fail when only the dtype differs', async () => {
+  it('fail on both ranks if only the dtype differs', async () => {
     const errors = await runWorld({ size: 2 }, async (group) =>
       failureOf(group, () =>
         group.rank === 0

@@ -10,7 +10,7 @@ const lengths = [0, 1, 12, 13, 1000, 4096, 4097, 50_000]
 
 describe('messages between two ranks', () => {
   it.each(placements)(
-    'arrive in the order of their sends, small and large mixed (%s)',
+    'arrive in the order in which small and large ones were sent (%s)',
     async (place) => {
       await runWorld({ size: 2, seed: 5 }, async (group) => {
         const works = lengths.map((length, i) => {
@@ -28,7 +28,7 @@ describe('messages between two ranks', () => {
     },
   )
 
-  it('arrive in any order in which they are received by tag', async () => {
+  it('can be received by tag in any order', async () => {
     await runWorld({ size: 2, seed: 9 }, async (group) => {
       const tags = [0, 7, 2 ** 31 - 1]
       if (group.rank === 0) {
@@ -49,7 +49,7 @@ describe('messages between two ranks', () => {
     })
   })
 
-  it('can cross each other', async () => {
+  it('can travel in both directions at once', async () => {
     await runWorld({ size: 3, seed: 2 }, async (group) => {
       const received = lengths.flatMap((length) =>
         [0, 1, 2]
@@ -79,7 +79,7 @@ describe('messages between two ranks', () => {
     expect([...received]).toEqual([1, 1, 1, 1])
   })
 
-  it('keep a large send in progress until the receiver has a place for it', async () => {
+  it('keep a large send in progress until the receiver posts its receive', async () => {
     const world = new SteppedWorld(2)
     const [sender, receiver] = world.groups
     const send = sender!.send(new Float32Array(10_000).fill(3), 1)
@@ -128,7 +128,7 @@ describe('unexpected messages', () => {
     { bytes: 4096, count: 500 },
     { bytes: 16_384, count: 200 },
   ])(
-    'hold back the sender and bound the receiver: $count of $bytes bytes',
+    'block the sender before they exceed the memory of the receiver: $count of $bytes bytes',
     async ({ bytes, count }) => {
       const world = new SteppedWorld(3)
       const [receiver, ...senders] = world.groups
@@ -155,7 +155,7 @@ describe('unexpected messages', () => {
     },
   )
 
-  it('wait at the sender if they are large, even if there are many', async () => {
+  it('stay at the sender if they are large, even if there are many', async () => {
     const world = new SteppedWorld(2)
     const [sender, receiver] = world.groups
     const before = world.ranks[1]!.engine.memory.used

@@ -37,7 +37,7 @@ describe('after a mismatch', () => {
     })
   })
 
-  it('a rank that creates the group only then gets an error', async () => {
+  it('a rank that creates the group later gets an error', async () => {
     await runWorld({ size: 3, seed: 1 }, async (group) => {
       const barriers = async (): Promise<void> => {
         for (let i = 0; i < 20; i++) await group.barrier()

@@ -15,7 +15,7 @@ import { SteppedWorld } from '../support/stepped-world.ts'
 jest.setTimeout(60_000)
 
 describe('a lost rank', () => {
-  it('fails all operations on its groups, also between the other ranks', async () => {
+  it('fails all operations of its groups, even those between surviving ranks', async () => {
     const world = new SteppedWorld(3)
     const [a, b] = world.groups
     const pair = await Promise.all([
@@ -49,7 +49,7 @@ describe('a lost rank', () => {
     expect(refused?.message).toContain('Rank 2 is gone')
   })
 
-  it('frees the memory of the frames that waited for it', async () => {
+  it('frees the memory of frames that were queued for it', async () => {
     const world = new SteppedWorld(2)
     const [a] = world.groups
     const { memory } = world.ranks[0]!.engine
@@ -63,7 +63,7 @@ describe('a lost rank', () => {
     expect(memory.used - before).toBeLessThan(500_000)
   })
 
-  it('is reported if a peer sends bytes that are not a frame', async () => {
+  it('is reported if a peer sends bytes other than a frame', async () => {
     const world = new SteppedWorld(2)
     const [a] = world.groups
     const { transport, engine } = world.ranks[1]!
@@ -82,20 +82,23 @@ describe('a lost rank', () => {
     ['an unknown kind', { kind: 99, bytes: 0 }],
     ['an unknown space', { kind: frameKinds.eager, space: 7, bytes: 0 }],
     ['a group out of range', { kind: frameKinds.eager, group: 2 ** 20, bytes: 0 }],
-  ])('is reported if a frame header announces %s, and nothing of it is stored', async (_, odd) => {
-    const world = new SteppedWorld(2)
-    const [a] = world.groups
-    const receive = a!.recv(new Float32Array(4), 1)
-    const { memory } = world.ranks[0]!.engine
-    const before = memory.used
-    sendHeader(world, odd)
-    const [error] = await world.outcomes([receive])
-    expect(error).toMatchObject({ code: 'ERR_TSR_PEER_LOST' })
-    expect((error as Error).message).toContain('it sent bytes that are no frame')
-    expect(memory.used).toBeLessThanOrEqual(before)
-  })
+  ])(
+    'is reported if a frame header announces %s, and no memory is allocated for it',
+    async (_, odd) => {
+      const world = new SteppedWorld(2)
+      const [a] = world.groups
+      const receive = a!.recv(new Float32Array(4), 1)
+      const { memory } = world.ranks[0]!.engine
+      const before = memory.used
+      sendHeader(world, odd)
+      const [error] = await world.outcomes([receive])
+      expect(error).toMatchObject({ code: 'ERR_TSR_PEER_LOST' })
+      expect((error as Error).message).toContain('it sent bytes that are no frame')
+      expect(memory.used).toBeLessThanOrEqual(before)
+    },
+  )
 
-  it('cannot write a payload larger than the receive that it names', async () => {
+  it('cannot write beyond the buffer of the receive that its frame names', async () => {
     const world = new SteppedWorld(2)
     const [a] = world.groups
     const buffer = a!.alloc('float32', 10_000)
@@ -128,7 +131,7 @@ function sendHeader(world: SteppedWorld, odd: Partial<FrameHeader>): void {
 }
 
 describe('a rank that has left', () => {
-  it('fails only the operations that need it', async () => {
+  it('fails only the operations that need that rank', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const needed = a!.recv(new Float32Array(1), 2)

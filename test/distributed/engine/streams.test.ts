@@ -11,7 +11,7 @@ const MANY = 1100
 const [LARGE, SMALL] = [5000, 1]
 
 describe('messages of many tags', () => {
-  it(`with ${TAGS} tags leave nothing on either side`, async () => {
+  it(`with ${TAGS} tags leave no streams on either side`, async () => {
     const world = new SteppedWorld(2)
     const [a, b] = world.groups
     const links = [world.ranks[0]!.engine.links[1]!, world.ranks[1]!.engine.links[0]!]

@@ -41,7 +41,7 @@ describe('a time-out', () => {
     }
   })
 
-  it('is taken from the group unless the call has its own', async () => {
+  it('defaults to the time-out of the group if the call sets none', async () => {
     await runWorld({ size: 2 }, async (group) => {
       const short = await newGroup([0, 1], { parent: group, timeout })
       if (short.rank === 0) {
@@ -73,7 +73,7 @@ describe('a time-out', () => {
   })
 })
 
-describe.each([10, LARGE])('messages of %i floats', (length) => {
+describe.each([10, LARGE])('late messages of %i floats', (length) => {
   it('are dropped if their receive has timed out', async () => {
     await runWorld({ size: 2, seed: length }, async (group) => {
       if (group.rank === 0) {
@@ -92,7 +92,7 @@ describe.each([10, LARGE])('messages of %i floats', (length) => {
     })
   })
 
-  it('are dropped also if they have another length than their timed-out receive', async () => {
+  it('are dropped even if their length differs from that of their timed-out receive', async () => {
     await runWorld({ size: 2, seed: length }, async (group) => {
       if (group.rank === 0) {
         const late = new Float32Array(3)

@@ -58,7 +58,7 @@ describe('large collectives over shared memory', () => {
     })
   })
 
-  it('add in rank order', async () => {
+  it('sum in rank order', async () => {
     const hosts = together(4)
     await runWorld({ size: 4, hosts, seed: 2 }, async (group) => {
       const input = Float32Array.from({ length: LENGTH }, (_, i) => {
@@ -75,7 +75,7 @@ describe('large collectives over shared memory', () => {
     })
   })
 
-  it('keep their order beside small collectives and on overlapping groups', async () => {
+  it('keep their order among small collectives and on overlapping groups', async () => {
     await runWorld({ size: 4, hosts: together(4), seed: 3 }, async (world) => {
       const pair = await newGroup(world.rank < 2 ? [0, 1] : [2, 3], { parent: world })
       const buffers = Array.from({ length: 24 }, (_, i) =>
@@ -97,7 +97,7 @@ describe('large collectives over shared memory', () => {
     })
   })
 
-  it('use windows in groups without slots, and messages in even later groups', async () => {
+  it('use windows in groups without slots, and messages once windows run out too', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
       for (let i = 0; i < 8; i++) {
         const group = await newGroup([0, 1], { parent: world })
@@ -110,14 +110,14 @@ describe('large collectives over shared memory', () => {
     })
   })
 
-  it('fail on both ranks if these call different collectives', async () => {
+  it('fail on both ranks if the ranks call different collectives', async () => {
     const errors = await runWorld({ size: 2, hosts: [0, 0] }, (group) =>
       errorOf(() => group.allReduce(new Float32Array(LENGTH + group.rank))),
     )
     expect(errors.map((error) => error?.code)).toEqual(['ERR_TSR_MISMATCH', 'ERR_TSR_MISMATCH'])
   })
 
-  it('name the missing rank', async () => {
+  it('report the missing rank at the time-out', async () => {
     const errors = await runWorld({ size: 3, hosts: together(3) }, async (group) =>
       group.rank === 1
         ? undefined
@@ -129,7 +129,7 @@ describe('large collectives over shared memory', () => {
     expect(errors[0]).toMatchObject({ code: 'ERR_TSR_OPERATION_TIMEOUT', facts: { peers: '1' } })
   })
 
-  it('never succeed with bytes that a rank wrote after it gave up', async () => {
+  it('never complete with bytes that a rank wrote after its failure', async () => {
     // wherever rank 0 gives up, rank 1 has either all sums or an error
     const outcomes = new Set<string>()
     for (let steps = 0; steps < 20; steps++) {

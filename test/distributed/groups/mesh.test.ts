@@ -49,7 +49,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('gives axes of size 1 a group of one, whose collectives change nothing', async () => {
+  it('gives an axis of size 1 a group of one rank, whose collectives change nothing', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 1, pp: 2, tp: 1 }, world)
       expect([mesh.dp.size, mesh.pp.size, mesh.tp.size]).toEqual([1, 2, 1])
@@ -81,7 +81,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('gives parts along several axes, as flattened groups and as meshes', async () => {
+  it('returns parts along several axes as flattened groups or as meshes', async () => {
     await runWorld({ size: 8, seed: 3 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2, tp: 2 }, world)
       expect([mesh.axes, mesh.size]).toEqual([['dp', 'pp', 'tp'], 8])
@@ -122,7 +122,7 @@ describe('initDeviceMesh', () => {
     })
   })
 
-  it('names the axis and the rank that does not call it, and can be aborted', async () => {
+  it('names the axis and the rank that did not call it, and can be aborted', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) return
       const error = await errorOf(() => initDeviceMesh({ tp: 2 }, world, { timeout: 50 }))

@@ -18,7 +18,7 @@ describeLengths([0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 134, 
 describePartners('all others, once each')
 
 describe('a bool', () => {
-  it('is true for any byte but 0', () => {
+  it('is true for any nonzero byte', () => {
     const a = Uint8Array.from({ length: 256 * 256 }, (_, i) => i >> 8)
     const b = Uint8Array.from({ length: 256 * 256 }, (_, i) => i & 255)
     for (const op of opsOf('bool')) {
@@ -64,7 +64,7 @@ describe.each(['float32', 'float64'] as const)('a reduction of %s', (dtype) => {
   })
 })
 
-describe('int32 specials', () => {
+describe('int32 values at the ends of the range', () => {
   const view = new Int32Array(memory.buffer)
   const limit = 2 ** 31
 
@@ -79,7 +79,7 @@ describe('int32 specials', () => {
 })
 
 describe('64-bit integers', () => {
-  it('are compared and wrap at the ends of their range', () => {
+  it('are compared correctly, and wrap at the ends of their range', () => {
     const ends = [
       0n,
       1n,
@@ -123,7 +123,7 @@ it('the copy kernel copies from any address to any other, also if the ranges ove
   }
 })
 
-it('the kernels reach all of 4 GiB, including the last byte', () => {
+it('the kernels can address all of 4 GiB, including the last byte', () => {
   const pages = 65_536
   const large = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
   const kernels = instantiateKernels(large)

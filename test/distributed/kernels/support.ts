@@ -62,7 +62,7 @@ export function describeLengths(lengths: readonly number[]): void {
         }
       })
 
-      it('may write over either input', () => {
+      it('may write its result over either input', () => {
         for (const length of [1, 16, 70, 135]) {
           for (const outIsA of [true, false]) {
             const a = elements(dtype, length, 1)

@@ -4,8 +4,8 @@ const heap = heapOf(createMemory(65536))
 const kernels = instantiateKernels(heap.memory)
 const words = new Int32Array(heap.bytes.buffer)
 
-describe('waiting for a word', () => {
-  it('ends when it reaches a count, also modulo 2^32', () => {
+describe('waiting for a word in memory', () => {
+  it('ends when the word reaches a count, even if the counter wraps at 2^32', () => {
     const cases = [
       { word: 4, count: 5, hasCome: false },
       { word: 5, count: 5, hasCome: true },
@@ -20,7 +20,7 @@ describe('waiting for a word', () => {
     }
   })
 
-  it('ends when one of several words has changed since the last time', () => {
+  it('ends when one of several words has changed since the previous wait', () => {
     const table = 1024
     words.set([400, 0, 404, 0], table / 4)
     expect(kernels.awaitChange(table, 2, 10)).toBe(false)

@@ -8,7 +8,7 @@ it.each([
   ['has a part of a core', 0.4, 'running'],
   ['computes for most of its own time', 0.7, 'computing'],
 ] as const)(
-  'a rank in no operation that %s is reported by its activity',
+  'the activity of a rank outside of operations that %s is reported',
   (_, computing, expected) => {
     expect(activityOf(running, computing)).toBe(expected)
   },
@@ -22,7 +22,7 @@ it('only a rank outside of operations is reported as computing', () => {
   expect(activityOf({ ...running, state: 'left' }, 1)).toBe('left')
 })
 
-it('a rank whose process has ended is reported only as ended', () => {
+it('a rank whose process has ended is reported as ended or died, whatever its last state', () => {
   expect(activityOf({ state: 'operation', end: 'died', waitsFor: [2] }, 1)).toBe('died')
   expect(activityOf({ ...running, end: 'ended' }, 1)).toBe('ended')
 })

@@ -115,7 +115,7 @@ it('a rank trace begins the first step with the first span of training', () => {
   expect(step).toMatchObject({ start: 3, step: 1 })
 })
 
-it('a rank trace has garbage collections at their times', async () => {
+it('a rank trace contains garbage collections at their times', async () => {
   const trace = new RankTrace(directory, all, owner)
   const kept: unknown[] = []
   for (let i = 0; i < 200_000; i++) kept.push({ text: `${i}` })
@@ -131,6 +131,6 @@ it('a rank trace has garbage collections at their times', async () => {
   }
 })
 
-it('tracing functions pass values through without a trace', async () => {
+it('tracing functions return the value of the traced call if no trace is recorded', async () => {
   await expect(traceWait('input', {}, () => Promise.resolve(3))).resolves.toBe(3)
 })

@@ -1,7 +1,7 @@
 import { SpanRecorder, spanKinds, timeSpan, timeWait, factNames } from '@tsrun/distributed/record'
 
 describe('SpanRecorder', () => {
-  it('returns recorded spans without the facts that were not given', () => {
+  it('returns recorded spans with only the facts that were given', () => {
     const recorder = new SpanRecorder({ rank: 2 })
     recorder.record('F', 10.25, 12.5, { stage: 0, microbatch: 7, cpu: 1.5 })
     recorder.record('recv', 1, 4, { bytes: 2 ** 40, peer: 0, waited: 2.5 })
@@ -24,13 +24,13 @@ describe('SpanRecorder', () => {
     expect(Object.keys(facts).slice(1)).toEqual(factNames)
   })
 
-  it('keeps a fact with any number', () => {
+  it('keeps a fact that is any number', () => {
     const recorder = new SpanRecorder({ rank: 0 })
     recorder.record('step', 0, 1, { step: 1, loss: -1 })
     expect(recorder.spans()[0]).toMatchObject({ loss: -1 })
   })
 
-  it('accepts every kind', () => {
+  it('accepts every kind of span', () => {
     const recorder = new SpanRecorder({ rank: 0 })
     spanKinds.forEach((kind) => {
       recorder.record(kind, 0, 1)
@@ -52,7 +52,7 @@ describe('SpanRecorder', () => {
     expect(() => new SpanRecorder({ rank: 0, capacity: 0 })).toThrow('capacity is 0')
   })
 
-  it('keeps names, and drops those of overwritten spans', () => {
+  it('keeps the names of its spans, and drops those of overwritten spans', () => {
     const recorder = new SpanRecorder({ rank: 0, capacity: 1 })
     recorder.record('pack', 0, 1, { name: 'layers.0.weight' })
     expect(recorder.spans()).toEqual([
@@ -64,7 +64,7 @@ describe('SpanRecorder', () => {
 })
 
 describe('timeSpan', () => {
-  it('records a call, or only makes it without a recorder', () => {
+  it('records a call, and just makes it if there is no recorder', () => {
     const recorder = new SpanRecorder({ rank: 0 })
     expect(timeSpan(recorder, 'F', { microbatch: 3 }, () => 'output')).toBe('output')
     expect(recorder.spans()).toMatchObject([{ kind: 'F', microbatch: 3 }])
@@ -73,7 +73,7 @@ describe('timeSpan', () => {
 })
 
 describe('timeWait', () => {
-  it('records how long it waited, or only waits without a recorder', async () => {
+  it('records how long it waited, and just waits if there is no recorder', async () => {
     const recorder = new SpanRecorder({ rank: 0 })
     const waited = timeWait(recorder, { name: 'sends' }, () => Promise.resolve('sent'))
     expect(recorder.recorded).toBe(0)

@@ -69,7 +69,7 @@ itOnLinux('a status page can be read by its path while its owner runs', () => {
   expect(() => readStatusPage(page.path)).toThrow()
 })
 
-it('a status page is refused if the file is another', () => {
+it('a file that is not a status page is refused', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
   const path = join(folder, 'other')
   writeFileSync(path, 'something else')
@@ -77,7 +77,7 @@ it('a status page is refused if the file is another', () => {
   rmSync(folder, { recursive: true })
 })
 
-it('a status page shows its rank the abort word', () => {
+it('a rank can read the abort word in its status page', () => {
   const slot = new StatusSlot(new SharedArrayBuffer(statusBytes({ slots: 1, worldSize: 1 })), 0)
   expect(slot.abortedBy).toBeUndefined()
   new Int32Array(slot.buffer)[5] = 1

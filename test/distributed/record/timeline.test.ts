@@ -38,7 +38,7 @@ describe('drawTimeline', () => {
     expect(axis).toBe(`   0${'20.0 ms'.padStart(59)}`)
   })
 
-  it('folds the axis into blocks if labels have no room, with the ranks and times of each', () => {
+  it('folds the axis into blocks, each with ranks and times, if labels do not fit', () => {
     const spans = Array.from({ length: 8 }, (_, at) => span(at % 2, 'F', at, at + 1, at))
     const lines = drawTimeline(spans, { width: 15 }).split('\n')
     expect(lines.slice(0, 8)).toEqual([
@@ -55,13 +55,13 @@ describe('drawTimeline', () => {
     expect(drawTimeline(spans, { width: 27 }).split('\n')[0]).toBe('r0 F0-   F2-   F4-   F6-')
   })
 
-  it('gives the shortest span one character', () => {
+  it('draws the shortest span with one character', () => {
     const spans = [span(0, 'F', 0, 1000, 0), span(10, 'B', 1000, 1000, 1)]
     const lines = drawTimeline(spans, { width: 14 }).split('\n')
     expect(lines.slice(0, 3)).toEqual(['r0  F0--------', 'r10          B', '    0' + '1000.0 ms'])
   })
 
-  it('reports that there is nothing to draw', () => {
+  it('reports that there are no spans to draw', () => {
     expect(drawTimeline([])).toBe('(no spans)')
   })
 })

@@ -36,7 +36,7 @@ async function hear(job: Job, word: string, fact: string): Promise<unknown[]> {
 describeNative.each(['inline', 'worker'])(
   'collectives on the caller’s thread, engine %s',
   (engine) => {
-    it.each([1, 2])('give the right results, awaited in any way: seed %s', async (seed) => {
+    it.each([1, 2])('give the right results, however they are awaited: seed %s', async (seed) => {
       const job = await run(engine, 'random', { SEED: String(seed), STEPS: '300' })
       await job.succeed()
     })
@@ -45,11 +45,11 @@ describeNative.each(['inline', 'worker'])(
       await (await run(engine, 'late')).succeed()
     })
 
-    it('end on the other ranks while a rank computes', async () => {
+    it('complete on the other ranks while one rank computes', async () => {
       await (await run(engine, 'alone')).succeed()
     })
 
-    it('end when a caller polls them from time to time', async () => {
+    it('complete when a caller polls them from time to time', async () => {
       await (await run(engine, 'polled')).succeed()
     })
 
@@ -60,7 +60,7 @@ describeNative.each(['inline', 'worker'])(
         expect(code).toMatch(/^ERR_TSR_(MISMATCH|GROUP_FAILED|PEER_FAILED)$/)
     })
 
-    it('time out, and fail on ranks that come later', async () => {
+    it('time out, and fail on ranks that call them later', async () => {
       const codes = (await hear(await run(engine, 'timeouts'), 'codes', 'codes')) as string[][]
       for (const code of codes.slice(0, 2).flat()) {
         expect(code).toMatch(/^ERR_TSR_(OPERATION_TIMEOUT|PEER_FAILED|GROUP_FAILED)$/)

@@ -84,7 +84,7 @@ async function run(program: FaultyProgram): Promise<void> {
 }
 
 describe('programs with aborts at random places', () => {
-  it('end on every rank with a result or a reason, without affecting other groups', async () => {
+  it('end on every rank with a result or an error, without affecting other groups', async () => {
     await fc.assert(fc.asyncProperty(programs, run), { numRuns: 120 })
   })
 })

@@ -10,7 +10,7 @@ const transports = isAvailable().available ? ['tcp', 'node'] : ['node']
 
 describe.each(transports)('a rank whose engine thread has died (%s)', (transport) => {
   it.each(['flood', 'blocked', 'awaited', 'later'])(
-    'gets an error, and continues: %s',
+    'gets an error from its calls, and its process continues: %s',
     async (how) => {
       const env = { TSRUN_TRANSPORT: transport, HOW: how }
       const job = await Job.start({ size: 2, program: 'worker-dies.mjs', env })

@@ -25,7 +25,7 @@ describe('faults in an in-process world', () => {
     expect(await suffer({ kind, round: 5, rounds: 200 })).toEqual(['all', 'all', 'all'])
   })
 
-  it('of the kind lose end the operations of the lost rank and of its peers', async () => {
+  it('of the kind "lose" fail the operations of the lost rank and of its peers', async () => {
     const [first, lost, last] = await suffer({ kind: 'lose', round: 30 })
     expect(lost).toMatch(/^\d ERR_TSR_GROUP_DESTROYED$/)
     for (const end of [first, last]) {
@@ -42,7 +42,7 @@ describe('faults in an in-process world', () => {
     },
   )
 
-  it('occur at the same moment for the same seed, and at another for another seed', async () => {
+  it('occur at a moment that the seed determines', async () => {
     const run = async (seed: number): Promise<string> =>
       (await suffer({ kind: 'lose', round: 40 }, seed)).join()
     const seeds = [1, 2, 3, 4, 5, 6]

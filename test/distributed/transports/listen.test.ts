@@ -32,8 +32,8 @@ const openers: [string, (options: ListenOptions) => Promise<Dialer<ByteChannel>>
   ['node', openNodeDialer],
 ]
 
-describe.each(openers)('%s with a range of ports', (_, open) => {
-  it('takes the first free port, and fails if there is none', async () => {
+describe.each(openers)('the transport %s with a range of ports', (_, open) => {
+  it('binds the first free port, and fails if all are taken', async () => {
     const { first, last, close } = await halfTakenRange()
     const options = { host, ports: { first, last }, rank: 3 }
     const opened = await open(options)

@@ -74,7 +74,7 @@ describe.each([
     })
   }
 
-  it('connect every pair once', async () => {
+  it('open exactly one connection for each pair', async () => {
     const dialers = await openAll(5)
     const meshes = await Promise.all(dialers.map((_, rank) => join(dialers, rank)))
     for (const [rank, channels] of meshes.entries()) {
@@ -91,7 +91,7 @@ describe.each([
     for (const channel of meshes.flat()) channel?.close()
   })
 
-  it('connect only the pairs that share no memory', async () => {
+  it('open connections only between ranks that share no memory', async () => {
     const dialers = await openAll(4)
     const endpoints = dialers.map(({ endpoint }) => endpoint)
     // 0 and 1, and 2 and 3, share memory
@@ -212,7 +212,7 @@ describe.each([
     dialers[2]!.stopListening()
   })
 
-  it('name the rank that refuses them', async () => {
+  it('report the rank that refuses their connection', async () => {
     const dialers = await openAll(2)
     const first = errorOf(() => join(dialers, 0, { timeout: 500 }))
     const error = await errorOf(() => join(dialers, 1, { token: 'ef'.repeat(32), timeout: 300 }))
@@ -221,7 +221,7 @@ describe.each([
     expect(await first).toMatchObject({ code: 'ERR_TSR_CONNECT', facts: { rank: 0, peer: 1 } })
   })
 
-  it('name the rank that never dials', async () => {
+  it('report the rank that never dials', async () => {
     const dialers = await openAll(3)
     const meshes = [join(dialers, 0, { timeout: 300 }), join(dialers, 2, { timeout: 300 })]
     const [first, last] = await Promise.all(meshes.map((mesh) => errorOf(() => mesh)))
@@ -233,7 +233,7 @@ describe.each([
     dialers[1]!.stopListening()
   })
 
-  it('name a peer that does not listen', async () => {
+  it('report a peer that does not listen', async () => {
     const dialers = await openAll(2)
     const { endpoint } = dialers[0]!
     dialers[0]!.stopListening()
@@ -242,7 +242,7 @@ describe.each([
     expect(error?.message).toContain(`${endpoint.host}:${endpoint.port}`)
   })
 
-  it('stop dialing when one rank refuses them', async () => {
+  it('stop dialing when one rank refuses their connection', async () => {
     const dialers = await openAll(3)
     const refusing = createServer((socket) => {
       // the caller ends the connection first where it is quick

@@ -75,7 +75,7 @@ function receiveText({ heap, stream }: End, wire: Wire): string | number {
 }
 
 it.each([1, 2, 3, 4, 5])(
-  'a sealed stream arrives as it was sent, however the connection divides it (seed %d)',
+  'a sealed stream arrives intact, however the connection splits it (seed %d)',
   (seed) => {
     const random = seededRandom(seed)
     const upTo = (most: number): number => 1 + Math.floor(random() * most)
@@ -121,7 +121,7 @@ it('a sealed stream reports the last byte as sent only when the whole record is 
 describe('sealed records', () => {
   const texts = ['first', 'second', 'third']
 
-  it('hide their content, and differ each time', () => {
+  it('hide their content, and differ for equal content', () => {
     const [sender] = pair()
     const [one, other] = recordsOf(sender, ['the same text', 'the same text'])
     expect(one!.includes('the same')).toBe(false)
@@ -164,7 +164,7 @@ describe('sealed records', () => {
     expect(got).toBe(before)
   })
 
-  it('are refused if they return to their sender', () => {
+  it('are refused if they are reflected to their sender', () => {
     const [sender] = pair()
     const wire = new Wire()
     wire.bytes = Buffer.concat(recordsOf(sender, ['text']))

@@ -105,7 +105,7 @@ describeNative('the shared memory of two ranks', () => {
     )
   })
 
-  it('is copied from the heap of the other rank, and never beyond it', () => {
+  it('can be copied from the heap of the other rank, but never from beyond it', () => {
     sides[0]!.heap.bytes.fill(42, 3_000_000, 3_000_100)
     const base = addressOf(sides[1]!.heap.bytes)
     copyFrom(neighbours[1]!.heap, 3_000_000, base + 2_000_000, 100)
@@ -136,7 +136,7 @@ describeNative('the shared memory of two ranks', () => {
     expect([before, neighbours[0]!.reader.hasEnded]).toEqual([false, false])
   })
 
-  it('leaves no names in the file system', () => {
+  it('leaves no files in the file system', () => {
     expect(readdirSync('/dev/shm').filter((name) => name.includes('tsrun-heap'))).toEqual([])
   })
 
@@ -204,7 +204,7 @@ describeNative('the agreement on shared memory', () => {
     for (const { segment } of sides) segment.close()
   })
 
-  it('groups into hosts the ranks that all share memory with each other', () => {
+  it('treats ranks that all share memory with each other as one host', () => {
     expect(hostsOf({ neighbours: [[1], [0], [3], [2]] })).toEqual([0, 0, 2, 2])
     // 1 shares with both, which do not share with each other
     expect(hostsOf({ neighbours: [[1], [0, 2], [1], []] })).toEqual([0, 1, 2, 3])

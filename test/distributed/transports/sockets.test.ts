@@ -114,7 +114,7 @@ describe.each(worlds)('sockets of $one and $other, $protection', ({ one, other, 
     })
   })
 
-  it('report why they ended', async () => {
+  it('report why the connection ended', async () => {
     const world = await start(kinds, protection)
     const [a] = world.groups
     const receive = a!.recv(new Float32Array(4), 1)
@@ -144,7 +144,7 @@ describe('tcp sockets', () => {
 })
 
 describe('node sockets', () => {
-  it('notice an end that came before the transport took over', async () => {
+  it('notice that the connection ended before the transport took over', async () => {
     const server = createServer().listen(0, '127.0.0.1')
     await once(server, 'listening')
     const accepted = once(server, 'connection') as Promise<[Socket]>
@@ -162,7 +162,7 @@ describe('node sockets', () => {
     server.close()
   })
 
-  it('hold the sender back if the receiver does not read', async () => {
+  it('apply back-pressure to the sender if the receiver does not read', async () => {
     const world = await start(['node', 'node'])
     const { transport } = world.ranks[0]!
     let taken = 0

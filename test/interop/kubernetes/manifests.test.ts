@@ -67,7 +67,7 @@ function optionsIn(file: string, index: string): JobOptions {
   return toJobOptions(completeSettings({}, env), container!.command.slice(1), machine)
 }
 
-it('each manifest is read as on its platform', () => {
+it('each Kubernetes manifest has a platform to test it on', () => {
   expect(Object.keys(platforms).sort()).toEqual([...files].sort())
 })
 
@@ -77,7 +77,7 @@ describe.each([
   ['trainjob.yaml', 'train-node-0-0.train', 29_500],
   ['volcano.yaml', 'train-node-0.train', 29_500],
 ])('deploy/%s', (file, host, port) => {
-  it.each(['0', '1'])('makes pod %s the node of its number', (index) => {
+  it.each(['0', '1'])('gives pod %s the node rank of its index', (index) => {
     expect(optionsIn(file, index)).toMatchObject({
       placement: { nnodes: 2, nproc: 4, nodeRank: Number(index) },
       rendezvous: { host, port },

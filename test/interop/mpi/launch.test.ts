@@ -3,7 +3,7 @@ import { endJobs, startProgram } from '../../distributed/support/job.ts'
 afterEach(endJobs)
 
 describe('the transport mpi without mpirun', () => {
-  it('is a world of one, and needs no libmpi', async () => {
+  it('gives a world of one rank, and needs no libmpi', async () => {
     const env = { TSRUN_TRANSPORT: 'mpi', TSRUN_LIBMPI: '/nowhere/libmpi.so' }
     const alone = startProgram('alone.mjs', env)
     expect((await alone.end()).code).toBe(0)
@@ -19,7 +19,7 @@ describe('the transport mpi without mpirun', () => {
     expect(said.message).toContain('mpirun')
   })
 
-  it('says that there is no libmpi', async () => {
+  it('reports that libmpi is missing', async () => {
     const env = {
       ...{ TSRUN_TRANSPORT: 'mpi', TSRUN_LIBMPI: '/nowhere/libmpi.so' },
       ...{ PMI_RANK: '0', PMI_SIZE: '2' },
@@ -29,7 +29,7 @@ describe('the transport mpi without mpirun', () => {
     expect(said.message).toContain('/nowhere/libmpi.so')
   })
 
-  it('says that it needs koffi', async () => {
+  it('reports that it needs koffi', async () => {
     const env = { TSRUN_TRANSPORT: 'mpi', TSRUN_NATIVE: 'off', PMI_RANK: '0', PMI_SIZE: '2' }
     const said = await startProgram('join.mjs', env).hear('failed')
     expect(said).toMatchObject({ code: 'ERR_TSR_TRANSPORT_UNAVAILABLE' })

@@ -16,7 +16,7 @@ for (const { launcher, engine } of cases) {
   describeWithMpi(`over libmpi: ${launcher.name}, engine ${engine}`, () => {
     const env = { TSRUN_TRANSPORT: 'mpi', TSRUN_ENGINE: engine }
 
-    it('ranks run every operation', async () => {
+    it('runs every operation', async () => {
       // two programs, one after the other
       const { code, said, output } = await runRanks(launcher, 3, ['all-operations.mjs'], env)
       expect({ code, done: said('done').length, output }).toMatchObject({ code: 0, done: 6 })
@@ -38,14 +38,14 @@ for (const { launcher, engine } of cases) {
       expect(output).toContain('bad luck')
     })
 
-    it('finds ranks that run different operations', async () => {
+    it('reports a mismatch if ranks run different operations', async () => {
       const { said } = await runRanks(launcher, 3, ['mpi.mjs', 'mismatch'], env)
       const codes = said('end').map(({ code }) => code)
       expect(codes).toContain('ERR_TSR_MISMATCH')
       expect(codes).not.toContain('none')
     })
 
-    it('ends a collective that a rank does not enter by its time-out, on the others', async () => {
+    it('times out on the other ranks if one rank does not enter a collective', async () => {
       const { said } = await runRanks(launcher, 3, ['mpi.mjs', 'missing'], env)
       expect(said('end').map((line) => line['code'])).toContain('ERR_TSR_OPERATION_TIMEOUT')
     })

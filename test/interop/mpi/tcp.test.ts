@@ -14,7 +14,7 @@ for (const launcher of tried) {
   const env = launcher.name === 'MPICH' ? { MASTER_PORT: `${20_000 + (process.pid % 10_000)}` } : {}
 
   describeWithMpi(`ranks of ${launcher.name}, without tsrun and without the transport mpi`, () => {
-    it('find each other', async () => {
+    it('find each other and compute a sum', async () => {
       const { code, output, said } = await runRanks(launcher, 3, ['launched.mjs'], env)
       expect({ code, output }).toEqual({ code: 0, output })
       const met = said('met').sort((a, b) => Number(a['rank']) - Number(b['rank']))
@@ -27,12 +27,12 @@ for (const launcher of tried) {
       )
     })
 
-    it('end with their scripts, without destroyProcessGroup()', async () => {
+    it('exit when their scripts end, even without destroyProcessGroup()', async () => {
       const { code, output } = await runRanks(launcher, 3, ['store-in-rank-0.mjs', 'return'], env)
       expect({ code, output }).toEqual({ code: 0, output })
     })
 
-    it('end with the job when one of them fails', async () => {
+    it('all end when one of them fails', async () => {
       const { code, output } = await runRanks(launcher, 3, ['launched.mjs', '1'], env)
       expect({ code, output }).not.toEqual({ code: 0, output })
       expect(output).toContain('Error: bad luck')

@@ -114,7 +114,7 @@ describeInPerfetto('the trace of a pipeline in Perfetto', () => {
     rmSync(folder, { recursive: true, force: true })
   })
 
-  it('loses nothing', async () => {
+  it('is imported without errors or lost data', async () => {
     const problems = await query(
       "select name, value from stats where severity in ('error', 'data_loss') and value > 0",
     )

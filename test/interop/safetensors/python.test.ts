@@ -27,7 +27,7 @@ afterAll(() => {
 const { describe: describeWithPython } = needing(python !== undefined, 'Python with safetensors')
 
 describeWithPython('Python’s safetensors', () => {
-  it('reads what is written here, in each of its types', async () => {
+  it('reads files that tsrun writes, in every dtype', async () => {
     const path = join(folder, 'ours.safetensors')
     await writeSafetensors(
       path,
@@ -72,7 +72,7 @@ with safe_open(sys.argv[1], framework="numpy") as file:
     })
   })
 
-  it('reads a checkpoint, by the names of its parameters', async () => {
+  it('reads a checkpoint of tsrun by the names of its parameters', async () => {
     const model = shardedMLP({ layers: 2, inputs: 3, hidden: 4, outputs: 2, seed: 1 }).build()
     const optimizer = new Adam()
     const gradients = model.parameters.map(

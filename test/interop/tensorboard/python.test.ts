@@ -29,39 +29,42 @@ const hasTensorBoard = spawnSync(python, ['-c', 'import tensorboard']).status ==
 
 const { it: itHere } = needing(hasTensorBoard, 'tensorboard')
 
-itHere('Python’s tensorboard reads what is written here, as one run after a restart', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'tsrun-tensorboard-'))
-  try {
-    for (const start of [0, 1]) {
-      const log = tensorBoard(folder, { rank: 0 })
-      for (let step = 200 * start; step < 200 * (start + 1); step++) {
-        log.scalar('train/loss', 1 / (1 + step), step)
+itHere(
+  'Python’s tensorboard reads the logs of tsrun, and shows a restarted job as one run',
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-tensorboard-'))
+    try {
+      for (const start of [0, 1]) {
+        const log = tensorBoard(folder, { rank: 0 })
+        for (let step = 200 * start; step < 200 * (start + 1); step++) {
+          log.scalar('train/loss', 1 / (1 + step), step)
+        }
+        log.text('sample', `Größe ${start}`, start)
+        log.histogram('h.0/weight', Float32Array.of(-1, 0, 0.5, 3), start)
+        await log.close()
       }
-      log.text('sample', `Größe ${start}`, start)
-      log.histogram('h.0/weight', Float32Array.of(-1, 0, 0.5, 3), start)
-      await log.close()
+      const { stdout, stderr } = spawnSync(python, ['-c', program, folder], { encoding: 'utf8' })
+      const found = JSON.parse(stdout || JSON.stringify(stderr)) as object
+      const scalars = Array.from({ length: 400 }, (_, step) => [step, Math.fround(1 / (1 + step))])
+      const distribution = [-1, 3, 4, 2.5, 10.25, 30, 4]
+      expect(found).toEqual({
+        scalars: { 'train/loss': scalars },
+        texts: {
+          sample: [
+            [0, 'Größe 0'],
+            [1, 'Größe 1'],
+          ],
+        },
+        histograms: {
+          'h.0/weight': [
+            [0, ...distribution],
+            [1, ...distribution],
+          ],
+        },
+        'text plugin': ['sample'],
+      })
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
     }
-    const { stdout, stderr } = spawnSync(python, ['-c', program, folder], { encoding: 'utf8' })
-    const found = JSON.parse(stdout || JSON.stringify(stderr)) as object
-    const scalars = Array.from({ length: 400 }, (_, step) => [step, Math.fround(1 / (1 + step))])
-    const distribution = [-1, 3, 4, 2.5, 10.25, 30, 4]
-    expect(found).toEqual({
-      scalars: { 'train/loss': scalars },
-      texts: {
-        sample: [
-          [0, 'Größe 0'],
-          [1, 'Größe 1'],
-        ],
-      },
-      histograms: {
-        'h.0/weight': [
-          [0, ...distribution],
-          [1, ...distribution],
-        ],
-      },
-      'text plugin': ['sample'],
-    })
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
-  }
-})
+  },
+)

@@ -73,7 +73,7 @@ async function clip(norm: number): Promise<number[][]> {
 
 const { it: itHere } = needing(hasTorch, 'torch')
 
-itHere('optimizers and clipping do what torch does', async () => {
+itHere('optimizers and gradient clipping give the same results as torch', async () => {
   await loadBackend('wasm')
   const input = JSON.stringify(gradients.map((gradient) => [...gradient]))
   const { stdout } = spawnSync(python, ['-c', program], { input, encoding: 'utf8' })

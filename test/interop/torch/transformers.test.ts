@@ -28,7 +28,7 @@ const hasTransformers =
 const { it: itHere } = needing(hasTransformers, 'transformers')
 
 itHere.each([true, false])(
-  'transformers computes what an exported GPT does: tied %s',
+  'transformers computes the same outputs as the exported GPT (tied weights: %s)',
   async (tied) => {
     await loadBackend('wasm')
     const folder = mkdtempSync(join(tmpdir(), 'tsrun-transformers-'))

@@ -2,7 +2,7 @@ import type { Store } from '@tsrun/store'
 import { describeEveryStore } from '../stores.ts'
 
 describeEveryStore((stores) => {
-  describe('arguments', () => {
+  describe('the check of arguments', () => {
     it.each<[string, (store: Store) => Promise<unknown>]>([
       ['a key that is no text', (store) => store.get(5 as never)],
       ['a key that UTF-8 cannot carry', (store) => store.set('\ud800', '')],

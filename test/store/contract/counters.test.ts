@@ -1,8 +1,8 @@
 import { describeEveryStore, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
-  describe('counters and comparisons', () => {
-    it('counts from 0, as decimal text', async () => {
+  describe('add, append and compareSet', () => {
+    it('add counts from 0, and stores the count as decimal text', async () => {
       const { one, other } = stores()
       expect(await one.add('n', 5)).toBe(5)
       expect(await other.add('n', -7)).toBe(-2)
@@ -11,7 +11,7 @@ describeEveryStore((stores) => {
       expect(await other.add('n', 2)).toBe(42)
     })
 
-    it('loses no addition of many at once', async () => {
+    it('add counts every one of 100 concurrent additions', async () => {
       const { one, other } = stores()
       const sums = await Promise.all(
         Array.from({ length: 100 }, (_, i) => (i % 2 === 0 ? one : other).add('n', 1)),
@@ -21,7 +21,7 @@ describeEveryStore((stores) => {
     })
 
     it.each(['', 'text', '1.5', '99999999999999999999'])(
-      'refuses to count on %j',
+      'add refuses a key whose value is %j',
       async (value) => {
         const { one } = stores()
         await one.set('n', value)
@@ -30,14 +30,14 @@ describeEveryStore((stores) => {
       },
     )
 
-    it('refuses a sum that cannot be exact', async () => {
+    it('add refuses a sum beyond the safe integers', async () => {
       const { one, other } = stores()
       await one.add('n', Number.MAX_SAFE_INTEGER)
       await expect(other.add('n', 1)).rejects.toMatchObject({ code: 'ERR_TSR_STORE_TYPE' })
       expect(await other.add('n', -1)).toBe(Number.MAX_SAFE_INTEGER - 1)
     })
 
-    it('sets a key only if its value is the expected one, and returns which it was', async () => {
+    it('compareSet changes a key only if its value is the expected one, and returns its value', async () => {
       const { one, other } = stores()
       const missing = await one.compareSet('k', 'a', 'b')
       expect(missing).toEqual({ success: false, value: undefined })
@@ -54,7 +54,7 @@ describeEveryStore((stores) => {
       expect(text(await one.get('k'))).toBe('d')
     })
 
-    it('lets exactly one of many callers win', async () => {
+    it('compareSet succeeds for exactly one of many concurrent callers', async () => {
       const { one, other } = stores()
       const outcomes = await Promise.all(
         Array.from({ length: 20 }, (_, i) =>
@@ -66,7 +66,7 @@ describeEveryStore((stores) => {
       for (const { value } of outcomes) expect(value).toEqual(winners[0]!.value)
     })
 
-    it('appends, up to the limit of a value', async () => {
+    it('append extends a value up to the size limit', async () => {
       const { one, other } = stores()
       expect(await one.append('log', 'ab')).toBe(2)
       expect(await other.append('log', 'c')).toBe(3)

@@ -2,8 +2,8 @@ import type { Store } from '@tsrun/store'
 import { describeEveryStore, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
-  describe('keys', () => {
-    it('shows a value to every client once set has resolved', async () => {
+  describe('a store of keys and values', () => {
+    it('makes a value visible to every client once set has resolved', async () => {
       const { one, other } = stores()
       await one.set('k', 'first')
       expect(text(await other.get('k'))).toBe('first')
@@ -19,7 +19,7 @@ describeEveryStore((stores) => {
       expect(text(await other.get('schlüssel/🗝'))).toBe('wörter ✓')
     })
 
-    it('shares no memory with its callers', async () => {
+    it('copies the values that it takes and returns', async () => {
       const { one } = stores()
       const mine = Uint8Array.of(1, 2, 3)
       await one.set('k', mine)
@@ -32,7 +32,7 @@ describeEveryStore((stores) => {
       expect(Buffer.isBuffer(got)).toBe(false)
     })
 
-    it('accepts values of 8 MiB and keys of 8 KiB, and not a byte more', async () => {
+    it('accepts values up to 8 MiB and keys up to 8 KiB, and refuses longer ones', async () => {
       const { one, other } = stores()
       const room = 8192 - (await longestPrefix(one))
       const value = new Uint8Array(8 * 1024 * 1024).fill(7)

@@ -2,8 +2,8 @@ import type { StoreEvent, Store } from '@tsrun/store'
 import { describeEveryStore, promiseOf, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
-  describe('time to live', () => {
-    it('deletes a key and tells its watchers', async () => {
+  describe('the time to live of a key', () => {
+    it('deletes the key when it expires, and notifies watchers', async () => {
       const { one, other } = stores()
       const events: StoreEvent[] = []
       await one.watch('k', (event) => events.push(event))
@@ -14,7 +14,7 @@ describeEveryStore((stores) => {
       expect(events.map(({ value }) => text(value))).toEqual(['v', undefined])
     })
 
-    it('restarts with every set, and ends with a set without one', async () => {
+    it('restarts with every set, and is removed by a set without a time to live', async () => {
       const { one, other } = stores()
       await one.set('k', '1', { timeToLive: 1 })
       await one.set('k', '2', { timeToLive: 2 ** 40 })
@@ -37,8 +37,8 @@ describeEveryStore((stores) => {
     })
   })
 
-  describe('while connected', () => {
-    it('is an ordinary key as long as its owner is connected', async () => {
+  describe('a key that is set while connected', () => {
+    it('can be read and deleted by others as long as its owner is connected', async () => {
       const { one, other } = stores()
       await one.set('k', 'v', { whileConnected: true })
       expect(text(await other.get('k'))).toBe('v')
@@ -46,8 +46,8 @@ describeEveryStore((stores) => {
     })
   })
 
-  describe('watching', () => {
-    it('reports every change of a key in order, until it is ended', async () => {
+  describe('a watch', () => {
+    it('reports every change of a key in order until it is stopped', async () => {
       const { one, other } = stores()
       const seen: (string | undefined)[] = []
       const stop = await one.watch('k', ({ key, value }) =>
@@ -67,7 +67,7 @@ describeEveryStore((stores) => {
       await stop()
     })
 
-    it('reports changes to every watcher', async () => {
+    it('reports changes to every client that watches the key', async () => {
       const { one, other } = stores()
       const deletions = [await watchDeletion(one, 'k'), await watchDeletion(other, 'k')]
       await one.set('k', '')

@@ -1,8 +1,8 @@
 import { describeEveryStore, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
-  describe('queues', () => {
-    it('delivers values in order, each to one caller', async () => {
+  describe('a queue of the store', () => {
+    it('delivers values in order, each to exactly one caller', async () => {
       const { one, other } = stores()
       expect(await one.queuePush('q', 'a')).toBe(1)
       expect(await other.queuePush('q', 'b')).toBe(2)
@@ -24,7 +24,7 @@ describeEveryStore((stores) => {
       expect(await one.queueLength('q')).toBe(0)
     })
 
-    it('neither loses nor duplicates values when many push and pop', async () => {
+    it('delivers every value exactly once when many callers push and pop', async () => {
       const { one, other } = stores()
       const popped = Promise.all(
         Array.from({ length: 60 }, (_, i) => (i % 2 === 0 ? one : other).queuePop('q')),
@@ -36,7 +36,7 @@ describeEveryStore((stores) => {
       expect(values.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 60 }, (_, i) => i))
     })
 
-    it('keeps queues and keys apart', async () => {
+    it('is separate from a key of the same name', async () => {
       const { one } = stores()
       await one.queuePush('name', 'a')
       expect(await one.check(['name'])).toBe(false)

@@ -1,8 +1,8 @@
 import { describeEveryStore, text } from '../stores.ts'
 
 describeEveryStore((stores) => {
-  describe('waiting', () => {
-    it('gives a value to the calls that have waited for it', async () => {
+  describe('a call that waits for keys', () => {
+    it('returns the value once another client sets it', async () => {
       const { one, other } = stores()
       const waiting = [one.get('k'), other.get('k'), one.wait(['k', 'l'])] as const
       await other.set('l', '')
@@ -12,7 +12,7 @@ describeEveryStore((stores) => {
     })
 
     it.each(['set', 'add', 'append', 'compareSet'] as const)(
-      'is woken by %s',
+      'resolves when the key is created by %s',
       async (operation) => {
         const { one, other } = stores()
         const waiting = one.get('k')
@@ -40,7 +40,7 @@ describeEveryStore((stores) => {
       await one.wait([])
     })
 
-    it('gives the values of several keys at once, in the order of the keys', async () => {
+    it('returns the values of several keys in the order of the keys', async () => {
       const { one, other } = stores()
       await one.set('b', 'second')
       const waiting = one.multiGet(['b', 'a', 'b'])
@@ -52,7 +52,7 @@ describeEveryStore((stores) => {
       )
     })
 
-    it('gives the values of a thousand keys', async () => {
+    it('returns the values of a thousand keys', async () => {
       const { one, other } = stores()
       const keys = Array.from({ length: 1000 }, (_, i) => `key ${i}`)
       await Promise.all(keys.map((key) => other.set(key, `value of ${key}`)))
@@ -60,7 +60,7 @@ describeEveryStore((stores) => {
       expect(values.map(text)).toEqual(keys.map((key) => `value of ${key}`))
     })
 
-    it('refuses values that are too long together, and tells nobody else', async () => {
+    it('fails if the total size of its values exceeds the limit, while the set succeeds', async () => {
       const { one, other } = stores()
       const half = new Uint8Array(5 * 1024 * 1024)
       await one.set('a', half)
@@ -81,7 +81,7 @@ describeEveryStore((stores) => {
       await expect(one.queuePop('tasks', { timeout: 0 })).rejects.toThrow(/missing: \S*tasks\./)
     })
 
-    it('finds existing keys with a time-out of 0', async () => {
+    it('returns existing keys even with a time-out of 0', async () => {
       const { one, other } = stores()
       await one.set('k', 'v')
       await one.queuePush('q', 'w')
@@ -89,13 +89,13 @@ describeEveryStore((stores) => {
       expect(text(await other.queuePop('q', { timeout: 0 }))).toBe('w')
     })
 
-    it('names the first of very many missing keys and counts the rest', async () => {
+    it('names the first of 100 missing keys, and counts the rest', async () => {
       const { one } = stores()
       const keys = Array.from({ length: 100 }, (_, i) => `key-${String(i)}`)
       await expect(one.wait(keys, { timeout: 0 })).rejects.toThrow(/key-15 and 84 more/)
     })
 
-    it('ends at an abort', async () => {
+    it('fails when its signal is aborted', async () => {
       const { one, other } = stores()
       const abort = new AbortController()
       const reason = new Error('no longer needed')
@@ -111,7 +111,7 @@ describeEveryStore((stores) => {
       await expect(one.get('k', { signal })).rejects.toMatchObject(aborted)
     })
 
-    it('gives a value that an aborted call has waited for to the next call', async () => {
+    it('leaves the value of a queue to the next call if it is aborted', async () => {
       const { one, other } = stores()
       const abort = new AbortController()
       const given = one.queuePop('q', { signal: abort.signal })
@@ -123,8 +123,8 @@ describeEveryStore((stores) => {
     })
   })
 
-  describe('closing', () => {
-    it('ends pending and later calls', async () => {
+  describe('closing a store', () => {
+    it('fails pending and later calls', async () => {
       const { one } = stores()
       const closed = { code: 'ERR_TSR_STORE_CLOSED', isConsequence: true }
       const pending = [one.get('k'), one.queuePop('q')].map((call) =>

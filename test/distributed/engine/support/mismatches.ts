@@ -184,7 +184,7 @@ export function describeMismatches(sizes: readonly number[], seeds: number): voi
     const possible = mismatches.filter(({ name }) => place === 'apart' || !onlyApart.includes(name))
 
     it.each(possible)(
-      'see both sides if they disagree on $name',
+      'report the calls of both sides if they disagree on $name',
       async ({ odd, others, words }) => {
         const disagree = async (seed: number): Promise<void> => {
           const oddRank = seed % size

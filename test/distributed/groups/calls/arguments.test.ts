@@ -33,7 +33,7 @@ describe('buffers', () => {
     ['an array', [1, 2]],
     ['a number', 3],
     ['nothing', undefined],
-  ])('of other types are refused: %s', async (_, buffer) => {
+  ])('that are not typed arrays are refused: %s', async (_, buffer) => {
     const wrong = untyped(buffer)
     const calls: ((group: ProcessGroup) => unknown)[] = [
       (group) => group.allReduce(wrong),
@@ -57,7 +57,7 @@ describe('buffers', () => {
   it.each([
     ['a promise', Promise.resolve(floats(1)), 'buffer is a promise; `await` it'],
     ['an array', [1, 2], 'make it a typed array, for example with `Float32Array.from(values)`'],
-  ])('of other types are refused with advice: %s', async (_, buffer, words) => {
+  ])('that are not typed arrays are refused with advice: %s', async (_, buffer, words) => {
     expect(await amongThree((group) => group.allReduce(untyped(buffer)))).toMatchObject({
       message: expect.stringContaining(words),
     })
@@ -85,12 +85,15 @@ describe('buffers', () => {
       'input has 7 elements; expected 3 x 2',
     ],
     ['of two dtypes', (g) => g.allGather(floats(3), new Int32Array(1)), 'but input is int32'],
-  ])('of a collective with slices are checked: %s', async (_, call, words) => {
-    expect(await amongThree(call)).toMatchObject({
-      code: 'ERR_TSR_BUFFER',
-      message: expect.stringContaining(words),
-    })
-  })
+  ])(
+    'of collectives with slices are refused if lengths or dtypes do not match: %s',
+    async (_, call, words) => {
+      expect(await amongThree(call)).toMatchObject({
+        code: 'ERR_TSR_BUFFER',
+        message: expect.stringContaining(words),
+      })
+    },
+  )
 })
 
 describe('ranks', () => {
@@ -112,7 +115,7 @@ describe('ranks', () => {
     },
   )
 
-  it('do not block on messages to themselves', async () => {
+  it('do not block when they send a message to themselves', async () => {
     for (const call of [
       (group: ProcessGroup) => {
         group.sendSync(floats(1), 1)
@@ -132,7 +135,7 @@ describe('ranks', () => {
 })
 
 describe('the options of calls', () => {
-  it.each([-1, 0.5, 2 ** 31, NaN, untyped('1')])('are refused with the tag %p', async (tag) => {
+  it.each([-1, 0.5, 2 ** 31, NaN, untyped('1')])('are refused if the tag is %p', async (tag) => {
     for (const call of [
       (group: ProcessGroup) => group.send(floats(1), 0, { tag }),
       (group: ProcessGroup) => group.recv(floats(1), 0, { tag }),
@@ -146,14 +149,14 @@ describe('the options of calls', () => {
     }
   })
 
-  it.each([0, -5, NaN, untyped('100')])('are refused with the time-out %p', async (timeout) => {
+  it.each([0, -5, NaN, untyped('100')])('are refused if the time-out is %p', async (timeout) => {
     expect(await amongThree((group) => group.barrier({ timeout }))).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
       facts: { name: 'timeout' },
     })
   })
 
-  it('are refused with invalid reductions and algorithms', async () => {
+  it('are refused if the reduction or the algorithm is invalid', async () => {
     const op = untyped('median')
     expect(await amongThree((group) => group.allReduce(floats(1), { op }))).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
@@ -174,7 +177,7 @@ describe('the options of calls', () => {
     })
   })
 
-  it('are refused if unknown, and the error names the nearest', async () => {
+  it('are refused if unknown, and the error names the most similar option', async () => {
     const options = untyped({ timout: 5 })
     for (const call of [
       (group: ProcessGroup) => group.allReduce(floats(1), options),
@@ -194,7 +197,7 @@ describe('the options of calls', () => {
     })
   })
 
-  it('do not change the group if they are refused', async () => {
+  it('leave the group usable if they are refused', async () => {
     await runWorld({ size: 2 }, async (group) => {
       if (group.rank === 0) {
         thrownBy(() => group.barrier({ timeout: -1 }))
@@ -238,7 +241,7 @@ describe('the arena', () => {
     })
   })
 
-  it('fails when it is full, and reuses what is freed', async () => {
+  it('fails when it is full, and reuses freed memory', async () => {
     await runWorld({ size: 1, memory: 4 * 1024 * 1024 }, async (group) => {
       const big = group.alloc('float32', 400_000)
       expect(thrownBy(() => group.alloc('float32', 400_000))).toMatchObject({
@@ -281,7 +284,7 @@ describe('the arena', () => {
     })
   })
 
-  it('keeps the staging buffers of works that are not awaited only until they end', async () => {
+  it('frees the staging buffers of operations that end without being awaited', async () => {
     await runWorld({ size: 2, memory: 8 * 1024 * 1024 }, async (group) => {
       for (let i = 0; i < 2000; i++) {
         if (group.rank === 0) void group.send(floats(2500), 1)

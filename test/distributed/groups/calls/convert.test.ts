@@ -8,7 +8,7 @@ const alone = (run: (group: ProcessGroup) => void) =>
     await Promise.resolve()
   })
 
-describe.each(['float16', 'bfloat16'] as const)('convert: %s', (dtype) => {
+describe.each(['float16', 'bfloat16'] as const)('convert() of %s', (dtype) => {
   it('converts each of its 65,536 values to float32 and back', async () => {
     await alone((group) => {
       const halves = group.alloc(dtype, 65_536)
@@ -45,7 +45,7 @@ describe.each(['float16', 'bfloat16'] as const)('convert: %s', (dtype) => {
     },
   )
 
-  it('refuses arrays that do not fit', async () => {
+  it('refuses arrays of the wrong type or length', async () => {
     await alone((group) => {
       const [floats, halves] = [group.alloc('float32', 4), group.alloc(dtype, 4)]
       const wrong = [

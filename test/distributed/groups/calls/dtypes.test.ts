@@ -14,7 +14,7 @@ const one = { float16: 0x3c00, bfloat16: 0x3f80 } as const
 const two = { float16: 0x4000, bfloat16: 0x4000 } as const
 
 describe('the dtype of a buffer', () => {
-  it.each(dtypes)('is the allocated one, also in parts of the buffer: %s', async (dtype) => {
+  it.each(dtypes)('is the one passed to alloc(), also for subarrays: %s', async (dtype) => {
     await onTwo(async (group) => {
       const whole = group.alloc(dtype, 40)
       const part = whole.subarray(3, 33)
@@ -29,7 +29,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it.each(['float16', 'bfloat16'] as const)('is set by an option: %s', async (dtype) => {
+  it.each(['float16', 'bfloat16'] as const)('can be set by an option: %s', async (dtype) => {
     await onTwo(async (group) => {
       const buffer = Uint16Array.of(one[dtype])
       await group.allReduce(buffer, { dtype })
@@ -37,7 +37,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it('must be given for 16-bit words', async () => {
+  it('must be given for arrays of 16-bit integers', async () => {
     await onTwo(async (group) => {
       expect(thrownBy(() => group.allReduce(new Uint16Array(3)))).toMatchObject({
         code: 'ERR_TSR_BUFFER',
@@ -47,7 +47,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it('of bytes is uint8, or bool with the option, also in an array of another dtype', async () => {
+  it('is uint8 for bytes, or bool if the option says so', async () => {
     await onTwo(async (group) => {
       const buffer = Uint8Array.of(255, 1, 0)
       await group.allReduce(buffer)
@@ -60,7 +60,7 @@ describe('the dtype of a buffer', () => {
     })
   })
 
-  it('must exist and fit the array', async () => {
+  it('must be known and match the type of the array', async () => {
     await onTwo(async (group) => {
       const wrong = thrownBy(() => group.allReduce(new Float32Array(1), { dtype: 'bfloat16' }))
       expect(wrong).toMatchObject({
@@ -79,7 +79,7 @@ describe('the dtype of a buffer', () => {
     Float16Array?: new (values: number[]) => never
   }
   if (Float16Array !== undefined) {
-    it('of a Float16Array is float16', async () => {
+    it('is float16 for a Float16Array', async () => {
       await onTwo(async (group) => {
         const buffer = new Float16Array([1.5, -2])
         await group.allReduce(buffer)
@@ -130,24 +130,27 @@ describe('reductions', () => {
     })
   })
 
-  it.each(['heap', 'arena'] as const)('with premulSum keep an input in the %s', async (where) => {
-    await onTwo(async (group) => {
-      const make = (length: number) =>
-        where === 'arena' ? group.alloc('float32', length) : new Float32Array(length)
-      const input = make(4).fill(group.rank + 1)
-      const output = make(2)
-      await group.reduceScatter(output, input, { op: premulSum(0.5) })
-      expect([...output]).toEqual([1.5, 1.5])
-      expect([...input]).toEqual(new Array(4).fill(group.rank + 1))
-      const own = input.subarray(2 * group.rank, 2 * group.rank + 2)
-      await group.reduceScatter(own, input, { op: premulSum(0.5) })
-      expect([...own]).toEqual([1.5, 1.5])
-      await group.allReduce(output, { op: premulSum(2) })
-      expect([...output]).toEqual([6, 6])
-    })
-  })
+  it.each(['heap', 'arena'] as const)(
+    'with premulSum do not change an input in the %s',
+    async (where) => {
+      await onTwo(async (group) => {
+        const make = (length: number) =>
+          where === 'arena' ? group.alloc('float32', length) : new Float32Array(length)
+        const input = make(4).fill(group.rank + 1)
+        const output = make(2)
+        await group.reduceScatter(output, input, { op: premulSum(0.5) })
+        expect([...output]).toEqual([1.5, 1.5])
+        expect([...input]).toEqual(new Array(4).fill(group.rank + 1))
+        const own = input.subarray(2 * group.rank, 2 * group.rank + 2)
+        await group.reduceScatter(own, input, { op: premulSum(0.5) })
+        expect([...own]).toEqual([1.5, 1.5])
+        await group.allReduce(output, { op: premulSum(2) })
+        expect([...output]).toEqual([6, 6])
+      })
+    },
+  )
 
-  it('with premulSum multiply in a group of one, too', async () => {
+  it('with premulSum also multiply in a group of one', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const buffer = Float64Array.of(3)
       await group.allReduce(buffer, { op: premulSum(0.5) })

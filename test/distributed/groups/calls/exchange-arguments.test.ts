@@ -77,14 +77,14 @@ describe('arguments of exchanges', () => {
       (g) => g.allReduceCoalesced([floats(1), new Int32Array(1)]),
       'buffers[0] is float32, but buffers[1] is int32',
     ],
-  ])('are checked: %s', async (_, call, words) => {
+  ])('are refused if counts or buffers do not match: %s', async (_, call, words) => {
     expect(await amongThree(call)).toMatchObject({
       code: 'ERR_TSR_BUFFER',
       message: expect.stringContaining(words),
     })
   })
 
-  it('include roots and lists of values, which are checked', async () => {
+  it('are refused if a root, a list of values or an algorithm is invalid', async () => {
     for (const call of [
       (g: ProcessGroup) => g.gather(null, floats(1), 3),
       (g: ProcessGroup) => g.scatter(floats(1), null, -1),
@@ -128,7 +128,7 @@ describe('arguments of exchanges', () => {
     }
   })
 
-  it('are refused if a buffer is detached, also during the operation', async () => {
+  it('are refused if a buffer is detached before or during the operation', async () => {
     const detached = floats(4)
     detach(detached)
     expect(await amongThree((group) => group.allReduce(detached))).toMatchObject({

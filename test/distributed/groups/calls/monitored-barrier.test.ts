@@ -20,7 +20,7 @@ describe('a monitored barrier', () => {
     })
   })
 
-  it('names all missing ranks on every rank, through rank 0', async () => {
+  it('reports all missing ranks to every rank, through rank 0', async () => {
     const errors = await runWorld({ size: 5, seed: 2 }, async (group) =>
       group.rank === 1 || group.rank === 3
         ? undefined
@@ -38,7 +38,7 @@ describe('a monitored barrier', () => {
     }
   })
 
-  it('names rank 0 if that is missing', async () => {
+  it('reports rank 0 if rank 0 is missing', async () => {
     const errors = await runWorld({ size: 2 }, async (group) =>
       group.rank === 0 ? undefined : await errorOf(() => group.monitoredBarrier({ timeout: 50 })),
     )

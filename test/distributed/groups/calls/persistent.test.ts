@@ -7,7 +7,7 @@ const layouts = [{ hosts: [0, 0, 0] }, { hosts: [0, 1, 2] }, { hosts: [0, 0, 1] 
 const lengths = [3, 6000]
 
 describe('a prepared operation', () => {
-  it.each(layouts)('gives the results of the call in every run: %j', async ({ hosts }) => {
+  it.each(layouts)('gives the same results as a plain call in every run: %j', async ({ hosts }) => {
     await runWorld({ size: 3, hosts, seed: 4 }, async (group) => {
       const { rank, size } = group
       for (const length of lengths) {
@@ -81,7 +81,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('sends and receives repeatedly, beside other messages of the tag', async () => {
+  it('sends and receives repeatedly, among plain messages with the same tag', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const buffer = group.alloc('int32', 5000)
       const tag = 7
@@ -121,7 +121,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('is started in the order of the calls, beside others in progress', async () => {
+  it('starts in the order of the calls while other operations are in progress', async () => {
     await runWorld({ size: 3, hosts: [0, 0, 0], seed: 9 }, async (group) => {
       const buffers = Array.from({ length: 6 }, (_, i) => group.alloc('float32', 10 ** (i % 5)))
       const prepared = buffers.map((buffer) => group.allReduceInit(buffer))
@@ -159,7 +159,7 @@ describe('a prepared operation', () => {
     }).toThrow('free()')
   })
 
-  it('fails if the calls of ranks differ, names the difference, and is refused afterwards', async () => {
+  it('fails if the calls of ranks differ, names the difference, and cannot start again', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const buffer = group.alloc('float32', 10 + group.rank)
       const sum = group.allReduceInit(buffer, { label: 'weights' })
@@ -174,7 +174,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('is compared with the operations of other ranks at the latest in the next run', async () => {
+  it('reports a mismatch with the operations of other ranks by its next run at the latest', async () => {
     const errors = await runWorld({ size: 3, hosts: [0, 0, 0] }, async (group) => {
       const buffer = group.alloc('float32', 4)
       const spread = group.broadcastInit(buffer, 0)
@@ -193,7 +193,7 @@ describe('a prepared operation', () => {
     expect(errors).toContain('ERR_TSR_MISMATCH')
   })
 
-  it('throws at the next start an error that was not awaited', async () => {
+  it('throws an error that was not awaited at its next start', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (group) => {
       const sum = group.allReduceInit(group.alloc('float32', 10 + group.rank))
       sum.start()
@@ -204,7 +204,7 @@ describe('a prepared operation', () => {
     })
   })
 
-  it('is ended by its signal and its time-out', async () => {
+  it('ends at its time-out or when its signal is aborted', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const groups: ProcessGroup[] = []
       for (let i = 0; i < 2; i++) groups.push(await newGroup([0, 1], { parent: world }))

@@ -44,7 +44,7 @@ describe('a message of a rank to itself', () => {
     })
   })
 
-  it('fails at once if it would block forever, and leaves nothing behind', async () => {
+  it('fails at once if it would block forever, and leaves no pending operation', async () => {
     await asSecond(async (group) => {
       const buffer = new Int32Array(1)
       expect(
@@ -76,7 +76,7 @@ describe('a message of a rank to itself', () => {
     })
   })
 
-  it('that is not matched times out, can be aborted, and ends with the group', async () => {
+  it('without a match times out, can be aborted, and ends with the group', async () => {
     await asSecond(async (group) => {
       const options = { timeout: 10, label: 'weights' }
       expect(await errorOf(() => group.send(new Float32Array(1), 1, options))).toMatchObject({
@@ -99,7 +99,7 @@ describe('a message of a rank to itself', () => {
 })
 
 describe('a batch of messages', () => {
-  it('works around a ring, may include the rank itself, and returns the sources', async () => {
+  it('can pass messages around a ring and to the rank itself, and returns the sources', async () => {
     await runWorld({ size: 4, seed: 3 }, async (group) => {
       const { rank, size } = group
       const incoming = Array.from({ length: size }, () => new Int32Array(20_000))

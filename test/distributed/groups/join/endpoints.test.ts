@@ -24,7 +24,7 @@ function exchange(
 }
 
 describe('ranks that exchange endpoints', () => {
-  it('refuse to join on all ranks, although the fastest one takes its presence along', async () => {
+  it('all refuse to join if tunings differ, even if the fastest rank has already left', async () => {
     const shared = memoryStore()
     for (const rank of [0, 1]) await shared.set(`alive/${rank}`, '')
     const refusal = { code: 'ERR_TSR_TUNING_DIFFERS' }
@@ -46,7 +46,7 @@ describe('ranks that exchange endpoints', () => {
     ])
   })
 
-  it('say why they refuse to join, although another rank died before it could refuse', async () => {
+  it('report that tunings differ, even if the other rank died before it could refuse', async () => {
     const store = memoryStore()
     for (const rank of [0, 1]) await store.set(`alive/${rank}`, '')
     const other = { host: '127.0.0.1', port: 2, on: 'here', protection: 'none' }

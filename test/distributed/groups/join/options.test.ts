@@ -32,7 +32,7 @@ it.each([
   expect(isInitialized()).toBe(false)
 })
 
-it('initProcessGroup accepts options of diagnosis, and undefined ones', async () => {
+it('initProcessGroup accepts diagnosis options and options that are undefined', async () => {
   const known = { stallWarning: 1000, debug: 'off', transport: undefined, engine: undefined }
   const group = await join({ ...known, arena: 4 * 1024 * 1024, timeout: 60_000 })
   expect(group.size).toBe(1)
@@ -41,7 +41,7 @@ it('initProcessGroup accepts options of diagnosis, and undefined ones', async ()
 
 const job = (worldSize: number, localWorldSize: number) => ({ worldSize, localWorldSize })
 
-describe('the engine of the option `auto`', () => {
+describe('the choice of engine by the option `auto`', () => {
   it.each([
     ['two ranks on two cores', job(2, 2), 'tcp', 2, 'inline'],
     ['four ranks on two cores', job(4, 4), 'tcp', 2, 'inline'],
@@ -52,7 +52,7 @@ describe('the engine of the option `auto`', () => {
     ['node:net, which cannot block', job(2, 2), 'node', 2, 'worker'],
     ['ranks of mpirun', job(2, 2), 'mpi', 2, 'worker'],
     ['a launcher that does not name the ranks of this host', undefined, 'tcp', 2, 'worker'],
-  ] as const)('fits %s', (_, environment, transport, cores, expected) => {
+  ] as const)('is correct for %s', (_, environment, transport, cores, expected) => {
     expect(chooseEngine({ environment, transport, cores }, 'auto')).toBe(expected)
   })
 
@@ -63,14 +63,14 @@ describe('the engine of the option `auto`', () => {
   })
 })
 
-describe('the default engine', () => {
+describe('the default choice of engine', () => {
   it.each([
     ['more ranks than cores', job(4, 4), 'tcp', 2, 'worker'],
     ['fifteen ranks on two cores', job(15, 15), 'tcp', 2, 'worker'],
     ['eight ranks for each core', job(16, 16), 'tcp', 2, 'inline'],
     ['eight ranks for each core of each host', job(32, 16), 'tcp', 2, 'inline'],
     ['many ranks over node:net, which cannot block', job(16, 16), 'node', 2, 'worker'],
-  ] as const)('fits %s', (_, environment, transport, cores, expected) => {
+  ] as const)('is correct for %s', (_, environment, transport, cores, expected) => {
     expect(chooseEngine({ environment, transport, cores }, undefined)).toBe(expected)
   })
 })

@@ -49,7 +49,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('in a group takes ranks of that group', async () => {
+  it('called on a group takes ranks of that group', async () => {
     await runWorld({ size: 6 }, async (world) => {
       if (world.rank % 2 === 1) return
       const even = await newGroup([0, 2, 4], { parent: world })
@@ -77,7 +77,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('may have one rank', async () => {
+  it('may be called with a single rank', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const self = await newGroup([world.rank], { parent: world })
       const buffer = Float32Array.of(3)
@@ -88,7 +88,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('with one rank leaves the slots of shared memory to other groups', async () => {
+  it('with one rank uses none of the slots in shared memory', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
       const alone = await Promise.all(
         Array.from({ length: 8 }, (_, i) =>
@@ -134,7 +134,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('with different orders fails for the members that already have the group', async () => {
+  it('with different orders also fails the members that have already created the group', async () => {
     await runWorld({ size: 3 }, async (world) => {
       const members = world.rank === 2 ? [2, 1, 0] : [0, 1, 2]
       const making = newGroup(members, { parent: world })
@@ -159,7 +159,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('names the groups that the other rank has created, if none is the expected one', async () => {
+  it('names the groups that the other rank has created if the expected one is missing', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) await newGroup([0, 1], { parent: world, name: 'left' })
       await world.barrier()
@@ -181,7 +181,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('refuses a member that has left, at once', async () => {
+  it('fails at once if a member has left', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) {
         await world.destroy()
@@ -243,7 +243,7 @@ describe('destroy', () => {
     })
   })
 
-  it('of the world lets the others finish operations that do not need this rank', async () => {
+  it('of the world lets other ranks finish operations that do not need this rank', async () => {
     await runWorld({ size: 3 }, async (world) => {
       const pair = world.rank === 0 ? undefined : await newGroup([1, 2], { parent: world })
       if (world.rank === 0) {
@@ -257,7 +257,7 @@ describe('destroy', () => {
     })
   })
 
-  it('does not lose messages that were sent before', async () => {
+  it('does not lose messages that were sent before it', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) {
         await world.send(new Float32Array(10).fill(6), 1)
@@ -273,7 +273,7 @@ describe('destroy', () => {
     })
   })
 
-  it('fails operations that other members still wait for, and no message that has arrived', async () => {
+  it('fails pending operations of other members, but keeps messages that have arrived', async () => {
     await runWorld({ size: 3, seed: 4 }, async (world) => {
       const group = await newGroup([0, 1, 2], { parent: world, name: 'brief' })
       if (world.rank === 0) {

@@ -5,7 +5,7 @@ import { SteppedWorld } from '../../support/stepped-world.ts'
 
 const invalid = { code: 'ERR_TSR_MESSAGE_INVALID' }
 
-describe('a value that another program writes to the store', () => {
+describe('an invalid value that another program writes to the store', () => {
   it.each([
     ['a text that is not JSON', 'x'],
     ['null', 'null'],

@@ -31,7 +31,7 @@ async function goOn(group: ProcessGroup): Promise<{ ranks: readonly number[]; su
 }
 
 describe('shrink', () => {
-  it('leaves the same working group on all survivors, at any time of the loss', async () => {
+  it('gives all survivors the same working group, whenever the rank is lost', async () => {
     await fc.assert(
       fc.asyncProperty(losses, async ({ size, lost, early }) => {
         const world = new SteppedWorld(size)
@@ -55,7 +55,7 @@ describe('shrink', () => {
     )
   })
 
-  it('ends the group on ranks that have not noticed the loss', async () => {
+  it('fails the old group on ranks that have not noticed the loss', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     // it waits for rank 0, and needs nothing of the one that leaves
@@ -73,7 +73,7 @@ describe('shrink', () => {
     ])
   })
 
-  it('keeps one of two ranks that lost each other, and informs the other', async () => {
+  it('keeps one of two ranks that lost each other, and tells the excluded one', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     world.ranks[1]!.transport.closePeer(2)
@@ -85,7 +85,7 @@ describe('shrink', () => {
     expect(third).toMatchObject({ code: 'ERR_TSR_EXCLUDED', facts: { rank: 2 } })
   })
 
-  it('continues without ranks that do not call it in time, and informs them', async () => {
+  it('excludes ranks that do not call it in time, and tells them', async () => {
     const world = new SteppedWorld(3)
     const [a, b, c] = world.groups
     const options = { timeout: 200, name: 'rest' }
@@ -129,8 +129,8 @@ const votes = fc.integer({ min: 1, max: 8 }).chain((size) => {
   })
 })
 
-describe('survivors', () => {
-  it('have voted, and none has lost another', () => {
+describe('the survivors that shrink computes', () => {
+  it('have all voted, and have not lost each other', () => {
     fc.assert(
       fc.property(votes, ({ members, votes: cast }) => {
         const all = cast as readonly Vote[]
@@ -160,7 +160,7 @@ describe('survivors', () => {
     )
   })
 
-  it('are all other ranks if one rank has lost every other', () => {
+  it('are all ranks except one that has lost every other rank', () => {
     const gone = [0, 1, 3]
     const all = [0, 1, 2, 3].map((rank) => ({ rank, gone: rank === 2 ? gone : [2] }))
     expect(survivorsOf([3, 2, 1, 0], all)).toEqual([3, 1, 0])

@@ -42,7 +42,7 @@ describe('split', () => {
     )
   })
 
-  it('divides a group of a group', async () => {
+  it('also divides a group created by split', async () => {
     await runWorld({ size: 6 }, async (world) => {
       const even = (await splitGroup(world.rank % 2, -world.rank, { parent: world }))!
       expect(even.ranks).toEqual(world.rank % 2 === 0 ? [4, 2, 0] : [5, 3, 1])

@@ -39,7 +39,7 @@ async function sumOfHalf(world: ProcessGroup): Promise<number> {
 }
 
 describe('several worlds in one process', () => {
-  it('have groups, ids and generations of their own, and end one by one', async () => {
+  it('have separate groups, ids and generations, and can be destroyed separately', async () => {
     const [two, three] = await Promise.all([joinAll(2), joinAll(3)])
     const sums = await Promise.all([...two, ...three].map(sumOfHalf))
     expect(sums).toEqual([100, 101, 202, 101, 202])
@@ -81,7 +81,7 @@ describe('several worlds in one process', () => {
     expect(isInitialized()).toBe(false)
   })
 
-  it('are reconfigured one by one', async () => {
+  it('can be reconfigured separately', async () => {
     const [two, three] = await Promise.all([joinAll(2), joinAll(3)])
     const again = await Promise.all(two.map((world) => world.reconfigure()))
     expect(again.map(({ generation }) => generation)).toEqual([1, 1])

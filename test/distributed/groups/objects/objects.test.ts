@@ -29,7 +29,7 @@ describe('objects', () => {
     })
   })
 
-  it('are gathered in the order of ranks, also of very different size', async () => {
+  it('are gathered in rank order, even if their sizes differ widely', async () => {
     await runWorld({ size: 4, seed: 2 }, async (group) => {
       for (let shift = 0; shift < values.length; shift++) {
         const of = (rank: number): unknown => values[(rank + shift) % values.length]
@@ -39,7 +39,7 @@ describe('objects', () => {
     })
   })
 
-  it('are sent in order, separately for each tag and from arrays', async () => {
+  it('are sent in order for each tag, independently of messages with arrays', async () => {
     await runWorld({ size: 2, seed: 3 }, async (group) => {
       if (group.rank === 0) {
         const sends = values.map((value, i) => group.sendObject(value, 1, { tag: i % 2 }))
@@ -73,7 +73,7 @@ describe('objects', () => {
     })
   })
 
-  it('advance before they are awaited', async () => {
+  it('are transferred before they are awaited', async () => {
     await runWorld({ size: 2, seed: 5 }, async (group) => {
       const work = group.broadcastObject(large, 0)
       await group.barrier()
@@ -84,7 +84,7 @@ describe('objects', () => {
     })
   })
 
-  it('that cannot be sent are refused', async () => {
+  it('that cannot be encoded are refused', async () => {
     await runWorld({ size: 2 }, async (group) => {
       await Promise.resolve()
       if (group.rank === 1) return
