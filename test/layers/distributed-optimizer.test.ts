@@ -11,7 +11,7 @@ jest.setTimeout(120_000)
 describe('a DistributedOptimizer', () => {
   beforeAll(() => loadBackend('cpu'))
 
-  it('does the same as the wrapped optimizer in a group of one', async () => {
+  it('makes the updates of the wrapped optimizer in a group of one rank', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const x = tf.variable(tf.scalar(3))
       const optimizer = new DistributedOptimizer(tf.train.sgd(0.5), group)
@@ -48,7 +48,7 @@ describe('a DistributedOptimizer', () => {
     expect(seen[1]).toEqual(seen[0])
   })
 
-  it('is refused in one process, where ranks cannot block', async () => {
+  it('is refused if ranks share a process, because they cannot block', async () => {
     const x = tf.variable(tf.scalar(3))
     const world = runWorld({ size: 2 }, (group) => {
       const optimizer = new DistributedOptimizer(tf.train.sgd(0.5), group)
@@ -59,7 +59,7 @@ describe('a DistributedOptimizer', () => {
     x.dispose()
   })
 
-  it('refuses gradients of other variables than rank 0 has, and leaks no tensor', () => {
+  it('refuses gradients of variables that rank 0 does not have, and leaks no tensor', () => {
     let other: string[] | undefined
     let reductions = 0
     const group = {

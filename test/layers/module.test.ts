@@ -69,7 +69,7 @@ describe('random layers of tf.layers', () => {
     }
   })
 
-  it('drop other values at each time step and at each use of one layer', async () => {
+  it('drop different values at each time step and at each use of a layer', async () => {
     const { dense, dropout, timeDistributed } = tfjs.layers
     const units = { units: 1, useBias: false, kernelInitializer: 'ones' as const, inputDim: WIDTH }
     const steps = timeDistributed({ layer: dropout({ rate: 0.5 }), inputShape: [6, WIDTH] })
@@ -87,7 +87,7 @@ describe('random layers of tf.layers', () => {
     expect(new Set(kept).size).toBeGreaterThan(2)
   })
 
-  it('refuse to be recomputed if they would draw other values', async () => {
+  it('refuse recomputation if it would draw different values', async () => {
     const noise = () => tfjs.layers.gaussianNoise({ stddev: 1 })
     const [loss, gradient] = await sums(noise(), false)
     expect(loss).toBeCloseTo(gradient, 3)
@@ -118,7 +118,7 @@ it('a trainer refuses a tf.layers model that it would train differently from fit
   })
 })
 
-it('a trainer trains a tf.layers model on several ranks, and leaves it its weights', async () => {
+it('a trainer trains a tf.layers model on several ranks, and the model keeps the trained weights', async () => {
   const train = async (ranks: number): Promise<number[]> => {
     const all = await runWorld({ size: ranks }, async (group) => {
       const model = build()

@@ -68,7 +68,7 @@ describe('parallelizeLayers', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('drops the same values on all ranks, and different ones each time', async () => {
+  it('drops the same values on all ranks, and different values in each pass', async () => {
     const ranks = await onEach(2, (group) => {
       const model = parallelizeLayers(build(), { first: columnParallel() }, group)
       const dropped = tf.tidy(() =>
@@ -86,7 +86,7 @@ describe('parallelizeLayers', () => {
     expect(first).toContain(0)
   })
 
-  it('refuses noise that would differ from rank to rank', async () => {
+  it('refuses a noise layer whose values would differ between ranks', async () => {
     const [error] = await onEach(2, (group) => {
       const model = tfjs.sequential({
         layers: [

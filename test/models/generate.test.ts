@@ -101,7 +101,7 @@ describe('generate', () => {
     disposeModule(model)
   })
 
-  it('runs other kinds of models on the whole text for each token', async () => {
+  it('runs a custom model on the whole text for each token, up to the block size', async () => {
     const inputs: number[][] = []
     const model: Module = {
       parameters: [],
@@ -172,7 +172,7 @@ describe('token sampling', () => {
     })
   })
 
-  it('takes the first of equal scores', () => {
+  it('chooses the first of several equal scores', () => {
     const next = generator('equal', 1)
     const options = { temperature: 1, topK: 2, topP: 1 }
     const scores = Float32Array.of(0, 5, 5, 5)

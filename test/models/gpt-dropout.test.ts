@@ -48,7 +48,7 @@ describe.each(['wasm', 'cpu'] as const)('dropout of a GPT on %s', (backend) => {
     },
   )
 
-  it('of attention keeps the expected output, and has the gradient of its definition', () => {
+  it('in attention preserves the expected output, and has the gradient of its definition', () => {
     const [length, width, heads] = [5, 6, 2]
     const layer = new CausalSelfAttention({
       name: 'a',

@@ -31,7 +31,7 @@ afterEach(removeFolders)
 describe.each(['cpu', 'wasm'] as const)('a GPT-2 of the library transformers on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it('gives the scores of PyTorch and its greedy tokens', async () => {
+  it('has the scores and the greedy tokens of PyTorch', async () => {
     const model = (await pretrainedGPT(folder)).build()
     const scores = tf.tidy(() => {
       const all = model.forward(tf.tensor2d([golden.prompt], undefined, 'int32'))
@@ -235,7 +235,7 @@ describe('a pretrained GPT', () => {
     disposeModule(model)
   })
 
-  it('is exported only with its recipe', async () => {
+  it('cannot be exported without its recipe', async () => {
     const model = (await pretrainedGPT(folder)).build()
     const state = { model } as unknown as ExportedState
     const refused = failure('ERR_TSR_ARGUMENT', /recipe/)

@@ -42,7 +42,7 @@ describe('a tokenizer', () => {
     )
   })
 
-  it('is trained on a text like one of the Python tokenizers library', async () => {
+  it('trained on a text equals one that the Python tokenizers library trained', async () => {
     const sentence = "The whale swims. The whales swim in the cold sea, the whale's own sea.\n"
     const trained = makeFolder()
     const tokenizer = await trainTokenizer(sentence.repeat(4), trained, { vocabulary: 300 })

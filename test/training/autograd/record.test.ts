@@ -137,7 +137,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     expect(tf.memory()).toEqual(before)
   })
 
-  it('keeps only what the backward pass needs', () => {
+  it('keeps only the tensors that the backward pass needs', () => {
     const before = tf.memory().numTensors
     const recording = record(
       (input) => tf.matMul(tf.exp(tf.tanh(input)), second.value),
@@ -177,7 +177,7 @@ describe.each(['wasm', 'cpu'] as const)('record on %s', (backend) => {
     recording.dispose()
   })
 
-  it('records the identity function without taking over its input or dy', () => {
+  it('records the identity function without taking ownership of its input or dy', () => {
     const recording = record((input) => input, x, [], both)
     const { input } = collect(recording, tf.onesLike(x))
     expect(input!.dataSync()).toEqual(new Float32Array(30).fill(1))

@@ -41,7 +41,7 @@ async function movesOf(run: () => void | Promise<void>): Promise<number> {
 describe.each(['wasm', 'cpu'] as const)('the backend %s', (name) => {
   beforeAll(() => loadBackend(name))
 
-  it('creates a tensor in place, which operations can use', () => {
+  it('creates a tensor in place that operations can use', () => {
     const before = tf.memory().numTensors
     const tensor = tf.tidy(() =>
       createTensor([2, 3], (values) => {

@@ -44,7 +44,7 @@ describe('a save', () => {
     },
   )
 
-  it('is refused if replicas differ, unless they are not compared', async () => {
+  it('is refused if the compared replicas differ', async () => {
     const folder = makeFolder()
     const save = (options: SaveOptions) =>
       outcomes(async (world) => {

@@ -74,7 +74,7 @@ it('a state can be loaded through the object with which it was saved', async () 
   await expect(loadCheckpoint(folder, state)).resolves.toMatchObject({ step: 1 })
 })
 
-it('saving and loading refuse arguments in another order', async () => {
+it('saving and loading refuse arguments in the wrong order', async () => {
   const folder = makeFolder()
   const state = { model, step: 1 }
   for (const run of [save, load]) {
@@ -88,7 +88,7 @@ it('saving and loading refuse arguments in another order', async () => {
   }
 })
 
-describe('a rank that saves to the folder of other ranks', () => {
+describe('a save without a group to a file that another rank has created', () => {
   const job = process.env['WORLD_SIZE']
   afterEach(() => {
     if (job === undefined) delete process.env['WORLD_SIZE']
@@ -98,7 +98,7 @@ describe('a rank that saves to the folder of other ranks', () => {
   it.each([
     ['1', /cannot write the checkpoint/],
     ['2', /group is undefined; expected the group of the ranks/],
-  ])('gets an error about the group, with WORLD_SIZE %s', async (ranks, message) => {
+  ])('fails, and asks for a group if WORLD_SIZE is above 1: %s', async (ranks, message) => {
     process.env['WORLD_SIZE'] = ranks
     const folder = makeFolder()
     const taken = join(folder, 'step-00000001', 'rank-00000-of-00001.safetensors')
@@ -129,7 +129,7 @@ describe('loadPretrained', () => {
     await expect(loadPretrained(path, undefined as never)).rejects.toThrow(/model is undefined/)
   })
 
-  it('names the missing file, or says that the folder is a checkpoint', async () => {
+  it('names a missing file, and recognizes the folder of a checkpoint', async () => {
     const folder = makeFolder()
     const { path } = await saveCheckpoint(folder, { model, step: 1 })
     for (const [given, message] of [

@@ -70,7 +70,7 @@ describe('simultaneous saves', () => {
   })
 })
 
-it('a save does not delete itself by its keep option, even if other saves have later steps', async () => {
+it('a save never deletes its own checkpoint by its keep option, even if older ones have later steps', async () => {
   const folder = makeFolder()
   for (const step of [200, 100, 300]) {
     await saveCheckpoint(folder, { model: countingOwner([whole]), step })
@@ -79,7 +79,7 @@ it('a save does not delete itself by its keep option, even if other saves have l
   expect(readdirSync(folder).sort()).toEqual(['step-00000050', 'step-00000300'])
 })
 
-it('a state that one rank refuses is refused on all ranks, even if a rank has no tensors', async () => {
+it('all ranks refuse a state that one rank refuses, even a rank without tensors', async () => {
   const folder = makeFolder()
   const parameter = { name: 'w', shape: [4, 3] }
   const stateOf = (rank: number, optimizer: SGD | Adam) => {
@@ -114,7 +114,7 @@ it('a state that one rank refuses is refused on all ranks, even if a rank has no
   for (const outcome of outcomes) expect(outcome).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
 })
 
-it('a rank without a part of a tensor may give an empty part at any place', async () => {
+it('a rank without values of a tensor may pass an empty range at any position', async () => {
   const folder = makeFolder()
   const ranges = [
     [0, 7],
@@ -155,8 +155,8 @@ it('ranks wait for a slow writer of a checkpoint until their time-out', async ()
   })
 })
 
-describe('two tensors of one name', () => {
-  it('are refused unless they are equal', async () => {
+describe('two tensors with the same name', () => {
+  it('are refused if their values differ', async () => {
     const twice = (first: number) => {
       const model = countingOwner([whole])
       model.held = [cut(whole, 1), cut(whole, first)]
@@ -169,7 +169,7 @@ describe('two tensors of one name', () => {
     })
   })
 
-  it('in a layer of tf.layers are numbered', async () => {
+  it('get numbers if they belong to one layer of tf.layers', async () => {
     const build = (): tfjs.Sequential =>
       tfjs.sequential({
         layers: [

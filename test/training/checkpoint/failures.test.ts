@@ -137,7 +137,7 @@ describe('a forged index with a matching checksum', () => {
     })
   })
 
-  it('cannot leave the folder through a link', async () => {
+  it('cannot reach outside the folder through a link', async () => {
     const folder = await folderWith(1)
     const file = fileOf(folder, 1)
     renameSync(file, join(folder, 'elsewhere'))
@@ -192,7 +192,7 @@ describe('a checkpoint of another model', () => {
     return folder
   }
 
-  it('is refused because of its names, unless it may have more tensors', async () => {
+  it('is refused if its tensor names differ, but may have extra tensors if strict is false', async () => {
     const folder = await saved()
     const first = shardedMLP(sizes).slice(0, 1)
     await expect(loadCheckpoint(folder, { model: first })).rejects.toMatchObject({
@@ -208,7 +208,7 @@ describe('a checkpoint of another model', () => {
     })
   })
 
-  it('is refused because of its sizes', async () => {
+  it('is refused if its tensor sizes differ', async () => {
     const model = shardedMLP({ ...sizes, hidden: 7 }).build()
     await expect(loadCheckpoint(await saved(), { model })).rejects.toMatchObject({
       code: 'ERR_TSR_CHECKPOINT_SHAPE',

@@ -86,13 +86,13 @@ describe('a checkpoint', () => {
     [2, 4],
     [3, 2],
     [4, 3],
-  ])('of %i stages continues bitwise in %i', async (saved, loaded) => {
+  ])('of %i pipeline stages resumes with the same bits in %i stages', async (saved, loaded) => {
     const folder = makeFolder()
     const expected = await trainAndSave(folder, saved)
     expect(await loadAndTrain(folder, loaded)).toEqual(expected)
   })
 
-  it('of 2 x 2 ranks continues in a pipeline of 4, and in the layouts of tensor parallelism', async () => {
+  it('of 2 x 2 ranks resumes in a pipeline of 4 stages, and loads into 4 tensor parallel ranks', async () => {
     const folder = makeFolder()
     const saved = await runWorld({ size: 4, seed: 5 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
@@ -161,11 +161,11 @@ describe('a checkpoint', () => {
   })
 })
 
-describe('a GPT', () => {
+describe('a checkpoint of a GPT', () => {
   const sizes = { vocabulary: 12, block: 6, layers: 2, heads: 4, width: 8, tied: true }
   const source = gpt({ ...sizes, seed: 3 })
 
-  it('that is sharded by heads, hidden units and tokens can be loaded by one rank, and vice versa', async () => {
+  it('moves between tensor parallel ranks and a single rank, in both directions', async () => {
     const [shared, whole] = [makeFolder(), makeFolder()]
     await saveCheckpoint(whole, { model: source.build(), step: 1 })
     await runWorld({ size: 4, seed: 1 }, async (world) => {
@@ -179,7 +179,7 @@ describe('a GPT', () => {
     expect(parameterValues(model)).toEqual(parameterValues(source.build()))
   })
 
-  it('in stages that both have its tied table can be loaded by one rank, and vice versa', async () => {
+  it('moves between stages that share a tied table and a single rank, in both directions', async () => {
     const [staged, whole] = [makeFolder(), makeFolder()]
     await saveCheckpoint(whole, { model: source.build(), step: 1 })
     await runWorld({ size: 2, seed: 1 }, async ({ rank }) => {
@@ -221,7 +221,7 @@ describe('flat shards of parameters', () => {
     Object.keys(layouts).map((b) => [a, b] as const),
   )
 
-  it.each(pairs)('%s load as %s', async (saved, loaded) => {
+  it.each(pairs)('can be saved as "%s" and loaded as "%s"', async (saved, loaded) => {
     const folder = makeFolder()
     const from = layouts[saved]!
     await runWorld({ size: from.length, seed: 1 }, async (world) => {

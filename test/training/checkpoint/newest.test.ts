@@ -22,7 +22,7 @@ describe('the newest checkpoint', () => {
     })
   })
 
-  it('of a job resumed at an earlier step is its own, and so are the kept ones', async () => {
+  it('belongs to the job that resumed at an earlier step, as do the kept checkpoints', async () => {
     const folder = makeFolder()
     for (const step of [100, 200, 300, 210, 220]) {
       await saveCheckpoint(folder, state(step), undefined, { keep: 2 })
@@ -31,14 +31,14 @@ describe('the newest checkpoint', () => {
     expect(await load(folder)).toEqual({ step: 220, first: 220 })
   })
 
-  it('of a step saved twice is the later save', async () => {
+  it('is the later save if a step was saved twice', async () => {
     const folder = await folderWith(1)
     await saveCheckpoint(folder, state(1, 50))
     await saveCheckpoint(folder, state(1, 60))
     expect(await load(folder)).toEqual({ step: 1, first: 60 })
   })
 
-  it('is found without the numbers of later saves, whose damaged checkpoints are ignored', async () => {
+  it('is found if the indexes of checkpoints with later steps are damaged', async () => {
     const folder = await folderWith(30, 20, 10)
     truncateSync(join(folder, nameOf(20), 'index.json'), 40)
     truncateSync(join(folder, nameOf(30), 'index.json'), 0)
@@ -50,7 +50,7 @@ describe('the newest checkpoint', () => {
     expect(readdirSync(folder).sort()).toEqual([nameOf(5), nameOf(10)])
   })
 
-  it('is found beside any other files in the folder', async () => {
+  it('is found among unrelated files in the folder', async () => {
     const folder = await folderWith(10)
     const cut = `.${nameOf(20)}.unfinished`
     for (const name of [cut, nameOf(30), 'step-x']) mkdirSync(join(folder, name))

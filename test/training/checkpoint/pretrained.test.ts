@@ -136,7 +136,7 @@ describe('a GPT-2 file', () => {
     })
   })
 
-  it('without a tensor, or with one of another size, changes nothing', async () => {
+  it('changes no parameter if a tensor is missing or has the wrong size', async () => {
     const tensors = asGPT2(trained())
     tensors.delete('transformer.ln_f.bias')
     const model = new GPT(sizes)

@@ -115,7 +115,7 @@ describe('saving', () => {
     await expect(saving).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name } })
   })
 
-  it('refuses unknown options, and so does loading', async () => {
+  it('refuses unknown options, as loading does', async () => {
     const folder = await folderWith(1)
     const wrong = { keeep: 3 } as never
     for (const call of [
@@ -183,7 +183,7 @@ describe('saving in the background', () => {
     })
   })
 
-  it('reports its failure once, to the caller or else from the next save', async () => {
+  it('reports a failure once: to a caller that waits, or else from the next save', async () => {
     const folder = makeFolder()
     const bad = join(folder, 'link')
     symlinkSync(join(folder, 'nowhere', 'below'), bad)

@@ -74,7 +74,7 @@ describe('examples', () => {
     Uint8ClampedArray,
     Uint16Array,
     Uint32Array,
-  ])('of a %p become int32 as in a batch, unless they are scaled', (Integers) => {
+  ])('from a %p are int32 tensors, or float32 if they are scaled', (Integers) => {
     const data = examples({
       inputs: { values: Integers.of(0, 2, 4), scale: 0.25 },
       labels: Integers.of(2, 1, 0),
@@ -84,13 +84,13 @@ describe('examples', () => {
     expect(take(batch!.labels())).toEqual({ dtype: 'int32', shape: [3], values: [2, 1, 0] })
   })
 
-  it('of a Float32Array may have infinities, as a mask does', () => {
+  it('from a Float32Array may contain infinities, as masks do', () => {
     const data = examples({ inputs: Float32Array.of(0, -Infinity) })
     const [batch] = [...batches(data, { batch: 2, shuffle: false })]
     expect(take(batch!.inputs()).values).toEqual([0, -Infinity])
   })
 
-  it('are divided among the ranks by a loader', () => {
+  it('are divided among the ranks by a data loader', () => {
     const data = examples({ inputs: [10, 11, 12, 13, 14], labels: [0, 1, 2, 3, 4] })
     const seen = [0, 1].flatMap((rank) => {
       const loader = dataLoader(data, { batch: 2, share: [rank, 2] })
@@ -99,7 +99,7 @@ describe('examples', () => {
     expect(seen.sort()).toEqual([0, 1, 2, 3, 4])
   })
 
-  it('must have equally many rows in each column', () => {
+  it('are refused if their columns have different numbers of rows', () => {
     expect(() => examples({ inputs: [1, 2, 3], labels: [1, 2] })).toThrow(
       failure('ERR_TSR_ARGUMENT', /labels.*2 values/),
     )
@@ -109,7 +109,7 @@ describe('examples', () => {
     expect(() => examples({})).toThrow(failure('ERR_TSR_ARGUMENT', /columns/))
   })
 
-  it('of a Dataset are inputs and labels', () => {
+  it('from a Dataset have the fields inputs and labels only', () => {
     const [batch] = [...batches(mnist({ split: 'test' }), { batch: 2, shuffle: false })]
     expect(take(batch!.tensor('labels')).values).toEqual([7, 2])
     expect(() => batch!.tensor('images')).toThrow(failure('ERR_TSR_ARGUMENT', /images/))
@@ -162,7 +162,7 @@ it.each<[string, unknown, RegExp]>([
 describe('records', () => {
   const rules = { inputs: ['a', 'b'], labels: { from: 'kind', classes: ['x', 'y'] } } as const
 
-  it('of a CSV file may have quoted values, in any variant of the format', async () => {
+  it('of a CSV file may contain quoted values, CRLF line ends and a byte order mark', async () => {
     const text = '\uFEFFa,b,"the ""kind"""\r\n1,2,"x, with\r\nend"\n-3.5,1e2,\n\n'
     const rows: unknown[] = []
     for await (const row of csvRecords(fileOf('a.csv', text))) rows.push(row)
@@ -176,7 +176,7 @@ describe('records', () => {
     ['data.csv', 'a,b,kind\n1,2,y\n3,4.5,x\n'],
     ['data.tsv', 'kind\ta\tb\ny\t1\t2\nx\t3\t4.5'],
     ['data.jsonl', '{"a":1,"b":2,"kind":"y"}\n\n{"kind":"x","a":3,"b":4.5}\n'],
-  ])('of %s become fields', async (name, text) => {
+  ])('of %s are read into inputs and labels', async (name, text) => {
     const data = await readExamples(fileOf(name, text), rules)
     const [batch] = [...batches(data, { batch: 2, shuffle: false })]
     expect(take(batch!.inputs())).toEqual({
@@ -187,7 +187,7 @@ describe('records', () => {
     expect(take(batch!.labels())).toEqual({ dtype: 'int32', shape: [2], values: [1, 0] })
   })
 
-  it('of a Parquet file become fields', async () => {
+  it('of a Parquet file are read into columns and computed fields', async () => {
     const data = await readExamples(parquet, {
       inputs: 'point',
       labels: { from: 'kind', classes: ['near', 'far'] },
@@ -205,7 +205,7 @@ describe('records', () => {
     expect(take(batch!.tensor('sum')).values).toEqual([2, -1, 4.25, 3, 17])
   })
 
-  it('may have lists of any depth and equal shape', () => {
+  it('may contain nested lists, which must have the same shape in every record', () => {
     const data = examplesFrom([{ x: [[1, 2, 3]] }, { x: [[4, 5, 6]] }], {
       inputs: 'x',
       flat: { from: 'x', shape: [3], dtype: 'int32' },
@@ -244,7 +244,7 @@ describe('records', () => {
     ['a.jsonl', '{"a":1,"b":2,"kind":"x"}\n{', /line 2 is not JSON/],
     ['a.parquet', 'PAR1', /a\.parquet/],
     ['a.txt', '', /\.csv, \.tsv/],
-  ])('of %s that say %j are refused', async (name, text, message) => {
+  ])('of %s with the content %j are refused', async (name, text, message) => {
     const refused = failure('ERR_TSR_DATASET', message)
     await expect(readExamples(fileOf(name, text), rules)).rejects.toEqual(refused)
   })
@@ -265,7 +265,7 @@ describe('records', () => {
     ['more than 32 bits', 2 ** 40, /record 2: 1099511627776 is not a whole number/],
     ['a large bigint', 2n ** 40n, /record 2: .*is not a whole number/],
     ['infinity', Infinity, /record 2: Infinity is not a whole number/],
-  ])('with whole numbers that are %s are refused', (_, x, message) => {
+  ])('are refused if the value of an int32 field is %s', (_, x, message) => {
     const records = [{ x: '-7' }, { x }]
     expect(() => examplesFrom(records, { labels: { from: 'x', dtype: 'int32' } })).toThrow(
       failure('ERR_TSR_DATASET', message),
@@ -278,33 +278,33 @@ describe('records', () => {
     ['no source', { dtype: 'int32' }, /from of the rule of labels is undefined/],
     ['a class twice', { from: 'x', classes: ['a', 'a'] }, /classes of the rule of labels/],
     ['a number', 5, /from of the rule of labels is 5/],
-  ])('are refused with a rule that has %s', (_, labels, message) => {
+  ])('are refused if the rule of a field is invalid: %s', (_, labels, message) => {
     expect(() => examplesFrom([{ x: 1 }], { labels: labels as 'x' })).toThrow(
       failure('ERR_TSR_ARGUMENT', message),
     )
   })
 
-  it('of a file may begin with a byte order mark', async () => {
+  it('of a JSON Lines file may follow a byte order mark', async () => {
     const rows: unknown[] = []
     for await (const row of jsonlRecords(fileOf('a.jsonl', '\uFEFF{"a":1}\n'))) rows.push(row)
     expect(rows).toEqual([{ a: 1 }])
   })
 
-  it('of a file may be as long as 16 MiB in one line', async () => {
+  it('of a JSON Lines file may be up to 16 MiB long', async () => {
     const line = JSON.stringify({ a: 'x'.repeat(2 ** 24 - 9) })
     const rows: DataRecord[] = []
     for await (const row of jsonlRecords(fileOf('a.jsonl', `${line}\r\n{"a":"y"}`))) rows.push(row)
     expect(rows.map(({ a }) => String(a).length)).toEqual([2 ** 24 - 9, 1])
   })
 
-  it.each(['', 'NA'])('are refused if a function maps %j to no number', async (cell) => {
+  it.each(['', 'NA'])('are refused if the function of a field maps %j to NaN', async (cell) => {
     const rule = { labels: ({ a }: DataRecord) => 2 * Number(a) }
     const refused = failure('ERR_TSR_DATASET', /record 2: the function of a field gives NaN/)
     const path = fileOf('a.csv', `a,b\n1,2\n${cell},3`)
     await expect(readExamples(path, rule)).rejects.toEqual(refused)
   })
 
-  it('of a file that is missing are refused', async () => {
+  it('cannot be read from a missing file', async () => {
     const refused = failure('ERR_TSR_DATASET', /none\.csv.*ENOENT/)
     await expect(readExamples('none.csv', rules)).rejects.toEqual(refused)
   })

@@ -164,7 +164,7 @@ describe('a folder of images', () => {
     ])
   })
 
-  it('normalizes each channel, and a single image as it does in the folder', async () => {
+  it('normalizes each channel, and a single image like the images of the folder', async () => {
     const folder = folderOf({ 'a/1.png': png(colors), '.hidden/2.png': png(colors) })
     const options = { size: [2, 2], mean: [0, 0.5, 1], deviation: [1, 2, 4] } as const
     const [image] = await inputsOf(folder, options)

@@ -60,7 +60,7 @@ it.each<{ from: [batch: number, ranks: number]; to: [batch: number, ranks: numbe
   expect(take(after).flat()).toEqual(epochOf(2))
 })
 
-it('a data loader continues in the same process where a loop was left', () => {
+it('a data loader continues in the same process where the previous loop stopped', () => {
   const [loader] = loaders(8, 1)
   const parts = [take([loader!], 2), take([loader!], 1), take([loader!])]
   expect(parts.flat(2)).toEqual(epochOf(0))
@@ -107,7 +107,7 @@ it('a resumed data loader keeps the saved order, even if its seed option differs
   expect(take([loader]).flat()).toEqual(epochOf(0))
 })
 
-it('a data loader refuses the state of other data, and invalid positions', () => {
+it('a data loader refuses the state of a different data set, and invalid positions', () => {
   const [loader] = loaders(8, 1)
   const state = loader!.state()
   for (const [change, message] of [

@@ -53,7 +53,7 @@ describe.each([true, false])('a sampler, shuffle: %p', (shuffle) => {
   )
 })
 
-it('a sampler has another order in each epoch, and the same if an epoch is repeated', () => {
+it('a sampler has a different order in each epoch, and repeats the order of a repeated epoch', () => {
   const mine = sampler({ examples: 50, rank: 1, ranks: 2, seed: 3 })
   expect(mine.epoch).toBe(0)
   const first = [...mine]

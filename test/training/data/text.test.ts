@@ -20,7 +20,7 @@ function rows(make: () => ReturnType<TextBatch['inputs']>): number[][] {
 }
 
 describe('mobyDick', () => {
-  it('is a book with a tenth for validation', () => {
+  it('reserves a tenth of the book for validation', () => {
     const [train, validation] = [mobyDick({ split: 'train' }), mobyDick({ split: 'validation' })]
     expect(Buffer.from(train.tokens.subarray(0, 40)).toString()).toContain('Loomings')
     const length = train.tokens.length + validation.tokens.length

@@ -15,7 +15,7 @@ const options = { needsInputGradient: true }
 const ones = (rows: number) => tf.ones([rows, 500])
 const layer = new Dropout({ name: 'drop', rate: 0.25 })
 
-it('Dropout drops other values in each forwardBackward of a model', async () => {
+it('Dropout drops different values in each forwardBackward of a model', async () => {
   await loadBackend('wasm')
   const model = wholeModel(
     new Sequential({ drop: layer, linear: new Linear({ name: 'l', inputs: 500, outputs: 3 }) }),
@@ -47,7 +47,7 @@ describe.each(['wasm', 'cpu'] as const)('Dropout on %s', (backend) => {
     expect(Math.abs(share - 0.25)).toBeLessThan(5 * Math.sqrt((0.25 * 0.75) / values.length))
   })
 
-  it('drops other values in each step, row and module, and repeats them on demand', () => {
+  it('drops different values in each step, row and module, and repeats them on demand', () => {
     expect(drop(3, 4)).toEqual(drop(3, 4))
     expect(drop(3, 4)).not.toEqual(drop(4, 4))
     expect(drop(3, 1, 0)).not.toEqual(drop(3, 1, 1))

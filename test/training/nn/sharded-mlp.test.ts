@@ -29,7 +29,7 @@ describe('ShardedMLP', () => {
     await loadBackend('wasm')
   })
 
-  it('has other initial values with another seed', () => {
+  it('has different initial values with a different seed', () => {
     const [one, two] = [1, 2].map((seed) => bits(new ShardedMLP({ ...size, seed })))
     expect(one).not.toEqual(two)
   })

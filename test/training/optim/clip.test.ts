@@ -29,7 +29,7 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
   it.each([
     [2, NORM],
     [Infinity, 84],
-  ])('have at most the norm %d, as arrays and as tensors', async (norm, value) => {
+  ])('are scaled to the maximum %d-norm, as arrays and as tensors', async (norm, value) => {
     const arrays = copies()
     expect(await clipGradients(all, arrays, { maxNorm: 8.5, norm })).toBe(value)
     const gradients = tensors()
@@ -47,7 +47,7 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
     shared.dispose()
   })
 
-  it('are not changed if the norm is small enough or not a number', async () => {
+  it('are unchanged if the norm is below the maximum, infinite or NaN', async () => {
     const arrays = copies()
     expect(await clipGradients(all, arrays, { maxNorm: 86 })).toBe(NORM)
     expect(arrays).toEqual(whole)
@@ -70,7 +70,7 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
     expect(await clipGradients([], new Map<string, Tensor>(), { maxNorm: 1 })).toBe(0)
   })
 
-  it('have their norm summed in double precision', async () => {
+  it('are measured by a norm that is summed in double precision', async () => {
     const many = new Float32Array(2 ** 20).fill(1)
     many[0] = 2 ** 13
     const norm = await gradientNorm([{ gradient: many, spread: [] }])

@@ -99,7 +99,7 @@ describe.each(['wasm', 'cpu'] as const)('gathered gradients on %s', (backend) =>
     for (const { value } of module.parameters) value.dispose()
   })
 
-  it('are copied once each', () => {
+  it('are each copied once', () => {
     const parameter = { name: 'w', shape: [1000] } as unknown as Parameter
     const layout = flatten([parameter])
     const gathered = gatherGradients(layout, fill(layout))

@@ -134,7 +134,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     tf.dispose([...gradients.values()])
   })
 
-  it.each(cases)('%s refuses gradients of other parameters only', async (_, make) => {
+  it.each(cases)('%s refuses gradients if none belongs to a given parameter', async (_, make) => {
     const parameters = [build('a', [1, 2])]
     const optimizer = make()
     const step = (...given: unknown[]) => {

@@ -104,7 +104,7 @@ describe.each([
     })
   })
 
-  it('refuses a module without anything to train, on all ranks', async () => {
+  it('refuses a module without trainable parameters, on all ranks', async () => {
     await runWorld({ size: 2, seed: 1 }, async (group) => {
       const module = shardedMLP(sizes).build()
       const error = await errorOf(() => make(module, group, { frozen: '**' }))
@@ -119,7 +119,7 @@ describe('a DistributedOptimizer', () => {
     ['sgd', '"sgd"'],
     [new Adam(), 'Adam'],
     [undefined, 'undefined'],
-  ])('wraps only an optimizer of tf.train: %p', async (inner, shown) => {
+  ])('refuses an optimizer that is not from tf.train: %p', async (inner, shown) => {
     await runWorld({ size: 1 }, async (group) => {
       const error = await refusalOf(() => new DistributedOptimizer(inner as never, group))
       expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name: 'inner' } })
@@ -138,7 +138,7 @@ describe('a tensor parallel plan', () => {
     ['a word', { 'layers.0': 'colwise' }, '"colwise"'],
     ['nothing', { 'layers.0': undefined }, 'undefined'],
     ['no plan', undefined, 'plan is undefined'],
-  ])('consists of styles, and refuses %s', async (_, plan, shown) => {
+  ])('is refused if it does not map names to styles: %s', async (_, plan, shown) => {
     await runWorld({ size: 1 }, async (group) => {
       const module = shardedMLP(sizes).build()
       for (const call of [
@@ -169,7 +169,7 @@ describe('options of a style', () => {
 })
 
 describe('sharded weights of tf.layers', () => {
-  it('cannot be overwritten with the values of one rank', async () => {
+  it('are refused by broadcastWeights()', async () => {
     await runWorld({ size: 2, seed: 2 }, async (group) => {
       const model = parallelizeLayers(layersModel(), { only: columnParallel() }, group)
       const error = await errorOf(() => broadcastWeights(model, group))

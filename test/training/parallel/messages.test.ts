@@ -52,7 +52,7 @@ describe.each(['wasm', 'cpu'] as const)('tensor messages on %s', (backend) => {
     })
   })
 
-  it('of an all-reduce sum and average into a new tensor', async () => {
+  it('in an all-reduce are summed or averaged into a new tensor', async () => {
     await runWorld({ size: 3, seed: 2 }, async (group) => {
       const own = tf.tensor([group.rank, 10], [2, 1])
       const sum = await allReduceTensor(group, own)

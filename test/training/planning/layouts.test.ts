@@ -31,7 +31,7 @@ describe('planLayouts', () => {
     expect(weights + gradients + optimizer).toBeCloseTo(160e9, -3)
   })
 
-  it('lists layouts that fit by time, and then the others by size', () => {
+  it('lists layouts that fit, sorted by time, and then larger layouts, sorted by size', () => {
     const fitting = layouts.filter(({ fits }) => fits)
     expect(layouts.slice(0, fitting.length)).toEqual(fitting)
     expect(fitting.map(({ step }) => step)).toEqual(

@@ -45,7 +45,7 @@ describe('the trainers of all ranks', () => {
   it.each<[string, (rank: number) => Optimizer, string]>([
     ['momentum', (rank) => new SGD({ learningRate, momentum: rank / 2 }), 'momentum 0.5'],
     ['betas', (rank) => new Adam({ betas: [0.9, rank === 0 ? 0.999 : 0.99] }), '[0.9, 0.99]'],
-  ])('refuse optimizers with another %s', async (_, optimizer, words) => {
+  ])('refuse optimizers that differ in %s', async (_, optimizer, words) => {
     const errors = await failures(2, (group) =>
       trainer(recipe, { optimizer: optimizer(group.rank), mesh: group }),
     )
@@ -62,7 +62,7 @@ describe('the trainers of all ranks', () => {
     for (const error of errors) expect(error).toContain('frozen **.bias, not frozen undefined')
   })
 
-  it('leak nothing of a model that is refused', async () => {
+  it('leak no tensor of a model that they refuse', async () => {
     const mesh = await alone()
     const before = tf.memory().numTensors
     await expect(trainer(recipe, { mesh, frozen: 'layers.9.*' })).rejects.toThrow('frozen is')
@@ -146,7 +146,7 @@ describe('a step that throws', () => {
   )
 })
 
-it('the step after one that threw on only one rank is refused', async () => {
+it('a step is refused after the previous step threw on only one rank', async () => {
   const errors = await failures(2, async (group) => {
     const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh: group })
     await run.step(batchAt(group.rank))
@@ -222,7 +222,7 @@ describe('fit', () => {
     for (const each of steps) expect(each).toEqual([6, 9])
   })
 
-  it('refuses a checkpoint of a training on another kind of data', async () => {
+  it('refuses a checkpoint of a training on a different kind of data', async () => {
     const words = 'the position in the data of the checkpoint is'
     await fitAlone(some(3), {})
     await expect(fitAlone(dataset, { batch: 8 })).rejects.toThrow(words)

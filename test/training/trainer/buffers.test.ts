@@ -199,7 +199,7 @@ describe.each([
     }
   })
 
-  it('are restored after undone steps, and stay in a moving average', async () => {
+  it('are restored by findRate, and are left unchanged by movingAverage', async () => {
     await runWorld({ size: 2 }, async (group) => {
       const run = await start(build(), { dp: 2 }, group)
       await train(run, 0)
@@ -238,7 +238,7 @@ describe.each([
   })
 })
 
-it('a trainer leaves a tf.layers model its moving statistics, and leaks no tensor', async () => {
+it('a tf.layers model keeps the moving statistics of its training, and leaks no tensor', async () => {
   await runWorld({ size: 2 }, async (group) => {
     const model = layersModel()
     const [, normalization] = model.layers

@@ -93,7 +93,7 @@ describe('fit with checkpoints', () => {
     }
   })
 
-  it('tells callbacks of each complete checkpoint once', async () => {
+  it('notifies callbacks of each complete checkpoint once', async () => {
     const saved: [number, boolean][] = []
     const callback = {
       onSave: ({ step, path }: { step: number; path: string }) => {
@@ -108,7 +108,7 @@ describe('fit with checkpoints', () => {
     ])
   })
 
-  it('starts over beside checkpoints of later steps only if the caller permits it', async () => {
+  it('starts over in a folder with checkpoints of later steps only if resume is false', async () => {
     const save = { directory: folder, every: 4 }
     await fitOn(1, { steps: 8, save })
     await expect(fitOn(1, { steps: 4, save })).rejects.toThrow("'auto' to resume from it, false to")
@@ -156,7 +156,7 @@ describe('fit with checkpoints', () => {
   const difference = (outputs: Tensor, labels: Tensor): Tensor => tf.mean(tf.sub(outputs, labels))
   const ones = { size: 2, inputs: Float32Array.of(1, 1), labels: Float32Array.of(1, 1) }
 
-  it('keeps the last good checkpoint if gradients are infinite and the loss is not', async () => {
+  it('keeps the last good checkpoint if the loss is finite but gradients are infinite', async () => {
     const run = await trainer(infinite(), {
       optimizer: new SGD({ learningRate: 0.1 }),
       loss: difference,
@@ -179,7 +179,7 @@ describe('fit with checkpoints', () => {
   it.each([
     [{}, /^w is not finite/],
     [{ clip: 1 }, /^the norm of the gradients of step 1 is not finite/],
-  ])('refuses infinite gradients also if it saves nothing: %p', async (how, message) => {
+  ])('refuses infinite gradients even if it saves no checkpoint: %p', async (how, message) => {
     const optimizer = new SGD({ learningRate: 0.1 })
     const options = { optimizer, loss: difference, mesh: await alone(), ...how }
     const run = await trainer(infinite(), options)

@@ -162,7 +162,7 @@ describe('a trainer', () => {
   })
 
   it.each([1, 2])(
-    'returns an accuracy only if its loss counts right answers, on %i stages',
+    'returns an accuracy only if its loss counts correct answers, on %i stages',
     async (pp) => {
       const evaluated = await runWorld({ size: 2 }, async (group) => {
         const mesh = await initDeviceMesh({ dp: 2 / pp, pp }, group)

@@ -94,7 +94,7 @@ describe('a trainer', () => {
     ['optimizer', (rank) => ({ optimizer: rank === 0 ? optimizer : new Adam() }), 'Adam'],
     ['loss', (rank) => (rank === 0 ? {} : { loss: crossEntropy }), 'loss crossEntropy'],
     ['clip', (rank) => (rank === 0 ? {} : { clip: 1 }), 'clip maxNorm 1'],
-  ])('refuses replicas with another %s', async (_, how, words) => {
+  ])('refuses replicas that differ in %s', async (_, how, words) => {
     const errors = await runWorld({ size: 2 }, async (group) => {
       return await trainer(recipe, { mesh: group, ...how(group.rank) }).catch(String)
     })

@@ -208,7 +208,7 @@ describeIt('the native kernels of tensorflow', () => {
     expect(outcome).toBeGreaterThan(0)
   })
 
-  it('write gradients into arrays, or add to them, with the bits of tensors', async () => {
+  it('write gradients into arrays, or add to arrays, with the same bits as in tensors', async () => {
     const outcome = await found(`
       const [rows, widths, relu] = [30, [19, 37, 11], Uint8Array.of(1, 0)]
       ${twoLayers}

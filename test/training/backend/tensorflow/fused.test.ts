@@ -49,7 +49,7 @@ describe('fusion for TensorFlow on a GPU', () => {
     expect(behind(nodes, [5])).toEqual(['ReluGrad'])
   })
 
-  it('does not apply if another operation needs a value in between', () => {
+  it('does not apply if another operation needs an intermediate value', () => {
     const sum = node('Add', [5, 4], 3, 2)
     const nodes = [x, weight, bias, product, sum, node('Relu', [5, 4], 4)]
     expect(behind(nodes, [5, 3])).toEqual(['Relu', 'Add', 'BatchMatMulV2', 'BatchMatMulV2'])

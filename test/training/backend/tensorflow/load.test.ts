@@ -112,7 +112,7 @@ describe('the backend tensorflow with a broken set-up', () => {
     expect(stderr).toContain('TensorFlow is set up but cannot be used: taking wasm')
   })
 
-  it('is refused if it is for GPUs and finds none, unless they are hidden', async () => {
+  it('is refused if a set-up for GPUs finds no GPU, unless GPUs are hidden', async () => {
     setUpForGpus({ isUsingGpuDevice: false })
     const asked = { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' }
     expect((await run(load, asked)).stdout).toMatch(

@@ -180,7 +180,7 @@ describeIt('repeated passes of a module', () => {
     expect(recorded).toEqual(direct)
   })
 
-  it('become functions for only a few input shapes, like losses', async () => {
+  it('become TensorFlow functions for only a few input shapes, as losses do', async () => {
     const defined = await run(`
       let defined = 0
       count({ functions: { ...counted.functions, define: (...args) => {
@@ -204,7 +204,7 @@ describeIt('repeated passes of a module', () => {
     expect(defined).toBeLessThan(33)
   })
 
-  it('of a derived class with its own forward do not become functions', async () => {
+  it('do not become TensorFlow functions if a derived class has its own forward', async () => {
     const outputs = await run(`
       class Scaled extends Linear {
         factor = 1
@@ -226,7 +226,7 @@ describeIt('repeated passes of a module', () => {
 })
 
 describeIt('a training step with tensors on a GPU', () => {
-  it('has the sign of a value beside its ReLU, and their gradients', async () => {
+  it('computes both the sign and the ReLU of one value, and their gradients', async () => {
     const warm = new WarmProcess({ ...tensorflow })
     const found = (await warm.run(`${counting}
       backend.isUsingGpuDevice = true

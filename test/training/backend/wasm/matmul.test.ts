@@ -35,7 +35,7 @@ describe('matMul on wasm', () => {
   ] as const
   const cases = sizes.flatMap((size) => flags.map((flag) => [...size, ...flag] as const))
 
-  it.each(cases)('is right for %i x %i x %i, transposed %s, %s', (m, k, n, flipA, flipB) => {
+  it.each(cases)('is correct for %i x %i x %i, transposed %s, %s', (m, k, n, flipA, flipB) => {
     const a = tf.randomUniform(flipA ? [k, m] : [m, k], -1, 1, 'float32', 1)
     const b = tf.randomUniform(flipB ? [n, k] : [k, n], -1, 1, 'float32', 2)
     const before = tf.memory()
@@ -113,7 +113,7 @@ describe('matMul on wasm', () => {
     expect(fused.shape).toEqual([7, 530])
   })
 
-  it('is right for dimensions of several blocks', () => {
+  it('is correct for dimensions of several blocks', () => {
     const a = tf.randomUniform([131, 517], -1, 1, 'float32', 1)
     const b = tf.randomUniform([517, 1030], -1, 1, 'float32', 2)
     const [flippedA, flippedB] = [tf.transpose(a), tf.transpose(b)]
@@ -127,7 +127,7 @@ describe('matMul on wasm', () => {
     )
   })
 
-  it('leaves invalid products to the original kernel and its message', () => {
+  it('hands invalid products to the original kernel, which reports the error', () => {
     expect(() => tf.matMul(tf.ones([2, 3]), tf.ones([4, 5]))).toThrow('inner shapes')
     expect(() => tf.matMul(tf.ones([2, 3], 'int32'), tf.ones([3, 2], 'int32'))).toThrow(
       'not yet supported',
@@ -142,7 +142,7 @@ describe('matMul on wasm', () => {
     expect([...tf.matMul(x, w).dataSync()]).toEqual([6, 6])
   })
 
-  it('multiplies transposed batches as fast as others', () => {
+  it('multiplies transposed batches as fast as untransposed batches', () => {
     const a = tf.randomUniform([8, 64, 128], -1, 1, 'float32', 1)
     const b = tf.randomUniform([8, 128, 64], -1, 1, 'float32', 2)
     const flipped = tf.randomUniform([8, 64, 128], -1, 1, 'float32', 2)

@@ -38,7 +38,7 @@ describe('sums on wasm', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('are right for integers and for empty tensors', () => {
+  it('are correct for integers and for empty tensors', () => {
     const whole = tf.sum(tf.tensor2d([1, 2, 3, 4], [2, 2], 'int32'), 0)
     expect([whole.dtype, ...whole.dataSync()]).toEqual(['int32', 4, 6])
     expect([...tf.sum(tf.zeros([0, 3]), 0).dataSync()]).toEqual([0, 0, 0])
@@ -51,7 +51,7 @@ const randomValues = (rows: number, columns: number) =>
 describe('an embedding on wasm', () => {
   const ids = [3, 0, 3, 6, 3, 1]
 
-  it.each([1, 4, 7, 130])('has the right rows and gradient at a width of %i', (columns) => {
+  it.each([1, 4, 7, 130])('has the correct rows and gradient at a width of %i', (columns) => {
     const table = randomValues(7, columns)
     const indices = tf.tensor1d(ids, 'int32')
     const dy = randomValues(ids.length, columns)

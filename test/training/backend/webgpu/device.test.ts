@@ -9,7 +9,7 @@ describe('chooseAdapter', () => {
     expect(chooseAdapter(names, 'LLVMPIPE')).toBe(names[3])
   })
 
-  it('refuses names that fit none or several, and lists all adapters', () => {
+  it('refuses names that match no adapter or several, and lists all adapters', () => {
     expect(() => chooseAdapter(names, 'AMD')).toThrow(`no adapter fits 'AMD'`)
     expect(() => chooseAdapter(names, 'nvidia')).toThrow(
       /3 adapters fit .* there are: NVIDIA H200, /,

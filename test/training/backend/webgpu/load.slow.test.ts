@@ -35,7 +35,7 @@ describeWithDriver('webgpu', () => {
     expect(JSON.parse(stdout)).toEqual([backend, backend, 'webgpu', navigator])
   })
 
-  it('lists the adapters when none fits', async () => {
+  it('lists the adapters if no adapter matches', async () => {
     const { code, stderr } = await runModule(
       `await training.loadBackend('webgpu', { adapter: 'Voodoo 2' })`,
       vulkan,

@@ -31,7 +31,7 @@ type Report = { readonly backend: string } & Record<'gathered' | 'paired', Train
 const { describe: withDriver } = needing(vulkan !== undefined, 'Vulkan driver')
 
 withDriver('tensor parallel layers on webgpu', () => {
-  it('train in segments to the losses of cpu', async () => {
+  it('reach the losses of cpu when they train in segments', async () => {
     const script = 'test/training/parallel/tensor/fixtures/losses-in-segments.mjs'
     const wanted = JSON.parse(await run('cpu', script)) as Report
     const found = JSON.parse(await run('webgpu', script)) as Report
@@ -45,7 +45,7 @@ withDriver('tensor parallel layers on webgpu', () => {
     }
   })
 
-  it('train in examples/tensor-parallel.ts', async () => {
+  it('train in examples/tensor-parallel.ts with small errors', async () => {
     const sizes = ['--steps', '3', '--batch', '16', '--hidden', '32']
     const result = resultIn(await run('webgpu', 'examples/tensor-parallel.ts', ...sizes))
     expect(result['gatheredError']).toBeLessThan(1e-4)
@@ -53,7 +53,7 @@ withDriver('tensor parallel layers on webgpu', () => {
     expect(result).toMatchObject({ gatheredCollectives: 5, pairedCollectives: 3 })
   })
 
-  it('are refused before any message if recorded in one pass or not a chain', async () => {
+  it('are refused before any message if they are recorded in one pass, or are not a chain', async () => {
     // whatever else is used of a group would be a message
     const script = `
       await training.loadBackend()

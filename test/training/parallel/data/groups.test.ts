@@ -53,7 +53,7 @@ describe('a sharded model', () => {
 })
 
 describe('errors of replicas along one axis of a mesh', () => {
-  it('name the ranks of the world', async () => {
+  it('name each rank by its number in the world', async () => {
     await runWorld({ size: 4, seed: 3 }, async (world) => {
       const mesh = await initDeviceMesh({ dp: 2, tp: 2 }, world)
       await onPoints(mesh.dp, ['a'], {}, async (replica) => {

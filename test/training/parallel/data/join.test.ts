@@ -67,7 +67,7 @@ describe('a joined loop', () => {
   it.each([
     ['live', [1, 2]],
     ['world', [1, 4 / 3]],
-  ] as const)('divides by the number of %s ranks', async (divideBy, wanted) => {
+  ] as const)('divides gradients by the number of %s ranks', async (divideBy, wanted) => {
     const lengths = [1, 2, 2]
     const seen = await runWorld({ size: 3, seed: 5 }, (group) =>
       onPoints(group, ['a', 'b'], {}, async (replica) => {
@@ -93,7 +93,7 @@ describe('a joined loop', () => {
     }
   })
 
-  it('keeps passes that a rank has not sent out of the steps of other ranks', async () => {
+  it('excludes unsent passes of one rank from the steps of other ranks', async () => {
     const seen = await runWorld({ size: 2, seed: 6 }, (group) =>
       onPoints(group, ['a'], {}, async (replica) => {
         let got: Record<string, number> = {}
@@ -126,7 +126,7 @@ describe('a joined loop', () => {
     expect(seen).toEqual([{ a: 2, b: 2 }, {}])
   })
 
-  it('accepts accumulated passes as outside of join()', async () => {
+  it('accumulates passes in the same way as without join()', async () => {
     const passes = async (group: ProcessGroup, isJoined: boolean) =>
       await onPoints(group, ['a'], {}, async (replica) => {
         let got: Record<string, number> = {}

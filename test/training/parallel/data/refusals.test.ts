@@ -27,7 +27,7 @@ const different: [string, FullyShardOptions, FullyShardOptions][] = [
 ]
 
 describe('ranks with different settings', () => {
-  it.each(different)('are told that %s differs: %j and %j', async (name, ...options) => {
+  it.each(different)('get an error that names %s: %j and %j', async (name, ...options) => {
     await runWorld({ size: 2, seed: 1 }, async (group) => {
       for (const stage of [0, 1, 3] as const) {
         const module = new Points('a', 'b')
@@ -46,7 +46,7 @@ describe('ranks with different settings', () => {
   it.each<[string, FullyShardOptions, FullyShardOptions]>([
     ['stage', { stage: 1 }, { stage: 2 }],
     ['reshardAfterForward', { reshardAfterForward: false }, {}],
-  ])('are told that %s differs', async (name, ...options) => {
+  ])('get an error that names %s', async (name, ...options) => {
     await runWorld({ size: 2, seed: 1 }, async (group) => {
       const module = new Points('a', 'b')
       const error = await errorOf(() => fullyShard(module, group, options[group.rank]))
@@ -106,7 +106,7 @@ describe('options of replicas', () => {
     },
   )
 
-  it('are refused for a model with two parameters of one name', async () => {
+  it('do not permit two different parameters with the same name', async () => {
     await runWorld({ size: 1 }, async (group) => {
       const twice = new Points('a', 'a')
       for (const make of [dataParallel, fullyShard]) {

@@ -71,7 +71,7 @@ it('a pipeline reports that its ranks have batches of different sizes', async ()
 })
 
 describe('a pipeline', () => {
-  it('refuses a call at once while another one runs, which continues', async () => {
+  it('refuses a call while another call runs, which continues', async () => {
     await onRanks(2, { optimizer: new SGD({ learningRate: 0.1 }) }, async (pipe) => {
       const first = pipe.step(examples(8))
       await expect(pipe.step(examples(8))).rejects.toEqual(
@@ -104,7 +104,7 @@ describe('a pipeline', () => {
   })
 })
 
-describe('a pipeline leaves no tensor after dispose() and a failure', () => {
+describe('a disposed pipeline', () => {
   const no = (): never => {
     throw new Error('no')
   }
@@ -145,7 +145,7 @@ describe('a pipeline leaves no tensor after dispose() and a failure', () => {
     ['a backward pass of a layer, in halves', { schedule: 'zb-h1' }, lastFails('backward')],
     ['a layer of the second chunk', { schedule: 'looped' }, lastFails('forward')],
     ['a loss after the second chunk', { schedule: 'interleaved', loss: failingLoss }, model],
-  ])('of %s', async (_, options, recipe) => {
+  ])('leaks no tensor after a failure of %s', async (_, options, recipe) => {
     const before = tf.memory().numTensors
     await runWorld({ size: 1 }, async (group) => {
       const pipe = pipeline(recipe, group, { microbatches: 2, ...options })
@@ -155,7 +155,7 @@ describe('a pipeline leaves no tensor after dispose() and a failure', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('of a loss in evaluate()', async () => {
+  it('leaks no tensor after a failure of a loss in evaluate()', async () => {
     const before = tf.memory().numTensors
     await onRanks(1, { loss: failingLoss, schedule: 'looped' }, async (pipe) => {
       await fails(pipe.evaluate(examples(8)))

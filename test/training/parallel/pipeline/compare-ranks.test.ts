@@ -82,7 +82,7 @@ describe('ranks with different options', () => {
     ['a learning rate', rate(0.2), rate(0.1), /SGD, learningRate 0.1, not .* learningRate 0.2/],
     ['an optimizer', rate(0.2), { optimizer: new Adam() }, /optimizer Adam.* not optimizer SGD/],
     ['an optimizer on one rank only', rate(0.2), {}, /optimizer undefined, not optimizer SGD/],
-  ])('are refused on all ranks before anything else: %s', async (_, first, second, message) => {
+  ])('are refused on all ranks before the first pass: %s', async (_, first, second, message) => {
     const before = tf.memory().numTensors
     const ranks = await outcomes((rank) => (rank === 0 ? first : second))
     for (const seen of ranks) {
@@ -119,7 +119,7 @@ describe('the comparison of options', () => {
   it.each<[string, PipelineModel]>([
     ['a model', model],
     ['a model with a plan for named layers', plan],
-  ])('of %s is one exchange, before the first pass only', async (_, recipe) => {
+  ])('takes one exchange, before the first pass only: %s', async (_, recipe) => {
     const counts = await runWorld({ size: 2 }, async (group) => {
       const gathered = jest.spyOn(group, 'allGatherObject')
       const comparisons = () =>

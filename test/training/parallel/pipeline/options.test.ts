@@ -82,7 +82,7 @@ describe('pipeline()', () => {
     ['a model', () => model.build(), /model is an instance of ShardedMLP; expected a recipe/],
     ['a recipe of a recipe', () => () => model, /model is a function; expected a recipe/],
     ['nothing', () => undefined, /model is undefined; expected a recipe/],
-  ])('refuses %s instead of a recipe, like measureCosts', async (_, make, message) => {
+  ])('refuses %s in place of a recipe, as measureCosts does', async (_, make, message) => {
     const built = make() as PipelineModel
     await runWorld({ size: 1 }, async (group) => {
       expect(() => pipeline(built, group)).toThrow(failure('ERR_TSR_ARGUMENT', message))

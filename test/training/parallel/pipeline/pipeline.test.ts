@@ -181,7 +181,7 @@ describe('the messages of a pipeline', () => {
     },
   )
 
-  it('return no gradient if no earlier stage has parameters', async () => {
+  it('carry no gradient to a stage if it and all earlier stages lack parameters', async () => {
     const frozen = {
       layers: 4,
       slice: (from: number, to: number): Module => {
@@ -257,8 +257,8 @@ describe('a pipeline refuses', () => {
   })
 })
 
-describe('any module', () => {
-  it('can be cut into stages, even if it supports only the tape', async () => {
+describe('a module without a backward pass of its own', () => {
+  it('can be a stage of a pipeline, which records it on the tape', async () => {
     const square: Module = { parameters: [], forward: (x) => tf.square(x) }
     const squares = { layers: 2, slice: () => square }
     const results = await runWorld({ size: 2 }, async (group) => {

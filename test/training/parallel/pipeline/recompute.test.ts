@@ -87,7 +87,7 @@ describe('recompute', () => {
       { schedule: parseSchedule('0F0 0F1 0I1 0B0 0W1\n1F0 1F1 1I1 1W1 1B0') },
     ],
   ]
-  it.each(layouts)('gives the same bits: %s', async (_, size, options) => {
+  it.each(layouts)('does not change any bit of the results: %s', async (_, size, options) => {
     const before = tf.memory().numTensors
     for (const [model, batch] of [
       [mlp, rows],
@@ -99,7 +99,7 @@ describe('recompute', () => {
     expect(tf.memory().numTensors).toBe(before)
   })
 
-  it('runs each forward pass again, unless its backward pass follows at once', async () => {
+  it('repeats each forward pass, unless its backward pass follows immediately', async () => {
     const run = async (recompute: boolean): Promise<number[]> => {
       const counts = new Map<number, number>()
       await pass(counted(mlp, counts), rows, 3, { schedule: '1f1b', recompute })

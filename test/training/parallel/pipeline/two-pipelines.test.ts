@@ -34,7 +34,7 @@ async function wanted(seeds: readonly number[]): Promise<number[][]> {
 }
 
 describe('two pipelines', () => {
-  it('over one group refuse a call during another one, which continues', async () => {
+  it('over one group refuse a call while another call runs, which continues', async () => {
     const [[first]] = (await wanted([1])) as [[number]]
     const losses = await runWorld({ size: 2, seed: 1 }, async (group) => {
       const [a, b] = [make(1, group), make(2, group)]

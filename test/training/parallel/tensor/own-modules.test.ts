@@ -81,7 +81,7 @@ describe('parallelize() of a custom module', () => {
       () => new Sequential({ block: new WithStaleParameters() }),
       /the parameters of block/,
     ],
-  ])('refuses %s that still contain the replaced ones', async (_, make, message) => {
+  ])('refuses a model if its %s are those from before sharding', async (_, make, message) => {
     const styles = { '**.up': columnParallel(), '**.down': rowParallel() }
     const errors = await onEach(2, (group) => {
       try {
@@ -97,7 +97,7 @@ describe('parallelize() of a custom module', () => {
     }
   })
 
-  it('accepts modules that read their children, and any module in a group of one', async () => {
+  it('accepts modules that read their children, and any module in a group of one rank', async () => {
     const [one] = await onEach(1, (group) => parallelize(new WithStaleLayers(), plan, group).layers)
     expect(one).toHaveLength(2)
     const counts = await onEach(2, (group) => parallelize(new Own(), plan, group).parameters.length)

@@ -39,7 +39,7 @@ const models: [string, (group: ProcessGroup) => Module, () => Tensor, number[]][
 ]
 
 describe.each(models)('scores of %s', (_, build, inputs, shape) => {
-  it('are refused by a loss of all classes, and leave no tensor behind', async () => {
+  it('are refused by a loss that needs all classes, and leak no tensor', async () => {
     const before = tf.memory().numTensors
     const ranks = await onEach(2, (group) => {
       const model = build(group)

@@ -85,7 +85,7 @@ describe('parallelize', () => {
     for (const error of errors) expect(error).toEqual(failure('ERR_TSR_ARGUMENT', message))
   })
 
-  it('of a recipe refuses names that no rank of the pipeline has found', async () => {
+  it('refuses names in the plan of a recipe that no rank of the pipeline finds', async () => {
     const recipe = shardedMLP({ layers: 4, inputs: 4, hidden: 6, outputs: 2 })
     const batch = {
       size: 2,
@@ -137,7 +137,7 @@ describe('parallelize', () => {
       },
     ],
     ['the end of the model', { 'layers.*': columnParallel({ gather: 'partial' }) }],
-  ])('refuses to sum gradients that are already whole, before %s', async (_, plan) => {
+  ])('refuses to sum gradients that are already complete, before %s', async (_, plan) => {
     const [error] = await onEach(2, (group) => {
       const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
       try {

@@ -137,7 +137,7 @@ describe('recordSegments', () => {
     })
   })
 
-  it('runs backward once, from a gradient of the shape of the output', async () => {
+  it('runs backward only once, and only from a gradient with the shape of the output', async () => {
     await withLayers(async (first, second, x) => {
       const recording = await recordSegments(model(first, second), x, both)
       const wrong = tf.ones([3, 5])

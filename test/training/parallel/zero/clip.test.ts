@@ -16,7 +16,7 @@ beforeAll(async () => {
   await loadBackend('wasm')
 })
 
-it('gradient clipping needs no tensor parallel group of one rank', async () => {
+it('gradient clipping does not need the tensor parallel group if it has one rank', async () => {
   const norms = await runWorld({ size: 2, seed: 1 }, async (world) => {
     const mesh = await initDeviceMesh({ dp: 2, tp: 1 }, world)
     const whole = shardedMLP({ layers: 1, inputs: 4, outputs: 4 }).build()

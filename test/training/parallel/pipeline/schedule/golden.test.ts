@@ -61,9 +61,9 @@ const halved = [
   { stages: 1, microbatches: 4, makespan: 12, peak: 1 },
 ]
 
-describe('zb-h1', () => {
+describe('the schedule zb-h1', () => {
   it.each(halved)(
-    'has makespan $makespan and $peak in flight: $stages stages, $microbatches micro-batches',
+    'has makespan $makespan and peak $peak: $stages stages, $microbatches micro-batches',
     ({ stages, microbatches, makespan, peak }) => {
       const made = schedule('zb-h1', { stages, microbatches })
       made.validate()
@@ -89,7 +89,7 @@ describe('an action list of PyTorch', () => {
   const { schedules } = JSON.parse(readFileSync(file, 'utf8')) as { schedules: TorchOrder[] }
 
   it.each(schedules)(
-    'equals ours: $name, $ranks ranks, $chunks stages each, $microbatches micro-batches',
+    'equals the list of tsrun: $name, $ranks ranks, $chunks stages each, $microbatches micro-batches',
     ({ name, ranks, chunks, microbatches, actions }) => {
       const made = schedule(name, { stages: ranks * chunks, ranks, microbatches })
       expect(formatActions(made.actions).split('\n')).toEqual(actions)
@@ -107,7 +107,7 @@ const inV = [
 
 describe('a schedule with two stages per rank in a V', () => {
   it.each(inV)(
-    'has the makespan: $name, $ranks ranks, $microbatches micro-batches, makespan $makespan',
+    'has the expected makespan: $name, $ranks ranks, $microbatches micro-batches, makespan $makespan',
     ({ name, ranks, microbatches, makespan, peak }) => {
       const made = schedule(name, { stages: 2 * ranks, microbatches })
       const simulation = made.simulate({ forward: 1, backward: 2 })
@@ -117,7 +117,7 @@ describe('a schedule with two stages per rank in a V', () => {
     },
   )
 
-  it.each(['zb-v', 'dualpipe-v'] as const)('never deadlocks, with any counts: %s', (name) => {
+  it.each(['zb-v', 'dualpipe-v'] as const)('never deadlocks, at any size: %s', (name) => {
     for (let ranks = 1; ranks <= 6; ranks++) {
       for (let microbatches = 1; microbatches <= 15; microbatches++) {
         schedule(name, { stages: 2 * ranks, ranks, microbatches }).validate()
@@ -125,20 +125,20 @@ describe('a schedule with two stages per rank in a V', () => {
     }
   })
 
-  it('refuses other numbers of stages than two per rank', () => {
+  it('is refused if the number of stages is not two per rank', () => {
     const given = { stages: 7, microbatches: 2 }
     expect(() => schedule('zb-v', given)).toThrow('an even number, two per rank')
     expect(() => schedule('zb-v', { ...given, ranks: 4 })).toThrow('8, two per rank')
   })
 })
 
-describe('the looped schedule on four ranks', () => {
+describe('the looped schedule', () => {
   it.each([
     { chunks: 1, microbatches: 8, makespan: 33 },
     { chunks: 2, microbatches: 8, makespan: 28.5 },
     { chunks: 2, microbatches: 6, makespan: 22.5 },
     { chunks: 4, microbatches: 8, makespan: 26.25 },
-  ])('has the makespan: $chunks chunks, $microbatches micro-batches, makespan $makespan', (row) => {
+  ])('on four ranks has makespan $makespan: $chunks chunks, $microbatches micro-batches', (row) => {
     const { chunks, microbatches, makespan } = row
     const made = schedule('looped', { stages: 4 * chunks, ranks: 4, microbatches })
     made.validate()
@@ -158,9 +158,9 @@ const dealt = [
   { chunks: 4, microbatches: 8, makespan: 26.25, bubble: 0.0857, peak: [19, 17, 15, 13] },
 ]
 
-describe('the interleaved schedule on four ranks', () => {
+describe('the interleaved schedule', () => {
   it.each(dealt)(
-    'has the times: $chunks chunks, $microbatches micro-batches, makespan $makespan, bubble $bubble',
+    'on four ranks has makespan $makespan and bubble $bubble: $chunks chunks, $microbatches micro-batches',
     ({ chunks, microbatches, makespan, bubble, peak }) => {
       const made = schedule('interleaved', { stages: 4 * chunks, ranks: 4, microbatches })
       made.validate()
@@ -171,7 +171,7 @@ describe('the interleaved schedule on four ranks', () => {
     },
   )
 
-  it('never deadlocks, with any counts', () => {
+  it('never deadlocks, at any size', () => {
     for (let ranks = 1; ranks <= 5; ranks++) {
       for (let chunks = 1; chunks <= 4; chunks++) {
         for (let microbatches = 1; microbatches <= 13; microbatches++) {
@@ -183,16 +183,16 @@ describe('the interleaved schedule on four ranks', () => {
     }
   })
 
-  it('refuses unequal numbers of stages per rank, and other schedules more than one', () => {
+  it('needs the same number of stages on every rank, and 1f1b needs exactly one', () => {
     const stages = { stages: 6, ranks: 4, microbatches: 2 }
     expect(() => schedule('interleaved', stages)).toThrow('a multiple of the 4 ranks')
     expect(() => schedule('1f1b', stages)).toThrow('one per rank')
   })
 })
 
-describe('the golden table', () => {
+describe('the simulator', () => {
   it.each(table)(
-    'has the times: $name, $stages stages, $microbatches micro-batches, makespan $makespan, bubble $bubble',
+    'finds makespan $makespan and bubble $bubble: $name, $stages stages, $microbatches micro-batches',
     ({ name, stages, microbatches, makespan, bubble, peak }) => {
       const made = schedule(name, { stages, microbatches })
       made.validate()
@@ -203,7 +203,7 @@ describe('the golden table', () => {
     },
   )
 
-  it('agrees with the closest case of the pipeline puzzle: F = B = 1, 22 slots, bubble 3/11', () => {
+  it('agrees with the pipeline puzzle: 1f1b with F = B = 1 has 22 slots and bubble 3/11', () => {
     const simulation = schedule('1f1b', { stages: 4, microbatches: 8 }).simulate({
       forward: 1,
       backward: 1,
@@ -213,12 +213,12 @@ describe('the golden table', () => {
   })
 })
 
-describe('the formulas of schedules', () => {
+describe('the formulas for makespan, bubble and peak', () => {
   const counts = [1, 2, 3, 4, 5, 7, 8]
   const cases = counts.flatMap((stages) => counts.map((microbatches) => ({ stages, microbatches })))
 
   it.each(cases)(
-    'hold at $stages stages, $microbatches micro-batches',
+    'hold for $stages stages and $microbatches micro-batches',
     ({ stages, microbatches }) => {
       const [forward, backward] = [3, 5]
       const run = (name: ScheduleName) =>

@@ -21,7 +21,7 @@ function sizeFor(name: string, size: { stages: number; microbatches: number }): 
 }
 
 describe('pipeline schedules', () => {
-  it('with a name are valid and run, at any size', () => {
+  it('are valid and run at any size, if they are built in', () => {
     fc.assert(
       fc.property(extent, fc.constantFrom(...scheduleNames), (given, name) => {
         const size = sizeFor(name, given)
@@ -36,7 +36,7 @@ describe('pipeline schedules', () => {
     )
   })
 
-  it('from random lists never deadlock if they are valid, and have a cycle if not', () => {
+  it('from random action lists never deadlock if they are valid, and have a cycle if they are invalid', () => {
     let refused = 0
     fc.assert(
       fc.property(randomLists, ({ lists }) => {
@@ -63,7 +63,7 @@ describe('pipeline schedules', () => {
     expect(refused).toBeGreaterThan(50)
   })
 
-  it('are sorted so that each action follows what it needs', () => {
+  it('are sorted so that each action follows the actions that it needs', () => {
     fc.assert(
       fc.property(extent, fc.constantFrom(...scheduleNames), (given, name) => {
         const size = sizeFor(name, given)

@@ -14,7 +14,7 @@ import {
 import { failure } from '../../support/failure.ts'
 
 describe('the text format of actions', () => {
-  it('is read as it was written', () => {
+  it('preserves actions that are written and read', () => {
     expect(formatAction({ kind: 'F', stage: 0, microbatch: 3 })).toBe('0F3')
     expect(parseAction('12W34')).toEqual({ kind: 'W', stage: 12, microbatch: 34 })
     for (const name of scheduleNames) {
@@ -51,12 +51,12 @@ describe('the text format of actions', () => {
     ['{"rank": 1, "actions": ["0F0"]}', /rank 0 has no line/],
     ['0F0 0B0\n1B0 1F0', /rank 1, action 0: 1B0 comes before its forward/],
     ['', /no actions/],
-  ])('makes parseSchedule refuse %j', (text, message) => {
+  ])('is refused by parseSchedule if it is invalid: %j', (text, message) => {
     expect(() => parseSchedule(text)).toThrow(failure('ERR_TSR_SCHEDULE', message))
   })
 
   it.each(['', 'F0', '0X1', '0F', '-1F0', '0F1.5', '0f1'])(
-    'does not include the action %p',
+    'does not permit the action %p',
     (text) => {
       expect(() => parseAction(text)).toThrow(failure('ERR_TSR_SCHEDULE'))
     },
@@ -70,7 +70,7 @@ describe('schedule', () => {
     )
   })
 
-  it('refuses unknown names and bad counts', () => {
+  it('refuses unknown names and invalid counts', () => {
     const wrong: [string, number, number][] = [
       ['2f2b', 2, 2],
       ['toString', 2, 2],
