@@ -6,12 +6,12 @@ const QUERY = [
   '--query-gpu=index,uuid,utilization.gpu,memory.used',
   '--format=csv,noheader,nounits',
 ]
-/** Milliseconds. Without persistence mode, the driver takes seconds. */
+/** Milliseconds. Without persistence mode, the GPU driver takes seconds to start. */
 const LIMIT = 10_000
 
 /** Polls nvidia-smi, with at most one process at a time. */
 export class GpuWatch {
-  /** The last answer; empty without nvidia-smi, or if it fails. */
+  /** The last answer; empty if nvidia-smi is missing or fails. */
   latest: readonly GpuUse[] = []
   readonly #env: NodeJS.ProcessEnv
   readonly #signal: AbortSignal

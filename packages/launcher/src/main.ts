@@ -1,4 +1,4 @@
 import { runCommand } from './commands/command-line.ts'
 
-// process.exitCode would keep this process running while another process holds a rank's pipe.
+// Exit explicitly: Node would keep running while another process holds the pipe of a rank.
 process.exit(await runCommand(process.argv.slice(2)))

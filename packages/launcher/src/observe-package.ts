@@ -7,9 +7,9 @@ import { resolveFrom } from './job/code/script.ts'
 export const OBSERVE = '@tsrun/observe'
 
 /**
- * Finds the package beside tsrun or in the user's project, and prefers one of tsrun's version.
+ * Finds the package beside tsrun or in the user's project, preferably of the same version as tsrun.
  *
- * @returns undefined when it is not installed
+ * @returns undefined if the package is not installed
  */
 export function locateObserve(
   cwd: string,

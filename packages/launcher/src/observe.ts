@@ -18,9 +18,9 @@ import { GpuWatch } from './gpu-use.ts'
 export type Observe = typeof import('@tsrun/observe')
 
 /**
- * Loads the package.
+ * Loads @tsrun/observe.
  *
- * @returns undefined if it is not installed
+ * @returns undefined if the package is not installed
  * @throws ERR_TSR_USAGE if its version differs from tsrun's
  */
 async function findObserve(cwd: string): Promise<Observe | undefined> {
@@ -35,10 +35,10 @@ async function findObserve(cwd: string): Promise<Observe | undefined> {
 }
 
 /**
- * Loads the package, like `findObserve`.
+ * Loads @tsrun/observe.
  *
- * @param what - the feature that needs it
- * @throws ERR_TSR_PACKAGE_MISSING if it is not installed
+ * @param what - the feature that needs the package
+ * @throws ERR_TSR_PACKAGE_MISSING if the package is not installed
  */
 export async function loadObserve(what: string, cwd: string): Promise<Observe> {
   const observe = await findObserve(cwd)
@@ -99,7 +99,6 @@ export async function openWatchers(
   }
 }
 
-/** The launcher's services for the observers of a job. */
 function observeHost(
   env: NodeJS.ProcessEnv,
   stop: AbortSignal,

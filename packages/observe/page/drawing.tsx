@@ -16,7 +16,7 @@ function surfaceOf(canvas: HTMLCanvasElement, height: number) {
   const style = getComputedStyle(canvas)
   return {
     ...{ context, width, pixel: 1 / ratio, font: style.fontFamily },
-    // Partial pixels of the screen would be pale.
+    // Align with whole pixels, because partly covered pixels look pale.
     snap: (at: number): number => Math.round(at * ratio) / ratio,
     colour: (name: string): string => style.getPropertyValue(`--${name}`),
   }
@@ -26,11 +26,11 @@ interface Properties {
   readonly label: string
   readonly height: number
   readonly draw: (surface: Surface) => void
-  /** Draws again if this changes. */
+  /** The canvas is redrawn when this value changes. */
   readonly input: unknown
 }
 
-/** A canvas as wide as its place. */
+/** A canvas as wide as its container. */
 export function Drawing({ label, height, draw, input }: Properties): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null)
   const isDark = useDark()

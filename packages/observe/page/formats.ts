@@ -18,7 +18,7 @@ export function millisecondsText(milliseconds: number | undefined): string {
   return `${Math.abs(milliseconds) >= 100 ? Math.round(milliseconds) : milliseconds.toFixed(2)} ms`
 }
 
-/** JSON has null in place of NaN and the infinities. */
+/** JSON contains null instead of NaN and infinities. */
 export function isKnown(value: number | null | undefined): value is number {
   return value !== undefined && value !== null && Number.isFinite(value)
 }

@@ -70,7 +70,7 @@ function next(before: JobState | undefined, update: DashboardUpdate): JobState {
     lines: joined(before?.lines, numberedLines, KEPT_LINES),
     dropped: (before?.dropped ?? 0) + dropped,
     samples: isRunning ? [...samples, { at, ranks }] : (before?.samples ?? []),
-    // JSON omits what is undefined, so that the last links and step stay, and a report would.
+    // JSON omits undefined values. Omitted links and steps stay, but an omitted report is cleared.
     report: update.report,
   }
 }

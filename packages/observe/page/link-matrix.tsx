@@ -3,7 +3,7 @@ import type { LinksView } from '../src/dashboard/views.ts'
 import { bytesText } from './formats.ts'
 import { Table } from './table.tsx'
 
-/** Most columns for which cells show text. */
+/** Maximum columns with text in the cells. */
 const MOST_TEXTS = 12
 
 /** The bytes that each rank of this host has sent to each rank of the job. */

@@ -10,7 +10,7 @@ interface Properties {
 
 const SHOWN = 500
 
-/** The last lines of the ranks. It scrolls with them unless the reader has scrolled up. */
+/** The last output lines, which scroll with new output unless the reader has scrolled up. */
 export function LogTail({ lines, dropped, ranks }: Properties): JSX.Element {
   const [text, setText] = useState('')
   const [rank, setRank] = useState('')

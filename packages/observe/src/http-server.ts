@@ -3,14 +3,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo, Socket } from 'node:net'
 import { PendingConnections } from '@tsrun/core'
 
-/** Drops silent connections after `headersTimeout`; Node's default check would add up to 30 seconds. */
+/** Checks `headersTimeout` every second, because the default interval of Node is 30 seconds. */
 const timing = {
   maxHeaderSize: 8192,
   headersTimeout: 5000,
   connectionsCheckingInterval: 1000,
 } as const
 
-/** The progress of a connection. A new one, which is silent, has the stage 0. */
+/** Stages of a connection: it has sent a request, or its client is known. New connections have 0. */
 const [ASKED, KNOWN] = [1, 2]
 
 /** Answers a request with a text. */
@@ -20,7 +20,7 @@ interface Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly send: Send
-  /** Marks the connection as one of a known client, which is dropped last. */
+  /** Marks the client as known. Connections of known clients are dropped last. */
   readonly admit: () => void
 }
 
@@ -28,13 +28,13 @@ export interface HttpOptions {
   readonly host: string
   /** 0: any free port. */
   readonly port: number
-  /** Most connections in each stage, so that silent ones cannot lock out others. */
+  /** Maximum connections in each stage, so that silent connections cannot lock out other clients. */
   readonly limit: number
-  /** Most requests of a connection; 0: no limit. */
+  /** Maximum requests of a connection; 0: no limit. */
   readonly requests: number
   /** The headers of all answers. */
   readonly headers: Readonly<Record<string, string>>
-  /** Whether a request may call the server at this address by this name; see DNS rebinding. */
+  /** Whether a request may use this host name for this address, as a defence against DNS rebinding. */
   readonly isOwnName: (name: string, address: AddressInfo) => boolean
   /** Answers a GET or HEAD. */
   readonly answer: (exchange: Exchange) => void
@@ -43,7 +43,7 @@ export interface HttpOptions {
 /** An open server. */
 export interface HttpServer {
   readonly address: AddressInfo
-  /** Closes it. Drops clients that have not read their answers within `patience` milliseconds. */
+  /** Closes the server. Drops clients that do not read their answers within `patience` milliseconds. */
   readonly close: (patience: number) => Promise<void>
 }
 

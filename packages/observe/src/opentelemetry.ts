@@ -54,10 +54,10 @@ const [INTERNAL, PRODUCER, CONSUMER] = [0, 3, 4]
 /**
  * Exports recorded spans to OpenTelemetry with their wall-clock times. A span of the main thread
  * becomes a child of the span that encloses it. An operation becomes a child of the step that it began
- * in. Others become children of the active span, if any. Attributes are `tsrun.kind`, `tsrun.rank` and
- * the facts of the span, such as `tsrun.microbatch`; those in milliseconds end with `_ms`.
+ * in. Other spans become children of the active span, if any. Attributes are `tsrun.kind`, `tsrun.rank`
+ * and the facts of the span, such as `tsrun.microbatch`. Names of facts in milliseconds end with `_ms`.
  *
- * @param spans - of this host, recorded since its clock was last set
+ * @param spans - spans of this host, recorded after the last adjustment of its clock
  * @returns the number of spans
  * @throws ERR_TSR_PACKAGE_MISSING without the package `@opentelemetry/api`
  *
@@ -118,7 +118,7 @@ function byRank(spans: readonly Span[]): Span[][] {
 
 interface Opened {
   readonly span: Span
-  /** The OpenTelemetry context whose active span is this one. */
+  /** The OpenTelemetry context whose active span is `span`. */
   readonly context: unknown
 }
 

@@ -36,8 +36,8 @@ export interface TaskContext {
   /** Called when a task can resume. */
   onReady(task: Task): void
   /**
-   * Called when a message of another call arrives. `transfer` is the pending message at its
-   * position, if any.
+   * Called when a message on a stream belongs to a different operation. `transfer` is the transfer of
+   * this rank at the position of the message, if any.
    */
   onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void
   onWithdrawn(receive: TaskTransfer): void

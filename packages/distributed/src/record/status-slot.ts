@@ -85,7 +85,7 @@ export const slotNumber = {
   waitTime: 14,
   /** Total buffer bytes of the engine's operations. */
   engineBytes: 15,
-  /** Total buffer bytes of the calling thread's operations. The double lies after the texts. */
+  /** Total buffer bytes of operations on the calling thread. Fields from 96 on lie after the texts. */
   callerBytes: 96,
   /** Index in `rankEnds`, which the launcher writes; 0 while the process runs. */
   end: 97,

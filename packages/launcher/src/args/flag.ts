@@ -1,11 +1,11 @@
 import type { Schema } from '@tsrun/core'
 
-/** A flag of the command line. Help, environment, completion and docs are generated from these. */
+/** A command-line flag. Help, environment variables, completion and docs are generated from flags. */
 export interface Flag {
   readonly name: string
   /** Other names for the same flag. */
   readonly aliases?: readonly string[]
-  /** Reads the text of the flag. Default: any text, or checked together with other flags. */
+  /** Parses the value of the flag. Without a reader, the value stays text. */
   readonly reads?: Schema<unknown>
   /** The text that turns the flag off. */
   readonly off?: string
@@ -16,7 +16,7 @@ export interface Flag {
   readonly fallback?: string
   /** The name of torchrun's flag, whose PET_* variable is read as well. */
   readonly torchrun?: string
-  /** A variable of torchrun that is read last. */
+  /** An environment variable of torchrun, with the lowest precedence. */
   readonly variable?: string
   /** Differences from torchrun's flag, for docs/torch.md; Markdown. */
   readonly differs?: string

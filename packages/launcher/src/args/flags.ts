@@ -369,7 +369,7 @@ type ValueOf<F> =
 /** The values of all flags. */
 export type Values = { readonly [Name in FlagName]: ValueOf<Flags[Name]> }
 
-/** The table with one type for all flags. */
+/** The entries of `flags`, all with the type `Flag`. */
 export const flagTable: readonly (Flag & { readonly name: FlagName })[] = Object.entries<
   Omit<Flag, 'name'>
 >(flags).map(([name, facts]) => ({ name: name as FlagName, ...facts }))

@@ -71,7 +71,7 @@ export function toJobOptions(
 }
 
 /**
- * Checks the ranks that options name once the size of the job is known.
+ * Checks that the ranks named by options exist, once the size of the job is known.
  *
  * @throws ERR_TSR_USAGE
  */
@@ -88,7 +88,7 @@ export function checkRanks(
   }
 }
 
-/** Checks the flags of torchrun that accept only one value here, or not all values of torchrun. */
+/** Checks flags for which tsrun accepts fewer values than torchrun. */
 function checkOnlyChoices(settings: Settings): void {
   const backend = settings['rdzv-backend']
   if (backend?.value.startsWith('etcd') === true) {

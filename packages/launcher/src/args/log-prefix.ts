@@ -6,7 +6,7 @@ export interface RankFacts {
   readonly role: string
   /** The name of the host. */
   readonly host: string
-  /** The number of its launcher. */
+  /** The number of the rank's launcher. */
   readonly node: number
   readonly pid: number
   /** The number of the attempt, from 0. */
@@ -22,7 +22,7 @@ interface PrefixedLine {
   readonly time: number
 }
 
-/** The name of `role` in the templates of torchrun. */
+/** torchrun's name for the placeholder `role`. */
 const ROLE_OF_TORCHRUN = 'role_name'
 
 /** The placeholders of `--log-prefix`. */
@@ -55,7 +55,7 @@ export function templateProblem(template: string): string | undefined {
   return undefined
 }
 
-/** Makes the prefix of a line from a template, and appends a blank unless it ends with white space. */
+/** Fills a prefix template, and appends a space unless the result ends with white space. */
 export function fillTemplate(template: string, line: PrefixedLine): string {
   const text = template.replaceAll(PLACEHOLDER, (_, name: string) => placeholders.get(name)!(line))
   return text === '' || /\s$/.test(text) ? text : `${text} `

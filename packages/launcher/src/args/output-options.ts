@@ -16,8 +16,8 @@ export interface DashboardOptions {
   /** 0: any free port. */
   readonly port: number
   /**
-   * Milliseconds that it stays open after the end of the job. Undefined: until Ctrl-C, but only after a
-   * failure and if the standard input is a terminal.
+   * Milliseconds for which the dashboard stays open after the job. Undefined: until Ctrl-C, but only if
+   * the job failed and stdin is a terminal.
    */
   readonly linger: number | undefined
 }
@@ -32,16 +32,16 @@ export interface MetricsOptions {
   readonly source: string
 }
 
-/** What `--trace` or the dashboard records of the ranks' steps. */
+/** Options for recording the steps of ranks, for `--trace` and the dashboard. */
 export interface TraceOptions {
   readonly directory: string
   /** A range for `parseStepRange`; undefined: all steps. */
   readonly steps: string | undefined
-  /** Approximate limit in bytes per rank, which keeps the newest spans; undefined: no limit. */
+  /** Approximate limit in bytes per rank, above which old spans are dropped; undefined: no limit. */
   readonly bytes: number | undefined
 }
 
-/** The options about the output of ranks, and about how a job is shown. */
+/** The options for the output of ranks and for observing a job. */
 export interface OutputOptions {
   /** The folder of log files. */
   readonly directory: string | undefined
@@ -57,7 +57,7 @@ export interface OutputOptions {
   readonly ranks: ReadonlySet<number> | undefined
   /** The ranks of each host whose output is shown; undefined: all. */
   readonly localRanks: ReadonlySet<number> | undefined
-  /** Where each stream goes, by local rank; undefined: shown and, with a log folder, written. */
+  /** The destination of each stream by local rank; undefined: the console and the log folder, if any. */
   readonly destinations:
     ((localRank: number) => Record<'stdout' | 'stderr', Destination>) | undefined
   /** Lines that contain one of these texts also go to a file that all ranks share. */
@@ -129,7 +129,7 @@ function traceOf(
   return undefined
 }
 
-/** @throws ERR_TSR_USAGE for a setting that needs another one */
+/** @throws ERR_TSR_USAGE if a setting is given without the setting that it needs */
 function refuse(setting: Setting | undefined, needed: string): void {
   if (setting !== undefined) throw usageError(`${setting.source} needs ${needed}`)
 }

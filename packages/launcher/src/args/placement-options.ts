@@ -3,7 +3,7 @@ import type { Values } from './flags.ts'
 import { integerFrom, readSetting, usageError } from './readers.ts'
 import type { Settings } from './settings.ts'
 
-/** How the cores of a rank are chosen. `core` gives each rank a share of all cores, of any NUMA node. */
+/** How a rank's cores are chosen. `core` divides all cores among ranks, regardless of NUMA nodes. */
 export type Binding = NonNullable<Values['numa-binding']> | 'core'
 
 /** The numbers of ranks and hosts, and where ranks run. */
@@ -14,12 +14,12 @@ export interface PlacementOptions {
   readonly nnodes: number
   /** The minimum number of hosts; less than `nnodes` if hosts may join and leave. */
   readonly minNodes: number
-  /** Undefined: the host of the endpoint is node 0, and the others are numbered as they arrive. */
+  /** Undefined: the host of the endpoint is node 0, and other nodes are numbered by arrival. */
   readonly nodeRank: number | undefined
   readonly role: string
   readonly virtualLocalRank: boolean
   readonly binding: Binding | undefined
-  /** A network interface or an address; undefined: the interface that leads to the store. */
+  /** A network interface or an address; undefined: the interface that reaches the store. */
   readonly iface: string | undefined
   readonly portRange: PortRange | undefined
 }
@@ -44,7 +44,7 @@ export function toPlacement(
   const nodeRank = nodeRankOf(values, settings, isSaid || isElastic)
   return {
     ...{ nproc, nnodes, minNodes },
-    // Numbers change when hosts join or leave. Only node 0 keeps its number.
+    // Node numbers change when hosts join or leave, except for node 0.
     nodeRank: isElastic && nodeRank !== 0 ? undefined : nodeRank,
     role: values.role,
     virtualLocalRank: values['virtual-local-rank'],
@@ -67,7 +67,7 @@ export function countRanks(
   throw usageError(`${settings.nproc?.source ?? ''} is gpu, but this host has none (nvidia-smi -L)`)
 }
 
-/** @param isSaid - whether `is_host` or a range of `--nnodes` has hosts numbered as they arrive */
+/** @param isSaid - whether `is_host` or a range of `--nnodes` makes nodes be numbered by arrival */
 function nodeRankOf(
   { nnodes: { nnodes }, 'rdzv-backend': backend }: Values,
   settings: Settings,

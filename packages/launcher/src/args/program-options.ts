@@ -7,7 +7,7 @@ export interface InspectOptions {
   readonly host: string
   /** The port of the first rank of the host; undefined: any free ports. */
   readonly port: number | undefined
-  /** The only rank that listens; it waits for the debugger. Undefined: all listen, and none waits. */
+  /** The only rank that listens, and waits, for the debugger. Undefined: all listen, and none waits. */
   readonly rank: number | undefined
 }
 
@@ -76,7 +76,7 @@ function refuseForPrograms(settings: Settings, { profiles }: ProgramOptions): vo
 
 function nodeArgumentsOf({ 'node-args': words = [] }: Values): readonly string[] {
   const other = words.find((word) => !word.startsWith('-'))
-  // Node would run the first word that is neither an option nor the value of one as the script.
+  // Node would run a leading word without a dash as the script.
   if (words[0] === other && other !== undefined) {
     throw usageError(`--node-args begins with ${other}, which is no option of Node`)
   }

@@ -33,7 +33,7 @@ export function quantity(what?: 'bytes' | 'bytes/s'): Schema<number> {
   })
 }
 
-/** The factor in addition to the power of ten of the prefix; NaN for an unknown unit. */
+/** The factor of a unit, apart from the prefix's power of ten; NaN for an unknown unit. */
 function unitFactor(prefix: string, unit: string, what: 'bytes' | 'bytes/s' | undefined): number {
   if (unit === '') return 1
   if (what === undefined) return unit === 'B' && prefix === '' ? 1e9 : NaN

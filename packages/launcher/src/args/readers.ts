@@ -2,10 +2,6 @@ import { constants } from 'node:os'
 import { parsePortRange, text, tsrError, written, type Schema, type TsrError } from '@tsrun/core'
 import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
 
-/*
- * The schemas of flags. Schemas of files and of messages are in the modules that read them.
- */
-
 export const HIGHEST_PORT = 65_535
 const MOST_PROCESSES = 4096
 const HIGHEST_RANK = 1_000_000
@@ -27,7 +23,7 @@ export function readSetting<T>({ value, source }: Setting, of: Schema<T>): T {
   )
 }
 
-/** The value of a flag of a command. @throws ERR_TSR_USAGE */
+/** Reads the value of a command's flag. @throws ERR_TSR_USAGE */
 export function readFlag<T>(name: string, value: string, of: Schema<T>): T {
   return readSetting({ value, source: `--${name}` }, of)
 }
@@ -54,7 +50,7 @@ export function integerFrom(
 export const port = integerFrom(0, HIGHEST_PORT, 'a port from 0 to 65535')
 export const rankNumber = integerFrom(0, HIGHEST_RANK, 'the number of a rank')
 
-/** Reads one of these words, or passes the text to `other`. */
+/** Reads one of the given words, or passes any other text to `other`. */
 function wordOf<const W extends string, T = never>(
   expected: string,
   choices: readonly W[],
@@ -97,7 +93,7 @@ function seconds(most = 86_400): Schema<number> {
 export const anyTime = seconds()
 export const time = seconds().refine(() => true, 'a number of seconds from 0 to 86400')
 export const timeout = seconds().refine(isPositive, 'a number of seconds above 0, up to 86400')
-/** Timers of Node are limited to 2^31 - 1 ms, more than 24 days. */
+/** The maximum is below the limit of Node's timers, 2^31 - 1 milliseconds. */
 export const jobTimeout = seconds(2_000_000).refine(
   isPositive,
   'a number of seconds above 0, up to 2000000 (23 days)',
@@ -176,7 +172,7 @@ export function rankList(expected: string): Schema<ReadonlySet<number>> {
   return written(expected, parseRankList)
 }
 
-/** As `rankList`, but returns undefined for a malformed list. */
+/** Parses `0,2-3` as a set; undefined for a malformed list. */
 export function parseRankList(list: string): Set<number> | undefined {
   const ranks = new Set<number>()
   for (const part of list.split(',')) {

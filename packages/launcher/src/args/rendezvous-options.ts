@@ -14,7 +14,7 @@ export interface RendezvousOptions {
   readonly host: string
   /** The port of the store; 0: any free port, only on a single host. */
   readonly port: number
-  /** Whether this host is node 0; undefined if no option says so. */
+  /** Whether this host is node 0; undefined if no option decides. */
   readonly isNodeZero: boolean | undefined
   /** A name of the job, which has to be the same on all hosts. */
   readonly rdzvId: string | undefined
@@ -34,7 +34,7 @@ export function toRendezvous(
 ): RendezvousOptions {
   const isHost = conf.get('is_host')
   const lastCall = conf.get('last_call_timeout')
-  /** Uses the corresponding setting of torchrun if the flag has its default. */
+  /** Prefers torchrun's setting `other` to the default of the flag. */
   const timeoutOf = (name: 'rdzv-timeout' | 'host-timeout', other: Setting | undefined): number =>
     settings[name]?.source === 'default' && other !== undefined
       ? readSetting(other, timeout)
@@ -63,7 +63,7 @@ export function withoutOthers(given: Settings): Settings {
   }
 }
 
-/** Drops the address and the port that an endpoint replaces: scripts may pass them empty. */
+/** Drops the master address and port if the settings contain an endpoint. */
 function withoutReplaced(settings: Settings): Settings {
   const hasEndpoint = (settings['rdzv-endpoint']?.value ?? '') !== ''
   return hasEndpoint ? without(settings, ['master-addr', 'master-port']) : settings
@@ -74,10 +74,10 @@ function without(settings: Settings, names: readonly FlagName[]): Settings {
   return Object.fromEntries(left)
 }
 
-/** Milliseconds of torchrun's `last_call_timeout`; shorter here, because hosts may join at any time. */
+/** Default of `last_call_timeout` in milliseconds, shorter than torchrun's: hosts may also join later. */
 const LAST_CALL = 10_000
 
-/** The settings of torchrun's rendezvous that are accepted and have no effect here. */
+/** The settings of torchrun's rendezvous that tsrun accepts and ignores. */
 const withoutEffect = [
   ...['close_timeout', 'heartbeat_timeout', 'read_timeout'],
   ...['rank', 'store_type', 'use_libuv', 'use_agent_store', 'protocol', 'ssl_cert', 'ssl_cert_key'],
@@ -88,7 +88,7 @@ const withEffect = [
   'last_call_timeout',
 ]
 
-/** The settings of `--rdzv-conf`, each with the source `--rdzv-conf timeout`. */
+/** Parses `--rdzv-conf`. The source of each setting is, for example, `--rdzv-conf timeout`. */
 export function readConf(settings: Settings): Map<string, Setting> {
   const conf = new Map<string, Setting>()
   const setting = settings['rdzv-conf']
@@ -110,7 +110,7 @@ export function readConf(settings: Settings): Map<string, Setting> {
   return conf
 }
 
-/** How long torchrun waits for a silent host; undefined if neither of its settings is given. */
+/** How long torchrun would wait for a silent host; undefined without keep-alive settings. */
 function silenceOf(conf: ReadonlyMap<string, Setting>): Setting | undefined {
   const [interval, attempts] = [conf.get('keep_alive_interval'), conf.get('keep_alive_max_attempt')]
   if (interval === undefined && attempts === undefined) return undefined

@@ -1,4 +1,4 @@
-/** The separators of flags that are lists, whose values are joined if the flag is repeated. */
+/** Flags that are lists, with the separators that join the values of repeated flags. */
 const separators: Readonly<Record<string, string>> = {
   ranks: ',',
   rank: ',',
@@ -17,11 +17,10 @@ const separators: Readonly<Record<string, string>> = {
 const arrays = ['_', '--', 'folder']
 
 /**
- * Reduces repeated flags to one value: joins lists, and takes the last value of other flags, as torchrun
- * does.
+ * Reduces repeated flags to one value: joins lists, and otherwise takes the last value, as torchrun does.
  *
  * @param values - by name, as yargs parses them: an array where a flag is repeated
- * @param aliases - the other names of each flag, which have the same values
+ * @param aliases - the other names of each flag, to which yargs gives the same value
  * @param words - the command line up to the script
  * @returns a sentence for each value that is ignored
  */
@@ -37,7 +36,7 @@ export function settleRepeated(
     const names = [name, ...(aliases[name] ?? [])]
     const shown = names.find((each) => each.length > 1)!
     for (const each of names) settled.add(each)
-    // yargs keeps only the last of several switches, so search the command line for them.
+    // yargs keeps only the last of repeated switches, so search the command line for all of them.
     const spelled = typeof given === 'boolean' ? words.filter((word) => isSwitch(word, name)) : []
     if (new Set(spelled).size > 1) notes.push(replacement(spelled))
     if (!Array.isArray(given)) continue

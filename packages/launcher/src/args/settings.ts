@@ -23,7 +23,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   if (several !== undefined) settings.nnodes = several
   const isAlone = several === undefined || several.value === '1'
   const scheduled = isAlone ? {} : schedulerSettings(env)
-  // Never combine the address of the endpoint with a port of the scheduler, or the reverse.
+  // Never combine an endpoint with the scheduler's address or port.
   if (settings['rdzv-endpoint'] !== undefined) {
     delete scheduled['master-addr']
     delete scheduled['master-port']
@@ -46,7 +46,7 @@ export function readSettings(settings: Settings): Values {
   return Object.fromEntries(values) as Values
 }
 
-/** Inside a rank, TSRUN_NNODES describes the job of that rank, so the nested job ignores it. */
+/** Inside a rank, TSRUN_NNODES describes the outer job, so a nested job ignores the variable. */
 function withoutRank(env: Environment): Environment {
   const isRank = env['RANK'] !== undefined && env['TSRUN_RUN_ID'] !== undefined
   return isRank ? { ...env, TSRUN_NNODES: undefined } : env
@@ -87,15 +87,15 @@ function upperCase(name: string): string {
 
 interface Layout {
   readonly nnodes: Setting
-  /** A clause about the tasks of a node if there are several. */
+  /** A clause for the error message if a node has several tasks. */
   readonly severalTasks: string | undefined
 }
 
 /**
- * The number of nodes on which Slurm or Open MPI has started this command; undefined without them.
- * A batch script of Slurm runs on only one of its nodes and does not count.
+ * The number of nodes on which Slurm or Open MPI has started this command; undefined without a scheduler.
+ * A batch script of Slurm runs on only one node, so its node count is ignored.
  *
- * @throws ERR_TSR_USAGE when there are several tasks on a node: each would be a launcher
+ * @throws ERR_TSR_USAGE when a node has several tasks, because each task would be a launcher
  */
 function scheduledNodes(env: Environment): Setting | undefined {
   const layout = openMpi(env) ?? slurm(env)
@@ -111,7 +111,7 @@ function scheduledNodes(env: Environment): Setting | undefined {
 function schedulerSettings(env: Environment): Settings {
   const settings: Settings = {}
   const rank = first(env, [
-    // First, because mpirun in a Slurm job starts its daemons as a step, which sets SLURM_NODEID, too.
+    // Prefer Open MPI: inside a Slurm job, mpirun starts its daemons as a step, which sets SLURM_NODEID.
     'OMPI_COMM_WORLD_RANK',
     'SLURM_NODEID',
     'JOB_COMPLETION_INDEX', // Kubernetes, in an indexed Job
@@ -119,7 +119,7 @@ function schedulerSettings(env: Environment): Settings {
     'VK_TASK_INDEX',
   ])
   if (rank !== undefined) settings['node-rank'] = rank
-  // The operators of Kubernetes and Volcano set these for PyTorch.
+  // Kubernetes and Volcano set these variables for PyTorch jobs.
   const address = first(env, ['MASTER_ADDR']) ?? firstHost(env)
   const port = first(env, ['MASTER_PORT']) ?? portOfSlurm(env)
   if (address !== undefined) settings['master-addr'] = address
@@ -145,7 +145,7 @@ function openMpi(env: Environment): Layout | undefined {
   return { nnodes: tasks, severalTasks: local.value === '1' ? undefined : several }
 }
 
-/** Derived from the job ID, so that jobs that share their first node have different ports. */
+/** Derives the port from the job ID, so that jobs on the same first node use different ports. */
 function portOfSlurm(env: Environment): Setting | undefined {
   const port = openMpi(env) === undefined ? portOfStep(env) : undefined
   return port === undefined ? undefined : { value: String(port), source: 'SLURM_JOB_ID' }

@@ -2,7 +2,7 @@ import { flag } from '@tsrun/core'
 import type { Flag } from './flag.ts'
 import { anyTime, backend, eventHandler, jobName } from './readers.ts'
 
-/** Flags of torchrun that tsrun accepts for compatibility, and seldom or never needs. */
+/** Flags of torchrun that tsrun accepts for compatibility. */
 export const torchrunFlags = {
   standalone: {
     reads: flag,

@@ -32,20 +32,20 @@ import { addTrace } from './trace.ts'
 import { addView } from './view.ts'
 import { addStacks } from './stacks.ts'
 
-/** Exit code for wrong flags, and if a job cannot start: no script, port taken. */
+/** Exit code for wrong usage, and for a job that cannot start, for example without a script. */
 const USAGE = 2
 
 /**
- * The `tsrun` command. It takes over the signals and the output of this process.
+ * Runs the `tsrun` command, which handles the signals and writes the output of this process.
  *
- * @param argv - without the program and its script
+ * @param argv - the command line without Node and the script
  * @returns the exit code: 0, the code of the rank that failed first, 128 + n for signal n, 2 for wrong
  *   usage
  */
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
   const { stdout, stderr, env } = process
-  // The parent pipe must not become the ranks' input.
+  // If stdin is the parent pipe, ranks must not read from it.
   const isHeld = env[PARENT_PIPE] !== undefined
   if (isHeld) watchParentPipe(process.stdin, env, interrupts)
   const input = { isTerminal: isatty(0), open: () => process.stdin }
@@ -130,7 +130,7 @@ async function runParsed(
 /**
  * Parses the command line and runs its command.
  *
- * @param say - called with a sentence for each value that is overridden
+ * @param say - prints a sentence for each flag value that a later value overrides
  * @returns the text that yargs prints: help, the version, or completions
  * @throws ERR_TSR_USAGE, and the errors of the command
  */
@@ -152,7 +152,7 @@ export async function parse(
     .usage('$0 [flags] script [arguments of the script]')
     .usage('\nStarts N copies (ranks) of a script, joined by a store, as one job.')
     .parserConfiguration({
-      // Words after the script belong to the script; words after a command belong to the command.
+      // Leave the arguments of a script unparsed, but parse the arguments of a command.
       'halt-at-non-option': !inCommand,
       'populate--': true,
       'parse-numbers': false,
@@ -174,7 +174,7 @@ export async function parse(
       for (const note of settleRepeated(values, aliases, own)) say(note)
     })
     .fail((message: string | null, error: Error | undefined) => {
-      // Only yargs passes a message; if it passes an error, too, the messages are equal.
+      // Rethrow errors of commands. An error of yargs itself has the text of `message`.
       if (message === null || (error !== undefined && message !== error.message)) throw error!
       const known = parser.parsed === false ? [] : Object.keys(parser.parsed.aliases)
       throw usageError(explain(message, argv, known))
@@ -189,7 +189,7 @@ export async function parse(
   return printed
 }
 
-/** yargs does not pass words after `--` to a command; only `tsrun hosts` uses them. */
+/** Removes `--` except for `tsrun hosts`, because yargs gives a command no arguments after `--`. */
 function wordsOfCommand(argv: readonly string[]): readonly string[] {
   return argv[0] === 'hosts' ? argv : argv.filter((word) => word !== '--')
 }

@@ -30,14 +30,14 @@ export function addCompletion({ env, console }: CommandContext): AddCommand {
     )
 }
 
-/** First argument of the requests from completion scripts. The words of the line follow. */
+/** The first argument when a completion script calls tsrun. The words of the command line follow. */
 export const COMPLETION_REQUEST = '--get-yargs-completions'
 
 /**
- * Answers a completion request: a line for each matching word, with a tab and a description. `:files`
- * or `:folders` ask the shell to complete file names.
+ * Answers a completion request with a line for each match: the word, a tab and a description. The words
+ * `:files` and `:folders` ask the shell to complete file names.
  *
- * @param line - the words after `tsrun`, up to the cursor; yargs knows the flags and words of a command
+ * @param line - the words between `tsrun` and the cursor
  */
 export function answerCompletion(parser: Argv, line: readonly string[]): unknown {
   const current = line.at(-1) ?? ''
@@ -55,7 +55,7 @@ export function answerCompletion(parser: Argv, line: readonly string[]): unknown
         const isFlag = current.startsWith('-')
         const words = !inCommand
           ? wordsOfJob(line, found.map(separate))
-          : // yargs would handle this word itself.
+          : // yargs reserves the word `completion`, so list its arguments here.
             line[0] === 'completion' && !isFlag
             ? shells
             : wordsOfCommand(found.map(separate), isFlag)
@@ -76,18 +76,16 @@ function separate(answer: string): string {
   return describeWord(word.replaceAll('\\:', ':'), description)
 }
 
-/** The choices of a command or, without any, files; or its flags. */
 function wordsOfCommand(found: readonly string[], isFlag: boolean): string[] {
   const hasChoices = found.some((word) => !word.startsWith('-'))
   return [...found, ...(isFlag || hasChoices ? [] : [':files'])]
 }
 
-/** Completions after the flags of a job, together with the commands found by yargs. */
 function wordsOfJob(line: readonly string[], found: readonly string[]): string[] {
   const before = line.slice(0, -1)
   for (let i = 0; i < before.length; i++) {
     const word = before[i]!
-    // The script starts here: it and its arguments are completed as files.
+    // The script starts here. Complete the script and its arguments as files.
     if (!/^-./.test(word) || word === '--') return [':files']
     const flag = findFlag(word)
     if (flag?.value === undefined) continue
@@ -110,7 +108,7 @@ function wordsOfJob(line: readonly string[], found: readonly string[]): string[]
   return [...flags, ...others]
 }
 
-/** The values that a flag accepts: the lower-case words in the placeholder of its help text. */
+/** Finds the values that a flag accepts: the lower-case words in its placeholder, such as `a|b`. */
 function valuesOf(flag: Flag | undefined, prefix: string): string[] {
   const { value = '' } = flag ?? {}
   if (value === 'FILE') return [':files']

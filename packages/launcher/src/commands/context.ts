@@ -17,7 +17,7 @@ export interface CommandContext {
 /** Adds a command to the parser. */
 export type AddCommand = (parser: Argv) => unknown
 
-/** All commands except the start of a job. */
+/** The names of all commands except the default one, which starts a job. */
 export const commandNames: readonly string[] = [
   'init',
   'hosts',

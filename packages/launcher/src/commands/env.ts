@@ -100,7 +100,7 @@ function backendLines({ backends, tensorflow }: HostReport): string[] {
   ]
 }
 
-/** One line in backticks, because values may contain asterisks. A secret is only `set`. */
+/** Formats a value as one line of Markdown code, because values may contain asterisks. */
 function asCode(value: string): string {
   if (value === 'set') return value
   const line = JSON.stringify(value).slice(1, -1).replaceAll('\\"', '"')

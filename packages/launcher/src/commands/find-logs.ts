@@ -17,8 +17,8 @@ export interface FoundLogs {
 }
 
 /**
- * Finds the log files of a run. `given` is a run ID or its beginning, or a folder (of --log-dir, of a
- * run, of an attempt or of a rank). Default: the newest run of this host.
+ * Finds the log files of a run, by default of the newest run of this host. `given` is the beginning of a
+ * run ID, or a folder of --log-dir, of a run, of an attempt or of a rank.
  *
  * @throws ERR_TSR_NO_LOGS
  */

@@ -111,7 +111,7 @@ async function runJobOn(
       const lines = splitters[stream].push(Buffer.from(text))
       console.write(stream, lines.map((line) => `${prefix}${line.text}\n`).join(''))
     })
-    // Send the token as the first line, because other users of the host can read arguments.
+    // Send the token as input, because other users of the host can read process arguments.
     connection.send(token)
     return connection
   })
@@ -128,7 +128,7 @@ async function runJobOn(
   const ends = await Promise.all(
     connections.map(async (connection): Promise<RemoteEnd> => {
       const end = await connection.ended
-      // The job cannot run without all hosts, and the others would wait.
+      // A job needs all of its hosts, so stop the other hosts when one is lost.
       if (end.isLost) for (const other of connections) other.send('SIGTERM')
       return end
     }),
@@ -141,9 +141,9 @@ async function runJobOn(
 }
 
 /**
- * The command line of one host, for its shell.
+ * The shell command that starts the job on one host.
  *
- * @param columns - characters that fit on a line of this host's output
+ * @param columns - the width of this host's output in characters
  */
 function commandOf(
   hosts: readonly RemoteHost[],

@@ -35,13 +35,10 @@ export function addInit({ cwd, console }: CommandContext): AddCommand {
     )
 }
 
-/** Files that must not exist yet: existing files are never overwritten. */
+/** Files that must not exist before `tsrun init`, which never overwrites files. */
 const scripts = ['train.ts', 'train.test.ts']
 
-/**
- * Settings of a project; existing files are kept. The template's name lacks the dot, because npm leaves
- * out `.gitignore`.
- */
+/** Files that are written unless they exist. npm omits `.gitignore`, so its template has no dot. */
 const settings = { 'tsconfig.json': 'tsconfig.json', '.gitignore': 'gitignore' }
 
 /**
@@ -86,7 +83,7 @@ function initProject(folder: string, cwd: string): string {
     throw usageError(`the project cannot be written: ${(error as Error).message}`)
   }
   const enter = home === cwd ? [] : [`  cd ${quote(folder)}`]
-  // An existing script of the project with this name does something else.
+  // Suggest `npm run` only if the project's script equals the script of the template.
   const { scripts: own } = JSON.parse(manifest) as { scripts: Record<string, string> }
   const runs = Object.entries(templateManifest().scripts)
     .map(([name, line]) => (own[name] === line ? `npm run ${name}` : `npx ${line}`))

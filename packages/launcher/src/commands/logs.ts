@@ -92,9 +92,11 @@ interface Request extends FoundLogs {
 
 /** Milliseconds between polls for new lines. */
 const LOOK = 100
-/** Pieces between checks for Ctrl-C. */
+/** Pieces of output between checks for Ctrl-C. */
 const TURN = 100
-/** Milliseconds. The launcher waits up to ten seconds between attempts. */
+/**
+ * Milliseconds after which no new attempt follows. The launcher pauses up to ten seconds between them.
+ */
 const LONGEST_PAUSE = 12_000
 
 class LogCommand {
@@ -161,7 +163,7 @@ class LogCommand {
     try {
       for (;;) {
         const isLast = this.#attempts().at(-1) === attempt
-        // Ranks that have ended write nothing after the next poll.
+        // If all ranks have ended, the next poll reads the rest of their output.
         const isOver = !isLast || this.#isOver(readers)
         this.#findRanks(attempt, readers)
         const isNew = await this.#showNew(readers, output)
@@ -180,7 +182,7 @@ class LogCommand {
     }
   }
 
-  /** Shows all available output in order of time. @returns whether there was any */
+  /** Shows all new output in order of time. @returns whether any output was new */
   async #showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<boolean> {
     const { console } = this.#context
     for (let count = 0; ; count++) {
@@ -221,12 +223,12 @@ class LogCommand {
     throw usageError(`--rank names ${formatRankList(ranks)}, but the files are of ${known}`)
   }
 
-  /** Whether no more output follows, or the reader has stopped. */
+  /** Whether the run writes no more output, or the user has stopped the command. */
   #isOver(readers: readonly RankReader[]): boolean {
     const { isFollowing, record } = this.#request
     if (!isFollowing || this.#isStopped) return true
     if (record !== undefined) return !isRunning(reread(record, this.#context.env))
-    // The launcher of another host's run is not visible here.
+    // A run without a record belongs to another host, so only its log files show its end.
     const haveEnded = readers.length > 0 && readers.every(({ hasEnded }) => hasEnded)
     this.#endedAt = haveEnded ? (this.#endedAt ?? performance.now()) : undefined
     return this.#endedAt !== undefined && performance.now() - this.#endedAt > LONGEST_PAUSE

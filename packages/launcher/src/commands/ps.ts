@@ -44,7 +44,7 @@ function psText(runId: string | undefined): string {
 }
 
 function jobText(job: StatusSnapshot): string {
-  // Pipes get whole rows, because other programs read them.
+  // Do not shorten rows in a pipe, because other programs read the rows.
   const width = isatty(1) ? textWidth() : Infinity
   const table = formatTable([titles, ...job.ranks.map(toRow)], 'left', width)
   return `${[jobTitle(job), ...table].join('\n')}\n`

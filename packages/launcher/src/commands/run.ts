@@ -41,7 +41,7 @@ export function addRun(run: RunHandler): AddCommand {
       .command(
         '$0',
         false,
-        // The flags are already defined on the parser of the whole command line.
+        // `addFlags` has already defined the flags on the parser.
         (own: Argv) => own,
         async (argv: Record<string, unknown>) => {
           await run(readFlags(argv), (argv['--'] as readonly string[] | undefined) ?? [])
@@ -70,15 +70,14 @@ export function addFlags(parser: Argv): Argv {
   return parser
 }
 
-/** The name that yargs sets to false for `--no-python`: `python`. */
+/** yargs parses `--no-python` as `python` with the value false. */
 function negated({ name }: Flag): string[] {
   return name.startsWith('no-') ? [name.slice(3)] : []
 }
 
 /**
  * Normalizes the flags before the script: underscores become dashes, and `--node-args VALUE` becomes
- * `--node-args=VALUE`, because its value begins with a dash like a flag. The arguments of the script
- * stay unchanged.
+ * `--node-args=VALUE`, because VALUE begins with a dash. The arguments of the script stay unchanged.
  */
 export function normalizeFlags(argv: readonly string[]): string[] {
   const words: string[] = []
@@ -206,7 +205,7 @@ async function openChaos(
   events: EventLog | undefined,
 ): Promise<Chaos | undefined> {
   if (chaos === undefined) return undefined
-  // Load it only when needed, so that other jobs start faster.
+  // Load the fault injection only when needed, so that other jobs start faster.
   const [{ Chaos }, { readChaosPlan }] = await Promise.all([
     import('../job/chaos/chaos.ts'),
     import('../job/chaos/plan-file.ts'),
@@ -219,8 +218,7 @@ async function openChaos(
 }
 
 /**
- * Adds a new folder if log files or profiles are requested without one. Also adds the trace folder, or
- * one for the steps on the dashboard.
+ * Adds the folders of traces and, if log files or profiles need one, of logs.
  *
  * @throws ERR_TSR_USAGE
  */

@@ -3,13 +3,13 @@ import { tsrError } from '@tsrun/core'
 import { readStatusPage, STATUS_NAME, type StatusSnapshot } from '@tsrun/distributed/record'
 import { usageError } from '../args/readers.ts'
 
-/** The output if there is no job. */
+/** The output of a command when no job runs. */
 export const NO_JOB = 'no job of yours runs on this host\n'
 
 /**
- * The jobs of this user on this host, or the job with this run ID.
+ * Returns the jobs of this user on this host, or only the job with the given run ID.
  *
- * @param command - the command that needs them, for the error
+ * @param command - the name of the command, for error messages
  * @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB
  */
 export function runningJobs(command: string, runId: string | undefined): StatusSnapshot[] {
@@ -24,7 +24,7 @@ export function runningJobs(command: string, runId: string | undefined): StatusS
   throw tsrError('ERR_TSR_NO_JOB', { runId, known })
 }
 
-/** Status pages have no names, but each is an open file of its launcher. */
+/** Finds status pages among the open files of launchers, because the pages have no path. */
 function findJobs(): StatusSnapshot[] {
   const own = process.getuid?.()
   return readdirSync('/proc')
@@ -39,10 +39,10 @@ function pagesOf(pid: number): StatusSnapshot[] {
       const path = `${folder}/${fd}`
       if (!readlinkSync(path).includes(STATUS_NAME)) return []
       const page = readStatusPage(path)
-      // Starting ranks also have the page open for a moment.
+      // Skip starting ranks, which also keep the page open for a moment.
       return page.launcherPid === pid ? [page] : []
     } catch {
-      // The file was closed in the meantime.
+      // The process closed the file during the search.
       return []
     }
   })

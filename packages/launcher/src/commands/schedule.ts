@@ -10,7 +10,7 @@ import { quantity } from '../args/quantity.ts'
 import { readFlag, usageError } from '../args/readers.ts'
 import type { AddCommand, CommandContext } from './context.ts'
 
-/** Loaded only when needed, so that jobs start faster. */
+/** The planner, which is imported only when needed, so that jobs start faster. */
 type Planning = typeof import('@tsrun/training/planning')
 
 const durationFlags = {

@@ -4,7 +4,7 @@ import type { StatusSnapshot } from '@tsrun/distributed/record'
 import type { AddCommand, CommandContext } from './context.ts'
 import { NO_JOB, runningJobs } from './running-jobs.ts'
 
-/** Milliseconds for a launcher to answer. It gives its ranks 2 seconds. */
+/** Milliseconds for a launcher to answer. A launcher waits 2 seconds for its ranks. */
 const ANSWER_TIME = 5000
 
 /** `tsrun stacks [run-id]` */
@@ -38,7 +38,7 @@ async function jobStacks(job: StatusSnapshot): Promise<string> {
 async function askLauncher({ socket, launcherPid }: StatusSnapshot): Promise<string> {
   if (socket === undefined) return `tsrun ${launcherPid} has no socket at which it could answer\n`
   const [name, secret] = socket.split(' ') as [string, string]
-  // An abstract socket, which has no file.
+  // The leading zero byte denotes an abstract socket, which has no file.
   const connection = connect(`\0${name}`)
   connection.setTimeout(ANSWER_TIME, () => {
     connection.destroy(new Error(`no answer within ${ANSWER_TIME / 1000} s`))

@@ -41,7 +41,7 @@ export function addTop(context: CommandContext): AddCommand {
     )
 }
 
-/** The previous samples by process, for the next poll. */
+/** Samples of the ranks by process ID. */
 type Samples = ReadonlyMap<number, RankUse>
 
 async function watch(
@@ -56,14 +56,14 @@ async function watch(
   const isScreen = isTerminal && !once
   const gpus = new GpuWatch(env, interrupts.stop)
   let before = sample(runningJobs('top', runId), [])
-  // Switch to the alternate screen, so that the original returns at the end.
+  // Use the alternate screen, so that the terminal restores its contents at the end.
   if (isScreen) console.write('stdout', '\x1b[?1049h')
   try {
     for (let isFirst = true; ; isFirst = false) {
       const wait = isFirst ? Math.min(interval, 500) : interval
       const asked = gpus.ask()
       await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
-      // The screen does not wait for nvidia-smi, which may take seconds.
+      // Only a single report waits for nvidia-smi, which may take seconds.
       if (once) await asked
       if (interrupts.stop.aborted) return
       const jobs = runningJobs('top', isFirst ? runId : undefined).filter(
@@ -112,7 +112,7 @@ export function topText(
     .join('\n\n')
 }
 
-/** The title of a job, on two lines if one is too short. */
+/** The title of a job, on two lines if it does not fit on one. */
 function titleLines(job: StatusSnapshot, width: number): string[] {
   const title = jobTitle(job)
   const facts = title.lastIndexOf(' (')
@@ -135,7 +135,7 @@ const titles = [
   'waits',
   'operation',
 ]
-/** Columns to omit, in this order, if a line is too short for all. */
+/** Columns to omit from a narrow table, in this order. */
 const expendable = ['for', 'waits', 'memory', 'GPU memory', 'GPU']
 const SHORTEST = 16
 

@@ -70,7 +70,7 @@ async function view(request: Request, { console, cwd, env, interrupts }: Command
   }
   console.print('stdout', `${server.url}\n`)
   console.print('stderr', 'tsrun: serving the page until Ctrl-C\n')
-  // The server does not keep the process alive.
+  // Wait here, because the server does not keep the process alive.
   await stayUntilAborted(interrupts.stop)
   await server.close()
 }
@@ -108,7 +108,7 @@ function readPage(
   }
 }
 
-/** The folder of a run inside a --log-dir, if it is there. */
+/** The folder of a run inside a --log-dir, if the run is there. */
 function chosenRun(path: string, run: string | undefined): string {
   const own = join(path, run ?? '')
   return existsSync(own) ? own : path

@@ -3,7 +3,7 @@ import { formatBytes } from '@tsrun/core'
 import { isOldNode, OLDEST_NODE, version } from '../package.ts'
 import type { Check, Facts, Finding } from './facts.ts'
 
-/** A finding of one check. Without a `state`, advice makes it a note. */
+/** Makes a finding, whose default state is `note` if there is advice. */
 function finding(
   name: string,
   found: string,
@@ -41,7 +41,7 @@ export function checkObserve({ observe }: Facts): Finding[] {
   return finding(name, found, `${uses}: npm install @tsrun/observe${wanted}.`)
 }
 
-/** From npm 12 on, or with ignore-scripts, npm installs dependencies without running their scripts. */
+/** Reports whether npm skips install scripts: if ignore-scripts is set, or if npm is 11.19 or newer. */
 export function checkInstallScripts({ npm, native }: Facts): Finding[] {
   const name = 'install scripts'
   if (npm === undefined) return finding(name, 'there is no npm here to block them')
@@ -59,7 +59,7 @@ export function checkInstallScripts({ npm, native }: Facts): Finding[] {
   return finding(name, found, advice)
 }
 
-/** Open files that a rank with a few dozen peers needs, including its script. */
+/** Open files that suffice for the script and the connections of a rank with a few dozen peers. */
 const FILES = 1024
 
 export function checkNative({ native }: Facts): Finding[] {
@@ -128,7 +128,7 @@ export function checkMemory({ memory }: Facts): Finding[] {
   return finding('memory', `${formatBytes(memory.size)}; one core copies ${speed} GB/s`)
 }
 
-/** The backend that `auto` chooses if no other is set up. */
+/** The backend that `auto` selects unless another backend is set up. */
 const DEFAULT = 'wasm'
 
 export function checkBackends({ backends, gpus }: Facts): Finding[] {
@@ -170,7 +170,7 @@ export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
     return finding(name, tensorflow.problem, 'npx tsrun setup tensorflow installs it again.')
   }
   const { manifest } = tensorflow
-  // The backend's own check reports that it is not set up.
+  // `checkBackends` reports that TensorFlow is not set up.
   if (manifest === undefined) return []
   const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
   const set = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, set up on ${devices.join(', ')}`

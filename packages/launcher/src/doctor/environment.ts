@@ -15,7 +15,7 @@ export type HostReport = Awaited<ReturnType<typeof reportHost>>
 interface GpuReports {
   /** `memory` includes the unit. */
   readonly gpus: readonly { name: string; memory: string | null; driver: string | null }[]
-  /** Why nvidia-smi fails, if it is installed. */
+  /** Why nvidia-smi fails; null if it works or is not installed. */
   readonly gpuProblem: string | null
 }
 
@@ -33,7 +33,7 @@ type Environment = NodeJS.ProcessEnv
 /** Milliseconds for a program to answer. */
 const LIMIT = 10_000
 
-/** Collects the facts. A probe that fails counts as not found. */
+/** Collects facts about this host. A failed probe counts as a missing fact. */
 export async function reportHost(env: Environment, cwd: string, signal: AbortSignal) {
   const options = { env, cwd, limit: LIMIT, signal }
   const [npm, gpus, mpi] = await Promise.all([
@@ -106,7 +106,7 @@ function placesOf(cwd: string): string[] {
 
 const versioned = object({ version: text })
 
-/** The version of a package, even if it does not export its package.json. */
+/** Reads package.json by path, because some packages do not export it. */
 function installedVersion(name: string, places: readonly string[]): string | null {
   for (const place of places) {
     for (const folder of attempt(() => createRequire(place).resolve.paths(name)) ?? []) {
@@ -118,7 +118,7 @@ function installedVersion(name: string, places: readonly string[]): string | nul
 }
 
 function readLibc(): string | undefined {
-  // Otherwise, the report would resolve the host names of all connections.
+  // Exclude the network, because the report would resolve the host name of every connection.
   Object.assign(process.report, { excludeNetwork: true })
   const report = process.report.getReport() as {
     header?: { glibcVersionRuntime?: string }
@@ -139,14 +139,14 @@ function containerOf(env: Environment): string | null {
   return null
 }
 
-/** `allowed` counts the cores on which this process may run; the limit of the cgroup is in cores. */
+/** `allowed` is the number of cores for this process, and `limit` the limit of the cgroup in cores. */
 function readCpu() {
   const { allowed, all, quota = null } = readCores()
   const model = cpus()[0]?.model.trim() ?? ''
   return { model: model === '' ? null : model, cores: all, allowed, limit: quota }
 }
 
-/** The limit is that of the cgroup. */
+/** `limit` is the memory limit of the cgroup in bytes. */
 function readMemory() {
   const available = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo') ?? '')?.[1]
   const limit = process.constrainedMemory()
@@ -203,7 +203,7 @@ function readInterfaces() {
 }
 
 const prefixes =
-  // TF_ would also match the variables of Terraform.
+  // A plain TF_ would also match the variables of Terraform.
   /^(TSRUN|PET|MASTER|TORCHELASTIC|OMPI_COMM_WORLD|PMI|OMP|CUDA|NCCL|TF_(NUM|FORCE|CPP|ENABLE|GPU|XLA))_/
 const names = new Set([
   ...['RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'NODE_RANK', 'GROUP_RANK'],
@@ -217,10 +217,10 @@ const names = new Set([
   ...['NODE_OPTIONS', 'NODE_PATH', 'TSX_TSCONFIG_PATH', 'UV_THREADPOOL_SIZE', 'CXX'],
   ...['LD_LIBRARY_PATH', 'LD_PRELOAD', 'XDG_CACHE_HOME', 'NO_COLOR', 'FORCE_COLOR'],
 ])
-/** A variable with the path of a file is no secret. */
+/** A variable that ends with _FILE holds a path, which is not secret. */
 const secret = /(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|KEY)(?!_FILE)/i
 
-/** Variables that tsrun reads and that are set. The values of secrets are hidden. */
+/** Reads the variables that affect tsrun, and hides the values of secrets. */
 function readVariables(env: Environment): Record<string, string> {
   const entries = Object.entries(env).filter(([name]) => prefixes.test(name) || names.has(name))
   return Object.fromEntries(
@@ -230,7 +230,7 @@ function readVariables(env: Environment): Record<string, string> {
   )
 }
 
-/** Hides secrets such as in `user:password@host` and `token=…`. */
+/** Hides secrets in values such as `user:password@host` and `token=…`. */
 function hide(value: string): string {
   return value
     .replaceAll(/(:\/\/[^\s/:@]*):[^\s/@]*@/g, '$1:…@')

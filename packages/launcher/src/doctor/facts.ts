@@ -30,7 +30,7 @@ export interface NodeFacts extends NodeAbilities {
 
 export interface NpmFacts {
   readonly version: string
-  /** `ignore-scripts` in its configuration. */
+  /** Whether npm's configuration sets `ignore-scripts`. */
   readonly ignoresScripts: boolean
 }
 
@@ -51,7 +51,7 @@ export interface CoreFacts {
 }
 
 export interface MemoryFacts {
-  /** Bytes of the machine, or of the container if it has a limit. */
+  /** Memory in bytes: the limit of the container, if any, else the size of the machine. */
   readonly size: number
   /** Bytes per second that one core copies, in blocks larger than the caches. */
   readonly copied: number
@@ -91,8 +91,8 @@ export interface MpiFacts {
 export interface Finding {
   readonly name: string
   /**
-   * `ok`; `note`: the default backend trains without it, and `advice` tells how to get it; `problem`:
-   * the default backend cannot train until the user follows `advice`.
+   * `note`: the default backend can train, and `advice` is optional. `problem`: the default backend
+   * cannot train until the user follows `advice`.
    */
   readonly state: 'ok' | 'note' | 'problem'
   readonly found: string

@@ -98,7 +98,7 @@ async function tryBackends(
     const reason = 'the package @tsrun/training is not installed'
     return [{ name: 'wasm', works: false, reason, missing: true }]
   }
-  // The environment of a host's only rank.
+  // The environment of the only rank of a job.
   const rank = { ...env, ...deviceEnvironment(devices, env, 0, 1) }
   const facts: BackendFacts[] = []
   for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {

@@ -17,7 +17,7 @@ import type {
 export interface RunResult {
   readonly stdout: string
   readonly stderr: string
-  /** Why it failed; undefined for exit code 0. */
+  /** Why the program failed; undefined for exit code 0. */
   readonly failure: string | undefined
 }
 
@@ -29,7 +29,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal
 }
 
-/** Runs a program until it ends or the time limit expires. Does not throw if it cannot be started. */
+/** Runs a program with a time limit. Does not throw if the program cannot start. */
 export function run(
   program: string,
   args: readonly string[],
@@ -65,7 +65,7 @@ export async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
   return { version, ignoresScripts: config!['ignore-scripts'] === true }
 }
 
-/** Tests whether another process can write into a memory-backed file of this one. */
+/** Tests whether a child process can write into a memory-backed file of this process. */
 export async function trySharedMemory(): Promise<SharedMemoryFacts> {
   return { problem: await sharingProblem(), ...sizeOfShm() }
 }
@@ -88,7 +88,7 @@ async function sharingProblem(): Promise<string | undefined> {
   }
 }
 
-/** Runs in a child process, which gets its source. */
+/** A child process receives the source of this function and runs it. */
 const writeHere = (): void => {
   process.getBuiltinModule('node:fs').writeFileSync(process.argv[1]!, 'here', { flag: 'r+' })
 }
@@ -110,14 +110,14 @@ export function readAutogroups(): boolean | undefined {
   return text === undefined ? undefined : text.trim() === '1'
 }
 
-/** The limit on open files of this process. Node has raised it as far as possible, and ranks inherit it. */
+/** The limit on open files, which Node raises to the maximum and ranks inherit. */
 export function readOpenFiles(): number | undefined {
   const soft = /^Max open files\s+(\S+)/m.exec(read('/proc/self/limits') ?? '')?.[1]
   return soft === undefined ? undefined : soft === 'unlimited' ? Infinity : Number(soft)
 }
 
 export function readCores(): CoreFacts {
-  // cgroup v2: the CPU time in microseconds for each period, then the period.
+  // In cgroup v2, `cpu.max` holds the CPU time per period and the period, in microseconds.
   const [time, period] = (read('/sys/fs/cgroup/cpu.max') ?? 'max').trim().split(' ').map(Number)
   const quota = (time ?? NaN) / (period ?? NaN)
   return {
@@ -130,10 +130,7 @@ export function readCores(): CoreFacts {
 const BLOCK = 64 * 2 ** 20
 const COPIES = 5
 
-/**
- * Takes about a tenth of a second. Returns the fastest of several copies, because other processes may
- * be busy.
- */
+/** Times several copies, for about a tenth of a second, and reports the fastest copy. */
 export function measureMemory(): MemoryFacts {
   const [from, to] = [Buffer.alloc(BLOCK, 1), Buffer.alloc(BLOCK, 2)]
   const seconds = Array.from({ length: COPIES }, () => {
@@ -146,7 +143,7 @@ export function measureMemory(): MemoryFacts {
   return { size, copied: BLOCK / Math.min(...seconds) }
 }
 
-/** What `probe` returns; undefined if it throws. */
+/** Returns the result of `probe`, or undefined if `probe` throws. */
 export function attempt<T>(probe: () => T): T | undefined {
   try {
     return probe()
@@ -170,7 +167,7 @@ export async function readGpus(
 
 const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
 
-/** Finds the files that the dynamic linker would find, without loading them. */
+/** Finds MPI libraries as the dynamic linker would, without loading them. */
 export async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
   const [version, cache] = await Promise.all([
     run('mpirun', ['--version'], { env }),

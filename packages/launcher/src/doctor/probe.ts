@@ -7,7 +7,7 @@ interface Tensor {
   data(): Promise<Float32Array>
 }
 
-/** The part of @tsrun/training that is used. The launcher does not depend on that package. */
+/** The part of @tsrun/training that is used here. The launcher does not depend on @tsrun/training. */
 interface Training {
   loadBackend(name: string): Promise<{ readonly device?: string; readonly threads?: number }>
   readonly tf: {

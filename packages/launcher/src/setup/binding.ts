@@ -55,8 +55,7 @@ export async function compileBinding(
     ],
     { cwd: target },
   )
-  // A wheel of another version may lack the function that quiet.cc calls. Its messages are then
-  // printed.
+  // If the wheel lacks the function that quiet.cc calls, TensorFlow prints its log messages.
   const first = silenced?.ok === true ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
 
   const compile = (...added: readonly string[]) =>
@@ -80,7 +79,7 @@ export async function compileBinding(
     compile(...ours),
     compileKernels(context, command, include, target),
   ])
-  // TensorFlow's headers change between versions. The binding also works without tsrun's additions.
+  // If tsrun's additions do not compile with this TensorFlow, compile the binding without them.
   const output = whole?.ok === true ? whole : await compile()
   if (output?.ok === true) return [whole, kernels].map(failureOf).find(Boolean)
   const reason = failureOf(output)!
@@ -91,7 +90,7 @@ export async function compileBinding(
   )
 }
 
-/** Skips instruction sets that the compiler does not support. @returns the output for a supported one */
+/** Skips instruction sets that the compiler does not support. @returns the output for a supported set */
 async function compileKernels(
   context: ToolContext,
   command: string,

@@ -24,7 +24,7 @@ import { getWheel, libraryFoldersOf, needsPython } from './wheel.ts'
  * Installs TensorFlow in a new folder, and points the manifest to it at the end. Until then, the
  * previous installation stays usable.
  *
- * @throws ERR_TSR_SETUP; the reason of the context's signal
+ * @throws ERR_TSR_SETUP, or the abort reason of the context's signal
  */
 export async function install(
   context: ToolContext,
@@ -170,7 +170,7 @@ function remove(folder: string): void {
   rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
 }
 
-/** Prefix of the build folders of this host. The ID of their process follows. */
+/** Prefix of the build folders of this host. A process ID follows in the name of a folder. */
 function ownPrefix(): string {
   return `build-${hostname()}-`
 }

@@ -18,7 +18,7 @@ import { runTool, setupError, type ToolContext } from './tool.ts'
 export type Download = Of<typeof download>
 const download = object({ url: text, sha256: text })
 
-/** Records the downloads of a program. It is a URL, because NODE_OPTIONS cannot hold paths with spaces. */
+/** The module that records downloads, as a URL because NODE_OPTIONS cannot hold paths with spaces. */
 const recorder = new URL('src/setup/record-downloads.mjs', packageFolder).href
 
 /** The folder in which npm installs the package. */
@@ -70,7 +70,7 @@ function isInstalled(folder: string, name: TensorFlowManifest['package']): boole
  * Runs the package's install script, which downloads a library and a binding. Checks the hashes before
  * any downloaded code runs.
  *
- * @returns the downloads whose hash nobody knows
+ * @returns the downloads without a known hash
  * @throws ERR_TSR_SETUP
  */
 export async function installOfficially(
@@ -102,8 +102,8 @@ export async function installOfficially(
 }
 
 /**
- * Rejects a download whose hash differs from the known one. A download without a known hash must be
- * among `accepted`, unless that is empty.
+ * Rejects a download whose hash differs from the known hash. If a download has no known hash, its hash
+ * must be in `accepted`, unless `accepted` is empty.
  *
  * @returns the downloads that are neither known nor accepted
  * @throws ERR_TSR_SETUP

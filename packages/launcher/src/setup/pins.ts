@@ -4,18 +4,18 @@ import type { TensorFlowManifest } from '@tsrun/core'
 import { packageFolder } from '../package.ts'
 
 /*
- * All downloads of a set-up are pinned: npm packages by the lock file in `pins`, wheels by the hashes
- * there, and the libraries that the npm package downloads by the hashes below. `npm run pins` writes
- * these files. The versions are chosen here.
+ * All downloads of a set-up are pinned: npm packages by the lock file in `pins`, wheels by hashes in
+ * `pins`, and the libraries that the npm package downloads by the hashes below. `npm run pins` updates
+ * `pins` after a change of the versions below.
  */
 
-/** The last release. Its binding compiles with TensorFlow 2.9 to 2.21. */
+/** The last release of TensorFlow.js. Its binding compiles with TensorFlow 2.9 to 2.21. */
 export const TFJS_VERSION = '4.22.0'
 
 /** The version of the pinned wheels. */
 export const TENSORFLOW_VERSION = '2.21.0'
 
-/** The CPython versions and processors that have Linux wheels of that TensorFlow. */
+/** The CPython versions and processors for which Linux wheels of `TENSORFLOW_VERSION` exist. */
 export const PINNED_PYTHONS = ['3.10', '3.11', '3.12', '3.13'] as const
 export const PINNED_MACHINES = ['x86_64', 'aarch64'] as const
 
@@ -41,17 +41,17 @@ export function npmManifest(name: TensorFlowManifest['package']): object {
     name: 'tsrun-tensorflow',
     private: true,
     dependencies: { [name]: TFJS_VERSION, 'node-api-headers': '^1.5.0' },
-    // The version that the package requires has known vulnerabilities.
+    // The version of tar that the package requires has known vulnerabilities.
     overrides: { tar: '^7.5.16' },
   }
 }
 
-/** The lock file for the manifest. */
+/** The lock file of `npmManifest`. */
 export function npmLock(name: TensorFlowManifest['package']): string {
   return readFileSync(new URL(`${name.split('/')[1]!}.lock.json`, pins), 'utf8')
 }
 
-/** pip's requirements file, with hashes. */
+/** The path of pip's requirements file, which contains hashes. */
 export function requirements(gpu: boolean): string {
   return fileURLToPath(new URL(`tensorflow-${gpu ? 'gpu' : 'cpu'}.txt`, pins))
 }

@@ -8,7 +8,7 @@ interface Tensor {
   dataSync(): ArrayLike<number>
 }
 
-/** The part of TensorFlow.js that is used. The launcher does not depend on that package. */
+/** The part of TensorFlow.js that is used here. The launcher does not depend on TensorFlow.js. */
 interface TensorFlow {
   getBackend(): string
   backend(): {

@@ -18,14 +18,14 @@ export type Proof =
       readonly tensorflow: string
       readonly devices: readonly string[]
       /**
-       * Why a GPU installation computes on the CPU. Undefined if it uses a GPU, if the GPUs are hidden on
-       * purpose, or if it is an installation for CPUs.
+       * Why a GPU installation computes on the CPU. Undefined for a CPU installation, if a GPU is used,
+       * or if the user has hidden the GPUs.
        */
       readonly idleGpus: IdleGpus | undefined
     }
   | { readonly works: false; readonly problem: string }
 
-/** Milliseconds. If the wheel has no code for a GPU, the driver first compiles all kernels, for minutes. */
+/** Milliseconds. The driver compiles kernels for minutes if the wheel has none for the GPU. */
 export const LONGEST_START = 600_000
 
 /** Tests a binding in a new process: multiplies, differentiates and lists the devices. */
@@ -43,7 +43,7 @@ export async function prove(
     env: {
       LD_LIBRARY_PATH: libraryPath({ libraryFolders }, context.env),
       NODE_OPTIONS: '',
-      // The log names the devices. Memory growth lets other processes use the GPU at the same time.
+      // Level 0 logs the devices. Memory growth lets other processes use the GPU at the same time.
       TF_CPP_MIN_LOG_LEVEL: '0',
       TF_FORCE_GPU_ALLOW_GROWTH: 'true',
     },
@@ -61,8 +61,8 @@ export async function prove(
 }
 
 /**
- * The GPU names in TensorFlow's log, which has a line for each: `Created device …/device:GPU:0 with …
- * name: NVIDIA H200, pci …`.
+ * Extracts the names of GPUs from lines such as `Created device …/device:GPU:0 with … name: NVIDIA H200,
+ * pci …` in the log.
  */
 export function gpusIn(log: string): string[] {
   const created = /Created device \S*\/device:GPU:\d+ with .*?\bname: ([^,\n]+)/g
@@ -98,7 +98,7 @@ export const gpuAdvice =
   'check that nvidia-smi works and the driver is new enough, name a TensorFlow with CUDA with --wheel or ' +
   '--python, or set CUDA_VISIBLE_DEVICES to nothing to compute on the CPU'
 
-/** The first sentence of the message, without the log prefix. */
+/** Extracts the first sentence of TensorFlow's message about unused GPUs. */
 export function whyCpu(log: string): string {
   const lines = log.split('\n')
   const line = causes

@@ -18,13 +18,10 @@ import type { ToolContext } from './tool.ts'
 const needsGpu =
   'jobs that use this installation need a GPU, or CUDA_VISIBLE_DEVICES set to nothing'
 
-/** The context of a set-up, which opens its log itself. */
+/** The context of a set-up without the log, which the set-up opens. */
 type SetupContext = Omit<ToolContext, 'log'>
 
-/**
- * Reports whether TensorFlow is installed and works. @returns whether it does, and uses GPUs if meant
- * to
- */
+/** Reports whether TensorFlow works. @returns false also if a GPU installation finds no GPU */
 export async function checkTensorFlow(context: SetupContext): Promise<boolean> {
   const { works, sentence, idleGpus } = await examine(context)
   context.say(sentence)
@@ -34,7 +31,7 @@ export async function checkTensorFlow(context: SetupContext): Promise<boolean> {
 /**
  * Installs TensorFlow unless it is already installed.
  *
- * @throws ERR_TSR_SETUP; the reason of the signal
+ * @throws ERR_TSR_SETUP, or the abort reason of the context's signal
  */
 export async function setUpTensorFlow(
   context: SetupContext,
@@ -89,7 +86,7 @@ async function examine(context: SetupContext): Promise<State> {
   return { works: true, sentence, manifest, idleGpus }
 }
 
-/** In both cases, ranks that load the backend fail. */
+/** Describes unused GPUs, without which ranks cannot load the backend. */
 function describeIdle({ reason, listed }: IdleGpus): string {
   return listed
     ? `but jobs need the GPUs and TensorFlow finds none (${reason}): ${gpuAdvice}`

@@ -14,7 +14,7 @@ export interface ToolContext {
   readonly say: (sentence: string) => void
   /** Milliseconds between messages about a running tool; default 10 s. */
   readonly reminderInterval?: number
-  /** With --official: accepted hashes of downloads that tsrun has no hash for; empty accepts any. */
+  /** With --official: accepted hashes of downloads without a known hash; an empty list accepts any. */
   readonly sha256?: readonly string[]
 }
 
@@ -37,10 +37,10 @@ interface ToolOptions {
 const LONGEST = 30 * 60_000
 
 /**
- * Runs a program and its children until they end. Prints progress messages while it runs for long.
+ * Runs a program until it and its children end. Prints progress messages during a long run.
  *
  * @returns undefined if the program does not exist
- * @throws the reason of the context's signal
+ * @throws the abort reason of the context's signal
  */
 export async function runTool(
   { env, signal, log, say, reminderInterval = 10_000 }: ToolContext,
@@ -56,7 +56,7 @@ export async function runTool(
     detached: true,
   })
   const output = { stdout: '', stderr: '' }
-  /** The end of the latest output of both streams. */
+  /** The end of the output so far, of both streams together. */
   let printed = ''
   appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
   for (const name of ['stdout', 'stderr'] as const) {
@@ -118,7 +118,7 @@ interface Failure {
   readonly reason: string
 }
 
-/** Lines of npm without the reason. */
+/** Matches lines of npm that do not tell the reason. */
 const npmNoise = /complete log|npm (error|ERR!)( (code|syscall|errno|path|dest) .*)?$/
 const npmOffline =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b/
@@ -150,8 +150,8 @@ export function npmFailure(output: ToolOutput | undefined): Failure {
 }
 
 /**
- * Classifies a failure of pip. Pip ends with the same two lines if no version fits and if it could not
- * read the index, so the earlier lines decide.
+ * Classifies a failure of pip by its earlier lines. The last two lines are the same for an unreadable
+ * index and for a version that does not exist.
  */
 export function pipFailure(output: ToolOutput): Failure {
   const text = textOf(output)

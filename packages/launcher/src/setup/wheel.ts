@@ -8,7 +8,7 @@ import { findPython, type Tool } from './toolchain.ts'
 
 /** A TensorFlow that was installed from a wheel. */
 export interface Wheel {
-  /** The folder of its libraries and of `include`. */
+  /** The folder that contains the libraries and `include`. */
   readonly folder: string
   /** Its source, for messages. */
   readonly origin: string
@@ -90,7 +90,7 @@ async function installWheel(
       ? ['--require-hashes', '-r', requirements(gpu)]
       : ['--no-index', ...wheelsOf(archives)]
   const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
-  // Skip the dependencies of TensorFlow's Python code, which is not used.
+  // Skip the dependencies, which only TensorFlow's unused Python code needs.
   const args = ['-m', 'pip', 'install', ...flags, '--no-compile', '--no-deps', ...source]
   const output = await runTool(context, interpreter, args)
   if (output?.ok !== true) {

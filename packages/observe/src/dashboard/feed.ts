@@ -22,10 +22,7 @@ const REPORT_LENGTH = 200_000
 const KEPT_POINTS = 3600
 /** Milliseconds between points, and the least time between polls of links and steps. */
 const POINT_INTERVAL = 1000
-/**
- * A poll of many ranks takes long. The pause after it is this many times its duration, up to
- * LONGEST_PAUSE.
- */
+/** Ratio of the pause after a poll to the duration of the poll. The pause is at most LONGEST_PAUSE. */
 const LOOK_PAUSE = 200
 const LONGEST_PAUSE = 5000
 
@@ -33,7 +30,7 @@ const LONGEST_PAUSE = 5000
 export interface DashboardSources {
   readonly job: () => JobView
   readonly links: () => LinksView
-  /** The last step of all ranks; undefined if it has not changed. */
+  /** The last step that all ranks have completed; undefined if there is no new step. */
   readonly step: () => StepView | undefined
 }
 

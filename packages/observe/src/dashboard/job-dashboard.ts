@@ -12,15 +12,15 @@ import type { JobPhase, JobView, LinksView, LogLine, RankView, StepView } from '
 /** Milliseconds between polls of process usage. */
 const USE_INTERVAL = 1000
 
-/** Longest delay of a timer in milliseconds; stands for forever. */
+/** The longest delay of a Node timer in milliseconds. */
 const FOREVER = 2 ** 31 - 1
 
 export interface DashboardOptions {
   /** 0: any free port. */
   readonly port: number
   /**
-   * Milliseconds that it stays open after the job ends. If undefined, it stays open until Ctrl-C after
-   * a failure at a terminal.
+   * Milliseconds for which the page stays open after the job. Undefined: until Ctrl-C, but only if the
+   * job failed and stdin is a terminal.
    */
   readonly linger: number | undefined
   readonly script: string
@@ -50,7 +50,7 @@ export class JobDashboard {
     this.#host = host
   }
 
-  /** Starts the server and announces its address. @throws the system's error if it cannot listen there */
+  /** Starts the server and announces its address. @throws the system's error if the port is unusable */
   static async open(options: DashboardOptions, host: ObserveHost): Promise<JobDashboard> {
     const dashboard = new JobDashboard(options, host)
     const { port } = options
@@ -80,10 +80,10 @@ export class JobDashboard {
     this.#feed.setReport(visibleText(report))
   }
 
-  /** Shows the outcome of the job, and stays open as long as the options say. */
+  /** Shows the outcome of the job, and keeps the page open as long as the options say. */
   async end(exitCode: number): Promise<void> {
     this.#phase = exitCode === 0 ? 'succeeded' : 'failed'
-    // The report is of an earlier attempt.
+    // Clear the report of an earlier attempt, which failed.
     if (exitCode === 0) this.#feed.setReport(undefined)
     const { stop } = this.#host
     const { linger = exitCode !== 0 && isatty(0) ? Infinity : 0 } = this.#options

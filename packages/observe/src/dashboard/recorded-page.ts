@@ -15,7 +15,7 @@ import type {
   RecordedView,
 } from './views.ts'
 
-/** Maximum points of a chart. If there are more steps, a point is the mean of several. */
+/** Maximum points of a chart. With more steps, each point is the mean of several steps. */
 const MOST_POINTS = 1500
 
 export interface RecordedPageOptions {
@@ -34,7 +34,7 @@ export interface RecordedPageOptions {
  * Serves the page of a recorded run.
  *
  * @param port - 0: any free port
- * @throws the system's error if it cannot listen at the port
+ * @throws the system's error if the port cannot be used
  */
 export function servePage(port: number, options: RecordedPageOptions): Promise<DashboardServer> {
   return DashboardServer.open({ port, feed: new RecordedPage(options) })
@@ -89,7 +89,7 @@ class RecordedPage implements PageSource {
   }
 }
 
-/** Position of the first number that is at least `number`, or of the last one. */
+/** The index of the first number that is at least `number`; without one, the last index. */
 function positionOf(numbers: readonly number[], number: number): number {
   const found = numbers.findIndex((each) => each >= number)
   return found < 0 ? numbers.length - 1 : found

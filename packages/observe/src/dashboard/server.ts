@@ -36,10 +36,7 @@ export interface DashboardServerOptions {
 
 interface OpenPage {
   readonly response: ServerResponse
-  /**
-   * True if it needs the whole state, because it has received nothing yet or was too slow for an
-   * update.
-   */
+  /** Whether the page needs a snapshot, because it is new or was too slow for an update. */
   isBehind: boolean
 }
 
@@ -59,13 +56,13 @@ export class DashboardServer {
     this.#feed = feed
   }
 
-  /** @throws the system's error if it cannot listen at the port */
+  /** @throws the system's error if the port cannot be used */
   static async open({ port, feed }: DashboardServerOptions): Promise<DashboardServer> {
     const dashboard = new DashboardServer(feed)
     dashboard.#server = await openHttpServer({
       ...{ host: '127.0.0.1', port, limit: MOST_CONNECTIONS, requests: 0 },
       headers: securityHeaders,
-      // A name that resolves to 127.0.0.1 gives another site the origin of the page.
+      // Reject other host names, even if they resolve to 127.0.0.1 (DNS rebinding).
       isOwnName: (name, { port: own }) => [`127.0.0.1:${own}`, `localhost:${own}`].includes(name),
       answer: dashboard.#answer,
     })
@@ -167,7 +164,7 @@ export class DashboardServer {
   }
 }
 
-/** Undefined unless it is a non-negative integer. */
+/** Reads a non-negative integer; undefined for any other text. */
 function numberOf(parameters: URLSearchParams, name: string): number | undefined {
   const text = parameters.get(name) ?? ''
   return /^\d{1,15}$/.test(text) ? Number(text) : undefined

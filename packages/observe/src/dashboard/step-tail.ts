@@ -10,15 +10,15 @@ import type { StepView } from './views.ts'
 /** Maximum bytes read by one poll, over all files. */
 const LOOK_BYTES = 32 * 2 ** 20
 /**
- * If a file has grown by much more than this, only its last bytes are read: a page shows only one step
- * per second. Ranks write at different times, so the tails must be long enough to have steps in common.
+ * Bytes to read at the end of a file that has grown by much more. Ranks write at different times, so the
+ * ends must be long enough to have steps in common.
  */
 const END_BYTES = 2 ** 19
 /** Maximum bytes decoded together. */
 const PART_BYTES = 2 ** 20
 /**
- * Steps whose spans are kept, at least this many and those of the last KEPT_TIME milliseconds. Each
- * rank writes every 250 ms at its own times, so the last short steps of two ranks may differ.
+ * Minimum steps whose spans are kept, besides those of the last KEPT_TIME milliseconds. Ranks write every
+ * 250 ms at different times, so their last steps may differ.
  */
 const KEPT_STEPS = 4
 const KEPT_TIME = 2000
@@ -39,7 +39,7 @@ export class StepTail {
     this.#attempt = attempt
   }
 
-  /** The last step that these ranks have completed; undefined if there is no new one. */
+  /** The last step that all given ranks have completed; undefined if there is no new step. */
   look(ranks: readonly number[]): StepView | undefined {
     this.#open(ranks)
     const files = ranks.toSorted((a, b) => a - b).map((rank) => this.#files.get(rank))
@@ -92,7 +92,7 @@ class SpanTail {
   /** The last completed steps, by number. */
   readonly windows = new Map<number, Window>()
   spans: Span[] = []
-  /** Creation time on the monotonic clock. */
+  /** Creation time of the file on the monotonic clock. */
   readonly begun: number
   readonly #path: string
   readonly #decoder: SpanDecoder
@@ -103,7 +103,7 @@ class SpanTail {
    */
   #from: number
 
-  /** @throws Error if it is no span file */
+  /** @throws Error if the file is no span file */
   constructor(path: string) {
     const { header, begin } = new SpanFileReader(path)
     this.#path = path
@@ -164,7 +164,7 @@ class SpanTail {
     try {
       fd = openFile(this.#path)
     } catch {
-      // A newer file has replaced it.
+      // A newer file has replaced this file.
       return { bytes: Buffer.alloc(0), isPassedOver: false }
     }
     try {

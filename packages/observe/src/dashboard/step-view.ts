@@ -28,7 +28,7 @@ export interface RankStep {
   readonly spans: readonly Span[]
 }
 
-/** Makes the page's view of a step. The times of all ranks must be of one clock. */
+/** Makes the page's view of a step. The times of all ranks must be on one clock. */
 export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   const windows = ranks.map(({ window }) => window)
   const spans = ranks.map((rank) => new Sweep(rank.spans, noticedEnd).overlapping(rank.window))
@@ -40,7 +40,7 @@ export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   const milliseconds = Math.max(...windows.map(({ end }) => end)) - start
   let first = Infinity
   for (const { kind, start: at } of spans.flat()) if (kind === 'F') first = Math.min(first, at)
-  // The ideal schedule begins with the first computation.
+  // Align the ideal schedule with the first forward computation.
   const offset = Math.max(0, first - start)
   return {
     step,
@@ -67,7 +67,6 @@ export function stepView(step: number, ranks: readonly RankStep[]): StepView {
 
 const computations: ReadonlySet<string> = new Set(['F', 'B', 'I', 'W', 'optimizer'])
 
-/** Bars for the computations with their micro-batches, and for the pieces between them. */
 function barsOf(
   spans: readonly Span[],
   pieces: readonly Piece[],

@@ -9,7 +9,7 @@ export interface RankView extends Partial<RankRates> {
   readonly pid: number
   readonly state: RankActivity
   readonly operation?: string | undefined
-  /** The ranks whose messages it waits for. */
+  /** The ranks whose messages this rank waits for. */
   readonly waitsFor: readonly number[]
   /** Seconds in this state. */
   readonly seconds: number
@@ -63,9 +63,9 @@ export type Bar = readonly [kind: number, start: number, end: number, microbatch
 export interface CollectiveView {
   readonly name: string
   readonly bytes: number
-  /** When it was started, so its values were ready. */
+  /** When this rank started the collective, so its values were ready. */
   readonly ready: number
-  /** When all of its ranks on this host had arrived. */
+  /** When all ranks of the collective on this host had arrived. */
   readonly arrived: number
   readonly end: number
 }
@@ -123,12 +123,13 @@ export interface PageSource {
    * @param isWatched - whether a page is open
    */
   update(isWatched: boolean): DashboardUpdate
-  /** All data that is kept, as of this update. */
+  /** All kept data, including the changes in this update. */
   snapshot(update: DashboardUpdate): DashboardUpdate
   /**
    * Returns one of the recorded steps.
    *
-   * @param place - its position, or its number; for a missing number, the next step
+   * @param place - a position among the recorded steps, or a step number; a missing number selects
+   *   the next step
    */
   step?(place: {
     readonly index?: number | undefined
@@ -136,7 +137,7 @@ export interface PageSource {
   }): RecordedStepView | undefined
 }
 
-/** An event of the server: the changes since the last one, or all data in a snapshot. */
+/** A server-sent event: the changes since the last event, or a snapshot of all data. */
 export interface DashboardUpdate {
   /** Seconds since the dashboard was opened. */
   readonly at: number

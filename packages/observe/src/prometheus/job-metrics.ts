@@ -27,7 +27,7 @@ export class JobMetrics {
     this.#host = host
   }
 
-  /** Starts the server and announces its address. @throws the system's error if it cannot listen there */
+  /** Starts the server and announces its address. @throws the system's error if it fails to listen */
   static async open({ host, port, script }: MetricsOptions, to: ObserveHost): Promise<JobMetrics> {
     const metrics = new JobMetrics(script, to)
     const read = (): string => metrics.#text()

@@ -18,7 +18,7 @@ export interface MeasuredRank extends RankStatus {
   readonly residentBytes: number | undefined
 }
 
-/** A metric of each rank: its name, its help, and the value of a rank, which may have none. */
+/** A metric of each rank: its name, its help text, and a function that reads its value, if any. */
 type RankMetric = readonly [string, string, (rank: MeasuredRank) => number | undefined]
 
 const rankMetrics: readonly RankMetric[] = [

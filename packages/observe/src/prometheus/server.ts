@@ -22,13 +22,13 @@ export class MetricsServer {
     this.#server = server
   }
 
-  /** @throws the system's error if it cannot listen there */
+  /** @throws the system's error if the address or port cannot be used */
   static async open({ host, port, read }: MetricsServerOptions): Promise<MetricsServer> {
     const server = await openHttpServer({
       ...{ host, port, limit: MOST_CONNECTIONS, headers: { 'Cache-Control': 'no-store' } },
       // Pipelined requests would keep the launcher busy.
       requests: 1,
-      // Behind a loopback address, pages of other sites must not reach it through their name.
+      // On a loopback address, reject other host names (DNS rebinding).
       isOwnName: (name, { address }) => !isLoopback(address) || isLoopbackName(name),
       answer: ({ request: { url = '' }, send }) => {
         if (url.split('?', 1)[0] === PATH) send(200, read(), { 'Content-Type': EXPOSITION_TYPE })

@@ -16,8 +16,8 @@ export interface BalancedAction extends Window {
 }
 
 /**
- * Computes the bubble of a pipeline's schedule while it fills and drains: the idle time of each rank in
- * a step if computations of one kind took equally long on all stages and messages took no time.
+ * Computes the pipeline bubble: the idle time of each rank in a step while the pipeline fills and drains,
+ * if computations of one kind took equally long on all stages and messages took no time.
  *
  * @param spans - by rank
  * @param windows - the step on each rank
@@ -39,8 +39,8 @@ export function lengthOf(lists: readonly (readonly { readonly end: number }[])[]
 }
 
 /**
- * Schedules the computations of each rank in a step as if those of one kind took equally long on all
- * stages and messages took no time. Keeps the order in which each rank computed them.
+ * Schedules the computations of each rank in a step, in their recorded order, as if all stages took
+ * equally long for each kind of computation and messages took no time.
  *
  * @param spans - by rank
  * @param windows - the step on each rank
@@ -99,7 +99,7 @@ function meanTimes(actions: readonly Action[]): Map<SpanKind, number> {
   return new Map([...sums].map(([kind, { time, count }]) => [kind, time / count]))
 }
 
-/** When the dependencies of an action have ended; undefined if one has not ended yet. */
+/** When all dependencies of an action have ended; undefined if any has not ended yet. */
 function readyAt(
   { kind, stage, microbatch }: Action,
   last: number,

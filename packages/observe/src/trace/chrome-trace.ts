@@ -5,7 +5,7 @@ import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
 import { Tracks } from './tracks.ts'
 
-/** Spans that are sorted together. */
+/** Number of spans that are sorted at once. */
 const CHUNK = 50_000
 
 /** Shortest slice in microseconds. Perfetto attaches no arrows to slices of zero length. */
@@ -90,7 +90,7 @@ function writeSpan(
     args: { rank: span.rank, ...facts, label: span.name },
   })
   if (key !== undefined) {
-    // The identifier is unique to the arrow and equal at both of its ends.
+    // Both ends of an arrow have the same unique identifier.
     const common = { name: 'message', cat: 'message', id: hashOf(key), pid, tid }
     output.write(
       kind === 'send'

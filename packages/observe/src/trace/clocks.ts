@@ -4,14 +4,14 @@ import type { SpanFileReader } from './span-file-reader.ts'
 /** Maximum operations of a rank that are compared; more add little precision. */
 const MOST_OPERATIONS = 20_000
 
-/** The part of one rank in an operation of several ranks. */
+/** One rank in an operation of several ranks. */
 interface Part {
   readonly host: string
   readonly start: number
   readonly end: number
-  /** True if other parts cannot end before this one begins. */
+  /** True if other ranks cannot end before this rank begins. */
   readonly isNeeded: boolean
-  /** True if this part cannot end before the needed parts begin. */
+  /** True if this rank cannot end before the needed ranks begin. */
   readonly needs: boolean
 }
 
@@ -22,10 +22,10 @@ export function hostOf({ node, host }: SpanFileHeader): string {
 
 /**
  * Returns the offset in milliseconds that converts each host's times to the clock of the first file's
- * host. An operation cannot end on one host before it has begun on a host that it depends on. This
- * bounds the difference of two clocks from both sides. The result is the middle between the closest
- * bounds, which is exact if messages take equally long in both directions. Hosts without common
- * operations are aligned by their wall clocks.
+ * host. A rank cannot end an operation before the ranks that it needs have begun. These limits bound the
+ * difference of two clocks from both sides. The result is the middle between the closest bounds, which is
+ * exact if messages take equally long in both directions. Hosts without common operations are aligned by
+ * their wall clocks.
  */
 export function alignClocks(files: readonly SpanFileReader[]): Map<string, number> {
   const offsets = new Map<string, number>()
@@ -36,7 +36,7 @@ export function alignClocks(files: readonly SpanFileReader[]): Map<string, numbe
   const others = files.filter(({ header }) => hostOf(header) !== own)
   if (others.length === 0) return offsets
   const bounds = boundsBetween(partsOf(files))
-  // A host without operations in common with the first is aligned through a host that has.
+  // Align a host that shares no operations with the first host through a third host.
   for (let isNew = true; isNew;) {
     isNew = false
     for (const { header } of others) {
@@ -81,11 +81,11 @@ function partsOf(files: readonly SpanFileReader[]): Part[][] {
   return [...operations.values()]
 }
 
-/** For each ordered pair of hosts, the least time from a begin on the first to an end on the second. */
+/** For each ordered pair of hosts, the least time from a start on the first to an end on the second. */
 function boundsBetween(operations: readonly (readonly Part[])[]): Map<string, number> {
   const bounds = new Map<string, number>()
   for (const parts of operations) {
-    // By host: the last begin that others need, and the first end that needs others.
+    // By host: the last start that other ranks need, and the first end that needs other ranks.
     const [begins, ends] = [new Map<string, number>(), new Map<string, number>()]
     for (const { host, start, end, isNeeded, needs } of parts) {
       if (isNeeded) begins.set(host, Math.max(begins.get(host) ?? -Infinity, start))

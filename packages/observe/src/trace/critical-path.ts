@@ -11,7 +11,7 @@ export interface PathShare {
 /** Sums over several steps. */
 export interface PathTotals {
   readonly path: Map<string, PathShare>
-  /** The time that others waited for each rank, directly or through ranks that waited for it. */
+  /** The time that other ranks waited for each rank, directly or through other waiting ranks. */
   readonly causes: Map<number, number>
 }
 
@@ -19,11 +19,11 @@ export interface PathTotals {
 const MOST_JUMPS = 100_000
 
 /**
- * Walks back through one step from the end of the rank that ends last. Whenever the rank waited for
- * another, the path continues on that rank, at the time when it became ready.
+ * Walks back through one step from the end of the rank that ends last. Whenever a rank waited for another
+ * rank, continues on the other rank, at the time when that rank became ready.
  *
  * @param windows - of the step on each rank
- * @param pieces - of these windows
+ * @param pieces - the divided windows
  * @param totals - receives the times of this step
  */
 export function addCriticalPath(
@@ -71,7 +71,7 @@ export function addCriticalPath(
         add(rank, part, until - start)
         continue
       }
-      // The time in between is the transfer to this rank.
+      // After `ready`, the message is in transfer to this rank.
       add(rank, 'transfer', Math.max(0, until - Math.max(ready, start)))
       at = to
       time = Math.min(until, ready)
@@ -82,7 +82,7 @@ export function addCriticalPath(
   }
 }
 
-/** The rank that an operation waits for, and when it became ready; undefined if unknown. */
+/** The rank that an operation waits for, and when that rank became ready; undefined if unknown. */
 function causeOf(
   operation: Span | undefined,
   arrivals: Arrivals,

@@ -1,10 +1,10 @@
 import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
 
 /**
- * The parts of a rank's time. Each instant belongs to the span of its main thread or, if that is idle,
- * to the operation that it waits for. `reduce` is arithmetic of the main thread on buffers. `waiting`
- * lasts until the peers of an operation have arrived, and `transfer` from then until the operation
- * ends. `wakeUp` lasts from that end until the main thread resumes.
+ * The parts of a rank's time. Each instant belongs to a span of the main thread or, if there is none,
+ * to the operation that the rank waits for. `reduce` is arithmetic of the main thread on buffers.
+ * `waiting` lasts until the peers of an operation have arrived, and `transfer` from then until the
+ * operation ends. `wakeUp` lasts from the end of the operation until the main thread resumes.
  */
 export const stepParts = [
   'input',
@@ -85,7 +85,7 @@ export class Arrivals {
 interface Pending extends Window {
   readonly span: Span
   readonly ready: number
-  /** When the main thread noticed its end. */
+  /** When the main thread noticed the end of the operation. */
   readonly noticed: number
 }
 
@@ -94,7 +94,7 @@ interface Pending extends Window {
  * window.
  *
  * @param spans - all spans of this rank that overlap the window
- * @param arrivals - at the collectives of all ranks
+ * @param arrivals - the last arrivals at the collectives of all ranks
  */
 export function divideWindow(window: Window, spans: readonly Span[], arrivals: Arrivals): Piece[] {
   const main: Span[] = []
@@ -164,7 +164,7 @@ function partAt(
   }
 }
 
-/** Transfer if the peers of any operation have arrived; otherwise waiting for the earliest one. */
+/** Returns `transfer` if the peers of any operation have arrived; otherwise `waiting`. */
 function stateOf(at: number, pending: readonly Pending[]): Pick<Piece, 'part' | 'operation'> {
   const moving = pending.find(({ ready }) => ready <= at)
   if (moving !== undefined) return { part: 'transfer', operation: moving.span }
@@ -172,7 +172,7 @@ function stateOf(at: number, pending: readonly Pending[]): Pick<Piece, 'part' | 
   return { part: 'waiting', operation: next.span }
 }
 
-/** The spans are of one thread, so they are nested. */
+/** Finds the innermost span among nested spans of one thread. */
 function innermost(spans: readonly Span[]): Span | undefined {
   let inner: Span | undefined
   for (const span of spans) {

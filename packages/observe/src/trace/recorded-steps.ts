@@ -13,11 +13,11 @@ interface RankSteps {
   readonly header: SpanFileHeader
   /** By step number. */
   readonly windows: ReadonlyMap<number, RecordedStep>
-  /** All spans except steps that overlap an interval of the common clock, in the order of their starts. */
+  /** Returns the spans that overlap an interval of the common clock, without steps, ordered by start. */
   readonly spansBetween: (start: number, end: number) => Span[]
 }
 
-/** Finds the steps of the last attempt of a run, and their spans, without keeping all spans in memory. */
+/** Finds the steps and spans of a run's last attempt, without keeping all spans in memory. */
 export class RecordedSteps {
   readonly runId: string
   readonly attempts: number

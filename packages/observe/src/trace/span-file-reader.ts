@@ -18,7 +18,7 @@ const CHUNK = 256 * 1024
 
 /**
  * Reads the spans that a rank has written, in parts. Skips an incomplete last record, and everything
- * after a damaged one.
+ * after a damaged record.
  */
 export class SpanFileReader {
   readonly header: SpanFileHeader
@@ -26,7 +26,7 @@ export class SpanFileReader {
   readonly begin: number
   readonly #path: string
 
-  /** @throws Error if it is no span file, or one of another version */
+  /** @throws Error if the file is no span file, or is of another version */
   constructor(path: string) {
     this.#path = path
     const head = withFile(path, (fd) => {
@@ -48,7 +48,7 @@ export class SpanFileReader {
   /**
    * Yields the spans of successive parts of the file.
    *
-   * @param decoder - must know the names in the file, unless `from` is its beginning
+   * @param decoder - must have read the names of the file, unless `from` is the beginning of the file
    * @param from - start of a record
    * @param to - end of a record
    */
@@ -109,7 +109,7 @@ export class SpanFileIndex {
     }
   }
 
-  /** The spans that overlap this interval or whose end was noticed in it. */
+  /** The spans that overlap an interval, or whose end was noticed in the interval. */
   between(start: number, end: number): Span[] {
     const found: Span[] = []
     for (const part of this.#parts) {

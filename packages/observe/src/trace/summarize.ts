@@ -18,7 +18,7 @@ export interface SummaryRequest {
   readonly steps: string | undefined
   /** Default: the newest run. */
   readonly run: string | undefined
-  /** The file for Perfetto; undefined: a file in the folder, unless it is up to date. */
+  /** The file for Perfetto; undefined: a file in the folder, which is written only if it is outdated. */
   readonly output: string | undefined
   readonly json: boolean
   /** Receives warnings about missing input and about files that cannot be written. */

@@ -14,7 +14,7 @@ export interface RankSummary {
   /** Milliseconds. */
   readonly step: number
   readonly shares: TimeShares
-  /** Milliseconds of a step that other ranks wait because this one is busy, directly or indirectly. */
+  /** Milliseconds of a step in which other ranks wait for this rank, directly or indirectly. */
   readonly causes: number
 }
 
@@ -42,7 +42,7 @@ export interface TraceSummary {
 /**
  * Summarizes the last attempt of a run.
  *
- * @param range - of steps; default: as many of the last steps as fit the limit on spans
+ * @param range - the steps; default: as many of the last steps as fit the limit on spans
  * @returns undefined if there is nothing to summarize
  */
 export function summarizeTrace(run: TracedRun, range?: StepRange): TraceSummary | undefined {

@@ -16,7 +16,7 @@ const asynchronous: ReadonlySet<SpanKind> = new Set<SpanKind>([
 
 /**
  * Assigns the spans of one rank to tracks (threads of the trace). Slices of one track are nested or
- * disjoint. A slice that overlaps in another way gets an additional track.
+ * disjoint. A slice that would overlap partially gets an additional track.
  */
 export class Tracks {
   readonly #rank: number
@@ -24,7 +24,7 @@ export class Tracks {
   /** By track of the main thread: the ends of its open asynchronous slices, outermost first. */
   readonly #main: number[][] = []
   #hasCollector = false
-  /** By track of the engine: when it becomes free. */
+  /** By track of the engine: when the track becomes free. */
   readonly #engine: number[] = []
 
   /** @param onNew - called for each new track, with its name and its sort position */
@@ -37,7 +37,7 @@ export class Tracks {
 
   /** The track of a slice of the main thread. Slices must come in the order of their starts. */
   ofMainThread({ kind, start, end }: Span): number {
-    // V8 measures these itself, and they may not nest exactly in other slices.
+    // V8 measures garbage collections, which may not nest exactly in other slices.
     if (kind === 'gc') return this.#collector()
     // Synchronous slices of one thread are nested.
     if (!asynchronous.has(kind)) return this.#tid(0)

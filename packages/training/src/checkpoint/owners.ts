@@ -76,7 +76,7 @@ export function ownerOfOptimizer(
   )
 }
 
-/** Makes an owner of the optimizer state of these parts of parameters. */
+/** Makes an owner of the optimizer state that belongs to the given parts of parameters. */
 export function ownerOfState(optimizer: StatefulOptimizer, owned: readonly Part[]): PieceOwner {
   const partOf = new Map(owned.map((part) => [part.name, part]))
   return {

@@ -22,18 +22,18 @@ import { answerLinks, measureLink, type Link, type LinkOptions } from './link.ts
 
 /** The facts about a host for `tsrun doctor --hosts`. */
 export interface HostFacts {
-  /** The host's own name for itself. */
+  /** The name that the host reports for itself. */
   readonly hostname: string
   readonly version: string
   readonly node: string
-  /** Address at which other hosts reach its ranks; undefined if `problem` says why there is none. */
+  /** Address at which other hosts reach the ranks of this host; undefined if there is a `problem`. */
   readonly address: string | undefined
   readonly problem: string | undefined
-  /** The address that the first host's name resolves to here. */
+  /** The address to which this host resolves the name of the first host. */
   readonly first: string | undefined
   readonly interfaces: readonly HostInterface[]
   readonly cores: number
-  /** Why the ranks of this host have no shared memory; undefined if they have. */
+  /** Why the ranks of this host cannot share memory; undefined if they can. */
   readonly sharing: string | undefined
   /** Free bytes of /dev/shm; undefined if it is missing. */
   readonly shm: number | undefined
@@ -49,9 +49,9 @@ export interface HostInterface {
 
 /** The requests to an agent, and their answers. */
 export interface Questions {
-  /** @param first - name of the host with the store; `port` is the port of the store */
+  /** `first` is the name of the host with the store, and `port` is the port of the store. */
   facts: (ask: { first: string; port: number; iface: string | undefined }) => Promise<HostFacts>
-  /** Listens at any port, or at one of a range such as `29600-29699`. Returns the port. */
+  /** Listens on any port, or on a port of a range such as `29600-29699`. Returns the port. */
   listen: (ask: { ports: string | undefined }) => Promise<number>
   measure: (ask: Omit<LinkOptions, 'secret'>) => Promise<Link>
 }
@@ -72,7 +72,7 @@ export type Reply = Of<typeof reply>
 
 /**
  * Answers the questions of `tsrun doctor --hosts`, which arrive as lines of JSON. The first line is the
- * secret of the connections between the hosts.
+ * secret that authenticates measurements between hosts.
  *
  * @returns once the input has ended
  */

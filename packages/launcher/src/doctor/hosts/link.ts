@@ -30,9 +30,9 @@ export interface Link {
 const clock = (): number => performance.timeOrigin + performance.now()
 
 /**
- * Answers the measurements of other hosts, at all addresses of this host.
+ * Serves the measurements of other hosts, at all addresses of this host.
  *
- * @param ports - uses the first free one; default: any port
+ * @param ports - the range in which the first free port is used; default: any port
  * @returns the server, whose connections end with the process
  * @throws the error of the last port, for example EADDRINUSE
  */
@@ -61,7 +61,7 @@ function serve(socket: Socket, secret: Buffer): void {
   let toTake = 0
   socket.setTimeout(PATIENCE, () => socket.destroy())
   socket.on('error', () => undefined)
-  // Received bytes are discarded.
+  // Count the received bytes, and discard them.
   const take = (bytes: number): void => {
     toTake -= bytes
     if (toTake === 0) socket.write(doubleOf(clock()))
@@ -102,7 +102,7 @@ function doubleOf(value: number): Buffer {
 }
 
 const ROUND_TRIPS = 200
-/** Round trips before the measurement, until the code is compiled. */
+/** Round trips before the measurement, so that V8 compiles the code first. */
 const WARM_UP = 50
 /** Target duration of the bandwidth measurement in milliseconds. */
 const STREAMED = 300
@@ -114,7 +114,7 @@ export interface LinkOptions {
   readonly host: string
   readonly port: number
   readonly secret: Buffer
-  /** Milliseconds for the connection, and for each answer. */
+  /** Time limit in milliseconds for connecting, and for each answer. */
   readonly limit: number
   readonly hasBandwidth: boolean
 }

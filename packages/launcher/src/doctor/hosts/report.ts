@@ -136,14 +136,14 @@ function matrix(survey: Survey, cell: (link: Link) => string): string[] {
   return formatTable([['', ...indexes.map(String)], ...rows], 'right')
 }
 
-/** Milliseconds between clocks above which times in logs mislead. */
+/** Clock difference in milliseconds above which times in logs are misleading. */
 const LARGEST_OFFSET = 50
 /** A link below this share of the median bandwidth is reported. */
 const NARROW = 0.5
-/** A rank needs a descriptor for each other rank, and some for its script. */
+/** Minimum limit on open files. A rank needs a file for each other rank, and some for its script. */
 const FEWEST_FILES = 1024
 
-/** The problems and notes about these hosts. */
+/** The problems and notes about the surveyed hosts. */
 export function remarksOf(survey: Survey, storePort: number): Remark[] {
   const remarks = [
     ...hostRemarks(survey),

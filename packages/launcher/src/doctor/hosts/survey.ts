@@ -17,7 +17,7 @@ export interface SurveyRequest {
   readonly signal: AbortSignal
 }
 
-/** The facts about a host, or why there are none. */
+/** The facts about a host, or the problem in collecting the facts. */
 export type HostFinding = { readonly name: string } & (
   { readonly facts: HostFacts } | { readonly problem: string }
 )
@@ -29,7 +29,7 @@ export type LinkFinding = { readonly from: number; readonly to: number } & (
       readonly problem: string
       /** The tried address of the rank, for example `10.0.0.2:29600`. */
       readonly at: string
-      /** Another address of the host that answers. */
+      /** Another address at which the host answers. */
       readonly better: string | undefined
     }
 )
@@ -38,15 +38,15 @@ export interface Survey {
   readonly hosts: readonly HostFinding[]
   /** Between all hosts whose agents answered, in both directions. */
   readonly links: readonly LinkFinding[]
-  /** By host: why it does not reach the store; undefined if it does, or if this is unknown. */
+  /** For each host, why the host cannot reach the store; undefined if it can, or if this is unknown. */
   readonly store: readonly (string | undefined)[]
 }
 
 /** Milliseconds for a connection or an answer between hosts. */
 const LIMIT = 5000
-/** The same for other addresses of a host that did not answer at the first. */
+/** Milliseconds for each further address of a host whose first address did not answer. */
 const SHORT_LIMIT = 1500
-/** Milliseconds for any question. */
+/** Milliseconds for an agent to answer a question. */
 const LONGEST = 60_000
 
 interface Asked {
@@ -54,15 +54,12 @@ interface Asked {
   readonly host: RemoteHost
   readonly agent: Agent
   readonly facts: HostFacts
-  /** The address of its ranks. */
+  /** The address of the host's ranks. */
   readonly address: string
   readonly port: number
 }
 
-/**
- * Surveys all hosts, and the connections between all pairs of hosts. A host is part of one measurement
- * at a time.
- */
+/** Surveys all hosts and the connections between them. A host takes part in one measurement at a time. */
 export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
   const secret = randomBytes(SECRET_BYTES).toString('hex')
   const agents: Agent[] = []
@@ -118,8 +115,7 @@ async function listenOn(
   found: readonly Found[],
   { hosts, portRange }: SurveyRequest,
 ): Promise<Asked[]> {
-  // The first host may know only a loopback address of itself; then use the address that the others
-  // know.
+  // If the first host knows only its loopback address, use an address that the other hosts know.
   const known = found.flatMap(({ finding }, index) =>
     index > 0 && 'facts' in finding ? [finding.facts.first] : [],
   )
@@ -138,7 +134,7 @@ async function listenOn(
   return asked.filter((one) => one !== undefined)
 }
 
-/** Tests whether the other hosts reach a server on the first one, at the port of the store. */
+/** Tests whether the other hosts reach a server on the first host, at the port of the store. */
 async function tryStore(
   asked: readonly Asked[],
   { hosts, port }: SurveyRequest,
@@ -165,7 +161,7 @@ async function tryStore(
   return problems
 }
 
-/** All pairs in rounds, like a round-robin tournament: in each round, a host has at most one partner. */
+/** Yields all pairs in rounds, as in a tournament. A host has at most one partner in each round. */
 export function* rounds<T>(all: readonly T[]): Generator<(readonly [T, T])[]> {
   const seats: (T | undefined)[] = all.length % 2 === 0 ? [...all] : [...all, undefined]
   for (let round = 1; round < seats.length; round++) {
@@ -175,7 +171,7 @@ export function* rounds<T>(all: readonly T[]): Generator<(readonly [T, T])[]> {
       if (a !== undefined && b !== undefined) pairs.push([a, b])
     }
     yield pairs
-    // The first one stays; the others rotate by one.
+    // Keep the first seat, and rotate the others by one.
     seats.splice(1, 0, seats.pop())
   }
 }
@@ -254,7 +250,7 @@ class Agent {
     const lines = (this.#rest + text).split('\n')
     this.#rest = lines.pop() ?? ''
     for (const line of lines) {
-      // The shell of a host may print a greeting first.
+      // Skip greetings that the shell of the host may print.
       if (!line.startsWith('{"id":')) continue
       const answer = parseJson(line, reply)
       if (answer !== undefined) this.#waiting.get(answer.id)?.(answer)

@@ -113,8 +113,8 @@ function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {
 }
 
 /**
- * Refuses a module that keeps its own list of children: it would run layers that were replaced, or omit
- * the gradients of their replacements.
+ * Refuses a module that stores lists of its layers or parameters. After a layer is replaced, the stored
+ * lists still contain the old layer or lack the new parameters.
  */
 function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module, string>): void {
   const { children, layers, parameters } = module

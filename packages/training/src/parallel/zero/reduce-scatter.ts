@@ -236,7 +236,7 @@ class BucketExchange {
     await this.#scatter.done
   }
 
-  /** Blocks until `memory` is free again. @returns false if this thread cannot block */
+  /** Blocks until `memory` is free again. Returns false at once on a thread that cannot block. */
   block(): boolean {
     try {
       this.#scatter.wait()
@@ -248,8 +248,8 @@ class BucketExchange {
   }
 
   /**
-   * Decodes a 16-bit share after the reduce-scatter. With several replicas it does nothing, because the
-   * all-reduce between replicas comes first.
+   * Decodes a 16-bit share after the reduce-scatter. With several replicas, this method does nothing,
+   * because the all-reduce between replicas comes first.
    */
   collect(): void {
     if (this.#groups.replicate === undefined) this.#decode()
