@@ -126,7 +126,9 @@ describe('tsrun logs', () => {
       const { code, stderr } = await logs(...args)
       expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
     }
-    await refused('no run of yours is known on this host. To keep the output of its ranks, start the job with --log-dir DIR')
+    await refused(
+      'no run of yours is known on this host. To keep the output of its ranks, start the job with --log-dir DIR',
+    )
     await tsrun(kept('hello.mjs'), { env })
     await tsrun(['hello.mjs'], { env })
     const [runId] = runIds()
