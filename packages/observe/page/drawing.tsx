@@ -15,7 +15,10 @@ function surfaceOf(canvas: HTMLCanvasElement, height: number) {
   context.textBaseline = 'middle'
   const style = getComputedStyle(canvas)
   return {
-    ...{ context, width, pixel: 1 / ratio, font: style.fontFamily },
+    context,
+    width,
+    pixel: 1 / ratio,
+    font: style.fontFamily,
     // Align with whole pixels, because partly covered pixels look pale.
     snap: (at: number): number => Math.round(at * ratio) / ratio,
     colour: (name: string): string => style.getPropertyValue(`--${name}`),

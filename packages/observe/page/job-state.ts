@@ -65,7 +65,8 @@ function next(before: JobState | undefined, update: DashboardUpdate): JobState {
   const samples = (before?.samples ?? []).filter((sample) => sample.at >= earliest)
   const isRunning = job.phase === 'running'
   return {
-    ...{ ...before, ...update },
+    ...before,
+    ...update,
     points: joined(before?.points, points, KEPT_POINTS),
     lines: joined(before?.lines, numberedLines, KEPT_LINES),
     dropped: (before?.dropped ?? 0) + dropped,

@@ -80,7 +80,14 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
 }
 
 const packageNames = [
-  ...['core', 'native', 'store', 'distributed', 'training', 'layers', 'models', 'observe'],
+  'core',
+  'native',
+  'store',
+  'distributed',
+  'training',
+  'layers',
+  'models',
+  'observe',
   'launcher',
 ].map((name) => `@tsrun/${name}`)
 

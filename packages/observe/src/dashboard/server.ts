@@ -60,7 +60,10 @@ export class DashboardServer {
   static async open({ port, feed }: DashboardServerOptions): Promise<DashboardServer> {
     const dashboard = new DashboardServer(feed)
     dashboard.#server = await openHttpServer({
-      ...{ host: '127.0.0.1', port, limit: MOST_CONNECTIONS, requests: 0 },
+      host: '127.0.0.1',
+      port,
+      limit: MOST_CONNECTIONS,
+      requests: 0,
       headers: securityHeaders,
       // Reject other host names, even if they resolve to 127.0.0.1 (DNS rebinding).
       isOwnName: (name, { port: own }) => [`127.0.0.1:${own}`, `localhost:${own}`].includes(name),

@@ -25,7 +25,10 @@ export class MetricsServer {
   /** @throws the system's error if the address or port cannot be used */
   static async open({ host, port, read }: MetricsServerOptions): Promise<MetricsServer> {
     const server = await openHttpServer({
-      ...{ host, port, limit: MOST_CONNECTIONS, headers: { 'Cache-Control': 'no-store' } },
+      host,
+      port,
+      limit: MOST_CONNECTIONS,
+      headers: { 'Cache-Control': 'no-store' },
       // Pipelined requests would keep the launcher busy.
       requests: 1,
       // On a loopback address, reject other host names (DNS rebinding).

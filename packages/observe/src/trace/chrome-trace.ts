@@ -86,7 +86,13 @@ function writeSpan(
   const tid = isOperationKind(kind) ? tracks.ofOperation(begun, end) : tracks.ofMainThread(span)
   const facts = Object.fromEntries(shownFacts.map((fact) => [fact, span[fact]]))
   output.write({
-    ...{ name: nameOf(span), cat: kind, ph: 'X', pid, tid, ts: rounded(ts), dur: rounded(dur) },
+    name: nameOf(span),
+    cat: kind,
+    ph: 'X',
+    pid,
+    tid,
+    ts: rounded(ts),
+    dur: rounded(dur),
     args: { rank: span.rank, ...facts, label: span.name },
   })
   if (key !== undefined) {

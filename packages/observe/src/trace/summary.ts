@@ -131,7 +131,9 @@ class Totals {
   means(steps: number): Pick<TraceSummary, 'byRank' | 'mean' | 'criticalPath' | 'slowest'> {
     const { path, causes } = this.#critical
     const byRank = this.#places.map(({ rank, host }, i): RankSummary => ({
-      ...{ rank, host, step: this.#steps[i]! / steps },
+      rank,
+      host,
+      step: this.#steps[i]! / steps,
       shares: sharesFrom((share) => this.#shares[i]![share] / steps),
       causes: (causes.get(rank) ?? 0) / steps,
     }))

@@ -86,7 +86,7 @@ type Published = Of<typeof published>
 /**
  * Milliseconds for which a rank that refuses to join waits until the other ranks refuse as well.
  */
-const refusalTimeout = 10_000
+const REFUSAL_TIMEOUT = 10_000
 
 /**
  * Publishes this rank's endpoint, waits for the endpoints of all other ranks, and agrees with them
@@ -126,10 +126,7 @@ export async function exchangeEndpoints(
     const tunings = endpoints.map(({ tuning }) => tuning)
     checkSameTuning(rank, tunings)
   } catch (error) {
-    await meetRefusingRanks(store, rank, peers, {
-      ...wait,
-      timeout: Math.min(timeout, refusalTimeout),
-    })
+    await meetRefusingRanks(store, rank, peers, wait)
     throw error
   }
   const segments = endpoints.map(({ segment }) => segment)
@@ -155,12 +152,13 @@ async function meetRefusingRanks(
   store: Store,
   rank: number,
   peers: readonly number[],
-  wait: StoreCallOptions,
+  wait: StoreCallOptions & { readonly timeout: number },
 ): Promise<void> {
   const keyOf = (peer: number): string => `refused/${peer}`
   try {
     await store.set(keyOf(rank), '')
-    await store.multiGet(peers.map(keyOf), wait)
+    const timeout = Math.min(wait.timeout, REFUSAL_TIMEOUT)
+    await store.multiGet(peers.map(keyOf), { ...wait, timeout })
   } catch {
     // Ignore errors: the reason for the refusal matters more than a rank that has ended meanwhile.
   }

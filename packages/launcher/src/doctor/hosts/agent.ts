@@ -87,7 +87,7 @@ export async function answerQuestions(
       continue
     }
     const asked = parseJson(line, question)
-    if (asked === undefined) continue
+    if (asked === undefined) throw new Error('a question of another version of tsrun')
     const { id, do: name, ask } = asked
     void questions[name](ask).then(
       (value) => {
@@ -164,7 +164,8 @@ function listInterfaces(): HostInterface[] {
       // Link-local addresses (fe80::) are only valid with the name of an interface.
       .filter(({ internal, scopeid }) => !internal && (scopeid ?? 0) === 0)
       .map(({ address }) => ({
-        ...{ name, address },
+        name,
+        address,
         mtu: attempt(() => Number(readFileSync(`/sys/class/net/${name}/mtu`, 'latin1'))),
       })),
   )
