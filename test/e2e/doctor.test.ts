@@ -52,7 +52,7 @@ describe('tsrun doctor', () => {
     expect(stdout).toMatch(/\nThe default backend trains here\.\n$/)
   })
 
-  it('says what is missing without koffi', async () => {
+  it('names the features that are missing if koffi is not available', async () => {
     const { code, stdout } = await tsrun(['doctor', '--json'], { env: { TSRUN_NATIVE: 'off' } })
     const report = JSON.parse(stdout) as Report
     expect({ code, canTrain: report.canTrain }).toEqual({ code: 0, canTrain: true })

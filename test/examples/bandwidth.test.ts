@@ -22,7 +22,7 @@ describe("the lecture's bandwidths", () => {
     expect(scattered.spoken).toBeCloseTo(277 / 4, 0)
   })
 
-  it('agree with the definition of busbw in nccl-tests', () => {
+  it('equal busbw as nccl-tests defines it', () => {
     const [ranks, seconds] = [8, 0.5]
     const algbw = bytes / seconds / 2 ** 30
     expect(allReduceBandwidth(bytes, ranks, seconds).busbw).toBeCloseTo(algbw * 2 * (7 / 8), 9)

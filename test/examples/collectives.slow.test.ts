@@ -77,7 +77,7 @@ describe('collectives.ts', () => {
 describe('benchmark-collectives.ts', () => {
   const small = ['--elements', '100000', '--repeats', '2'] as const
 
-  it('prints both bandwidths of the lecture beside busbw, and why they differ', async () => {
+  it('prints busbw and both bandwidths of the lecture, and why they differ', async () => {
     const { result, lines } = await example(4, 'benchmark-collectives.ts', ...small)
     const figure = (name: string): number => Number(result[name])
     expect(result).toMatchObject({ elements: 100_000, ranks: 4, device: 'none' })

@@ -20,7 +20,7 @@ describe('docs/algorithms', () => {
     (operation) => operation !== 'send' && operation !== 'recv',
   )
 
-  it.each(operations)('names %s beside exactly the algorithms that implement it', (operation) => {
+  it.each(operations)('lists exactly the algorithms that implement %s', (operation) => {
     const named = algorithms.filter((algorithm) => rowOf(algorithm)?.includes(`\`${operation}\``))
     expect(named.sort()).toEqual(algorithmsOf(operation).sort())
   })

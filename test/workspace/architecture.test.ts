@@ -25,7 +25,7 @@ it('the architecture page, its drawings and its walks agree with the sources', (
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
 })
 
-it('a gradient passes 25 files to the socket, an activation 23, and a batch 19 to the kernel', () => {
+it('the walks pass through 25 files (gradient), 23 (activation) and 19 (batch)', () => {
   expect(walks.map(({ name, bound }) => [name, bound])).toEqual([
     ['gradient', 25],
     ['activation', 23],

@@ -194,7 +194,7 @@ describe('the dependency rules', () => {
     // What is built is not there before the first build.
     .filter((path) => !path.includes('/dist/') && !/\\\.(js|d\\\.ts)\$$/.test(path))
 
-  it.each([...new Set(paths)])('%s is the path of some source file', (path) => {
+  it.each([...new Set(paths)])('the path %s matches at least one source file', (path) => {
     expect(sources.some((source) => new RegExp(path).test(source))).toBe(true)
   })
 })

@@ -90,7 +90,7 @@ function withoutConceal(codes: string): string {
     const isLong = /^0*[345]8$/.test(given[i]!)
     const length = (isLong ? { '5': 2, '2': 4 }[given[i + 1] ?? ''] : undefined) ?? 0
     const colour = given.slice(i + 1, i + 1 + length)
-    // If numbers of a colour are missing, a terminal may take the next codes for them.
+    // Of an incomplete colour sequence, a terminal may read the following codes as colour numbers.
     const isWhole = colour.length === length && colour.every((number) => /^\d*$/.test(number))
     const end = i + (isWhole ? length : 0)
     kept.push(...given.slice(i, end + 1))

@@ -51,7 +51,7 @@ export function addressOfBell(bell: number): BellAddress {
 }
 
 /**
- * Opens the bell of process `pid`, to ring it and to detect the end of the process.
+ * Opens the wake-up pipe (the bell) of process `pid`, to wake the process and to detect its end.
  *
  * @throws Error saying why the bell cannot be opened
  */

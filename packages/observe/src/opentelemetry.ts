@@ -94,7 +94,7 @@ export async function exportSpans(
   return spans.length
 }
 
-/** Attribute names of facts in milliseconds. */
+/** Names of the span attributes that hold durations in milliseconds. */
 const attributeNames = new Map([
   ['waited', 'waited_ms'],
   ['noticed', 'noticed_ms'],

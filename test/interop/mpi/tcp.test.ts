@@ -27,7 +27,7 @@ for (const launcher of tried) {
       )
     })
 
-    it('exit when their scripts end, even without destroyProcessGroup()', async () => {
+    it('end with their scripts, even if these do not call destroyProcessGroup()', async () => {
       const { code, output } = await runRanks(launcher, 3, ['store-in-rank-0.mjs', 'return'], env)
       expect({ code, output }).toEqual({ code: 0, output })
     })

@@ -22,7 +22,7 @@ describe('the next node that joins', () => {
     },
   )
 
-  it('is not a node that has left in the meantime', async () => {
+  it('is the next one in the queue if the first has left', async () => {
     const store = memoryStore()
     const here = { id: 'here', node: registration, storeAddress: '' }
     for (const id of ['gone', 'here']) await store.queuePush(keys.joining, id)

@@ -169,10 +169,7 @@ function isMultiple(step: number, every: number | undefined): boolean {
 interface SavedPosition {
   readonly position: unknown
   readonly smallest: number | null
-  /**
-   * The step and the epoch at which the training originally started. `epochs` and `steps` count from
-   * here.
-   */
+  /** Where the training originally started. The options `epochs` and `steps` count from there. */
   readonly first: { readonly step: number; readonly epoch: number }
 }
 

@@ -63,7 +63,7 @@ describe('buffers', () => {
     })
   })
 
-  it('that are operations in progress are refused with the advice to await them', async () => {
+  it('that are operations not yet awaited are refused with the advice to await them', async () => {
     const call = (group: ProcessGroup): unknown => {
       const work = group.allReduce(floats(1))
       return Promise.all([work, group.allReduce(untyped(work))])

@@ -23,7 +23,7 @@ async function expectBitsOfDataParallel(backend: string): Promise<void> {
   expect(found.filter(({ equal }) => !equal)).toEqual([])
 }
 
-it('ZeRO makes steps with the bits of dataParallel on the backend cpu', () =>
+it('a step of ZeRO is bitwise equal to one of dataParallel on the backend cpu', () =>
   expectBitsOfDataParallel('cpu'))
 
 const { it: itOnTensorFlow } = needing(
@@ -31,6 +31,7 @@ const { it: itOnTensorFlow } = needing(
   'TensorFlow (npx tsrun setup tensorflow)',
 )
 
-itOnTensorFlow('ZeRO makes steps with the bits of dataParallel on the backend tensorflow', () =>
-  expectBitsOfDataParallel('tensorflow'),
+itOnTensorFlow(
+  'a step of ZeRO is bitwise equal to one of dataParallel on the backend tensorflow',
+  () => expectBitsOfDataParallel('tensorflow'),
 )

@@ -37,7 +37,7 @@ export const frameKinds = {
   credit: 5,
   fault: 6,
   close: 7,
-  /** Cancels a send: after its clear-to-send arrived, or after its payload was exposed. */
+  /** Cancels a send that the receiver has cleared, or whose payload is exposed. */
   withdrawn: 8,
   /** Asks the receiver whether it runs the same collective, after a long wait. */
   inquiry: 9,

@@ -162,7 +162,7 @@ function nameOf(entry: FlightEntry): string {
   return label === undefined ? what : `${what} (${label})`
 }
 
-/** Fewest collectives for which ranks are compared. */
+/** Ranks are compared only if they share at least this number of collectives. */
 const ENOUGH = 10
 /** Share of collectives that a slow rank enters last. */
 const MOSTLY = 0.6

@@ -22,7 +22,7 @@ interface InFlight {
   loss: Recording | undefined
 }
 
-/** The treatment of a batch's gradients in a stage. */
+/** How a stage scales the gradients of a batch, and who receives them. */
 export interface GradientPlan {
   /** The position of the batch in the training; see `BatchPlace`. */
   readonly place?: BatchPlace
@@ -277,7 +277,7 @@ export class PipelineStage {
     if (averaging !== undefined) return averaging.onGradient
     if (isEmpty) return drop
     const add = sumInto(this.#gradients)
-    // If no listener takes the sums, return `add` itself, so that a pass may add to the sums in place.
+    // Return `add` itself if no listener receives the sums. A pass then adds to the sums in place.
     if (!isLast || onGradient === undefined) return add
     return (parameter, gradient) => {
       add(parameter, gradient)

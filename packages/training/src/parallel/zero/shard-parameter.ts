@@ -54,7 +54,7 @@ export function ownerInParameter(
   }
 }
 
-/** Returns the owner of a shard whose values are only in this rank's share of a bucket. */
+/** Returns the owner of a shard that has no tensor: its values lie in this rank's part of a bucket. */
 export function ownerInShare(
   { parameter, from, to, at }: OwnedRange,
   share: Float32Array,
