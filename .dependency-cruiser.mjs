@@ -7,6 +7,7 @@ export const packages = {
   native: ['core'],
   store: ['core'],
   distributed: ['core', 'native', 'store'],
+  mpi: ['core', 'native', 'store', 'distributed'],
   training: ['core', 'distributed'],
   layers: ['core', 'distributed', 'training'],
   models: ['core', 'distributed', 'training'],
@@ -97,6 +98,15 @@ const forbidden = [
     },
   },
   {
+    name: 'mpi-is-a-plug-in',
+    comment: 'Of distributed, mpi has what a transport needs, and nothing else.',
+    from: { path: inPackage('mpi') },
+    to: {
+      path: inPackage('distributed'),
+      pathNot: '^packages/distributed/(src|dist)/transport\\.(ts|js|d\\.ts)$',
+    },
+  },
+  {
     name: 'observe-is-optional',
     comment:
       'The launcher loads observe where it is installed, and otherwise knows only its types.',
@@ -134,7 +144,7 @@ const forbidden = [
       'engine and transports, which carry it out, import the algorithms and not the other way.',
     from: { path: '^packages/distributed/src/algorithms/' },
     to: {
-      path: '^packages/distributed/src/(engine|transports|runners|mpi|groups|diagnosis)/',
+      path: '^packages/distributed/src/(engine|transports|runners|groups|diagnosis)/',
     },
   },
 ]

@@ -9,6 +9,7 @@ COPY packages/native/package.json packages/native/
 COPY packages/observe/package.json packages/observe/
 COPY packages/store/package.json packages/store/
 COPY packages/distributed/package.json packages/distributed/
+COPY packages/mpi/package.json packages/mpi/
 COPY packages/training/package.json packages/training/
 COPY packages/layers/package.json packages/layers/
 COPY packages/models/package.json packages/models/

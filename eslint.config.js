@@ -33,7 +33,7 @@ const portable = {
   files: ['packages/{core,distributed,store,training}/src/**/*.ts'],
   ignores: [
     'packages/core/src/{host,node}/**',
-    'packages/distributed/src/{groups/join,host,mpi,transports/sealed,transports/shared-memory}/**',
+    'packages/distributed/src/{groups/join,host,transports/sealed,transports/shared-memory}/**',
     'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page,trace-folder}.ts',
     'packages/distributed/src/runners/{engine-thread,inline-runner,status-page,worker-main,worker-runner}.ts',
     'packages/distributed/src/transports/node-transport.ts',

@@ -17,7 +17,6 @@ const root = fileURLToPath(new URL('../packages/', import.meta.url))
 const programs = {
   distributed: {
     kernels: 'src/kernels/kernels.ts',
-    'store-thread': 'src/mpi/store-thread.ts',
     'worker-main': 'src/runners/worker-main.ts',
   },
   launcher: {
@@ -28,6 +27,7 @@ const programs = {
     'typescript-hooks': 'src/rank/typescript/hooks.ts',
     'typescript-loader': 'src/rank/typescript/loader.ts',
   },
+  mpi: { 'store-thread': 'src/store-thread.ts' },
 }
 
 /**

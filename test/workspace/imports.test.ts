@@ -65,6 +65,7 @@ const right: Record<string, string> = {
   'packages/distributed/src/algorithms/ring.ts': `import type { Channel } from './channel.ts'`,
   'packages/distributed/src/engine/engine.ts': `import '../algorithms/ring.ts'`,
   'packages/distributed/src/record/index.ts': `import '@tsrun/core'`,
+  'packages/distributed/src/transport.ts': `import './algorithms/ring.ts'`,
   'packages/training/src/backend/backend.ts': 'export interface Backend {}',
   'packages/training/src/backend/wasm/heap.ts': `import type { Backend } from '../backend.ts'`,
   'packages/training/src/planning.ts': `export * from './planning/table.ts'`,
@@ -81,6 +82,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'observe-imports': byName('observe', 'store'),
   'store-imports': byName('store', 'native'),
   'distributed-imports': byName('distributed', 'training'),
+  'mpi-imports': byName('mpi', 'training'),
   'training-imports': byName('training', 'store'),
   'layers-imports': byName('layers', 'store'),
   'launcher-imports': byName('launcher', 'layers'),
@@ -108,6 +110,11 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   ),
   'only-records': one(
     'packages/observe/src/rank.ts',
+    '@tsrun/distributed',
+    'packages/distributed/src/index.ts',
+  ),
+  'mpi-is-a-plug-in': one(
+    'packages/mpi/src/group.ts',
     '@tsrun/distributed',
     'packages/distributed/src/index.ts',
   ),
@@ -283,6 +290,7 @@ function entryOf(name: string, other: string): string {
   if (['launcher', 'observe'].includes(name) && other === 'distributed') {
     return '@tsrun/distributed/record'
   }
+  if (name === 'mpi' && other === 'distributed') return '@tsrun/distributed/transport'
   return `@tsrun/${other}`
 }
 
@@ -302,6 +310,7 @@ function writePackages(folder: string): void {
           '.': { '@tsrun/source': './src/index.ts', default: './dist/index.js' },
           './planning': { '@tsrun/source': './src/planning.ts', default: './dist/planning.js' },
           './record': { '@tsrun/source': './src/record/index.ts', default: './dist/record.js' },
+          './transport': { '@tsrun/source': './src/transport.ts', default: './dist/transport.js' },
         },
         dependencies: Object.fromEntries(dependencies.map((dependency) => [dependency, '*'])),
       }),

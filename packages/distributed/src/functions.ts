@@ -36,7 +36,8 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
  * await destroyProcessGroup()
  *
  * @throws ERR_TSR_ENVIRONMENT, ERR_TSR_STORE_UNREACHABLE, ERR_TSR_TIMEOUT naming the missing
- * ranks, ERR_TSR_CONNECT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_ARGUMENT (also for an unknown option)
+ * ranks, ERR_TSR_CONNECT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PACKAGE_MISSING, ERR_TSR_ARGUMENT
+ * (also for an unknown option)
  */
 export async function initProcessGroup(options: InitOptions = {}): Promise<ProcessGroup> {
   if (isInitialized() || isJoining) throw tsrError('ERR_TSR_ALREADY_INITIALIZED', {})

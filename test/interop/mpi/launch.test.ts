@@ -19,6 +19,18 @@ describe('the transport mpi without mpirun', () => {
     expect(said.message).toContain('mpirun')
   })
 
+  it('names the command that installs a missing @tsrun/mpi, before the rank joins', async () => {
+    const hidden = new URL('../../fixtures/without-package.mjs', import.meta.url).href
+    const env = {
+      ...{ TSRUN_TRANSPORT: 'mpi', PMI_RANK: '0', PMI_SIZE: '2' },
+      WITHOUT: '@tsrun/mpi',
+    }
+    const said = await startProgram('join.mjs', env, ['--import', hidden]).hear('failed')
+    expect(said).toMatchObject({ code: 'ERR_TSR_PACKAGE_MISSING' })
+    expect(said.message).toContain('The transport mpi needs a package that is not installed')
+    expect(said.message).toContain('`npm install @tsrun/mpi`')
+  })
+
   it('reports that libmpi is missing', async () => {
     const env = {
       ...{ TSRUN_TRANSPORT: 'mpi', TSRUN_LIBMPI: '/nowhere/libmpi.so' },

@@ -2,12 +2,11 @@ import { readCoreRanks, tsrError } from '@tsrun/core'
 import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
 import type { ListenOptions } from '../transports/dialer.ts'
-import { openLibMpi } from '../mpi/libmpi.ts'
-import { MpiTransport } from '../mpi/mpi-transport.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import { connectMesh, type MeshOptions } from '../transports/mesh.ts'
 import { openNodeDialer } from '../transports/node-transport.ts'
 import { NodeTransport } from '../transports/node-transport.ts'
+import { loadPlugIn } from '../transports/plug-in.ts'
 import {
   checkRoom,
   closeSegments,
@@ -46,7 +45,7 @@ export interface PreparedTransport {
  *
  * @param threads - number of threads of a rank that compute or wait; waiting threads spin if each
  * thread has a core
- * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE, ERR_TSR_PACKAGE_MISSING
  */
 export async function prepareTransport(
   name: StreamName,
@@ -69,7 +68,19 @@ export async function prepareTransport(
       },
     }
   }
-  if (name === 'mpi') return prepareMpi()
+  if (name === 'mpi') {
+    const plugIn = await loadPlugIn(name)
+    return {
+      // libmpi connects the ranks itself.
+      endpoint: { host: '', port: 0 },
+      close: () => undefined,
+      connect: (heap, { rank, endpoints }) =>
+        Promise.resolve({
+          kind: 'blocking',
+          transport: plugIn.open(heap, rank, endpoints.length),
+        }),
+    }
+  }
   const native = isAvailable()
   if (!native.available) {
     const { reason } = native
@@ -110,17 +121,4 @@ export function haveCores(
   { place }: { readonly place?: LocalPlace | undefined },
 ): boolean {
   return threads * (readCoreRanks() ?? place?.size ?? Infinity) <= allowedCores().length
-}
-
-/** Prepares libmpi, which connects the ranks itself. The endpoint is therefore empty. */
-function prepareMpi(): PreparedTransport {
-  return {
-    endpoint: { host: '', port: 0 },
-    close: () => undefined,
-    connect: (heap, { rank, endpoints }) =>
-      Promise.resolve({
-        kind: 'blocking',
-        transport: new MpiTransport(openLibMpi(), heap, rank, endpoints.length),
-      }),
-  }
 }

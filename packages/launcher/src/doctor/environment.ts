@@ -84,6 +84,7 @@ const packageNames = [
   'native',
   'store',
   'distributed',
+  'mpi',
   'training',
   'layers',
   'models',

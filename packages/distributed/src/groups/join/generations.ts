@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { createLogger, Deadline, isTsrError, tsrError } from '@tsrun/core'
 import { prefixStore, type Store } from '@tsrun/store'
-import { leaveMpiAtExit } from '../../mpi/process.ts'
 import type { JoinOptions, ProcessGroup } from '../../process-group.ts'
+import type { Rendezvous } from '../../transports/plug-in.ts'
 import { waitOptions } from '../calls/arguments.ts'
 import { createWorldGroup, type EngineProcessGroup } from '../group.ts'
 import { readGeneration } from '../membership/published.ts'
@@ -18,16 +18,6 @@ import type { InitSettings } from './options.ts'
  * joins again also starts the next generation. If another process had the same rank in the newest
  * generation, this process replaces a lost rank and waits for the next generation.
  */
-
-/** A store, and the way to disconnect from it. */
-export interface Rendezvous {
-  readonly store: Store
-  /** The address of this host from which the store was reached. */
-  readonly from?: string | undefined
-  /** Whether `close` ends the connection and thereby deletes its `whileConnected` keys. */
-  readonly isOwn: boolean
-  close(): Promise<void>
-}
 
 /**
  * Joins the newest generation of the world, or the next one if this process replaces a lost rank.
@@ -86,7 +76,7 @@ class Place {
       signal: options.signal,
       incarnation,
     })
-    if (settings.transport === 'mpi') leaveMpiAtExit(runner.arena.heap.bytes)
+    this.#rendezvous.onConnected?.(runner.arena.heap.bytes)
     this.#joined = generation
     const group = createWorldGroup({
       rank,

@@ -12,10 +12,10 @@ import {
   type StoreServer,
   type StoreServerOptions,
 } from '@tsrun/store'
-import { joinMpiWorld } from '../../mpi/join.ts'
+import { loadPlugIn, type Rendezvous } from '../../transports/plug-in.ts'
 import { newestOf, type EngineProcessGroup } from '../group.ts'
 import { addressForPeers } from './endpoints.ts'
-import { joinGeneration, type Rendezvous } from './generations.ts'
+import { joinGeneration } from './generations.ts'
 import {
   completeOptions,
   readOptions,
@@ -62,9 +62,10 @@ export async function joinWorld(
 ): Promise<EngineProcessGroup> {
   readLogLevel()
   const given = readOptions(options)
-  const mpi = wantedTransport(given) === 'mpi' ? await joinMpiWorld(options) : undefined
-  const settings = completeOptions({ ...given, ...mpi?.place })
-  const rendezvous = mpi ?? (await openRendezvous(settings, past))
+  const wanted = wantedTransport(given)
+  const job = wanted === 'mpi' ? await (await loadPlugIn(wanted)).join(options) : undefined
+  const settings = completeOptions({ ...given, ...job?.place })
+  const rendezvous = job ?? (await openRendezvous(settings, past))
   try {
     const group = await joinGeneration(settings, rendezvous, past.departures)
     if (past.server !== undefined) leaveBeforeExit(past, group)

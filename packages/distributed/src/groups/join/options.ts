@@ -55,7 +55,8 @@ export interface InitOptions extends DiagnosisOptions {
    * - `auto` uses shared memory within a host if possible, and tcp otherwise. Without koffi it uses
    *   `node`.
    * - `shared-memory` fails if ranks of one host cannot share memory.
-   * - `mpi` needs mpirun or srun: libmpi runs the collectives and sends the messages.
+   * - `mpi` needs `@tsrun/mpi`, and mpirun or srun. libmpi runs the collectives and sends the
+   *   messages.
    */
   readonly transport?: TransportName | 'auto'
   /**

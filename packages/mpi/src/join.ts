@@ -1,29 +1,9 @@
 import { createHash } from 'node:crypto'
 import { launchedPlace, placeVariables, tsrError } from '@tsrun/core'
-import { hostIdentity, memoryStore, type Store } from '@tsrun/store'
+import type { JobOptions, JoinedJob } from '@tsrun/distributed/transport'
+import { hostIdentity, memoryStore } from '@tsrun/store'
 import { enterMpi } from './process.ts'
 import { openSharedStore } from './store.ts'
-
-/** The facts about this process that the caller provides. */
-export interface MpiJoinOptions {
-  readonly rank?: number
-  readonly worldSize?: number
-  /** The store of the job. Default: a store that rank 0 hosts. */
-  readonly store?: Store
-  /** The network interface of the store, or an IP address of this host. */
-  readonly iface?: string
-  /** Time-out of the store in milliseconds. */
-  readonly timeout?: number
-}
-
-/** The place of this process in the MPI job, and the store of the job. */
-export interface MpiWorld {
-  readonly place: { readonly rank: number; readonly worldSize: number }
-  readonly store: Store
-  /** Whether `close` ends the connection and thereby deletes its `whileConnected` keys. */
-  readonly isOwn: boolean
-  close(): Promise<void>
-}
 
 /**
  * Joins the job of mpirun or srun, or makes a world of one if neither started this process. Rank
@@ -32,7 +12,7 @@ export interface MpiWorld {
  * @throws ERR_TSR_TRANSPORT_UNAVAILABLE without libmpi; ERR_TSR_MPI_LAUNCH when the variables of the
  *   launcher differ from what libmpi says; ERR_TSR_MPI
  */
-export async function joinMpiWorld(options: MpiJoinOptions): Promise<MpiWorld> {
+export async function joinMpiJob(options: JobOptions): Promise<JoinedJob> {
   const { env } = process
   const launched = placeOf(env)
   const expected = expectedPlace(env, options)
@@ -58,7 +38,7 @@ export async function joinMpiWorld(options: MpiJoinOptions): Promise<MpiWorld> {
   return { place, isOwn: true, ...shared }
 }
 
-function worldOfOne(): MpiWorld {
+function worldOfOne(): JoinedJob {
   const store = memoryStore()
   const place = { rank: 0, worldSize: 1 }
   return { place, store, isOwn: true, close: () => store.close() }

@@ -3,7 +3,6 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { count, object, parseJson, text, tsrError, type Of } from '@tsrun/core'
 import { connectStore, reachableAddress, type Store } from '@tsrun/store'
-import { packageFolder } from '../package-folder.ts'
 
 /** The address of the store on rank 0, and the secret of the job. */
 const storeAddress = object({ host: text, port: count(), token: text })
@@ -51,7 +50,8 @@ async function hostStore(
   host: string,
 ): Promise<{ readonly address: Of<typeof storeAddress>; close(): Promise<void> }> {
   const token = randomBytes(32).toString('hex')
-  const entry = new URL('dist/store-thread.js', packageFolder)
+  // This module is one level below the folder of the package, in src as in dist.
+  const entry = new URL('../dist/store-thread.js', import.meta.url)
   const thread = new Worker(entry, { workerData: { host, token }, execArgv: [] })
   const [port] = (await once(thread, 'message')) as [number]
   thread.unref()

@@ -1,5 +1,4 @@
-import { until, type Waited } from '../algorithms/channel.ts'
-import type { RunningOperation } from '../transports/transport-collectives.ts'
+import { until, type RunningOperation, type Waited } from '@tsrun/distributed/transport'
 import type { LibMpi } from './libmpi.ts'
 import { low, type NativeMemory } from './memory.ts'
 

@@ -1,5 +1,11 @@
 import { monotonicNow, tsrError } from '@tsrun/core'
 import {
+  instantiateKernels,
+  type BlockingTransport,
+  type Heap,
+  type Kernels,
+} from '@tsrun/distributed/transport'
+import {
   addressOf,
   closeNative,
   drainEventfd,
@@ -8,9 +14,6 @@ import {
   POLLIN,
   yieldCore,
 } from '@tsrun/native'
-import type { Heap } from '../arena/heap.ts'
-import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
-import type { BlockingTransport } from '../transports/transport.ts'
 import { Communicators } from './communicators.ts'
 import type { LibMpi } from './libmpi.ts'
 import { MpiCollectives } from './collectives.ts'

@@ -1,8 +1,13 @@
 import { tsrError } from '@tsrun/core'
-import { exchangedSlicesOf, slicesOf, type Slice } from '../algorithms/pieces.ts'
-import { dtypes } from '../dtype.ts'
-import type { Channel } from '../algorithms/channel.ts'
-import { reducing, type Operation } from '../operation.ts'
+import {
+  dtypes,
+  exchangedSlicesOf,
+  reducing,
+  slicesOf,
+  type Channel,
+  type Operation,
+  type Slice,
+} from '@tsrun/distributed/transport'
 import type { LibMpi } from './libmpi.ts'
 import type { NativeMemory } from './memory.ts'
 import { movedType, numberType, reductionHandle } from './abi.ts'

@@ -1,6 +1,5 @@
+import { dtypes, type DType, type Reduction } from '@tsrun/distributed/transport'
 import type { SharedLibrary } from '@tsrun/native'
-import { dtypes, type DType } from '../dtype.ts'
-import type { Reduction } from '../reduction.ts'
 
 /*
  * The binary interface of libmpi. MPI has no common one yet. In Open MPI, handles are addresses of

@@ -1,13 +1,17 @@
 import { monotonicNow } from '@tsrun/core'
-import { arithmeticOf } from '../algorithms/algorithm.ts'
-import { dtypes } from '../dtype.ts'
-import { until, type Channel, type Steps } from '../algorithms/channel.ts'
-import { isCollective, reducing, type Operation } from '../operation.ts'
-import type {
-  GroupFacts,
-  RunningOperation,
-  TransportCollectives,
-} from '../transports/transport-collectives.ts'
+import {
+  arithmeticOf,
+  dtypes,
+  isCollective,
+  reducing,
+  until,
+  type Channel,
+  type GroupFacts,
+  type Operation,
+  type RunningOperation,
+  type Steps,
+  type TransportCollectives,
+} from '@tsrun/distributed/transport'
 import type { Communicators } from './communicators.ts'
 import type { LibMpi } from './libmpi.ts'
 import { low, type NativeMemory } from './memory.ts'
