@@ -32,7 +32,7 @@ export interface StoreServerOptions {
    */
   readonly port?: number
   /**
-   * The secret that every client must prove to know. '' admits every client, and is rejected if other
+   * Every client must prove that it knows this secret. '' admits every client, and is rejected if other
    * hosts can reach the store.
    */
   readonly token: string

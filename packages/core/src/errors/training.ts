@@ -65,7 +65,7 @@ export const trainingErrors = {
     category: 'user',
     message:
       "A gradient of {parameter} arrived after that parameter's gradient had been sent to the other ranks",
-    advice: 'Set synchronizes to false for all backward passes of a step but the last.',
+    advice: 'In all backward passes of a step except the last, set `synchronizes` to false.',
   },
   ERR_TSR_UNUSED_PARAMETERS: {
     category: 'user',

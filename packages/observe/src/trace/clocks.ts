@@ -85,7 +85,7 @@ function partsOf(files: readonly SpanFileReader[]): Part[][] {
 function boundsBetween(operations: readonly (readonly Part[])[]): Map<string, number> {
   const bounds = new Map<string, number>()
   for (const parts of operations) {
-    // By host: the last start that other ranks need, and the first end that needs other ranks.
+    // By host: the latest start for which other ranks wait, and the earliest end that waits for others.
     const [begins, ends] = [new Map<string, number>(), new Map<string, number>()]
     for (const { host, start, end, isNeeded, needs } of parts) {
       if (isNeeded) begins.set(host, Math.max(begins.get(host) ?? -Infinity, start))

@@ -14,8 +14,8 @@ export interface RankStack {
   readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined
 }
 
-/** The status of a rank, and the fraction of its time outside operations in which it computed. */
 export interface MeasuredStatus extends RankStatus {
+  /** The fraction of the time outside operations that this rank spent computing. */
   readonly computing?: number | undefined
 }
 
