@@ -1,5 +1,5 @@
 import type { FlagValues } from '../../internals/launcher/args.ts'
-import { parse, commandNames, addRun } from '../../internals/launcher/commands.ts'
+import { commandNames, parse } from '../../internals/launcher/commands.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 /** The flags of a job, and the script with its arguments; undefined when no job is to be started. */
@@ -7,13 +7,9 @@ async function read(
   argv: string[],
   notes: string[] = [],
 ): Promise<[FlagValues, readonly string[]] | undefined> {
-  let job: [FlagValues, readonly string[]] | undefined
-  const run = addRun((values, command) => {
-    job = [values, command]
-    return Promise.resolve()
-  })
-  await parse(argv, [run], (note) => notes.push(note))
-  return job
+  const { command, texts, words } = await parse(argv, (note) => notes.push(note))
+  expect(command).toBeUndefined()
+  return texts && [texts, words]
 }
 
 it.each(['', ...commandNames])('the help page of tsrun %s fits 80 columns', async (name) => {
@@ -104,6 +100,12 @@ describe('a mistake in the command line', () => {
       'Unknown flag --wheels of tsrun setup (the nearest is --wheel)',
     ],
     [['setup', 'tensorflow', '--wheel'], '--wheel needs a value'],
+    [['logs', '--no-tail'], '--tail is "false"; expected a number of lines'],
+    [['hosts', '--hostfile', 'x', '--port', '0'], '--port is "0"; expected a port'],
+    [
+      ['top', '--interval', '0'],
+      '--interval is "0"; expected a number of seconds from 0.1 to 3600',
+    ],
     [
       ['setup', 'tensorflow', '--wheel', '.', '--official'],
       '--wheel and --official exclude each other',
@@ -210,6 +212,7 @@ describe('completion', () => {
   it.each([
     [['--max'], ['--max-restarts']],
     [['do'], ['doctor', ':files']],
+    [['doctor'], [':files']],
     [['flight', '--'], ['--help']],
     [['setup', ''], ['tensorflow']],
     [['setup', 'te'], ['tensorflow']],

@@ -1,5 +1,5 @@
 import type { TensorFlowRequest } from '@tsrun/core'
-import { parse, addSetup } from '../../internals/launcher/commands.ts'
+import { hashesOf, parse, readTexts, requestOf } from '../../internals/launcher/commands.ts'
 import { gpusIn, checkNode } from '../../internals/launcher/setup.ts'
 
 describe('the arguments of tsrun setup', () => {
@@ -9,14 +9,11 @@ describe('the arguments of tsrun setup', () => {
 
   /** What is to be set up, and whether it is only to be checked. */
   async function read(...flags: string[]): Promise<[TensorFlowRequest, boolean] | undefined> {
-    let seen: [TensorFlowRequest, boolean] | undefined
-    const setup = addSetup('/', (wanted, isCheck, sha256) => {
-      seen = [wanted, isCheck]
-      hashes = sha256
-      return Promise.resolve()
-    })
-    await parse(['setup', ...flags], [setup])
-    return seen
+    const { command, texts } = await parse(['setup', ...flags])
+    if (texts === undefined) return undefined
+    const values = readTexts(texts, command!.flags) as Parameters<typeof requestOf>[0]
+    hashes = hashesOf(values.sha256)
+    return [requestOf(values, '/'), values.check === true]
   }
 
   it('are read, and paths become absolute', async () => {

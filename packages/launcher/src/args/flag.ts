@@ -1,4 +1,4 @@
-import type { Schema } from '@tsrun/core'
+import type { Of, Schema } from '@tsrun/core'
 
 /** A command-line flag. Help, environment variables, completion and docs are generated from flags. */
 export interface Flag {
@@ -9,11 +9,20 @@ export interface Flag {
   readonly reads?: Schema<unknown>
   /** The text that turns the flag off. */
   readonly off?: string
-  /** The placeholder of the value in help; a flag without one is a switch. */
+  /** The accepted values, for help and completion; instead of a reader. */
+  readonly choices?: readonly string[]
+  /** The placeholder of the value in docs; only for the flags of a job. */
   readonly value?: string
+  /** Empty for a flag that help does not show. */
   readonly description: string
   /** The default value. */
   readonly fallback?: string
+  /** Whether the flag must be given. */
+  readonly isNeeded?: true
+  /** The flag without which this one is refused. */
+  readonly needs?: string | undefined
+  /** The flags that are refused with this one. */
+  readonly excludes?: readonly string[]
   /** The name of torchrun's flag, whose PET_* variable is read as well. */
   readonly torchrun?: string
   /** An environment variable of torchrun, with the lowest precedence. */
@@ -23,3 +32,17 @@ export interface Flag {
   /** The section of help; default: the flags of a job. */
   readonly group?: 'torchrun'
 }
+
+export type Flags = Readonly<Record<string, Omit<Flag, 'name'>>>
+
+/** The type of the value of a flag: a string if the flag has no reader. */
+type ValueOf<F> =
+  | (F extends { reads: infer S }
+      ? Of<S>
+      : F extends { choices: readonly (infer Choice)[] }
+        ? Choice
+        : string)
+  | (F extends { fallback: string } | { isNeeded: true } ? never : undefined)
+
+/** The values of all flags of a table. */
+export type ValuesOf<F> = { readonly [Name in keyof F]: ValueOf<F[Name]> }

@@ -1,5 +1,5 @@
-import { filled, flag, type Of } from '@tsrun/core'
-import type { Flag } from './flag.ts'
+import { filled, flag } from '@tsrun/core'
+import type { Flag, Flags, ValuesOf } from './flag.ts'
 import {
   binding,
   endpoint,
@@ -26,7 +26,7 @@ import {
 import { torchrunFlags } from './torchrun-flags.ts'
 
 /** All flags in the order of the help page. Each may be spelled with dashes or underscores. */
-const flags = {
+export const flags = {
   nproc: {
     reads: processes,
     aliases: ['nproc-per-node'],
@@ -355,19 +355,12 @@ const flags = {
     description: 'print the environment and command of each rank, and start nothing',
     fallback: 'false',
   },
-} satisfies Readonly<Record<string, Omit<Flag, 'name'>>>
+} satisfies Flags
 
-type Flags = typeof flags
-
-export type FlagName = keyof Flags
-
-/** The type of the value of a flag: a string if the flag has no reader. */
-type ValueOf<F> =
-  | (F extends { reads: infer S } ? Of<S> : string)
-  | (F extends { fallback: string } ? never : undefined)
+export type FlagName = keyof typeof flags
 
 /** The values of all flags. */
-export type Values = { readonly [Name in FlagName]: ValueOf<Flags[Name]> }
+export type Values = ValuesOf<typeof flags>
 
 /** The entries of `flags`, all with the type `Flag`. */
 export const flagTable: readonly (Flag & { readonly name: FlagName })[] = Object.entries<

@@ -23,11 +23,6 @@ export function readSetting<T>({ value, source }: Setting, of: Schema<T>): T {
   )
 }
 
-/** Reads the value of a command's flag. @throws ERR_TSR_USAGE */
-export function readFlag<T>(name: string, value: string, of: Schema<T>): T {
-  return readSetting({ value, source: `--${name}` }, of)
-}
-
 /** @returns ERR_TSR_USAGE */
 export function usageError(problem: string, cause?: unknown): TsrError {
   return tsrError('ERR_TSR_USAGE', { problem }, { cause })

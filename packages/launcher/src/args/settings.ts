@@ -56,6 +56,12 @@ function severalOf(nodes: Setting | undefined): Setting | undefined {
   return nodes?.value === '1' ? undefined : nodes
 }
 
+/** Finds the flag for a word of the command line. */
+export function findFlag(word: string): Flag | undefined {
+  const name = word.replace(/^--?/, '').replaceAll('_', '-')
+  return flagTable.find((flag) => flag.name === name || flag.aliases?.includes(name) === true)
+}
+
 /** The variables that set this flag, in order of precedence. */
 export function variablesOf(flag: Flag): string[] {
   const names = [flag.name, ...(flag.aliases ?? [])].filter((name) => name.length > 1)

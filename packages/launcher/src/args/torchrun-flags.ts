@@ -1,5 +1,5 @@
 import { flag } from '@tsrun/core'
-import type { Flag } from './flag.ts'
+import type { Flags } from './flag.ts'
 import { anyTime, backend, eventHandler, jobName } from './readers.ts'
 
 /** Flags of torchrun that tsrun accepts for compatibility. */
@@ -87,4 +87,4 @@ export const torchrunFlags = {
       'only `default`: plug-ins of torch are refused; see `--log-dir`, `--redirects`, `--tee`',
     group: 'torchrun',
   },
-} satisfies Readonly<Record<string, Omit<Flag, 'name'>>>
+} satisfies Flags

@@ -3,45 +3,38 @@ import { basename } from 'node:path'
 import type { Argv } from 'yargs'
 import { flagTable } from '../args/flags.ts'
 import type { Flag } from '../args/flag.ts'
+import { findFlag } from '../args/settings.ts'
 import { packageFolder } from '../package.ts'
-import { findFlag } from './run.ts'
-import { commandNames, type AddCommand, type CommandContext } from './context.ts'
+import { declareCommand } from './context.ts'
 
 const shells = ['bash', 'zsh', 'fish'] as const
 
 /** `tsrun completion`, which prints a script for a shell. */
-export function addCompletion({ env, console }: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'completion [shell]',
-      'print a completion script for bash, zsh or fish',
-      (own) =>
-        own
-          .usage(
-            '$0 completion [shell]\n\nPrints a script that completes tsrun and npx tsrun: commands, flags, values, files.',
-          )
-          .positional('shell', { choices: shells, describe: 'default: the one of $SHELL' })
-          .version(false),
-      ({ shell }) => {
-        const named = shells.find((one) => one === basename(env['SHELL'] ?? ''))
-        const file = new URL(`completion/tsrun.${shell ?? named ?? 'bash'}`, packageFolder)
-        console.write('stdout', readFileSync(file, 'utf8'))
-      },
-    )
-}
-
-/** The first argument when a completion script calls tsrun. The words of the command line follow. */
-export const COMPLETION_REQUEST = '--get-yargs-completions'
+export const command = declareCommand({
+  usage:
+    '$0 completion [shell]\n\nPrints a script that completes tsrun and npx tsrun: commands, flags, values, files.',
+  argument: { choices: shells, description: 'default: the one of $SHELL' },
+  flags: {},
+  run: (_, { env, console }, [shell]) => {
+    const named = shells.find((one) => one === basename(env['SHELL'] ?? ''))
+    const file = new URL(`completion/tsrun.${shell ?? named ?? 'bash'}`, packageFolder)
+    console.write('stdout', readFileSync(file, 'utf8'))
+  },
+})
 
 /**
  * Answers a completion request with a line for each match: the word, a tab and a description. The words
  * `:files` and `:folders` ask the shell to complete file names.
  *
  * @param line - the words between `tsrun` and the cursor
+ * @param inCommand - whether the first word is a command
  */
-export function answerCompletion(parser: Argv, line: readonly string[]): unknown {
+export function answerCompletion(
+  parser: Argv,
+  line: readonly string[],
+  inCommand: boolean,
+): unknown {
   const current = line.at(-1) ?? ''
-  const inCommand = line.length > 1 && commandNames.includes(line[0]!)
   return parser.completion(
     'completion',
     false,

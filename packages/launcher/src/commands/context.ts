@@ -1,4 +1,4 @@
-import type { Argv } from 'yargs'
+import type { Flag, Flags, ValuesOf } from '../args/flag.ts'
 import type { Console } from '../logs/console.ts'
 import type { InputSource } from '../job/process/input.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
@@ -14,24 +14,19 @@ export interface CommandContext {
   exitCode: number
 }
 
-/** Adds a command to the parser. */
-export type AddCommand = (parser: Argv) => unknown
+/** A command of tsrun. @typeParam V - the values of its flags */
+export interface Command<V = never> {
+  /** The text above its flags on the help page. */
+  readonly usage: string
+  readonly argument?: Pick<Flag, 'description' | 'choices'>
+  readonly flags: Flags
+  /** @param words - the argument, or for `tsrun hosts` what follows `--` */
+  readonly run: (values: V, context: CommandContext, words: readonly string[]) => unknown
+}
 
-/** The names of all commands except the default one, which starts a job. */
-export const commandNames: readonly string[] = [
-  'init',
-  'hosts',
-  'ps',
-  'top',
-  'stacks',
-  'logs',
-  'flight',
-  'trace',
-  'view',
-  'doctor',
-  'env',
-  'setup',
-  'schedule',
-  'plan',
-  'completion',
-]
+/** Declares a command. */
+export function declareCommand<const F extends Flags>(
+  command: Command<ValuesOf<F>> & { readonly flags: F },
+): Command {
+  return command
+}

@@ -1,37 +1,22 @@
-import { formatBytes } from '@tsrun/core'
+import { flag, formatBytes } from '@tsrun/core'
 import { reportHost, type HostReport } from '../doctor/environment.ts'
-import type { Interruption } from '../protocol/nodes.ts'
-import type { AddCommand, CommandContext } from './context.ts'
+import { declareCommand } from './context.ts'
 
 /** `tsrun env` */
-export function addEnv(context: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'env',
-      'print what a bug report needs to say about this host',
-      (own) =>
-        own
-          .usage(
-            '$0 env [--json]\n\nPrints, as a list to paste into a bug report, the versions of tsrun, Node and the ' +
-              'tensor backends, the system, cores, memory, GPUs, network interfaces, and the environment variables ' +
-              'that tsrun reads. Secrets are not printed, only that they are set. tsrun doctor says whether all ' +
-              'this can train.',
-          )
-          .option('json', { type: 'boolean', describe: 'print the report as JSON' })
-          .version(false),
-      async ({ json = false }) => {
-        const { env, cwd, console, interrupts } = context
-        const { stop } = interrupts
-        const report = await reportHost(env, cwd, stop)
-        if (stop.aborted) {
-          context.exitCode = (stop.reason as Interruption).exitCode
-          return
-        }
-        if (json) console.write('stdout', `${JSON.stringify(report, null, 2)}\n`)
-        else console.print('stdout', envText(report))
-      },
-    )
-}
+export const command = declareCommand({
+  usage:
+    '$0 env [--json]\n\nPrints, as a list to paste into a bug report, the versions of tsrun, Node and the ' +
+    'tensor backends, the system, cores, memory, GPUs, network interfaces, and the environment variables ' +
+    'that tsrun reads. Secrets are not printed, only that they are set. tsrun doctor says whether all ' +
+    'this can train.',
+  flags: { json: { reads: flag, description: 'print the report as JSON' } },
+  run: async ({ json }, { env, cwd, console, interrupts: { stop } }) => {
+    const report = await reportHost(env, cwd, stop)
+    stop.throwIfAborted()
+    if (json === true) console.write('stdout', `${JSON.stringify(report, null, 2)}\n`)
+    else console.print('stdout', envText(report))
+  },
+})
 
 /** The report as a Markdown list. */
 export function envText(report: HostReport): string {

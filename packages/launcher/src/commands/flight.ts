@@ -4,35 +4,25 @@ import { formatRankList, tsrError } from '@tsrun/core'
 import { describeFinding } from '../job/failure/flight-findings.ts'
 import { mergeFlight } from '../job/failure/flight-merge.ts'
 import { findRecords } from '../job/failure/flight-records.ts'
-import type { AddCommand, CommandContext } from './context.ts'
+import { declareCommand } from './context.ts'
 
 /** `tsrun flight <folder>` */
-export function addFlight({ console, cwd }: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'flight <folder>',
-      'compare the flight records of a failed job',
-      (own) =>
-        own
-          .usage(
-            '$0 flight <folder>\n\nCompares what the flight recorders of all ranks hold (rank-*.jsonl): which rank ' +
-              'never entered an operation in which others wait, which one runs a different ' +
-              'operation, which messages are waiting, which ranks are slow. Ranks write these files ' +
-              'when something fails, below --log-dir or in the folder that TSRUN_FLIGHT_DIR names.',
-          )
-          .positional('folder', {
-            type: 'string',
-            demandOption: true,
-            describe:
-              'the folder with the records, or DIR/RUN-ID/attempt_N of --log-dir DIR; DIR/RUN-ID stands for ' +
-              'the last attempt that left records, DIR for the run that wrote last',
-          })
-          .version(false),
-      (argv) => {
-        console.print('stdout', flightText(argv.folder, cwd))
-      },
-    )
-}
+export const command = declareCommand({
+  usage:
+    '$0 flight <folder>\n\nCompares what the flight recorders of all ranks hold (rank-*.jsonl): which rank ' +
+    'never entered an operation in which others wait, which one runs a different ' +
+    'operation, which messages are waiting, which ranks are slow. Ranks write these files ' +
+    'when something fails, below --log-dir or in the folder that TSRUN_FLIGHT_DIR names.',
+  argument: {
+    description:
+      'the folder with the records, or DIR/RUN-ID/attempt_N of --log-dir DIR; DIR/RUN-ID stands for ' +
+      'the last attempt that left records, DIR for the run that wrote last',
+  },
+  flags: {},
+  run: (_, { console, cwd }, [folder]) => {
+    console.print('stdout', flightText(folder!, cwd))
+  },
+})
 
 const LONGEST_REASON = 160
 

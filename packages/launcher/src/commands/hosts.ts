@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { textWidth } from '@tsrun/core'
+import type { Flags, ValuesOf } from '../args/flag.ts'
 import { usageError } from '../args/readers.ts'
 import { HOST_COLUMNS } from '../job/plan.ts'
 import { LineSplitter } from '../logs/lines.ts'
@@ -13,64 +14,35 @@ import {
   type Reach,
   type RemoteEnd,
 } from '../remote/connection.ts'
-import { chooseHosts, readHosts, type RemoteHost } from '../remote/hostfile.ts'
+import { chooseHosts, hostFlags, readHosts, type RemoteHost } from '../remote/hostfile.ts'
 import { PARENT_PIPE } from '../remote/parent-pipe.ts'
-import type { AddCommand, CommandContext } from './context.ts'
+import { declareCommand, type CommandContext } from './context.ts'
 
-interface HostsRequest {
-  readonly hostfile: string
-  readonly include?: string | undefined
-  readonly exclude?: string | undefined
-  readonly env?: string | undefined
-  readonly ssh: string
-  readonly port: string
+const flags = {
+  hostfile: { isNeeded: true, description: 'the file with the hosts' },
+  ...hostFlags(),
+  env: {
+    description: 'the variables of this environment that the ranks get, separated by commas',
+  },
+} as const satisfies Flags
+
+interface HostsRequest extends ValuesOf<typeof flags> {
   /** The flags of the job, the script and its arguments. */
   readonly job: readonly string[]
 }
 
 /** `tsrun hosts --hostfile FILE -- [flags] script` */
-export function addHosts(context: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'hosts',
-      'start a job on other hosts with ssh',
-      (own) =>
-        own
-          .usage(
-            '$0 hosts --hostfile FILE [options] -- [flags] script [arguments]\n\nStarts tsrun on each host of the file ' +
-              'with ssh, in the working directory of this one, and is the console of the job: output with ' +
-              'the name of the host, Ctrl-C and other signals, the exit code. A line of the file is ' +
-              'NAME [slots=N] [user=NAME] [port=N]; the first host has the store.',
-          )
-          .option('hostfile', {
-            type: 'string',
-            demandOption: true,
-            requiresArg: true,
-            describe: 'the file with the hosts',
-          })
-          .option('include', { type: 'string', describe: 'only these hosts, separated by commas' })
-          .option('exclude', { type: 'string', describe: 'all hosts but these' })
-          .option('env', {
-            type: 'string',
-            describe: 'the variables of this environment that the ranks get, separated by commas',
-          })
-          .option('ssh', {
-            type: 'string',
-            default: 'ssh',
-            describe: 'the command of ssh, with options',
-          })
-          .option('port', { type: 'string', default: '29500', describe: 'the port of the store' })
-          .version(false),
-      async (argv) => {
-        const job = (argv['--'] as readonly string[] | undefined) ?? []
-        const { hostfile, include, exclude, env, ssh, port } = argv
-        context.exitCode = await runOnHosts(
-          { hostfile, include, exclude, env, ssh, port, job },
-          context,
-        )
-      },
-    )
-}
+export const command = declareCommand({
+  usage:
+    '$0 hosts --hostfile FILE [options] -- [flags] script [arguments]\n\nStarts tsrun on each host of the file ' +
+    'with ssh, in the working directory of this one, and is the console of the job: output with ' +
+    'the name of the host, Ctrl-C and other signals, the exit code. A line of the file is ' +
+    'NAME [slots=N] [user=NAME] [port=N]; the first host has the store.',
+  flags,
+  run: async (values, context, job) => {
+    context.exitCode = await runOnHosts({ ...values, job }, context)
+  },
+})
 
 /** @throws ERR_TSR_USAGE */
 async function runOnHosts(request: HostsRequest, context: CommandContext): Promise<number> {

@@ -12,28 +12,20 @@ import { join, resolve } from 'node:path'
 import { anything, makeFolders, parseJson, readFileText, record } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
 import { packageFolder, version } from '../package.ts'
-import type { AddCommand, CommandContext } from './context.ts'
+import { declareCommand } from './context.ts'
 
 /** `tsrun init [folder]` */
-export function addInit({ cwd, console }: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'init [folder]',
-      'begin a project: a script, its test, and what they need',
-      (own) =>
-        own
-          .usage(
-            '$0 init [folder]\n\nBegins a project in TypeScript: train.ts, which trains a network on two ranks, ' +
-              'train.test.ts, package.json, tsconfig.json and .gitignore. The folder is made if it is not there; ' +
-              'the default is this one. A project that exists gets what it lacks; no file is overwritten.',
-          )
-          .positional('folder', { type: 'string', default: '.', describe: 'where to write' })
-          .version(false),
-      ({ folder }) => {
-        console.print('stdout', initProject(folder, cwd))
-      },
-    )
-}
+export const command = declareCommand({
+  usage:
+    '$0 init [folder]\n\nBegins a project in TypeScript: train.ts, which trains a network on two ranks, ' +
+    'train.test.ts, package.json, tsconfig.json and .gitignore. The folder is made if it is not there; ' +
+    'the default is this one. A project that exists gets what it lacks; no file is overwritten.',
+  argument: { description: 'where to write' },
+  flags: {},
+  run: (_, { cwd, console }, [folder = '.']) => {
+    console.print('stdout', initProject(folder, cwd))
+  },
+})
 
 /** Files that must not exist before `tsrun init`, which never overwrites files. */
 const scripts = ['train.ts', 'train.test.ts']

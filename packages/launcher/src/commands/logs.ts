@@ -1,85 +1,58 @@
 import { join } from 'node:path'
 import { setImmediate, setTimeout as pause } from 'node:timers/promises'
-import { formatRankList } from '@tsrun/core'
+import { flag, formatRankList } from '@tsrun/core'
 import { readPrefix, type LogFormat } from '../args/output-options.ts'
-import { integerFrom, logFormat, rankList, readFlag, usageError } from '../args/readers.ts'
+import { integerFrom, logFormat, rankList, usageError } from '../args/readers.ts'
 import { isRunning, reread } from '../job/run-records.ts'
 import type { StreamName } from '../logs/lines.ts'
 import { streamNames } from '../logs/log-files.ts'
 import { attemptsIn, RankReader, ranksIn } from '../logs/log-reader.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import { RecordedOutput } from '../logs/recorded-output.ts'
-import type { Interruption } from '../protocol/nodes.ts'
-import type { AddCommand, CommandContext } from './context.ts'
+import { declareCommand, type CommandContext } from './context.ts'
 import { findLogs, noLogs, type FoundLogs } from './find-logs.ts'
 
-const ranks = rankList('ranks and ranges of ranks, as in 0,2-3')
-const tail = integerFrom(0, 1_000_000_000, 'a number of lines')
-
 /** `tsrun logs [run]` */
-export function addLogs(context: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'logs [run]',
-      'show what the ranks of a run have written',
-      (own) =>
-        own
-          .usage(
-            '$0 logs [run]\n\nShows what the ranks of a run have written, of all ranks in the order of time, as the job ' +
-              'showed it: while it runs, or afterwards. It reads the files of --log-dir.',
-          )
-          .positional('run', {
-            type: 'string',
-            describe:
-              'the id of a run as tsrun ps shows it, or its beginning; or a folder: that of --log-dir, of a ' +
-              'run, of an attempt, of a rank; default: the newest run of this host',
-          })
-          .options({
-            rank: {
-              alias: 'ranks',
-              type: 'string',
-              requiresArg: true,
-              describe: 'only these ranks, for example 0,2-3',
-            },
-            stream: { choices: streamNames, describe: 'only this stream' },
-            tail: {
-              alias: 'n',
-              type: 'string',
-              requiresArg: true,
-              describe: 'only so many lines at the end',
-            },
-            follow: {
-              alias: 'f',
-              type: 'boolean',
-              describe: 'show what comes, until the job ends',
-            },
-            'log-format': {
-              type: 'string',
-              requiresArg: true,
-              default: 'pretty',
-              describe: `${logFormat.expected}, as for a job`,
-            },
-            'log-prefix': {
-              type: 'string',
-              requiresArg: true,
-              describe: 'the prefix of lines, as for a job; default: that of the job',
-            },
-          })
-          .version(false),
-      async ({ 'log-prefix': prefix, ...argv }) => {
-        const chosen: Omit<Request, keyof FoundLogs> = {
-          ranks: argv.rank === undefined ? undefined : readFlag('rank', argv.rank, ranks),
-          streams: argv.stream === undefined ? streamNames : [argv.stream],
-          tail: argv.tail === undefined ? undefined : readFlag('tail', argv.tail, tail),
-          isFollowing: argv.follow === true,
-          format: readFlag('log-format', argv['log-format'], logFormat),
-          prefix: prefix && readPrefix({ value: prefix, source: '--log-prefix' }),
-        }
-        const request = { ...chosen, ...findLogs(argv.run, context.env, context.cwd) }
-        await new LogCommand(request, context).run()
-      },
-    )
-}
+export const command = declareCommand({
+  usage:
+    '$0 logs [run]\n\nShows what the ranks of a run have written, of all ranks in the order of time, as the job ' +
+    'showed it: while it runs, or afterwards. It reads the files of --log-dir.',
+  argument: {
+    description:
+      'the id of a run as tsrun ps shows it, or its beginning; or a folder: that of --log-dir, of a ' +
+      'run, of an attempt, of a rank; default: the newest run of this host',
+  },
+  flags: {
+    rank: {
+      aliases: ['ranks'],
+      reads: rankList('ranks and ranges of ranks, as in 0,2-3'),
+      description: 'only these ranks, for example 0,2-3',
+    },
+    stream: { choices: streamNames, description: 'only this stream' },
+    tail: {
+      aliases: ['n'],
+      reads: integerFrom(0, 1_000_000_000, 'a number of lines'),
+      description: 'only so many lines at the end',
+    },
+    follow: { aliases: ['f'], reads: flag, description: 'show what comes, until the job ends' },
+    'log-format': {
+      reads: logFormat,
+      fallback: 'pretty',
+      description: `${logFormat.expected}, as for a job`,
+    },
+    'log-prefix': { description: 'the prefix of lines, as for a job; default: that of the job' },
+  },
+  run: async ({ rank: ranks, stream, tail, follow, ...lines }, context, [run]) => {
+    const prefix = lines['log-prefix']
+    const chosen = {
+      ...{ ranks, tail, isFollowing: follow === true, format: lines['log-format'] },
+      streams: stream === undefined ? streamNames : [stream],
+      prefix: prefix && readPrefix({ value: prefix, source: '--log-prefix' }),
+    }
+    const found = findLogs(run, context.env, context.cwd)
+    await new LogCommand({ ...chosen, ...found }, context).run()
+  },
+})
 
 interface Request extends FoundLogs {
   readonly ranks: ReadonlySet<number> | undefined
@@ -128,8 +101,7 @@ class LogCommand {
       if (next !== undefined) this.#write('stderr', `tsrun: attempt ${next}\n`)
     }
     this.#showKept()
-    const { stop } = this.#context.interrupts
-    if (stop.aborted) this.#context.exitCode = (stop.reason as Interruption).exitCode
+    this.#context.interrupts.stop.throwIfAborted()
   }
 
   get #isStopped(): boolean {

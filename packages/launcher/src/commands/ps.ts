@@ -13,29 +13,21 @@ import {
   type RankStatus,
   type StatusSnapshot,
 } from '@tsrun/distributed/record'
-import type { AddCommand, CommandContext } from './context.ts'
-import { NO_JOB, runningJobs } from './running-jobs.ts'
+import { declareCommand } from './context.ts'
+import { NO_JOB, ONE_JOB, runningJobs } from './running-jobs.ts'
 
 /** `tsrun ps [run-id]` */
-export function addPs({ console }: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'ps [run-id]',
-      'show what the ranks of the jobs on this host are doing',
-      (own) =>
-        own
-          .usage(
-            '$0 ps [run-id]\n\nShows what each rank of the jobs that you run on this host is doing: its state and ' +
-              'since when, the current operation or the last one, its size, the ranks for which ' +
-              'it waits, the step and the loss.',
-          )
-          .positional('run-id', { type: 'string', describe: 'show only this job' })
-          .version(false),
-      (argv) => {
-        console.print('stdout', psText(argv['run-id']))
-      },
-    )
-}
+export const command = declareCommand({
+  usage:
+    '$0 ps [run-id]\n\nShows what each rank of the jobs that you run on this host is doing: its state and ' +
+    'since when, the current operation or the last one, its size, the ranks for which ' +
+    'it waits, the step and the loss.',
+  argument: ONE_JOB,
+  flags: {},
+  run: (_, { console }, [runId]) => {
+    console.print('stdout', psText(runId))
+  },
+})
 
 function psText(runId: string | undefined): string {
   const wanted = runningJobs('ps', runId)

@@ -1,14 +1,12 @@
 import { mkdtempSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Argv } from 'yargs'
 import { nearestName, readLogLevel } from '@tsrun/core'
-import { flagTable, type FlagValues } from '../args/flags.ts'
-import type { Flag } from '../args/flag.ts'
+import type { FlagValues } from '../args/flags.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
-import { completeSettings, describeEnvironment, variablesOf } from '../args/settings.ts'
+import { completeSettings, describeEnvironment } from '../args/settings.ts'
 import { COULD_NOT_START, runJob } from '../job/agent.ts'
 import { findGpus, usesGpus } from '../job/placement/devices.ts'
 import { createJob } from '../job/job.ts'
@@ -29,99 +27,8 @@ import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { finishTrace, openWatchers } from '../observe.ts'
 import { JobInput } from '../job/process/input.ts'
-import { commandNames, type AddCommand, type CommandContext } from './context.ts'
-
-/** Starts a job. @param command - the script and its arguments, unchanged */
-export type RunHandler = (values: FlagValues, command: readonly string[]) => Promise<void>
-
-/** `tsrun [flags] script [arguments of the script]`, the default command. */
-export function addRun(run: RunHandler): AddCommand {
-  return (parser) =>
-    parser
-      .command(
-        '$0',
-        false,
-        // `addFlags` has already defined the flags on the parser.
-        (own: Argv) => own,
-        async (argv: Record<string, unknown>) => {
-          await run(readFlags(argv), (argv['--'] as readonly string[] | undefined) ?? [])
-        },
-      )
-      .epilogue(environmentText())
-}
-
-/** Adds the flags of a job. */
-export function addFlags(parser: Argv): Argv {
-  for (const flag of flagTable) {
-    const { name, aliases = [], value, description, fallback, group } = flag
-    const type = { type: value === undefined ? 'boolean' : 'string' } as const
-    parser.option(name, {
-      ...type,
-      alias: aliases,
-      requiresArg: value !== undefined,
-      describe: description,
-      ...(fallback === undefined ? {} : { defaultDescription: fallback }),
-    })
-    for (const other of negated(flag)) {
-      parser.option(other, { ...type, requiresArg: value !== undefined, hidden: true })
-    }
-    if (group === 'torchrun') parser.group(name, 'As for torchrun:')
-  }
-  return parser
-}
-
-/** yargs parses `--no-python` as `python` with the value false. */
-function negated({ name }: Flag): string[] {
-  return name.startsWith('no-') ? [name.slice(3)] : []
-}
-
-/**
- * Normalizes the flags before the script: underscores become dashes, and `--node-args VALUE` becomes
- * `--node-args=VALUE`, because VALUE begins with a dash. The arguments of the script stay unchanged.
- */
-export function normalizeFlags(argv: readonly string[]): string[] {
-  const words: string[] = []
-  for (let i = 0; i < argv.length; i++) {
-    const [name, ...value] = argv[i]!.split('=')
-    if (!/^-./.test(name!) || argv[i] === '--') return [...words, ...argv.slice(i)]
-    const flag = findFlag(name!)
-    const word = [flag === undefined ? name : name!.replaceAll('_', '-'), ...value].join('=')
-    const next = argv[i + 1]
-    if (next === undefined || value.length > 0 || flag?.value === undefined) words.push(word)
-    else {
-      words.push(...(flag.name === 'node-args' ? [`${word}=${next}`] : [word, next]))
-      i++
-    }
-  }
-  return words
-}
-
-/** Finds the flag for a word of the command line. */
-export function findFlag(word: string): Flag | undefined {
-  const name = word.replace(/^--?/, '').replaceAll('_', '-')
-  return flagTable.find((flag) => flag.name === name || flag.aliases?.includes(name) === true)
-}
-
-function readFlags(argv: Record<string, unknown>): FlagValues {
-  const values: FlagValues = {}
-  for (const flag of flagTable) {
-    if (negated(flag).some((name) => argv[name] === false)) values[flag.name] = 'true'
-    const value = argv[flag.name]
-    if (value === undefined) continue
-    values[flag.name] = typeof value === 'string' ? value : JSON.stringify(value)
-  }
-  return values
-}
-
-function environmentText(): string {
-  const shared = flagTable.flatMap((flag) =>
-    variablesOf(flag).filter((name) => name.startsWith('PET_')),
-  )
-  return (
-    'A flag that is not given is taken from the environment: TSRUN_<FLAG>, for example ' +
-    `TSRUN_NPROC; then, for the flags that torchrun has too, ${shared.join(', ')}.`
-  )
-}
+import type { CommandContext } from './context.ts'
+import { commandNames } from './table.ts'
 
 /**
  * Runs the job of the command line, or prints its plan.

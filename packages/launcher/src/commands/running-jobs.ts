@@ -6,6 +6,9 @@ import { usageError } from '../args/readers.ts'
 /** The output of a command when no job runs. */
 export const NO_JOB = 'no job of yours runs on this host\n'
 
+/** The argument of a command about running jobs. */
+export const ONE_JOB = { description: 'show only this job' }
+
 /**
  * Returns the jobs of this user on this host, or only the job with the given run ID.
  *

@@ -1,124 +1,114 @@
 import { resolve } from 'node:path'
-import { count, formatTable, number, readFileText } from '@tsrun/core'
+import { count, flag, formatTable, number, readFileText } from '@tsrun/core'
 import type {
   Explanation,
   Schedule,
   ScheduleName,
+  Simulation,
   SimulationOptions,
 } from '@tsrun/training/planning'
+import type { Flags, ValuesOf } from '../args/flag.ts'
 import { quantity } from '../args/quantity.ts'
-import { readFlag, usageError } from '../args/readers.ts'
-import type { AddCommand, CommandContext } from './context.ts'
+import { usageError } from '../args/readers.ts'
+import { declareCommand } from './context.ts'
 
 /** The planner, which is imported only when needed, so that jobs start faster. */
 type Planning = typeof import('@tsrun/training/planning')
 
-const durationFlags = {
-  forward: ['forward', 'the time of a forward pass through a stage; default 1'],
-  backward: ['backward', 'that of a backward pass; default 2'],
-  'input-gradient': ['inputGradient', 'that of its half I; default half of --backward'],
-  'weight-gradient': ['weightGradient', 'that of its half W; default half of --backward'],
-  transfer: ['transfer', 'that of a message; default 0'],
-  cores: ['cores', 'cores that the ranks share; default enough for all'],
-} as const satisfies Record<string, readonly [keyof SimulationOptions, string]>
-
 const counts = count({ from: 1, to: 4096 })
 const duration = number.refine((time) => time >= 0 && time < Infinity, 'a number from 0')
+const excludes = ['svg', 'json', 'csv', 'trace']
 
-const outputs = {
-  svg: 'print a drawing as SVG',
-  json: 'print everything as JSON',
-  csv: 'print the lists of actions, one line per rank, as torch and --file read them',
-  trace: 'print a Chrome trace, for Perfetto',
-} as const
+const flags = {
+  file: { description: 'lists of actions of your own, one line per rank, as in 0F0 0B0' },
+  stages: { aliases: ['S'], reads: counts, fallback: '4', description: 'parts of the model' },
+  microbatches: { aliases: ['M'], reads: counts, fallback: '8', description: 'parts of a batch' },
+  ranks: {
+    reads: counts,
+    description: 'ranks, where they have several stages; default: half the stages, or all',
+  },
+  'activation-memory': {
+    reads: quantity('bytes'),
+    description:
+      'what a stage holds of a micro-batch, as in 200MB; default: the peak is a number of micro-batches',
+  },
+  forward: {
+    reads: duration,
+    description: 'the time of a forward pass through a stage; default 1',
+  },
+  backward: { reads: duration, description: 'that of a backward pass; default 2' },
+  'input-gradient': {
+    reads: duration,
+    description: 'that of its half I; default half of --backward',
+  },
+  'weight-gradient': {
+    reads: duration,
+    description: 'that of its half W; default half of --backward',
+  },
+  transfer: { reads: duration, description: 'that of a message; default 0' },
+  cores: { reads: duration, description: 'cores that the ranks share; default enough for all' },
+  svg: { excludes, reads: flag, description: 'print a drawing as SVG' },
+  json: { excludes, reads: flag, description: 'print everything as JSON' },
+  csv: {
+    excludes,
+    reads: flag,
+    description: 'print the lists of actions, one line per rank, as torch and --file read them',
+  },
+  trace: { excludes, reads: flag, description: 'print a Chrome trace, for Perfetto' },
+} as const satisfies Flags
+
+type Values = ValuesOf<typeof flags>
 
 /** `tsrun schedule [name]` */
-export function addSchedule(context: CommandContext): AddCommand {
-  return (parser) => {
-    const text = (describe: string) => ({ type: 'string', requiresArg: true, describe }) as const
-    return parser.command(
-      'schedule [name]',
-      'draw and explain the schedule of a pipeline',
-      (own) =>
-        own
-          .usage(
-            '$0 schedule <name> --stages S --microbatches M\n$0 schedule --file FILE\n\nDraws in which order the ranks of ' +
-              'a pipeline run forward passes (F), backward passes (B) or their halves (I, W), and says how long ranks ' +
-              'are idle and why. Nothing is run: times are simulated.',
-          )
-          .positional('name', {
-            type: 'string',
-            describe:
-              '1f1b (default), gpipe, naive, zb-h1, interleaved, looped, interleaved-zb, zb-v, dualpipe-v',
-          })
-          .options({
-            file: text('lists of actions of your own, one line per rank, as in 0F0 0B0'),
-            stages: { ...text('parts of the model'), alias: 'S', default: '4' },
-            microbatches: { ...text('parts of a batch'), alias: 'M', default: '8' },
-            ranks: text('ranks, where they have several stages; default: half the stages, or all'),
-            'activation-memory': text(
-              'what a stage holds of a micro-batch, as in 200MB; default: the peak is a number of micro-batches',
-            ),
-          })
-          .options(
-            Object.fromEntries(
-              Object.entries(durationFlags).map(([flag, [, describe]]) => [flag, text(describe)]),
-            ),
-          )
-          .options(
-            Object.fromEntries(
-              Object.entries(outputs).map(([flag, describe]) => [
-                flag,
-                {
-                  type: 'boolean' as const,
-                  describe,
-                  conflicts: Object.keys(outputs).filter((other) => other !== flag),
-                },
-              ]),
-            ),
-          )
-          .version(false),
-      async (argv) => {
-        const planning = await import('@tsrun/training/planning')
-        const values = argv as Readonly<Record<string, string | boolean | undefined>>
-        const plan = planOf(planning, values, context.cwd)
-        const durations = durationsOf(values)
-        const { console } = context
-        if (values['svg'] === true)
-          console.print('stdout', `${planning.drawSvg(plan.actions, durations)}\n`)
-        else if (values['trace'] === true) {
-          console.write('stdout', planning.scheduleTrace(plan.actions, durations))
-        } else if (values['csv'] === true) {
-          console.print('stdout', planning.formatActions(plan.actions).replaceAll(' ', ',') + '\n')
-        } else if (values['json'] === true) {
-          const simulation = plan.simulate(durations)
-          const { name, stages, microbatches, placement } = plan
-          const explanation = planning.explainSimulation(simulation)
-          const facts = { name, stages, microbatches, placement, ...simulation, ...explanation }
-          console.print('stdout', `${JSON.stringify(facts, null, 2)}\n`)
-        } else console.print('stdout', describe(planning, plan, durations, values))
-      },
-    )
-  }
-}
+export const command = declareCommand({
+  usage:
+    '$0 schedule <name> --stages S --microbatches M\n$0 schedule --file FILE\n\nDraws in which order the ranks of ' +
+    'a pipeline run forward passes (F), backward passes (B) or their halves (I, W), and says how long ranks ' +
+    'are idle and why. Nothing is run: times are simulated.',
+  argument: {
+    description:
+      '1f1b (default), gpipe, naive, zb-h1, interleaved, looped, interleaved-zb, zb-v, dualpipe-v',
+  },
+  flags,
+  run: async (values, { console, cwd }, [chosen]) => {
+    const planning = await import('@tsrun/training/planning')
+    const plan = planOf(planning, chosen, values, cwd)
+    const { svg, json, csv, trace, forward, backward, transfer, cores } = values
+    const durations = {
+      ...{ forward, backward, transfer, cores },
+      inputGradient: values['input-gradient'],
+      weightGradient: values['weight-gradient'],
+    } as SimulationOptions
+    if (svg === true) console.print('stdout', `${planning.drawSvg(plan.actions, durations)}\n`)
+    else if (trace === true) {
+      console.write('stdout', planning.scheduleTrace(plan.actions, durations))
+    } else if (csv === true) {
+      console.print('stdout', planning.formatActions(plan.actions).replaceAll(' ', ',') + '\n')
+    } else {
+      const simulation = plan.simulate(durations)
+      const explanation = planning.explainSimulation(simulation)
+      if (json === true) {
+        const { name, stages, microbatches, placement } = plan
+        const facts = { name, stages, microbatches, placement, ...simulation, ...explanation }
+        console.print('stdout', `${JSON.stringify(facts, null, 2)}\n`)
+      } else {
+        const bytes = values['activation-memory']
+        console.print('stdout', describe(planning, plan, simulation, explanation, bytes))
+      }
+    }
+  },
+})
 
 function planOf(
   planning: Planning,
-  values: Readonly<Record<string, string | boolean | undefined>>,
+  name: string | undefined,
+  { file, stages, microbatches, ranks }: Values,
   cwd: string,
 ): Schedule {
-  const { name, file } = values
-  if (typeof file === 'string') {
+  if (file !== undefined) {
     if (name !== undefined) throw usageError('a schedule has a name or a --file, not both')
     return planning.parseSchedule(readText(resolve(cwd, file), file), file)
   }
-  const given = Object.fromEntries(
-    ['stages', 'microbatches', 'ranks'].flatMap((flag) => {
-      const value = values[flag]
-      return typeof value === 'string' ? [[flag, readFlag(flag, value, counts)] as const] : []
-    }),
-  )
-  const { stages = 4, microbatches = 8, ranks } = given
   const chosen = (name ?? '1f1b') as ScheduleName
   const isChunked = ['interleaved', 'looped', 'interleaved-zb'].includes(chosen)
   const usual = isChunked && stages % 2 === 0 ? { ranks: stages / 2 } : {}
@@ -136,31 +126,13 @@ function readText(path: string, name: string): string {
   }
 }
 
-function durationsOf(
-  values: Readonly<Record<string, string | boolean | undefined>>,
-): SimulationOptions {
-  return Object.fromEntries(
-    Object.entries(durationFlags).flatMap(([flag, [option]]) => {
-      const value = values[flag]
-      return typeof value === 'string' ? [[option, readFlag(flag, value, duration)]] : []
-    }),
-  )
-}
-
 function describe(
   planning: Planning,
   plan: Schedule,
-  durations: SimulationOptions,
-  values: Readonly<Record<string, string | boolean | undefined>>,
+  { makespan, bubble, ranks }: Simulation,
+  { idle, criticalPath }: Explanation,
+  bytes: number | undefined,
 ): string {
-  const simulation = plan.simulate(durations)
-  const { makespan, bubble, ranks } = simulation
-  const { idle, criticalPath } = planning.explainSimulation(simulation)
-  const activation = values['activation-memory']
-  const bytes =
-    typeof activation === 'string'
-      ? readFlag('activation-memory', activation, quantity('bytes'))
-      : undefined
   const peak = (inFlight: number): string =>
     bytes === undefined ? String(inFlight) : `${(inFlight * bytes) / 1e9} GB`
   const table = ranks.map((each, rank) => [

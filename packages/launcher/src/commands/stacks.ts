@@ -1,33 +1,24 @@
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import type { StatusSnapshot } from '@tsrun/distributed/record'
-import type { AddCommand, CommandContext } from './context.ts'
-import { NO_JOB, runningJobs } from './running-jobs.ts'
+import { declareCommand } from './context.ts'
+import { NO_JOB, ONE_JOB, runningJobs } from './running-jobs.ts'
 
 /** Milliseconds for a launcher to answer. A launcher waits 2 seconds for its ranks. */
 const ANSWER_TIME = 5000
 
 /** `tsrun stacks [run-id]` */
-export function addStacks({ console }: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'stacks [run-id]',
-      'show where the ranks of the jobs on this host are in their JavaScript',
-      (own) =>
-        own
-          .usage(
-            '$0 stacks [run-id]\n\nShows the JavaScript stack of each rank of the jobs that you run on this host, and ' +
-              'its operation. The ranks keep running; they need not have been started with --inspect.',
-          )
-          .positional('run-id', { type: 'string', describe: 'show only this job' })
-          .version(false),
-      async (argv) => {
-        const jobs = runningJobs('stacks', argv['run-id'])
-        const blocks = await Promise.all(jobs.map(jobStacks))
-        console.print('stdout', blocks.length === 0 ? NO_JOB : blocks.join('\n'))
-      },
-    )
-}
+export const command = declareCommand({
+  usage:
+    '$0 stacks [run-id]\n\nShows the JavaScript stack of each rank of the jobs that you run on this host, and ' +
+    'its operation. The ranks keep running; they need not have been started with --inspect.',
+  argument: ONE_JOB,
+  flags: {},
+  run: async (_, { console }, [runId]) => {
+    const blocks = await Promise.all(runningJobs('stacks', runId).map(jobStacks))
+    console.print('stdout', blocks.length === 0 ? NO_JOB : blocks.join('\n'))
+  },
+})
 
 async function jobStacks(job: StatusSnapshot): Promise<string> {
   const { runId, script, launcherPid } = job

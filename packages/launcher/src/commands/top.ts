@@ -1,45 +1,37 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
-import { formatBytes, formatTable, visibleText } from '@tsrun/core'
+import { flag, formatBytes, formatTable, visibleText } from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/distributed/record'
-import { usageError } from '../args/readers.ts'
+import { time } from '../args/readers.ts'
 import { GpuWatch } from '../gpu-use.ts'
 import { ratesOf, useOf, type GpuUse, type RankUse } from '../job/process/rank-use.ts'
-import type { AddCommand, CommandContext } from './context.ts'
+import { declareCommand, type CommandContext } from './context.ts'
 import { describeState, jobTitle } from './ps.ts'
-import { NO_JOB, runningJobs } from './running-jobs.ts'
+import { NO_JOB, ONE_JOB, runningJobs } from './running-jobs.ts'
 
 /** `tsrun top [run-id]` */
-export function addTop(context: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'top [run-id]',
-      'watch the ranks of the jobs on this host',
-      (own) =>
-        own
-          .usage(
-            '$0 top [run-id]\n\nShows now and then what each rank of the jobs that you run on this host is doing, how ' +
-              'many steps it makes in a second, and what it uses of the CPU and of memory. Where there is ' +
-              'nvidia-smi, it also shows how busy the GPU of the rank is, and the memory in use there. ' +
-              'Ctrl-C ends it.',
-          )
-          .positional('run-id', { type: 'string', describe: 'show only this job' })
-          .option('interval', {
-            type: 'string',
-            default: '1',
-            describe: 'the seconds between two polls',
-          })
-          .option('once', { type: 'boolean', describe: 'poll twice, show the table and end' })
-          .version(false),
-      async (argv) => {
-        const seconds = Number(argv.interval)
-        if (!(seconds >= 0.1 && seconds <= 3600)) {
-          throw usageError(`--interval is ${JSON.stringify(argv.interval)}; expected 0.1 to 3600`)
-        }
-        await watch(argv['run-id'], 1000 * seconds, argv.once === true, context)
-      },
-    )
-}
+export const command = declareCommand({
+  usage:
+    '$0 top [run-id]\n\nShows now and then what each rank of the jobs that you run on this host is doing, how ' +
+    'many steps it makes in a second, and what it uses of the CPU and of memory. Where there is ' +
+    'nvidia-smi, it also shows how busy the GPU of the rank is, and the memory in use there. ' +
+    'Ctrl-C ends it.',
+  argument: ONE_JOB,
+  flags: {
+    interval: {
+      reads: time.refine(
+        (wait) => wait >= 100 && wait <= 3_600_000,
+        'a number of seconds from 0.1 to 3600',
+      ),
+      fallback: '1',
+      description: 'the seconds between two polls',
+    },
+    once: { reads: flag, description: 'poll twice, show the table and end' },
+  },
+  run: async ({ interval, once = false }, context, [runId]) => {
+    await watch(runId, interval, once, context)
+  },
+})
 
 /** Samples of the ranks by process ID. */
 type Samples = ReadonlyMap<number, RankUse>

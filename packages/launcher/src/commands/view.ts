@@ -1,88 +1,59 @@
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { port, readFlag, usageError } from '../args/readers.ts'
+import { port, usageError } from '../args/readers.ts'
 import { readRuns } from '../job/run-records.ts'
 import { readFailureReport } from '../job/trace-folder.ts'
 import { readLastLines } from '../logs/recorded-lines.ts'
 import { loadObserve, type Observe } from '../observe.ts'
 import { stayUntilAborted } from '../job/process/interrupts.ts'
-import type { AddCommand, CommandContext } from './context.ts'
+import { declareCommand, type CommandContext } from './context.ts'
 import { findLogs, noLogs } from './find-logs.ts'
 import { pathsOf } from './trace.ts'
 
 const MOST_LINES = 2000
 
-interface Request {
-  readonly folders: readonly string[]
-  readonly run: string | undefined
-  readonly port: string
-}
-
 /** `tsrun view <folder..>` */
-export function addView(context: CommandContext): AddCommand {
-  return (parser) =>
-    parser.command(
-      'view <folder..>',
-      'show a recorded job on a page, step by step',
-      (own) =>
-        own
-          .usage(
-            '$0 view <folder..>\n\nServes a page that shows a job after its end, until Ctrl-C: where the time of its steps ' +
-              'went, what each rank did in each step, loss and rate, what ranks printed, and the report of a ' +
-              'failure. The steps are those of tsrun --trace DIR, the lines those of --log-dir DIR.',
-          )
-          .positional('folder', {
-            type: 'string',
-            array: true,
-            demandOption: true,
-            describe: 'DIR of --trace DIR or of --log-dir DIR; several if each host had its own',
-          })
-          .option('run', {
-            type: 'string',
-            requiresArg: true,
-            describe: 'the run with this ID; by default the newest one',
-          })
-          .option('port', {
-            type: 'string',
-            requiresArg: true,
-            default: '0',
-            describe: 'the port of the page at 127.0.0.1; 0 is any free one',
-          })
-          .version(false),
-      async ({ folder: folders, run, port }) => {
-        await view({ folders, run, port }, context)
-      },
-    )
-}
-
-/** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS, ERR_TSR_PACKAGE_MISSING */
-async function view(request: Request, { console, cwd, env, interrupts }: CommandContext) {
-  const chosen = readFlag('port', request.port, port)
-  const observe = await loadObserve('tsrun view', cwd)
-  const page = readPage(request, cwd, env, observe, (problem) => {
-    console.print('stderr', `tsrun: cannot use ${problem}\n`)
-  })
-  let server: Awaited<ReturnType<Observe['servePage']>>
-  try {
-    server = await observe.servePage(chosen, page)
-  } catch (cause) {
-    throw usageError(`--port ${chosen}: ${(cause as Error).message}`, cause)
-  }
-  console.print('stdout', `${server.url}\n`)
-  console.print('stderr', 'tsrun: serving the page until Ctrl-C\n')
-  // Wait here, because the server does not keep the process alive.
-  await stayUntilAborted(interrupts.stop)
-  await server.close()
-}
+export const command = declareCommand({
+  usage:
+    '$0 view <folder..>\n\nServes a page that shows a job after its end, until Ctrl-C: where the time of its steps ' +
+    'went, what each rank did in each step, loss and rate, what ranks printed, and the report of a ' +
+    'failure. The steps are those of tsrun --trace DIR, the lines those of --log-dir DIR.',
+  argument: {
+    description: 'DIR of --trace DIR or of --log-dir DIR; several if each host had its own',
+  },
+  flags: {
+    run: { description: 'the run with this ID; by default the newest one' },
+    port: {
+      reads: port,
+      fallback: '0',
+      description: 'the port of the page at 127.0.0.1; 0 is any free one',
+    },
+  },
+  run: async ({ run, port: chosen }, context, folders) => {
+    const { console, cwd, interrupts } = context
+    const observe = await loadObserve('tsrun view', cwd)
+    const page = readPage(folders, run, observe, context)
+    const server = await observe.servePage(chosen, page).catch((cause: unknown) => {
+      throw usageError(`--port ${chosen}: ${(cause as Error).message}`, cause)
+    })
+    console.print('stdout', `${server.url}\n`)
+    console.print('stderr', 'tsrun: serving the page until Ctrl-C\n')
+    // Wait here, because the server does not keep the process alive.
+    await stayUntilAborted(interrupts.stop)
+    await server.close()
+  },
+})
 
 /** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS */
 function readPage(
-  { folders, run }: Request,
-  cwd: string,
-  env: NodeJS.ProcessEnv,
+  folders: readonly string[],
+  run: string | undefined,
   { findTrace }: Observe,
-  warn: (problem: string) => void,
+  { console, cwd, env }: CommandContext,
 ): Parameters<Observe['servePage']>[1] {
+  const warn = (problem: string): void => {
+    console.print('stderr', `tsrun: cannot use ${problem}\n`)
+  }
   const paths = pathsOf(folders, cwd)
   const traces = paths.filter((path) => existsSync(join(path, 'spans')))
   const logs = paths.filter((path) => !traces.includes(path))

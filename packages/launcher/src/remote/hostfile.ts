@@ -1,6 +1,21 @@
 import { resolve } from 'node:path'
 import { isTsrError, nearestName, readFileText } from '@tsrun/core'
-import { usageError } from '../args/readers.ts'
+import { HIGHEST_PORT, integerFrom, usageError } from '../args/readers.ts'
+
+/** The flags of commands that reach hosts. @param needs - the flag without which these are refused */
+export function hostFlags(needs?: string) {
+  return {
+    include: { needs, description: 'only these hosts, separated by commas' },
+    exclude: { needs, description: 'all hosts but these' },
+    ssh: { needs, fallback: 'ssh', description: 'the command of ssh, with options' },
+    port: {
+      needs,
+      reads: integerFrom(1, HIGHEST_PORT, 'a port'),
+      fallback: '29500',
+      description: 'the port of the store',
+    },
+  } as const
+}
 
 /** A host that `tsrun hosts` reaches with ssh. */
 export interface RemoteHost {
@@ -66,7 +81,7 @@ function readSettings(settings: readonly string[], where: string): Omit<RemoteHo
   if (user !== undefined && !/^\w[\w.-]*$/.test(user)) {
     throw usageError(`${where}: user=${user} is no name of a user`)
   }
-  return { slots: integer('slots', 4096) ?? 1, user, port: integer('port', 65_535) }
+  return { slots: integer('slots', 4096) ?? 1, user, port: integer('port', HIGHEST_PORT) }
 }
 
 /**
