@@ -1,7 +1,7 @@
 import { host } from '#host'
 import type * as Msgpackr from 'msgpackr'
 import * as msgpackr from 'msgpackr/pack'
-import { tsrError } from './errors/tsr-error.ts'
+import { messageOf, tsrError } from './errors/tsr-error.ts'
 import { scanMessage } from './msgpack-scan.ts'
 import { addExtensions, resolveReferences, toEncodable } from './msgpack-values.ts'
 
@@ -77,7 +77,7 @@ export function decode(
     const value: unknown = packrFor(bytes).unpack(bytes)
     return hasReferences ? resolveReferences(value) : value
   } catch (cause) {
-    const reason = reasonOf(cause)
+    const reason = messageOf(cause)
     throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: bytes.byteLength, reason }, { cause })
   }
 }
@@ -88,13 +88,9 @@ function pack(value: unknown): Uint8Array {
   } catch (cause) {
     const facts = {
       name: 'The message',
-      value: `not encodable (${reasonOf(cause)})`,
+      value: `not encodable (${messageOf(cause)})`,
       expected: 'plain data, typed arrays, Maps, Sets or Errors',
     }
     throw tsrError('ERR_TSR_ARGUMENT', facts, { cause })
   }
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -35,6 +35,7 @@ export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
   errorTable,
   isTsrError,
+  messageOf,
   shown,
   TsrError,
   tsrError,

@@ -6,6 +6,7 @@ import {
   HELLO_BYTES,
   helloOf,
   isHelloStart,
+  messageOf,
   PendingConnections,
   PROOF_BYTES,
   serverHandshake,
@@ -196,7 +197,7 @@ export class Admission {
       }
     }
     greet().catch((error: unknown) => {
-      refuse(error instanceof Error ? error.message : String(error))
+      refuse(messageOf(error))
     })
   }
 

@@ -7,6 +7,7 @@ import {
   Deadline,
   declareOptions,
   isTsrError,
+  messageOf,
   monotonicNow,
   retry,
   filled,
@@ -257,5 +258,5 @@ function reasonOf(error: unknown): string {
   if (typeof error === 'object' && error !== null && 'errors' in error) {
     return (error.errors as unknown[]).map(reasonOf).join(', ')
   }
-  return error instanceof Error ? error.message : String(error)
+  return messageOf(error)
 }

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
-import { tsrError } from '@tsrun/core'
+import { messageOf, tsrError } from '@tsrun/core'
 import { FRAME_LIMIT } from './protocol.ts'
 
 /** Bytes passed to a socket at once. Each connection may hold an encrypted copy of them. */
@@ -126,7 +126,7 @@ export class Connection {
         this.#events.onFrame(frame)
       }
     } catch (error) {
-      this.destroy(error instanceof Error ? error.message : String(error))
+      this.destroy(messageOf(error))
     }
   }
 }

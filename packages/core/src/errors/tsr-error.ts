@@ -142,6 +142,11 @@ function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
 }
 
+/** The message of what was thrown, which need not be an error. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown)
+}
+
 /** Describes any value for an error message. Strings are quoted, which distinguishes '1' from 1. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value)

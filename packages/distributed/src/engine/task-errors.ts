@@ -1,4 +1,4 @@
-import { isTsrError, reviveTsrError, tsrError, type TsrError } from '@tsrun/core'
+import { isTsrError, messageOf, reviveTsrError, tsrError, type TsrError } from '@tsrun/core'
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
@@ -72,6 +72,6 @@ export function sentenceOf({ message, advice, code }: TsrError): string {
 /** Converts anything that an algorithm or a link has thrown to a TsrError. */
 export function thrownError(cause: unknown): TsrError {
   if (isTsrError(cause)) return cause
-  const what = cause instanceof Error ? cause.message : String(cause)
+  const what = messageOf(cause)
   return tsrError('ERR_TSR_INTERNAL', { what }, { cause })
 }

@@ -1,7 +1,14 @@
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
-import { Deadline, reviveTsrError, tsrError, waitOrAbort, type TsrError } from '@tsrun/core'
+import {
+  Deadline,
+  messageOf,
+  reviveTsrError,
+  tsrError,
+  waitOrAbort,
+  type TsrError,
+} from '@tsrun/core'
 import { signalEventfd } from '@tsrun/native'
 import { packageFolder } from '../package-folder.ts'
 import type { Endpoint } from '../transports/dialer.ts'
@@ -47,7 +54,7 @@ export class EngineThread {
     const workerData: WorkerInput = { ...input, port: port2 }
     this.#worker = new Worker(workerEntry(), { workerData, transferList: [port2], execArgv: [] })
     this.#worker.on('error', (error: unknown) => {
-      const reason = error instanceof Error ? error.message : String(error)
+      const reason = messageOf(error)
       this.#death ??= this.failureOf(ENGINE) ?? deathOf(reason)
     })
     this.#exited = new Promise((resolve) => {

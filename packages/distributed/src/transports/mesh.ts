@@ -2,6 +2,7 @@ import {
   createLogger,
   Deadline,
   host,
+  messageOf,
   PendingConnections,
   retry,
   tsrError,
@@ -126,7 +127,7 @@ async function callPeer<Channel extends ByteChannel>(
   }
   const isTransient = (error: unknown): boolean => !isRefusal(error) && !signal.aborted
   return await retry(attempt, { deadline, isTransient, signal }).catch((cause: unknown) => {
-    const reason = cause instanceof Error ? cause.message : String(cause)
+    const reason = messageOf(cause)
     throw connectError(options, peer, reason, cause)
   })
 }
@@ -206,7 +207,7 @@ function credentialsOf(options: MeshOptions, called: number): Credentials {
 }
 
 function logRefusal(error: unknown): void {
-  const reason = error instanceof Error ? error.message : String(error)
+  const reason = messageOf(error)
   createLogger('distributed').warn({ reason }, 'refused a connection to the data port')
 }
 

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { messageOf, tsrError } from '@tsrun/core'
 import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
@@ -26,7 +26,7 @@ export function testTape(record: RecordOnTape): void {
     })
     if (tf.memory().numTensors !== tensorsBefore) problem ??= 'a recording leaks tensors'
   } catch (cause) {
-    throw autogradError(cause instanceof Error ? cause.message : String(cause), { cause })
+    throw autogradError(messageOf(cause), { cause })
   }
   if (problem !== undefined) throw autogradError(problem)
 }

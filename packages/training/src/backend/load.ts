@@ -1,4 +1,11 @@
-import { choice, createLogger, host, readTensorFlowManifest, tsrError } from '@tsrun/core'
+import {
+  choice,
+  createLogger,
+  host,
+  messageOf,
+  readTensorFlowManifest,
+  tsrError,
+} from '@tsrun/core'
 import type { Backend, BackendFacts, BackendName, BackendOptions } from '../tfjs/backend.ts'
 import { registerGradients } from '../tfjs/register-gradients.ts'
 import { loadCpu } from './cpu.ts'
@@ -60,7 +67,7 @@ async function load(name: BackendName, options: BackendOptions = {}): Promise<Ba
     registerGradients()
     return { name, ...facts }
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
+    const reason = messageOf(cause)
     throw tsrError('ERR_TSR_BACKEND', { backend: name, reason }, { cause })
   }
 }

@@ -1,4 +1,4 @@
-import { count, createLogger, list, object, text, tsrError, type Of } from '@tsrun/core'
+import { count, createLogger, list, messageOf, object, text, tsrError, type Of } from '@tsrun/core'
 import { openAgain } from '@tsrun/native'
 import type { Store, StoreCallOptions } from '@tsrun/store'
 import { closeSegment, type Sharing } from '../../transports/shared-memory/neighbours.ts'
@@ -49,7 +49,7 @@ export async function agreeOnSharing(
       return openSegment(segment)
     } catch (error) {
       lacks.push(peer)
-      reasons.push(`rank ${peer}: ${error instanceof Error ? error.message : String(error)}`)
+      reasons.push(`rank ${peer}: ${messageOf(error)}`)
       return undefined
     }
   })

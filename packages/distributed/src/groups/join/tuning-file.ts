@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { isObject, readFileText, tsrError } from '@tsrun/core'
+import { isObject, messageOf, readFileText, tsrError } from '@tsrun/core'
 import { operationCodes, type AlgorithmName, type OperationName } from '../../operation.ts'
 import {
   builtInTuning,
@@ -49,7 +49,7 @@ export function readTuning(path: string | undefined): Tuning {
   try {
     file = JSON.parse(readFileText(path))
   } catch (error) {
-    throw complain(error instanceof Error ? error.message : String(error))
+    throw complain(messageOf(error))
   }
   return tuningOf(tableOf(file, complain), path)
 }
