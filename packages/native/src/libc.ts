@@ -34,15 +34,20 @@ interface Loaded {
 
 let outcome: Loaded | { readonly reason: string } | undefined
 
-function load(): Loaded | { readonly reason: string } {
-  if (process.env['TSRUN_NATIVE'] === 'off') return { reason: 'TSRUN_NATIVE=off' }
-  if (process.platform !== 'linux') return { reason: `platform ${process.platform}, only linux` }
-  let koffi: KoffiModule
+/** Loads koffi, on any platform. @returns the reason if it cannot be loaded */
+export function loadKoffi(): KoffiModule | string {
+  if (process.env['TSRUN_NATIVE'] === 'off') return 'TSRUN_NATIVE=off'
   try {
-    koffi = createRequire(import.meta.url)('koffi') as KoffiModule
+    return createRequire(import.meta.url)('koffi') as KoffiModule
   } catch (error) {
-    return { reason: `the package koffi cannot be loaded: ${firstLine(error)}` }
+    return `the package koffi cannot be loaded: ${firstLine(error)}`
   }
+}
+
+function load(): Loaded | { readonly reason: string } {
+  if (process.platform !== 'linux') return { reason: `platform ${process.platform}, only linux` }
+  const koffi = loadKoffi()
+  if (typeof koffi === 'string') return { reason: koffi }
   if (isMainThread) process.on('exit', openStandardStreams)
   for (const name of [
     'libc.so.6',
