@@ -8,7 +8,7 @@ export const packages = {
   store: ['core'],
   distributed: ['core', 'native', 'store'],
   mpi: ['core', 'native', 'store', 'distributed'],
-  training: ['core', 'distributed'],
+  training: ['core', 'native', 'distributed'],
   layers: ['core', 'distributed', 'training'],
   models: ['core', 'distributed', 'training'],
   observe: ['core', 'distributed'],

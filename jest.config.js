@@ -12,6 +12,8 @@ process.on('exit', () => {
 process.env['TSRUN_HOME'] = join(folder, 'home')
 // Nor do the developer's records of runs get those of tests, whichever home these have.
 process.env['TSRUN_RUNS_DIR'] = join(folder, 'runs')
+// Nor does a BLAS of this machine: tests of it name one.
+process.env['TSRUN_BLAS'] ??= 'off'
 
 export const shared = {
   testEnvironment: 'node',

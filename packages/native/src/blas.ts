@@ -1,38 +1,36 @@
 import type { LibraryHandle } from 'koffi'
 import { loadKoffi } from './libc.ts'
 
-/** `cblas_sgemm` for row-major matrices at addresses. Strides between rows are in values. */
-export type Sgemm = (
-  order: typeof ROW_MAJOR,
-  transposeA: number,
-  transposeB: number,
-  m: number,
-  n: number,
-  k: number,
-  alpha: number,
-  a: number,
-  aStride: number,
-  b: number,
-  bStride: number,
-  beta: number,
-  c: number,
-  cStride: number,
-) => void
-
-export const ROW_MAJOR = 101
-export const PLAIN = 111
-export const TRANSPOSED = 112
-
-/** A library with matrix products for this processor. */
+/** The matrix products of a library, for row-major matrices at addresses. */
 export interface Blas {
   /** The name or the path that was loaded. */
   readonly library: string
   /** The kernels that the library selected, for example `SkylakeX`; undefined if it does not say. */
   readonly kernels: string | undefined
-  readonly sgemm: Sgemm
   /** The address of the first byte of `view`. */
   readonly addressOf: (view: ArrayBufferView) => number
+  /**
+   * Computes c [m, n] = a [m, k] b [k, n] + beta c in float32. Strides are the numbers of values from one
+   * stored row to the next.
+   */
+  readonly multiply: (
+    transposeA: boolean,
+    transposeB: boolean,
+    m: number,
+    n: number,
+    k: number,
+    a: number,
+    aStride: number,
+    b: number,
+    bStride: number,
+    beta: number,
+    c: number,
+    cStride: number,
+  ) => void
 }
+
+/** Numbers of the C interface of BLAS (cblas.h). */
+const [ROW_MAJOR, PLAIN, TRANSPOSED] = [101, 111, 112] as const
 
 /** The file names under which systems install OpenBLAS, MKL, BLIS and Accelerate. */
 export const systemLibraries: readonly string[] =
@@ -66,29 +64,37 @@ export function openBlas(library: string): Blas | string {
   for (const name of THREADS) process.env[name] ??= '1'
   try {
     const loaded = koffi.load(library)
-    const sgemm = bind(loaded, (prefix) => `void ${prefix}cblas_sgemm(${PARAMETERS})`)
+    const sgemm = bind(loaded, 'void', 'cblas_sgemm', SGEMM)
     if (sgemm === undefined) return `${library} has no function cblas_sgemm`
-    const name = bind(loaded, (prefix) => `str ${prefix}openblas_get_corename()`) as
-      (() => string) | undefined
+    const kernels = bind(loaded, 'str', 'openblas_get_corename', '')?.() as string | undefined
     return {
       library,
-      kernels: name?.(),
-      sgemm: sgemm as Sgemm,
+      kernels,
       addressOf: (view) => Number(koffi.address(view)),
+      multiply(transposeA, transposeB, m, n, k, a, aStride, b, bStride, beta, c, cStride) {
+        const first = transposeA ? TRANSPOSED : PLAIN
+        const second = transposeB ? TRANSPOSED : PLAIN
+        sgemm(ROW_MAJOR, first, second, m, n, k, 1, a, aStride, b, bStride, beta, c, cStride)
+      },
     }
   } catch (error) {
     return error instanceof Error ? error.message : String(error)
   }
 }
 
-const PARAMETERS =
+const SGEMM =
   'int, int, int, int, int, int, float, uintptr_t, int, uintptr_t, int, float, uintptr_t, int'
 
-/** Binds the function under the first prefix with which the library exports it. */
-function bind(library: LibraryHandle, prototype: (prefix: string) => string): unknown {
+/** Binds a function under the first prefix with which the library exports it. */
+function bind(
+  library: LibraryHandle,
+  result: string,
+  name: string,
+  parameters: string,
+): ((...values: number[]) => unknown) | undefined {
   for (const prefix of PREFIXES) {
     try {
-      return library.func(prototype(prefix))
+      return library.func(`${result} ${prefix}${name}(${parameters})`)
     } catch {
       // Try the next prefix.
     }

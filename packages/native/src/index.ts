@@ -1,14 +1,6 @@
 export { AesGcm, hasOpenSsl, TAG_BYTES } from './aes-gcm.ts'
 export { allowedCores, currentCore, moveToCore, stayOnCores } from './affinity.ts'
-export {
-  openBlas,
-  PLAIN,
-  ROW_MAJOR,
-  systemLibraries,
-  TRANSPOSED,
-  type Blas,
-  type Sgemm,
-} from './blas.ts'
+export { openBlas, systemLibraries, type Blas } from './blas.ts'
 export {
   addressOfBell,
   createBell,

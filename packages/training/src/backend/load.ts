@@ -39,10 +39,11 @@ export async function loadBackend(
 ): Promise<Backend> {
   const backend =
     name === undefined || name === 'auto' ? await loadBest() : await load(name, options)
-  const { device, threads } = backend
+  const { device, threads, blas } = backend
+  const products = blas === undefined ? '' : `, with matrix products of ${blas}`
   createLogger('training').info(
-    { backend: backend.name, device, threads },
-    `tensors are computed by ${backend.name} on ${device}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`,
+    { backend: backend.name, device, threads, blas },
+    `tensors are computed by ${backend.name} on ${device}, ${threads} ${threads === 1 ? 'thread' : 'threads'}${products}`,
   )
   return backend
 }

@@ -2,3 +2,6 @@ import type * as Kernels from './kernels.ts'
 import bytes from '../../dist/kernels.wasm'
 
 export const kernelBytes: typeof Kernels.kernelBytes = () => bytes
+
+export const openBlas: typeof Kernels.openBlas = () => 'a page cannot load libraries'
+export const blasLibraries: typeof Kernels.blasLibraries = () => []

@@ -1,3 +1,4 @@
+export * from './attention.as'
 export * from './product.as'
 export * from './rows.as'
 export * from './updates.as'

@@ -6,6 +6,8 @@ export interface KernelExports extends WindowKernels {
   scratch_bytes(): number
   product(
     c: number,
+    cRow: number,
+    accumulates: boolean,
     a: number,
     b: number,
     m: number,
@@ -20,8 +22,35 @@ export interface KernelExports extends WindowKernels {
     mask: number,
     scratch: number,
   ): void
+  finish_rows(
+    c: number,
+    rows: number,
+    columns: number,
+    start: number,
+    finisher: number,
+    mask: number,
+  ): void
   sum_rows(out: number, x: number, rows: number, columns: number, sums: number): void
   mask(out: number, x: number, y: number, count: number): void
+  softmax_rows(
+    p: number,
+    rows: number,
+    columns: number,
+    stride: number,
+    visible: number,
+    scale: number,
+    stats: number,
+    known: boolean,
+  ): void
+  softmax_gradient(
+    d: number,
+    p: number,
+    rows: number,
+    columns: number,
+    dStride: number,
+    pStride: number,
+    scale: number,
+  ): void
   scatter_add_float32: ScatterAdd
   scatter_add_int32: ScatterAdd
   add_scaled(out: number, x: number, factor: number, y: number, count: number): void

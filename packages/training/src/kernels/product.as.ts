@@ -20,18 +20,22 @@ function least(a: usize, b: usize): usize {
 }
 
 /**
- * Computes the matrix product c [m, n] = finish(start + a [m, k] b [k, n]) in float32. c is in row-major
- * order.
+ * Computes the matrix product c [m, n] = finish(start + a [m, k] b [k, n]) in float32, with the values
+ * of a row of c side by side.
  *
+ * @param cRow - the bytes between rows of c
+ * @param accumulates - whether every row starts with the values that c has, instead of with `start`
  * @param aRow - the bytes between rows of a; `aColumn` is the bytes between its columns; one of them is
  *   4
  * @param start - the address of n values (a bias) with which every row starts, or 0
  * @param finisher - RELU, MASK or 0
- * @param mask - [m, n], for MASK
+ * @param mask - [m, n] with the strides of c, for MASK
  * @param scratch - see `scratch_bytes`
  */
 export function product(
   c: usize,
+  cRow: usize,
+  accumulates: bool,
   a: usize,
   b: usize,
   m: usize,
@@ -58,17 +62,17 @@ export function product(
       for (let row: usize = 0; row < m; row += ROWS) {
         const rows = least(ROWS, m - row)
         pack(aBlock, a + row * aRow + step * aColumn, 4, rows, depth, aRow, aColumn)
-        const corner = (row * n + column) << 2
+        const corner = row * cRow + (column << 2)
         multiplyBlocks(
           c + corner,
-          n << 2,
+          cRow,
           aBlock,
           bBlock,
           rows,
           columns,
           depth,
           start ? start + (column << 2) : 0,
-          step == 0,
+          step == 0 && !accumulates,
           last ? finisher : 0,
           mask + corner,
           edge,

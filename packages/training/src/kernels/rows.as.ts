@@ -1,3 +1,38 @@
+import { finish, MASK, RELU } from './tile.as'
+
+/**
+ * Adds `start` to every row of c [rows, columns], and applies the finisher: what `product` does to its
+ * sums. `mask` has the shape of c.
+ */
+export function finish_rows(
+  c: usize,
+  rows: usize,
+  columns: usize,
+  start: usize,
+  finisher: i32,
+  mask: usize,
+): void {
+  const bytes = columns << 2
+  const quads = bytes & ~15
+  for (let row = rows; row > 0; row--) {
+    let i: usize = 0
+    for (; i < quads; i += 16) {
+      let x = v128.load(c + i)
+      if (start) x = f32x4.add(x, v128.load(start + i))
+      v128.store(c + i, finish(x, finisher, mask + i))
+    }
+    for (; i < bytes; i += 4) {
+      let x = load<f32>(c + i)
+      if (start) x += load<f32>(start + i)
+      if (finisher == RELU) x = max<f32>(x, 0)
+      else if (finisher == MASK && load<f32>(mask + i) <= 0) x = 0
+      store<f32>(c + i, x)
+    }
+    c += bytes
+    mask += bytes
+  }
+}
+
 /**
  * Sums the rows of x: out[j] = sum over i of x[i, j], in double precision and in row order.
  *

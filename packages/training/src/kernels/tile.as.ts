@@ -4,7 +4,7 @@ export const MASK: i32 = 2
 
 // @ts-ignore: decorator
 @inline
-function finish(x: v128, finisher: i32, mask: usize): v128 {
+export function finish(x: v128, finisher: i32, mask: usize): v128 {
   if (finisher == RELU) return f32x4.max(x, f32x4.splat(0))
   // The gradient is 0 where the mask (the output of the ReLU) is 0.
   if (finisher == MASK) return v128.andnot(x, f32x4.le(v128.load(mask), f32x4.splat(0)))

@@ -107,15 +107,19 @@ export function take_windows(
 ): void {
   const g = changetype<Geometry>(geometry)
   const run = <usize>g.wide * g.pixel
+  // Divisions take longer than copying a small window, so count rows and columns instead.
+  let image = images + g.imageOf(first)
+  let row = g.rowOf(first)
+  let column = g.columnOf(first)
   for (let index = first; index < last; index++) {
-    const image = images + g.imageOf(index)
-    const row = g.rowOf(index)
-    const column = g.columnOf(index)
     const from = max(0, -column)
     const until = min(g.wide, g.width - column)
+    const isWithin = from == 0 && until == g.wide
     for (let i = row; i < row + g.tall; i++) {
       if (i < 0 || i >= g.height || until <= from) {
         memory.fill(patches, 0, run)
+      } else if (isWithin) {
+        copy(patches, image + <usize>i * g.line + <usize>column * g.pixel, run)
       } else {
         const start = <usize>from * g.pixel
         const end = <usize>until * g.pixel
@@ -125,6 +129,15 @@ export function take_windows(
         if (end < run) memory.fill(patches + end, 0, run - end)
       }
       patches += run
+    }
+    column += g.right
+    if (column == g.columns * g.right - g.left) {
+      column = -g.left
+      row += g.down
+      if (row == g.rows * g.down - g.top) {
+        row = -g.top
+        image += <usize>g.height * g.line
+      }
     }
   }
 }
@@ -160,7 +173,7 @@ export function add_windows(
 
 /**
  * Computes the gradient of max pooling: adds dy to dx at the largest value of x in each window. If
- * several values are the largest, uses the first.
+ * several values are the largest, uses the first. dx must contain zeros.
  */
 export function max_pool_gradient(
   dx: usize,
@@ -171,6 +184,7 @@ export function max_pool_gradient(
 ): void {
   const g = changetype<Geometry>(geometry)
   const quads = g.pixel & ~15
+  const isApart = g.down >= g.tall && g.right >= g.wide
   for (let index = 0; index < windows; index++) {
     const image = g.imageOf(index)
     const row = g.rowOf(index)
@@ -193,10 +207,22 @@ export function max_pool_gradient(
           place += g.pixel
         }
       }
-      addAt(dx, i32x4.extract_lane(places, 0), dy)
-      addAt(dx + 4, i32x4.extract_lane(places, 1), dy + 4)
-      addAt(dx + 8, i32x4.extract_lane(places, 2), dy + 8)
-      addAt(dx + 12, i32x4.extract_lane(places, 3), dy + 12)
+      if (isApart) {
+        const slopes = v128.load(dy)
+        for (let i = above; i < below; i++) {
+          let place = image + <usize>i * g.line + <usize>before * g.pixel + channel
+          for (let j = before; j < behind; j++) {
+            const isLargest = i32x4.eq(places, i32x4.splat(<i32>place))
+            v128.store(dx + place, v128.and(slopes, isLargest))
+            place += g.pixel
+          }
+        }
+      } else {
+        addAt(dx, i32x4.extract_lane(places, 0), dy)
+        addAt(dx + 4, i32x4.extract_lane(places, 1), dy + 4)
+        addAt(dx + 8, i32x4.extract_lane(places, 2), dy + 8)
+        addAt(dx + 12, i32x4.extract_lane(places, 3), dy + 12)
+      }
       dy += 16
     }
     for (; channel < g.pixel; channel += 4) {

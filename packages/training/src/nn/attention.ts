@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { isHostAccessible } from '../backend/current.ts'
+import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
@@ -98,8 +98,16 @@ function attendByHead(
   core: AttentionCore,
   mask?: ProbabilityMask,
 ): Tensor {
+  const fused =
+    core === causalAttention && mask === undefined ? currentBackend().attention : undefined
   return tf.customGrad((...args) => {
     const [input, save] = args as unknown as [Tensor, (tensors: Tensor[]) => void]
+    if (fused !== undefined) {
+      const { output, saved } = fused.forward(input, size)
+      save(saved)
+      const gradFunc = (dy: Tensor, tensors: Tensor[]) => fused.backward(dy, tensors, size)
+      return { value: output, gradFunc }
+    }
     const [q, k, v] = splitHeads(input, 3, size) as [Tensor, Tensor, Tensor]
     const { output, saved } = core.forward(q, k, v, mask)
     save(saved)

@@ -15,6 +15,8 @@ export interface BackendFacts {
   readonly device: string
   /** The number of threads of this process that compute on the CPU. */
   readonly threads: number
+  /** For `wasm`: the BLAS that computes matrix products. Undefined if WebAssembly computes them. */
+  readonly blas?: string | undefined
 }
 
 export interface BackendOptions {
@@ -23,6 +25,12 @@ export interface BackendOptions {
    * TSRUN_WEBGPU_ADAPTER, else the best adapter of this machine.
    */
   readonly adapter?: string
+  /**
+   * For `wasm`: how to compute matrix products. `fast` uses a BLAS library of this machine, if there is
+   * one. `exact` uses WebAssembly, whose products have the same bits on every machine, and for a part of
+   * the rows the same bits as for all. The default is the variable TSRUN_MATH, else `fast`.
+   */
+  readonly math?: 'exact' | 'fast'
 }
 
 export type BackendName = 'tensorflow' | 'webgpu' | 'wasm' | 'cpu'
@@ -88,6 +96,9 @@ export interface TensorBackend {
    */
   readonly crossEntropy?: (logits: Tensor, labels: Tensor, weight: number) => EvaluatedLoss
 
+  /** Computes causal attention without splitting the rows into heads. */
+  readonly attention?: RowAttention
+
   /**
    * Records a pass of a repeatable module (`Module.isRepeatable`) with fewer calls of the backend than
    * the tape needs.
@@ -117,8 +128,23 @@ export interface TensorBackend {
     numbers?: readonly number[],
   ) => Tensor[] | undefined
 
+  /** From now on, computes matrix products with `math: 'exact'`. */
+  readonly makeExact?: () => void
+
   /** Returns the optimizer steps in place; undefined if the device does not support them. */
   readonly updatesInPlace?: () => UpdatesInPlace | undefined
+}
+
+/**
+ * Causal attention of rows [batch, length, 3 x heads x size], which are the queries, keys and values of all
+ * heads. The open tf.tidy or recorded pass owns the results.
+ */
+export interface RowAttention {
+  /** Returns the output [batch, length, heads x size], and the tensors that `backward` needs. */
+  forward(rows: Tensor, size: number): { output: Tensor; saved: Tensor[] }
+
+  /** Returns the gradient of the rows. */
+  backward(dy: Tensor, saved: readonly Tensor[], size: number): Tensor
 }
 
 /** A loss and the gradient of the logits. The caller disposes the gradient. */

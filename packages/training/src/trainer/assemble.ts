@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { currentBackend } from '../backend/current.ts'
 import { loadBackend } from '../backend/load.ts'
 import type { Module } from '../model/module.ts'
 import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
@@ -172,6 +173,7 @@ async function replicate(
   { zero, frozen, wire, deterministic, bucketBytes, firstBucketBytes }: CheckedOptions,
   { averaged, shard }: Layout,
 ): Promise<DataParallel | FullyShard | undefined> {
+  if (deterministic === true) currentBackend().makeExact?.()
   const stage = zero === 0 && shard.size > 1 ? 3 : zero
   const options = {
     ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),

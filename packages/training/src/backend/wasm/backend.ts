@@ -1,6 +1,8 @@
 import type { Storage, TensorBackend } from '../../tfjs/backend.ts'
 import { countCopy } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import { attention } from './attention.ts'
+import { heapOf } from './heap.ts'
 import { WasmLinearPasses } from './linear.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
@@ -19,6 +21,10 @@ export const wasmBackend: TensorBackend = {
     return tf.engine().makeTensorFromTensorInfo(output)
   },
   storageOf,
+  attention,
+  makeExact() {
+    heapOf(current()).blas = undefined
+  },
   linearPasses: (layers, x, needsInputGradient) =>
     new WasmLinearPasses(layers, x, needsInputGradient),
 }

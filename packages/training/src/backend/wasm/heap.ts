@@ -1,6 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
 import { tf } from '../../tfjs/tfjs.ts'
+import type { Blas } from './blas.ts'
 import { isPacked } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
@@ -12,15 +13,17 @@ import type { WasmModule } from './tfjs-wasm.ts'
 export class WasmHeap {
   readonly kernels: KernelExports
   readonly backend: WasmModule
+  /** Computes large products; undefined if the kernels compute all of them. */
+  blas: Blas | undefined
   /** Temporary memory for one kernel call. */
   readonly #scratch: Scratch
-  readonly #sums: Scratch
+  readonly #temporary: Scratch
 
   constructor(backend: WasmModule) {
     this.backend = backend
     this.kernels = instantiateKernels(backend.wasm.asm.memory)
     this.#scratch = new Scratch(this)
-    this.#sums = new Scratch(this)
+    this.#temporary = new Scratch(this)
   }
 
   /** Allocates memory and returns its address, which is never 0. Release the memory by `free`. */
@@ -34,8 +37,18 @@ export class WasmHeap {
 
   /** Creates an uninitialized float32 tensor. It outlives any tf.tidy. */
   tensor(shape: readonly number[]): Tensor {
+    return tf.keep(this.scoped(shape))
+  }
+
+  /** Creates an uninitialized float32 tensor, which the open tf.tidy or recorded pass owns. */
+  scoped(shape: readonly number[]): Tensor {
     const output = this.backend.makeOutput([...shape], 'float32')
-    return tf.keep(tf.engine().makeTensorFromTensorInfo(output))
+    return tf.engine().makeTensorFromTensorInfo(output)
+  }
+
+  /** Returns the address of memory that is valid until the next call of this method or `sumRows`. */
+  temporary(bytes: number): number {
+    return this.#temporary.ofSize(bytes)
   }
 
   addressOf({ dataId }: TensorInfo): number {
@@ -55,36 +68,44 @@ export class WasmHeap {
   /**
    * Computes the matrix product c = finish(start + a b) with c [m, n] and the inner dimension k.
    *
-   * @param start - the address of n values (a bias) with which every row starts
-   * @param relu - whether to replace negative results by 0
-   * @param mask - the address of m n values; the result is 0 where they are 0 or less
+   * @param c - the address of the result
    */
   multiply(
     c: number,
     a: Operand,
     b: Operand,
-    [m, n, k]: readonly [m: number, n: number, k: number],
-    { start = 0, relu = false, mask = 0 }: ProductOptions = {},
+    size: readonly [m: number, n: number, k: number],
+    options: ProductOptions = {},
   ): void {
-    const finisher = relu ? 1 : mask === 0 ? 0 : 2
-    const [aRow, aColumn] = a.transposed ? ([4, 4 * m] as const) : ([4 * k, 4] as const)
-    const [bRow, bColumn] = b.transposed ? ([4, 4 * k] as const) : ([4 * n, 4] as const)
-    const scratch = this.#scratch.ofSize(this.kernels.scratch_bytes())
-    this.kernels.product(
+    const [m, n, k] = size
+    const { start = 0, relu = false, mask = 0, stride = n, accumulates = false } = options
+    const finisher = relu ? RELU : mask === 0 ? 0 : MASK
+    const { kernels, blas } = this
+    const aStride = a.stride ?? (a.transposed ? m : k)
+    const bStride = b.stride ?? (b.transposed ? k : n)
+    if (blas !== undefined && m * n * k >= SMALLEST) {
+      const beta = accumulates ? 1 : 0
+      blas.multiply(a.transposed, b.transposed, size, a.at, aStride, b.at, bStride, beta, c, stride)
+      if (start !== 0 || finisher !== 0) kernels.finish_rows(c, m, n, start, finisher, mask)
+      return
+    }
+    kernels.product(
       c,
+      4 * stride,
+      accumulates,
       a.at,
       b.at,
       m,
       n,
       k,
-      aRow,
-      aColumn,
-      bRow,
-      bColumn,
+      a.transposed ? 4 : 4 * aStride,
+      a.transposed ? 4 * aStride : 4,
+      b.transposed ? 4 : 4 * bStride,
+      b.transposed ? 4 * bStride : 4,
       start,
       finisher,
       mask,
-      scratch,
+      this.#scratch.ofSize(kernels.scratch_bytes()),
     )
   }
 
@@ -98,20 +119,38 @@ export class WasmHeap {
 
   /** Sums the rows of x in double precision: out[j] = sum over rows of x[row, j]. */
   sumRows(out: number, x: number, rows: number, columns: number): void {
-    this.kernels.sum_rows(out, x, rows, columns, this.#sums.ofSize(8 * columns))
+    this.kernels.sum_rows(out, x, rows, columns, this.temporary(8 * columns))
   }
 }
+
+/** Numbers of what the kernels do to the sums of a product (kernels/tile.as.ts). */
+const [RELU, MASK] = [1, 2] as const
+
+/** Below this number of multiplications, a call of a BLAS costs more than it saves. */
+const SMALLEST = 2048
 
 /** An operand of a product: a row-major matrix at an address, or its transpose. */
 export interface Operand {
   readonly at: number
   readonly transposed: boolean
+  /** The number of values from one stored row to the next; default: rows follow each other. */
+  readonly stride?: number
 }
 
 interface ProductOptions {
+  /** The address of n values (a bias) that are added to every row. */
   readonly start?: number
+  /** Whether to replace negative results by 0. */
   readonly relu?: boolean
+  /** The address of m n values. The result is 0 where they are 0 or less. */
   readonly mask?: number
+  /**
+   * The number of values from one row of c to the next; default n. Products with a start, a ReLU or a
+   * mask need the default.
+   */
+  readonly stride?: number
+  /** Whether to add to the values that c has. */
+  readonly accumulates?: boolean
 }
 
 /** A reusable block of memory that grows on demand. */

@@ -1,10 +1,13 @@
-import type { BackendFacts } from '../../tfjs/backend.ts'
+import { choice, readVariable } from '@tsrun/core'
+import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
 import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
 import { correctSingleWindows } from '../../tfjs/single-windows.ts'
 import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
+import { findBlas } from './blas.ts'
 import { installCpuKernels } from './cpu-kernels.ts'
 import { installEinsum } from './einsum.ts'
+import { heapOf } from './heap.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
 import {
@@ -16,16 +19,20 @@ import {
 import { installPadding } from './padding.ts'
 import { trackPacking } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
-import { installWindowGradients } from './windows.ts'
+import { installConvolutions, installWindowGradients } from './windows.ts'
 
 /** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
 
+const mathRule = choice('exact', 'fast')
+
 /**
- * Loads the wasm backend: WebAssembly kernels with SIMD on one thread. A process can have at most 4 GiB
- * of tensors.
+ * Loads the wasm backend: WebAssembly kernels with SIMD on one thread, and a BLAS if there is one. A
+ * process can have at most 4 GiB of tensors.
  */
-export async function loadWasm(): Promise<BackendFacts> {
+export async function loadWasm({ math }: BackendOptions): Promise<BackendFacts> {
+  const isFast = (math ?? readVariable('TSRUN_MATH', mathRule.default('fast'))) === 'fast'
+
   await withoutErrorListeners(async () => {
     registerWasm()
     if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialized')
@@ -44,7 +51,10 @@ export async function loadWasm(): Promise<BackendFacts> {
     installEinsum()
     installCpuKernels()
     trackPacking()
+    installConvolutions()
   }
   isInstalled = true
-  return { device: 'CPU', threads: 1 }
+  const heap = heapOf(tf.engine().backend as unknown as WasmModule)
+  heap.blas = isFast ? findBlas(heap) : undefined
+  return { device: 'CPU', threads: 1, blas: heap.blas?.name }
 }

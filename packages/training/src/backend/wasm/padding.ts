@@ -15,14 +15,13 @@ interface Attributes {
 }
 
 /**
- * Corrects convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding
+ * Corrects depthwise convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding
  * `same` wrongly if the stride is larger than the kernel, so it gets the numeric padding that
  * TensorFlow.js computes. For pooling with an empty window, XNNPACK fails and the result stays unwritten.
  */
 export function installPadding(): void {
-  for (const kernelName of ['Conv2D', 'FusedConv2D']) replaceSame(kernelName, false)
   for (const kernelName of ['DepthwiseConv2dNative', 'FusedDepthwiseConv2D']) {
-    replaceSame(kernelName, true)
+    replaceSame(kernelName)
   }
   for (const kernelName of ['MaxPool', 'AvgPool']) {
     replaceKernel(kernelName, 'wasm', (original) => (call) => {
@@ -34,7 +33,7 @@ export function installPadding(): void {
   }
 }
 
-function replaceSame(kernelName: string, isDepthwise: boolean): void {
+function replaceSame(kernelName: string): void {
   replaceKernel(kernelName, 'wasm', (original) => (call) => {
     const { strides, pad, dilations = 1 } = call.attrs as unknown as Attributes
     if (pad !== 'same') return original(call)
@@ -46,7 +45,7 @@ function replaceSame(kernelName: string, isDepthwise: boolean): void {
       dilations,
       pad,
       undefined,
-      isDepthwise,
+      true,
     )
     const { top, bottom, left, right } = padInfo
     const numbers = [

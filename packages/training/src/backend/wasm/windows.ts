@@ -1,6 +1,6 @@
 import type { backend_util, KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
 import { heapOf, type WasmHeap } from './heap.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
@@ -12,6 +12,10 @@ interface Attributes {
   readonly strides: Size
   readonly pad: Parameters<typeof backend_util.computeConv2DInfo>[4]
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
+  readonly dilations?: Size
+  readonly dataFormat?: string
+  /** Present only if the kernel is a fused convolution. */
+  readonly activation?: string
   /** Present only if the kernel computes the gradient of a filter. */
   readonly filterShape: Shape
   /** Present only if the kernel computes the gradient of the images. */
@@ -24,6 +28,59 @@ interface Call<K extends string> {
   readonly inputs: Readonly<Record<K, TensorInfo>>
   readonly attrs: Attributes
   readonly backend: WasmModule
+}
+
+interface Convolution extends Omit<Call<'x' | 'filter'>, 'inputs'> {
+  readonly inputs: Readonly<Record<'x' | 'filter', TensorInfo>> & { readonly bias?: TensorInfo }
+}
+
+/**
+ * Replaces convolutions, with and without a bias and an activation, by products with the values of all
+ * windows. XNNPACK packs the filter again after every update, and computes the padding `same` wrongly if
+ * the stride is larger than the kernel. Dilations, other activations and other layouts still use the
+ * original kernels.
+ */
+export function installConvolutions(): void {
+  for (const kernelName of ['Conv2D', 'FusedConv2D']) {
+    replaceKernel(kernelName, 'wasm', (original) => (call) => {
+      const convolution = call as unknown as Convolution
+      return isPlain(convolution) ? convolve(convolution) : original(call)
+    })
+  }
+}
+
+function isPlain({ inputs, attrs }: Convolution): boolean {
+  const { dilations = 1, dataFormat = 'NHWC', activation = 'linear' } = attrs
+  const { x, filter, bias } = inputs
+  return (
+    [dilations].flat().every((dilation) => dilation === 1) &&
+    dataFormat === 'NHWC' &&
+    ['linear', 'relu'].includes(activation) &&
+    [x, filter].every(({ dtype }) => dtype === 'float32') &&
+    (bias === undefined || sizeOf(bias.shape) === filter.shape[3])
+  )
+}
+
+/** Computes a convolution: windows filter, with one row of values for each window. */
+function convolve({ inputs, attrs, backend }: Convolution): TensorInfo {
+  const { x, filter, bias } = inputs
+  const places = convolution(x.shape, filter.shape, attrs)
+  const windows = new Windows(backend, places)
+  const outputs = places.outChannels
+  const out = backend.makeOutput(places.outShape, 'float32')
+  const { heap } = windows
+  const start = bias === undefined ? 0 : heap.addressOf(bias)
+  windows.forParts(0, ({ first, last }, { geometry, patches }) => {
+    heap.kernels.take_windows(patches, heap.addressOf(x), first, last, geometry)
+    heap.multiply(
+      heap.addressOf(out) + 4 * first * outputs,
+      { at: patches, transposed: false },
+      { at: heap.addressOf(filter), transposed: false },
+      [last - first, outputs, windows.values],
+      { start, relu: attrs.activation === 'relu' },
+    )
+  })
+  return out
 }
 
 /**

@@ -2,6 +2,7 @@ import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
+import { currentBackend } from '../../backend/current.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
@@ -57,6 +58,7 @@ export async function dataParallel<M extends Replicated>(
 ): Promise<DataParallel<M>> {
   checkGroup(group)
   const { frozen, ...checked } = readDataParallelOptions(options)
+  if (checked.deterministic) currentBackend().makeExact?.()
   const parameters = parametersOf(module, { frozen })
   checkReduction(module, checked, group.size)
   const { all, trained, buffers: own } = parameters

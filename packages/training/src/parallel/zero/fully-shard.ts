@@ -1,6 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { currentBackend } from '../../backend/current.ts'
 import { ownerOfState, withBuffers, type StatefulOptimizer } from '../../checkpoint/owners.ts'
 import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -89,6 +90,7 @@ export async function fullyShard<M extends Replicated>(
   const accounting = new MemoryAccounting(groups.shard)
   const keepsBuckets = stage === 1
   const { wire, deterministic } = given
+  if (deterministic) currentBackend().makeExact?.()
   const how = { wire, deterministic, keepsBuckets }
   const exchange = new ReduceScatterExchange(groups, buckets, accounting, how)
   const values =

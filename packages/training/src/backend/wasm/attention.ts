@@ -1,0 +1,158 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { RowAttention } from '../../tfjs/backend.ts'
+import { currentHeap, type Operand, type WasmHeap } from './heap.ts'
+
+/** The number of queries in a block. A block skips the keys after its last query. */
+const QUERIES = 64
+
+/** The largest probabilities, in bytes, to keep for the backward pass. Larger ones are recomputed. */
+const KEPT = 2 ** 24
+
+/**
+ * Causal attention in blocks of queries, whose scores stay in the cache. Matrices of a head are multiplied
+ * where they are in [batch, length, 3 x heads x size].
+ */
+export const attention: RowAttention = {
+  forward(rows, size) {
+    const heads = new Heads(rows, size)
+    const { heap, batch, count, length, width } = heads
+    const output = heap.scoped([batch, length, width])
+    const stats = heap.scoped([batch, count, length, 2])
+    const isKept = 4 * batch * count * length * length <= KEPT
+    const saved = [rows, stats, ...(isKept ? [heap.scoped([batch, count, length, length])] : [])]
+    const out = heap.addressOf(output)
+    for (const block of heads.blocks()) {
+      const p = heads.probabilities(block, saved, false)
+      const options = { stride: width }
+      heap.multiply(out + block.output, p, block.v, [block.queries, size, block.keys], options)
+    }
+    return { output, saved }
+  },
+
+  backward(dy, saved, size) {
+    const rows = saved[0]!
+    const heads = new Heads(rows, size)
+    const { heap, channels, width, length, scale } = heads
+    const gradient = heap.scoped(rows.shape)
+    const shift = heap.addressOf(gradient) - heap.addressOf(rows)
+    const slopes = heap.addressOf(dy)
+    for (const block of heads.blocks(true)) {
+      const { first, queries, keys, q, k, v, output } = block
+      const p = heads.probabilities(block, saved, true)
+      const dOutput = matrix(slopes + output, width)
+      const d = matrix(heads.memory + 4 * QUERIES * length, keys)
+      // The last block has all keys, so it comes first, and the others add to its gradients.
+      const options = { stride: channels, accumulates: first + queries < length }
+      heap.multiply(v.at + shift, transpose(p), dOutput, [keys, size, queries], options)
+      heap.multiply(d.at, dOutput, transpose(v), [queries, keys, size])
+      const [dStride, pStride] = [4 * keys, 4 * length]
+      heap.kernels.softmax_gradient(d.at, p.at, queries, keys, dStride, pStride, scale)
+      heap.multiply(q.at + shift, d, k, [queries, size, keys], { stride: channels })
+      heap.multiply(k.at + shift, transpose(d), q, [keys, size, queries], options)
+    }
+    return gradient
+  },
+}
+
+/** A row-major matrix whose rows are `stride` values apart. */
+interface Matrix extends Operand {
+  readonly stride: number
+}
+
+function matrix(at: number, stride: number): Matrix {
+  return { at, stride, transposed: false }
+}
+
+function transpose(operand: Matrix): Matrix {
+  return { ...operand, transposed: true }
+}
+
+/** A block of the queries of a head, and the keys and values up to the last query. */
+interface Block {
+  /** The index of the head among the heads of all sequences. */
+  readonly head: number
+  /** The position of the first query. */
+  readonly first: number
+  readonly queries: number
+  readonly keys: number
+  readonly q: Matrix
+  readonly k: Matrix
+  readonly v: Matrix
+  /** The offset of the block in the output, in bytes. */
+  readonly output: number
+}
+
+/** The heads in rows [batch, length, 3 x count x size]. */
+class Heads {
+  readonly heap: WasmHeap
+  readonly batch: number
+  readonly length: number
+  readonly channels: number
+  readonly width: number
+  readonly count: number
+  readonly scale: number
+  /** Memory for two blocks of scores. */
+  readonly memory: number
+  readonly #rows: number
+  readonly #size: number
+
+  constructor(rows: Tensor, size: number) {
+    const [batch, length, channels] = rows.shape as [number, number, number]
+    this.heap = currentHeap()!
+    this.batch = batch
+    this.length = length
+    this.channels = channels
+    this.width = channels / 3
+    this.count = this.width / size
+    this.scale = 1 / Math.sqrt(size)
+    this.memory = this.heap.temporary(8 * QUERIES * length)
+    this.#rows = this.heap.addressOf(rows)
+    this.#size = size
+  }
+
+  /** @param isReversed - whether the last block of each head comes first */
+  *blocks(isReversed = false): Generator<Block> {
+    const { batch, length, channels, width, count } = this
+    const steps = Math.ceil(length / QUERIES)
+    for (let head = 0; head < batch * count; head++) {
+      const sequence = Math.floor(head / count) * length
+      const column = (head % count) * this.#size
+      const start = this.#rows + 4 * (sequence * channels + column)
+      for (let step = 0; step < steps; step++) {
+        const first = QUERIES * (isReversed ? steps - 1 - step : step)
+        const queries = Math.min(QUERIES, length - first)
+        yield {
+          head,
+          first,
+          queries,
+          keys: first + queries,
+          q: matrix(start + 4 * first * channels, channels),
+          k: matrix(start + 4 * width, channels),
+          v: matrix(start + 8 * width, channels),
+          output: 4 * ((sequence + first) * width + column),
+        }
+      }
+    }
+  }
+
+  /**
+   * Computes the probabilities [queries, keys] of a block, unless they were kept.
+   *
+   * @param saved - the rows, the largest scores and sums [batch, count, length, 2], and perhaps the
+   *   probabilities [batch, count, length, length]
+   * @param isKnown - whether `saved` has been computed
+   */
+  probabilities(block: Block, saved: readonly Tensor[], isKnown: boolean): Matrix {
+    const { heap, length, scale } = this
+    const { head, first, queries, keys, q, k } = block
+    const row = head * length + first
+    const [, stats, kept] = saved
+    const p = kept === undefined ? this.memory : heap.addressOf(kept) + 4 * row * length
+    if (!isKnown || kept === undefined) {
+      heap.multiply(p, q, transpose(k), [queries, keys, this.#size], { stride: length })
+      const at = heap.addressOf(stats!) + 8 * row
+      heap.kernels.softmax_rows(p, queries, keys, 4 * length, first + 1, scale, at, isKnown)
+    }
+    return matrix(p, length)
+  }
+}

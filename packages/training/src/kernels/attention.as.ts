@@ -1,0 +1,96 @@
+import { exp, sumOf } from './exp.as'
+
+/**
+ * Replaces scores by probabilities: p = softmax(scale p) for each row. Row i has `visible` + i scores, at
+ * most `columns`; the other columns become 0.
+ *
+ * @param stride - the bytes between rows of p
+ * @param stats - [rows, 2]: the largest score of each row, and 1 / (sum of the exponentials)
+ * @param known - whether to read `stats`, from a call with the same scores, instead of writing them
+ */
+export function softmax_rows(
+  p: usize,
+  rows: usize,
+  columns: usize,
+  stride: usize,
+  visible: usize,
+  scale: f32,
+  stats: usize,
+  known: bool,
+): void {
+  const scales = f32x4.splat(scale)
+  for (let row: usize = 0; row < rows; row++) {
+    const count = visible + row < columns ? visible + row : columns
+    const bytes = count << 2
+    const quads = bytes & ~15
+    if (!known) store<f32>(stats, largest(p, quads, bytes))
+    const largests = v128.load32_splat(stats)
+    let sums = f32x4.splat(0)
+    let i: usize = 0
+    for (; i < quads; i += 16) {
+      const e = exp(f32x4.mul(f32x4.sub(v128.load(p + i), largests), scales))
+      v128.store(p + i, e)
+      sums = f32x4.add(sums, e)
+    }
+    let sum = sumOf(sums)
+    for (; i < bytes; i += 4) {
+      const e = exp(f32x4.mul(f32x4.sub(v128.load32_splat(p + i), largests), scales))
+      v128.store_lane<f32>(p + i, e, 0)
+      sum += f32x4.extract_lane(e, 0)
+    }
+    if (!known) store<f32>(stats, 1 / sum, 4)
+    const inverse = load<f32>(stats, 4)
+    const inverses = f32x4.splat(inverse)
+    for (i = 0; i < quads; i += 16) v128.store(p + i, f32x4.mul(v128.load(p + i), inverses))
+    for (; i < bytes; i += 4) store<f32>(p + i, load<f32>(p + i) * inverse)
+    memory.fill(p + bytes, 0, (columns - count) << 2)
+    p += stride
+    stats += 8
+  }
+}
+
+function largest(x: usize, quads: usize, bytes: usize): f32 {
+  let four = f32x4.splat(-Infinity)
+  let i: usize = 0
+  for (; i < quads; i += 16) four = f32x4.max(four, v128.load(x + i))
+  four = f32x4.max(four, v128.shuffle<f32>(four, four, 2, 3, 0, 1))
+  let one = max<f32>(f32x4.extract_lane(four, 0), f32x4.extract_lane(four, 1))
+  for (; i < bytes; i += 4) one = max<f32>(one, load<f32>(x + i))
+  return one
+}
+
+/**
+ * Replaces the gradients of probabilities by those of scores: d = scale p (d - sum of p d) for each row.
+ *
+ * @param dStride - the bytes between rows of d; `pStride` is the bytes between rows of p
+ */
+export function softmax_gradient(
+  d: usize,
+  p: usize,
+  rows: usize,
+  columns: usize,
+  dStride: usize,
+  pStride: usize,
+  scale: f32,
+): void {
+  const bytes = columns << 2
+  const quads = bytes & ~15
+  const scales = f32x4.splat(scale)
+  for (let row = rows; row > 0; row--) {
+    let sums = f32x4.splat(0)
+    let i: usize = 0
+    for (; i < quads; i += 16) {
+      sums = f32x4.add(sums, f32x4.mul(v128.load(p + i), v128.load(d + i)))
+    }
+    let sum = sumOf(sums)
+    for (; i < bytes; i += 4) sum += load<f32>(p + i) * load<f32>(d + i)
+    const all = f32x4.splat(sum)
+    for (i = 0; i < quads; i += 16) {
+      const slope = f32x4.mul(v128.load(p + i), f32x4.sub(v128.load(d + i), all))
+      v128.store(d + i, f32x4.mul(slope, scales))
+    }
+    for (; i < bytes; i += 4) store<f32>(d + i, load<f32>(p + i) * (load<f32>(d + i) - sum) * scale)
+    d += dStride
+    p += pStride
+  }
+}
