@@ -1,0 +1,96 @@
+import { CausalSelfAttention, loadBackend, tf, type Tensor } from '@tsrun/training'
+import { causalAttention } from '@tsrun/training/parts'
+
+beforeAll(() => loadBackend('wasm'))
+
+interface Sizes {
+  readonly batch: number
+  readonly length: number
+  readonly heads: number
+  readonly size: number
+}
+
+/** The output of a layer and the gradient of its input, with the layer's pass or with the definition. */
+function attend({ heads, size }: Sizes, x: Tensor, core = causalAttention): [Tensor, Tensor] {
+  const layer = new CausalSelfAttention({ name: 'attn', width: heads * size, heads, deviation: 0.5 })
+  layer.core = core
+  const weights = tf.randomNormal(x.shape, 0, 1, 'float32', 2)
+  const total = (input: Tensor): Tensor => tf.sum(tf.mul(layer.forward(input), weights))
+  return [layer.forward(x), tf.grad(total)(x)]
+}
+
+/** Another object, so the layer takes no pass of the backend. */
+const definition = { ...causalAttention }
+
+const input = ({ batch, length, heads, size }: Sizes): Tensor =>
+  tf.randomNormal([batch, length, heads * size], 0, 1, 'float32', 1)
+
+/** The largest difference, relative to the largest value. */
+function distance(actual: Tensor, expected: Tensor): number {
+  const [difference] = tf.max(tf.abs(tf.sub(actual, expected))).dataSync()
+  const [largest] = tf.max(tf.abs(expected)).dataSync()
+  return difference! / largest!
+}
+
+describe('the attention pass of wasm equals the definition, forward and backward,', () => {
+  it.each([
+    { batch: 1, length: 1, heads: 1, size: 4 },
+    { batch: 2, length: 7, heads: 2, size: 4 },
+    { batch: 3, length: 64, heads: 2, size: 5 },
+    { batch: 1, length: 65, heads: 1, size: 3 },
+    { batch: 2, length: 130, heads: 4, size: 16 },
+  ])('for $batch sequences of $length with $heads heads of $size', (sizes) => {
+    const x = input(sizes)
+    const [output, gradient] = attend(sizes, x)
+    const [expectedOutput, expectedGradient] = attend(sizes, x, definition)
+    expect(distance(output, expectedOutput)).toBeLessThan(2e-6)
+    expect(distance(gradient, expectedGradient)).toBeLessThan(2e-6)
+  })
+
+  it('for sequences whose probabilities are too large to keep', () => {
+    const sizes = { batch: 1, length: 1100, heads: 4, size: 2 }
+    const x = input(sizes)
+    const [, gradient] = attend(sizes, x)
+    const [, expected] = attend(sizes, x, definition)
+    expect(distance(gradient, expected)).toBeLessThan(2e-6)
+  })
+})
+
+describe('the attention pass of wasm', () => {
+  const sizes = { batch: 2, length: 70, heads: 2, size: 4 }
+
+  it('computes the same bits for a sequence, whatever else is in the batch', () => {
+    const x = input(sizes)
+    const one = tf.slice(x, [1, 0, 0], [1, -1, -1])
+    const [all, alone] = [attend(sizes, x), attend(sizes, one)]
+    expect(tf.slice(all[0], [1, 0, 0], [1, -1, -1]).dataSync()).toEqual(alone[0].dataSync())
+  })
+
+  it('computes no position from later ones', () => {
+    const x = input(sizes)
+    const start = tf.slice(x, [0, 0, 0], [-1, 40, -1])
+    const [all] = attend(sizes, x)
+    expect(distance(tf.slice(all, [0, 0, 0], [-1, 40, -1]), attend(sizes, start)[0])).toBeLessThan(
+      1e-6,
+    )
+  })
+
+  it('passes NaN on to all positions that see it', () => {
+    const x = tf.tidy(() => {
+      const values = input(sizes)
+      const wrong = tf.oneHot([50], 70).reshape([1, 70, 1])
+      return tf.where(tf.cast(wrong, 'bool').broadcastTo(values.shape), NaN, values)
+    })
+    const rows = tf.any(tf.isNaN(attend(sizes, x)[0]), -1).arraySync() as number[][]
+    for (const row of rows) expect(row.slice(50)).toEqual(new Array(20).fill(1))
+  })
+
+  it('frees everything after a backward pass', () => {
+    const x = input(sizes)
+    tf.tidy(() => attend(sizes, x).length)
+    const before = tf.memory()
+    tf.tidy(() => attend(sizes, x).length)
+    // Each layer keeps its parameters, four tensors.
+    expect(tf.memory().numTensors - before.numTensors).toBe(4)
+  })
+})
