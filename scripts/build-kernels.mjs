@@ -1,4 +1,5 @@
-// Compiles the AssemblyScript kernels of the packages, each to its dist/kernels.wasm.
+// Compiles the AssemblyScript kernels of the packages, each to its dist/kernels.wasm, and those of training
+// also to dist/kernels-fast.wasm, which needs relaxed SIMD.
 import { mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,27 +13,28 @@ await build('distributed', [
 ])
 // The memory is that of the wasm backend of TensorFlow.js, which chooses its size and limit.
 await build('training', ['--initialMemory', '1'])
+await build('training', ['--initialMemory', '1', '--enable', 'relaxed-simd'], 'kernels-fast.wasm')
 
 /**
  * @param {string} name - of the package
- * @param {readonly string[]} memory - options for the memory that the kernels work on
+ * @param {readonly string[]} options - for the compiler
  */
-async function build(name, memory) {
+async function build(name, options, file = 'kernels.wasm') {
   const folder = join(packages, name, 'src/kernels')
   const sources = readdirSync(folder)
     .filter((file) => file.endsWith('.as.ts'))
     .map((file) => join(folder, file))
-  const output = join(packages, name, 'dist/kernels.wasm')
+  const output = join(packages, name, 'dist', file)
   const newest = Math.max(...[...sources, fileURLToPath(import.meta.url)].map(modified))
-  if (modified(output) < newest) await compile(join(folder, 'index.as.ts'), output, memory)
+  if (modified(output) < newest) await compile(join(folder, 'index.as.ts'), output, options)
 }
 
 /**
  * @param {string} entry
  * @param {string} output
- * @param {readonly string[]} memory
+ * @param {readonly string[]} options
  */
-async function compile(entry, output, memory) {
+async function compile(entry, output, options) {
   const { default: asc } = await import('assemblyscript/asc')
   mkdirSync(join(output, '..'), { recursive: true })
   // Renamed when complete, so that a process that starts meanwhile never reads an incomplete module.
@@ -42,7 +44,7 @@ async function compile(entry, output, memory) {
     ...['--outFile', unfinished],
     ...['-O3', '--noAssert', '--runtime', 'stub'],
     ...['--enable', 'simd', '--enable', 'bulk-memory'],
-    ...['--importMemory', '--noExportMemory', ...memory],
+    ...['--importMemory', '--noExportMemory', ...options],
   ])
   if (error) {
     process.stderr.write(`${stderr.toString()}${error.message}\n`)

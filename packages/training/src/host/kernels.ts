@@ -4,9 +4,10 @@ import { packageFolder } from '../package-folder.ts'
 
 export { openBlas, type Blas } from '@tsrun/native'
 
-/** Reads the compiled kernels. */
-export function kernelBytes(): Uint8Array<ArrayBuffer> {
-  return readBuiltFile(new URL('dist/kernels.wasm', packageFolder))
+/** Reads the compiled kernels. Those for `fast` need relaxed SIMD. */
+export function kernelBytes(math: 'exact' | 'fast'): Uint8Array<ArrayBuffer> {
+  const name = math === 'fast' ? 'kernels-fast.wasm' : 'kernels.wasm'
+  return readBuiltFile(new URL(`dist/${name}`, packageFolder))
 }
 
 /** The names and paths of BLAS libraries, the preferred one first. */

@@ -109,13 +109,17 @@ type ScatterAdd = (
   segments: number,
 ) => void
 
-let compiled: WebAssembly.Module | undefined
+const compiled: Partial<Record<'exact' | 'fast', WebAssembly.Module>> = {}
 
 /**
  * Instantiates the kernels on `memory`, in which they keep no state between calls. The first call in a
  * process compiles them.
+ *
+ * @param isFast - whether products may fuse multiplications with additions, if this runtime can. Their
+ *   rounding then depends on the processor.
  */
-export function instantiateKernels(memory: WebAssembly.Memory): KernelExports {
-  compiled ??= new WebAssembly.Module(kernelBytes())
-  return new WebAssembly.Instance(compiled, { env: { memory } }).exports as unknown as KernelExports
+export function instantiateKernels(memory: WebAssembly.Memory, isFast = false): KernelExports {
+  const math = isFast && WebAssembly.validate(kernelBytes('fast')) ? 'fast' : 'exact'
+  const module = (compiled[math] ??= new WebAssembly.Module(kernelBytes(math)))
+  return new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as KernelExports
 }

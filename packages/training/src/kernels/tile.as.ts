@@ -11,11 +11,19 @@ export function finish(x: v128, finisher: i32, mask: usize): v128 {
   return x
 }
 
+/** sum + x y, rounded once with relaxed SIMD, else twice. */
+// @ts-ignore: decorator
+@inline
+function addProduct(sum: v128, x: v128, y: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(x, y, sum)
+  return f32x4.add(sum, f32x4.mul(x, y))
+}
+
 /**
  * Computes c = finish(c + a b) for a tile of 4 x 8 values. `a` is a panel [depth][4], `b` a panel
  * [depth][8]. In the first block of the inner dimension, `start` holds 8 initial values for each row of
- * c. Sums are computed in the order of the inner dimension, and each product and each sum is rounded. So
- * the bits do not depend on the blocking, and equal those of XNNPACK.
+ * c. Sums are computed in the order of the inner dimension. Without relaxed SIMD, each product and each
+ * sum is rounded, so the bits do not depend on the blocking, and equal those of XNNPACK.
  *
  * @param stride - the bytes between the rows of `c` and of `mask`
  */
@@ -46,17 +54,17 @@ function multiplyTile(
     const left = v128.load(b)
     const right = v128.load(b, 16)
     const x0 = v128.load32_splat(a)
-    s0 = f32x4.add(s0, f32x4.mul(x0, left))
-    t0 = f32x4.add(t0, f32x4.mul(x0, right))
+    s0 = addProduct(s0, x0, left)
+    t0 = addProduct(t0, x0, right)
     const x1 = v128.load32_splat(a, 4)
-    s1 = f32x4.add(s1, f32x4.mul(x1, left))
-    t1 = f32x4.add(t1, f32x4.mul(x1, right))
+    s1 = addProduct(s1, x1, left)
+    t1 = addProduct(t1, x1, right)
     const x2 = v128.load32_splat(a, 8)
-    s2 = f32x4.add(s2, f32x4.mul(x2, left))
-    t2 = f32x4.add(t2, f32x4.mul(x2, right))
+    s2 = addProduct(s2, x2, left)
+    t2 = addProduct(t2, x2, right)
     const x3 = v128.load32_splat(a, 12)
-    s3 = f32x4.add(s3, f32x4.mul(x3, left))
-    t3 = f32x4.add(t3, f32x4.mul(x3, right))
+    s3 = addProduct(s3, x3, left)
+    t3 = addProduct(t3, x3, right)
     a += 16
     b += 32
   }

@@ -26,9 +26,10 @@ export interface BackendOptions {
    */
   readonly adapter?: string
   /**
-   * For `wasm`: how to compute matrix products. `fast` uses a BLAS library of this machine, if there is
-   * one. `exact` uses WebAssembly, whose products have the same bits on every machine, and for a part of
-   * the rows the same bits as for all. The default is the variable TSRUN_MATH, else `fast`.
+   * For `wasm`: how to compute matrix products. With `exact`, WebAssembly computes them, with the same bits
+   * on every machine and in every layout. With `fast`, a BLAS of this machine computes them if there is one,
+   * and WebAssembly fuses multiplications with additions if it can. The default is the variable TSRUN_MATH;
+   * else `fast` if there is a BLAS, and `exact` if there is none.
    */
   readonly math?: 'exact' | 'fast'
 }

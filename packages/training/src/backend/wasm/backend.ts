@@ -23,7 +23,7 @@ export const wasmBackend: TensorBackend = {
   storageOf,
   attention,
   makeExact() {
-    heapOf(current()).blas = undefined
+    heapOf(current()).makeExact()
   },
   linearPasses: (layers, x, needsInputGradient) =>
     new WasmLinearPasses(layers, x, needsInputGradient),

@@ -1,10 +1,9 @@
 import { createLogger, host } from '@tsrun/core'
 import { blasLibraries, openBlas, type Blas as Library } from '#kernels'
-import type { WasmHeap } from './heap.ts'
+import type { Products, WasmHeap } from './heap.ts'
 
 /** The matrix products of a BLAS library on the memory of the wasm backend, without copies. */
-export class Blas {
-  /** The library and its kernels for this processor. */
+class Blas implements Products {
   readonly name: string
   readonly #library: Library
   readonly #memory: WebAssembly.Memory
@@ -18,7 +17,6 @@ export class Blas {
     this.#memory = memory
   }
 
-  /** See `Blas.multiply` of @tsrun/native. Here, addresses are those of WebAssembly. */
   multiply(
     transposeA: boolean,
     transposeB: boolean,
@@ -62,7 +60,7 @@ export class Blas {
  * @returns undefined if there is none, or with TSRUN_BLAS=off
  * @throws Error if the library that TSRUN_BLAS names cannot be used
  */
-export function findBlas(heap: WasmHeap): Blas | undefined {
+export function findBlas(heap: WasmHeap): Products | undefined {
   const named = host.env['TSRUN_BLAS'] ?? ''
   if (named === 'off') return undefined
   for (const name of named === '' ? blasLibraries() : [named]) {
@@ -92,10 +90,14 @@ const MOST = 150 * 150
  * Whether products equal those of the kernels, up to rounding. Old libraries compute wrong values on
  * processors that they do not know.
  */
-function isRight(blas: Blas, heap: WasmHeap): boolean {
+function isRight(blas: Products, heap: WasmHeap): boolean {
   const block = heap.allocate(3 * 4 * MOST)
   const [a, b, c] = [block, block + 4 * MOST, block + 8 * MOST]
-  const compute = (used: Blas | undefined, size: (typeof SIZES)[number], transposed: number) => {
+  const compute = (
+    used: Products | undefined,
+    size: (typeof SIZES)[number],
+    transposed: number,
+  ) => {
     heap.blas = used
     // A product must ignore what its result contained, and leave what is between the rows.
     heap.floats(c, MOST).fill(NaN)

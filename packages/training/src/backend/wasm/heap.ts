@@ -1,7 +1,6 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import type { Blas } from './blas.ts'
 import { isPacked } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
@@ -11,10 +10,10 @@ import type { WasmModule } from './tfjs-wasm.ts'
  * growing memory does not invalidate their arguments.
  */
 export class WasmHeap {
-  readonly kernels: KernelExports
+  kernels: KernelExports
   readonly backend: WasmModule
-  /** Computes large products; undefined if the kernels compute all of them. */
-  blas: Blas | undefined
+  /** A library for large products; undefined if the kernels compute all of them. */
+  blas: Products | undefined
   /** Temporary memory for one kernel call. */
   readonly #scratch: Scratch
   readonly #temporary: Scratch
@@ -24,6 +23,12 @@ export class WasmHeap {
     this.kernels = instantiateKernels(backend.wasm.asm.memory)
     this.#scratch = new Scratch(this)
     this.#temporary = new Scratch(this)
+  }
+
+  /** From now on, products have the same bits on every machine. */
+  makeExact(): void {
+    this.kernels = instantiateKernels(this.backend.wasm.asm.memory)
+    this.blas = undefined
   }
 
   /** Allocates memory and returns its address, which is never 0. Release the memory by `free`. */
@@ -135,6 +140,25 @@ export interface Operand {
   readonly transposed: boolean
   /** The number of values from one stored row to the next; default: rows follow each other. */
   readonly stride?: number
+}
+
+/** Matrix products of row-major matrices at addresses, with strides in values. */
+export interface Products {
+  /** The library and its kernels for this processor. */
+  readonly name: string
+  /** Computes c = a b + beta c. */
+  multiply(
+    transposeA: boolean,
+    transposeB: boolean,
+    size: readonly [m: number, n: number, k: number],
+    a: number,
+    aStride: number,
+    b: number,
+    bStride: number,
+    beta: number,
+    c: number,
+    cStride: number,
+  ): void
 }
 
 interface ProductOptions {

@@ -4,6 +4,7 @@ import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.t
 import { correctSingleWindows } from '../../tfjs/single-windows.ts'
 import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
+import { instantiateKernels } from '../../kernels/kernels.ts'
 import { findBlas } from './blas.ts'
 import { installCpuKernels } from './cpu-kernels.ts'
 import { installEinsum } from './einsum.ts'
@@ -24,15 +25,17 @@ import { installConvolutions, installWindowGradients } from './windows.ts'
 /** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
 
-const mathRule = choice('exact', 'fast')
+const mathRule = choice('auto', 'exact', 'fast')
 
 /**
  * Loads the wasm backend: WebAssembly kernels with SIMD on one thread, and a BLAS if there is one. A
  * process can have at most 4 GiB of tensors.
  */
 export async function loadWasm({ math }: BackendOptions): Promise<BackendFacts> {
-  const isFast = (math ?? readVariable('TSRUN_MATH', mathRule.default('fast'))) === 'fast'
-
+  const chosen =
+    math === undefined
+      ? readVariable('TSRUN_MATH', mathRule.default('auto'))
+      : mathRule.check('math', math)
   await withoutErrorListeners(async () => {
     registerWasm()
     if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialized')
@@ -55,6 +58,10 @@ export async function loadWasm({ math }: BackendOptions): Promise<BackendFacts> 
   }
   isInstalled = true
   const heap = heapOf(tf.engine().backend as unknown as WasmModule)
-  heap.blas = isFast ? findBlas(heap) : undefined
+  heap.makeExact()
+  if (chosen !== 'exact') heap.blas = findBlas(heap)
+  if (chosen === 'fast' || heap.blas !== undefined) {
+    heap.kernels = instantiateKernels(heap.backend.wasm.asm.memory, true)
+  }
   return { device: 'CPU', threads: 1, blas: heap.blas?.name }
 }
