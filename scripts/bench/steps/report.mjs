@@ -51,7 +51,7 @@ function rowOf(system, rounds, workload) {
   const middle = (/** @type {(times: [number, number, number]) => number} */ part) =>
     median(samples.map(({ times }) => median(times.map(part))))
   const forward = middle((times) => times[0])
-  const trains = workload.kind === 'mlp'
+  const trains = workload.kind !== 'matmul'
   return [
     {
       workload: workload.name,

@@ -1,16 +1,8 @@
 // Measures workloads on one backend: step-rank.mjs OUTPUT BACKEND WORKLOADS, where WORKLOADS is JSON.
 import { writeFileSync } from 'node:fs'
-import {
-  crossEntropy,
-  loadBackend,
-  recordLoss,
-  recordModule,
-  SGD,
-  ShardedMLP,
-  sumInto,
-  tf,
-} from '@tsrun/training'
-import { batchOf, sizesOf, unlessMissing } from '../ranks.mjs'
+import { crossEntropy, loadBackend, recordLoss, recordModule, sumInto, tf } from '@tsrun/training'
+import { unlessMissing } from '../ranks.mjs'
+import { trainings } from './trainings.mjs'
 
 /**
  * @typedef {import('./workloads.mjs').Workload} Workload
@@ -28,7 +20,7 @@ const result = await unlessMissing(async () => {
   isBehind = device !== 'CPU'
   const samples = []
   for (const workload of workloads) {
-    const run = workload.kind === 'mlp' ? trainer(workload) : multiplier(workload)
+    const run = workload.kind === 'matmul' ? multiplier(workload) : trainer(workload)
     samples.push({ workload: workload.name, times: await repeat(workload, run) })
   }
   return { device, threads, samples }
@@ -50,15 +42,14 @@ async function repeat({ warmUps, repeats, seconds }, run) {
 }
 
 /**
- * One training step with the passes of the linear layers, cross-entropy and plain SGD.
+ * One training step: forward pass with the cross-entropy, backward pass, update.
  *
  * @param {Workload} workload
  * @returns {() => Promise<Times>}
  */
 function trainer(workload) {
-  const model = new ShardedMLP(sizesOf(workload))
-  const optimizer = new SGD({ learningRate: 1e-3 })
-  const { x, labels } = batchOf(workload, workload.batch)
+  const kind = /** @type {'mlp'} */ (workload.kind)
+  const { model, optimizer, x, labels } = trainings[kind](workload)
   const one = tf.scalar(1)
   return async () => {
     const start = performance.now()

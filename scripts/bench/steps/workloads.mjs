@@ -3,10 +3,14 @@
  *
  * @typedef {object} Workload
  * @property {string} name
- * @property {'mlp' | 'matmul'} kind
- * @property {number} layers - of the network, each from `width` to `width`; 1 for a product
- * @property {number} width - of the network, or of the square matrices
- * @property {number} batch - rows
+ * @property {'mlp' | 'matmul' | 'gpt' | 'cnn'} kind
+ * @property {number} layers - of the network, each from `width` to `width`; blocks of a GPT; 1 for a product
+ * @property {number} width - of the network, or of the square matrices; the channels of the first
+ *   convolution of a CNN
+ * @property {number} batch - rows, sequences or images
+ * @property {number} [heads] - of a GPT, as are `block` and `vocabulary`
+ * @property {number} [block] - tokens in a sequence
+ * @property {number} [vocabulary]
  * @property {number} warmUps
  * @property {number} repeats - fewer, but at least three, where these would take longer than `seconds`
  * @property {number} seconds
@@ -44,6 +48,33 @@ const table = {
     repeats: 10,
     seconds: 4,
   },
+  gptSmall: gpt('gpt-4x64', { layers: 4, width: 64, heads: 4, block: 64, batch: 8 }),
+  gptMedium: gpt('gpt-4x128', { layers: 4, width: 128, heads: 4, block: 64, batch: 12 }),
+  gptLarge: gpt('gpt-6x384', { layers: 6, width: 384, heads: 6, block: 256, batch: 4 }),
+  gpt2: {
+    ...gpt('gpt2-small', { layers: 12, width: 768, heads: 12, block: 128, batch: 1 }),
+    vocabulary: 50_257,
+  },
+  cnnSmall: cnn('cnn-16x32', { width: 16, batch: 64 }),
+  cnnLarge: cnn('cnn-32x64', { width: 32, batch: 128 }),
+}
+
+/**
+ * @param {string} name
+ * @param {Pick<Workload, 'layers' | 'width' | 'batch'> & { heads: number, block: number }} sizes
+ * @returns {Workload}
+ */
+function gpt(name, sizes) {
+  return { name, kind: 'gpt', ...sizes, vocabulary: 65, warmUps: 50, repeats: 100, seconds: 6 }
+}
+
+/**
+ * @param {string} name
+ * @param {Pick<Workload, 'width' | 'batch'>} sizes
+ * @returns {Workload}
+ */
+function cnn(name, sizes) {
+  return { name, kind: 'cnn', layers: 2, ...sizes, warmUps: 20, repeats: 50, seconds: 5 }
 }
 
 export const workloads = Object.values(table)
@@ -53,15 +84,25 @@ export const workloads = Object.values(table)
  *
  * @param {Workload} workload
  */
-export function isForCpu({ width }) {
-  return width <= 128
+export function isForCpu({ kind, width }) {
+  return kind === 'mlp' && width <= 128
 }
 
 /**
- * Floating point operations of a forward pass.
+ * Floating point operations of the products in a forward pass.
  *
  * @param {Workload} workload
  */
-export function operationsOf({ layers, width, batch }) {
+export function operationsOf({ kind, layers, width, batch, block = 0, vocabulary = 0 }) {
+  if (kind === 'gpt') {
+    const tokens = batch * block
+    // A query attends to half of the keys on average.
+    const attention = 2 * block * width
+    return tokens * (layers * (24 * width * width + attention) + 2 * width * vocabulary)
+  }
+  if (kind === 'cnn') {
+    const convolutions = 9 * width * (28 * 28 + 14 * 14 * 2 * width)
+    return 2 * batch * (convolutions + 98 * width * 128 + 128 * 10)
+  }
   return 2 * layers * batch * width * width
 }
