@@ -1,6 +1,11 @@
 # An image with the built repository, for every host of a job. See docker-compose.yml.
 FROM node:22-bookworm-slim
 
+# The default backend multiplies matrices with it.
+RUN apt-get update \
+  && apt-get install --yes --no-install-recommends libopenblas0-pthread \
+  && rm -rf /var/lib/apt/lists/*
+
 WORKDIR /tsrun
 # The manifests are copied first, so that a change of the code does not install the packages again.
 COPY package.json package-lock.json .npmrc ./

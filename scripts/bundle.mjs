@@ -20,6 +20,7 @@ const programs = {
     'worker-main': 'src/runners/worker-main.ts',
   },
   launcher: {
+    'blas-proof': 'src/setup/blas-proof.ts',
     probe: 'src/doctor/probe.ts',
     program: 'src/rank/program.ts',
     'proof-process': 'src/setup/proof-process.ts',

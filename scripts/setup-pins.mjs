@@ -1,4 +1,4 @@
-// Pins what `tsrun setup tensorflow` downloads: writes the lock files of its npm packages, and the hashes of
+// Pins what `tsrun setup` downloads: writes the lock files of its npm packages, and the hashes of
 // the wheels for pip, into packages/launcher/src/setup/pins. The versions are those of pins.ts. It needs npm
 // and a Python whose pip can report what it would install (23 or later): `npm run pins [-- PYTHON]`.
 import { execFileSync } from 'node:child_process'
@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import {
   npmManifest,
+  OPENBLAS_VERSION,
   PINNED_MACHINES,
   PINNED_PYTHONS,
   TENSORFLOW_VERSION,
@@ -16,6 +17,14 @@ import {
 const [python = 'python3'] = process.argv.slice(2)
 const pins = fileURLToPath(new URL('../packages/launcher/src/setup/pins/', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-pins-'))
+/** The systems for which there are wheels of OpenBLAS, as pip writes them. */
+const systems = [
+  ...['x86_64', 'aarch64', 'i686', 'ppc64le', 's390x'].map(
+    (machine) => `manylinux_2_28_${machine}`,
+  ),
+  ...['manylinux_2_39_riscv64', 'musllinux_1_2_x86_64', 'musllinux_1_2_aarch64'],
+  ...['macosx_11_0_arm64', 'macosx_10_13_x86_64', 'win_amd64', 'win_arm64', 'win32'],
+]
 mkdirSync(pins, { recursive: true })
 try {
   for (const name of /** @type {const} */ (['tfjs-node', 'tfjs-node-gpu'])) lockPackages(name)
@@ -28,6 +37,11 @@ try {
     'tensorflow-gpu.txt',
     wheelsOf(`tensorflow[and-cuda]==${TENSORFLOW_VERSION}`, PINNED_MACHINES),
   )
+  const openblas = `scipy-openblas32==${OPENBLAS_VERSION}`
+  const hashes = systems.flatMap((system) =>
+    resolve(openblas, [system], PINNED_PYTHONS[0]).map(hashOf),
+  )
+  write('openblas.txt', [withHashes(openblas, hashes)], `Wheels for ${systems.length} systems`)
 } finally {
   rmSync(folder, { recursive: true })
 }
@@ -52,13 +66,14 @@ function wheelsOf(requirement, machines) {
   const found = new Map()
   for (const machine of machines) {
     for (const version of PINNED_PYTHONS) {
-      for (const { metadata, download_info: info } of resolve(requirement, machine, version)) {
+      for (const download of resolve(requirement, manylinux(machine), version)) {
+        const { metadata } = download
         // The Python part of TensorFlow, which needs the rest, is not used.
         const name = metadata.name.replaceAll('_', '-')
         if (!/^(tensorflow(-cpu)?|nvidia-.*)$/.test(name)) continue
         const line = `${name}==${metadata.version}`
         const entry = found.get(line) ?? { hashes: new Set(), machines: new Set() }
-        entry.hashes.add(info.archive_info.hashes.sha256)
+        entry.hashes.add(hashOf(download))
         entry.machines.add(machine)
         found.set(line, entry)
       }
@@ -67,30 +82,48 @@ function wheelsOf(requirement, machines) {
   return [...found].sort().map(([line, { hashes, machines: on }]) => {
     const marker =
       on.size === PINNED_MACHINES.length ? '' : ` ; platform_machine == "${[...on].join()}"`
-    return `${line}${marker}${[...hashes]
-      .sort()
-      .map((hash) => ` \\\n    --hash=sha256:${hash}`)
-      .join('')}`
+    return withHashes(`${line}${marker}`, hashes)
   })
 }
 
 /**
  * @param {string} requirement
- * @param {string} machine
- * @param {string} version - of Python
- * @returns {{ metadata: { name: string, version: string }, download_info: { archive_info: { hashes: { sha256: string } } } }[]}
+ * @param {Iterable<string>} hashes
  */
-function resolve(requirement, machine, version) {
-  const platforms = ['_2_27', '_2_17', '_2_12', '2014', '2010'].flatMap((tag) => [
-    '--platform',
-    `manylinux${tag}_${machine}`,
-  ])
+function withHashes(requirement, hashes) {
+  return [requirement, ...[...hashes].sort().map((hash) => `--hash=sha256:${hash}`)].join(
+    ' \\\n    ',
+  )
+}
+
+/** @param {string} machine */
+function manylinux(machine) {
+  return ['_2_27', '_2_17', '_2_12', '2014', '2010'].map((tag) => `manylinux${tag}_${machine}`)
+}
+
+/** @param {Download} download */
+function hashOf({ download_info: { archive_info: info } }) {
+  return info.hashes.sha256
+}
+
+/**
+ * @typedef {{ metadata: { name: string, version: string }, download_info: { archive_info: { hashes: { sha256: string } } } }} Download
+ */
+
+/**
+ * @param {string} requirement
+ * @param {readonly string[]} platforms
+ * @param {string} version - of Python
+ * @returns {Download[]}
+ */
+function resolve(requirement, platforms, version) {
+  const targets = platforms.flatMap((platform) => ['--platform', platform])
   const text = execFileSync(
     python,
     [
       ...['-m', 'pip', 'install', '--dry-run', '--quiet', '--ignore-installed', '--report', '-'],
       ...['--only-binary', ':all:', '--target', folder, '--implementation', 'cp'],
-      ...['--python-version', version, ...platforms, requirement],
+      ...['--python-version', version, ...targets, requirement],
     ],
     { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] },
   )
@@ -100,12 +133,13 @@ function resolve(requirement, machine, version) {
 /**
  * @param {string} name
  * @param {string[]} lines
+ * @param {string} [what] - for which the wheels are
  */
-function write(name, lines) {
-  const about = '# Written by `npm run pins`. CPython '
-  const pythons = `${PINNED_PYTHONS[0]} to ${String(PINNED_PYTHONS.at(-1))}`
-  writeFileSync(
-    join(pins, name),
-    `${about}${pythons} on Linux, ${PINNED_MACHINES.join(' and ')}.\n${lines.join('\n')}\n`,
-  )
+function write(
+  name,
+  lines,
+  what = `CPython ${PINNED_PYTHONS[0]} to ${String(PINNED_PYTHONS.at(-1))} on Linux, ${PINNED_MACHINES.join(' and ')}`,
+) {
+  const text = `# Written by \`npm run pins\`. ${what}.\n${lines.join('\n')}\n`
+  writeFileSync(join(pins, name), text)
 }

@@ -6,7 +6,7 @@ import {
   restoreLegacyUtil,
   tensorflowHome,
   thisSystem,
-  writeTensorFlowManifest,
+  writeManifest,
   type TensorFlowManifest,
 } from '@tsrun/core'
 
@@ -43,18 +43,18 @@ it('the tensorflow folder is below TSRUN_HOME, or else below the cache folder of
 it('the tensorflow manifest is undefined until it is written, and then read unchanged', () => {
   const env = { TSRUN_HOME: join(home, 'not/yet/there') }
   expect(readTensorFlowManifest(env)).toBeUndefined()
-  writeTensorFlowManifest(manifest, env)
+  writeManifest('tensorflow', manifest, env)
   expect(readTensorFlowManifest(env)).toEqual(manifest)
-  writeTensorFlowManifest({ ...manifest, packageVersion: '5.0.0' }, env)
+  writeManifest('tensorflow', { ...manifest, packageVersion: '5.0.0' }, env)
   expect(readTensorFlowManifest(env)?.packageVersion).toBe('5.0.0')
   expect(readdirSync(tensorflowHome(env))).toEqual(['manifest.json'])
 })
 
 it('the tensorflow manifest is kept if a new one cannot be written', () => {
   const env = { TSRUN_HOME: home }
-  writeTensorFlowManifest(manifest, env)
+  writeManifest('tensorflow', manifest, env)
   expect(() => {
-    writeTensorFlowManifest({ ...manifest, packageVersion: 5n as never }, env)
+    writeManifest('tensorflow', { ...manifest, packageVersion: 5n as never }, env)
   }).toThrow()
   expect(readTensorFlowManifest(env)).toEqual(manifest)
 })

@@ -2,7 +2,8 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { readTensorFlowManifest } from '@tsrun/core'
+import { readBlasManifest, readTensorFlowManifest, writeManifest } from '@tsrun/core'
+import { FakeBlas, withCompiler } from '../launcher/support/fake-blas.ts'
 import { fakeTools } from '../launcher/support/fake-tools.ts'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 
@@ -53,6 +54,25 @@ describe('a set-up that is interrupted', () => {
       expect((await setUp(env, '--check')).code).toBe(0)
     },
   )
+
+  withCompiler.describe('of a BLAS', () => {
+    const blas = new FakeBlas()
+
+    it('by Ctrl-C keeps the previous installation and leaves no process', async () => {
+      const env: NodeJS.ProcessEnv = { ...fakeTools(folder, ['python3']), BLAS: blas.path }
+      expect((await tsrun(['setup', 'blas'], { env })).code).toBe(0)
+      const before = { ...readBlasManifest(env)!, version: '0.3.1' }
+      writeManifest('blas', before, env)
+      const run = new Run(['setup', 'blas'], { env: { ...env, PIP: 'hang' } })
+      const pid = await hanging(env)
+      run.signal('SIGINT')
+      expect((await run.finished).code).toBe(130)
+      await until(() => !existsSync(`/proc/${pid}`), 'the download has ended')
+      expect(readBlasManifest(env)).toEqual(before)
+      expect(readdirSync(join(env['TSRUN_HOME']!, 'blas'))).toHaveLength(3)
+      expect((await tsrun(['setup', 'blas', '--check'], { env })).code).toBe(0)
+    })
+  })
 
   it('by SIGKILL keeps the previous installation, and the next set-up cleans up and succeeds', async () => {
     const env = fakeTools(folder, all)

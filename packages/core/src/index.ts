@@ -101,6 +101,8 @@ export {
   replaceFile,
   writeWhole,
 } from './host/private-files.ts'
+export { readBlasManifest, type BlasManifest } from './node/blas.ts'
+export { thisSystem, tsrunHome, writeManifest } from './node/manifest.ts'
 export { ProgressLine } from './node/progress-line.ts'
 export { seededRandom } from './random.ts'
 export {
@@ -117,9 +119,6 @@ export {
   readTensorFlowManifest,
   restoreLegacyUtil,
   tensorflowHome,
-  thisSystem,
-  tsrunHome,
-  writeTensorFlowManifest,
   type TensorFlowManifest,
   type TensorFlowRequest,
 } from './node/tensorflow.ts'

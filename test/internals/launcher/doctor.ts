@@ -1,5 +1,6 @@
 export {
   checkBackends,
+  checkBlas,
   checkGpus,
   checkInstallScripts,
   checkMemory,

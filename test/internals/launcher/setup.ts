@@ -4,6 +4,7 @@ export {
   npmLock,
   npmManifest,
   OFFICIAL_ARCHIVES,
+  OPENBLAS_VERSION,
   PINNED_MACHINES,
   PINNED_PYTHONS,
   requirements,
@@ -16,6 +17,7 @@ export {
   reasonOf,
   roomAdvice,
   runTool,
+  sizeOf,
   type ToolContext,
 } from '../../../packages/launcher/src/setup/tool.ts'
 export { checkNode } from '../../../packages/launcher/src/setup/toolchain.ts'

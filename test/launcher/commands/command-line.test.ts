@@ -93,7 +93,9 @@ describe('a mistake in the command line', () => {
     [['view', 'nowhere', '.'], 'nowhere is not a folder'],
     [['flight'], 'tsrun flight needs an argument: see tsrun flight --help'],
     [['setup'], 'tsrun setup needs an argument: see tsrun setup --help'],
-    [['setup', 'torch'], 'Unknown argument torch of tsrun setup; expected tensorflow'],
+    [['setup', 'torch'], 'Unknown argument torch of tsrun setup; expected tensorflow or blas'],
+    [['setup', 'blas', '--gpu'], '--gpu is only for tsrun setup tensorflow'],
+    [['setup', 'blas', '--wheel', 'x'], '--wheel is only for tsrun setup tensorflow'],
     [['setup', 'tensorflow', 'twice'], 'Unknown argument twice of tsrun setup'],
     [
       ['setup', 'tensorflow', '--wheels', 'x'],
@@ -214,7 +216,10 @@ describe('completion', () => {
     [['do'], ['doctor', ':files']],
     [['doctor'], [':files']],
     [['flight', '--'], ['--help']],
-    [['setup', ''], ['tensorflow']],
+    [
+      ['setup', ''],
+      ['tensorflow', 'blas'],
+    ],
     [['setup', 'te'], ['tensorflow']],
     [['setup', 'tensorflow', '--w'], ['--wheel']],
     [

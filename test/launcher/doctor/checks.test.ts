@@ -1,5 +1,6 @@
 import {
   checkBackends,
+  checkBlas,
   checkGpus,
   checkMpi,
   checkMemory,
@@ -37,6 +38,7 @@ const healthy: Facts = {
   memory: { size: 16 * GIB, copied: 12.34e9 },
   backends: [{ name: 'wasm', works: true, version: 'TensorFlow.js 4', device: 'CPU', threads: 1 }],
   tensorflow: { manifest: undefined },
+  blas: { library: 'libblas.so', kernels: 'Zen', problems: [] },
   gpus: { nvidia: [], topology: [], problem: undefined },
   mpi: { libraries: [], mpirun: undefined },
 }
@@ -210,6 +212,16 @@ const cases: [string, Check, Partial<Facts>, object][] = [
     checkBackends,
     { backends: [{ name: 'webgpu', ...failed }] },
     { state: 'note', advice: expect.stringContaining('TSRUN_WEBGPU_ADAPTER') },
+  ],
+  ['a BLAS', checkBlas, {}, { ...ok, found: 'libblas.so, kernels Zen', details: [] }],
+  [
+    'no BLAS',
+    checkBlas,
+    { blas: { library: null, kernels: null, problems: ['libblas.so: no such file'] } },
+    {
+      ...{ state: 'note', found: 'none', details: ['libblas.so: no such file'] },
+      advice: expect.stringMatching(/npx tsrun setup blas.* apt-get install libopenblas0/),
+    },
   ],
   ['no GPU', checkGpus, {}, { ...ok, found: 'no NVIDIA GPU (there is no nvidia-smi)' }],
   [

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { readTensorFlowManifest, writeTensorFlowManifest } from '@tsrun/core'
+import { readTensorFlowManifest, writeManifest } from '@tsrun/core'
 import { FakeSetUp } from '../support/fake-set-up.ts'
 
 jest.setTimeout(120_000)
@@ -36,7 +36,7 @@ describe('a set-up whose kernels do not compile', () => {
     expect((await setUp({}, '--check')).stdout).not.toMatch(/kernels (that|of) /)
     // a manifest of before says nothing about them
     const { kernels, ...older } = readTensorFlowManifest(fake.env)!
-    writeTensorFlowManifest(older, fake.env)
+    writeManifest('tensorflow', older, fake.env)
     expect(kernels).toBe(true)
     expect((await setUp({})).stdout).toMatch(
       /set up on CPU \(\S+ 4\.22\.0, in .*there is nothing to do/,

@@ -4,6 +4,7 @@ import {
   npmLock,
   npmManifest,
   OFFICIAL_ARCHIVES,
+  OPENBLAS_VERSION,
   PINNED_MACHINES,
   PINNED_PYTHONS,
   requirements,
@@ -34,7 +35,7 @@ describe('what a set-up downloads', () => {
   )
 
   it.each([false, true])('from pip is pinned by hashes, for GPUs: %s', (gpu) => {
-    const text = readFileSync(requirements(gpu), 'utf8')
+    const text = readFileSync(requirements(`tensorflow-${gpu ? 'gpu' : 'cpu'}`), 'utf8')
     const entries = text
       .split(/\n(?=\S)/)
       .filter((entry) => !entry.startsWith('#'))
@@ -50,6 +51,16 @@ describe('what a set-up downloads', () => {
     const cpu = { what: `tensorflow-cpu==${TENSORFLOW_VERSION}`, hashes: pythons }
     expect(wheels).toEqual(gpu ? [plain] : [cpu, { ...plain, hashes: pythons }])
     expect(entries.length - wheels.length).toBe(gpu ? 12 : 0)
+  })
+
+  it('by setup blas is pinned by the hashes of all wheels of one version', () => {
+    const [about, requirement, ...hashes] = readFileSync(requirements('openblas'), 'utf8')
+      .trimEnd()
+      .split('\n')
+    expect(about).toContain(`${hashes.length} systems`)
+    expect(requirement).toBe(`scipy-openblas32==${OPENBLAS_VERSION} \\`)
+    expect(new Set(hashes).size).toBe(hashes.length)
+    for (const line of hashes) expect(line).toMatch(/^ {4}--hash=sha256:[0-9a-f]{64}( \\)?$/)
   })
 
   it('by the install script of the npm package is compared with a pinned hash', () => {

@@ -1,4 +1,10 @@
-import { npmFailure, pipFailure, reasonOf, roomAdvice } from '../../internals/launcher/setup.ts'
+import {
+  npmFailure,
+  pipFailure,
+  reasonOf,
+  roomAdvice,
+  sizeOf,
+} from '../../internals/launcher/setup.ts'
 
 const failed = (...lines: string[]) => ({ ok: false, stdout: '', stderr: lines.join('\n') })
 
@@ -111,6 +117,6 @@ describe('a failure of pip', () => {
 })
 
 it('says how much disk space a set-up needs', () => {
-  expect(roomAdvice(false, '/f')).toContain('about 2 GB in /f')
-  expect(roomAdvice(true, '/f')).toContain('about 7 GB in /f')
+  expect(roomAdvice(sizeOf(false), '/f')).toContain('about 2 GB in /f')
+  expect(roomAdvice(sizeOf(true), '/f')).toContain('about 7 GB in /f')
 })

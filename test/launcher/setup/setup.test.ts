@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
-import { readTensorFlowManifest, writeTensorFlowManifest } from '@tsrun/core'
+import { readTensorFlowManifest, writeManifest } from '@tsrun/core'
 import { BINDING_REVISION } from '../../internals/launcher/setup.ts'
 import { fakeTools } from '../support/fake-tools.ts'
 import { tsrunHere } from '../support/in-process.ts'
@@ -83,7 +83,7 @@ describe('tsrun setup tensorflow', () => {
     expect((await setUp({ ...env, COMPILER: 'other-headers' })).code).toBe(0)
     const { bindingRevision, ...older } = readTensorFlowManifest(env)!
     expect(bindingRevision).toBe(BINDING_REVISION)
-    writeTensorFlowManifest(older, env)
+    writeManifest('tensorflow', older, env)
     expect((await setUp(env)).stdout).toContain('compiling the binding')
     expect(readTensorFlowManifest(env)?.bindingRevision).toBe(BINDING_REVISION)
     expect((await setUp(env)).stdout).toContain('there is nothing to do')

@@ -13,6 +13,7 @@ afterEach(() => {
 })
 
 const toolContext = (changes: Partial<ToolContext> = {}): ToolContext => ({
+  title: 'TensorFlow',
   env: process.env,
   signal: new AbortController().signal,
   log: join(folder, 'log'),
@@ -68,6 +69,11 @@ it('a fast tool is not reported, and the log has all its output', async () => {
   expect(log).toMatch(/^out$/m)
   expect(log).toMatch(/^err$/m)
   expect(said).toEqual([])
+})
+
+it('a tool that a signal ends is said to have ended so', async () => {
+  const output = await runTool(toolContext(), 'sh', ['-c', 'kill -ILL $$'])
+  expect(output).toEqual({ ok: false, stdout: '', stderr: '\nended by SIGILL' })
 })
 
 it('a missing tool has no result', async () => {

@@ -53,6 +53,10 @@ const scripts = {
         echo 3.12.0
         [ "$PYTHON" = no-venv ] && echo 'ModuleNotFoundError: ensurepip' >&2 && exit 1
         exit 0 ;;
+      -c*'import pip'*)
+        echo 3.12.0
+        [ "$PYTHON" = no-pip ] && echo 'ModuleNotFoundError: pip' >&2 && exit 1
+        exit 0 ;;
       -c*find_spec*) [ -d "$(dirname "$0")/tensorflow" ] && echo "$(dirname "$0")/tensorflow"; exit 0 ;;
       '-m venv') mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; exit 0 ;;
       '-m pip') echo "$@" >"$HERE/pip-arguments" ;;
@@ -70,8 +74,23 @@ const scripts = {
         echo '        Expected sha256 05af7c26d35f4de910b5598c7b507e3981831a7b0f47fed9a405d995d51d7793' >&2
         echo '             Got        1111111111111111111111111111111111111111111111111111111111111111' >&2
         exit 1 ;;
+      no-wheel)
+        echo 'ERROR: Could not find a version that satisfies the requirement x (from versions: none)' >&2
+        echo 'ERROR: No matching distribution found for x' >&2
+        exit 1 ;;
+      full)
+        echo 'ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device' >&2
+        exit 1 ;;
       other-wheel) exit 0 ;;
       hang) echo $$ >"$MARK"; exec sleep 1000 ;;
+    esac
+    case "$*" in
+      *--target*)
+        target=\${*#*--target }
+        libraries=\${target%% *}/scipy_openblas32/lib
+        mkdir -p "$libraries"
+        cp "$BLAS" "$libraries/libscipy_openblas.so"
+        exit ;;
     esac
     wheel=$(dirname "$0")/tensorflow
     mkdir -p "$wheel/include/tensorflow/c/eager"

@@ -90,12 +90,12 @@ export const launcherErrors = {
   },
   ERR_TSR_SETUP: {
     category: 'infrastructure',
-    message: 'TensorFlow was not set up: {problem}',
+    message: '{what} was not set up: {problem}',
     advice: 'Correct the problem and run the set-up again. An earlier installation is unchanged.',
   },
   ERR_TSR_SETUP_MANIFEST: {
     category: 'user',
-    message: 'The manifest of the TensorFlow set-up, {path}, cannot be used: {problem}',
-    advice: 'Run `npx tsrun setup tensorflow` again.',
+    message: 'The manifest of `npx tsrun setup {name}`, {path}, cannot be used: {problem}',
+    advice: 'Run that command again.',
   },
 } as const satisfies ErrorSection

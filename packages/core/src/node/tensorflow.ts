@@ -1,9 +1,7 @@
 import { createRequire } from 'node:module'
-import { homedir } from 'node:os'
-import { delimiter, dirname, join, resolve } from 'node:path'
-import { tsrError } from '../errors/tsr-error.ts'
-import { makeFolders, readFileText } from '../host/files.ts'
-import { distrustOf, replaceFile } from '../host/private-files.ts'
+import { delimiter, join } from 'node:path'
+import { anything, choice, list, object, record, text, where } from '../schema.ts'
+import { readManifest, tsrunHome, type Environment } from './manifest.ts'
 
 /** Describes what `tsrun setup tensorflow` installed. The launcher and the tensor backend read it. */
 export interface TensorFlowManifest {
@@ -43,18 +41,17 @@ export interface TensorFlowRequest {
   readonly python: string | null
 }
 
-type Environment = Readonly<Record<string, string | undefined>>
-
-/** Platform and architecture of this process, written as in the manifest. */
-export const thisSystem = `${process.platform}-${process.arch}`
-
-/** The folder for tsrun's files: TSRUN_HOME if set, otherwise `tsrun` in the user's cache folder. */
-export function tsrunHome(env: Environment = process.env): string {
-  const home = env['TSRUN_HOME'] ?? ''
-  if (home !== '') return resolve(home)
-  const cache = env['XDG_CACHE_HOME'] ?? ''
-  return join(cache === '' ? join(homedir(), '.cache') : cache, 'tsrun')
-}
+/** Checks only the fields that decide which code is loaded. */
+const checked = where<TensorFlowManifest>(
+  object({
+    format: choice(1),
+    package: text,
+    folder: text,
+    libraryFolders: list(text),
+    request: record(anything()),
+  }).is,
+  'a manifest',
+)
 
 /** The folder in which TensorFlow is installed. */
 export function tensorflowHome(env: Environment = process.env): string {
@@ -69,31 +66,7 @@ export function tensorflowHome(env: Environment = process.env): string {
 export function readTensorFlowManifest(
   env: Environment = process.env,
 ): TensorFlowManifest | undefined {
-  const path = manifestPath(env)
-  let text: string
-  try {
-    text = readFileText(path)
-  } catch (error) {
-    if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) {
-      return undefined
-    }
-    throw unreadable(path, (error as Error).message)
-  }
-  const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(tensorflowHome(env))
-  if (distrust !== undefined) {
-    throw tsrError('ERR_TSR_SETUP_MANIFEST', {
-      path,
-      problem: `${distrust}; name another folder in TSRUN_HOME`,
-    })
-  }
-  let manifest: unknown
-  try {
-    manifest = JSON.parse(text)
-  } catch {
-    throw unreadable(path, 'it is not valid JSON')
-  }
-  if (!isManifest(manifest)) throw unreadable(path, 'another version of tsrun wrote it')
-  return manifest
+  return readManifest('tensorflow', checked, env)
 }
 
 /**
@@ -105,43 +78,6 @@ export function libraryPath(
   env: Environment = process.env,
 ): string {
   return [...libraryFolders, env['LD_LIBRARY_PATH'] ?? ''].filter(Boolean).join(delimiter)
-}
-
-/** Replaces the manifest atomically: a reader sees either the old manifest or the new one. */
-export function writeTensorFlowManifest(
-  manifest: TensorFlowManifest,
-  env: Environment = process.env,
-): void {
-  const path = manifestPath(env)
-  makeFolders(dirname(path))
-  // Make the file readable for all users, because root may install TensorFlow for them.
-  replaceFile(path, `${JSON.stringify(manifest, null, 2)}\n`, 0o666)
-}
-
-function manifestPath(env: Environment): string {
-  return join(tensorflowHome(env), 'manifest.json')
-}
-
-function isManifest(value: unknown): value is TensorFlowManifest {
-  if (typeof value !== 'object' || value === null) return false
-  const {
-    format,
-    package: name,
-    folder,
-    libraryFolders,
-    request,
-  } = value as Partial<Record<keyof TensorFlowManifest, unknown>>
-  return (
-    format === 1 &&
-    typeof name === 'string' &&
-    typeof folder === 'string' &&
-    typeof request === 'object' &&
-    Array.isArray(libraryFolders)
-  )
-}
-
-function unreadable(path: string, problem: string): Error {
-  return tsrError('ERR_TSR_SETUP_MANIFEST', { path, problem })
 }
 
 /**

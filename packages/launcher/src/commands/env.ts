@@ -72,7 +72,7 @@ function gpuLines({ gpus, gpuProblem }: HostReport): string[] {
       )
 }
 
-function backendLines({ backends, tensorflow }: HostReport): string[] {
+function backendLines({ backends, tensorflow, blas }: HostReport): string[] {
   const found =
     tensorflow === null
       ? NOT_FOUND
@@ -82,6 +82,7 @@ function backendLines({ backends, tensorflow }: HostReport): string[] {
   return [
     ...backends.map(({ name, package: of, version }) => `${name}: ${of} ${version ?? NOT_FOUND}`),
     `tensorflow of tsrun setup: ${found}`,
+    `BLAS of wasm: ${blas.library === null ? NOT_FOUND : `${blas.library}, kernels ${blas.kernels!}`}`,
   ]
 }
 

@@ -211,7 +211,8 @@ function explain(message: string, argv: readonly string[], known: readonly strin
     return `tsrun ${command} needs an argument: see tsrun ${command} --help`
   }
   const [, given, choices] = /Given: "(.*)", Choices: "(.*)"$/.exec(message) ?? []
-  if (given !== undefined) return `Unknown argument ${given}${page}; expected ${choices!}`
+  if (given !== undefined)
+    return `Unknown argument ${given}${page}; expected ${choices!.replaceAll('", "', ' or ')}`
   const [, unknown] = /^Unknown arguments?: ([^,]*)/.exec(message) ?? []
   if (unknown === undefined) return message
   if (argv.includes(unknown)) return `Unknown argument ${unknown}${page}`

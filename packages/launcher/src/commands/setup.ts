@@ -3,7 +3,9 @@ import { resolve } from 'node:path'
 import { flag, isTsrError, type TensorFlowRequest } from '@tsrun/core'
 import type { Flags, ValuesOf } from '../args/flag.ts'
 import { usageError } from '../args/readers.ts'
-import { checkTensorFlow, setUpTensorFlow } from '../setup/setup.ts'
+import { blasComponent } from '../setup/blas.ts'
+import { setUpComponent } from '../setup/setup.ts'
+import { tensorflowComponent } from '../setup/tensorflow.ts'
 import { declareCommand, type CommandContext } from './context.ts'
 
 const FAILED = 1
@@ -35,19 +37,20 @@ const flags = {
   },
   check: {
     reads: flag,
-    description: 'only check whether TensorFlow is set up and works: exit code 0, otherwise 1',
+    description: 'only check whether it is set up and works: exit code 0, otherwise 1',
   },
 } as const satisfies Flags
 
-/** `tsrun setup tensorflow` */
+/** `tsrun setup tensorflow` and `tsrun setup blas` */
 export const command = declareCommand({
   usage:
-    '$0 setup tensorflow [flags]\n\nBuilds the Node binding of TensorFlow for the backend tensorflow: it installs the ' +
+    '$0 setup tensorflow [flags]\n$0 setup blas [--check]\n\nBuilds the Node binding of TensorFlow for the backend tensorflow: it installs the ' +
     'npm package @tensorflow/tfjs-node and a TensorFlow wheel (in a virtual environment ' +
     'of its own) and compares their hashes with those that tsrun knows, compiles the binding against the wheel, and checks that the result ' +
-    'computes. Nothing is done where that is already in place. npm and pip are used as ' +
+    'computes. tsrun setup blas installs OpenBLAS for the backend wasm with pip, in seconds and ' +
+    'without a compiler. Nothing is done where that is already in place. npm and pip are used as ' +
     'you have configured them. TSRUN_HOME names the folder; the default is ~/.cache/tsrun.',
-  argument: { choices: ['tensorflow'], description: 'what to install' },
+  argument: { choices: ['tensorflow', 'blas'], description: 'what to install' },
   flags,
   run: setUp,
 })
@@ -64,19 +67,32 @@ export function requestOf(
   }
 }
 
-/** Installs or checks TensorFlow, and reports progress. */
-async function setUp(values: ValuesOf<typeof flags>, context: CommandContext): Promise<void> {
+/** What to set up. @throws ERR_TSR_USAGE for flags that belong to another component */
+function componentOf(what: string, values: ValuesOf<typeof flags>, cwd: string) {
+  if (what === 'tensorflow') return tensorflowComponent(requestOf(values, cwd))
+  const others = ['gpu', 'wheel', 'python', 'official', 'sha256'] as const
+  const given = others.find((name) => values[name] !== undefined)
+  if (given === undefined) return blasComponent
+  throw usageError(`--${given} is only for tsrun setup tensorflow`)
+}
+
+/** Installs or checks a component, and reports progress. */
+async function setUp(
+  values: ValuesOf<typeof flags>,
+  context: CommandContext,
+  [what = '']: readonly string[],
+): Promise<void> {
   const { env, cwd, console, interrupts } = context
-  const request = requestOf(values, cwd)
+  const component = componentOf(what, values, cwd)
   const sha256 = hashesOf(values.sha256)
   const signal = interrupts.stop
   const say = (sentence: string): void => {
     console.print('stdout', `tsrun setup: ${sentence}\n`)
   }
   try {
-    if (values.check === true)
-      context.exitCode = (await checkTensorFlow({ env, signal, say })) ? 0 : FAILED
-    else await setUpTensorFlow({ env, signal, say, sha256 }, request)
+    const tools = { env, signal, say, sha256 }
+    const works = await setUpComponent(tools, component, values.check === true)
+    context.exitCode = works ? 0 : FAILED
   } catch (error) {
     if (signal.aborted) {
       const message = 'interrupted; the previous installation, if there was one, is unchanged'

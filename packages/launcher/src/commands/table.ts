@@ -11,7 +11,7 @@ export const commands: Readonly<Record<string, string>> = {
   'view <folder..>': 'show a recorded job on a page, step by step',
   doctor: 'check what this host has, and say what to do',
   env: 'print what a bug report needs to say about this host',
-  'setup <what>': 'install what a backend needs: tsrun setup tensorflow',
+  'setup <what>': 'install what a backend needs: tsrun setup tensorflow, tsrun setup blas',
   'schedule [name]': 'draw and explain the schedule of a pipeline',
   plan: 'find the layouts in which a model fits into memory',
   'completion [shell]': 'print a completion script for bash, zsh or fish',

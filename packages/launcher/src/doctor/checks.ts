@@ -1,6 +1,7 @@
 import { dirname, join } from 'node:path'
 import { formatBytes } from '@tsrun/core'
 import { isOldNode, OLDEST_NODE, version } from '../package.ts'
+import { systemAdvice } from '../setup/blas.ts'
 import type { Check, Facts, Finding } from './facts.ts'
 
 /** Makes a finding, whose default state is `note` if there is advice. */
@@ -188,6 +189,16 @@ export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
   )
 }
 
+export function checkBlas({ blas }: Facts): Finding[] {
+  const { library, kernels, problems: details } = blas
+  const found = library === null ? 'none' : `${library}, kernels ${kernels!}`
+  const advice =
+    'For faster products of matrices: npx tsrun setup blas, unless TSRUN_BLAS names another one or is ' +
+    `off; or ${systemAdvice}.`
+  const [result] = finding('BLAS', found, library === null ? advice : undefined)
+  return [{ ...result!, details }]
+}
+
 export function checkGpus({ gpus }: Facts): Finding[] {
   const name = 'GPUs'
   const { nvidia, topology, problem } = gpus
@@ -228,6 +239,7 @@ export const checks: readonly Check[] = [
   checkMemory,
   checkBackends,
   checkTensorFlow,
+  checkBlas,
   checkGpus,
   checkMpi,
 ]

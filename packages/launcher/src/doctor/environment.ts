@@ -7,7 +7,16 @@ import { isAvailable } from '@tsrun/native'
 import { linesOf } from '../job/placement/devices.ts'
 import { version } from '../package.ts'
 import { resolveFrom } from '../job/code/script.ts'
-import { attempt, findMpi, read, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
+import {
+  attempt,
+  findBlas,
+  findMpi,
+  read,
+  readCores,
+  readOpenFiles,
+  run,
+  sizeOfShm,
+} from './machine.ts'
 
 /** Host facts for a bug report. Null means missing or unknown, and sizes are in bytes. */
 export type HostReport = Awaited<ReturnType<typeof reportHost>>
@@ -36,10 +45,11 @@ const LIMIT = 10_000
 /** Collects facts about this host. A failed probe counts as a missing fact. */
 export async function reportHost(env: Environment, cwd: string, signal: AbortSignal) {
   const options = { env, cwd, limit: LIMIT, signal }
-  const [npm, gpus, mpi] = await Promise.all([
+  const [npm, gpus, mpi, blas] = await Promise.all([
     run('npm', ['--version'], options),
     readGpuReports(options),
     findMpi(env),
+    findBlas(env, signal),
   ])
   const places = placesOf(cwd)
   const versionOf = (name: string): string | null => installedVersion(name, places)
@@ -65,6 +75,7 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
     ...gpus,
     backends: backendPackages.map(([name, of]) => ({ name, package: of, version: versionOf(of) })),
     tensorflow: readTensorFlow(env),
+    blas,
     koffi: {
       version: versionOf('koffi'),
       loads: koffi.available,
@@ -212,7 +223,7 @@ function readInterfaces() {
 
 const prefixes =
   // A plain TF_ would also match the variables of Terraform.
-  /^(TSRUN|PET|MASTER|TORCHELASTIC|OMPI_COMM_WORLD|PMI|OMP|CUDA|NCCL|TF_(NUM|FORCE|CPP|ENABLE|GPU|XLA))_/
+  /^(TSRUN|PET|MASTER|TORCHELASTIC|OMPI_COMM_WORLD|PMI|OMP|OPENBLAS|MKL|BLIS|VECLIB|CUDA|NCCL|TF_(NUM|FORCE|CPP|ENABLE|GPU|XLA))_/
 const names = new Set([
   ...['RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'NODE_RANK', 'GROUP_RANK'],
   ...['ROLE_NAME', 'ROLE_RANK', 'ROLE_WORLD_SIZE', 'PMIX_RANK', 'PMIX_NAMESPACE'],

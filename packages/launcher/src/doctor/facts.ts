@@ -17,6 +17,7 @@ export interface Facts {
   readonly memory: MemoryFacts
   readonly backends: readonly BackendFacts[]
   readonly tensorflow: TensorFlowFacts
+  readonly blas: BlasFacts
   readonly gpus: GpuFacts
   readonly mpi: MpiFacts
 }
@@ -70,6 +71,16 @@ export type BackendFacts = { readonly name: string } & (
 
 export type TensorFlowFacts =
   { readonly manifest: TensorFlowManifest | undefined } | { readonly problem: string }
+
+/** The BLAS that the backend wasm uses. */
+export interface BlasFacts {
+  /** The first library whose products are right. */
+  readonly library: string | null
+  /** The kernels that it selected, and the variable that selects them. */
+  readonly kernels: string | null
+  /** Why those before it cannot be used. */
+  readonly problems: readonly string[]
+}
 
 export interface GpuFacts {
   /** The lines of `nvidia-smi -L`, one for each GPU. */

@@ -18,6 +18,7 @@ import { nodeAbilities, resolveFrom } from '../job/code/script.ts'
 import { LONGEST_START } from '../setup/proof.ts'
 import type { BackendFacts, Facts, NodeFacts, TensorFlowFacts } from './facts.ts'
 import {
+  findBlas,
   findMpi,
   measureMemory,
   readAutogroups,
@@ -43,7 +44,12 @@ export async function gatherFacts(
   const tensorflow = readTensorFlow(env)
   const hasTensorFlow = 'manifest' in tensorflow && tensorflow.manifest !== undefined
   const list = listGpus(env)
-  const [npm, gpus, mpi] = await Promise.all([readNpm(cwd), readGpus(list, env), findMpi(env)])
+  const [npm, gpus, mpi, blas] = await Promise.all([
+    readNpm(cwd),
+    readGpus(list, env),
+    findMpi(env),
+    findBlas(env, signal),
+  ])
   return {
     observe: locateObserve(cwd),
     node: readNode(env, cwd),
@@ -56,6 +62,7 @@ export async function gatherFacts(
     memory: measureMemory(),
     backends: await tryBackends(env, cwd, hasTensorFlow, findDevices(env, list), signal),
     tensorflow,
+    blas,
     gpus,
     mpi,
   }

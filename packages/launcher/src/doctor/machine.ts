@@ -1,11 +1,13 @@
 import { execFile, type ExecFileException } from 'node:child_process'
 import { closeSync, existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs'
-import { availableParallelism, cpus, totalmem } from 'node:os'
+import { availableParallelism, cpus, devNull, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { anything, parseJson, record } from '@tsrun/core'
-import { createSharedFile, isAvailable } from '@tsrun/native'
+import { anything, parseJson, readBlasManifest, record } from '@tsrun/core'
+import { createSharedFile, isAvailable, systemLibraries } from '@tsrun/native'
 import { linesOf, type GpuList } from '../job/placement/devices.ts'
+import { proveBlas } from '../setup/blas.ts'
 import type {
+  BlasFacts,
   CoreFacts,
   GpuFacts,
   MemoryFacts,
@@ -163,6 +165,30 @@ export async function readGpus(
   const topology =
     nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : []
   return { nvidia, topology, problem }
+}
+
+/** Finds the BLAS that the backend wasm uses: tests each library, each in a new process. */
+export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<BlasFacts> {
+  const { TSRUN_BLAS: named = '', OPENBLAS_CORETYPE: type } = env
+  const problems: string[] = []
+  const libraries = named === '' ? [...systemLibraries] : [named]
+  try {
+    const installed = named === '' ? readBlasManifest(env) : undefined
+    if (installed !== undefined) libraries.unshift(installed.library)
+  } catch (error) {
+    problems.push((error as Error).message)
+  }
+  const context = { env, signal, title: 'OpenBLAS', log: devNull, say: () => undefined } as const
+  for (const library of named === 'off' ? [] : libraries) {
+    const proof = await proveBlas(context, library).catch(String)
+    if (typeof proof !== 'string') {
+      const { kernels = 'unknown' } = proof
+      const chosen = type === undefined ? '' : ` (OPENBLAS_CORETYPE=${type})`
+      return { library, kernels: `${kernels}${chosen}`, problems }
+    }
+    problems.push(`${library}: ${proof}`)
+  }
+  return { library: null, kernels: null, problems }
 }
 
 const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']

@@ -11,8 +11,15 @@ import {
 } from '@tsrun/core'
 import { packageFolder } from '../package.ts'
 import { npmLock, npmManifest, OFFICIAL_ARCHIVES, TFJS_VERSION } from './pins.ts'
-import { npmFailure, reasonOf, roomAdvice } from './tool.ts'
-import { runTool, setupError, type ToolContext } from './tool.ts'
+import {
+  npmFailure,
+  reasonOf,
+  roomAdvice,
+  runTool,
+  setupError,
+  sizeOf,
+  type ToolContext,
+} from './tool.ts'
 
 /** A file that an install script downloaded. */
 export type Download = Of<typeof download>
@@ -45,7 +52,7 @@ export async function installPackages(
   const { kind, reason } = npmFailure(output)
   const advice =
     kind === 'full'
-      ? roomAdvice(name === '@tensorflow/tfjs-node-gpu', folder)
+      ? roomAdvice(sizeOf(name === '@tensorflow/tfjs-node-gpu'), folder)
       : kind === 'offline'
         ? 'this host cannot reach the registry of your npm configuration: see npm config get registry'
         : kind === 'other file'

@@ -19,6 +19,9 @@ export const TENSORFLOW_VERSION = '2.21.0'
 export const PINNED_PYTHONS = ['3.10', '3.11', '3.12', '3.13'] as const
 export const PINNED_MACHINES = ['x86_64', 'aarch64'] as const
 
+/** The version of the wheel `scipy-openblas32`. */
+export const OPENBLAS_VERSION = '0.3.34.481.3'
+
 /**
  * SHA-256 by file name of the libtensorflow archives that the install script of the npm package
  * downloads. Several independent projects recorded the hash for Linux without GPUs, and one project
@@ -52,6 +55,6 @@ export function npmLock(name: TensorFlowManifest['package']): string {
 }
 
 /** The path of pip's requirements file, which contains hashes. */
-export function requirements(gpu: boolean): string {
-  return fileURLToPath(new URL(`tensorflow-${gpu ? 'gpu' : 'cpu'}.txt`, pins))
+export function requirements(name: 'tensorflow-cpu' | 'tensorflow-gpu' | 'openblas'): string {
+  return fileURLToPath(new URL(`${name}.txt`, pins))
 }

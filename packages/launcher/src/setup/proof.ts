@@ -70,7 +70,8 @@ export function gpusIn(log: string): string[] {
   return names.length === 0 ? ['GPU'] : names
 }
 
-function problemOf(output: ToolOutput | undefined): string {
+/** Finds the error in the output of a test that failed. */
+export function problemOf(output: ToolOutput | undefined): string {
   if (output === undefined) return 'Node did not start'
   const lines = output.stderr.split('\n').map((line) => line.trim())
   const error = lines.find((line) => /^\w*Error\b.*:/.test(line)) ?? lines.findLast(Boolean)

@@ -1,129 +1,169 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { hostname, tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import {
+  distrustOf,
   isTsrError,
-  readTensorFlowManifest,
-  tensorflowHome,
+  makeFolders,
   thisSystem,
-  type TensorFlowManifest,
-  type TensorFlowRequest,
+  tsrunHome,
+  writeManifest,
 } from '@tsrun/core'
-import { BINDING_REVISION } from './binding.ts'
-import { removeAbandoned, install } from './install.ts'
-import { TFJS_VERSION } from './pins.ts'
-import { gpuAdvice, type IdleGpus, prove, type Proof } from './proof.ts'
-import type { ToolContext } from './tool.ts'
+import { isAlive } from '../job/process/process-use.ts'
+import { setupError, type ToolContext } from './tool.ts'
 
-const needsGpu =
-  'jobs that use this installation need a GPU, or CUDA_VISIBLE_DEVICES set to nothing'
+/** What `tsrun setup NAME` installs in the folder NAME of TSRUN_HOME. */
+export interface Component {
+  readonly name: 'tensorflow' | 'blas'
+  readonly title: ToolContext['title']
+  /** Finds the installation that the manifest describes. @throws ERR_TSR_SETUP_MANIFEST */
+  find(env: NodeJS.ProcessEnv): Installation | undefined
+  /**
+   * Installs into a new folder.
+   *
+   * @returns the manifest, and a sentence on the result
+   * @throws ERR_TSR_SETUP
+   */
+  build(
+    context: ToolContext,
+    folder: string,
+  ): Promise<readonly [manifest: object, sentence: string]>
+}
 
-/** The context of a set-up without the log, which the set-up opens. */
-type SetupContext = Omit<ToolContext, 'log'>
+export interface Installation {
+  readonly folder: string
+  /** The system that it was made for. */
+  readonly system: string
+  readonly sentence: string
+  /** Tests it in a new process. @returns the problem if it does not work */
+  test(context: ToolContext): Promise<Tested | string>
+}
 
-/** Reports whether TensorFlow works. @returns false also if a GPU installation finds no GPU */
-export async function checkTensorFlow(context: SetupContext): Promise<boolean> {
-  const { works, sentence, idleGpus } = await examine(context)
-  context.say(sentence)
-  return works && idleGpus === undefined
+/** An installation that works. */
+interface Tested {
+  readonly sentence: string
+  /** Whether ranks can use it as this host is now. */
+  readonly isUsable: boolean
+  /** Whether it is what the user asks for. */
+  readonly isCurrent: boolean
 }
 
 /**
- * Installs TensorFlow unless it is already installed.
+ * Installs a component unless it is already installed. The previous installation stays usable until the
+ * manifest points to the new one.
  *
+ * @param isCheck - whether to install nothing and only to report whether the component works
+ * @returns whether ranks can use the component
  * @throws ERR_TSR_SETUP, or the abort reason of the context's signal
  */
-export async function setUpTensorFlow(
-  context: SetupContext,
-  request: TensorFlowRequest,
-): Promise<void> {
-  const { env, say } = context
-  const home = tensorflowHome(env)
-  const { works, sentence, manifest, idleGpus } = await examine(context)
-  if (works && manifest !== undefined && idleGpus?.listed !== true && fits(manifest, request)) {
-    removeAbandoned(home, manifest.folder)
+export async function setUpComponent(
+  given: Omit<ToolContext, 'log' | 'title'>,
+  component: Component,
+  isCheck: boolean,
+): Promise<boolean> {
+  const { name, title } = component
+  const { env, say } = given
+  const home = join(tsrunHome(env), name)
+  const context = { ...given, title, log: join(home, 'setup.log') }
+  const { sentence, isUsable, isCurrent, folder } = await examine(context, component, home)
+  if (isCheck) {
+    say(sentence)
+    return isUsable
+  }
+  if (isCurrent) {
+    removeAbandoned(home, folder)
     say(`${sentence}; there is nothing to do`)
-    return
+    return true
   }
   say(`installing into ${home} (TSRUN_HOME chooses another folder)`)
-  const made = await install({ ...context, log: join(home, 'setup.log') }, request, manifest)
-  if (request.gpu && made.devices.includes('CPU')) {
-    say(describe(made))
-    say(`no GPU is visible here: ${needsGpu}`)
-  } else {
-    say(`${describe(made)}; TSRUN_BACKEND=auto uses it from now on`)
-  }
+  say(await install(context, component, home, folder))
+  return true
 }
 
-interface State {
-  readonly works: boolean
-  readonly sentence: string
-  readonly manifest: TensorFlowManifest | undefined
-  readonly idleGpus?: IdleGpus | undefined
-}
-
-async function examine(context: SetupContext): Promise<State> {
-  let manifest: TensorFlowManifest | undefined
+async function examine(
+  context: ToolContext,
+  { name, title, find }: Component,
+  home: string,
+): Promise<Tested & { readonly folder?: string | undefined }> {
+  const command = `npx tsrun setup ${name}`
+  const unusable = (sentence: string, folder?: string) => ({
+    ...{ sentence, folder, isUsable: false, isCurrent: false },
+  })
+  let found: Installation | undefined
   try {
-    manifest = readTensorFlowManifest(context.env)
+    found = find(context.env)
   } catch (error) {
     if (!isTsrError(error)) throw error
-    return { works: false, sentence: error.message, manifest: undefined }
+    return unusable(error.message)
   }
-  if (manifest === undefined) {
-    const sentence = `TensorFlow is not set up in ${tensorflowHome(context.env)}: run \`npx tsrun setup tensorflow\``
-    return { works: false, sentence, manifest }
-  }
-  const proof = await proveQuietly(context, manifest)
-  if (!proof.works) {
-    const again = 'run `npx tsrun setup tensorflow` again'
-    const sentence = `${describe(manifest)}, but it does not work (${proof.problem}): ${again}`
-    return { works: false, sentence, manifest }
-  }
-  const { devices, idleGpus } = proof
-  const found = describe({ ...manifest, devices })
-  const sentence = idleGpus === undefined ? found : `${found}, ${describeIdle(idleGpus)}`
-  return { works: true, sentence, manifest, idleGpus }
+  if (found === undefined) return unusable(`${title} is not set up in ${home}: run \`${command}\``)
+  const { folder, sentence } = found
+  const tested = await testQuietly(context, found)
+  if (typeof tested !== 'string') return { ...tested, folder }
+  return unusable(`${sentence}, but it does not work (${tested}): run \`${command}\` again`, folder)
 }
 
-/** Describes unused GPUs, without which ranks cannot load the backend. */
-function describeIdle({ reason, listed }: IdleGpus): string {
-  return listed
-    ? `but jobs need the GPUs and TensorFlow finds none (${reason}): ${gpuAdvice}`
-    : `and no GPU is visible here (${reason}): ${needsGpu}`
-}
-
-async function proveQuietly(context: SetupContext, manifest: TensorFlowManifest): Promise<Proof> {
-  if (manifest.system !== thisSystem) {
-    return {
-      works: false,
-      problem: `it was made for ${manifest.system}, and this is ${thisSystem}`,
-    }
-  }
+async function testQuietly(context: ToolContext, found: Installation): Promise<Tested | string> {
+  const { system } = found
+  if (system !== thisSystem) return `it was made for ${system}, and this is ${thisSystem}`
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-setup-check-'))
   try {
-    return await prove({ ...context, log: join(folder, 'log') }, manifest)
+    return await found.test({ ...context, log: join(folder, 'log') })
   } finally {
-    rmSync(folder, { recursive: true, force: true })
+    remove(folder)
   }
 }
 
-/** Whether the installation matches `request`. A request without a source accepts any source. */
-function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean {
-  const { gpu, official, wheel, python } = manifest.request
-  const named = request.official || request.wheel !== null || request.python !== null
-  const sameSource =
-    official === request.official && wheel === request.wheel && python === request.python
-  const isOurs = official || manifest.bindingRevision === BINDING_REVISION
-  const isCurrent = isOurs && manifest.packageVersion === TFJS_VERSION
-  return isCurrent && gpu === request.gpu && (!named || sameSource)
+/** Installs a component in a new folder, and points the manifest to it at the end. */
+async function install(
+  context: ToolContext,
+  { name, build }: Component,
+  home: string,
+  previous: string | undefined,
+): Promise<string> {
+  makeHome(context, home)
+  removeAbandoned(home, previous)
+  const folder = mkdtempSync(join(home, `${ownPrefix()}${process.pid}-`))
+  try {
+    const [manifest, sentence] = await build(context, folder)
+    writeManifest(name, manifest, context.env)
+    if (previous !== undefined && dirname(previous) === home) remove(previous)
+    return sentence
+  } catch (error) {
+    remove(folder)
+    throw error
+  }
 }
 
-function describe(manifest: TensorFlowManifest): string {
-  const { tensorflowVersion, package: name, packageVersion, devices, folder } = manifest
-  const kernels = manifest.kernels === false ? ', without the kernels of tsrun' : ''
-  return (
-    `TensorFlow ${tensorflowVersion} is set up on ${devices.join(', ')} ` +
-    `(${name} ${packageVersion}${kernels}, in ${folder})`
-  )
+function makeHome({ env, log, title }: ToolContext, home: string): void {
+  const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(home)
+  if (distrust !== undefined) {
+    throw setupError(`${home} is not safe: ${distrust}; name another folder in TSRUN_HOME`, title)
+  }
+  try {
+    makeFolders(home)
+    rmSync(log, { force: true })
+    writeFileSync(log, '', { flag: 'wx' })
+  } catch (error) {
+    const problem = `${home} cannot be written (${(error as Error).message})`
+    throw setupError(`${problem}: name another folder in TSRUN_HOME`, title)
+  }
+}
+
+/** Removes build folders of killed set-ups on this host. */
+function removeAbandoned(home: string, inUse: string | undefined): void {
+  for (const name of readdirSync(home)) {
+    const folder = join(home, name)
+    const pid = Number(name.startsWith(ownPrefix()) ? name.split('-').at(-2) : NaN)
+    if (!Number.isNaN(pid) && folder !== inUse && !isAlive(pid)) remove(folder)
+  }
+}
+
+function remove(folder: string): void {
+  rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+}
+
+/** Prefix of the build folders of this host. A process ID follows in the name of a folder. */
+function ownPrefix(): string {
+  return `build-${hostname()}-`
 }

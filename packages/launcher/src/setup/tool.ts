@@ -6,6 +6,8 @@ import { tsrError } from '@tsrun/core'
 
 /** The environment of a set-up. */
 export interface ToolContext {
+  /** What is set up, for messages. */
+  readonly title: 'TensorFlow' | 'OpenBLAS'
   readonly env: NodeJS.ProcessEnv
   /** Aborts when the user interrupts. */
   readonly signal: AbortSignal
@@ -86,7 +88,8 @@ export async function runTool(
         if (error.code === 'ENOENT' || error.code === 'EACCES') resolve(undefined)
         else reject(error)
       })
-      child.once('close', (code) => {
+      child.once('close', (code, killer) => {
+        if (killer !== null && killer !== 'SIGKILL') output.stderr += `\nended by ${killer}`
         resolve({ ok: code === 0, ...output })
       })
     })
@@ -107,8 +110,8 @@ function lastLineOf(text: string): string | undefined {
     .slice(0, 100)
 }
 
-export function setupError(problem: string): Error {
-  return tsrError('ERR_TSR_SETUP', { problem })
+export function setupError(problem: string, what = 'TensorFlow'): Error {
+  return tsrError('ERR_TSR_SETUP', { what, problem })
 }
 
 /** Why npm or pip failed; determines the advice. */
@@ -149,11 +152,47 @@ export function npmFailure(output: ToolOutput | undefined): Failure {
   return { kind, reason: reasonOf(output) }
 }
 
+interface PipRequest {
+  /** What is installed, for messages. */
+  readonly what: string
+  /** Flags and requirements. */
+  readonly args: readonly string[]
+  /** Advice for kinds of failures. It follows the general advice for that kind, if there is some. */
+  readonly advice: Readonly<Partial<Record<Failure['kind'], string>>>
+}
+
+const pipAdvice: PipRequest['advice'] = {
+  offline: 'this host cannot reach the index of your pip configuration: see pip config list',
+  'other file':
+    'the index of your pip configuration gives other files than those that tsrun was tested with',
+  other: 'check the index of your pip configuration, and run the command again',
+}
+
+/** Installs wheels without their dependencies. @throws ERR_TSR_SETUP */
+export async function installWithPip(
+  context: ToolContext,
+  python: string,
+  { what, args, advice }: PipRequest,
+): Promise<void> {
+  const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
+  const output = await runTool(context, python, [
+    ...['-m', 'pip', 'install', ...flags, '--no-compile', '--no-deps', ...args],
+  ])
+  if (output?.ok === true) return
+  const { log, title } = context
+  const { kind, reason } = pipFailure(output)
+  const todo = [pipAdvice[kind], advice[kind]].join('') || pipAdvice.other!
+  throw setupError(
+    `pip could not install ${what} (${reason}): ${todo}; all output is in ${log}`,
+    title,
+  )
+}
+
 /**
  * Classifies a failure of pip by its earlier lines. The last two lines are the same for an unreadable
  * index and for a version that does not exist.
  */
-export function pipFailure(output: ToolOutput): Failure {
+export function pipFailure(output: ToolOutput | undefined): Failure {
   const text = textOf(output)
   const reason = reasonOf(output)
   if (isFull(text)) return { kind: 'full', reason }
@@ -175,10 +214,15 @@ function hashesIn(text: string): string {
   return `${from === null ? 'a file' : from[2]!} has the SHA-256 ${got}, which is none of those that are pinned`
 }
 
-/** Advice for a full disk. The sizes were measured with TensorFlow 2.21. */
-export function roomAdvice(gpu: boolean, folder: string): string {
+/** The size of an installation of TensorFlow, as measured with version 2.21. */
+export function sizeOf(gpu: boolean): string {
+  return `${gpu ? 7 : 2} GB`
+}
+
+/** Advice for a full disk. */
+export function roomAdvice(size: string, folder: string): string {
   return (
-    `an installation needs about ${gpu ? 7 : 2} GB in ${folder}, and for a while as much in TMPDIR (/tmp): ` +
+    `an installation needs about ${size} in ${folder}, and for a while as much in TMPDIR (/tmp): ` +
     'free some space, or name other folders in TSRUN_HOME and TMPDIR'
   )
 }

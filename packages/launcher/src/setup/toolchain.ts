@@ -52,24 +52,43 @@ export async function findCompiler(context: ToolContext): Promise<Tool> {
 
 const pythons = ['python3', 'python'] as const
 
-/** Finds a Python that can make virtual environments. @throws ERR_TSR_SETUP */
-export async function findPython(context: ToolContext, named: string | null): Promise<Tool> {
+/** What a set-up needs of Python. */
+interface PythonNeeds {
+  readonly modules: readonly [string, ...string[]]
+  readonly advice: string
+}
+
+const virtualEnvironments: PythonNeeds = {
+  modules: ['venv', 'ensurepip'],
+  advice:
+    'install Python 3.10 or later with venv (Debian and Ubuntu: apt-get install ' +
+    'python3-venv), name one with --python PATH, or use --official, which needs none',
+}
+
+/**
+ * Finds a Python that can make virtual environments, or has other modules.
+ *
+ * @param named - the flag --python, if given
+ * @throws ERR_TSR_SETUP
+ */
+export async function findPython(
+  context: ToolContext,
+  named: string | null,
+  { modules, advice } = virtualEnvironments,
+): Promise<Tool> {
   let problem =
     named === null
       ? `there is no Python (${pythons.join(', ')}) on the PATH`
       : `${named} (--python) is not a Python that runs`
   for (const command of named === null ? pythons : [named]) {
-    const script = 'import sys; print(sys.version.split()[0]); import venv, ensurepip'
+    const script = `import sys; print(sys.version.split()[0]); import ${modules.join(', ')}`
     const found = await runTool(context, command, ['-c', script], { limit: 60_000 })
     const version = found?.stdout.trim() ?? ''
     if (found?.ok === true) return { command, version }
     if (version !== '') {
-      problem = `Python ${version} (${command}) has no module venv`
+      problem = `Python ${version} (${command}) has no module ${modules[0]}`
       break
     }
   }
-  throw setupError(
-    `${problem}: install Python 3.10 or later with venv (Debian and Ubuntu: apt-get install ` +
-      'python3-venv), name one with --python PATH, or use --official, which needs none',
-  )
+  throw setupError(`${problem}: ${advice}`, context.title)
 }

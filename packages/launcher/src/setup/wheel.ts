@@ -2,8 +2,15 @@ import { existsSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { thisSystem, type TensorFlowRequest } from '@tsrun/core'
 import { PINNED_MACHINES, PINNED_PYTHONS, requirements, TENSORFLOW_VERSION } from './pins.ts'
-import { pipFailure, reasonOf, roomAdvice } from './tool.ts'
-import { runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
+import {
+  installWithPip,
+  reasonOf,
+  roomAdvice,
+  runTool,
+  setupError,
+  sizeOf,
+  type ToolContext,
+} from './tool.ts'
 import { findPython, type Tool } from './toolchain.ts'
 
 /** A TensorFlow that was installed from a wheel. */
@@ -87,16 +94,24 @@ async function installWheel(
   const what = archives ?? `TensorFlow ${TENSORFLOW_VERSION}${gpu ? ' with CUDA' : ''}`
   const source =
     archives === undefined
-      ? ['--require-hashes', '-r', requirements(gpu)]
+      ? ['--require-hashes', '-r', requirements(`tensorflow-${gpu ? 'gpu' : 'cpu'}`)]
       : ['--no-index', ...wheelsOf(archives)]
-  const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
   // Skip the dependencies, which only TensorFlow's unused Python code needs.
-  const args = ['-m', 'pip', 'install', ...flags, '--no-compile', '--no-deps', ...source]
-  const output = await runTool(context, interpreter, args)
-  if (output?.ok !== true) {
-    const place = { python, gpu, folder, log: context.log }
-    throw setupError(`pip could not install ${what} ${whyNot(output, place)}`)
-  }
+  await installWithPip(context, interpreter, {
+    what,
+    args: source,
+    advice: {
+      full: roomAdvice(sizeOf(gpu), folder),
+      offline: ', or name a folder with the wheel with --wheel',
+      'no wheel':
+        `there is no wheel for Python ${python.version} on ${thisSystem}; those of TensorFlow ` +
+        `${TENSORFLOW_VERSION} are for CPython ${PINNED_PYTHONS[0]} to ${PINNED_PYTHONS.at(-1)!} on Linux with ` +
+        `glibc, ${PINNED_MACHINES.join(' and ')}: name such a Python with --python, or a folder with another ` +
+        'wheel, from 2.16 on, with --wheel; or check the index of your pip configuration with pip config list',
+      'other file': '; if you trust them, put them into a folder and name it with --wheel',
+      damaged: 'name another folder with --wheel, or leave out --wheel to download the wheel',
+    },
+  })
   const tensorflow = await tensorflowOf(context, interpreter)
   if (tensorflow !== undefined) return { folder: tensorflow, origin: `${what} from pip` }
   throw setupError(
@@ -107,35 +122,6 @@ async function installWheel(
 function wheelsOf(folder: string): string[] {
   const names = readdirSync(folder).filter((name) => /^(tensorflow|nvidia)[^/]*\.whl$/.test(name))
   return names.map((name) => join(folder, name))
-}
-
-interface Place {
-  readonly python: Tool
-  readonly gpu: boolean
-  readonly folder: string
-  readonly log: string
-}
-
-function whyNot(output: ToolOutput | undefined, { python, gpu, folder, log }: Place): string {
-  if (output === undefined) return `(it does not start): see ${log}`
-  const { kind, reason } = pipFailure(output)
-  const advice = {
-    full: roomAdvice(gpu, folder),
-    offline:
-      'this host cannot reach the index of your pip configuration: see pip config list, or name a ' +
-      'folder with the wheel with --wheel',
-    'no wheel':
-      `there is no wheel for Python ${python.version} on ${thisSystem}; those of TensorFlow ` +
-      `${TENSORFLOW_VERSION} are for CPython ${PINNED_PYTHONS[0]} to ${PINNED_PYTHONS.at(-1)!} on Linux with ` +
-      `glibc, ${PINNED_MACHINES.join(' and ')}: name such a Python with --python, or a folder with another ` +
-      'wheel, from 2.16 on, with --wheel; or check the index of your pip configuration with pip config list',
-    'other file':
-      'the index of your pip configuration gives other files than those that tsrun was tested with; if you ' +
-      'trust them, put them into a folder and name it with --wheel',
-    damaged: 'name another folder with --wheel, or leave out --wheel to download the wheel',
-    other: 'check the index of your pip configuration, and run the command again',
-  }[kind]
-  return `(${reason}): ${advice}; all output is in ${log}`
 }
 
 function check(wheel: Wheel): Wheel {

@@ -1,48 +1,79 @@
-import { mkdtempSync, rmSync, writeFileSync, readdirSync } from 'node:fs'
-import { hostname } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import {
-  distrustOf,
-  makeFolders,
-  tensorflowHome,
+  readTensorFlowManifest,
   thisSystem,
-  writeTensorFlowManifest,
   type TensorFlowManifest,
   type TensorFlowRequest,
-  tsrunHome,
 } from '@tsrun/core'
-import { isAlive } from '../job/process/process-use.ts'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
 import { folderOfPackage, installOfficially, installPackages } from './npm-packages.ts'
 import { TFJS_VERSION } from './pins.ts'
-import { gpuAdvice, prove } from './proof.ts'
+import { gpuAdvice, type IdleGpus, prove } from './proof.ts'
+import type { Component, Installation } from './setup.ts'
 import { setupError, type ToolContext } from './tool.ts'
 import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
 import { getWheel, libraryFoldersOf, needsPython } from './wheel.ts'
 
-/**
- * Installs TensorFlow in a new folder, and points the manifest to it at the end. Until then, the
- * previous installation stays usable.
- *
- * @throws ERR_TSR_SETUP, or the abort reason of the context's signal
- */
-export async function install(
-  context: ToolContext,
-  request: TensorFlowRequest,
-  previous: TensorFlowManifest | undefined,
-): Promise<TensorFlowManifest> {
-  const home = makeHome(context)
-  removeAbandoned(home, previous?.folder)
-  const folder = mkdtempSync(join(home, `${ownPrefix()}${process.pid}-`))
-  try {
-    const manifest = await build(context, request, folder)
-    writeTensorFlowManifest(manifest, context.env)
-    if (previous !== undefined && dirname(previous.folder) === home) remove(previous.folder)
-    return manifest
-  } catch (error) {
-    remove(folder)
-    throw error
+const needsGpu =
+  'jobs that use this installation need a GPU, or CUDA_VISIBLE_DEVICES set to nothing'
+
+/** TensorFlow and its binding, for `tsrun setup tensorflow` with the flags of `request`. */
+export function tensorflowComponent(request: TensorFlowRequest): Component {
+  return {
+    name: 'tensorflow',
+    title: 'TensorFlow',
+    find(env) {
+      const manifest = readTensorFlowManifest(env)
+      if (manifest === undefined) return undefined
+      const test: Installation['test'] = async (context) => {
+        const proof = await prove(context, manifest)
+        if (!proof.works) return proof.problem
+        const { devices, idleGpus } = proof
+        const found = describe({ ...manifest, devices })
+        return {
+          sentence: idleGpus === undefined ? found : `${found}, ${describeIdle(idleGpus)}`,
+          isUsable: idleGpus === undefined,
+          isCurrent: idleGpus?.listed !== true && fits(manifest, request),
+        }
+      }
+      return { ...manifest, sentence: describe(manifest), test }
+    },
+    async build(context, folder) {
+      const manifest = await build(context, request, folder)
+      const use =
+        request.gpu && manifest.devices.includes('CPU')
+          ? `no GPU is visible here: ${needsGpu}`
+          : 'TSRUN_BACKEND=auto uses it from now on'
+      return [manifest, `${describe(manifest)}; ${use}`]
+    },
   }
+}
+
+/** Describes unused GPUs, without which ranks cannot load the backend. */
+function describeIdle({ reason, listed }: IdleGpus): string {
+  return listed
+    ? `but jobs need the GPUs and TensorFlow finds none (${reason}): ${gpuAdvice}`
+    : `and no GPU is visible here (${reason}): ${needsGpu}`
+}
+
+/** Whether the installation matches `request`. A request without a source accepts any source. */
+function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean {
+  const { gpu, official, wheel, python } = manifest.request
+  const named = request.official || request.wheel !== null || request.python !== null
+  const sameSource =
+    official === request.official && wheel === request.wheel && python === request.python
+  const isOurs = official || manifest.bindingRevision === BINDING_REVISION
+  const isCurrent = isOurs && manifest.packageVersion === TFJS_VERSION
+  return isCurrent && gpu === request.gpu && (!named || sameSource)
+}
+
+function describe(manifest: TensorFlowManifest): string {
+  const { tensorflowVersion, package: name, packageVersion, devices, folder } = manifest
+  const kernels = manifest.kernels === false ? ', without the kernels of tsrun' : ''
+  return (
+    `TensorFlow ${tensorflowVersion} is set up on ${devices.join(', ')} ` +
+    `(${name} ${packageVersion}${kernels}, in ${folder})`
+  )
 }
 
 async function build(
@@ -54,7 +85,7 @@ async function build(
   const { gpu } = request
   const name = gpu ? '@tensorflow/tfjs-node-gpu' : '@tensorflow/tfjs-node'
   const { npm, compiler, tools } = await findTools(context, request)
-  say(`1/5 found the tools: ${Object.entries(tools).map(describe).join(', ')}`)
+  say(`1/5 found the tools: ${Object.entries(tools).map(describeTool).join(', ')}`)
 
   say(`2/5 installing ${name} ${TFJS_VERSION} with npm, without its install script`)
   await installPackages(context, npm.command, folder, name)
@@ -135,42 +166,6 @@ async function findTools(context: ToolContext, request: TensorFlowRequest) {
   return { npm, compiler, tools }
 }
 
-function describe([name, version]: [string, string]): string {
+function describeTool([name, version]: [string, string]): string {
   return name === 'compiler' ? version : `${name} ${version}`
-}
-
-function makeHome({ env, log }: ToolContext): string {
-  const home = tensorflowHome(env)
-  const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(home)
-  if (distrust !== undefined) {
-    throw setupError(`${home} is not safe: ${distrust}; name another folder in TSRUN_HOME`)
-  }
-  try {
-    makeFolders(home)
-    rmSync(log, { force: true })
-    writeFileSync(log, '', { flag: 'wx' })
-    return home
-  } catch (error) {
-    throw setupError(
-      `${home} cannot be written (${(error as Error).message}): name another folder in TSRUN_HOME`,
-    )
-  }
-}
-
-/** Removes build folders of killed set-ups on this host. */
-export function removeAbandoned(home: string, inUse: string | undefined): void {
-  for (const name of readdirSync(home)) {
-    const folder = join(home, name)
-    const pid = Number(name.startsWith(ownPrefix()) ? name.split('-').at(-2) : NaN)
-    if (!Number.isNaN(pid) && folder !== inUse && !isAlive(pid)) remove(folder)
-  }
-}
-
-function remove(folder: string): void {
-  rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
-}
-
-/** Prefix of the build folders of this host. A process ID follows in the name of a folder. */
-function ownPrefix(): string {
-  return `build-${hostname()}-`
 }
