@@ -4,6 +4,7 @@ import {
   host,
   messageOf,
   readTensorFlowManifest,
+  readVariable,
   tsrError,
 } from '@tsrun/core'
 import type { Backend, BackendFacts, BackendName, BackendOptions } from '../tfjs/backend.ts'
@@ -21,6 +22,7 @@ const loaders: Readonly<Record<BackendName, (options: BackendOptions) => Promise
 }
 
 const nameRule = choice('auto', ...Object.keys(loaders))
+const mathRule = choice('exact', 'fast').optional()
 
 /**
  * Loads the tensor backend `name` and makes it the current backend of TensorFlow.js.
@@ -31,14 +33,14 @@ const nameRule = choice('auto', ...Object.keys(loaders))
  *
  * @param name - default: the variable TSRUN_BACKEND, else `auto`
  * @param options - the device, for backends with several devices
- * @throws ERR_TSR_ARGUMENT for an unknown name, ERR_TSR_BACKEND when the backend cannot be loaded
+ * @throws ERR_TSR_ARGUMENT for an unknown name or option, ERR_TSR_ENVIRONMENT, ERR_TSR_BACKEND when the backend cannot be loaded
  */
 export async function loadBackend(
   name: 'auto' | BackendName | undefined = host.env['TSRUN_BACKEND'] as 'auto' | undefined,
   options: BackendOptions = {},
 ): Promise<Backend> {
   const backend =
-    name === undefined || name === 'auto' ? await loadBest() : await load(name, options)
+    name === undefined || name === 'auto' ? await loadBest(options) : await load(name, options)
   const { device, threads, blas } = backend
   const products = blas === undefined ? '' : `, with matrix products of ${blas}`
   createLogger('training').info(
@@ -48,7 +50,7 @@ export async function loadBackend(
   return backend
 }
 
-async function loadBest(): Promise<Backend> {
+async function loadBest(options: BackendOptions): Promise<Backend> {
   try {
     if (readTensorFlowManifest() !== undefined) return await load('tensorflow')
   } catch (error) {
@@ -57,13 +59,14 @@ async function loadBest(): Promise<Backend> {
       'TensorFlow is set up but cannot be used: taking wasm',
     )
   }
-  return await load('wasm')
+  return await load('wasm', options)
 }
 
 async function load(name: BackendName, options: BackendOptions = {}): Promise<Backend> {
   nameRule.check('backend (TSRUN_BACKEND)', name)
+  const math = mathRule.check('math', options.math) ?? readVariable('TSRUN_MATH', mathRule)
   try {
-    const facts = await loaders[name](options)
+    const facts = await loaders[name]({ ...options, math })
     // Register gradients now: a script may call tf.grad, or methods such as x.add(y), at any time.
     registerGradients()
     return { name, ...facts }

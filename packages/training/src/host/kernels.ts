@@ -1,4 +1,4 @@
-import { readBuiltFile } from '@tsrun/core'
+import { readBlasManifest, readBuiltFile } from '@tsrun/core'
 import { systemLibraries } from '@tsrun/native'
 import { packageFolder } from '../package-folder.ts'
 
@@ -10,7 +10,12 @@ export function kernelBytes(math: 'exact' | 'fast'): Uint8Array<ArrayBuffer> {
   return readBuiltFile(new URL(`dist/${name}`, packageFolder))
 }
 
-/** The names and paths of BLAS libraries, the preferred one first. */
+/**
+ * The names and paths of BLAS libraries, the preferred one first.
+ *
+ * @throws ERR_TSR_SETUP_MANIFEST if it is unknown what `tsrun setup blas` has installed
+ */
 export function blasLibraries(): readonly string[] {
-  return systemLibraries
+  const manifest = readBlasManifest()
+  return manifest === undefined ? systemLibraries : [manifest.library, ...systemLibraries]
 }

@@ -31,7 +31,7 @@ export interface BackendOptions {
    * and WebAssembly fuses multiplications with additions if it can. The default is the variable TSRUN_MATH;
    * else `fast` if there is a BLAS, and `exact` if there is none.
    */
-  readonly math?: 'exact' | 'fast'
+  readonly math?: 'exact' | 'fast' | undefined
 }
 
 export type BackendName = 'tensorflow' | 'webgpu' | 'wasm' | 'cpu'

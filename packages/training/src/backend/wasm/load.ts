@@ -1,4 +1,3 @@
-import { choice, readVariable } from '@tsrun/core'
 import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
 import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
 import { correctSingleWindows } from '../../tfjs/single-windows.ts'
@@ -25,17 +24,11 @@ import { installConvolutions, installWindowGradients } from './windows.ts'
 /** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
 
-const mathRule = choice('auto', 'exact', 'fast')
-
 /**
  * Loads the wasm backend: WebAssembly kernels with SIMD on one thread, and a BLAS if there is one. A
  * process can have at most 4 GiB of tensors.
  */
 export async function loadWasm({ math }: BackendOptions): Promise<BackendFacts> {
-  const chosen =
-    math === undefined
-      ? readVariable('TSRUN_MATH', mathRule.default('auto'))
-      : mathRule.check('math', math)
   await withoutErrorListeners(async () => {
     registerWasm()
     if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialized')
@@ -59,8 +52,8 @@ export async function loadWasm({ math }: BackendOptions): Promise<BackendFacts> 
   isInstalled = true
   const heap = heapOf(tf.engine().backend as unknown as WasmModule)
   heap.makeExact()
-  if (chosen !== 'exact') heap.blas = findBlas(heap)
-  if (chosen === 'fast' || heap.blas !== undefined) {
+  if (math !== 'exact') heap.blas = findBlas(heap)
+  if (math === 'fast' || heap.blas !== undefined) {
     heap.kernels = instantiateKernels(heap.backend.wasm.asm.memory, true)
   }
   return { device: 'CPU', threads: 1, blas: heap.blas?.name }

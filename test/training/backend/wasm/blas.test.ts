@@ -1,0 +1,105 @@
+import { execFile } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { FakeBlas, withCompiler } from '../../../launcher/support/fake-blas.ts'
+
+const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js', import.meta.url))
+
+/** Runs a module in a process of its own, whose environment a library sees. */
+function run(script: string, env: Record<string, string>) {
+  const source = `
+    import { loadBackend, record, ShardedMLP, tf, trainer } from ${JSON.stringify(entry)}
+    /** Products of odd sizes in all transpositions, with a bias and a ReLU too. */
+    const products = () => [0, 1, 2, 3].flatMap((bits) => {
+      const [ta, tb] = [bits > 1, bits % 2 > 0]
+      const a = tf.randomNormal(ta ? [2, 30, 17] : [2, 17, 30], 0, 1, 'float32', 1)
+      const b = tf.randomNormal(tb ? [21, 30] : [30, 21], 0, 1, 'float32', 2)
+      const bias = tf.randomNormal([21], 0, 1, 'float32', 3)
+      const first = tf.reshape(tf.slice(a, 0, 1), a.shape.slice(1))
+      const fused = { a: first, b, transposeA: ta, transposeB: tb, bias, activation: 'relu' }
+      return [...tf.matMul(a, b, ta, tb).dataSync(), ...tf.fused.matMul(fused).dataSync()]
+    })
+    const distance = (x, y) => Math.max(...x.map((value, i) => Math.abs(value - y[i])))
+    try {
+      ${script}
+    } catch (error) {
+      console.log(error.code, error.message)
+    }`
+  return promisify(execFile)(process.execPath, ['--input-type=module', '-e', source], {
+    env: { ...process.env, ...env, NODE_OPTIONS: '' },
+  })
+}
+
+const compare = `
+  const { blas } = await loadBackend('wasm')
+  const fast = products()
+  const exact = await loadBackend('wasm', { math: 'exact' })
+  console.log(blas, exact.blas, distance(fast, products()) < 1e-5)`
+
+describe('the wasm backend', () => {
+  it.each([
+    [{ TSRUN_BLAS: 'off' }, /^undefined undefined true\n$/],
+    [{ TSRUN_BLAS: '/nowhere.so' }, /^ERR_TSR_BACKEND .*TSRUN_BLAS is \/nowhere\.so: .*open/],
+    [{ TSRUN_MATH: 'quick' }, /^ERR_TSR_ENVIRONMENT .*TSRUN_MATH is "quick"; expected .*exact/],
+  ])('with %j prints a line that matches %s', async (env, line) => {
+    const { stdout } = await run(compare, env)
+    expect(stdout).toMatch(line)
+  })
+
+  it('refuses an unknown way of computing', async () => {
+    const { stdout } = await run(`await loadBackend('wasm', { math: 'slow' })`, {})
+    expect(stdout).toMatch(/^ERR_TSR_ARGUMENT math is "slow"; expected "exact" or "fast"/)
+  })
+})
+
+withCompiler.describe('a BLAS', () => {
+  const fake = new FakeBlas()
+
+  it('computes the products of the wasm backend, up to rounding', async () => {
+    const { stdout } = await run(compare, { TSRUN_BLAS: fake.path })
+    expect(stdout).toBe(`${fake.path} (Played) undefined true\n`)
+  })
+
+  it.each(['transposition', 'beta'])('is refused if it is named and wrong: %s', async (FAULT) => {
+    const { stdout } = await run(compare, { TSRUN_BLAS: fake.path, FAULT })
+    expect(stdout).toMatch(/^ERR_TSR_BACKEND .*its products are wrong/)
+  })
+
+  it('is taken from the set-up, and left out with a warning if it is wrong', async () => {
+    const home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
+    try {
+      const facts = { version: '1', system: `${process.platform}-${process.arch}` }
+      const manifest = {
+        format: 1,
+        library: fake.path,
+        ...facts,
+        createdAt: '2026-01-01T00:00:00Z',
+      }
+      mkdirSync(join(home, 'blas'), { mode: 0o700 })
+      writeFileSync(join(home, 'blas', 'manifest.json'), JSON.stringify(manifest))
+      const env = { TSRUN_HOME: home, TSRUN_BLAS: '' }
+      expect((await run(compare, env)).stdout).toContain(`${fake.path} (Played) undefined true\n`)
+      const { stdout, stderr } = await run(compare, { ...env, FAULT: 'beta' })
+      expect(stdout + stderr).toContain(`${fake.path} is not used: its products are wrong`)
+      expect(stdout).not.toContain('Played')
+    } finally {
+      rmSync(home, { recursive: true })
+    }
+  })
+
+  it('computes no more products after deterministic training has begun', async () => {
+    const script = `
+      await loadBackend('wasm')
+      const before = products()
+      const run = await trainer(new ShardedMLP({ layers: 2 }), { deterministic: true })
+      process.env.FAULT = 'transposition'
+      console.log(distance(before, products()) < 1e-5)
+      run.dispose()
+      process.exit()`
+    const { stdout } = await run(script, { TSRUN_BLAS: fake.path })
+    expect(stdout).toBe('true\n')
+  })
+})
