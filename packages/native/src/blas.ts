@@ -1,3 +1,4 @@
+import { messageOf } from '@tsrun/core/errors'
 import type { LibraryHandle } from 'koffi'
 import { loadKoffi } from './libc.ts'
 
@@ -78,7 +79,7 @@ export function openBlas(library: string): Blas | string {
       },
     }
   } catch (error) {
-    return error instanceof Error ? error.message : String(error)
+    return messageOf(error)
   }
 }
 

@@ -12,7 +12,12 @@ interface Sizes {
 
 /** The output of a layer and the gradient of its input, with the layer's pass or with the definition. */
 function attend({ heads, size }: Sizes, x: Tensor, core = causalAttention): [Tensor, Tensor] {
-  const layer = new CausalSelfAttention({ name: 'attn', width: heads * size, heads, deviation: 0.5 })
+  const layer = new CausalSelfAttention({
+    name: 'attn',
+    width: heads * size,
+    heads,
+    deviation: 0.5,
+  })
   layer.core = core
   const weights = tf.randomNormal(x.shape, 0, 1, 'float32', 2)
   const total = (input: Tensor): Tensor => tf.sum(tf.mul(layer.forward(input), weights))

@@ -96,5 +96,6 @@ export async function proveBlas(
 ): Promise<Pick<BlasManifest, 'kernels'> | string> {
   const env = { NODE_OPTIONS: '' }
   const output = await runTool(context, process.execPath, [program, library], { limit: LIMIT, env })
-  return (output?.ok === true && parseJson(output.stdout, proven)) || problemOf(output)
+  const proof = output?.ok === true ? parseJson(output.stdout, proven) : undefined
+  return proof ?? problemOf(output)
 }

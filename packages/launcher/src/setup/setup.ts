@@ -17,17 +17,17 @@ export interface Component {
   readonly name: 'tensorflow' | 'blas'
   readonly title: ToolContext['title']
   /** Finds the installation that the manifest describes. @throws ERR_TSR_SETUP_MANIFEST */
-  find(env: NodeJS.ProcessEnv): Installation | undefined
+  readonly find: (env: NodeJS.ProcessEnv) => Installation | undefined
   /**
    * Installs into a new folder.
    *
    * @returns the manifest, and a sentence on the result
    * @throws ERR_TSR_SETUP
    */
-  build(
+  readonly build: (
     context: ToolContext,
     folder: string,
-  ): Promise<readonly [manifest: object, sentence: string]>
+  ) => Promise<readonly [manifest: object, sentence: string]>
 }
 
 export interface Installation {
