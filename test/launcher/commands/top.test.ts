@@ -39,7 +39,7 @@ it('tsrun top shows rates since the previous sample', () => {
   expect(title).toContain('20261123-120000-abcdef  /train.ts (tsrun 7, 3 of 3 ranks here)')
   expect(titles).toMatch(/^rank +state +for +step +loss +steps\/s +CPU +memory +waits +operation/)
   expect(first).toMatch(
-    /^0 +waiting +2\.0\d? s +120 +0\.2500 +10\.0 +75 % +– +2 +allReduce.*#17 of world$/,
+    /^0 +waiting +[\d.]+ s +120 +0\.2500 +10\.0 +75 % +– +2 +allReduce.*#17 of world$/,
   )
   expect(third).toMatch(/^2 +computing .*– +allReduce/)
 })
