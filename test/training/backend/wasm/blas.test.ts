@@ -68,7 +68,7 @@ withCompiler.describe('a BLAS', () => {
     expect(stdout).toMatch(/^ERR_TSR_BACKEND .*its products are wrong/)
   })
 
-  it('is taken from the set-up, and left out with a warning if it is wrong', async () => {
+  it('is taken from the set-up, and left out with a warning if it is wrong or unknown', async () => {
     const home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
     try {
       const facts = { version: '1', system: `${process.platform}-${process.arch}` }
@@ -85,6 +85,10 @@ withCompiler.describe('a BLAS', () => {
       const { stdout, stderr } = await run(compare, { ...env, FAULT: 'beta' })
       expect(stdout + stderr).toContain(`${fake.path} is not used: its products are wrong`)
       expect(stdout).not.toContain('Played')
+      writeFileSync(join(home, 'blas', 'manifest.json'), '{')
+      const damaged = await run(compare, env)
+      expect(damaged.stdout + damaged.stderr).toMatch(/ERR_TSR_SETUP_MANIFEST|not valid JSON/)
+      expect(damaged.stdout).toMatch(/undefined undefined true\n$/)
     } finally {
       rmSync(home, { recursive: true })
     }

@@ -1,4 +1,4 @@
-import { createLogger, host } from '@tsrun/core'
+import { createLogger, host, messageOf } from '@tsrun/core'
 import { blasLibraries, openBlas, type Blas as Library } from '#kernels'
 import type { Products, WasmHeap } from './heap.ts'
 
@@ -63,7 +63,7 @@ class Blas implements Products {
 export function findBlas(heap: WasmHeap): Products | undefined {
   const named = host.env['TSRUN_BLAS'] ?? ''
   if (named === 'off') return undefined
-  for (const name of named === '' ? blasLibraries() : [named]) {
+  for (const name of named === '' ? librariesHere() : [named]) {
     const library = openBlas(name)
     const isFound = typeof library !== 'string'
     const blas = isFound ? new Blas(library, heap.backend.wasm.asm.memory) : undefined
@@ -73,6 +73,15 @@ export function findBlas(heap: WasmHeap): Products | undefined {
     if (isFound) createLogger('training').warn({ library: name }, `${name} is not used: ${problem}`)
   }
   return undefined
+}
+
+function librariesHere(): readonly string[] {
+  try {
+    return blasLibraries()
+  } catch (error) {
+    createLogger('training').warn({ reason: messageOf(error) }, 'no BLAS is used')
+    return []
+  }
 }
 
 /** Sizes [m, n, k] that reach the unpacked and the packed code of a BLAS. */
