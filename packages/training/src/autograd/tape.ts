@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Differentiable } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
 /*
@@ -94,6 +95,19 @@ export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
 
 function isProduced(y: Tensor, tape: readonly TapeNode[]): boolean {
   return tape.some((node) => node.outputs.some((output) => output.id === y.id))
+}
+
+/** Like tf.customGrad. `run` must not keep the inputs, because the tape saves clones of them. */
+export function withGradients(
+  inputs: readonly Tensor[],
+  run: (...inputs: Tensor[]) => Differentiable,
+): Tensor {
+  return tf.customGrad((...args) => {
+    const save = args.pop() as unknown as (tensors: Tensor[]) => void
+    const { value, saved, gradients } = run(...(args as Tensor[]))
+    save(saved)
+    return { value, gradFunc: gradients }
+  })(...inputs)
 }
 
 /** An operation with custom gradients, for `withLazyGradients`. */

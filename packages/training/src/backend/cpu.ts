@@ -1,8 +1,14 @@
 import { registerCpu } from '#tfjs'
 import { correctAveragePoolGradients } from '../tfjs/average-pool-gradients.ts'
-import type { BackendFacts, Storage, TensorBackend } from '../tfjs/backend.ts'
+import type {
+  BackendFacts,
+  EvaluatedLoss,
+  LabelTargets,
+  Storage,
+  TensorBackend,
+} from '../tfjs/backend.ts'
 import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
-import { countCopy } from '../tfjs/host-arrays.ts'
+import { countCopy, type HostArray } from '../tfjs/host-arrays.ts'
 import { correctSingleWindows } from '../tfjs/single-windows.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
@@ -45,6 +51,38 @@ export const cpuBackend: TensorBackend = {
   },
   create: createFromArray,
   storageOf,
+  crossEntropy,
+}
+
+/** Rounds only the final results, because differences of rounded exponentials would be biased. */
+function crossEntropy(
+  logits: Tensor,
+  labels: Tensor,
+  weight: number,
+  { ignoreIndex, labelSmoothing }: LabelTargets,
+): EvaluatedLoss {
+  const classes = logits.size / labels.size
+  const shared = labelSmoothing / classes
+  const scores = readSync(logits) as Float32Array
+  let loss = 0
+  const fill = (gradient: HostArray): void => {
+    readSync(labels).forEach((label, row) => {
+      if (label === ignoreIndex) return
+      const own = scores.subarray(row * classes, (row + 1) * classes)
+      const largest = own.reduce((a, b) => Math.max(a, b))
+      const exponentials = Float64Array.from(own, (score) => Math.exp(score - largest))
+      const total = exponentials.reduce((a, b) => a + b)
+      loss += weight * Math.log(total)
+      exponentials.forEach((exponential, k) => {
+        const target = shared + (k === label ? 1 - labelSmoothing : 0)
+        gradient[row * classes + k] = (exponential / total - target) * weight
+        // If the target is 0, skip the product: 0 times a logit of -Infinity is NaN.
+        if (target > 0) loss -= weight * target * (own[k]! - largest)
+      })
+    })
+  }
+  const gradient = tf.keep(createFromArray(logits.shape, 'float32', fill))
+  return { value: tf.scalar(loss), gradient }
 }
 
 /** Source: tfjs-backend-cpu 4.22, `backend_cpu.js`: `write`, `readSync`. */

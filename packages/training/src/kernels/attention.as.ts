@@ -1,4 +1,5 @@
-import { exp, sumOf } from './exp.as'
+import { exp } from './exp.as'
+import { totalOfFour } from './lanes.as'
 
 /**
  * Replaces scores by probabilities: p = softmax(scale p) for each row. Row i has `visible` + i scores, at
@@ -32,7 +33,7 @@ export function softmax_rows(
       v128.store(p + i, e)
       sums = f32x4.add(sums, e)
     }
-    let sum = sumOf(sums)
+    let sum = totalOfFour(sums)
     for (; i < bytes; i += 4) {
       const e = exp(f32x4.mul(f32x4.sub(v128.load32_splat(p + i), largests), scales))
       v128.store_lane<f32>(p + i, e, 0)
@@ -82,7 +83,7 @@ export function softmax_gradient(
     for (; i < quads; i += 16) {
       sums = f32x4.add(sums, f32x4.mul(v128.load(p + i), v128.load(d + i)))
     }
-    let sum = sumOf(sums)
+    let sum = totalOfFour(sums)
     for (; i < bytes; i += 4) sum += load<f32>(p + i) * load<f32>(d + i)
     const all = f32x4.splat(sum)
     for (i = 0; i < quads; i += 16) {

@@ -1,4 +1,7 @@
 export * from './attention.as'
+export * from './cross-entropy.as'
+export * from './elements.as'
+export * from './normalize.as'
 export * from './product.as'
 export * from './rows.as'
 export * from './updates.as'

@@ -2,7 +2,7 @@
 import { kernelBytes } from '#kernels'
 
 /** The exports of the AssemblyScript modules in this folder. Addresses are in bytes. */
-export interface KernelExports extends WindowKernels {
+export interface KernelExports extends WindowKernels, Passes {
   scratch_bytes(): number
   product(
     c: number,
@@ -69,6 +69,12 @@ export interface KernelExports extends WindowKernels {
     keep: number,
   ): void
 }
+
+/** Kernels whose arguments are addresses, then numbers. */
+export type Passes = Record<
+  'cross_entropy' | 'gate' | 'normalize' | 'normalize_gradients' | 'scale' | 'sum_of_squares',
+  (...values: number[]) => number
+>
 
 /** Kernels on sliding windows of images. `geometry` is the address of a `Geometry` (windows.as.ts). */
 interface WindowKernels {

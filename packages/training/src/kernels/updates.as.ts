@@ -1,30 +1,7 @@
 // Parameter updates, four values at a time. Intermediate values are doubles, rounded once when stored, so
 // the bits equal those of plain JavaScript. `count` may be any number.
 
-// @ts-ignore: decorator
-@inline
-function low(x: v128): v128 {
-  return f64x2.promote_low_f32x4(x)
-}
-
-// @ts-ignore: decorator
-@inline
-function high(x: v128): v128 {
-  return f64x2.promote_low_f32x4(v128.shuffle<f32>(x, x, 2, 3, 2, 3))
-}
-
-// @ts-ignore: decorator
-@inline
-function join(a: v128, b: v128): v128 {
-  return v128.shuffle<f32>(
-    f32x4.demote_f64x2_zero(a),
-    f32x4.demote_f64x2_zero(b),
-    0,
-    1,
-    4,
-    5,
-  )
-}
+import { high, join, low, read, write } from './lanes.as'
 
 /** x + factor y */
 // @ts-ignore: decorator
@@ -47,8 +24,7 @@ export function add_scaled(out: usize, x: usize, factor: f64, y: usize, count: u
     y += 16
   }
   for (; left > 0; left--) {
-    const one = addScaled(v128.load32_splat(x), factors, v128.load32_splat(y))
-    v128.store_lane<f32>(out, one, 0)
+    write<f32>(out, addScaled(read<f32>(x), factors, read<f32>(y)))
     out += 4
     x += 4
     y += 4
@@ -81,13 +57,10 @@ function decay(b: v128, x: v128, rest: v128, y: v128): v128 {
 /**
  * Runs a step of Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, next = keep value -
  * rate m / (sqrt(v) scale + epsilon). Stores m, v and next.
- *
- * @param lanes - the number of values to read and write: 4 or 1
  */
 // @ts-ignore: decorator
 @inline
-function adamLanes(
-  lanes: i32,
+function adamLanes<T>(
   next: usize,
   value: usize,
   gradient: usize,
@@ -102,10 +75,10 @@ function adamLanes(
   rest2: v128,
   keep: v128,
 ): void {
-  const p = lanes == 4 ? v128.load(value) : v128.load32_splat(value)
-  const g = lanes == 4 ? v128.load(gradient) : v128.load32_splat(gradient)
-  const m = lanes == 4 ? v128.load(mean) : v128.load32_splat(mean)
-  const v = lanes == 4 ? v128.load(square) : v128.load32_splat(square)
+  const p = read<T>(value)
+  const g = read<T>(gradient)
+  const m = read<T>(mean)
+  const v = read<T>(square)
   const lowG = low(g)
   const highG = high(g)
   const lowM = decay(beta1, low(m), rest1, lowG)
@@ -116,15 +89,9 @@ function adamLanes(
     adamStep(low(p), lowM, lowV, rate, scale, epsilon, keep),
     adamStep(high(p), highM, highV, rate, scale, epsilon, keep),
   )
-  if (lanes == 4) {
-    v128.store(mean, join(lowM, highM))
-    v128.store(square, join(lowV, highV))
-    v128.store(next, result)
-  } else {
-    v128.store_lane<f32>(mean, join(lowM, highM), 0)
-    v128.store_lane<f32>(square, join(lowV, highV), 0)
-    v128.store_lane<f32>(next, result, 0)
-  }
+  write<T>(mean, join(lowM, highM))
+  write<T>(square, join(lowV, highV))
+  write<T>(next, result)
 }
 
 /**
@@ -155,10 +122,10 @@ export function adam(
   const quads = count & ~3
   for (let i: usize = 0; i < quads; i += 4) {
     const p = i << 2
-    adamLanes(4, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2, k)
+    adamLanes<v128>(next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
   for (let i: usize = quads; i < count; i++) {
     const p = i << 2
-    adamLanes(1, next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2, k)
+    adamLanes<f32>(next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
 }

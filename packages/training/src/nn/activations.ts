@@ -1,6 +1,9 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { withGradients } from '../autograd/tape.ts'
+import { currentBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
+import type { Differentiable } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
 const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715]
@@ -10,25 +13,29 @@ const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 
  * the approximation of GPT-2: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
  */
 export function gelu(x: Tensor): Tensor {
-  return tf.customGrad((...args) => {
-    const [input, save] = args as unknown as [Tensor, (tensors: Tensor[]) => void]
-    const inner = tf.mul(input, tf.add(tf.mul(tf.square(input), CUBE), SLOPE))
-    const gate = tf.sigmoid(inner)
-    save([input, gate])
-    return { value: tf.mul(input, gate), gradFunc: geluGradient }
-  })(x)
+  const pass = currentBackend().gate ?? plainGate
+  return withGradients([x], (input) => pass(input, SLOPE, CUBE))
 }
 
-function geluGradient(dy: Tensor, saved: Tensor[]): Tensor {
-  const [x, gate] = saved as [Tensor, Tensor]
-  const slope = tf.add(tf.mul(tf.square(x), 3 * CUBE), SLOPE)
-  const bend = tf.mul(tf.mul(x, slope), tf.mul(gate, tf.sub(1, gate)))
-  return tf.mul(dy, tf.add(gate, bend))
+function plainGate(x: Tensor, linear: number, cubic: number): Differentiable {
+  const gate = tf.sigmoid(tf.mul(x, tf.add(tf.mul(tf.square(x), cubic), linear)))
+  return {
+    value: tf.mul(x, gate),
+    saved: [x, gate],
+    gradients(dy, saved) {
+      const [x, gate] = saved as [Tensor, Tensor]
+      const slope = tf.add(tf.mul(tf.square(x), 3 * cubic), linear)
+      const bend = tf.mul(tf.mul(x, slope), tf.mul(gate, tf.sub(1, gate)))
+      return [tf.mul(dy, tf.add(gate, bend))]
+    },
+  }
 }
 
 /** x sigmoid(x), also called swish (Elfwing et al., 2017) */
 export function silu(x: Tensor): Tensor {
-  return tf.mul(x, tf.sigmoid(x))
+  const { gate } = currentBackend()
+  if (gate === undefined) return tf.mul(x, tf.sigmoid(x))
+  return withGradients([x], (input) => gate(input, 1, 0))
 }
 
 const functions = {

@@ -1,4 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { withGradients } from '../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -98,27 +99,21 @@ function attendByHead(
   core: AttentionCore,
   mask?: ProbabilityMask,
 ): Tensor {
-  const fused =
+  const pass =
     core === causalAttention && mask === undefined ? currentBackend().attention : undefined
-  return tf.customGrad((...args) => {
-    const [input, save] = args as unknown as [Tensor, (tensors: Tensor[]) => void]
-    if (fused !== undefined) {
-      const { output, saved } = fused.forward(input, size)
-      save(saved)
-      const gradFunc = (dy: Tensor, tensors: Tensor[]) => fused.backward(dy, tensors, size)
-      return { value: output, gradFunc }
-    }
-    const [q, k, v] = splitHeads(input, 3, size) as [Tensor, Tensor, Tensor]
+  return withGradients([rows], (input) => {
+    if (pass !== undefined) return pass(input!, size)
+    const [q, k, v] = splitHeads(input!, 3, size) as [Tensor, Tensor, Tensor]
     const { output, saved } = core.forward(q, k, v, mask)
-    save(saved)
     return {
       value: joinHeads([output]),
-      gradFunc: (dy: Tensor, tensors: Tensor[]) => {
+      saved,
+      gradients(dy, tensors) {
         const [gradient] = splitHeads(dy, 1, size) as [Tensor]
-        return joinHeads(core.backward(gradient, tensors, mask))
+        return [joinHeads(core.backward(gradient, tensors, mask))]
       },
     }
-  })(rows)
+  })
 }
 
 /** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */

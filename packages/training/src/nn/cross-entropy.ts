@@ -1,8 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient, type Recording } from '../model/recording.ts'
-import { currentBackend, isHostAccessible, repeated } from '../backend/current.ts'
-import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
+import { currentBackend, repeated } from '../backend/current.ts'
+import { valuesAtHand } from '../backend/host-memory.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
@@ -94,19 +94,15 @@ function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): Evaluat
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) checkLabels(right, classes)
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
-  const { crossEntropy: evaluateOnBackend } = currentBackend()
-  if (evaluateOnBackend !== undefined) return evaluateOnBackend(logits, labels, weight)
-  if (right === undefined || !isHostAccessible()) {
-    return evaluateOnDevice(logits, labels, classes, weight)
-  }
-  let loss = 0
-  const gradient = createTensor(logits.shape, (out) => {
-    // Read the labels again, because the allocation may have detached the earlier array.
-    const values = valuesAtHand(labels) as Int32Array
-    loss = lossAndGradient(out, viewOf(logits), values, classes, weight)
-  })
-  return { value: tf.scalar(loss), gradient }
+  return (
+    currentBackend().crossEntropy?.(logits, labels, weight, plain) ??
+    evaluateOnDevice(logits, () => {
+      return [tf.oneHot(labels, classes, 1, 0, 'float32'), tf.scalar(weight)]
+    })
+  )
 }
+
+const plain = { ignoreIndex: undefined, labelSmoothing: 0 } as const
 
 /** @throws ERR_TSR_ARGUMENT for a label outside of [0, classes) */
 export function checkLabels(labels: Int32Array, classes: number): void {
@@ -116,62 +112,27 @@ export function checkLabels(labels: Int32Array, classes: number): void {
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'a label', value: wrong, expected })
 }
 
-/** Computes the loss without fetching values. Labels that only the device holds are not checked. */
-function evaluateOnDevice(
+/**
+ * Computes the loss without fetching values. Labels that only the device holds are not checked.
+ *
+ * @param targetsOf - returns the targets [..., classes], and the weights of the rows, a scalar or [..., 1]
+ */
+export function evaluateOnDevice(
   logits: Tensor,
-  labels: Tensor,
-  classes: number,
-  weight: number,
-): { value: Tensor; gradient: Tensor } {
+  targetsOf: () => readonly [targets: Tensor, weights: Tensor],
+): EvaluatedLoss {
   const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
-    const right = tf.oneHot(labels, classes, 1, 0, 'float32')
+    const [targets, weights] = targetsOf()
     const shifted = tf.sub(logits, tf.max(logits, -1, true))
     const exponentials = tf.exp(shifted)
     const totals = tf.sum(exponentials, -1, true)
-    const losses = tf.sub(tf.log(totals), tf.sum(productOf(right, shifted), -1, true))
-    const slopes = tf.sub(tf.div(exponentials, totals), right)
-    return [tf.mul(tf.sum(losses), weight), tf.keep(tf.mul(slopes, weight))]
+    // Where the target is 0, skip the product: 0 times a logit of -Infinity is NaN.
+    const own = tf.where(tf.greater(targets, 0), tf.mul(targets, shifted), tf.zerosLike(shifted))
+    const losses = tf.sub(tf.log(totals), tf.sum(own, -1, true))
+    const slopes = tf.sub(tf.div(exponentials, totals), targets)
+    return [tf.sum(tf.mul(losses, weights)), tf.keep(tf.mul(slopes, weights))]
   })
   return { value, gradient }
-}
-
-/**
- * Returns the elementwise product of `target` and `x`. The result is 0 wherever the target is 0, even if
- * x is -Infinity there.
- */
-export function productOf(target: Tensor, x: Tensor): Tensor {
-  return tf.where(tf.greater(target, 0), tf.mul(target, x), tf.zerosLike(x))
-}
-
-/** Writes weight (softmax - one-hot) to `gradient`. Returns weight times the sum of the losses. */
-function lossAndGradient(
-  gradient: Float32Array,
-  logits: Float32Array,
-  labels: Int32Array,
-  classes: number,
-  weight: number,
-): number {
-  let loss = 0
-  // Round only the final results: differences of rounded exponentials would be biased.
-  const exponentials = new Float64Array(classes)
-  labels.forEach((label, row) => {
-    const start = row * classes
-    const end = start + classes
-    let largest = -Infinity
-    for (let p = start; p < end; p++) largest = Math.max(largest, logits[p]!)
-    let total = 0
-    for (let k = 0; k < classes; k++) {
-      const exponential = Math.exp(logits[start + k]! - largest)
-      exponentials[k] = exponential
-      total += exponential
-    }
-    for (let k = 0; k < classes; k++) {
-      const probability = exponentials[k]! / total
-      gradient[start + k] = (k === label ? probability - 1 : probability) * weight
-    }
-    loss += Math.log(total) - (logits[start + label]! - largest)
-  })
-  return loss * weight
 }
 
 /**

@@ -1,7 +1,7 @@
 import { choice, declareOptions, tsrError, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { isHostAccessible } from '../backend/current.ts'
-import { createTensor, valuesAtHand, viewOf } from '../backend/host-memory.ts'
+import { currentBackend } from '../backend/current.ts'
+import { valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -9,7 +9,7 @@ import {
   checkLabels,
   checkShapes,
   differentiable,
-  productOf,
+  evaluateOnDevice,
   recordEvaluated,
   type Reduction,
 } from './cross-entropy.ts'
@@ -76,75 +76,24 @@ export function countLabels(labels: Tensor, ignored: number | undefined): number
 
 function evaluate(logits: Tensor, labels: Tensor, options: Complete): EvaluatedLoss {
   const [, classes] = checkShapes(logits, labels)
-  const { ignoreIndex, reduction } = options
+  const { ignoreIndex, labelSmoothing, reduction } = options
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) {
     const counting = right.filter((label) => label !== ignoreIndex)
     checkLabels(counting, classes)
     const weight = reduction === 'mean' ? 1 / Math.max(1, counting.length) : 1
-    if (isHostAccessible()) return onHost(logits, labels, options, weight)
+    const evaluated = currentBackend().crossEntropy?.(logits, labels, weight, options)
+    if (evaluated !== undefined) return evaluated
   }
-  return onDevice(logits, labels, options)
-}
-
-/** Computes the loss row by row, in double precision. */
-function onHost(
-  logits: Tensor,
-  labels: Tensor,
-  { ignoreIndex, labelSmoothing }: Complete,
-  weight: number,
-): EvaluatedLoss {
-  const classes = logits.shape.at(-1)!
-  const shared = labelSmoothing / classes
-  let loss = 0
-  const gradient = createTensor(logits.shape, (out) => {
-    const [scores, right] = [viewOf(logits), valuesAtHand(labels) as Int32Array]
-    out.fill(0)
-    right.forEach((label, row) => {
-      if (label === ignoreIndex) return
-      const start = row * classes
-      const end = start + classes
-      let largest = -Infinity
-      for (let p = start; p < end; p++) largest = Math.max(largest, scores[p]!)
-      let [total, sum] = [0, 0]
-      for (let p = start; p < end; p++) {
-        total += Math.exp(scores[p]! - largest)
-        sum += scores[p]! - largest
-      }
-      for (let p = start; p < end; p++) {
-        out[p] = (Math.exp(scores[p]! - largest) / total - shared) * weight
-      }
-      out[start + label]! -= (1 - labelSmoothing) * weight
-      const own = scores[start + label]! - largest
-      // If the factor is 0, skip the product: 0 times a logit of -Infinity is NaN.
-      if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * own
-      if (shared > 0) loss -= shared * sum
-      loss += Math.log(total)
-    })
-  })
-  return { value: tf.scalar(loss * weight), gradient }
-}
-
-/** Computes the loss without fetching values. Labels that only the device holds are not checked. */
-function onDevice(logits: Tensor, labels: Tensor, options: Complete): EvaluatedLoss {
-  const { ignoreIndex, labelSmoothing, reduction } = options
-  const classes = logits.shape.at(-1)!
-  const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
+  return evaluateOnDevice(logits, () => {
     const ignored = tf.scalar(ignoreIndex ?? -1, 'int32')
     const counts = tf.cast(tf.notEqual(labels, ignored), 'float32')
     const weights = reduction === 'mean' ? tf.div(counts, tf.maximum(tf.sum(counts), 1)) : counts
     const known = tf.cast(tf.mul(tf.cast(labels, 'float32'), counts), 'int32')
     const right = tf.oneHot(known, classes, 1, 0, 'float32')
-    const target = tf.add(tf.mul(right, 1 - labelSmoothing), labelSmoothing / classes)
-    const shifted = tf.sub(logits, tf.max(logits, -1, true))
-    const exponentials = tf.exp(shifted)
-    const totals = tf.sum(exponentials, -1, true)
-    const own = tf.sum(productOf(target, shifted), -1)
-    const losses = tf.sub(tf.log(tf.squeeze(totals, [-1])), own)
-    const slopes = tf.sub(tf.div(exponentials, totals), target)
-    return [tf.sum(tf.mul(losses, weights)), tf.keep(tf.mul(slopes, tf.expandDims(weights, -1)))]
+    const targets = tf.add(tf.mul(right, 1 - labelSmoothing), labelSmoothing / classes)
+    return [targets, tf.expandDims(weights, -1)]
   })
-  return { value, gradient }
 }
 
 /** Returns exp of the mean cross-entropy per token: the equivalent number of equally likely tokens. */

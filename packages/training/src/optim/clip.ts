@@ -1,8 +1,7 @@
 import { anything, declareOptions, positive, tsrError, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { isHostAccessible, repeated } from '../backend/current.ts'
-import { overwrite, viewOf } from '../backend/host-memory.ts'
+import { currentBackend, repeated } from '../backend/current.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -122,20 +121,18 @@ function scale(gradients: ClippedGradients, names: readonly string[], factor: nu
   const remote: string[] = []
   for (const name of names) {
     const gradient = gradients.get(name)!
-    if (ArrayBuffer.isView(gradient)) multiply(gradient, gradient, factor)
-    else if (!isHostAccessible()) remote.push(name)
-    else (gradients as Map<string, Tensor>).set(name, overwritten(gradient, factor))
+    if (ArrayBuffer.isView(gradient)) {
+      for (let i = 0; i < gradient.length; i++) gradient[i]! *= factor
+      continue
+    }
+    const scaled = currentBackend().scale?.(gradient, factor)
+    if (scaled === undefined) remote.push(name)
+    else (gradients as Map<string, Tensor>).set(name, scaled)
   }
-  if (remote.length > 0) scaleOnDevice(gradients as Map<string, Tensor>, remote, factor)
+  if (remote.length > 0) scaleTogether(gradients as Map<string, Tensor>, remote, factor)
 }
 
-function overwritten(gradient: Tensor, factor: number): Tensor {
-  return overwrite(gradient, (values) => {
-    multiply(values, viewOf(gradient), factor)
-  })
-}
-
-function scaleOnDevice(
+function scaleTogether(
   gradients: Map<string, Tensor>,
   names: readonly string[],
   factor: number,
@@ -146,8 +143,4 @@ function scaleOnDevice(
   )
   tf.dispose(inputs)
   for (const [i, name] of names.entries()) gradients.set(name, scaled[i]!)
-}
-
-function multiply(out: Float32Array, values: Float32Array, factor: number): void {
-  for (let i = 0; i < out.length; i++) out[i] = values[i]! * factor
 }

@@ -1,7 +1,7 @@
 import { choice } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { repeated } from '../backend/current.ts'
+import { currentBackend, repeated } from '../backend/current.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -68,6 +68,7 @@ export async function gradientNorm(
 
 interface Measure {
   readonly name: string
+  readonly onBackend?: (gradient: Tensor | Float32Array) => number | undefined
   readonly onHost: (values: HostArray) => number
   readonly onDevice: (gradient: Tensor) => Tensor
 }
@@ -76,6 +77,8 @@ interface Measure {
 
 const sumOfSquares: Measure = {
   name: 'sum of squares',
+  onBackend: (gradient) =>
+    ArrayBuffer.isView(gradient) ? undefined : currentBackend().sumOfSquares?.(gradient),
   onHost(values) {
     const sums: [number, number, number, number] = [0, 0, 0, 0]
     const whole = values.length - (values.length % 4)
@@ -112,13 +115,13 @@ const largest: Measure = {
 /** Returns one number for each gradient. Numbers on a device are fetched together. */
 async function measure(
   gradients: readonly (Tensor | Float32Array)[],
-  { name, onHost, onDevice }: Measure,
+  { name, onBackend, onHost, onDevice }: Measure,
 ): Promise<number[]> {
   const numbers: number[] = []
   const remote: Tensor[] = []
   for (const gradient of gradients) {
     const values = ArrayBuffer.isView(gradient) ? gradient : valuesAtHand(gradient)
-    if (values !== undefined) numbers.push(onHost(values))
+    if (values !== undefined) numbers.push(onBackend?.(gradient) ?? onHost(values))
     else remote.push(gradient as Tensor)
   }
   if (remote.length > 0) {

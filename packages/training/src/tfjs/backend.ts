@@ -93,12 +93,35 @@ export interface TensorBackend {
   /**
    * Returns `weight` times the sum of the cross-entropies of logits [..., classes] and int32 labels
    * [...], and the gradient of the logits. The open tf.tidy owns the loss. The caller disposes the
-   * gradient.
+   * gradient. Returns undefined if the backend does not support the targets.
    */
-  readonly crossEntropy?: (logits: Tensor, labels: Tensor, weight: number) => EvaluatedLoss
+  readonly crossEntropy?: (
+    logits: Tensor,
+    labels: Tensor,
+    weight: number,
+    targets: LabelTargets,
+  ) => EvaluatedLoss | undefined
 
-  /** Computes causal attention without splitting the rows into heads. */
-  readonly attention?: RowAttention
+  /**
+   * Layer norm over the last axis with the parameters `scale` and `shift`. Without `shift`: RMSNorm. The
+   * gradients are those of all arguments in order.
+   */
+  readonly normalize?: (epsilon: number, x: Tensor, scale: Tensor, shift?: Tensor) => Differentiable
+
+  /** Returns x sigmoid(linear x + cubic x^3) for each value, and its gradient. */
+  readonly gate?: (x: Tensor, linear: number, cubic: number) => Differentiable
+
+  /** Sums the squares of float32 values in double precision, with the bits of a sum in JavaScript. */
+  readonly sumOfSquares?: (x: Tensor) => number
+
+  /** Multiplies float32 values in place, or disposes `x` and returns another tensor. */
+  readonly scale?: (x: Tensor, factor: number) => Tensor
+
+  /**
+   * Causal attention of rows [batch, length, 3 x heads x size], which are the queries, keys and values of
+   * all heads. The result is [batch, length, heads x size].
+   */
+  readonly attention?: (rows: Tensor, size: number) => Differentiable
 
   /**
    * Records a pass of a repeatable module (`Module.isRepeatable`) with fewer calls of the backend than
@@ -136,16 +159,20 @@ export interface TensorBackend {
   readonly updatesInPlace?: () => UpdatesInPlace | undefined
 }
 
-/**
- * Causal attention of rows [batch, length, 3 x heads x size], which are the queries, keys and values of all
- * heads. The open tf.tidy or recorded pass owns the results.
- */
-export interface RowAttention {
-  /** Returns the output [batch, length, heads x size], and the tensors that `backward` needs. */
-  forward(rows: Tensor, size: number): { output: Tensor; saved: Tensor[] }
+/** The target of class k is (1 - labelSmoothing) [k = label] + labelSmoothing / classes. */
+export interface LabelTargets {
+  /** The loss of rows with this label is 0. */
+  readonly ignoreIndex: number | undefined
+  readonly labelSmoothing: number
+}
 
-  /** Returns the gradient of the rows. */
-  backward(dy: Tensor, saved: readonly Tensor[], size: number): Tensor
+/** A result of an operation, and how its gradients follow. The open tf.tidy owns all tensors. */
+export interface Differentiable {
+  readonly value: Tensor
+  /** Tensors for `gradients`, which may include inputs. */
+  readonly saved: Tensor[]
+  /** Returns the gradient of each input. */
+  readonly gradients: (dy: Tensor, saved: Tensor[]) => Tensor[]
 }
 
 /** A loss and the gradient of the logits. The caller disposes the gradient. */

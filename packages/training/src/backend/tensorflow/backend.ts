@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { EvaluatedLoss, Storage, TensorBackend } from '../../tfjs/backend.ts'
+import type { EvaluatedLoss, LabelTargets, Storage, TensorBackend } from '../../tfjs/backend.ts'
 import { genericBackend } from '../../tfjs/generic-backend.ts'
 import { countCopy, sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
@@ -88,7 +88,13 @@ function storageOf({ dataId }: Tensor): Storage {
 }
 
 /** For a matrix on the CPU, the few separate operations are faster than a TensorFlow function call. */
-function crossEntropy(logits: Tensor, labels: Tensor, weight: number): EvaluatedLoss {
+function crossEntropy(
+  logits: Tensor,
+  labels: Tensor,
+  weight: number,
+  { ignoreIndex, labelSmoothing }: LabelTargets,
+): EvaluatedLoss | undefined {
+  if (ignoreIndex !== undefined || labelSmoothing > 0) return undefined
   const eager = currentEager()!
   if (eager.isOnHost && logits.rank === 2) return crossEntropyOfRows(eager, logits, labels, weight)
   const run = (): Tensor[] =>

@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { RowAttention } from '../../tfjs/backend.ts'
+import type { Differentiable } from '../../tfjs/backend.ts'
 import { currentHeap, type Operand, type WasmHeap } from './heap.ts'
 
 /** The number of queries in a block. A block skips the keys after its last query. */
@@ -12,46 +12,44 @@ const KEPT = 2 ** 24
  * Causal attention in blocks of queries, whose scores stay in the cache. Matrices of a head are multiplied
  * where they are in [batch, length, 3 x heads x size].
  */
-export const attention: RowAttention = {
-  forward(rows, size) {
-    const heads = new Heads(rows, size)
-    const { heap, batch, count, length, width } = heads
-    const output = heap.scoped([batch, length, width])
-    const stats = heap.scoped([batch, count, length, 2])
-    const isKept = 4 * batch * count * length * length <= KEPT
-    const saved = [rows, stats, ...(isKept ? [heap.scoped([batch, count, length, length])] : [])]
-    const out = heap.addressOf(output)
-    for (const block of heads.blocks()) {
-      const p = heads.probabilities(block, saved, false)
-      const options = { stride: width }
-      heap.multiply(out + block.output, p, block.v, [block.queries, size, block.keys], options)
-    }
-    return { output, saved }
-  },
+export function attention(rows: Tensor, size: number): Differentiable {
+  const heads = new Heads(rows, size)
+  const { heap, batch, count, length, width } = heads
+  const value = heap.scoped([batch, length, width])
+  const stats = heap.scoped([batch, count, length, 2])
+  const isKept = 4 * batch * count * length * length <= KEPT
+  const saved = [rows, stats, ...(isKept ? [heap.scoped([batch, count, length, length])] : [])]
+  const out = heap.addressOf(value)
+  for (const block of heads.blocks()) {
+    const p = heads.probabilities(block, saved, false)
+    const options = { stride: width }
+    heap.multiply(out + block.output, p, block.v, [block.queries, size, block.keys], options)
+  }
+  return { value, saved, gradients: (dy, saved) => [gradientOf(dy, saved, size)] }
+}
 
-  backward(dy, saved, size) {
-    const rows = saved[0]!
-    const heads = new Heads(rows, size)
-    const { heap, channels, width, length, scale } = heads
-    const gradient = heap.scoped(rows.shape)
-    const shift = heap.addressOf(gradient) - heap.addressOf(rows)
-    const slopes = heap.addressOf(dy)
-    for (const block of heads.blocks(true)) {
-      const { first, queries, keys, q, k, v, output } = block
-      const p = heads.probabilities(block, saved, true)
-      const dOutput = matrix(slopes + output, width)
-      const d = matrix(heads.memory + 4 * QUERIES * length, keys)
-      // The last block has all keys, so it comes first, and the others add to its gradients.
-      const options = { stride: channels, accumulates: first + queries < length }
-      heap.multiply(v.at + shift, transpose(p), dOutput, [keys, size, queries], options)
-      heap.multiply(d.at, dOutput, transpose(v), [queries, keys, size])
-      const [dStride, pStride] = [4 * keys, 4 * length]
-      heap.kernels.softmax_gradient(d.at, p.at, queries, keys, dStride, pStride, scale)
-      heap.multiply(q.at + shift, d, k, [queries, size, keys], { stride: channels })
-      heap.multiply(k.at + shift, transpose(d), q, [keys, size, queries], options)
-    }
-    return gradient
-  },
+function gradientOf(dy: Tensor, saved: readonly Tensor[], size: number): Tensor {
+  const rows = saved[0]!
+  const heads = new Heads(rows, size)
+  const { heap, channels, width, length, scale } = heads
+  const gradient = heap.scoped(rows.shape)
+  const shift = heap.addressOf(gradient) - heap.addressOf(rows)
+  const slopes = heap.addressOf(dy)
+  for (const block of heads.blocks(true)) {
+    const { first, queries, keys, q, k, v, output } = block
+    const p = heads.probabilities(block, saved, true)
+    const dOutput = matrix(slopes + output, width)
+    const d = matrix(heads.memory + 4 * QUERIES * length, keys)
+    // The last block has all keys, so it comes first, and the others add to its gradients.
+    const options = { stride: channels, accumulates: first + queries < length }
+    heap.multiply(v.at + shift, transpose(p), dOutput, [keys, size, queries], options)
+    heap.multiply(d.at, dOutput, transpose(v), [queries, keys, size])
+    const [dStride, pStride] = [4 * keys, 4 * length]
+    heap.kernels.softmax_gradient(d.at, p.at, queries, keys, dStride, pStride, scale)
+    heap.multiply(q.at + shift, d, k, [queries, size, keys], { stride: channels })
+    heap.multiply(k.at + shift, transpose(d), q, [keys, size, queries], options)
+  }
+  return gradient
 }
 
 /** A row-major matrix whose rows are `stride` values apart. */

@@ -4,6 +4,7 @@ import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { attention } from './attention.ts'
 import { heapOf } from './heap.ts'
 import { WasmLinearPasses } from './linear.ts'
+import { passes } from './passes.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 const current = (): WasmModule => tf.engine().backend as unknown as WasmModule
@@ -27,6 +28,7 @@ export const wasmBackend: TensorBackend = {
   },
   linearPasses: (layers, x, needsInputGradient) =>
     new WasmLinearPasses(layers, x, needsInputGradient),
+  ...passes,
 }
 
 function storageOf({ dataId, size }: Tensor): Storage {

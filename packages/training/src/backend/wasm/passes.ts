@@ -1,0 +1,80 @@
+import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Passes } from '../../kernels/kernels.ts'
+import type { TensorBackend } from '../../tfjs/backend.ts'
+import { tf } from '../../tfjs/tfjs.ts'
+import { currentHeap } from './heap.ts'
+
+/** Computations that read and write each value as few times as possible. */
+export const passes: Pick<
+  TensorBackend,
+  'crossEntropy' | 'gate' | 'normalize' | 'scale' | 'sumOfSquares'
+> = {
+  normalize(epsilon, input, scale, shift) {
+    const heap = currentHeap()!
+    const x = floats(input)
+    const width = scale.size
+    const rows = x.size / width
+    const [value, statistics] = [heap.scoped(x.shape), heap.scoped([rows, 3])]
+    run('normalize', [value, statistics, x, scale, shift], rows, width, epsilon)
+    return {
+      value,
+      saved: [x, scale, statistics],
+      gradients(dy, saved) {
+        const [dx, dScale, dShift] = [dy, scale, shift].map(
+          (like) => like && heap.scoped(like.shape),
+        )
+        const tensors = [dx, dScale, dShift, dy, ...saved]
+        run('normalize_gradients', tensors, heap.temporary(16 * width), rows, width)
+        return [dx!, dScale!, ...(dShift === undefined ? [] : [dShift])]
+      },
+    }
+  },
+
+  gate(input, linear, cubic) {
+    const heap = currentHeap()!
+    const x = floats(input)
+    const [value, slope] = [heap.scoped(x.shape), heap.scoped(x.shape)]
+    run('gate', [value, slope, x], x.size, linear, cubic)
+    return { value, saved: [slope], gradients: (dy, [slope]) => [tf.mul(dy, slope!)] }
+  },
+
+  crossEntropy(logits, labels, weight, { ignoreIndex = -1, labelSmoothing }) {
+    const heap = currentHeap()!
+    const rows = labels.size
+    const classes = logits.size / rows
+    const gradient = heap.scoped(logits.shape)
+    const losses = heap.temporary(16 * rows + 8 * (classes + 1))
+    const sizes = [rows, classes, ignoreIndex]
+    const tensors = [gradient, floats(logits), labels]
+    run('cross_entropy', tensors, losses, ...sizes, labelSmoothing, weight)
+    const parts = new Float64Array(heap.backend.wasm.HEAPU8.buffer, losses, 2 * rows)
+    let loss = 0
+    for (let i = 0; i < parts.length; i += 2) loss += Math.log(parts[i]!) - parts[i + 1]!
+    return { value: tf.scalar(loss * weight), gradient: tf.keep(gradient) }
+  },
+
+  sumOfSquares: (x) => run('sum_of_squares', [x], x.size),
+
+  scale(x, factor) {
+    const heap = currentHeap()!
+    const scaled = heap.isWritable(x) ? x : heap.tensor(x.shape)
+    run('scale', [scaled, x], x.size, factor)
+    if (scaled !== x) x.dispose()
+    return scaled
+  },
+}
+
+function floats(x: Tensor): Tensor {
+  return x.dtype === 'float32' ? x : tf.cast(x, 'float32')
+}
+
+/** Calls a kernel with the addresses of tensors, or 0, and with other numbers. */
+function run(
+  name: keyof Passes,
+  tensors: readonly (Tensor | undefined)[],
+  ...values: readonly number[]
+): number {
+  const heap = currentHeap()!
+  const addresses = tensors.map((tensor) => (tensor === undefined ? 0 : heap.addressOf(tensor)))
+  return heap.kernels[name](...addresses, ...values)
+}

@@ -1,0 +1,58 @@
+// Reads and writes vectors: four floats, with T = v128, or one, with T = f32.
+
+/** Returns one or four floats. Unused lanes are 0. */
+// @ts-ignore: decorator
+@inline
+export function read<T>(p: usize): v128 {
+  return isVector<T>() ? v128.load(p) : v128.load32_zero(p)
+}
+
+// @ts-ignore: decorator
+@inline
+export function write<T>(p: usize, x: v128): void {
+  if (isVector<T>()) v128.store(p, x)
+  else v128.store32_lane(p, x, 0)
+}
+
+/** The first two values as doubles. */
+// @ts-ignore: decorator
+@inline
+export function low(x: v128): v128 {
+  return f64x2.promote_low_f32x4(x)
+}
+
+/** The last two values as doubles. */
+// @ts-ignore: decorator
+@inline
+export function high(x: v128): v128 {
+  return f64x2.promote_low_f32x4(v128.shuffle<f32>(x, x, 2, 3, 2, 3))
+}
+
+/** The opposite of `low` and `high`. */
+// @ts-ignore: decorator
+@inline
+export function join(a: v128, b: v128): v128 {
+  return v128.shuffle<f32>(
+    f32x4.demote_f64x2_zero(a),
+    f32x4.demote_f64x2_zero(b),
+    0,
+    1,
+    4,
+    5,
+  )
+}
+
+/** The sum of four floats. */
+// @ts-ignore: decorator
+@inline
+export function totalOfFour(x: v128): f32 {
+  const pairs = f32x4.add(x, v128.shuffle<f32>(x, x, 2, 3, 0, 1))
+  return f32x4.extract_lane(pairs, 0) + f32x4.extract_lane(pairs, 1)
+}
+
+/** The sum of two doubles. */
+// @ts-ignore: decorator
+@inline
+export function total(x: v128): f64 {
+  return f64x2.extract_lane(x, 0) + f64x2.extract_lane(x, 1)
+}

@@ -1,0 +1,165 @@
+// Layer norm and RMSNorm of floats. Sums are doubles, and a mean is the sum of two floats, so that a large
+// mean costs no precision. The bits of a row do not depend on other rows.
+import { high, low, read, total, write } from './lanes.as'
+
+/** Bytes of the statistics of a row: the two floats of its mean, and 1 / its standard deviation. */
+const STATISTICS: usize = 12
+
+/** (x - mean) inverse */
+// @ts-ignore: decorator
+@inline
+function normal<T>(x: usize, mean: v128, rest: v128, inverse: v128): v128 {
+  const y = f32x4.mul(f32x4.sub(f32x4.sub(read<T>(x), mean), rest), inverse)
+  return isVector<T>() ? y : v128.and(y, i32x4(-1, 0, 0, 0))
+}
+
+/** The sum of both halves, in doubles. */
+// @ts-ignore: decorator
+@inline
+function folded(x: v128): v128 {
+  return f64x2.add(low(x), high(x))
+}
+
+/** Adds values to doubles in memory. */
+// @ts-ignore: decorator
+@inline
+function addTo<T>(sums: usize, x: v128): void {
+  if (isVector<T>()) {
+    v128.store(sums, f64x2.add(v128.load(sums), low(x)))
+    v128.store(sums, f64x2.add(v128.load(sums, 16), high(x)), 16)
+  } else {
+    v128.store64_lane(sums, f64x2.add(v128.load64_zero(sums), low(x)), 0)
+  }
+}
+
+function forward<T>(
+  out: usize,
+  statistics: usize,
+  x: usize,
+  scale: usize,
+  shift: usize,
+  rows: usize,
+  width: usize,
+  epsilon: f64,
+): void {
+  const bytes = width << 2
+  for (; rows > 0; rows--) {
+    let average: f64 = 0
+    if (shift) {
+      let sum = f64x2.splat(0)
+      for (let p: usize = 0; p < bytes; p += sizeof<T>()) sum = f64x2.add(sum, folded(read<T>(x + p)))
+      average = total(sum) / <f64>width
+    }
+    store<f32>(statistics, <f32>average)
+    store<f32>(statistics, <f32>(average - <f64>(<f32>average)), 4)
+    const mean = v128.load32_splat(statistics)
+    const rest = v128.load32_splat(statistics, 4)
+    let squares = f64x2.splat(0)
+    for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
+      const y = normal<T>(x + p, mean, rest, f32x4.splat(1))
+      squares = f64x2.add(squares, f64x2.mul(low(y), low(y)))
+      squares = f64x2.add(squares, f64x2.mul(high(y), high(y)))
+    }
+    store<f32>(statistics, <f32>(1 / Math.sqrt(total(squares) / <f64>width + epsilon)), 8)
+    const inverse = v128.load32_splat(statistics, 8)
+    for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
+      const y = f32x4.mul(normal<T>(x + p, mean, rest, inverse), read<T>(scale + p))
+      write<T>(out + p, shift ? f32x4.add(y, read<T>(shift + p)) : y)
+    }
+    x += bytes
+    out += bytes
+    statistics += STATISTICS
+  }
+}
+
+/**
+ * out = (x - mean) / sqrt(variance + epsilon) scale + shift for each row of x [rows, width]. A `shift` of 0
+ * stands for no shift and a mean of 0.
+ *
+ * @param statistics - gets three floats for each row
+ */
+export function normalize(
+  out: usize,
+  statistics: usize,
+  x: usize,
+  scale: usize,
+  shift: usize,
+  rows: usize,
+  width: usize,
+  epsilon: f64,
+): void {
+  if (width & 3) forward<f32>(out, statistics, x, scale, shift, rows, width, epsilon)
+  else forward<v128>(out, statistics, x, scale, shift, rows, width, epsilon)
+}
+
+function backward<T>(
+  dx: usize,
+  dScale: usize,
+  dShift: usize,
+  dy: usize,
+  x: usize,
+  scale: usize,
+  statistics: usize,
+  sums: usize,
+  rows: usize,
+  width: usize,
+): void {
+  const bytes = width << 2
+  const shifts = sums + (bytes << 1)
+  memory.fill(sums, 0, bytes << 2)
+  for (; rows > 0; rows--) {
+    const mean = v128.load32_splat(statistics)
+    const rest = v128.load32_splat(statistics, 4)
+    const inverse = v128.load32_splat(statistics, 8)
+    let along = f64x2.splat(0)
+    let aside = f64x2.splat(0)
+    for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
+      const d = read<T>(dy + p)
+      const y = normal<T>(x + p, mean, rest, inverse)
+      const slope = f32x4.mul(d, read<T>(scale + p))
+      addTo<T>(sums + (p << 1), f32x4.mul(d, y))
+      along = f64x2.add(along, folded(f32x4.mul(slope, y)))
+      if (dShift) {
+        addTo<T>(shifts + (p << 1), d)
+        aside = f64x2.add(aside, folded(slope))
+      }
+    }
+    const a = f32x4.splat(<f32>(total(along) / <f64>width))
+    const b = f32x4.splat(<f32>(total(aside) / <f64>width))
+    for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
+      const y = normal<T>(x + p, mean, rest, inverse)
+      const slope = f32x4.mul(read<T>(dy + p), read<T>(scale + p))
+      write<T>(dx + p, f32x4.mul(inverse, f32x4.sub(f32x4.sub(slope, b), f32x4.mul(y, a))))
+    }
+    x += bytes
+    dy += bytes
+    dx += bytes
+    statistics += STATISTICS
+  }
+  for (let p: usize = 0; p < bytes; p += 4) {
+    store<f32>(dScale + p, <f32>load<f64>(sums + (p << 1)))
+    if (dShift) store<f32>(dShift + p, <f32>load<f64>(shifts + (p << 1)))
+  }
+}
+
+/**
+ * The gradients of `normalize`. Sums the gradients of `scale` and `shift` in row order. A `dShift` of 0
+ * stands for no shift.
+ *
+ * @param sums - scratch memory for 2 x width doubles
+ */
+export function normalize_gradients(
+  dx: usize,
+  dScale: usize,
+  dShift: usize,
+  dy: usize,
+  x: usize,
+  scale: usize,
+  statistics: usize,
+  sums: usize,
+  rows: usize,
+  width: usize,
+): void {
+  if (width & 3) backward<f32>(dx, dScale, dShift, dy, x, scale, statistics, sums, rows, width)
+  else backward<v128>(dx, dScale, dShift, dy, x, scale, statistics, sums, rows, width)
+}
