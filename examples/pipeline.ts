@@ -39,9 +39,10 @@ const { batch, chunks, epochs, seed } = flags
 
 // With `auto`, messages have a separate thread only if each rank has a second core.
 const group = await initProcessGroup({ engine: 'auto' })
-await training.loadBackend()
+const { blas } = await training.loadBackend()
 const { rank, size } = group
 const speaks = rank === 0
+if (speaks && blas !== undefined) console.log(`matrix products by ${blas}`)
 
 const file = flags['schedule-file']
 const own = file === '' ? undefined : planning.parseSchedule(readSchedule(file), file)

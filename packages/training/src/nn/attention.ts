@@ -102,8 +102,8 @@ function attendByHead(
   const pass =
     core === causalAttention && mask === undefined ? currentBackend().attention : undefined
   return withGradients([rows], (input) => {
-    if (pass !== undefined) return pass(input!, size)
-    const [q, k, v] = splitHeads(input!, 3, size) as [Tensor, Tensor, Tensor]
+    if (pass !== undefined) return pass(input, size)
+    const [q, k, v] = splitHeads(input, 3, size) as [Tensor, Tensor, Tensor]
     const { output, saved } = core.forward(q, k, v, mask)
     return {
       value: joinHeads([output]),
