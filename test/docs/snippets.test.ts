@@ -16,6 +16,7 @@ const reasons = [
   'needs mpirun or srun; test/interop/mpi and test/hosts/slurm.test.ts run it',
   'needs mpirun; test/hosts/slurm.test.ts runs it',
   'needs Slurm; test/hosts/slurm.test.ts runs it',
+  'needs no tsrun; npm run check:packages runs it',
   'needs Ray; test/interop/ray runs it',
   'runs these tests',
 ]
