@@ -113,13 +113,16 @@ export function withGradients(
 /** An operation with custom gradients, for `withLazyGradients`. */
 export interface LazyOperation<K extends string> {
   forward(): Tensor
+  /** Whether `gradients` needs the output; default false. */
+  readonly savesOutput?: boolean
   /**
    * Returns one function per input, which computes the gradient of that input. The functions are called
    * in order, and only for requested gradients.
    *
    * @param inputs - the inputs of the forward pass
+   * @param output - the result of the forward pass, if it is saved
    */
-  gradients(dy: Tensor, inputs: Each<K, Tensor>): Each<K, () => Tensor>
+  gradients(dy: Tensor, inputs: Each<K, Tensor>, output?: Tensor): Each<K, () => Tensor>
 }
 
 /** Like tf.customGrad, but computes only the requested gradients. */
@@ -131,12 +134,14 @@ export function withLazyGradients<K extends string>(
   return engine.runKernelFunc<K>({
     inputs,
     forwardFunc: (_, save) => {
-      save(keys.map((key) => inputs[key]))
-      return operation.forward()
+      const output = operation.forward()
+      save([...keys.map((key) => inputs[key]), ...(operation.savesOutput === true ? [output] : [])])
+      return output
     },
     backwardsFunc: (dy, saved) => {
       const entries = keys.map((key, i) => [key, saved[i]!] as const)
-      return operation.gradients(dy, Object.fromEntries(entries) as Each<K, Tensor>)
+      const given = Object.fromEntries(entries) as Each<K, Tensor>
+      return operation.gradients(dy, given, saved[keys.length])
     },
   })
 }

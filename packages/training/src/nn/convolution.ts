@@ -1,9 +1,11 @@
 import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
 import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core'
+import { withLazyGradients } from '../autograd/tape.ts'
+import { currentBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { checkInput } from '../model/recording.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { runKernel, tf } from '../tfjs/tfjs.ts'
 import { activate, activations, type Activation } from './activations.ts'
 import { heUniform, zeros } from './init.ts'
 import { createParameter } from './initialize.ts'
@@ -99,10 +101,45 @@ export class Conv2d implements Module {
     const filter = this.weight.value as Tensor4D
     const pad = typeof padding === 'number' ? around(padding) : padding
     const strides = [...pairOf(stride)] as [number, number]
-    const y = tf.conv2d(images, filter, strides, pad)
-    return activate(activation, this.bias === undefined ? y : tf.add(y, this.bias.value))
+    if (this.bias === undefined)
+      return activate(activation, tf.conv2d(images, filter, strides, pad))
+    const fused = activation === 'relu' ? 'relu' : 'linear'
+    const y = convolve({ x, filter, bias: this.bias.value }, strides, pad, fused)
+    return fused === 'relu' ? y : activate(activation, y)
   }
 }
+
+/** A convolution with a bias and an activation in one pass, whose gradients share one mask. */
+function convolve(
+  inputs: Record<'x' | 'filter' | 'bias', Tensor>,
+  strides: [number, number],
+  pad: Padding,
+  activation: 'relu' | 'linear',
+): Tensor {
+  const attributes = { strides, pad, dilations: 1, dataFormat: 'NHWC' }
+  return withLazyGradients(inputs, {
+    savesOutput: activation === 'relu',
+    forward: () => runKernel('FusedConv2D', inputs, { ...attributes, activation }),
+    gradients(dy, { x, filter }, output) {
+      const slopes = output === undefined ? dy : reluGradient(dy, output)
+      const images = { dy: slopes, filter }
+      const filters = { x, dy: slopes }
+      return {
+        x: () => runKernel('Conv2DBackpropInput', images, { ...attributes, inputShape: x.shape }),
+        filter: () =>
+          runKernel('Conv2DBackpropFilter', filters, { ...attributes, filterShape: filter.shape }),
+        bias: () => tf.sum(slopes, [0, 1, 2]),
+      }
+    },
+  })
+}
+
+/** Returns `dy` where the output of the ReLU is positive, else 0. */
+function reluGradient(dy: Tensor, output: Tensor): Tensor {
+  return currentBackend().reluGradient?.(dy, output) ?? tf.mul(dy, tf.step(output))
+}
+
+type Padding = ReturnType<typeof around> | 'valid' | 'same'
 
 export function pairOf(size: number | Pair): Pair {
   return typeof size === 'number' ? [size, size] : size

@@ -111,6 +111,9 @@ export interface TensorBackend {
   /** Returns x sigmoid(linear x + cubic x^3) for each value, and its gradient. */
   readonly gate?: (x: Tensor, linear: number, cubic: number) => Differentiable
 
+  /** Returns `dy` where the output of a ReLU is positive, else 0. */
+  readonly reluGradient?: (dy: Tensor, output: Tensor) => Tensor
+
   /** Sums the squares of float32 values in double precision, with the bits of a sum in JavaScript. */
   readonly sumOfSquares?: (x: Tensor) => number
 

@@ -7,7 +7,7 @@ import { currentHeap } from './heap.ts'
 /** Computations that read and write each value as few times as possible. */
 export const passes: Pick<
   TensorBackend,
-  'crossEntropy' | 'gate' | 'normalize' | 'scale' | 'sumOfSquares'
+  'crossEntropy' | 'gate' | 'normalize' | 'reluGradient' | 'scale' | 'sumOfSquares'
 > = {
   normalize(epsilon, input, scale, shift) {
     const heap = currentHeap()!
@@ -51,6 +51,14 @@ export const passes: Pick<
     let loss = 0
     for (let i = 0; i < parts.length; i += 2) loss += Math.log(parts[i]!) - parts[i + 1]!
     return { value: tf.scalar(loss * weight), gradient: tf.keep(gradient) }
+  },
+
+  reluGradient(dy, output) {
+    const heap = currentHeap()!
+    const dx = heap.scoped(dy.shape)
+    const [to, slopes, y] = [dx, dy, output].map((tensor) => heap.addressOf(tensor))
+    heap.kernels.mask(to!, slopes!, y!, dy.size)
+    return dx
   },
 
   sumOfSquares: (x) => run('sum_of_squares', [x], x.size),
