@@ -1,4 +1,5 @@
 export * from './attention.as'
+export * from './columns.as'
 export * from './cross-entropy.as'
 export * from './elements.as'
 export * from './normalize.as'

@@ -72,7 +72,14 @@ export interface KernelExports extends WindowKernels, Passes {
 
 /** Kernels whose arguments are addresses, then numbers. */
 export type Passes = Record<
-  'cross_entropy' | 'gate' | 'normalize' | 'normalize_gradients' | 'scale' | 'sum_of_squares',
+  | 'column_sums'
+  | 'combine_columns'
+  | 'cross_entropy'
+  | 'gate'
+  | 'normalize'
+  | 'normalize_gradients'
+  | 'scale'
+  | 'sum_of_squares',
   (...values: number[]) => number
 >
 

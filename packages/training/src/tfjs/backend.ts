@@ -114,6 +114,8 @@ export interface TensorBackend {
   /** Returns `dy` where the output of a ReLU is positive, else 0. */
   readonly reluGradient?: (dy: Tensor, output: Tensor) => Tensor
 
+  readonly columns?: ColumnPasses
+
   /** Sums the squares of float32 values in double precision, with the bits of a sum in JavaScript. */
   readonly sumOfSquares?: (x: Tensor) => number
 
@@ -160,6 +162,25 @@ export interface TensorBackend {
 
   /** Returns the optimizer steps in place; undefined if the device does not support them. */
   readonly updatesInPlace?: () => UpdatesInPlace | undefined
+}
+
+/** Passes over the columns of tensors [..., columns]. */
+export interface ColumnPasses {
+  /**
+   * Returns the sums of y, then the sums of y (x - center), of each column, in double precision and in
+   * row order.
+   */
+  sums(y: Tensor, x: Tensor, center: Float64Array): Float64Array
+
+  /**
+   * Returns a y + b (x - center) + c with numbers for each column. The open tf.tidy or recorded pass owns
+   * the result.
+   */
+  combine(
+    y: Tensor,
+    x: Tensor,
+    numbers: Readonly<Record<'a' | 'b' | 'c' | 'center', Float64Array>>,
+  ): Tensor
 }
 
 /** The target of class k is (1 - labelSmoothing) [k = label] + labelSmoothing / classes. */

@@ -1,4 +1,5 @@
 import {
+  BatchNorm,
   clipGradients,
   crossEntropy,
   crossEntropyWith,
@@ -7,6 +8,7 @@ import {
   LayerNorm,
   loadBackend,
   record,
+  replaceValue,
   RMSNorm,
   silu,
   tf,
@@ -271,5 +273,38 @@ describe('clipping on wasm', () => {
     await clipGradients(parameters, new Map([['a', array]]), { maxNorm: 0.3 })
     expect(viewOf(gradients.get('a')!)).toEqual(array)
     tf.dispose([shared, ...gradients.values()])
+  })
+})
+
+describe('BatchNorm on wasm', () => {
+  it.each(
+    [
+      [1, 1],
+      [7, 3],
+      [2, 3, 5, 8],
+      [130, 33],
+    ].flatMap((shape) => [0, 1000].map((offset) => ({ shape, offset }))),
+  )('equals its definition on cpu for $shape around $offset', async ({ shape, offset }) => {
+    const channels = shape.at(-1)!
+    const x = wave(
+      shape.reduce((a, b) => a * b),
+      3,
+      offset,
+    )
+    const results: Float32Array[][] = []
+    for (const backend of ['cpu', 'wasm'] as const) {
+      await loadBackend(backend)
+      const norm = new BatchNorm({ name: 'n', channels })
+      norm.parameters.forEach((parameter, i) => {
+        replaceValue(parameter, tf.tensor1d(wave(channels, 0.5, 1 - i)))
+      })
+      const all = run(norm, x, shape)
+      results.push([...all, ...norm.buffers.map(({ value }) => viewOf(value).slice())])
+      tf.dispose([...norm.parameters, ...norm.buffers].map(({ value }) => value))
+    }
+    const [wanted, actual] = results
+    actual!.forEach((values, i) => {
+      expect(errorOf(values, wanted![i]!, i === 1 ? 1 : 0)).toBeLessThan(3e-7)
+    })
   })
 })

@@ -7,7 +7,7 @@ import { currentHeap } from './heap.ts'
 /** Computations that read and write each value as few times as possible. */
 export const passes: Pick<
   TensorBackend,
-  'crossEntropy' | 'gate' | 'normalize' | 'reluGradient' | 'scale' | 'sumOfSquares'
+  'columns' | 'crossEntropy' | 'gate' | 'normalize' | 'reluGradient' | 'scale' | 'sumOfSquares'
 > = {
   normalize(epsilon, input, scale, shift) {
     const heap = currentHeap()!
@@ -59,6 +59,30 @@ export const passes: Pick<
     const [to, slopes, y] = [dx, dy, output].map((tensor) => heap.addressOf(tensor))
     heap.kernels.mask(to!, slopes!, y!, dy.size)
     return dx
+  },
+
+  columns: {
+    sums(y, x, center) {
+      const heap = currentHeap()!
+      const columns = center.length
+      const sums = heap.temporary(24 * columns)
+      const numbers = new Float64Array(heap.backend.wasm.HEAPU8.buffer, sums, 3 * columns)
+      numbers.set(center, 2 * columns)
+      run('column_sums', [y, x], sums, x.size / columns, columns)
+      return numbers.slice(0, 2 * columns)
+    },
+
+    combine(y, x, { a, b, c, center }) {
+      const heap = currentHeap()!
+      const columns = center.length
+      const value = heap.scoped(x.shape)
+      const factors = heap.temporary(20 * columns)
+      const rest = center.map((number) => number - Math.fround(number))
+      const numbers = heap.floats(factors, 5 * columns)
+      for (const [i, values] of [a, b, c, center, rest].entries()) numbers.set(values, i * columns)
+      run('combine_columns', [value, y, x], factors, x.size / columns, columns)
+      return value
+    },
   },
 
   sumOfSquares: (x) => run('sum_of_squares', [x], x.size),

@@ -1,11 +1,13 @@
 import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { isTapeActive } from '../../autograd/tape.ts'
+import { isTapeActive, withGradients } from '../../autograd/tape.ts'
+import { currentBackend } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import { currentPass } from '../../model/pass.ts'
+import type { ColumnPasses, Differentiable } from '../../tfjs/backend.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
@@ -92,10 +94,9 @@ export class BatchNorm implements Module {
     const isTraining = currentPass()?.training ?? isTapeActive()
     if (!isTraining) return this.#normalizeByPast(x)
     checkBackendBlocks()
-    return tf.customGrad((...args) => {
-      const [input, factor, shift, save] = args as unknown as [Tensor, Tensor, Tensor, Save]
-      return this.#normalize(input, factor, shift, save)
-    })(x, weight.value, bias.value)
+    return withGradients([x, weight.value, bias.value], (input, factor, shift) =>
+      this.#normalize(input, factor, shift),
+    )
   }
 
   #normalizeByPast(x: Tensor): Tensor {
@@ -105,66 +106,52 @@ export class BatchNorm implements Module {
     return tf.add(tf.mul(tf.sub(x, mean.value), scale), bias.value)
   }
 
-  #normalize(x: Tensor, weight: Tensor, bias: Tensor, save: Save): Taped {
+  #normalize(x: Tensor, weight: Tensor, bias: Tensor): Differentiable {
     const { channels, epsilon, name } = this.#options
     const { isEmpty = false, isRepeated = false, replicas = this.#replicas } = currentPass() ?? {}
-    let all = statisticsOf(isEmpty ? new Float32Array(0) : viewOf(x), channels)
+    let all = isEmpty ? new Float64Array(1 + 2 * channels) : statisticsOf(x, channels)
     for (const group of replicas) {
       const own = all
       all = new Float64Array(own.length * group.size)
       group.allGatherSync(all, own, { label: `${name}, forward` })
     }
-    const { mean, variance, examples } = combine(all, channels)
-    if (!isRepeated && examples > 0) this.#keep(mean, variance, examples)
+    const { mean: center, variance, examples } = combine(all, channels)
+    if (!isRepeated && examples > 0) this.#keep(center, variance, examples)
     const inverse = variance.map((value) => 1 / Math.sqrt(value + epsilon))
-    save([x, weight])
-    const value = scopedTensor(x.shape, (out) => {
-      const [input, factors, shifts] = [viewOf(x), viewOf(weight), viewOf(bias)]
-      for (let i = 0; i < out.length; i++) {
-        const c = i % channels
-        out[i] = (input[i]! - mean[c]!) * inverse[c]! * factors[c]! + shifts[c]!
-      }
-    })
-    const gradFunc = (dy: Tensor, saved: Tensor[]): Tensor[] =>
-      this.#gradients(dy, saved, { mean, inverse, examples, isEmpty, replicas })
-    return { value, gradFunc }
+    const b = scaled(inverse, weight)
+    const [a, c] = [new Float64Array(channels), Float64Array.from(viewOf(bias))]
+    return {
+      value: columns().combine(x, x, { a, b, c, center }),
+      saved: [x, weight],
+      gradients: (dy, saved) =>
+        this.#gradients(dy, saved, { center, inverse, examples, isEmpty, replicas }),
+    }
   }
 
   #gradients(
     dy: Tensor,
     saved: readonly Tensor[],
-    { mean, inverse, examples, isEmpty, replicas }: Normalization,
+    { center, inverse, examples, isEmpty, replicas }: Normalization,
   ): [dx: Tensor, dWeight: Tensor, dBias: Tensor] {
     const { channels, name } = this.#options
     const [x, weight] = saved as [Tensor, Tensor]
-    const own = new Float64Array(2 * channels)
-    const [slopes, input] = [viewOf(dy), viewOf(x)]
     // Rows of an empty micro-batch are placeholders. Leave them out of the sums.
-    for (let i = 0; !isEmpty && i < slopes.length; i++) {
-      const c = i % channels
-      own[c]! += slopes[i]!
-      own[channels + c]! += slopes[i]! * (input[i]! - mean[c]!) * inverse[c]!
-    }
+    const own = isEmpty ? new Float64Array(2 * channels) : columns().sums(dy, x, center)
+    for (let c = 0; c < channels; c++) own[channels + c]! *= inverse[c]!
     const sums = own.slice()
     for (const group of replicas) group.allReduceSync(sums, { label: `${name}, backward` })
-    const dx = scopedTensor(x.shape, (out) => {
-      if (isEmpty) {
-        out.fill(0)
-        return
-      }
-      const [slopes, input, factors] = [viewOf(dy), viewOf(x), viewOf(weight)]
-      for (let i = 0; i < out.length; i++) {
-        const c = i % channels
-        const normalized = (input[i]! - mean[c]!) * inverse[c]!
-        const centered = slopes[i]! - (sums[c]! + normalized * sums[channels + c]!) / examples
-        out[i] = factors[c]! * inverse[c]! * centered
-      }
-    })
+    const a = scaled(inverse, weight)
+    const b = a.map((factor, c) => (-factor * inverse[c]! * sums[channels + c]!) / examples)
+    const c = a.map((factor, c) => (-factor * sums[c]!) / examples)
     const of = (values: Float64Array): Tensor =>
       scopedTensor([channels], (out) => {
         out.set(values)
       })
-    return [dx, of(own.subarray(channels)), of(own.subarray(0, channels))]
+    return [
+      isEmpty ? tf.zerosLike(x) : columns().combine(dy, x, { a, b, c, center }),
+      of(own.subarray(channels)),
+      of(own.subarray(0, channels)),
+    ]
   }
 
   get #replicas(): readonly ProcessGroup[] {
@@ -186,15 +173,9 @@ export class BatchNorm implements Module {
   }
 }
 
-type Save = (tensors: Tensor[]) => void
-
-interface Taped {
-  readonly value: Tensor
-  readonly gradFunc: (dy: Tensor, saved: Tensor[]) => Tensor[]
-}
-
 interface Normalization {
-  readonly mean: Float64Array
+  /** The mean of each channel. */
+  readonly center: Float64Array
   /** The factor of each channel: 1 / sqrt(variance + epsilon). */
   readonly inverse: Float64Array
   readonly examples: number
@@ -206,19 +187,45 @@ interface Normalization {
  * Returns the statistics of one rank: the number of examples, the mean of each channel, and the sum
  * of squared deviations of each channel.
  */
-function statisticsOf(values: Float32Array, channels: number): Float64Array {
-  const statistics = new Float64Array(1 + 2 * channels)
-  const examples = values.length / channels
-  statistics[0] = examples
-  if (examples === 0) return statistics
-  const means = statistics.subarray(1, 1 + channels)
-  const squares = statistics.subarray(1 + channels)
-  for (let i = 0; i < values.length; i++) means[i % channels]! += values[i]!
+function statisticsOf(x: Tensor, channels: number): Float64Array {
+  const examples = x.size / channels
+  const means = columns().sums(x, x, new Float64Array(channels)).subarray(0, channels)
   for (let c = 0; c < channels; c++) means[c]! /= examples
-  for (let i = 0; i < values.length; i++) {
-    squares[i % channels]! += (values[i]! - means[i % channels]!) ** 2
-  }
-  return statistics
+  // The sum of x (x - mean) is that of (x - mean)^2, because the sum of x - mean is 0.
+  const squares = columns().sums(x, x, means).subarray(channels)
+  return Float64Array.of(examples, ...means, ...squares)
+}
+
+/** Returns factors times the values of a tensor. */
+function scaled(factors: Float64Array, tensor: Tensor): Float64Array {
+  const values = viewOf(tensor)
+  return factors.map((factor, c) => factor * values[c]!)
+}
+
+const columns = (): ColumnPasses => currentBackend().columns ?? hostPasses
+
+const hostPasses: ColumnPasses = {
+  sums(y, x, center) {
+    const [factors, values] = [viewOf(y), viewOf(x)]
+    const { length } = center
+    const sums = new Float64Array(2 * length)
+    for (let i = 0; i < values.length; i++) {
+      const c = i % length
+      sums[c]! += factors[i]!
+      sums[length + c]! += factors[i]! * (values[i]! - center[c]!)
+    }
+    return sums
+  },
+
+  combine(y, x, { a, b, c, center }) {
+    return scopedTensor(x.shape, (out) => {
+      const [factors, values] = [viewOf(y), viewOf(x)]
+      for (let i = 0; i < out.length; i++) {
+        const k = i % center.length
+        out[i] = a[k]! * factors[i]! + b[k]! * (values[i]! - center[k]!) + c[k]!
+      }
+    })
+  },
 }
 
 /** Combines the statistics of all ranks without numerical cancellation (Chan et al., 1979). */

@@ -1,6 +1,7 @@
 import { choice, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { withGradients } from '../../autograd/tape.ts'
 import { scopedTensor, viewOf } from '../../backend/host-memory.ts'
 import {
   checkLabels,
@@ -97,14 +98,14 @@ function differentiable(
 ): Tensor {
   checkBackendBlocks()
   const right = labels.dataSync<'int32'>()
-  return tf.customGrad((input, save) => {
-    const { loss, gradient } = evaluate(input as Tensor, right, group, weights)
-    ;(save as (tensors: Tensor[]) => void)([gradient])
+  return withGradients([logits], (input) => {
+    const { loss, gradient } = evaluate(input, right, group, weights)
     return {
       value: tf.scalar(loss),
-      gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy),
+      saved: [gradient],
+      gradients: (dy, [slopes]) => [tf.mul(slopes!, dy)],
     }
-  })(logits)
+  })
 }
 
 /**
