@@ -29,6 +29,7 @@ const programs = {
     'typescript-loader': 'src/rank/typescript/loader.ts',
   },
   mpi: { 'store-thread': 'src/store-thread.ts' },
+  training: { 'check-thread': 'src/checkpoint/check-thread.ts' },
 }
 
 /**

@@ -1,13 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import {
-  partOfParameter,
-  partSize,
-  tensorFrom,
-  writeTo,
-  type Part,
-  type Piece,
-  type PieceOwner,
-} from '@tsrun/training'
+import { partOfParameter, tensorFrom, type Part, type PieceOwner } from '@tsrun/training'
+import { holdTensor } from '@tsrun/training/parts'
 import { weightsOf, type LayerPlace, type LayersModel, type LayersWeight } from './model.ts'
 
 export type LayerNames = (place: LayerPlace) => string
@@ -27,14 +20,8 @@ export type LayerNames = (place: LayerPlace) => string
 export function ownerOfLayers(model: LayersModel, names?: LayerNames): PieceOwner {
   const weights = placeWeights(model, names)
   return {
-    pieces: async () =>
-      await Promise.all(
-        weights.map(async ({ variable, part }): Promise<Piece> => {
-          const values = new Float32Array(partSize(part))
-          await writeTo(variable.read(), values)
-          return { ...part, values }
-        }),
-      ),
+    pieces: () =>
+      weights.map(({ variable, part }) => ({ ...part, values: holdTensor(variable.read()) })),
     parts: () => weights.map(({ part }) => part),
     load(pieces) {
       for (const [i, { variable, shape }] of weights.entries()) {

@@ -1,14 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import {
-  tensorFrom,
-  tf,
-  writeTo,
-  type OptimizerState,
-  type ParameterState,
-  type PieceOwner,
-  type Tensor,
-} from '@tsrun/training'
-import { describeNames, ownerOfState } from '@tsrun/training/parts'
+import { tensorFrom, tf, type OptimizerState, type PieceOwner, type Tensor } from '@tsrun/training'
+import { describeNames, holdTensor, ownerOfState, type HeldState } from '@tsrun/training/parts'
 import { placeWeights, type LayerNames, type PlacedWeight } from './checkpoint.ts'
 import type { LayersModel } from './model.ts'
 
@@ -96,7 +88,7 @@ async function readState(
   optimizer: TrainOptimizerLike,
   trained: readonly PlacedWeight[],
   kinds: readonly Kind[],
-): Promise<OptimizerState> {
+): Promise<HeldState> {
   const steps = optimizer.iterations
   const [iterations, ...weights] = await optimizer.getWeights()
   iterations?.tensor.dispose()
@@ -110,18 +102,13 @@ async function readState(
       expected: `one that has trained this model: ${describeNames(wanted)}`,
     })
   }
-  const state = new Map<string, ParameterState>()
-  for (const each of steps > 0 ? trained : []) {
-    const values: Record<string, Float32Array> = {}
-    for (const kind of kinds) {
-      const tensor = byName.get(nameOf(each, kind))!
-      const array = new Float32Array(tensor.size)
-      await writeTo(tensor, array)
-      values[kind[1]] = array
-    }
-    state.set(each.part.name, { steps, values })
-  }
-  return state
+  const state = (steps > 0 ? trained : []).map((each) => {
+    const values = kinds.map(
+      (kind) => [kind[1], holdTensor(byName.get(nameOf(each, kind))!)] as const,
+    )
+    return [each.part.name, { steps, values: Object.fromEntries(values) }] as const
+  })
+  return new Map(state)
 }
 
 async function writeState(

@@ -2,6 +2,7 @@
 // the same version.
 export { runForward } from './autograd/record.ts'
 export { isHostAccessible } from './backend/current.ts'
+export { holdTensor } from './backend/held-values.ts'
 export { scopedTensor } from './backend/host-memory.ts'
 export { onAllRanks } from './checkpoint/coordination.ts'
 export { gatherModel } from './checkpoint/gather-model.ts'
@@ -19,6 +20,7 @@ export { dropoutRate } from './nn/dropout.ts'
 export { hasPositions, Head, tableParameter } from './nn/embedding.ts'
 export { checkRange } from './nn/initialize.ts'
 export { partsOf } from './optim/flat-gradients.ts'
+export type { HeldState } from './optim/state.ts'
 export {
   compareParameters,
   compareReplicas,

@@ -132,6 +132,7 @@ describe.each(['wasm', 'cpu'] as const)('gathered gradients on %s', (backend) =>
       runPasses(second, 1, sumInto(gradients))
       optimizers[1].step(second.parameters, gradients)
     }
+    for (const optimizer of optimizers) optimizer.dispose()
     expect(tf.memory()).toEqual(before)
     first.parameters.forEach(({ value }, i) => {
       const other = second.parameters[i]!.value

@@ -88,6 +88,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       for (let step = 0; step < 3; step++) {
         optimizer.step([used, unused], new Map([['used', gradient([1, 1])]]))
       }
+      optimizer.dispose()
       expect(tf.memory()).toEqual(before)
       expect(old.isDisposed).toBe(true)
       expect([...unused.value.dataSync()]).toEqual([3])

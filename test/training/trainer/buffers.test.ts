@@ -92,8 +92,15 @@ async function start(
   options: TrainerOptions = {},
 ): Promise<Trainer> {
   const mesh = await initDeviceMesh({ dp: 1, shard: 1, pp: 1, cp: 1, tp: 1, ...shape }, group)
-  return await trainer(model, { mesh, optimizer: new Adam({ learningRate: 0.05 }), ...options })
+  const optimizer = new Adam({ learningRate: 0.05 })
+  optimizers.push(optimizer)
+  return await trainer(model, { mesh, optimizer, ...options })
 }
+
+const optimizers: Adam[] = []
+afterEach(() => {
+  for (const optimizer of optimizers.splice(0)) optimizer.dispose()
+})
 
 async function train(run: Trainer, from: number): Promise<number[]> {
   const losses: number[] = []

@@ -110,6 +110,7 @@ function alone(problem: Problem): number[] {
     losses.push(...read(model.forward(inputs)))
     tf.dispose([x, y, inputs])
   })
+  optimizer.dispose()
   return losses
 }
 

@@ -6,36 +6,6 @@ import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 // Gradient sums and optimizer updates, each by the fastest method of the backend. Arrays are updated in
 // double precision and rounded once when stored. Tensors are updated without fetching them.
 
-/** float32 values outside of tensors, for example optimizer state. */
-export interface HostVector {
-  /** Read this property again at each use: on wasm, an allocation detaches earlier arrays. */
-  readonly values: Float32Array
-}
-
-interface Block {
-  readonly heap: WasmHeap
-  readonly address: number
-}
-
-const blocks = new FinalizationRegistry<Block>(({ heap, address }) => {
-  heap.free(address)
-})
-
-/** Allocates zeros. On wasm, they lie in the memory of the backend, so that its kernels can access them. */
-export function hostVector(length: number): HostVector {
-  const heap = currentHeap()
-  if (heap === undefined) return { values: new Float32Array(length) }
-  const address = heap.allocate(4 * length)
-  heap.floats(address, length).fill(0)
-  const vector = {
-    get values() {
-      return heap.floats(address, length)
-    },
-  }
-  blocks.register(vector, { heap, address })
-  return vector
-}
-
 /**
  * out = x + factor y. Uses a wasm kernel if all arrays are in the memory of the wasm backend.
  * Otherwise, a loop computes the same bits.
@@ -56,14 +26,19 @@ export function addScaled(
   for (let i = 0; i < out.length; i++) out[i] = x[i]! + factor * y[i]!
 }
 
-export interface AdamArrays {
+/**
+ * The arrays of an optimizer step on the host. They may be views of tensor memory, which an allocation
+ * detaches.
+ */
+export interface UpdateArrays {
+  /** For the next values of the parameter; may be `gradient`. */
   readonly next: Float32Array
   readonly value: Float32Array
   readonly gradient: Float32Array
-  /** Decaying mean of the gradients; updated in place. */
-  readonly mean: Float32Array
-  /** Decaying mean of the squared gradients; updated in place. */
-  readonly square: Float32Array
+  /** The state vectors. */
+  readonly former: readonly Float32Array[]
+  /** For the next values of the state vectors; may be `former`. */
+  readonly state: readonly Float32Array[]
 }
 
 export interface AdamStep {
@@ -77,23 +52,44 @@ export interface AdamStep {
   readonly keep: number
 }
 
-/** Runs one step of `Adam` or `AdamW` on the values of a parameter, with a wasm kernel if possible. */
-export function adamStep(arrays: AdamArrays, factors: AdamStep): void {
-  const { next, value, gradient, mean, square } = arrays
+/**
+ * Runs one step of `Adam` or `AdamW` on the values of a parameter, with a wasm kernel if possible. The
+ * state is the decaying means of the gradients and of their squares.
+ */
+export function adamStep(arrays: UpdateArrays, factors: AdamStep): void {
+  const { next, value, gradient, former, state } = arrays
   const { rate, scale, epsilon, betas, keep } = factors
   const [beta1, beta2] = betas
-  const heap = commonHeap(next, value, gradient, mean, square)
+  const all = [next, value, gradient, ...former, ...state]
+  const heap = commonHeap(...all)
   if (heap !== undefined) {
-    const [out, p, g, m, v] = [next, value, gradient, mean, square].map((array) => array.byteOffset)
-    heap.kernels.adam(out!, p!, g!, m!, v!, next.length, rate, scale, epsilon, beta1, beta2, keep)
+    const [out, p, g, m, v, toM, toV] = all.map((array) => array.byteOffset)
+    heap.kernels.adam(
+      out!,
+      p!,
+      g!,
+      m!,
+      v!,
+      toM!,
+      toV!,
+      next.length,
+      rate,
+      scale,
+      epsilon,
+      beta1,
+      beta2,
+      keep,
+    )
     return
   }
+  const [formerMean, formerSquare] = former
+  const [mean, square] = state
   for (let i = 0; i < next.length; i++) {
     const g = gradient[i]!
-    const m = beta1 * mean[i]! + (1 - beta1) * g
-    const v = beta2 * square[i]! + (1 - beta2) * g * g
-    mean[i] = m
-    square[i] = v
+    const m = beta1 * formerMean![i]! + (1 - beta1) * g
+    const v = beta2 * formerSquare![i]! + (1 - beta2) * g * g
+    mean![i] = m
+    square![i] = v
     next[i] = value[i]! * keep - (rate * m) / (Math.sqrt(v) * scale + epsilon)
   }
 }

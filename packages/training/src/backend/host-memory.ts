@@ -156,7 +156,15 @@ export function overwrite(tensor: Tensor, fill: (values: Float32Array) => void):
   return next
 }
 
+const freeable = new WeakSet<object>()
+
 /** Returns the memory of a float32 tensor; undefined if the backend cannot free it temporarily. */
 export function storageOf(tensor: Tensor): Storage | undefined {
+  freeable.add(tensor.dataId)
   return currentBackend().storageOf?.(tensor)
+}
+
+/** Whether the memory of the tensor may be freed although clones share it; see `Storage`. */
+export function isFreeable({ dataId }: Tensor): boolean {
+  return freeable.has(dataId)
 }

@@ -2,8 +2,8 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { onAllRanks } from './coordination.ts'
-import { copyCommon, partSize, type Piece, type PieceOwner } from './piece.ts'
-import { checkFinite, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
+import { copyCommon, copyPieces, partSize, type Piece, type PieceOwner } from './piece.ts'
+import { factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
 
 /** The largest number of values in a message. */
 const CHUNK = 4 * 1024 * 1024
@@ -26,9 +26,8 @@ export async function gatherModel(
 ): Promise<Map<string, Piece> | undefined> {
   let own: readonly Piece[] = []
   const held = await onAllRanks(group, async () => {
-    own = uniquePieces(await owner.pieces())
-    checkFinite(own)
-    return own.map((piece) => factsOf(piece, false))
+    own = uniquePieces(await copyPieces(owner))
+    return own.map(factsOf)
   })
   const plan = planPieces(held)
   const found = new Set(plan.map(({ name }) => name))
@@ -42,7 +41,7 @@ export async function gatherModel(
 
 /** Removes duplicates: a tied parameter may be listed twice. */
 function uniquePieces(pieces: readonly Piece[]): Piece[] {
-  return [...new Map(pieces.map((piece) => [keyOf(factsOf(piece, false)), piece])).values()]
+  return [...new Map(pieces.map((piece) => [keyOf(piece), piece])).values()]
 }
 
 /** @returns the whole tensors by name, on rank 0 */
@@ -52,7 +51,7 @@ async function gatherPieces(
   group: ProcessGroup | undefined,
 ): Promise<Map<string, Piece> | undefined> {
   const { rank } = group ?? { rank: 0 }
-  const mine = new Map(own.map((piece) => [keyOf(factsOf(piece, false)), piece]))
+  const mine = new Map(own.map((piece) => [keyOf(piece), piece]))
   const whole = new Map<string, Piece>()
   for (const planned of plan) {
     const { name, shape, key } = planned

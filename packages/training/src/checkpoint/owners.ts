@@ -1,13 +1,13 @@
-import { tensorFrom, writeTo } from '../backend/host-memory.ts'
+import { holdTensor } from '../backend/held-values.ts'
+import { tensorFrom } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
-import type { Optimizer } from '../optim/optimizer.ts'
-import type { OptimizerState } from '../optim/state.ts'
+import type { HeldState, OptimizerState } from '../optim/state.ts'
 import {
   parseStateName,
   partOfParameter,
   stateName,
+  type HeldPiece,
   type Part,
-  type Piece,
   type PieceOwner,
 } from './piece.ts'
 
@@ -15,15 +15,7 @@ import {
 export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner {
   const parts = parameters.map((parameter) => partOfParameter(parameter))
   return {
-    async pieces() {
-      return await Promise.all(
-        parameters.map(async ({ value }, i) => {
-          const values = new Float32Array(value.size)
-          await writeTo(value, values)
-          return { ...parts[i]!, values }
-        }),
-      )
-    },
+    pieces: () => parameters.map(({ value }, i) => ({ ...parts[i]!, values: holdTensor(value) })),
     parts: () => parts,
     load(pieces) {
       for (const [i, parameter] of parameters.entries()) {
@@ -59,8 +51,11 @@ export function withBuffers(owner: PieceOwner, buffers: readonly Parameter[]): P
 }
 
 /** An optimizer whose state can be read and loaded by parameter name. */
-export interface StatefulOptimizer extends Pick<Optimizer, 'state'> {
+export interface StatefulOptimizer {
+  state(): Promise<OptimizerState | HeldState>
   loadState(state: OptimizerState): void | Promise<void>
+  /** Returns what `state` returns, without copying the values. */
+  holdState?(): HeldState
 }
 
 const STEPS = 'steps'
@@ -81,13 +76,17 @@ export function ownerOfState(optimizer: StatefulOptimizer, owned: readonly Part[
   const partOf = new Map(owned.map((part) => [part.name, part]))
   return {
     async pieces() {
-      const pieces: Piece[] = []
-      for (const [name, { steps, values }] of await optimizer.state()) {
+      const pieces: HeldPiece[] = []
+      const state = optimizer.holdState?.() ?? (await optimizer.state())
+      for (const [name, { steps, values }] of state) {
         const part = partOf.get(name)
-        if (part === undefined) continue
+        if (part === undefined) {
+          for (const vector of Object.values(values)) if ('read' in vector) vector.release()
+          continue
+        }
         pieces.push({ name: stateName(name, STEPS), shape: [], values: Int32Array.of(steps) })
-        for (const [kind, array] of Object.entries(values)) {
-          pieces.push({ ...part, name: stateName(name, kind), values: array })
+        for (const [kind, vector] of Object.entries(values)) {
+          pieces.push({ ...part, name: stateName(name, kind), values: vector })
         }
       }
       return pieces

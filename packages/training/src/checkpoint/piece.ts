@@ -1,5 +1,8 @@
+import { tsrError } from '@tsrun/core'
+import { copyHeld, type HeldValues } from '../backend/held-values.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
+import { firstNotFinite } from './safetensors/checks.ts'
 
 /** A rectangular region of a tensor: its first index and its length on each axis. */
 export interface Box {
@@ -26,14 +29,19 @@ export interface Piece extends Part {
   readonly values: PieceValues
 }
 
+/** A part of a tensor with a copy of its values or a reference to them, which its user releases. */
+export interface HeldPiece extends Part {
+  readonly values: PieceValues | HeldValues
+}
+
 /**
  * Provides and receives this rank's tensors of a checkpoint. Models, optimizers and sharding
  * wrappers implement this interface. The pieces of a tensor on all ranks are equal or disjoint, and
  * together form the whole tensor.
  */
 export interface PieceOwner {
-  /** Returns a copy of this rank's tensors. Training does not change the copy while it is written. */
-  pieces(): readonly Piece[] | Promise<readonly Piece[]>
+  /** Returns this rank's tensors. Training does not change these values while they are written. */
+  pieces(): readonly HeldPiece[] | Promise<readonly HeldPiece[]>
 
   /**
    * Returns the parts of a checkpoint that this rank needs.
@@ -50,6 +58,21 @@ export interface PieceOwner {
    * Called after all ranks have read all their parts.
    */
   load(pieces: readonly Piece[]): void | Promise<void>
+}
+
+/** Returns copies of this rank's tensors. @throws ERR_TSR_NOT_FINITE when a value is NaN or infinite */
+export async function copyPieces(owner: PieceOwner): Promise<Piece[]> {
+  const copies: Piece[] = []
+  for (const { values, ...part } of await owner.pieces()) {
+    copies.push({ ...part, values: 'read' in values ? await copyHeld(values) : values })
+  }
+  for (const { name, values } of copies) checkFinite(name, firstNotFinite(values))
+  return copies
+}
+
+/** @throws ERR_TSR_NOT_FINITE if `value`, which is NaN or infinite, is given */
+export function checkFinite(name: string, value: number | undefined): void {
+  if (value !== undefined) throw tsrError('ERR_TSR_NOT_FINITE', { what: name, value })
 }
 
 export function partSize({ shape, box, range }: Part): number {

@@ -1,20 +1,15 @@
-import { crc32 } from 'node:zlib'
 import { tsrError } from '@tsrun/core'
-import { commonRuns, partSize, type Part, type Piece } from './piece.ts'
-import { dtypeOf, type SafetensorsDType } from './safetensors/dtypes.ts'
+import { commonRuns, partSize, type HeldPiece, type Part } from './piece.ts'
+import { layoutOf, type SafetensorsDType } from './safetensors/dtypes.ts'
 
 /** A piece without its values. Ranks exchange these descriptions. */
 export interface PieceFacts extends Part {
   readonly dtype: SafetensorsDType
   readonly bytes: number
-  /** The CRC-32 of the values; undefined if replicas are not compared. */
-  readonly crc32?: number
 }
 
-export function factsOf(piece: Piece, compare: boolean): PieceFacts {
-  const { values, ...part } = piece
-  const facts = { ...part, dtype: dtypeOf(values), bytes: values.byteLength }
-  return compare ? { ...facts, crc32: crc32(bytesIn(piece)) } : facts
+export function factsOf({ values, ...part }: HeldPiece): PieceFacts {
+  return { ...part, ...layoutOf(values) }
 }
 
 /** A piece to save, and the rank that writes the piece. */
@@ -56,7 +51,6 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
         tensor.size += partSize(facts)
         tensor.parts.push(facts)
       } else {
-        checkCopy(copy, facts, rank)
         copy.ranks.push(rank)
       }
     }
@@ -71,37 +65,23 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
 }
 
 /**
- * Checks that pieces of the same name are equal: a tied parameter may be listed twice.
+ * Checks that replicas are equal.
  *
- * @param pieces - the pieces of one rank
- * @throws ERR_TSR_CHECKPOINT_PIECES when two pieces of the same name differ
+ * @param checksums - of each rank, the CRC-32 of its pieces by their keys
+ * @throws ERR_TSR_CHECKPOINT_PIECES when they differ, because it is unknown which one is right
  */
-export function checkNames(pieces: readonly Piece[]): void {
-  const byKey = new Map<string, Piece>()
-  for (const piece of pieces) {
-    const key = keyOf(piece)
-    const former = byKey.get(key)
-    byKey.set(key, piece)
-    if (former === undefined || bytesIn(former).equals(bytesIn(piece))) continue
-    const problem = 'a rank has two tensors of this name with different values'
-    throw tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor: piece.name, problem })
+export function checkReplicas(
+  plan: readonly PlannedPiece[],
+  checksums: readonly ReadonlyMap<string, number>[],
+): void {
+  for (const { name: tensor, key } of plan) {
+    const [first, ...others] = [...checksums.keys()].filter((rank) => checksums[rank]!.has(key))
+    const wanted = checksums[first!]!.get(key)
+    const other = others.find((rank) => checksums[rank]!.get(key) !== wanted)
+    if (other === undefined) continue
+    const problem = `ranks ${String(first)} and ${String(other)} have different values of ${key}`
+    throw tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor, problem })
   }
-}
-
-/**
- * Rejects non-finite values, because training could not resume from such a checkpoint.
- *
- * @throws ERR_TSR_NOT_FINITE when a value is NaN or infinite
- */
-export function checkFinite(pieces: readonly Piece[]): void {
-  for (const { name, values } of pieces) {
-    const value = values.find((each) => !Number.isFinite(each))
-    if (value !== undefined) throw tsrError('ERR_TSR_NOT_FINITE', { what: name, value })
-  }
-}
-
-function bytesIn({ values: { buffer, byteOffset, byteLength } }: Piece): Buffer {
-  return Buffer.from(buffer, byteOffset, byteLength)
 }
 
 /** Returns the name of a part in its file, such as `layers.0.weight[0:4,8:16]`. A range adds `{0:100}`. */
@@ -129,21 +109,6 @@ function checkSame(
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: found.name,
     problem: `it is ${wanted!} on rank ${String(first)} and ${has!} on rank ${String(rank)}`,
-  })
-}
-
-/**
- * @throws ERR_TSR_CHECKPOINT_PIECES when replicas differ, because it is unknown which one is right
- */
-function checkCopy(
-  { facts, ranks }: { readonly facts: PieceFacts; readonly ranks: readonly number[] },
-  found: PieceFacts,
-  rank: number,
-): void {
-  if (facts.crc32 === found.crc32) return
-  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
-    tensor: found.name,
-    problem: `ranks ${String(ranks[0])} and ${String(rank)} have different values of ${keyOf(found)}`,
   })
 }
 

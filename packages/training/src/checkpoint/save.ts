@@ -5,8 +5,8 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
 import { inOrder, onAllRanks, writersOf, type BackgroundSave } from './coordination.ts'
 import { newPlace } from './folders.ts'
-import type { Piece, PieceValues } from './piece.ts'
-import { checkFinite, checkNames, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
+import type { HeldPiece } from './piece.ts'
+import { factsOf, planPieces } from './plan.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 import { withAbortError, withWriteError, writeCheckpoint } from './write.ts'
 
@@ -23,8 +23,9 @@ export interface SaveOptions {
   /** The number of newest checkpoints to keep, including this one; default: all. */
   readonly keep?: number
   /**
-   * Whether to return once the values are copied, and write files while training continues; see
-   * `SavedCheckpoint.done`. Default false.
+   * Whether to return at once, and read, check and write the values while training continues; see
+   * `SavedCheckpoint.done`. Values that training replaces meanwhile stay in memory until they are
+   * written: at most one more copy of the parameters and of the optimizer state. Default false.
    */
   readonly background?: boolean
   /**
@@ -67,8 +68,9 @@ export interface SavedCheckpoint {
   /** The folder of the checkpoint, `<directory>/step-<step>`. The folder exists once the save is done. */
   readonly path: string
   /**
-   * Resolves when the checkpoint is on disk, and rejects if writing failed. Await this promise before you
-   * leave the group. The next save also waits for it, and throws its error if nobody awaited the promise.
+   * Resolves when the checkpoint is on disk, and rejects if writing failed, a value is not finite or
+   * replicas differ. Await this promise before you leave the group. The next save also waits for it, and
+   * throws its error if nobody awaited the promise.
    */
   readonly done: Promise<void>
 }
@@ -125,61 +127,50 @@ async function save(
 ): Promise<{ readonly path: string; readonly background?: BackgroundSave }> {
   const { timeout, signal } = options
   const rank = group?.rank ?? 0
-  const pieces: Piece[] = []
-  let keep = Infinity
+  const pieces: HeldPiece[] = []
+  const release = (): void => {
+    for (const { values } of pieces) if ('read' in values) values.release()
+  }
+  let kept = { keep: Infinity, finite: true }
   let values: JsonValues = { data: null, seeds: {} }
-  const ranks = await onAllRanks(group, async () => {
-    if (unreported !== undefined) throw unreported.error
-    const { background, compare, finite, ...others } = readOptions(options)
-    keep = others.keep
-    const owners = ownersOf(state)
-    stepRule.check('step', state.step)
-    await withAbortError(signal, group, () => {
-      signal?.throwIfAborted()
+  let writing: BackgroundSave | undefined
+  try {
+    const ranks = await onAllRanks(group, async () => {
+      if (unreported !== undefined) throw unreported.error
+      const { background, compare, keep, finite } = readOptions(options)
+      kept = { keep, finite }
+      const owners = ownersOf(state)
+      stepRule.check('step', state.step)
+      await withAbortError(signal, group, () => {
+        signal?.throwIfAborted()
+      })
+      values = copyJsonValues(state)
+      for (const owner of owners) pieces.push(...(await owner.pieces()))
+      const place =
+        rank === 0
+          ? await withWriteError(rank, folder, () => newPlace(folder, state.step))
+          : undefined
+      const held = pieces.map(factsOf)
+      const hasOptimizer = state.optimizer !== undefined
+      return { held, place, step: state.step, hasOptimizer, background, compare }
     })
-    values = copyJsonValues(state)
-    for (const owner of owners) pieces.push(...(await owner.pieces()))
-    checkNames(pieces)
-    if (finite) checkFinite(pieces)
-    const place =
-      rank === 0
-        ? await withWriteError(rank, folder, () => newPlace(folder, state.step))
-        : undefined
-    const held = pieces.map((piece) => factsOf(piece, compare))
-    const hasOptimizer = state.optimizer !== undefined
-    return { held, place, step: state.step, hasOptimizer, background, compare }
-  })
-  checkAgreement(ranks)
-  const plan = planPieces(ranks.map(({ held }) => held))
-  const { place, hasOptimizer, background } = ranks[0]!
-  const { name, save } = place!
-  const facts = { save, step: state.step, ...values, hasOptimizer }
-  const tensors = valuesToWrite(pieces, plan, rank)
-  const share = { folder, name, plan, tensors, facts, keep, timeout, signal }
-  const path = join(folder, name)
-  if (!background) {
-    await writeCheckpoint(share, group)
-    return { path }
+    checkAgreement(ranks)
+    const plan = planPieces(ranks.map(({ held }) => held))
+    const { place, hasOptimizer, background, compare } = ranks[0]!
+    const { name, save } = place!
+    const facts = { save, step: state.step, ...values, hasOptimizer }
+    const share = { folder, name, plan, pieces, compare, facts, ...kept, timeout, signal }
+    const done = writeCheckpoint(share, background ? await writersOf(group) : group)
+    if (background) {
+      writing = { done: done.finally(release) }
+      writing.done.catch((error: unknown) => {
+        if (writing !== undefined) writing.unreported = { error }
+      })
+    } else await done
+    return { path: join(folder, name), ...(writing && { background: writing }) }
+  } finally {
+    if (writing === undefined) release()
   }
-  const writing: BackgroundSave = { done: writeCheckpoint(share, await writersOf(group)) }
-  writing.done.catch((error: unknown) => {
-    writing.unreported = { error }
-  })
-  return { path, background: writing }
-}
-
-function valuesToWrite(
-  pieces: readonly Piece[],
-  plan: readonly PlannedPiece[],
-  rank: number,
-): Map<string, PieceValues> {
-  const mine = new Set(plan.filter((piece) => piece.rank === rank).map(({ key }) => key))
-  const values = new Map<string, PieceValues>()
-  for (const piece of pieces) {
-    const key = keyOf(piece)
-    if (mine.has(key) && !values.has(key)) values.set(key, piece.values)
-  }
-  return values
 }
 
 /** Arguments that must be equal on all ranks. */

@@ -12,9 +12,10 @@ import {
 } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
 import { makeUnfinished, prune } from './folders.ts'
-import { partSize, type PieceValues } from './piece.ts'
-import type { PlannedPiece } from './plan.ts'
-import { syncFolder, writeAll, writeDurably, writeSafetensors } from './safetensors/write.ts'
+import { checkFinite, partSize, type HeldPiece } from './piece.ts'
+import { checkReplicas, keyOf, type PlannedPiece } from './plan.ts'
+import { streamTensors } from './safetensors/stream.ts'
+import { syncFolder, writeAll, writeDurably, writeTensors } from './safetensors/write.ts'
 
 const saved = channel('tsrun.checkpoint-saved')
 
@@ -25,8 +26,11 @@ export interface RankShare {
   readonly name: string
   /** The plan of all pieces, the same on all ranks. */
   readonly plan: readonly PlannedPiece[]
-  /** The values of this rank's pieces, by name in the file. */
-  readonly tensors: ReadonlyMap<string, PieceValues>
+  /** All pieces of this rank. Those that other ranks write are only checked. */
+  readonly pieces: readonly HeldPiece[]
+  /** The `compare` and `finite` of `SaveOptions`. */
+  readonly compare: boolean
+  readonly finite: boolean
   readonly facts: Pick<Contents, 'save' | 'step' | 'data' | 'seeds' | 'hasOptimizer'>
   readonly keep: number
   /** The `timeout` of `SaveOptions`. */
@@ -35,8 +39,10 @@ export interface RankShare {
 }
 
 interface WrittenShard {
-  readonly file: string
+  /** Undefined if the rank has nothing to write and so creates no file. */
+  readonly file: string | undefined
   readonly bytes: number
+  /** The CRC-32 of the rank's pieces. */
   readonly checksums: readonly (readonly [key: string, crc32: number])[]
 }
 
@@ -44,8 +50,9 @@ interface WrittenShard {
  * Writes the files of all ranks into a folder with a temporary name. When all files are on disk,
  * rank 0 adds the index and renames the folder.
  *
- * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_OPERATION_ABORTED;
- *   ERR_TSR_ARGUMENT when the group is missing
+ * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_CHECKPOINT_PIECES when
+ *   replicas differ; ERR_TSR_NOT_FINITE; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the group is
+ *   missing
  */
 export async function writeCheckpoint(
   share: RankShare,
@@ -68,8 +75,10 @@ export async function writeCheckpoint(
       if (rank === 0) await makeUnfinished(folder, name)
     })
     const shards = await step(() => writeShard(path, share, rank, group?.size ?? 1))
+    const checksums = shards.map((shard) => new Map(shard.checksums))
     await step(async () => {
-      if (rank === 0) await finish(path, share, shards)
+      if (share.compare) checkReplicas(share.plan, checksums)
+      if (rank === 0) await finish(path, share, shards, checksums)
     })
   } catch (error) {
     if (rank === 0) await rm(path, { recursive: true, force: true }).catch(() => undefined)
@@ -132,50 +141,62 @@ export async function withWriteError<T>(
   }
 }
 
-/** @returns undefined if the rank has nothing to write and so creates no file */
 async function writeShard(
   path: string,
-  { plan, tensors, signal }: RankShare,
+  { plan, pieces, finite, signal }: RankShare,
   rank: number,
   ranks: number,
-): Promise<WrittenShard | undefined> {
+): Promise<WrittenShard> {
+  const own = new Map(pieces.toReversed().map((piece) => [keyOf(piece), piece]))
   const mine = plan.filter((piece) => piece.rank === rank)
-  if (mine.length === 0) return undefined
-  const [number, count] = [rank, ranks].map((value) => String(value).padStart(5, '0'))
-  const file = `rank-${number!}-of-${count!}.safetensors`
-  const data = mine.map((piece) => {
-    const isBox = piece.range === undefined
-    const shape = isBox ? (piece.box?.extent ?? piece.shape) : [partSize(piece)]
-    return [piece.key, { shape, values: tensors.get(piece.key)! }] as const
-  })
-  const metadata = { format: 'pt' }
-  const tensorData = new Map(data)
-  const { bytes, checksums } = await writeSafetensors(
-    join(path, file),
-    tensorData,
-    metadata,
-    signal,
+  const tensors = new Map(
+    mine.map((piece) => {
+      const isBox = piece.range === undefined
+      const shape = isBox ? (piece.box?.extent ?? piece.shape) : [partSize(piece)]
+      return [piece.key, { shape, values: own.get(piece.key)!.values }]
+    }),
   )
+  const all = [...new Set([...mine.map(({ key }) => own.get(key)!), ...pieces])]
+  const others = all.slice(mine.length).map(({ values }) => values)
+  const [number, count] = [rank, ranks].map((value) => String(value).padStart(5, '0'))
+  const file = mine.length > 0 ? `rank-${number!}-of-${count!}.safetensors` : undefined
+  const { bytes, checks } =
+    file === undefined
+      ? { bytes: 0, checks: await streamTensors(others, () => undefined, signal) }
+      : await writeTensors(join(path, file), tensors, others, { format: 'pt' }, signal)
+  const checksums = new Map<string, number>()
+  for (const [i, piece] of all.entries()) {
+    const { crc32, notFinite } = checks[i]!
+    if (finite) checkFinite(piece.name, notFinite)
+    const key = keyOf(piece)
+    // A tied parameter may be listed twice.
+    if ((checksums.get(key) ?? crc32) !== crc32) {
+      const problem = 'a rank has two tensors of this name with different values'
+      throw tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor: piece.name, problem })
+    }
+    checksums.set(key, crc32)
+  }
   return { file, bytes, checksums: [...checksums] }
 }
 
 async function finish(
   path: string,
   { folder, name, plan, facts, keep, signal }: RankShare,
-  shards: readonly (WrittenShard | undefined)[],
+  shards: readonly WrittenShard[],
+  checksums: readonly ReadonlyMap<string, number>[],
 ): Promise<void> {
   signal?.throwIfAborted()
   const files: Record<string, number> = {}
-  for (const [rank, shard] of shards.entries()) {
-    if (shard === undefined) continue
-    files[shard.file] = shard.bytes
-    const found = await stat(join(path, shard.file)).catch(() => undefined)
-    if (found?.size !== shard.bytes) {
+  for (const [rank, { file, bytes }] of shards.entries()) {
+    if (file === undefined) continue
+    files[file] = bytes
+    const found = await stat(join(path, file)).catch(() => undefined)
+    if (found?.size !== bytes) {
       const what = `the file of rank ${String(rank)} is missing: do all hosts have access to the same folder?`
-      throw new Error(`${shard.file}: ${what}`)
+      throw new Error(`${file}: ${what}`)
     }
   }
-  const tensors = describeTensors(plan, shards)
+  const tensors = describeTensors(plan, shards, checksums)
   const contents = { ...facts, ranks: shards.length, files, tensors }
   const text = new TextEncoder().encode(encodeContents(contents))
   await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
@@ -191,16 +212,16 @@ async function finish(
 
 function describeTensors(
   plan: readonly PlannedPiece[],
-  shards: readonly (WrittenShard | undefined)[],
+  shards: readonly WrittenShard[],
+  checksums: readonly ReadonlyMap<string, number>[],
 ): Contents['tensors'] {
-  const checksums = shards.map((shard) => new Map(shard?.checksums))
   const tensors = new Map<string, StoredTensor & { readonly pieces: StoredPiece[] }>()
   for (const { name, shape, dtype, key, box, range, rank } of plan) {
     const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
     tensors.set(name, tensor)
     const place = { ...(box && { box }), ...(range && { range }) }
     const crc32 = checksums[rank]!.get(key)!
-    tensor.pieces.push({ file: shards[rank]!.file, key, ...place, crc32 })
+    tensor.pieces.push({ file: shards[rank]!.file!, key, ...place, crc32 })
   }
   return Object.fromEntries(tensors)
 }

@@ -60,6 +60,8 @@ export interface KernelExports extends WindowKernels, Passes {
     gradient: number,
     mean: number,
     square: number,
+    nextMean: number,
+    nextSquare: number,
     count: number,
     rate: number,
     scale: number,

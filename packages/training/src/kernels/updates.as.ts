@@ -66,6 +66,8 @@ function adamLanes<T>(
   gradient: usize,
   mean: usize,
   square: usize,
+  nextMean: usize,
+  nextSquare: usize,
   rate: v128,
   scale: v128,
   epsilon: v128,
@@ -89,8 +91,8 @@ function adamLanes<T>(
     adamStep(low(p), lowM, lowV, rate, scale, epsilon, keep),
     adamStep(high(p), highM, highV, rate, scale, epsilon, keep),
   )
-  write<T>(mean, join(lowM, highM))
-  write<T>(square, join(lowV, highV))
+  write<T>(nextMean, join(lowM, highM))
+  write<T>(nextSquare, join(lowV, highV))
   write<T>(next, result)
 }
 
@@ -103,6 +105,8 @@ export function adam(
   gradient: usize,
   mean: usize,
   square: usize,
+  nextMean: usize,
+  nextSquare: usize,
   count: usize,
   rate: f64,
   scale: f64,
@@ -122,10 +126,10 @@ export function adam(
   const quads = count & ~3
   for (let i: usize = 0; i < quads; i += 4) {
     const p = i << 2
-    adamLanes<v128>(next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2, k)
+    adamLanes<v128>(next + p, value + p, gradient + p, mean + p, square + p, nextMean + p, nextSquare + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
   for (let i: usize = quads; i < count; i++) {
     const p = i << 2
-    adamLanes<f32>(next + p, value + p, gradient + p, mean + p, square + p, rates, scales, epsilons, b1, r1, b2, r2, k)
+    adamLanes<f32>(next + p, value + p, gradient + p, mean + p, square + p, nextMean + p, nextSquare + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
 }

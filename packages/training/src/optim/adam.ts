@@ -73,17 +73,14 @@ abstract class AdamOptimizer extends BaseOptimizer {
     return this.#decays === 'gradient' ? this.decayOf(name) : 0
   }
 
-  protected override onHost({ name, value: { size } }: Parameter): HostUpdate {
-    const means = this.kept.onHost(name, 'mean', size).vector
-    const squares = this.kept.onHost(name, 'square', size).vector
+  protected override onHost({ name }: Parameter): HostUpdate {
     const { added, rate, scale, keep } = this.#factors(name)
     const factors = { rate, scale, keep, epsilon: this.#epsilon, betas: this.#betas }
-    return (next, value, given) => {
-      const { values: mean } = means
-      const { values: square } = squares
+    return (arrays) => {
+      const { next, value, gradient: given } = arrays
       const gradient = added === 0 ? given : next
       if (added !== 0) addScaled(gradient, given, added, value)
-      adamStep({ next, value, gradient, mean, square }, factors)
+      adamStep({ ...arrays, gradient }, factors)
     }
   }
 
@@ -117,7 +114,7 @@ abstract class AdamOptimizer extends BaseOptimizer {
     const { learningRate } = this
     const [betas, epsilon] = [this.#betas, this.#epsilon]
     const { step, keep } = this.#factors(name)
-    const [mean, square] = this.kept.takeFromDevice(name, shape)
+    const [mean, square] = this.kept.tensorsOf(name, shape)
     const kept = keep === 1 ? value : tf.tidy(() => tf.keep(tf.mul(value, keep)))
     if (kept !== value) value.dispose()
     const factors = { learningRate, betas, step, epsilon }

@@ -50,25 +50,17 @@ export class SGD extends BaseOptimizer {
     return this.#nesterov ? undefined : super.updatesInPlace()
   }
 
-  protected override onHost({ name, value: { size } }: Parameter): HostUpdate {
+  protected override onHost({ name }: Parameter): HostUpdate {
     const rate = this.learningRate
     const momentum = this.#momentum
     this.kept.nextStep(name)
-    const kept = momentum === 0 ? undefined : this.kept.onHost(name, 'velocity', size)
     const decay = this.decayOf(name)
-    return (next, value, given) => {
+    return ({ next, value, gradient: given, former: [former], state: [velocity] }) => {
       const gradient = decay === 0 ? given : next
       if (decay !== 0) addScaled(gradient, given, decay, value)
-      if (kept === undefined) {
-        addScaled(next, value, -rate, gradient)
-        return
-      }
-      const { values } = kept.vector
-      if (kept.isNew) values.set(gradient)
-      else addScaled(values, gradient, momentum, values)
-      const direction = this.#nesterov ? next : values
-      if (this.#nesterov) addScaled(direction, gradient, momentum, values)
-      addScaled(next, value, -rate, direction)
+      if (velocity !== undefined) addScaled(velocity, gradient, momentum, former!)
+      if (this.#nesterov) addScaled(next, gradient, momentum, velocity!)
+      addScaled(next, value, -rate, this.#nesterov ? next : (velocity ?? gradient))
     }
   }
 
@@ -99,7 +91,7 @@ export class SGD extends BaseOptimizer {
   ): void {
     const [rate, momentum] = [this.learningRate, this.#momentum]
     this.kept.nextStep(name)
-    const [velocity] = this.kept.takeFromDevice(name, shape)
+    const [velocity] = this.kept.tensorsOf(name, shape)
     if (velocity === undefined) updates.descend(value, gradient, rate, store)
     else updates.descendWithMomentum([value, velocity], gradient, { rate, momentum }, store)
   }

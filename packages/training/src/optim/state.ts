@@ -1,29 +1,36 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom, writeTo } from '../backend/host-memory.ts'
-import { hostVector, type HostVector } from '../backend/arithmetic.ts'
+import { holdArray, holdTensor, type HeldValues } from '../backend/held-values.ts'
+import { tensorFrom } from '../backend/host-memory.ts'
 import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** Gradients by parameter name, as tensors or as arrays of their values in row-major order. */
 export type Gradients = ReadonlyMap<string, Gradient>
 
 /** The state of an optimizer for one parameter. */
-export interface ParameterState {
+export interface ParameterState<V = Float32Array> {
   /** The number of updates of the parameter. */
   readonly steps: number
   /**
    * State vectors by name, for example `mean`. Each has as many values as the parameter, in
    * row-major order.
    */
-  readonly values: Readonly<Record<string, Float32Array>>
+  readonly values: Readonly<Record<string, V>>
 }
 
 /** The state of an optimizer, by the names of the parameters. */
 export type OptimizerState = ReadonlyMap<string, ParameterState>
 
-type Vector = HostVector | Tensor
+/** Like `OptimizerState`, with references in place of copies. The caller releases them. */
+export type HeldState = ReadonlyMap<string, ParameterState<HeldValues>>
+
+/** Frees the state of optimizers that were not disposed. */
+const lost = new FinalizationRegistry<Map<string, Tensor>>((vectors) => {
+  tf.dispose([...vectors.values()])
+})
 
 /**
  * The state of an optimizer. It lies where the tensors of the parameters lie, and can be copied to
@@ -32,7 +39,7 @@ type Vector = HostVector | Tensor
 export class ParameterStates {
   readonly #names: readonly string[]
   readonly #steps = new Map<string, number>()
-  readonly #vectors = new Map<string, Vector>()
+  readonly #vectors = new Map<string, Tensor>()
   /** Loaded values that no step has used yet: only a step knows the shapes of parameters. */
   readonly #loaded = new Map<string, Float32Array>()
   readonly #numbers = new Map<string, { values: readonly number[]; tensor: Tensor }>()
@@ -40,6 +47,7 @@ export class ParameterStates {
   /** @param names - the names of the state vectors of each parameter */
   constructor(names: readonly string[]) {
     this.#names = names
+    lost.register(this, this.#vectors)
   }
 
   /**
@@ -67,39 +75,27 @@ export class ParameterStates {
     return step
   }
 
-  /**
-   * Returns a state vector of a parameter in host memory. A missing vector is created as zeros (`isNew`).
-   */
-  onHost(parameter: string, name: string, length: number): { vector: HostVector; isNew: boolean } {
-    const key = keyOf(parameter, name)
-    const former = this.#vectors.get(key)
-    if (former !== undefined) return { vector: former as HostVector, isNew: false }
-    const vector = hostVector(length)
-    const loaded = this.#takeLoaded(parameter, name)
-    if (loaded !== undefined) vector.values.set(loaded)
-    this.#vectors.set(key, vector)
-    return { vector, isNew: loaded === undefined }
-  }
-
-  /**
-   * Removes the state tensors of a parameter and returns them, or zeros at the first update. The
-   * caller stores the updated tensors by `putOnDevice`.
-   */
-  takeFromDevice(parameter: string, shape: readonly number[]): Tensor[] {
+  /** Returns the state tensors of a parameter, or zeros at the first update. */
+  tensorsOf(parameter: string, shape: readonly number[]): Tensor[] {
     return this.#names.map((name) => {
       const key = keyOf(parameter, name)
-      const former = this.#vectors.get(key) as Tensor | undefined
-      this.#vectors.delete(key)
-      if (former !== undefined) return former
-      const loaded = this.#takeLoaded(parameter, name)
-      return tensorFrom(loaded ?? new Float32Array(sizeOf(shape)), shape)
+      const kept = this.#vectors.get(key)
+      if (kept !== undefined) return kept
+      const loaded = this.#loaded.get(key) ?? new Float32Array(sizeOf(shape))
+      this.#loaded.delete(key)
+      const tensor = tensorFrom(loaded, shape)
+      this.#vectors.set(key, tensor)
+      return tensor
     })
   }
 
-  /** @param tensors - in the order in which `takeFromDevice` returned them */
-  putOnDevice(parameter: string, tensors: readonly Tensor[]): void {
+  /** Replaces the state tensors of a parameter. @param tensors - as `tensorsOf` returns them */
+  put(parameter: string, tensors: readonly Tensor[]): void {
     for (const [i, name] of this.#names.entries()) {
-      this.#vectors.set(keyOf(parameter, name), tensors[i]!)
+      const key = keyOf(parameter, name)
+      const former = this.#vectors.get(key)
+      if (former !== tensors[i]) former?.dispose()
+      this.#vectors.set(key, tensors[i]!)
     }
   }
 
@@ -113,26 +109,18 @@ export class ParameterStates {
     return tensor
   }
 
-  async read(): Promise<OptimizerState> {
-    const state = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
-    const fetched: Promise<void>[] = []
+  hold(): HeldState {
+    const state = new Map<string, ParameterState<HeldValues>>()
     for (const [parameter, steps] of this.#steps) {
-      const values: Record<string, Float32Array> = {}
+      const values: Record<string, HeldValues> = {}
       for (const name of this.#names) {
         const key = keyOf(parameter, name)
         const vector = this.#vectors.get(key) ?? this.#loaded.get(key)
         if (vector === undefined) continue
-        if (ArrayBuffer.isView(vector)) values[name] = vector.slice()
-        else if ('values' in vector) values[name] = vector.values.slice()
-        else {
-          values[name] = new Float32Array(vector.size)
-          const written = writeTo(vector, values[name])
-          if (written !== undefined) fetched.push(written)
-        }
+        values[name] = ArrayBuffer.isView(vector) ? holdArray(vector) : holdTensor(vector)
       }
       state.set(parameter, { steps, values })
     }
-    await Promise.all(fetched)
     return state
   }
 
@@ -154,7 +142,7 @@ export class ParameterStates {
   }
 
   dispose(): void {
-    for (const vector of this.#vectors.values()) if ('dispose' in vector) vector.dispose()
+    for (const vector of this.#vectors.values()) vector.dispose()
     for (const { tensor } of this.#numbers.values()) tensor.dispose()
     this.#numbers.clear()
     this.#vectors.clear()
@@ -168,15 +156,7 @@ export class ParameterStates {
     const key = keyOf(parameter, name)
     const vector = this.#vectors.get(key) ?? this.#loaded.get(key)
     if (vector === undefined) return undefined
-    if (ArrayBuffer.isView(vector)) return vector.length
-    return 'values' in vector ? vector.values.length : vector.size
-  }
-
-  #takeLoaded(parameter: string, name: string): Float32Array | undefined {
-    const key = keyOf(parameter, name)
-    const loaded = this.#loaded.get(key)
-    this.#loaded.delete(key)
-    return loaded
+    return ArrayBuffer.isView(vector) ? vector.length : vector.size
   }
 
   #check(parameter: string, steps: number, values: ParameterState['values']): void {

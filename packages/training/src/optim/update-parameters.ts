@@ -1,4 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { UpdateArrays } from '../backend/arithmetic.ts'
+import { copyHeld, isAlone } from '../backend/held-values.ts'
 import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
 import type { NamePatterns } from '../model/name-patterns.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
@@ -7,13 +9,16 @@ import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { checkStep, decayByName, withGradients, type Optimizer } from './optimizer.ts'
-import { type Gradients, type OptimizerState, ParameterStates } from './state.ts'
+import {
+  type Gradients,
+  type HeldState,
+  type OptimizerState,
+  type ParameterState,
+  ParameterStates,
+} from './state.ts'
 
-/**
- * Writes the next values of a parameter to `next`. Must not allocate tensors: the arrays may be views of
- * tensor memory, which an allocation detaches. `next` and `gradient` may be the same array.
- */
-export type HostUpdate = (next: Float32Array, value: Float32Array, gradient: Float32Array) => void
+/** Writes the next values of a parameter and of its state. Must not allocate tensors. */
+export type HostUpdate = (arrays: UpdateArrays) => void
 
 /**
  * An optimizer step in operations of TensorFlow.js. Steps of the same `name` must run the same
@@ -55,7 +60,7 @@ export abstract class BaseOptimizer implements Optimizer {
     checkStep(this, parameters, gradients)
     this.kept.checkSizes(parameters, gradients)
     if (isHostAccessible()) {
-      updateOnHost(parameters, gradients, (parameter) => this.onHost(parameter))
+      updateOnHost(parameters, gradients, this.kept, (parameter) => this.onHost(parameter))
       return
     }
     const updates = this.updatesInPlace()
@@ -64,7 +69,18 @@ export abstract class BaseOptimizer implements Optimizer {
   }
 
   async state(): Promise<OptimizerState> {
-    return await this.kept.read()
+    const state = new Map<string, ParameterState>()
+    for (const [name, { steps, values: held }] of this.holdState()) {
+      const values: Record<string, Float32Array> = {}
+      state.set(name, { steps, values })
+      for (const [kind, vector] of Object.entries(held)) values[kind] = await copyHeld(vector)
+    }
+    return state
+  }
+
+  /** Returns the state without a copy, for a checkpoint. */
+  holdState(): HeldState {
+    return this.kept.hold()
   }
 
   loadState(state: OptimizerState): void {
@@ -105,7 +121,7 @@ export abstract class BaseOptimizer implements Optimizer {
     const run = (parameter: Parameter, gradient: Gradient): void => {
       this.inPlace(updates, parameter, gradient, ([next, ...state]) => {
         parameter.value = next!
-        this.kept.putOnDevice(parameter.name, state)
+        this.kept.put(parameter.name, state)
       })
     }
     try {
@@ -131,19 +147,32 @@ export abstract class BaseOptimizer implements Optimizer {
 function updateOnHost(
   parameters: readonly Parameter[],
   gradients: Gradients,
+  state: ParameterStates,
   update: (parameter: Parameter) => HostUpdate,
 ): void {
   for (const [parameter, gradient] of withGradients(parameters, gradients)) {
-    const { value, shape } = parameter
+    const { name, value, shape } = parameter
+    const former = state.tensorsOf(name, shape)
+    // A checkpoint that is being written may hold the former values.
+    const vectors = former.map((tensor) =>
+      isAlone(tensor) ? tensor : createTensor(shape, () => undefined),
+    )
     const isArray = ArrayBuffer.isView(gradient)
     const write = update(parameter)
     const next = createTensor(shape, (values) => {
       // Copy a gradient array into `values` first, because kernels can only access the memory of the
       // backend.
       if (isArray) values.set(gradient)
-      write(values, viewOf(value), isArray ? values : viewOf(gradient))
+      write({
+        next: values,
+        value: viewOf(value),
+        gradient: isArray ? values : viewOf(gradient),
+        former: former.map(viewOf),
+        state: vectors.map(viewOf),
+      })
     })
     replaceValue(parameter, next)
+    state.put(name, vectors)
     if (!isArray) gradient.dispose()
   }
 }
@@ -155,8 +184,6 @@ function updateOnHost(
 const LARGE = 2 ** 22
 
 const isLarge = ({ shape }: Parameter): boolean => sizeOf(shape) >= LARGE
-
-const FORMER = 2
 
 interface Row {
   readonly parameter: Parameter
@@ -180,28 +207,20 @@ function updateOnDevice(
     const key = [step.name, ...step.factors, isLarge(parameter) ? parameter.name : ''].join()
     const group = groups.get(key) ?? { step, rows: [] }
     groups.set(key, group)
-    const former = state.takeFromDevice(parameter.name, parameter.shape)
+    const former = state.tensorsOf(parameter.name, parameter.shape)
     group.rows.push({
       parameter,
       tensors: [parameter.value, asTensor(given, parameter), ...former],
     })
   }
-  const open = new Set([...groups.values()].flatMap(({ rows }) => rows))
   const isRepeated = currentBackend().repeat !== undefined
-  try {
-    for (const { step, rows } of groups.values()) {
-      const results = isRepeated ? together(step, rows, state) : eachAlone(step, rows)
-      for (const [i, row] of rows.entries()) {
-        const [next, ...vectors] = results[i]!
-        row.parameter.value = next!
-        state.putOnDevice(row.parameter.name, vectors)
-        tf.dispose([...row.tensors])
-        open.delete(row)
-      }
-    }
-  } finally {
-    for (const { parameter, tensors } of open) {
-      state.putOnDevice(parameter.name, tensors.slice(FORMER))
+  for (const { step, rows } of groups.values()) {
+    const results = isRepeated ? together(step, rows, state) : eachAlone(step, rows)
+    for (const [i, { parameter, tensors }] of rows.entries()) {
+      const [next, ...vectors] = results[i]!
+      parameter.value = next!
+      state.put(parameter.name, vectors)
+      tf.dispose([...tensors])
     }
   }
 }

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { onAllRanks } from '../checkpoint/coordination.ts'
 import { latestCheckpoint, type LatestCheckpoint } from '../checkpoint/folders.ts'
-import { checkFinite } from '../checkpoint/plan.ts'
+import { copyPieces } from '../checkpoint/piece.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/state.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
@@ -186,7 +186,7 @@ interface Resumed extends Pick<SavedPosition, 'first'> {
  */
 async function checkValues({ state, layout }: Trainer): Promise<void> {
   await onAllRanks(layout.world, async () => {
-    for (const owner of ownersOf(state)) checkFinite(await owner.pieces())
+    for (const owner of ownersOf(state)) await copyPieces(owner)
   })
 }
 

@@ -17,8 +17,10 @@ export async function folderWith(...steps: number[]): Promise<string> {
 }
 
 /** The first value of what is loaded. */
-export async function load(folder: string): Promise<{ step: number; first: number }> {
-  const model = countingOwner([whole], -1)
+export async function load(
+  folder: string,
+  model = countingOwner([whole], -1),
+): Promise<{ step: number; first: number }> {
   const { step } = await loadCheckpoint(folder, { model })
   const { values } = model.held[0]!
   // they count up

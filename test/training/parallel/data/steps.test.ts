@@ -76,6 +76,7 @@ describe("unused: 'zeros'", () => {
         expect(module.values['a']).toBeLessThan(0.9)
         sharded.release()
         sharded.dispose()
+        optimizer.dispose()
         module.dispose()
       })
     },

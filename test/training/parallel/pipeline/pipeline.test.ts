@@ -33,6 +33,7 @@ describe('step()', () => {
       const losses: number[] = []
       for (let step = 0; step < 30; step++) losses.push((await pipe.step(examples(32))).loss)
       pipe.dispose()
+      optimizer.dispose()
       return losses
     })
     expect(ranks[1]).toEqual(ranks[0])

@@ -78,6 +78,7 @@ async function trainSingle(recipe: typeof model | typeof tiedModel, examples: Ex
   }
   const parameters = parameterValues(module)
   disposeModule(module)
+  optimizer.dispose()
   return { norms, parameters }
 }
 
@@ -109,6 +110,7 @@ async function trainReplicas(layout: Layout): Promise<Seen[]> {
     const parameters = parameterValues(pipe)
     replica.dispose()
     pipe.dispose()
+    optimizer.dispose()
     return { losses, norms, parameters }
   })
 }

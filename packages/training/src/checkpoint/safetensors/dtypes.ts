@@ -1,3 +1,5 @@
+import type { HeldValues } from '../../backend/held-values.ts'
+
 /** The values of a tensor. Floats of 16 and 8 bits are stored as integers of the same bits. */
 export type TensorValues =
   | Float32Array
@@ -41,8 +43,21 @@ export function bytesOf(dtype: SafetensorsDType): number {
 }
 
 /** Returns the bytes as values of a dtype, without a copy. */
-export function toValues(dtype: SafetensorsDType, bytes: ArrayBuffer): TensorValues {
-  return new arrays[dtype](bytes)
+export function toValues(
+  dtype: SafetensorsDType,
+  bytes: ArrayBufferLike,
+  length?: number,
+): TensorValues {
+  return new arrays[dtype](bytes as ArrayBuffer, 0, length)
+}
+
+/** Returns the default dtype of the values, and their size in bytes. */
+export function layoutOf(values: TensorValues | HeldValues): {
+  readonly dtype: SafetensorsDType
+  readonly bytes: number
+} {
+  if (!ArrayBuffer.isView(values)) return { dtype: 'F32', bytes: 4 * values.length }
+  return { dtype: dtypeOf(values), bytes: values.byteLength }
 }
 
 /** Returns the default dtype of an array. Compares class names, because each realm has its own classes. */

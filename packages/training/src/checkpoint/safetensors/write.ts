@@ -1,10 +1,12 @@
 import { open, rename, rm, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { crc32 } from 'node:zlib'
 import { tsrError } from '@tsrun/core'
+import type { HeldValues } from '../../backend/held-values.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { bytesOf, dtypeOf, type SafetensorsDType, type TensorValues } from './dtypes.ts'
+import type { Checks } from './checks.ts'
+import { bytesOf, layoutOf, type SafetensorsDType, type TensorValues } from './dtypes.ts'
 import { encodeHeader, METADATA, type SafetensorsEntry } from './header.ts'
+import { streamTensors } from './stream.ts'
 
 /** A tensor to write. */
 export interface TensorData {
@@ -18,15 +20,16 @@ export interface TensorData {
   readonly dtype?: SafetensorsDType
 }
 
+interface AnyTensorData extends Omit<TensorData, 'values'> {
+  readonly values: TensorValues | HeldValues
+}
+
 export interface WrittenFile {
   /** The size of the file. */
   readonly bytes: number
   /** The CRC-32 of each tensor by its name. */
   readonly checksums: ReadonlyMap<string, number>
 }
-
-/** The largest number of bytes in one write. Other work of this process can run between writes. */
-const CHUNK = 16 * 1024 * 1024
 
 /**
  * Writes a safetensors file, which Python's `safetensors` can read. The file gets its name when it
@@ -48,26 +51,38 @@ export async function writeSafetensors(
   metadata: Readonly<Record<string, string>> = {},
   signal?: AbortSignal,
 ): Promise<WrittenFile> {
-  const entries = layOut(tensors)
+  const { bytes, checks } = await writeTensors(path, tensors, [], metadata, signal)
+  return {
+    bytes,
+    checksums: new Map([...tensors.keys()].map((name, i) => [name, checks[i]!.crc32])),
+  }
+}
+
+/**
+ * Like `writeSafetensors`, also for held values.
+ *
+ * @param others - tensors that are only checked
+ * @returns the size of the file, and the checks of all tensors
+ */
+export async function writeTensors(
+  path: string,
+  tensors: ReadonlyMap<string, AnyTensorData>,
+  others: readonly AnyTensorData['values'][],
+  metadata: Readonly<Record<string, string>>,
+  signal: AbortSignal | undefined,
+): Promise<{ readonly bytes: number; readonly checks: readonly Checks[] }> {
+  const { entries, bytes } = layOut(tensors)
   const header = encodeHeader({ entries, metadata })
-  const checksums = new Map<string, number>()
-  let bytes = header.length
+  const all = [...Array.from(tensors.values(), ({ values }) => values), ...others]
+  let checks: readonly Checks[] = []
   await writeDurably(path, async (file) => {
-    await writeAll(file, header)
-    for (const [name, { values }] of tensors) {
-      const data = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
-      let checksum = 0
-      for (let at = 0; at < data.length; at += CHUNK) {
-        signal?.throwIfAborted()
-        const chunk = data.subarray(at, at + CHUNK)
-        checksum = crc32(chunk, checksum)
-        await writeAll(file, chunk)
-      }
-      bytes += data.length
-      checksums.set(name, checksum)
+    await writeAll(file, header, 0)
+    const write = async (chunk: Uint8Array, place: number): Promise<void> => {
+      if (place < bytes) await writeAll(file, chunk, header.length + place)
     }
+    checks = await streamTensors(all, write, signal)
   })
-  return { bytes, checksums }
+  return { bytes: header.length + bytes, checks }
 }
 
 /** Writes a file under a temporary name, and renames it once it is on the disk. */
@@ -115,31 +130,38 @@ async function unless(codes: readonly string[], run: () => Promise<void>): Promi
   })
 }
 
-export async function writeAll(file: FileHandle, data: Uint8Array): Promise<void> {
+/** @param place - the position in the file; default: where the last write ended */
+export async function writeAll(file: FileHandle, data: Uint8Array, place?: number): Promise<void> {
   for (let at = 0; at < data.length;) {
-    const { bytesWritten } = await file.write(data, at)
+    const position = place === undefined ? null : place + at
+    const { bytesWritten } = await file.write(data, at, data.length - at, position)
     at += bytesWritten
   }
 }
 
-function layOut(tensors: ReadonlyMap<string, TensorData>): Map<string, SafetensorsEntry> {
+function layOut(tensors: ReadonlyMap<string, AnyTensorData>): {
+  readonly entries: Map<string, SafetensorsEntry>
+  readonly bytes: number
+} {
   const entries = new Map<string, SafetensorsEntry>()
   let begin = 0
-  for (const [name, { shape, values, dtype = dtypeOf(values) }] of tensors) {
+  for (const [name, { shape, values, ...given }] of tensors) {
+    const { bytes, ...found } = layoutOf(values)
+    const { dtype } = { ...found, ...given }
     if (name === METADATA) {
       const expected = `another name than ${METADATA}, which is reserved by the format`
       throw tsrError('ERR_TSR_ARGUMENT', { name: 'tensors', value: name, expected })
     }
-    const end = begin + values.byteLength
-    if (sizeOf(shape) * bytesOf(dtype) !== values.byteLength) {
+    const end = begin + bytes
+    if (sizeOf(shape) * bytesOf(dtype) !== bytes) {
       throw tsrError('ERR_TSR_ARGUMENT', {
         name,
-        value: `an array of ${String(values.byteLength)} bytes`,
+        value: `an array of ${String(bytes)} bytes`,
         expected: `as many bytes as ${dtype} [${shape.join(', ')}] has`,
       })
     }
     entries.set(name, { dtype, shape, begin, end })
     begin = end
   }
-  return entries
+  return { entries, bytes: begin }
 }

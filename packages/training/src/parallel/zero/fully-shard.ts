@@ -3,7 +3,7 @@ import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend } from '../../backend/current.ts'
 import { ownerOfState, withBuffers, type StatefulOptimizer } from '../../checkpoint/owners.ts'
-import type { Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
+import type { HeldPiece, Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { RecordOptions } from '../../model/recording.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
@@ -271,7 +271,7 @@ export class FullyShard<M extends Replicated = Replicated>
     this.#parts.accounting.trim()
   }
 
-  async pieces(): Promise<readonly Piece[]> {
+  async pieces(): Promise<readonly HeldPiece[]> {
     return await this.#owner.pieces()
   }
 

@@ -2,8 +2,9 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../../backend/current.ts'
+import { holdArray, holdTensor, type HeldValues } from '../../backend/held-values.ts'
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
-import { partOfParameter, type Part, type Piece } from '../../checkpoint/piece.ts'
+import { partOfParameter, type HeldPiece, type Part, type Piece } from '../../checkpoint/piece.ts'
 import type { Parameter, Shard } from '../../model/parameter.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { OwnedRange } from '../gradients/buckets.ts'
@@ -12,6 +13,8 @@ import type { OwnedRange } from '../gradients/buckets.ts'
 export interface ShardOwner {
   /** Returns the values as a new tensor. */
   read(): Tensor
+  /** Holds the values until the next `write`. */
+  hold(): HeldValues
   /** Copies new values from a tensor, which the caller still owns. */
   write(next: Tensor): void | Promise<void>
   /**
@@ -45,6 +48,7 @@ export function ownerInParameter(
   const read = (): Tensor => timeSpan(group.spans, 'unpack', facts, slice)
   return {
     read,
+    hold: () => holdTensor(parameter.value, from, to),
     write: (next) => writeInto(share, at, next, group),
     async keep() {
       const same = read()
@@ -61,11 +65,10 @@ export function ownerInShare(
   group: Recording,
 ): ShardOwner {
   const facts = { name: parameter.name, bytes: 4 * (to - from) }
+  const values = share.subarray(at, at + to - from)
   return {
-    read: () =>
-      timeSpan(group.spans, 'unpack', facts, () =>
-        tensorFrom(share.subarray(at, at + to - from), [to - from]),
-      ),
+    read: () => timeSpan(group.spans, 'unpack', facts, () => tensorFrom(values, [to - from])),
+    hold: () => holdArray(values),
     write: (next) => writeInto(share, at, next, group),
   }
 }
@@ -97,6 +100,8 @@ export class ShardParameter implements Parameter {
   readonly range: OwnedRange
   readonly #owner: ShardOwner
   #value: Tensor | undefined
+  /** Called with the values of held pieces before a step changes them. */
+  readonly #holders = new Set<(value: Tensor) => void>()
   #written: Promise<void>[] = []
   #isNew = false
 
@@ -120,11 +125,14 @@ export class ShardParameter implements Parameter {
 
   get value(): Tensor {
     this.#value ??= this.#owner.read()
+    for (const preserve of this.#holders) preserve(this.#value)
+    this.#holders.clear()
     return this.#value
   }
 
   /** Copies the values to the owner, and then disposes the tensor. */
   set value(next: Tensor) {
+    if (this.#holders.size > 0) void this.value
     const written = this.#owner.write(next)
     this.#value = undefined
     this.#isNew = true
@@ -152,10 +160,22 @@ export class ShardParameter implements Parameter {
     return partOfParameter(parameter, [from, to])
   }
 
-  async piece(): Promise<Piece> {
-    const values = new Float32Array(this.range.to - this.range.from)
-    await writeTo(this.value, values)
-    this.release()
+  /** Holds the values: in their place until a step reads them, then in the tensor of the step. */
+  piece(): HeldPiece {
+    let held = this.#owner.hold()
+    const preserve = (value: Tensor): void => {
+      held.release()
+      held = holdTensor(value)
+    }
+    this.#holders.add(preserve)
+    const values: HeldValues = {
+      length: held.length,
+      read: (target, from) => held.read(target, from),
+      release: () => {
+        this.#holders.delete(preserve)
+        held.release()
+      },
+    }
     return { ...this.part, values }
   }
 

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain, type ChainHooks } from '../../autograd/chain.ts'
 import { storageOf } from '../../backend/host-memory.ts'
-import type { Part, Piece } from '../../checkpoint/piece.ts'
+import type { HeldPiece, Part, Piece } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
 import type { RecordOptions } from '../../model/recording.ts'
 import type { Replicated } from '../gradients/averaging.ts'
@@ -125,10 +125,8 @@ export class ShardedValues implements Values {
     for (const unit of this.#units.all) unit.release()
   }
 
-  async pieces(): Promise<Piece[]> {
-    const pieces: Piece[] = []
-    for (const shard of this.#owned) pieces.push(await shard.piece())
-    return pieces
+  pieces(): HeldPiece[] {
+    return this.#owned.map((shard) => shard.piece())
   }
 
   parts(): Part[] {

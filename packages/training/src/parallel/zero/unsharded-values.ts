@@ -5,7 +5,7 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain } from '../../autograd/chain.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { ownerOfParameters } from '../../checkpoint/owners.ts'
-import type { Part, Piece } from '../../checkpoint/piece.ts'
+import type { HeldPiece, Part, Piece } from '../../checkpoint/piece.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { RecordOptions } from '../../model/recording.ts'
 import type { Replicated } from '../gradients/averaging.ts'
@@ -131,14 +131,13 @@ export class UnshardedValues implements Values {
   }
 
   /** Returns this rank's shards of the trained parameters, and all frozen parameters. */
-  async pieces(): Promise<Piece[]> {
+  async pieces(): Promise<HeldPiece[]> {
     const trained = new Set(
       this.#buckets.flatMap(({ slots }) => slots.map(({ parameter }) => parameter.name)),
     )
     const frozen = this.#parameters.filter(({ name }) => !trained.has(name))
-    const pieces: Piece[] = [...(await ownerOfParameters(frozen).pieces())]
-    for (const shard of this.shards) pieces.push(await shard.piece())
-    return pieces
+    const pieces = await ownerOfParameters(frozen).pieces()
+    return [...pieces, ...this.shards.map((shard) => shard.piece())]
   }
 
   parts(): readonly Part[] {

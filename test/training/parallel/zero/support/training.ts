@@ -100,6 +100,7 @@ export async function trainReplica(
     trace.parameters.push(parameterValues(module))
   }
   replica.dispose()
+  optimizer.dispose()
   disposeModule(module)
   return trace
 }
@@ -124,6 +125,7 @@ export async function trainSharded(
     trace.parameters.push(await wholeValues(sharded))
   }
   sharded.dispose()
+  optimizer.dispose()
   disposeModule(module)
   return trace
 }
