@@ -73,6 +73,32 @@ describe('an embedding on wasm', () => {
     expect(tf.max(tf.abs(tf.sub(gradient, expected))).dataSync()[0]).toBeLessThan(1e-6)
   })
 
+  it('gathers slices of any rank, and refuses ids out of range', () => {
+    const x = tf.tensor3d([1, 2, 3, 4, 5, 6, 7, 8], [4, 1, 2])
+    const of = (ids: Tensor, axis?: number) => {
+      const slices = tf.gather(x, ids, axis)
+      return [slices.shape, [...slices.dataSync()]]
+    }
+    expect(of(tf.tensor2d([[3, 0]], [1, 2], 'int32'))).toEqual([
+      [1, 2, 1, 2],
+      [7, 8, 1, 2],
+    ])
+    expect(of(tf.scalar(2, 'int32'))).toEqual([
+      [1, 2],
+      [5, 6],
+    ])
+    expect(of(tf.tensor1d([1], 'int32'), 2)).toEqual([
+      [4, 1, 1],
+      [2, 4, 6, 8],
+    ])
+    expect([...tf.gather(tf.tensor1d([4, 5, 6], 'int32'), [2, 0]).dataSync()]).toEqual([6, 4])
+    for (const id of [-1, 4]) {
+      expect(() => of(tf.tensor1d([id], 'int32'))).toThrow(
+        `the index value ${String(id)} is not in`,
+      )
+    }
+  })
+
   it('can be recorded with ids in two dimensions', () => {
     const table = { name: 'table', shape: [7, 3], value: randomValues(7, 3) }
     const tokens = tf.tensor2d([3, 0, 3, 6], [2, 2], 'int32')

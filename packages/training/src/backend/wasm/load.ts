@@ -11,6 +11,7 @@ import { heapOf } from './heap.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
 import {
+  installGather,
   installOneHot,
   installSegmentSum,
   installSharedIdentity,
@@ -36,6 +37,7 @@ export async function loadWasm({ math }: BackendOptions): Promise<BackendFacts> 
   guardMemory(tf.engine().backend as unknown as WasmModule)
   if (!isInstalled) {
     installMatMul()
+    installGather()
     installSegmentSum()
     installSum()
     installOneHot()

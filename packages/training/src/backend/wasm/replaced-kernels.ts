@@ -78,6 +78,36 @@ export function installOneHot(): void {
   })
 }
 
+interface GatherCall {
+  readonly inputs: { readonly x: TensorInfo; readonly indices: TensorInfo }
+  readonly attrs: { readonly axis: number; readonly batchDims: number }
+  readonly backend: WasmModule
+}
+
+/**
+ * Adds a fast path for gathering along the first axis, as embeddings do: copies whole rows. The kernel of
+ * the wasm backend divides to find each value.
+ */
+export function installGather(): void {
+  replaceKernel('GatherV2', 'wasm', (original) => (call) => {
+    const { inputs, attrs, backend } = call as unknown as GatherCall
+    const { x, indices } = inputs
+    const [count, ...rest] = x.shape
+    const isLeading = attrs.axis === 0 && attrs.batchDims === 0 && x.dtype === 'float32'
+    const isOutside = (id: number): boolean => id < 0 || id >= count!
+    if (!isLeading || backend.typedArrayFromHeap(indices).some(isOutside)) return original(call)
+    const out = backend.makeOutput([...indices.shape, ...rest], 'float32')
+    const heap = heapOf(backend)
+    const [to, from] = [heap.addressOf(out), heap.addressOf(x)]
+    const bytes = 4 * sizeOf(rest)
+    backend.typedArrayFromHeap(indices).forEach((id, row) => {
+      const start = from + id * bytes
+      backend.wasm.HEAPU8.copyWithin(to + row * bytes, start, start + bytes)
+    })
+    return out
+  })
+}
+
 interface SegmentSumCall {
   readonly inputs: { readonly x: TensorInfo; readonly segmentIds: TensorInfo }
   readonly attrs: { readonly numSegments: number }
