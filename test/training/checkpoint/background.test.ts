@@ -25,7 +25,7 @@ function expectHeld(ranks: readonly Held[]): void {
 describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it.each(layouts)('held values stay as they are while training goes on: %s', async (...layout) => {
+  it.each(layouts)('held values stay as they are while training continues: %s', async (...layout) => {
     expectHeld(await hold(layout))
   })
 
@@ -59,7 +59,7 @@ const { it: itOnTensorFlow } = needing(
 
 const program = fileURLToPath(new URL('./support/held.ts', import.meta.url))
 
-itOnTensorFlow('held values stay as they are while training goes on: tensorflow', async () => {
+itOnTensorFlow('held values stay as they are while training continues: tensorflow', async () => {
   const script = `
       const { hold, layouts } = await import(${JSON.stringify(program)})
       await training.loadBackend('tensorflow')

@@ -4,7 +4,7 @@ import { isHostAccessible } from './current.ts'
 import { isFreeable, viewOf, writeTo } from './host-memory.ts'
 
 /**
- * float32 values as they were at one time: a reference, not a copy. Training goes on meanwhile, and
+ * float32 values as they were at one time: a reference, not a copy. Training continues meanwhile, and
  * writes new values to other memory.
  */
 export interface HeldValues {

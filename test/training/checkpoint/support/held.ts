@@ -114,7 +114,7 @@ export async function hold(layout: Layout): Promise<Held[]> {
   return await inLayout(layout, async (run, step) => {
     const owners = ownersOf(run)
     const { world } = run.layout
-    const pieces = async () => await Promise.all(owners.map((owner) => owner.pieces()))
+    const pieces = async () => await Promise.all(owners.map(async (owner) => await owner.pieces()))
     const tensors = async (): Promise<number> => {
       await world.barrier()
       const { numTensors } = tf.memory()

@@ -124,6 +124,11 @@ export class ShardParameter implements Parameter {
   }
 
   get value(): Tensor {
+    return this.#read()
+  }
+
+  /** Returns the tensor of the values, which held pieces share from now on. */
+  #read(): Tensor {
     this.#value ??= this.#owner.read()
     for (const preserve of this.#holders) preserve(this.#value)
     this.#holders.clear()
@@ -132,7 +137,7 @@ export class ShardParameter implements Parameter {
 
   /** Copies the values to the owner, and then disposes the tensor. */
   set value(next: Tensor) {
-    if (this.#holders.size > 0) void this.value
+    if (this.#holders.size > 0) this.#read()
     const written = this.#owner.write(next)
     this.#value = undefined
     this.#isNew = true
