@@ -25,9 +25,12 @@ function expectHeld(ranks: readonly Held[]): void {
 describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it.each(layouts)('held values stay as they are while training continues: %s', async (...layout) => {
-    expectHeld(await hold(layout))
-  })
+  it.each(layouts)(
+    'held values stay as they are while training continues: %s',
+    async (...layout) => {
+      expectHeld(await hold(layout))
+    },
+  )
 
   it.each(layouts)('a background save has the values of its step: %s', async (...layout) => {
     const folder = makeFolder()

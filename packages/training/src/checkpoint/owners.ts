@@ -1,7 +1,7 @@
-import { holdTensor } from '../backend/held-values.ts'
+import { holdTensor, type HeldValues } from '../backend/held-values.ts'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
-import type { HeldState, OptimizerState } from '../optim/state.ts'
+import type { HeldState, OptimizerState, ParameterState } from '../optim/state.ts'
 import {
   parseStateName,
   partOfParameter,
@@ -9,6 +9,7 @@ import {
   type HeldPiece,
   type Part,
   type PieceOwner,
+  type PieceValues,
 } from './piece.ts'
 
 /** Makes an owner of the parameters of a model, or of this rank's part of a model. */
@@ -77,7 +78,10 @@ export function ownerOfState(optimizer: StatefulOptimizer, owned: readonly Part[
   return {
     async pieces() {
       const pieces: HeldPiece[] = []
-      const state = optimizer.holdState?.() ?? (await optimizer.state())
+      const state: ReadonlyMap<
+        string,
+        ParameterState<PieceValues | HeldValues>
+      > = optimizer.holdState?.() ?? (await optimizer.state())
       for (const [name, { steps, values }] of state) {
         const part = partOf.get(name)
         if (part === undefined) {

@@ -20,6 +20,6 @@ export function check(values: TensorValues, former?: Checks): Checks {
 export function firstNotFinite(values: TensorValues): number | undefined {
   if (!values[Symbol.toStringTag].startsWith('Float')) return undefined
   // `find` takes 20 times as long.
-  for (let i = 0; i < values.length; i++) if (!Number.isFinite(values[i])) return Number(values[i])
+  for (const value of values) if (!Number.isFinite(value)) return Number(value)
   return undefined
 }

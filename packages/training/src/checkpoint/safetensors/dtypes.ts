@@ -61,7 +61,7 @@ export function layoutOf(values: TensorValues | HeldValues): {
 }
 
 /** Returns the default dtype of an array. Compares class names, because each realm has its own classes. */
-export function dtypeOf(values: TensorValues): SafetensorsDType {
+function dtypeOf(values: TensorValues): SafetensorsDType {
   const kind = values[Symbol.toStringTag]
   const plain = (Object.keys(arrays) as SafetensorsDType[]).filter((dtype) =>
     /^[FIU]\d+$/.test(dtype),

@@ -30,7 +30,8 @@ export async function streamTensors(
     thread ??= new Worker(new URL('dist/check-thread.js', packageFolder), { execArgv: [] })
     replies ??= on(thread, 'message') as AsyncIterator<[Checks]>
     thread.postMessage({ values, isFirst })
-    return (await replies.next()).value[0]
+    const { value } = (await replies.next()) as IteratorYieldResult<[Checks]>
+    return value[0]
   }
   const free = Array.from({ length: UNDER_WAY }, () =>
     Promise.resolve(new SharedArrayBuffer(CHUNK)),
@@ -60,7 +61,7 @@ export async function streamTensors(
       if ('read' in values) values.release()
     }
     await Promise.all(free)
-    return await Promise.all(results)
+    return await Promise.all(results.map(async (checks) => await checks))
   } finally {
     await thread?.terminate()
   }

@@ -123,16 +123,16 @@ export class ShardParameter implements Parameter {
     return this.#isNew
   }
 
-  get value(): Tensor {
-    return this.#read()
-  }
-
   /** Returns the tensor of the values, which held pieces share from now on. */
   #read(): Tensor {
     this.#value ??= this.#owner.read()
     for (const preserve of this.#holders) preserve(this.#value)
     this.#holders.clear()
     return this.#value
+  }
+
+  get value(): Tensor {
+    return this.#read()
   }
 
   /** Copies the values to the owner, and then disposes the tensor. */
