@@ -19,7 +19,8 @@ export function check(values: TensorValues, former?: Checks): Checks {
 /** Returns the first NaN or infinite value; undefined if there is none. */
 export function firstNotFinite(values: TensorValues): number | undefined {
   if (!values[Symbol.toStringTag].startsWith('Float')) return undefined
-  // `find` takes 20 times as long.
-  for (const value of values) if (!Number.isFinite(value)) return Number(value)
-  return undefined
+  // `for of` takes 6 times as long, and `find` 20 times.
+  let i = 0
+  while (i < values.length && Number.isFinite(values[i])) i++
+  return i < values.length ? Number(values[i]) : undefined
 }
