@@ -101,7 +101,7 @@ export {
   replaceFile,
   writeWhole,
 } from './host/private-files.ts'
-export { readBlasManifest, type BlasManifest } from './node/blas.ts'
+export { blasLibraries, readBlasManifest, type BlasManifest } from './node/blas.ts'
 export { thisSystem, tsrunHome, writeManifest } from './node/manifest.ts'
 export { ProgressLine } from './node/progress-line.ts'
 export { seededRandom } from './random.ts'

@@ -33,14 +33,6 @@ export interface Blas {
 /** Numbers of the C interface of BLAS (cblas.h). */
 const [ROW_MAJOR, PLAIN, TRANSPOSED] = [101, 111, 112] as const
 
-/** The file names under which systems install OpenBLAS, MKL, BLIS and Accelerate. */
-export const systemLibraries: readonly string[] =
-  process.platform === 'darwin'
-    ? ['/System/Library/Frameworks/Accelerate.framework/Accelerate']
-    : process.platform === 'win32'
-      ? ['libopenblas.dll', 'mkl_rt.2.dll']
-      : ['libopenblas.so.0', 'libmkl_rt.so.2', 'libblis.so.4']
-
 /** The wheel scipy-openblas32 adds a prefix to all names, so that two builds can be loaded together. */
 const PREFIXES = ['', 'scipy_']
 
@@ -61,12 +53,13 @@ const THREADS = [
 export function openBlas(library: string): Blas | string {
   const koffi = loadKoffi()
   if (typeof koffi === 'string') return koffi
+  const unset = THREADS.filter((name) => process.env[name] === undefined)
   // OpenBLAS starts its threads when it is loaded, MKL at the first product.
-  for (const name of THREADS) process.env[name] ??= '1'
+  for (const name of unset) process.env[name] = '1'
   try {
     const loaded = koffi.load(library)
     const sgemm = bind(loaded, 'void', 'cblas_sgemm', SGEMM)
-    if (sgemm === undefined) return `${library} has no function cblas_sgemm`
+    if (sgemm === undefined) throw new Error(`${library} has no function cblas_sgemm`)
     const kernels = bind(loaded, 'str', 'openblas_get_corename', '')?.() as string | undefined
     return {
       library,
@@ -79,6 +72,7 @@ export function openBlas(library: string): Blas | string {
       },
     }
   } catch (error) {
+    for (const name of unset) delete process.env[name]
     return messageOf(error)
   }
 }

@@ -1,6 +1,6 @@
 export { AesGcm, hasOpenSsl, TAG_BYTES } from './aes-gcm.ts'
 export { allowedCores, currentCore, moveToCore, stayOnCores } from './affinity.ts'
-export { openBlas, systemLibraries, type Blas } from './blas.ts'
+export { openBlas, type Blas } from './blas.ts'
 export {
   addressOfBell,
   createBell,

@@ -1,3 +1,4 @@
+import { messageOf } from '../errors/tsr-error.ts'
 import { choice, object, text, type Of } from '../schema.ts'
 import { readManifest, type Environment } from './manifest.ts'
 
@@ -26,4 +27,33 @@ export type BlasManifest = Of<typeof manifest>
  */
 export function readBlasManifest(env: Environment = process.env): BlasManifest | undefined {
   return readManifest('blas', manifest, env)
+}
+
+/** The file names under which systems install OpenBLAS, MKL, BLIS and Accelerate. */
+const systemLibraries: readonly string[] =
+  process.platform === 'darwin'
+    ? ['/System/Library/Frameworks/Accelerate.framework/Accelerate']
+    : process.platform === 'win32'
+      ? ['libopenblas.dll', 'mkl_rt.2.dll']
+      : ['libopenblas.so.0', 'libmkl_rt.so.2', 'libblis.so.4']
+
+/**
+ * Returns the libraries to try, the preferred one first: the one that TSRUN_BLAS names, or none for `off`;
+ * else the one that `tsrun setup blas` installed, and those of the system.
+ *
+ * @param report - called if it is unknown what `tsrun setup blas` installed
+ */
+export function blasLibraries(
+  report: (problem: string) => void,
+  env: Environment = process.env,
+): readonly string[] {
+  const named = env['TSRUN_BLAS'] ?? ''
+  if (named !== '') return named === 'off' ? [] : [named]
+  try {
+    const manifest = readBlasManifest(env)
+    if (manifest !== undefined) return [manifest.library, ...systemLibraries]
+  } catch (error) {
+    report(messageOf(error))
+  }
+  return systemLibraries
 }

@@ -2,8 +2,8 @@ import { execFile, type ExecFileException } from 'node:child_process'
 import { closeSync, existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs'
 import { availableParallelism, cpus, devNull, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { anything, parseJson, readBlasManifest, record } from '@tsrun/core'
-import { createSharedFile, isAvailable, systemLibraries } from '@tsrun/native'
+import { anything, blasLibraries, parseJson, record } from '@tsrun/core'
+import { createSharedFile, isAvailable } from '@tsrun/native'
 import { linesOf, type GpuList } from '../job/placement/devices.ts'
 import { proveBlas } from '../setup/blas.ts'
 import type {
@@ -169,17 +169,10 @@ export async function readGpus(
 
 /** Finds the BLAS that the backend wasm uses: tests each library, each in a new process. */
 export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<BlasFacts> {
-  const { TSRUN_BLAS: named = '', OPENBLAS_CORETYPE: type } = env
+  const type = env['OPENBLAS_CORETYPE']
   const problems: string[] = []
-  const libraries = named === '' ? [...systemLibraries] : [named]
-  try {
-    const installed = named === '' ? readBlasManifest(env) : undefined
-    if (installed !== undefined) libraries.unshift(installed.library)
-  } catch (error) {
-    problems.push((error as Error).message)
-  }
   const context = { env, signal, title: 'OpenBLAS', log: devNull, say: () => undefined } as const
-  for (const library of named === 'off' ? [] : libraries) {
+  for (const library of blasLibraries((problem) => problems.push(problem), env)) {
     const proof = await proveBlas(context, library).catch(String)
     if (typeof proof !== 'string') {
       const { kernels = 'unknown' } = proof

@@ -1,5 +1,5 @@
 import { exp } from './exp.as'
-import { totalOfFour } from './lanes.as'
+import { largest, totalOfFour } from './lanes.as'
 
 /**
  * Replaces scores by probabilities: p = softmax(scale p) for each row. Row i has `visible` + i scores, at
@@ -24,7 +24,7 @@ export function softmax_rows(
     const count = visible + row < columns ? visible + row : columns
     const bytes = count << 2
     const quads = bytes & ~15
-    if (!known) store<f32>(stats, largest(p, quads, bytes))
+    if (!known) store<f32>(stats, largest(p, bytes))
     const largests = v128.load32_splat(stats)
     let sums = f32x4.splat(0)
     let i: usize = 0
@@ -48,16 +48,6 @@ export function softmax_rows(
     p += stride
     stats += 8
   }
-}
-
-function largest(x: usize, quads: usize, bytes: usize): f32 {
-  let four = f32x4.splat(-Infinity)
-  let i: usize = 0
-  for (; i < quads; i += 16) four = f32x4.max(four, v128.load(x + i))
-  four = f32x4.max(four, v128.shuffle<f32>(four, four, 2, 3, 0, 1))
-  let one = max<f32>(f32x4.extract_lane(four, 0), f32x4.extract_lane(four, 1))
-  for (; i < bytes; i += 4) one = max<f32>(one, load<f32>(x + i))
-  return one
 }
 
 /**

@@ -1,16 +1,5 @@
 import { expOfDoubles } from './exp.as'
-import { low, total } from './lanes.as'
-
-// @ts-ignore: decorator
-@inline
-function largest(x: usize, bytes: usize): f32 {
-  let tops = f32x4.splat(-Infinity)
-  let p: usize = 0
-  for (; p + 16 <= bytes; p += 16) tops = f32x4.pmax(tops, v128.load(x + p))
-  for (; p < bytes; p += 4) tops = f32x4.pmax(tops, v128.load32_splat(x + p))
-  tops = f32x4.pmax(tops, v128.shuffle<f32>(tops, tops, 2, 3, 0, 1))
-  return f32x4.extract_lane(f32x4.pmax(tops, v128.shuffle<f32>(tops, tops, 1, 0, 3, 2)), 0)
-}
+import { largest, low, total } from './lanes.as'
 
 /**
  * gradient = weight (softmax - target) for each row of logits [rows, classes], where target is

@@ -31,7 +31,6 @@ export interface KernelExports extends WindowKernels, Passes {
     mask: number,
   ): void
   sum_rows(out: number, x: number, rows: number, columns: number, sums: number): void
-  mask(out: number, x: number, y: number, count: number): void
   softmax_rows(
     p: number,
     rows: number,
@@ -78,6 +77,7 @@ export type Passes = Record<
   | 'combine_columns'
   | 'cross_entropy'
   | 'gate'
+  | 'mask'
   | 'normalize'
   | 'normalize_gradients'
   | 'scale'
@@ -130,11 +130,24 @@ const compiled: Partial<Record<'exact' | 'fast', WebAssembly.Module>> = {}
  * Instantiates the kernels on `memory`, in which they keep no state between calls. The first call in a
  * process compiles them.
  *
- * @param isFast - whether products may fuse multiplications with additions, if this runtime can. Their
+ * @param math - with `fast`, products fuse multiplications with additions, if this runtime can. Their
  *   rounding then depends on the processor.
  */
-export function instantiateKernels(memory: WebAssembly.Memory, isFast = false): KernelExports {
-  const math = isFast && WebAssembly.validate(kernelBytes('fast')) ? 'fast' : 'exact'
-  const module = (compiled[math] ??= new WebAssembly.Module(kernelBytes(math)))
-  return new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as KernelExports
+export function instantiateKernels(
+  memory: WebAssembly.Memory,
+  math: 'exact' | 'fast' = 'exact',
+): KernelExports {
+  const { exports } = new WebAssembly.Instance(moduleFor(math), { env: { memory } })
+  return exports as unknown as KernelExports
+}
+
+function moduleFor(math: 'exact' | 'fast'): WebAssembly.Module {
+  compiled[math] ??= compile(math)
+  return compiled[math]
+}
+
+function compile(math: 'exact' | 'fast'): WebAssembly.Module {
+  const bytes = kernelBytes(math)
+  if (math === 'fast' && !WebAssembly.validate(bytes)) return moduleFor('exact')
+  return new WebAssembly.Module(bytes)
 }

@@ -42,6 +42,18 @@ export function join(a: v128, b: v128): v128 {
   )
 }
 
+/** The largest of the floats at an address, except NaN; -Infinity if there are none. */
+// @ts-ignore: decorator
+@inline
+export function largest(x: usize, bytes: usize): f32 {
+  let tops = f32x4.splat(-Infinity)
+  let p: usize = 0
+  for (; p + 16 <= bytes; p += 16) tops = f32x4.pmax(tops, v128.load(x + p))
+  for (; p < bytes; p += 4) tops = f32x4.pmax(tops, v128.load32_splat(x + p))
+  tops = f32x4.pmax(tops, v128.shuffle<f32>(tops, tops, 2, 3, 0, 1))
+  return f32x4.extract_lane(f32x4.pmax(tops, v128.shuffle<f32>(tops, tops, 1, 0, 3, 2)), 0)
+}
+
 /** The sum of four floats. */
 // @ts-ignore: decorator
 @inline

@@ -61,8 +61,8 @@ function matrix(at: number, stride: number): Matrix {
   return { at, stride, transposed: false }
 }
 
-function transpose(operand: Matrix): Matrix {
-  return { ...operand, transposed: true }
+function transpose({ at, stride }: Matrix): Matrix {
+  return { at, stride, transposed: true }
 }
 
 /** A block of the queries of a head, and the keys and values up to the last query. */

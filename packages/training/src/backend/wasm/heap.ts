@@ -1,4 +1,5 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import type { Blas } from '#kernels'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { isPacked } from './packed-tensors.ts'
@@ -13,21 +14,26 @@ export class WasmHeap {
   kernels: KernelExports
   readonly backend: WasmModule
   /** A library for large products; undefined if the kernels compute all of them. */
-  blas: Products | undefined
+  blas: Blas | undefined
+  readonly #exact: KernelExports
+  /** The buffer whose address is `#base`. */
+  #buffer: ArrayBufferLike | undefined
+  #base = 0
   /** Temporary memory for one kernel call. */
   readonly #scratch: Scratch
   readonly #temporary: Scratch
 
   constructor(backend: WasmModule) {
     this.backend = backend
-    this.kernels = instantiateKernels(backend.wasm.asm.memory)
+    this.#exact = instantiateKernels(backend.wasm.asm.memory)
+    this.kernels = this.#exact
     this.#scratch = new Scratch(this)
     this.#temporary = new Scratch(this)
   }
 
   /** From now on, products have the same bits on every machine. */
   makeExact(): void {
-    this.kernels = instantiateKernels(this.backend.wasm.asm.memory)
+    this.kernels = this.#exact
     this.blas = undefined
   }
 
@@ -89,8 +95,21 @@ export class WasmHeap {
     const aStride = a.stride ?? (a.transposed ? m : k)
     const bStride = b.stride ?? (b.transposed ? k : n)
     if (blas !== undefined && m * n * k >= SMALLEST) {
-      const beta = accumulates ? 1 : 0
-      blas.multiply(a.transposed, b.transposed, size, a.at, aStride, b.at, bStride, beta, c, stride)
+      const base = this.#baseFor(blas)
+      blas.multiply(
+        a.transposed,
+        b.transposed,
+        m,
+        n,
+        k,
+        base + a.at,
+        aStride,
+        base + b.at,
+        bStride,
+        accumulates ? 1 : 0,
+        base + c,
+        stride,
+      )
       if (start !== 0 || finisher !== 0) kernels.finish_rows(c, m, n, start, finisher, mask)
       return
     }
@@ -112,6 +131,17 @@ export class WasmHeap {
       mask,
       this.#scratch.ofSize(kernels.scratch_bytes()),
     )
+  }
+
+  /** Returns the address of the memory in this process. */
+  #baseFor({ addressOf }: Blas): number {
+    const { buffer } = this.backend.wasm.asm.memory
+    // Growing the memory may move it, and always replaces the buffer.
+    if (buffer !== this.#buffer) {
+      this.#buffer = buffer
+      this.#base = addressOf(new Uint8Array(buffer, 0, 1))
+    }
+    return this.#base
   }
 
   /**
@@ -142,25 +172,6 @@ export interface Operand {
   readonly stride?: number
 }
 
-/** Matrix products of row-major matrices at addresses, with strides in values. */
-export interface Products {
-  /** The library and its kernels for this processor. */
-  readonly name: string
-  /** Computes c = a b + beta c. */
-  multiply(
-    transposeA: boolean,
-    transposeB: boolean,
-    size: readonly [m: number, n: number, k: number],
-    a: number,
-    aStride: number,
-    b: number,
-    bStride: number,
-    beta: number,
-    c: number,
-    cStride: number,
-  ): void
-}
-
 interface ProductOptions {
   /** The address of n values (a bias) that are added to every row. */
   readonly start?: number
@@ -173,7 +184,7 @@ interface ProductOptions {
    * mask need the default.
    */
   readonly stride?: number
-  /** Whether to add to the values that c has. */
+  /** Whether to add to the values that c has. Not together with `start`. */
   readonly accumulates?: boolean
 }
 

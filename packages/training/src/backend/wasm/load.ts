@@ -3,6 +3,7 @@ import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.t
 import { correctSingleWindows } from '../../tfjs/single-windows.ts'
 import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
+import type { Blas } from '#kernels'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import { findBlas } from './blas.ts'
 import { installCpuKernels } from './cpu-kernels.ts'
@@ -56,7 +57,12 @@ export async function loadWasm({ math }: BackendOptions): Promise<BackendFacts> 
   heap.makeExact()
   if (math !== 'exact') heap.blas = findBlas(heap)
   if (math === 'fast' || heap.blas !== undefined) {
-    heap.kernels = instantiateKernels(heap.backend.wasm.asm.memory, true)
+    heap.kernels = instantiateKernels(heap.backend.wasm.asm.memory, 'fast')
   }
-  return { device: 'CPU', threads: 1, blas: heap.blas?.name }
+  return { device: 'CPU', threads: 1, blas: heap.blas && nameOf(heap.blas) }
+}
+
+/** The library and its kernels for this processor. */
+function nameOf({ library, kernels }: Blas): string {
+  return kernels === undefined ? library : `${library} (${kernels})`
 }

@@ -54,10 +54,8 @@ export const passes: Pick<
   },
 
   reluGradient(dy, output) {
-    const heap = currentHeap()!
-    const dx = heap.scoped(dy.shape)
-    const [to, slopes, y] = [dx, dy, output].map((tensor) => heap.addressOf(tensor))
-    heap.kernels.mask(to!, slopes!, y!, dy.size)
+    const dx = currentHeap()!.scoped(dy.shape)
+    run('mask', [dx, dy, output], dy.size)
     return dx
   },
 
