@@ -79,7 +79,7 @@ itOnTensorFlow('held values stay as they are while training continues: tensorflo
 describe('a tensor of several chunks', () => {
   const part = { ...whole, shape: [700, 1000] }
 
-  it('is read and checked by chunk, beside the thread that trains', async () => {
+  it('is read and checked in chunks by another thread while training continues', async () => {
     await loadBackend('cpu')
     const folder = makeFolder()
     const parts = [part, { name: 'small', shape: [3] }, { name: 'next', shape: [300_000] }]

@@ -18,7 +18,7 @@ import { findPython } from './toolchain.ts'
 
 /** How to get a BLAS without `tsrun setup`. */
 export const systemAdvice =
-  'install the OpenBLAS of your system, which is found by its name (Debian and Ubuntu: apt-get install ' +
+  'install the OpenBLAS of your system, which tsrun finds by its file name (Debian and Ubuntu: apt-get install ' +
   'libopenblas0-pthread)'
 
 /** OpenBLAS of the wheel scipy-openblas32, for `tsrun setup blas`. */
