@@ -30,6 +30,11 @@ export function addStep(errors, found, wanted) {
   errors.parameters = Math.max(errors.parameters, worst(found.parameters, wanted.parameters))
 }
 
+/** @param {{ [E in keyof Errors]: number | null }} errors - of JSON, which has null for Infinity */
+export function isClose({ loss, gradients, norm, parameters }) {
+  return [loss, gradients, norm, parameters].every((error) => error !== null && error <= 1)
+}
+
 /**
  * @param {readonly import('@tsrun/training').Piece[]} pieces
  * @param {ReadonlyMap<string, Float32Array>} wanted - whole tensors by name

@@ -13,6 +13,7 @@ import {
   tf,
   vocabParallelCrossEntropy,
 } from '@tsrun/training'
+import { copyPieces } from '@tsrun/training/parts'
 import { makeOptimizer, MAX_NORM, valuesOf } from './reference.mjs'
 import { addTraffic, countingGroup, differences, expectedTraffic, noTraffic } from './traffic.mjs'
 
@@ -89,6 +90,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
   const place = { stage: mesh.pp.rank, averaging: trainer.traffic }
   const expected = expectedTraffic(configuration, problem, place)
   trainer.dispose()
+  optimizer.dispose()
   return {
     traffic: addTraffic(Object.values(once)),
     miscounts: differences(once, expected).map((each) => `rank ${group.rank}: ${each}`),
@@ -209,7 +211,7 @@ async function replicate({ zero }, module, axes) {
         /** @type {import('@tsrun/training').Optimizer} */ optimizer,
         /** @type {Gradients} */ gradients,
       ) => sharded.step(optimizer, /** @type {ReadonlyMap<string, Float32Array>} */ (gradients)),
-      pieces: async () => await sharded.pieces(),
+      pieces: async () => await copyPieces(sharded),
       dispose: () => sharded.dispose(),
     }
   }
@@ -230,7 +232,7 @@ async function replicate({ zero }, module, axes) {
     ) => {
       optimizer.step(module.parameters, gradients)
     },
-    pieces: async () => await owner.pieces(),
+    pieces: async () => await copyPieces(owner),
     dispose: () => replica.dispose(),
   }
 }

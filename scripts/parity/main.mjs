@@ -10,6 +10,7 @@ import {
 } from '../bench/command-line.mjs'
 import { markdownTable, printRows } from '../bench/figures.mjs'
 import { runRanks, tsrunLine } from '../bench/programs.mjs'
+import { isClose } from './compare.mjs'
 import { configurations, ranksOf } from './configurations.mjs'
 
 const script = fileURLToPath(new URL('ranks.mjs', import.meta.url))
@@ -36,10 +37,11 @@ const options = {
  * @property {string} model
  * @property {string} backend
  * @property {number} ranks
- * @property {number} loss - the largest difference / (1e-6 + 1e-5 |wanted|), like the next three
- * @property {number} gradients
- * @property {number} norm
- * @property {number} parameters
+ * @property {number | null} loss - the largest difference / (1e-6 + 1e-5 |wanted|), like the next three; null
+ *   if it is not finite
+ * @property {number | null} gradients
+ * @property {number | null} norm
+ * @property {number | null} parameters
  * @property {number} collectives - of one step on one rank
  * @property {number} bytes - the larger of input and output of each of them, in sum
  * @property {number} messages - of one step on one rank
@@ -109,8 +111,6 @@ async function train(backend, runs, steps, through) {
   return runs.map(({ configuration, model }, i) => {
     /** @type {Omit<Row, 'configuration' | 'model' | 'backend' | 'ranks' | 'verdict'>} */
     const found = JSON.parse(lines[i] ?? '{"miscounts":[]}')
-    const { loss, gradients, norm, parameters } = found
-    const isClose = [loss, gradients, norm, parameters].every((error) => error <= 1)
     const isWhole = found.covered && found.miscounts.length === 0
     return {
       configuration: configuration.name,
@@ -118,7 +118,7 @@ async function train(backend, runs, steps, through) {
       backend,
       ranks: ranksOf(configuration),
       ...found,
-      verdict: isClose && isWhole && found.bits !== false ? 'equal' : 'DIFFERS',
+      verdict: isClose(found) && isWhole && found.bits !== false ? 'equal' : 'DIFFERS',
     }
   })
 }
@@ -130,7 +130,8 @@ function bitwiseOf(configuration) {
 
 /** @param {readonly Row[]} rows */
 function format(rows) {
-  const round = (/** @type {number} */ error) => Number(error.toFixed(3))
+  const round = (/** @type {number | null} */ error) =>
+    error === null ? 'not finite' : Number(error.toFixed(3))
   const table = markdownTable(
     [
       'configuration',

@@ -46,6 +46,7 @@ export async function trainAlone(problem, steps) {
     tf.dispose([x, y])
   }
   one.dispose()
+  optimizer.dispose()
   for (const { value } of model.parameters) value.dispose()
   return results
 }

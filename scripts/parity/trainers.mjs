@@ -1,5 +1,6 @@
 import { initDeviceMesh } from '@tsrun/distributed'
 import { ownerOfParameters, tf, trainer } from '@tsrun/training'
+import { copyPieces } from '@tsrun/training/parts'
 import { makeOptimizer, MAX_NORM } from './reference.mjs'
 import { noTraffic } from './traffic.mjs'
 
@@ -41,11 +42,11 @@ export async function trainByTrainer(configuration, problem, group, steps, onSte
     // The first step makes the state of the optimizer.
     if (step === 0) tensors = numTensors
     else if (numTensors !== tensors) {
-      throw new Error(`step ${step} leaves ${numTensors - tensors} tensors`)
+      throw new Error(`${configuration.name}: step ${step} leaves ${numTensors - tensors} tensors`)
     }
     const { model } = run.state
     const owner = 'pieces' in model ? model : ownerOfParameters(model.parameters)
-    onStep(step, { loss, norm, gradients: [], parameters: await owner.pieces() })
+    onStep(step, { loss, norm, gradients: [], parameters: await copyPieces(owner) })
   }
   run.dispose()
   optimizer.dispose()

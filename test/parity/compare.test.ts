@@ -1,4 +1,11 @@
-import { addStep, assemble, covers, isSame, noErrors } from '../../scripts/parity/compare.mjs'
+import {
+  addStep,
+  assemble,
+  covers,
+  isClose,
+  isSame,
+  noErrors,
+} from '../../scripts/parity/compare.mjs'
 import { differences } from '../../scripts/parity/traffic.mjs'
 
 const wanted = {
@@ -45,10 +52,13 @@ describe('the comparison of a step', () => {
     const errors = errorsOf(change)
     expect(errors[which]).toBeGreaterThan(1)
     expect({ ...errors, [which]: 0 }).toEqual(noErrors())
+    expect(isClose(JSON.parse(JSON.stringify(errors)) as typeof errors)).toBe(false)
   })
 
   it('reports small differences as multiples of the tolerance', () => {
-    expect(errorsOf({ loss: 2 + 1.05e-5 }).loss).toBeCloseTo(0.5, 3)
+    const errors = errorsOf({ loss: 2 + 1.05e-5 })
+    expect(errors.loss).toBeCloseTo(0.5, 3)
+    expect(isClose(errors)).toBe(true)
   })
 })
 

@@ -16,6 +16,7 @@ declare module '*/parity/compare.mjs' {
   type Tensors = Map<string, Float32Array>
   export function noErrors(): Errors
   export function addStep(errors: Errors, found: object, wanted: object): void
+  export function isClose(errors: Errors): boolean
   export function assemble(pieces: readonly Piece[]): Tensors
   export function covers(pieces: readonly Omit<Piece, 'values'>[], wanted: Tensors): boolean
   export function isSame(a: Tensors, b: Tensors): boolean

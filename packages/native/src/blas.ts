@@ -72,7 +72,7 @@ export function openBlas(library: string): Blas | string {
       },
     }
   } catch (error) {
-    for (const name of unset) delete process.env[name]
+    for (const name of unset) Reflect.deleteProperty(process.env, name)
     return messageOf(error)
   }
 }
