@@ -23,10 +23,12 @@ function open(rank: number, attempt = 0): SpanFile {
   })
 }
 
+const recorders = [0, 1].map((rank) => new SpanRecorder({ rank }))
+
 /** A step of a stage of a pipeline of two: two forward and two backward passes, and a bucket. */
 function addStep(file: SpanFile, stage: number, step: number, start: number): void {
   sendSpansTo(file)
-  const recorder = new SpanRecorder({ rank: stage })
+  const recorder = recorders[stage]!
   for (const microbatch of [0, 1]) {
     const at = start + 10 * (2 * microbatch + stage)
     recorder.record('F', at, at + 8, { stage, microbatch })
