@@ -4,7 +4,42 @@ import { clientHandshake } from '@tsrun/core'
 import { Job, monotonic, type Said } from '../../distributed/support/job.ts'
 import type { World } from '../../distributed/support/worlds.ts'
 
-const ways = ['collective', 'receive,neighbour,awaited', 'send,object']
+/** Which cases of each promise are checked. */
+export interface FailureCases {
+  /** In which calls ranks wait for a rank that is killed. */
+  readonly waits: readonly string[]
+  /** How a rank ends that is reported as lost. */
+  readonly losses: readonly string[]
+  /** How a process ends that has to disappear, and its exit code. */
+  readonly ends: readonly (readonly [end: string, code: number])[]
+  /** How a process ends that has just sent messages. */
+  readonly lastWords: readonly string[]
+}
+
+export const allFailures: FailureCases = {
+  waits: ['collective', 'receive,neighbour,awaited', 'send,object'],
+  losses: ['throw', 'exit'],
+  ends: [
+    ['destroy', 0],
+    ['exit', 0],
+    ['exit 5', 5],
+    ['throw', 1],
+    ['reject', 1],
+    ['return', 0],
+  ],
+  lastWords: ['destroy', 'return'],
+}
+
+/** One case of each promise. */
+export const usualFailures: FailureCases = {
+  waits: ['collective'],
+  losses: ['throw'],
+  ends: [
+    ['exit 5', 5],
+    ['return', 0],
+  ],
+  lastWords: ['destroy'],
+}
 
 /** Starts four ranks; rank 2 never joins. Resolves when the others are about to wait. */
 async function startWaiting(env: NodeJS.ProcessEnv, wait: string, act = 'stay'): Promise<Job> {
@@ -22,9 +57,9 @@ async function failuresOf(job: Job): Promise<Said[]> {
 }
 
 /** What ranks promise when another one is lost, leaves, or never comes. */
-export function describeFailures(worlds: readonly World[]): void {
+export function describeFailures(worlds: readonly World[], cases = allFailures): void {
   describe.each(worlds)('a rank that is killed ($name)', ({ env }) => {
-    it.each(ways)('makes all other ranks fail within a second: %s', async (wait) => {
+    it.each(cases.waits)('makes all other ranks fail within a second: %s', async (wait) => {
       const job = await startWaiting(env, wait)
       const killed = monotonic()
       job.ranks[2]!.child.kill('SIGKILL')
@@ -46,7 +81,7 @@ export function describeFailures(worlds: readonly World[]): void {
       }
     })
 
-    it.each(['throw', 'exit'])('by %s is reported as lost', async (act) => {
+    it.each(cases.losses)('by %s is reported as lost', async (act) => {
       const job = await startWaiting(env, 'collective,receive', act)
       job.ranks[2]!.child.kill('SIGUSR2')
       for (const { code, message } of await failuresOf(job)) {
@@ -76,14 +111,7 @@ export function describeFailures(worlds: readonly World[]): void {
   })
 
   describe.each(worlds)('a process that ends ($name)', ({ env }) => {
-    it.each([
-      ['destroy', 0],
-      ['exit', 0],
-      ['exit 5', 5],
-      ['throw', 1],
-      ['reject', 1],
-      ['return', 0],
-    ])('by %s disappears within a second', async (END, code) => {
+    it.each(cases.ends)('by %s disappears within a second', async (END, code) => {
       const job = await Job.start({ size: 2, program: 'end.mjs', env: { ...env, END } })
       for (const rank of job.ranks) {
         const { at } = await rank.hear('ending')
@@ -93,7 +121,7 @@ export function describeFailures(worlds: readonly World[]): void {
       }
     })
 
-    it.each(['destroy', 'return'])('by %s delivers the messages that it has sent', async (END) => {
+    it.each(cases.lastWords)('by %s delivers the messages that it has sent', async (END) => {
       // rank 1 has the inline engine, which leaves its messages lying while it is busy
       const envOf = (rank: number) => (rank === 0 || env['TSRUN_TRANSPORT'] !== 'node' ? env : {})
       const job = await Job.start({ size: 2, program: 'last-words.mjs', env: { END }, envOf })
