@@ -1,56 +1,12 @@
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, mkdirSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { killLeftovers, tsrun, type Finished } from '../launcher/support/tsrun.ts'
+import { tsrun, type Finished } from '../launcher/support/tsrun.ts'
+import { compare, cwd, describeNeverEntering, fail, logs, sentence } from './support/flight.ts'
 
 jest.setTimeout(120_000)
-const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 
-let logs = ''
-beforeEach(() => (logs = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
-afterEach(() => {
-  killLeftovers()
-  rmSync(logs, { recursive: true, force: true })
-})
-
-async function fail(env: NodeJS.ProcessEnv): Promise<Finished> {
-  const args = ['--nproc', '4', '--grace', '0.3', '--log-dir', logs, 'never-enters.mjs']
-  return await tsrun(args, { cwd, env })
-}
-
-async function compare(): Promise<string> {
-  const [run] = readdirSync(logs)
-  const { code, stdout } = await tsrun(['flight', join(logs, run!, 'attempt_0')])
-  expect(code).toBe(0)
-  return stdout
-}
-
-/** Whatever the algorithm of the last operation. */
-const sentence =
-  /rank 2 never entered allReduce #5 \(ddp bucket 3: layer4\.weight\) of group world; last op allReduce\(sum\) float32\[1024\] by [\w-]+ #4/
-const complete = new RegExp(`${sentence.source}; waiting for it: 0-1, 3`)
-
-describe.each(['sleep', 'loop'])('a rank that never enters an operation (%s)', (ELSEWHERE) => {
-  it('is named, with its last operation and the waiting ranks', async () => {
-    const { code, stderr } = await fail({ ELSEWHERE })
-    expect(code).toBe(1)
-    const inReport = stderr.replaceAll(/\s+/g, ' ')
-    expect(inReport).toContain(
-      'first cause rank 2 of 4 never entered allReduce #5 (ddp bucket 3: layer4.weight) of group ' +
-        'world, in which ranks 0-1, 3 waited 1.50 s',
-    )
-    expect(inReport).toMatch(
-      /last Its last operation was allReduce\(sum\) float32\[1024\] by [\w-]+ #4/,
-    )
-    // The stack of the error above the line of the script begins with the label, too.
-    expect(inReport).toMatch(/error TsrError: ddp bucket 3: layer4\.weight: Rank \d: allReduce/)
-    const text = await compare()
-    expect(text).toContain('records of 4 of 4 ranks')
-    expect(text).toMatch(new RegExp(`${complete.source}\n`))
-  })
-})
+describeNeverEntering(['sleep'])
 
 describe('without --log-dir', () => {
   const run = async (program: string): Promise<Finished> => {

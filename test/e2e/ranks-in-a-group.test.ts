@@ -1,48 +1,17 @@
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
+import { killLeftovers } from '../launcher/support/tsrun.ts'
 import {
-  killLeftovers,
-  Run,
-  tsrun,
-  untilGone,
-  type Finished,
-  type Options,
-} from '../launcher/support/tsrun.ts'
+  describeFailedCalls,
+  describeKilled,
+  engines,
+  jobOf,
+  reportOf,
+} from './support/ranks-in-a-group.ts'
 
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
-const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
-
-async function jobOf(ranks: number, program: string, options: Options = {}): Promise<Finished> {
-  return await tsrun(['--nproc', String(ranks), program], { cwd, ...options })
-}
-
-function reportOf({ stderr }: Finished): string {
-  const start = stderr.indexOf('── tsrun: the job failed')
-  expect(start).toBeGreaterThanOrEqual(0)
-  return stderr.slice(start)
-}
-
-describe.each([
-  { name: 'engine in a worker', env: {} },
-  { name: 'engine inline', env: { TSRUN_ENGINE: 'inline' } },
-  { name: 'node sockets', env: { TSRUN_TRANSPORT: 'node' } },
-])('a rank that is killed in the middle of all-reduces ($name)', ({ env }) => {
-  it('is the root cause, not its peers, and no process is left', async () => {
-    const run = new Run(['--nproc', '4', 'all-reduces.mjs'], { cwd, env })
-    const ranks = await run.announced(4)
-    const victim = ranks.find(({ rank }) => rank === 2)!
-    process.kill(victim.pid, 'SIGKILL')
-    const finished = await run.finished
-    const report = reportOf(finished)
-    expect(finished.code).toBe(137)
-    expect(report).toContain('first cause  rank 2 of 4 was killed by SIGKILL')
-    expect(report).toContain(`process      ${victim.pid} on `)
-    expect(report.match(/first cause/g)).toHaveLength(1)
-    await untilGone(ranks.map(({ pid }) => pid))
-  })
-})
+describeKilled(engines.slice(0, 1))
 
 it('the report names a rank that throws, with its stack, not the ranks that wait for it', async () => {
   const finished = await jobOf(3, 'throws.mjs')
@@ -64,16 +33,7 @@ it('the report names both calls if ranks call different collectives', async () =
   expect(calls).toContainEqual(expect.stringMatching(/broadcast/i))
 })
 
-it.each(['awaited', 'blocking', 'object'])(
-  'the report shows the line of the failed call: %s',
-  async (way) => {
-    const report = reportOf(await tsrun(['--nproc', '3', 'mismatch.mjs', way], { cwd }))
-    expect(report).toContain('ERR_TSR_MISMATCH')
-    const [first, second] = report.match(/at (?:async )?.*:\d+:\d+/g) ?? []
-    expect(first).toMatch(/at (async )?call \(.*mismatch\.mjs:\d+:\d+/)
-    expect(second).toMatch(/at (async )?file:.*mismatch\.mjs:24:\d+/)
-  },
-)
+describeFailedCalls(['blocking'])
 
 it('the report names the peer of a receive that timed out', async () => {
   const finished = await jobOf(3, 'nobody-sends.mjs')

@@ -1,67 +1,14 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { killLeftovers, Run, tsrun, untilGone } from '../launcher/support/tsrun.ts'
+import { killLeftovers, tsrun, untilGone } from '../launcher/support/tsrun.ts'
+import { describePs, rowsOf, startStuck, untilShown, writers } from './support/status.ts'
 
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
-const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 
-/** Asks `tsrun ps` until it says this. */
-async function untilShown(holds: (text: string) => boolean): Promise<string> {
-  for (;;) {
-    const { stdout } = await tsrun(['ps'])
-    if (holds(stdout)) return stdout
-  }
-}
-
-/** The title, the titles of the columns and four ranks of the job whose title holds this. */
-function rowsOf(text: string, job: string): string[] {
-  const lines = text.split('\n')
-  const start = lines.findIndex((line) => line.includes(job))
-  return start < 0 ? [] : lines.slice(start, start + 6)
-}
-
-async function startStuck(env: NodeJS.ProcessEnv = {}): Promise<Run> {
-  const run = new Run(['--nproc', '4', '--grace', '0.3', 'never-enters.mjs'], {
-    cwd,
-    env: { ELSEWHERE: 'loop', TIMEOUT: '600000', ...env },
-  })
-  await run.announced(4)
-  return run
-}
-
-describe.each([
-  { name: 'worker engine', env: {} },
-  { name: 'inline engine', env: { TSRUN_ENGINE: 'inline' } },
-  { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
-])('tsrun ps ($name)', ({ env }) => {
-  it('shows the operations of all ranks, including a stuck rank and the ranks that wait for it', async () => {
-    const run = await startStuck(env)
-    const text = await untilShown((shown) => {
-      const rows = rowsOf(shown, `(tsrun ${run.pid},`).slice(2)
-      return rows.filter((row) => / waiting .+ #5 of world +4 KiB +\d/.test(row)).length === 3
-    })
-    const top = await tsrun(['top', '--once', '--interval', '0.2'])
-    expect(top).toMatchObject({ code: 0 })
-    const watched = rowsOf(top.stdout, `(tsrun ${run.pid},`)
-    expect(watched[1]).toMatch(/^rank +state .* CPU .* operation$/)
-    expect(watched[2]).toMatch(/^0 +waiting .* \d+ % .* allReduce/)
-    const [title, titles, ...rows] = rowsOf(text, `(tsrun ${run.pid},`)
-    expect(title).toContain(`(tsrun ${run.pid}, 4 of 4 ranks here)`)
-    expect(titles).toMatch(/^rank +pid +state/)
-    expect(rows[2]).toMatch(
-      /^2 +\d+ +(running|waiting|communicating) +.+allReduce\(sum\) float32\[1024\] .+#\d of world/,
-    )
-    expect(rows[0]).toMatch(/ 2 +7 +0\.5000$/)
-    const [runId] = title!.split(' ')
-    expect((await tsrun(['ps', runId!])).stdout).toContain(title)
-    run.signal('SIGTERM')
-    await run.finished
-  })
-})
+describePs(writers.slice(0, 1))
 
 it('tsrun top shows the GPU of each rank, and asks nvidia-smi once for all', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-top-'))
