@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { tsrunHere, type HereFinished } from '../launcher/support/in-process.ts'
 import { allFinished, node } from '../launcher/support/nodes.ts'
-import { killLeftovers, Run, tsrun } from '../launcher/support/tsrun.ts'
+import { killLeftovers, Run, tsrun, type Finished } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(60_000)
 
@@ -24,6 +24,18 @@ const logs = (...args: string[]): Promise<HereFinished> => tsrunHere(['logs', ..
 const logDir = (): string => join(folder, 'logs')
 const kept = (...args: string[]): string[] => ['--no-summary', '--log-dir', logDir(), ...args]
 const runIds = (): string[] => readdirSync(logDir())
+
+interface Event {
+  readonly event: string
+  readonly [name: string]: unknown
+}
+const path = (name: string): string => join(folder, name)
+const eventsOf = (text: string): Event[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Event)
+const read = (name: string): Event[] => eventsOf(readFileSync(path(name), 'utf8'))
 
 describe('tsrun logs', () => {
   it('neither writes nor reads records in a world-writable folder', async () => {
@@ -97,30 +109,6 @@ describe('tsrun logs', () => {
     expect(await again.finished).toMatchObject({ code: 0, stdout: killed.stdout })
   })
 
-  it('shows all attempts, and shows a stack trace of several ranks once', async () => {
-    const args = ['--nproc', '3', '--max-restarts', '1', 'alike.mjs', 'die']
-    const run = await tsrun(kept(...args), { env })
-    expect(run.code).toBe(1)
-    const once =
-      '[ranks 0, 2] RangeError: the batch is empty\n[ranks 0, 2]     at load (file:///data.mjs:3:9)\n'
-    expect(run.stderr.split(once)).toHaveLength(3)
-    expect(run.stderr).toContain('first cause  rank')
-    const { stdout, stderr } = await logs()
-    expect(stdout).toBe(run.stdout)
-    expect(stderr).toMatch(/tsrun: attempt 1\n/)
-    // Printed, as is the error that ended them, which the job's report shows.
-    expect(stderr.split(once)).toHaveLength(5)
-    const numbered = await logs(
-      '--log-prefix',
-      '{generation}/{rank}',
-      '--stream',
-      'stderr',
-      '--rank',
-      '2',
-    )
-    expect(numbered.stderr).toMatch(/^1\/2 RangeError/m)
-  })
-
   it('says which run or file is missing', async () => {
     const refused = async (problem: string, ...args: string[]): Promise<void> => {
       const { code, stderr } = await logs(...args)
@@ -152,77 +140,6 @@ describe('tsrun logs', () => {
 })
 
 describe('--event-log', () => {
-  interface Event {
-    readonly event: string
-    readonly [name: string]: unknown
-  }
-  const path = (name: string): string => join(folder, name)
-  const eventsOf = (text: string): Event[] =>
-    text
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line) as Event)
-  const read = (name: string): Event[] => eventsOf(readFileSync(path(name), 'utf8'))
-
-  it('records a job that fails, restarts and fails again', async () => {
-    const args = [
-      '--nproc',
-      '3',
-      '--max-restarts',
-      '1',
-      '--event-log',
-      path('events'),
-      'alike.mjs',
-      'die',
-    ]
-    const { code } = await tsrun(args, { env })
-    expect(code).toBe(1)
-    const events = read('events')
-    const names = events.map(({ event }) => event)
-    const attempt = [
-      'attempt-started',
-      'rank-spawned',
-      'rank-spawned',
-      'rank-spawned',
-      'rank-ready',
-      'rank-ready',
-      'rank-ready',
-      'checkpoint-saved',
-      'rank-error',
-      'rank-exited',
-      'rank-exited',
-      'rank-exited',
-      'verdict',
-    ]
-    const first = names.indexOf('restart')
-    const once = (some: readonly string[]): string[] =>
-      [...some].filter((name) => name !== 'rank-error').sort()
-    expect(once(names.slice(0, first))).toEqual(
-      once(['launcher-started', 'node-joined', ...attempt]),
-    )
-    expect(once(names.slice(first))).toEqual(once(['restart', ...attempt, 'launcher-finished']))
-    expect([names[0], names.at(-1)]).toEqual(['launcher-started', 'launcher-finished'])
-    for (const event of events.slice(1)) {
-      expect(event).toMatchObject({
-        time: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
-        job: expect.stringMatching(/^\d{8}-\d{6}-[0-9a-f]{6}$/),
-        host: expect.any(String),
-        node: 0,
-        generation: events.indexOf(event) > first ? 1 : 0,
-      })
-    }
-    const one = (name: string): Event => events.find(({ event }) => event === name)!
-    expect(one('checkpoint-saved')).toMatchObject({ rank: 0, step: 7, path: '/checkpoints/step-7' })
-    expect(one('rank-error')).toMatchObject({ name: 'RangeError', message: 'the batch is empty' })
-    expect(one('verdict')).toMatchObject({
-      outcome: 'failure',
-      exitCode: 1,
-      error: 'RangeError: the batch is empty',
-    })
-    expect(one('restart')).toMatchObject({ number: 1, of: 1 })
-    expect(events.at(-1)).toMatchObject({ exitCode: 1, seconds: expect.any(Number) })
-  })
-
   it('records signals, and writes to stderr with --event-log-handler console', async () => {
     const run = new Run([
       '--nproc',
@@ -304,6 +221,81 @@ describe('--event-log', () => {
     expect(stderr).toContain('no/where cannot be opened: ENOENT')
   })
 })
+
+it('a job that fails, restarts and fails again keeps the output and the events of all attempts', async () => {
+  const args = ['--nproc', '3', '--max-restarts', '1', '--event-log', path('events')]
+  const run = await tsrun(kept(...args, 'alike.mjs', 'die'), { env })
+  expect(run.code).toBe(1)
+  await expectOutputOfAttempts(run)
+  expectEventsOfAttempts()
+})
+
+/** The files have the lines of all attempts; a stack trace of several ranks is shown once. */
+async function expectOutputOfAttempts(run: Finished): Promise<void> {
+  const once =
+    '[ranks 0, 2] RangeError: the batch is empty\n[ranks 0, 2]     at load (file:///data.mjs:3:9)\n'
+  expect(run.stderr.split(once)).toHaveLength(3)
+  expect(run.stderr).toContain('first cause  rank')
+  const { stdout, stderr } = await logs()
+  expect(stdout).toBe(run.stdout)
+  expect(stderr).toMatch(/tsrun: attempt 1\n/)
+  // Printed, as is the error that ended them, which the job's report shows.
+  expect(stderr.split(once)).toHaveLength(5)
+  const numbered = await logs(
+    '--log-prefix',
+    '{generation}/{rank}',
+    '--stream',
+    'stderr',
+    '--rank',
+    '2',
+  )
+  expect(numbered.stderr).toMatch(/^1\/2 RangeError/m)
+}
+
+function expectEventsOfAttempts(): void {
+  const events = read('events')
+  const names = events.map(({ event }) => event)
+  const attempt = [
+    'attempt-started',
+    'rank-spawned',
+    'rank-spawned',
+    'rank-spawned',
+    'rank-ready',
+    'rank-ready',
+    'rank-ready',
+    'checkpoint-saved',
+    'rank-error',
+    'rank-exited',
+    'rank-exited',
+    'rank-exited',
+    'verdict',
+  ]
+  const first = names.indexOf('restart')
+  const once = (some: readonly string[]): string[] =>
+    [...some].filter((name) => name !== 'rank-error').sort()
+  expect(once(names.slice(0, first))).toEqual(once(['launcher-started', 'node-joined', ...attempt]))
+  expect(once(names.slice(first))).toEqual(once(['restart', ...attempt, 'launcher-finished']))
+  expect([names[0], names.at(-1)]).toEqual(['launcher-started', 'launcher-finished'])
+  for (const event of events.slice(1)) {
+    expect(event).toMatchObject({
+      time: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      job: expect.stringMatching(/^\d{8}-\d{6}-[0-9a-f]{6}$/),
+      host: expect.any(String),
+      node: 0,
+      generation: events.indexOf(event) > first ? 1 : 0,
+    })
+  }
+  const one = (name: string): Event => events.find(({ event }) => event === name)!
+  expect(one('checkpoint-saved')).toMatchObject({ rank: 0, step: 7, path: '/checkpoints/step-7' })
+  expect(one('rank-error')).toMatchObject({ name: 'RangeError', message: 'the batch is empty' })
+  expect(one('verdict')).toMatchObject({
+    outcome: 'failure',
+    exitCode: 1,
+    error: 'RangeError: the batch is empty',
+  })
+  expect(one('restart')).toMatchObject({ number: 1, of: 1 })
+  expect(events.at(-1)).toMatchObject({ exitCode: 1, seconds: expect.any(Number) })
+}
 
 it('--log-prefix and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE set the prefix of each line', async () => {
   const { stdout } = await tsrun(['--nproc', '2', '--log-prefix', '<{rank}/{role}>', 'hello.mjs'])

@@ -14,10 +14,21 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
+import { killLeftovers, Run, tsrun, until, type Finished } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(120_000)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
+
+/** The folder of a trace of three ranks that save checkpoints, and how that job ended. */
+const traced = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
+let job: Finished
+beforeAll(async () => {
+  const env = { CHECKPOINTS: join(traced, 'checkpoints') }
+  job = await tsrun(['--nproc', '3', '--trace', traced, 'traced.mjs'], { cwd, env })
+})
+afterAll(() => {
+  rmSync(traced, { recursive: true, force: true })
+})
 
 let folder = ''
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
@@ -36,6 +47,11 @@ interface Slice {
   readonly args: Readonly<Record<string, unknown>>
 }
 
+/** Copies the trace of three ranks into the folder of the test. */
+function copyTrace(): void {
+  cpSync(traced, folder, { recursive: true, preserveTimestamps: true })
+}
+
 function slices(file = join(folder, 'trace.json')): Slice[] {
   const { traceEvents } = JSON.parse(readFileSync(file, 'utf8')) as { traceEvents: Slice[] }
   return traceEvents
@@ -51,11 +67,8 @@ function counts(rank: number): Record<string, number> {
 }
 
 it('--trace records and summarizes the operations of every rank without a change of the program', async () => {
-  const env = { CHECKPOINTS: join(folder, 'checkpoints') }
-  const { code, stderr } = await tsrun(['--nproc', '3', '--trace', folder, 'traced.mjs'], {
-    cwd,
-    env,
-  })
+  copyTrace()
+  const { code, stderr } = job
   expect({ code, stderr }).toEqual({ code: 0, stderr })
   expect(stderr).toMatch(
     /^tsrun: trace: \S+trace\.json \([\d,]+ spans of ranks 0-2\), which \S+ opens; tsrun trace \S+ summarizes it$/m,
@@ -136,7 +149,7 @@ it('tsrun trace merges a trace that the launcher could not merge', async () => {
 })
 
 it('tsrun trace reads the trace of several hosts from several folders', async () => {
-  await tsrun(['--nproc', '3', '--trace', folder, 'traced.mjs'], { cwd })
+  copyTrace()
   const run = runIn(folder)
   const hosts = [0, 1, 2].map((rank) => {
     const host = join(folder, `host-${rank}`)
@@ -195,7 +208,7 @@ it('--trace refuses a folder that cannot be created before anything starts', asy
 })
 
 it('tsrun trace prints the summary even if it cannot write trace.json', async () => {
-  await tsrun(['--nproc', '2', '--trace', folder, 'paced.mjs'], { cwd })
+  copyTrace()
   rmSync(join(folder, 'trace.json'))
   mkdirSync(join(folder, 'trace.json'))
   const { code, stdout, stderr } = await tsrun(['trace', folder, '--run', runIn(folder)], { cwd })
