@@ -2,24 +2,17 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import type { Page } from 'playwright-core'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 import { describeInChromium } from './support/browser.ts'
+import { cwd, describeFitting, everyPart, start, tabsOf, widths } from './support/dashboard.ts'
 
 jest.setTimeout(120_000)
-afterEach(killLeftovers)
-const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
+afterAll(killLeftovers)
 const training = fileURLToPath(new URL('../fixtures/training/', import.meta.url))
-
-async function start(...flags: readonly string[]): Promise<{ run: Run; url: string }> {
-  const args = ['--nproc', '4', '--grace', '0.3', '--dashboard', '0', ...flags, 'progress.mjs']
-  const run = new Run(args, { cwd })
-  await run.announced(4)
-  const [, url] = /^tsrun: dashboard: (http:\S+)$/m.exec(run.stderr) ?? []
-  return { run, url: url! }
-}
 
 interface Answer {
   readonly status: number | undefined
@@ -96,25 +89,16 @@ it('without a terminal, the dashboard ends with a failed job and removes its spa
 describeInChromium('the page', (newPage) => {
   async function untilHolds(holds: () => Promise<boolean>): Promise<void> {
     const deadline = performance.now() + 40_000
-    while (!(await holds())) if (performance.now() > deadline) throw new Error('still not shown')
+    while (!(await holds())) {
+      if (performance.now() > deadline) throw new Error('still not shown')
+      await pause(50)
+    }
   }
 
   /** The step that the table shows for rank 0. */
   async function stepOn(page: Page): Promise<number> {
     const cells = await page.locator('tbody tr').first().locator('td').allTextContents()
     return Number(cells[3])
-  }
-
-  /** What the Tab key reaches, up to the output: tables, filters, and the output. */
-  const everyPart = ['DIV', 'SELECT', 'DIV', 'DIV', 'INPUT', 'SELECT', 'PRE']
-
-  async function tabsOf(page: Page): Promise<string[]> {
-    const names: string[] = []
-    while (names.at(-1) !== 'PRE' && names.length < 12) {
-      await page.keyboard.press('Tab')
-      names.push(await page.evaluate('document.activeElement.tagName'))
-    }
-    return names
   }
 
   it('shows ranks, output and failure reports live', async () => {
@@ -163,22 +147,22 @@ describeInChromium('the page', (newPage) => {
 
   describe('of a traced job', () => {
     let folder: string
-    beforeEach(() => {
+    let run: Run
+    let url: string
+    beforeAll(async () => {
       folder = mkdtempSync(join(tmpdir(), 'tsrun-dashboard-'))
+      const flags = ['--nproc', '4', '--grace', '0.3', '--dashboard', '0', '--trace', folder]
+      run = new Run([...flags, 'endless-steps.mjs'], { cwd: training })
+      await until(() => run.stderr.includes('dashboard: '), 'the dashboard')
+      url = /^tsrun: dashboard: (http:\S+)$/m.exec(run.stderr)![1]!
     })
-    afterEach(() => {
+    afterAll(async () => {
+      run.signal('SIGTERM')
+      await run.finished
       rmSync(folder, { recursive: true })
     })
 
-    async function train(): Promise<{ run: Run; url: string }> {
-      const flags = ['--nproc', '4', '--grace', '0.3', '--dashboard', '0', '--trace', folder]
-      const run = new Run([...flags, 'endless-steps.mjs'], { cwd: training })
-      await until(() => run.stderr.includes('dashboard: '), 'the dashboard')
-      return { run, url: /^tsrun: dashboard: (http:\S+)$/m.exec(run.stderr)![1]! }
-    }
-
     it('shows steps with the ideal schedule, links and buckets live', async () => {
-      const { run, url } = await train()
       const { page, complaints } = await newPage()
       await page.goto(url)
       const picture = page.getByRole('img', {
@@ -224,12 +208,9 @@ describeInChromium('the page', (newPage) => {
       }
       expect(complaints).toEqual([])
       await page.context().close()
-      run.signal('SIGTERM')
-      await run.finished
     })
 
     it('fits a narrow screen in dark colours, by keyboard', async () => {
-      const { run, url } = await train()
       const { page, complaints } = await newPage({ width: 390, colorScheme: 'dark' })
       await page.goto(url)
       const picture = page.getByRole('img', { name: /^Step \d+ of 4 ranks/ })
@@ -258,39 +239,8 @@ describeInChromium('the page', (newPage) => {
       await shows('47,111,214,255', '29,127,95,255', '217,130,43,255')
       expect(complaints).toEqual([])
       await page.context().close()
-      run.signal('SIGTERM')
-      await run.finished
     })
   })
 
-  it.each([
-    { width: 390, scheme: 'dark' as const, background: 'rgb(18, 21, 27)' },
-    { width: 1280, scheme: 'light' as const, background: 'rgb(246, 247, 249)' },
-  ])(
-    'fits $width pixels in $scheme colours, by keyboard',
-    async ({ width, scheme, background }) => {
-      const { run, url } = await start()
-      const { page, complaints } = await newPage({ width, colorScheme: scheme })
-      await page.goto(url)
-      await page.locator('tbody tr').nth(3).waitFor()
-      await page.getByRole('region', { name: 'Table of links' }).waitFor()
-      const widths = await page.evaluate(
-        '((html) => [html.scrollWidth, html.clientWidth, getComputedStyle(document.body).backgroundColor])' +
-          '(document.documentElement)',
-      )
-      expect(widths).toEqual([width, width, background])
-      await page.getByRole('region', { name: 'Table of collectives' }).waitFor()
-      expect(await tabsOf(page)).toEqual(everyPart)
-      // Canvases of charts are parts of pictures with names.
-      const named = ['[aria-label]', '[aria-labelledby]', 'label *', '[role=img] *']
-      const parts = ['input', 'select', 'canvas', 'meter', '[role=img]', '[tabindex]']
-      const without = named.map((one) => `:not(${one})`).join('')
-      const unnamed = await page.locator(parts.map((part) => `${part}${without}`).join()).count()
-      expect(unnamed).toBe(0)
-      expect(complaints).toEqual([])
-      await page.context().close()
-      run.signal('SIGTERM')
-      await run.finished
-    },
-  )
+  describeFitting(newPage, widths.slice(1))
 })
