@@ -1,16 +1,11 @@
 import { RunHere } from '../support/in-process.ts'
-import { allFinished, port, token } from '../support/nodes.ts'
+import { describeStops, elastic, env, lastCall, stopsOtherHost } from '../support/elastic.ts'
+import { allFinished } from '../support/nodes.ts'
 import { killLeftovers, Run, until } from '../support/tsrun.ts'
 
 afterEach(killLeftovers)
 
-/** The arguments of a host of a job that hosts join and leave. */
-const elastic = (nnodes: string, ...more: string[]): string[] => [
-  ...['--nnodes', nnodes, '--rdzv-backend', 'c10d', '--rdzv-endpoint', `127.0.0.1:${port}`],
-  ...['--grace', '1', '--no-summary', ...more],
-]
-const lastCall = (seconds: number): string[] => ['--rdzv-conf', `last_call_timeout=${seconds}`]
-const env = { TSRUN_TOKEN: token }
+describeStops([stopsOtherHost])
 
 describe('--nnodes MIN:MAX', () => {
   it('starts with the minimum of hosts, and restarts when a host joins or is lost', async () => {
@@ -48,35 +43,6 @@ describe('--nnodes MIN:MAX', () => {
     expect(left.stderr).toContain('tsrun: this host has left the job, which continues without it\n')
   })
 
-  it('does not count ranks as failed that end because another host leaves', async () => {
-    const args = elastic('1:2', ...lastCall(0.3), 'saves-together.mjs')
-    const zero = new RunHere(args, { env })
-    await until(() => zero.stdout.includes('attempt 0 of 1'), 'the first attempt')
-    const leaving = new Run(args, { env })
-    await until(() => zero.stdout.includes('attempt 1 of 2'), 'both hosts')
-    await until(() => leaving.stdout.includes('attempt 1 of 2'), 'both ranks')
-    leaving.signal('SIGTERM')
-    const [{ code, stdout }, left] = await Promise.all([zero.finished, leaving.finished])
-    expect([code, left.code]).toEqual([0, 143])
-    expect(stdout).toContain('saved')
-    expect(left.stdout).toContain('saved')
-    expect(stdout).toContain('attempt 2 of 1')
-  })
-
-  it.each([
-    ['SIGTERM to node 0', 'SIGTERM', 0, 75],
-    ['Ctrl-C on another host', 'SIGINT', 1, 130],
-  ] as const)('stops all hosts at %s', async (_, signal, index, expected) => {
-    const args = elastic('2:3', ...lastCall(0.3), 'elastic.mjs', '9')
-    const zero = new Run(args, { env })
-    await until(() => zero.stderr.includes('waiting for more nodes'), 'node 0 waits')
-    const other = new Run(args, { env })
-    await Promise.all([zero, other].map((run) => run.announced(1, 'attempt 0 of 2')))
-    const runs = [zero, other]
-    runs[index]!.signal(signal)
-    expect((await allFinished(runs)).map(({ code }) => code)).toEqual([expected, expected])
-  })
-
   it('waits for more hosts until last_call_timeout, or until the maximum has joined', async () => {
     const args = elastic('1:3', ...lastCall(60), 'hello.mjs')
     const runs = [0, 1, 2].map(() => new RunHere(args, { env }))
@@ -96,21 +62,6 @@ describe('--nnodes MIN:MAX', () => {
     const ends = await allFinished([zero, back])
     expect(ends.map(({ code }) => code)).toEqual([0, 0])
     expect(back.stdout).toContain('attempt 1 of 2 rank=1')
-  })
-
-  it('fails if too few hosts are left for --rdzv-timeout, and names the lost host', async () => {
-    const args = (isHost: boolean): string[] => [
-      ...elastic('2:3', '--rdzv-conf', `last_call_timeout=0.2,timeout=4,is_host=${isHost}`),
-      ...['elastic.mjs', '9'],
-    ]
-    const leaving = new Run(args(false), { env })
-    const zero = new RunHere(args(true), { env })
-    await leaving.announced(1, 'attempt 0 of 2')
-    leaving.signal('SIGKILL')
-    const { code, stderr } = await zero.finished
-    expect(code).toBe(1)
-    expect(stderr).toContain('did not come together within 4 s')
-    expect(stderr).toMatch(/first cause +node 1/)
   })
 
   it('refuses a host above the maximum and keeps the job running', async () => {
