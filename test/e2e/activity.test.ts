@@ -53,7 +53,7 @@ async function stop(run: Run): Promise<void> {
 }
 
 describeOnLinux('tsrun top, ps and stacks', () => {
-  it('call sleeping ranks idle, and never computing', async () => {
+  it('call sleeping ranks idle and never computing, and mark the rank that died', async () => {
     const run = await startAsleep()
     const seen: string[] = []
     const look = async (): Promise<string[]> => {
@@ -68,6 +68,16 @@ describeOnLinux('tsrun top, ps and stacks', () => {
       async () => await statesOf(run, ['ps']),
       (states) => states.every((one) => one === 'running'),
     )
+    process.kill((await run.announced(2)).find(({ rank }) => rank === 1)!.pid, 'SIGKILL')
+    for (const command of [top, ['ps']]) {
+      await untilSeen(
+        async () => await statesOf(run, command),
+        ([other, dead]) => dead === 'died' && other !== 'died',
+      )
+    }
+    const { stdout } = await tsrun(['stacks', await runIdOf(run)])
+    expect(stdout).toMatch(/^rank 1 \(pid \d+\): died, (in|after) allReduce.* of world$/m)
+    expect(stdout).toMatch(/^rank 0 .*\n {4}no JavaScript runs/m)
     await stop(run)
   })
 
@@ -82,21 +92,6 @@ describeOnLinux('tsrun top, ps and stacks', () => {
       async () => (await tsrun(['stacks', await runIdOf(run)])).stdout,
       (text) => /^rank 1 .*: (computing|running) for .*, after allReduce/m.test(text),
     )
-    await stop(run)
-  })
-
-  it('mark the rank that died', async () => {
-    const run = await startAsleep()
-    process.kill((await run.announced(2)).find(({ rank }) => rank === 1)!.pid, 'SIGKILL')
-    for (const command of [top, ['ps']]) {
-      await untilSeen(
-        async () => await statesOf(run, command),
-        ([other, dead]) => dead === 'died' && other !== 'died',
-      )
-    }
-    const { stdout } = await tsrun(['stacks', await runIdOf(run)])
-    expect(stdout).toMatch(/^rank 1 \(pid \d+\): died, (in|after) allReduce.* of world$/m)
-    expect(stdout).toMatch(/^rank 0 .*\n {4}no JavaScript runs/m)
     await stop(run)
   })
 })
