@@ -1,14 +1,13 @@
-import { createServer, type AddressInfo } from 'node:net'
-import { once } from 'node:events'
 import { jest } from '@jest/globals'
-import { endJobs, Job, startProgram } from '../distributed/support/job.ts'
+import { endJobs, Job } from '../distributed/support/job.ts'
 import { usualWorlds } from '../distributed/support/worlds.ts'
-import { describeProcesses } from './support/processes.ts'
+import { describeAlone, describeProcesses } from './support/processes.ts'
 
 jest.setTimeout(120_000)
 afterEach(endJobs)
 
 describeProcesses(usualWorlds)
+describeAlone([{}])
 
 describe('ranks in separate processes', () => {
   it('work without koffi', async () => {
@@ -37,35 +36,6 @@ describe('ranks in separate processes', () => {
     expect(said.code).toBe('ERR_TSR_TRANSPORT_UNAVAILABLE')
   })
 
-  it('join without a launcher, with the store in rank 0', async () => {
-    const holder = createServer().listen(0, '127.0.0.1')
-    await once(holder, 'listening')
-    const { port } = holder.address() as AddressInfo
-    holder.close()
-    const ranks = [0, 1, 2].map((rank) =>
-      startProgram('join.mjs', {
-        RANK: String(rank),
-        WORLD_SIZE: '3',
-        MASTER_ADDR: '127.0.0.1',
-        MASTER_PORT: String(port),
-      }),
-    )
-    for (const rank of ranks) {
-      expect(await rank.hear('met')).toMatchObject({ sum: 3, size: 3 })
-      expect((await rank.end()).code).toBe(0)
-    }
-  })
-
-  it('print nothing by themselves, for any number of ranks', async () => {
-    // without shared memory each connects with all others
-    const env = { TSRUN_TRANSPORT: 'tcp' }
-    const job = await Job.start({ size: 13, program: 'join.mjs', env })
-    for (const rank of job.ranks) {
-      expect((await rank.end()).code).toBe(0)
-      expect(rank.output).not.toContain('Warning')
-    }
-  })
-
   it('join again after all have left', async () => {
     const job = await Job.start({ size: 2, program: 'join-again.mjs' })
     for (const rank of job.ranks) {
@@ -74,22 +44,6 @@ describe('ranks in separate processes', () => {
     }
     await job.succeed()
   })
-
-  it.each([{}, { TSRUN_ENGINE: 'inline' }, { TSRUN_NATIVE: 'off' }])(
-    'form a world of size one without a launcher: %j',
-    async (env) => {
-      const alone = startProgram('alone.mjs', env)
-      expect(await alone.hear('done')).toMatchObject({
-        codes: [
-          'ERR_TSR_NOT_INITIALIZED',
-          'ERR_TSR_ALREADY_INITIALIZED',
-          'ERR_TSR_ALREADY_INITIALIZED',
-          'ERR_TSR_NOT_INITIALIZED',
-        ],
-      })
-      expect((await alone.end()).code).toBe(0)
-    },
-  )
 
   it('refuse operations above the queue limit, and continue', async () => {
     const job = await Job.start({ size: 2, program: 'outstanding.mjs' })

@@ -1,42 +1,12 @@
-import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { allFinished, node } from '../launcher/support/nodes.ts'
+import { node } from '../launcher/support/nodes.ts'
 import { killLeftovers, type Run } from '../launcher/support/tsrun.ts'
+import { certificateFlags, describeEncrypted } from './support/encrypted.ts'
 
 jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
-const path = (file: string): string =>
-  fileURLToPath(new URL(`../fixtures/${file}`, import.meta.url))
-
-function certificateFlags(name: string): string[] {
-  const files = { cert: `${name}.pem`, key: `${name}.key`, ca: 'authority.pem' }
-  return Object.entries(files).flatMap(([flag, file]) => [`--tls-${flag}`, path(`tls/${file}`)])
-}
-
-/** Two launchers, as of two hosts, whose ranks train the same model over TCP. */
-async function train(flags: readonly string[]): Promise<string> {
-  const script = path('training/over-network.mjs')
-  const runs = [0, 1].map((rank) =>
-    node(rank, 2, ['--nproc', '2', '--no-summary', ...flags, script], {
-      env: { TSRUN_TRANSPORT: 'tcp' },
-    }),
-  )
-  const ends = await allFinished(runs)
-  expect(ends.map(({ code, stderr }) => ({ code, stderr: code === 0 ? '' : stderr }))).toEqual(
-    Array(2).fill({ code: 0, stderr: '' }),
-  )
-  const digest = /digest (\w+) \((\w+)\)/.exec(ends.map(({ stdout }) => stdout).join(''))
-  return digest?.slice(1).join(' ') ?? 'none'
-}
-
-it('training gives identical bits with --tls, with certificates and without TLS', async () => {
-  const plain = await train([])
-  expect(plain).toMatch(/^[0-9a-f]{64} plain$/)
-  const encrypted = plain.replace('plain', 'encrypted')
-  expect(await train(['--tls'])).toBe(encrypted)
-  expect(await train(certificateFlags('host'))).toBe(encrypted)
-})
+describeEncrypted([certificateFlags('host')])
 
 describe('a host with different TLS settings is refused', () => {
   /** What the second host says that was started with other flags. */

@@ -1,4 +1,4 @@
-import { Job } from '../../distributed/support/job.ts'
+import { Job, startProgram } from '../../distributed/support/job.ts'
 import type { World } from '../../distributed/support/worlds.ts'
 
 /** What ranks in processes of their own can do. */
@@ -29,4 +29,23 @@ export function describeGrowth(worlds: readonly World[]): void {
       }
     })
   })
+}
+
+/** `environments` are those of a process that no launcher started. */
+export function describeAlone(environments: readonly NodeJS.ProcessEnv[]): void {
+  it.each(environments)(
+    'a process without a launcher forms a world of size one: %j',
+    async (env) => {
+      const alone = startProgram('alone.mjs', env)
+      expect(await alone.hear('done')).toMatchObject({
+        codes: [
+          'ERR_TSR_NOT_INITIALIZED',
+          'ERR_TSR_ALREADY_INITIALIZED',
+          'ERR_TSR_ALREADY_INITIALIZED',
+          'ERR_TSR_NOT_INITIALIZED',
+        ],
+      })
+      expect((await alone.end()).code).toBe(0)
+    },
+  )
 }

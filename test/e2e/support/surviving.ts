@@ -36,14 +36,6 @@ export function describeSurviving(worlds: readonly World[]): void {
       await finish(job, [1, 3])
     })
 
-    it('continues without a rank that is killed during the shrink', async () => {
-      const job = await Job.start({ size: 4, program: 'shrink.mjs', env: { ...env, DIES: '1' } })
-      await work(job, [0, 1, 2, 3])
-      job.ranks[3]!.child.kill('SIGKILL')
-      await work(job, [0, 2])
-      await finish(job, [0, 2])
-    })
-
     it('tells a late rank that it is excluded', async () => {
       const late = { ...env, LATE: '1', TIMEOUT: '1000' }
       const job = await Job.start({ size: 4, program: 'shrink.mjs', env: late })
@@ -81,8 +73,23 @@ export function describeSurviving(worlds: readonly World[]): void {
       expect(open.at(-1)).toBeLessThanOrEqual(open[0]! + 2)
       await finish(job, [0, 1, 2])
     })
+  })
+}
 
-    it('handles the loss of another rank while the world is rebuilt', async () => {
+/** How the remaining ranks continue if another rank is lost in the meantime. */
+export function describeSurvivingTwice(worlds: readonly World[]): void {
+  describe.each(worlds)('after two losses ($name)', ({ env: world }) => {
+    const env = { ...world, ...arena }
+
+    it('shrink continues without a rank that is killed during the shrink', async () => {
+      const job = await Job.start({ size: 4, program: 'shrink.mjs', env: { ...env, DIES: '1' } })
+      await work(job, [0, 1, 2, 3])
+      job.ranks[3]!.child.kill('SIGKILL')
+      await work(job, [0, 2])
+      await finish(job, [0, 2])
+    })
+
+    it('reconfigure rebuilds the world without a rank that is lost in the meantime', async () => {
       const job = await Job.start({ size: 3, program: 'reconfigure.mjs', env })
       for (const rank of job.ranks) await rank.hear('generation 0')
       job.ranks[1]!.child.kill('SIGKILL')
