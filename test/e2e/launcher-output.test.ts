@@ -50,7 +50,7 @@ describe('output on the console', () => {
     expect(stdout).toMatch(/\r100 %\nno newline at the end\n$/)
   })
 
-  it('keeps partial lines whole, shows a finished progress bar once and separates the streams', async () => {
+  it('keeps partial lines whole, shows a finished progress bar once, separates the streams and formats log lines', async () => {
     const { stdout, stderr } = await tsrun(['--nproc', '2', '--ranks', '1', 'streams.mjs'])
     const lines = stdout.trimEnd().split('\n')
     expect(lines).toEqual([
@@ -62,10 +62,7 @@ describe('output on the console', () => {
     ])
     expect(lines.length).toBeLessThan(7)
     expect(stderr).toContain('[rank 1] plain on stderr\n')
-  })
-
-  it('shows the log lines of the library in a human-readable form', async () => {
-    const { stderr } = await tsrun(['--nproc', '2', '--ranks', '1', 'streams.mjs'])
+    // Log lines of the library are shown in a human-readable form.
     expect(stderr).toContain('[rank 1] WARN engine: rank 3 is silent peer=3\n')
   })
 
@@ -109,7 +106,7 @@ describe('output on the console', () => {
   })
 
   it('is complete if a rank prints much and exits at once', async () => {
-    const count = 20_000
+    const count = 5_000
     const { code, stdout } = await tsrun([
       '--nproc',
       '2',
