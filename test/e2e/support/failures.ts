@@ -16,7 +16,7 @@ export interface FailureCases {
   readonly lastWords: readonly string[]
 }
 
-export const allFailures: FailureCases = {
+const allFailures: FailureCases = {
   waits: ['collective', 'receive,neighbour,awaited', 'send,object'],
   losses: ['throw', 'exit'],
   ends: [

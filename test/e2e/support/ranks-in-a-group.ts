@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { Run, tsrun, untilGone, type Finished, type Options } from '../../launcher/support/tsrun.ts'
 
-export const cwd = fileURLToPath(new URL('../../fixtures/ranks/', import.meta.url))
+const cwd = fileURLToPath(new URL('../../fixtures/ranks/', import.meta.url))
 
 export async function jobOf(
   ranks: number,

@@ -19,7 +19,7 @@ export interface EndsOfRank0 {
   readonly failures: readonly (readonly [end: string, code: number])[]
 }
 
-export const allEnds: EndsOfRank0 = {
+const allEnds: EndsOfRank0 = {
   leaves: ['return', 'destroy', 'pending'],
   failures: [
     ['throw', 1],
