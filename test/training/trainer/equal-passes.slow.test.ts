@@ -1,0 +1,3 @@
+import { describeEqualPasses, isUsual } from './support/equal-passes.ts'
+
+describeEqualPasses((size, layout) => !isUsual(size, layout))
