@@ -1,59 +1,19 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { loadBackend, saveCheckpoint, tf } from '@tsrun/training'
+import { loadBackend, saveCheckpoint } from '@tsrun/training'
 import { needing } from '../../needs.ts'
 import { runModule } from '../backend/support/process.ts'
 import { tensorflow } from '../backend/support/tensorflow.ts'
-import { makeFolder, removeFolders } from './support/folder.ts'
-import { hold, inLayout, layouts, type Held } from './support/held.ts'
+import { describeBackground, expectHeld, isUsual } from './support/background.ts'
+import { makeFolder } from './support/folder.ts'
+import { layouts, type Held } from './support/held.ts'
 import { countingOwner } from './support/owner.ts'
 import { load, whole } from './support/saved.ts'
 
 jest.setTimeout(120_000)
-afterEach(removeFolders)
 
-function expectHeld(ranks: readonly Held[]): void {
-  for (const { atOnce, later, trained, leaked } of ranks) {
-    expect(later).toEqual(atOnce)
-    expect(trained).not.toEqual(atOnce)
-    expect(leaked).toBe(0)
-  }
-}
-
-describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
-  beforeAll(() => loadBackend(backend))
-
-  it.each(layouts)(
-    'held values stay as they are while training continues: %s',
-    async (...layout) => {
-      expectHeld(await hold(layout))
-    },
-  )
-
-  it.each(layouts)('a background save has the values of its step: %s', async (...layout) => {
-    const folder = makeFolder()
-    const before = tf.memory().numTensors
-    const paths = await inLayout(layout, async (run, step) => {
-      const { path } = await run.save(join(folder, 'at once'))
-      const { done, path: later } = await run.save(join(folder, 'later'), { background: true })
-      for (let i = 0; i < 3; i++) await step()
-      await done
-      return [path, later].map(contentsOf)
-    })
-    for (const [atOnce, later] of paths) expect(later).toEqual(atOnce)
-    expect(tf.memory().numTensors).toBe(before)
-  })
-})
-
-/** The tensors of a checkpoint, with the checksum of each piece. */
-const contentsOf = (path: string): unknown => {
-  const index = JSON.parse(readFileSync(join(path, 'index.json'), 'utf8')) as {
-    contents: { tensors: unknown }
-  }
-  return index.contents.tensors
-}
+describeBackground(isUsual)
 
 const { it: itOnTensorFlow } = needing(
   tensorflow !== undefined,

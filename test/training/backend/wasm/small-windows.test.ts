@@ -1,41 +1,8 @@
 import { jest } from '@jest/globals'
 import { loadBackend, tf } from '@tsrun/training'
-import {
-  convolutions,
-  dilated,
-  poolings,
-  poolingsWithPlaces,
-  resizings,
-  run,
-  sizeOf,
-  valuesOf,
-  volumes,
-  type Result,
-  type SmallCase,
-} from '../support/small-windows.ts'
+import { describeSmallImages, isUsual } from '../support/small-images.ts'
 
-// Thousands of small tensors, on cores that others may load.
 jest.setTimeout(120_000)
-
-/** The gradient of input `k`: the product of dy and the output for each unit vector. */
-function transposed({ inputs, compute }: SmallCase, k: number): Float32Array {
-  return Float32Array.from({ length: sizeOf(inputs[k]!) }, (_, at) =>
-    tf.tidy(() => {
-      const tensors = inputs.map((shape, i) => {
-        const unit = new Float32Array(sizeOf(shape))
-        unit[at] = 1
-        return tf.tensor(i === k ? unit : valuesOf(sizeOf(shape), i), [...shape])
-      })
-      const y = compute(...tensors).dataSync<'float32'>()
-      const dy = valuesOf(y.length, 7)
-      return y.reduce((sum, value, i) => sum + value * dy[i]!, 0)
-    }),
-  )
-}
-
-const differ = (a: Float32Array, b: Float32Array): boolean =>
-  a.length !== b.length ||
-  a.some((value, i) => !Object.is(value, b[i]) && !(Math.abs(value - b[i]!) <= 1e-4))
 
 it.each(['cpu', 'wasm'] as const)(
   'pooling windows inside the padding have no value on %s',
@@ -51,42 +18,4 @@ it.each(['cpu', 'wasm'] as const)(
   },
 )
 
-describe.each([
-  ['convolutions and windows with gaps', [convolutions, dilated]],
-  ['poolings', [poolings, poolingsWithPlaces]],
-  ['volumes', [volumes]],
-  ['resizings', [resizings]],
-])('%s of small images', (_, cases) => {
-  const all = cases.flatMap((make) => [...make()])
-  const expected: Result[] = []
-
-  beforeAll(async () => {
-    await loadBackend('cpu')
-    expected.push(...all.map(run))
-  })
-
-  it('have a gradient on cpu that follows from the forward pass', async () => {
-    await loadBackend('cpu')
-    const wrong = all.flatMap((one, i) =>
-      one.linear
-        .filter((k) => differ(expected[i]!.gradients[k]!, transposed(one, k)))
-        .map((k) => `${one.title}, gradient of input ${k}`),
-    )
-    expect(wrong).toEqual([])
-  })
-
-  it('have the same values and gradients on wasm as on cpu', async () => {
-    await loadBackend('wasm')
-    const before = tf.memory().numTensors
-    const wrong = all.filter((one, i) => {
-      const [actual, wanted] = [run(one), expected[i]!]
-      return (
-        String(actual.shape) !== String(wanted.shape) ||
-        differ(actual.values, wanted.values) ||
-        actual.gradients.some((gradient, k) => differ(gradient, wanted.gradients[k]!))
-      )
-    })
-    expect(wrong.map(({ title }) => title)).toEqual([])
-    expect(tf.memory().numTensors).toBe(before)
-  })
-})
+describeSmallImages(isUsual)

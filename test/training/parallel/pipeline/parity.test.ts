@@ -4,4 +4,4 @@ import { describeParity } from './support/parity.ts'
 
 jest.setTimeout(60_000)
 
-describeParity(usualConfigurations, 10)
+describeParity(usualConfigurations, 4)

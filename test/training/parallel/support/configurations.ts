@@ -75,7 +75,7 @@ const zeroBubble = (['interleaved-zb', 'zb-v', 'dualpipe-v'] as const).flatMap((
 )
 
 /** The list of layouts that are held against the single process. */
-const configurations: readonly Configuration[] = [
+export const configurations: readonly Configuration[] = [
   ...product,
   ...interleaved,
   ...looped,
@@ -137,6 +137,3 @@ const isUsual = ({ schedule, stages, microbatches, chunks }: Configuration): boo
 
 /** Each schedule with four micro-batches, and every shape of 1F1B. */
 export const usualConfigurations = configurations.filter(isUsual)
-
-/** What `npm run test:slow` checks as well. */
-export const otherConfigurations = configurations.filter((each) => !isUsual(each))

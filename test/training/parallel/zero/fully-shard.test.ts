@@ -1,65 +1,22 @@
 import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { Adam, AdamW, loadBackend, SGD, tf, type FullyShardOptions } from '@tsrun/training'
 import { excess, expectSame } from '../support/reference.ts'
-import { trainReplica, trainSharded, type Trace, type Training } from './support/training.ts'
+import {
+  describeSteps,
+  isUsual,
+  optimizers,
+  replicas,
+  sharded,
+  stages,
+  STEPS,
+} from './support/fully-shard.ts'
+import { trainSharded, type Trace } from './support/training.ts'
 
 jest.setTimeout(120_000)
 
-const optimizers = {
-  SGD: () => new SGD({ learningRate: 0.1, momentum: 0.9 }),
-  Adam: () => new Adam({ learningRate: 0.01 }),
-  AdamW: () => new AdamW({ learningRate: 0.01, weightDecay: 0.1, withoutDecay: ['**.bias'] }),
-}
-const STEPS = 6
-
-const stages = [
-  { stage: 1 },
-  { stage: 2 },
-  { stage: 3 },
-  { stage: 3, recompute: true },
-  { stage: 3, reshardAfterForward: false },
-] as const satisfies readonly FullyShardOptions[]
-
-beforeAll(async () => {
-  await loadBackend('wasm')
-})
-
-const references = new Map<string, Promise<Trace[]>>()
-
-/** What dataParallel makes of the same, computed once for all stages. */
-function replicas(size: number, training: Training, options: FullyShardOptions): Promise<Trace[]> {
-  const key = JSON.stringify([size, training, options]) + String(training.optimizer)
-  const trained =
-    references.get(key) ??
-    runWorld({ size, seed: 1 }, (group) => trainReplica(group, training, options))
-  references.set(key, trained)
-  return trained
-}
-
-const sharded = (size: number, training: Training, options: FullyShardOptions) =>
-  runWorld({ size, seed: 2 }, (group) => trainSharded(group, group, training, options))
+describeSteps(isUsual)
 
 describe.each(stages)('fullyShard with %j', (how) => {
-  it.each([
-    { size: 1, name: 'SGD', options: {} },
-    { size: 2, name: 'SGD', options: {} },
-    { size: 2, name: 'Adam', options: { bucketBytes: 600, firstBucketBytes: 100 } },
-    { size: 2, name: 'Adam', options: { wire: 'bfloat16' } },
-    { size: 2, name: 'AdamW', options: { wire: 'float16', bucketBytes: 500 } },
-    { size: 3, name: 'SGD', options: { deterministic: true, bucketBytes: 500 } },
-    { size: 4, name: 'AdamW', options: { deterministic: true } },
-  ] as const)(
-    'makes bitwise the steps of dataParallel: $size ranks, $name, $options',
-    async ({ size, name, options }) => {
-      const before = tf.memory().numTensors
-      const training = { steps: STEPS, optimizer: optimizers[name] }
-      const wanted = await replicas(size, training, options)
-      expectSame(await sharded(size, training, { ...options, ...how }), wanted)
-      expect(tf.memory().numTensors).toBe(before)
-    },
-  )
-
   it('accumulates the same bits as dataParallel', async () => {
     const training = { steps: 3, optimizer: optimizers.SGD, passes: 3 }
     expectSame(await sharded(2, training, how), await replicas(2, training, {}))
