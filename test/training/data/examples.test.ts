@@ -258,7 +258,7 @@ describe('records', () => {
     await expect(readExamples(fileOf(name, text), rules)).rejects.toEqual(refused)
   })
 
-  // In a process of its own, whose globals csv-parse finds ten times as fast as those of Jest.
+  // In a process of its own: csv-parse uses global names for each character, which Jest looks up slowly.
   it('of a CSV file are refused if a row has more than 16 MiB', async () => {
     const path = fileOf('a.csv', `a,b,kind\n1,"${'2'.repeat(2 ** 24)}",x`)
     const { stdout } = await runModule(`
