@@ -4,9 +4,10 @@ import { explorations } from './support/explorations.ts'
 
 jest.setTimeout(120_000)
 
+// More steps are in exploration.slow.test.ts.
 describe('each interleaving of the first steps', () => {
   it.each(Object.entries(explorations))('ends correctly: %s', async (...[, create]) => {
-    expect(await explore(create, 4)).toBeGreaterThan(1)
+    expect(await explore(create, 3)).toBeGreaterThan(1)
   })
 })
 

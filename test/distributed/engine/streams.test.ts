@@ -4,7 +4,7 @@ import { SteppedWorld } from '../support/stepped-world.ts'
 
 jest.setTimeout(120_000)
 
-const TAGS = 20_000
+const TAGS = 8000
 /** More than a link opens before it searches for idle streams. */
 const MANY = 1100
 /** Elements of a message that is cleared before it is sent, and of one that is not. */

@@ -1,24 +1,16 @@
 import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
-import { endJobs, Job } from '../support/job.ts'
+import { endJobs, Job, type Said } from '../support/job.ts'
 import { needing } from '../../needs.ts'
 
 jest.setTimeout(120_000)
-
-afterEach(endJobs)
 
 const native = isAvailable()
 const { describe: describeNative } = needing(native.available, 'bindings')
 const REFUSED = 'ERR_TSR_GROUP_FAILED'
 
-/** Runs a case of the program on three ranks. */
-async function run(engine: string, what: string, env: NodeJS.ProcessEnv = {}): Promise<Job> {
-  return await Job.start({
-    size: 3,
-    program: 'calling-thread.mjs',
-    env: { TSRUN_ENGINE: engine, WHAT: what, ...env },
-  })
-}
+/** In the order in which the ranks run them; the last ends the job. */
+const CASES = 'random,late,alone,polled,mismatch,timeouts,aborted,failed,left'
 
 /**
  * What a rank may see that calls after the others have given up: it is refused, or told. An engine on the
@@ -28,40 +20,43 @@ function lateCode(engine: string): RegExp {
   return engine === 'inline' ? /^(none|ERR_TSR_(PEER|GROUP)_FAILED)$/ : /^ERR_TSR_GROUP_FAILED$/
 }
 
-async function hear(job: Job, word: string, fact: string): Promise<unknown[]> {
-  const said = await Promise.all(job.ranks.map((each) => each.hear(word)))
-  return said.map((each) => each[fact])
-}
-
 describeNative.each(['inline', 'worker'])(
   'collectives on the caller’s thread, engine %s',
   (engine) => {
-    it.each([1, 2])('give the right results, however they are awaited: seed %s', async (seed) => {
-      const job = await run(engine, 'random', { SEED: String(seed), STEPS: '300' })
-      await job.succeed()
+    let job: Job
+    beforeAll(async () => {
+      job = await Job.start({
+        size: 3,
+        program: 'calling-thread.mjs',
+        env: { TSRUN_ENGINE: engine, WHAT: CASES, SEED: '1', STEPS: '300' },
+      })
     })
+    afterAll(endJobs)
 
-    it('wait for a late rank', async () => {
-      await (await run(engine, 'late')).succeed()
-    })
+    /** What the ranks say of a case when it has ended. */
+    async function hear(what: string, ranks = job.ranks): Promise<Said[]> {
+      return await Promise.all(ranks.map((each) => each.hear(what)))
+    }
 
-    it('complete on the other ranks while one rank computes', async () => {
-      await (await run(engine, 'alone')).succeed()
-    })
-
-    it('complete when a caller polls them from time to time', async () => {
-      await (await run(engine, 'polled')).succeed()
+    // Each case checks its results in the ranks.
+    it.each([
+      ['give the right results, however they are awaited', 'random'],
+      ['wait for a late rank', 'late'],
+      ['complete on the other ranks while one rank computes', 'alone'],
+      ['complete when a caller polls them from time to time', 'polled'],
+    ])('%s', async (_, what) => {
+      expect(await hear(what)).toHaveLength(3)
     })
 
     it('detect a rank that calls another operation', async () => {
-      const codes = await hear(await run(engine, 'mismatch'), 'code', 'code')
+      const codes = (await hear('mismatch')).map(({ code }) => code)
       expect(codes).toContain('ERR_TSR_MISMATCH')
       for (const code of codes)
         expect(code).toMatch(/^ERR_TSR_(MISMATCH|GROUP_FAILED|PEER_FAILED)$/)
     })
 
     it('time out, and fail on ranks that call them later', async () => {
-      const codes = (await hear(await run(engine, 'timeouts'), 'codes', 'codes')) as string[][]
+      const codes = (await hear('timeouts')).map(codesOf)
       for (const code of codes.slice(0, 2).flat()) {
         expect(code).toMatch(/^ERR_TSR_(OPERATION_TIMEOUT|PEER_FAILED|GROUP_FAILED)$/)
       }
@@ -69,7 +64,7 @@ describeNative.each(['inline', 'worker'])(
     })
 
     it('can be aborted by a signal, and are refused afterwards', async () => {
-      const codes = (await hear(await run(engine, 'aborted'), 'codes', 'codes')) as string[][]
+      const codes = (await hear('aborted')).map(codesOf)
       expect(codes.map(([first]) => first)).toEqual([
         'ERR_TSR_OPERATION_ABORTED',
         'ERR_TSR_PEER_FAILED',
@@ -79,17 +74,19 @@ describeNative.each(['inline', 'worker'])(
     })
 
     it('are refused after another operation has failed', async () => {
-      const codes = (await hear(await run(engine, 'failed'), 'codes', 'codes')) as string[][]
-      for (const of of codes) {
-        expect(of.slice(1)).toEqual([REFUSED, REFUSED])
+      for (const codes of (await hear('failed')).map(codesOf)) {
+        expect(codes.slice(1)).toEqual([REFUSED, REFUSED])
       }
     })
 
     it('fail when a rank has left', async () => {
-      const job = await run(engine, 'left')
-      const said = await Promise.all(job.ranks.slice(0, 2).map((each) => each.hear('code')))
-      for (const { code } of said)
+      for (const { code } of await hear('left', job.ranks.slice(0, 2)))
         expect(code).toMatch(/^ERR_TSR_(PEER_LEFT|PEER_FAILED|GROUP_FAILED)$/)
+      await job.succeed()
     })
   },
 )
+
+function codesOf(said: Said): readonly string[] {
+  return said['codes'] as string[]
+}
