@@ -9,7 +9,8 @@ interface OpenServer {
 
 const feed = { isLive: false, update: () => ({}), snapshot: () => ({}) }
 
-describe.each<[string, () => Promise<OpenServer>]>([
+// Each waits for the time-out of a silent connection, so that they run side by side.
+it.concurrent.each<[string, () => Promise<OpenServer>]>([
   [
     'metrics',
     async () => {
@@ -24,8 +25,9 @@ describe.each<[string, () => Promise<OpenServer>]>([
       return { port: server.port, close: () => server.close() }
     },
   ],
-])('the server of %s', (_, open) => {
-  it('answers during a flood of silent connections, and closes them', async () => {
+])(
+  'the server of %s answers during a flood of silent connections, and closes them',
+  async (_, open) => {
     const server = await open()
     const silent: Socket[] = []
     for (let i = 0; i < 600; i++) {
@@ -47,21 +49,25 @@ describe.each<[string, () => Promise<OpenServer>]>([
     expect(times[400]).toBeLessThan(3000)
     expect(times.at(-1)).toBeLessThan(12_000)
     await server.close()
-  }, 30_000)
-})
+  },
+  30_000,
+)
 
-it('the metrics server answers only one request of a connection that sends many at once', async () => {
-  let reads = 0
-  const read = (): string => `x ${(reads += 1)}\n`
-  const server = await MetricsServer.open({ host: '127.0.0.1', port: 0, read })
-  const { port, host } = new URL(server.url)
-  const socket = connect({ port: Number(port), host: '127.0.0.1' })
-  let answer = ''
-  socket.setEncoding('utf8').on('data', (text: string) => (answer += text))
-  socket.write(`GET /metrics HTTP/1.1\r\nHost: ${host}\r\n\r\n`.repeat(500))
-  await once(socket, 'close')
-  expect(reads).toBe(1)
-  expect(answer).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
-  expect(answer).toContain('\r\n\r\nx 1\n')
-  await server.close()
-})
+it.concurrent(
+  'the metrics server answers only one request of a connection that sends many at once',
+  async () => {
+    let reads = 0
+    const read = (): string => `x ${(reads += 1)}\n`
+    const server = await MetricsServer.open({ host: '127.0.0.1', port: 0, read })
+    const { port, host } = new URL(server.url)
+    const socket = connect({ port: Number(port), host: '127.0.0.1' })
+    let answer = ''
+    socket.setEncoding('utf8').on('data', (text: string) => (answer += text))
+    socket.write(`GET /metrics HTTP/1.1\r\nHost: ${host}\r\n\r\n`.repeat(500))
+    await once(socket, 'close')
+    expect(reads).toBe(1)
+    expect(answer).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
+    expect(answer).toContain('\r\n\r\nx 1\n')
+    await server.close()
+  },
+)

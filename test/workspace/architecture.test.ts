@@ -167,14 +167,4 @@ describe('the report on the architecture', () => {
     expect(implementationsOf([source], 'Ticket')).toEqual(['Ticket'])
     expect(interfacesWith([source], 'originalName')).toEqual(['Work'])
   })
-
-  it('prints a figure for each limit of this checkout', () => {
-    const script = join(root, 'scripts/architecture/report.mjs')
-    const { status, stdout } = spawnSync(process.execPath, [script, root], { encoding: 'utf8' })
-    expect(status).toBe(0)
-    expect(stdout).toMatch(/^tokens of all packages +[\d,]{7} +478,000$/m)
-    expect(stdout).toMatch(/^files of the walk batch +\d\d +19$/m)
-    expect(stdout).toMatch(/^programs in strings +0 +0$/m)
-    expect(stdout).toMatch(/^training( +[\d,]+){5}$/m)
-  })
 })

@@ -6,7 +6,7 @@ import { describeCollectives } from './support/collectives.ts'
 jest.setTimeout(120_000)
 
 // All other sizes up to 9 are in collectives.slow.test.ts.
-describeCollectives([1, 2, 3, 4, 5])
+describeCollectives([1, 3, 4])
 
 describe('the results of collectives', () => {
   it.each(['ring', 'recursive-doubling'] as const)(

@@ -1,31 +1,11 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
-import fc from 'fast-check'
-import { hostsOf } from '../support/host-layouts.ts'
-import { programs, runProgram, type Program } from '../support/programs.ts'
+import { describeRandomPrograms } from './support/random-programs.ts'
 
 jest.setTimeout(240_000)
 
-async function run(program: Program): Promise<void> {
-  const { size, seed } = program
-  await runWorld(
-    { size, seed, memory: 96 * 1024 * 1024, hosts: hostsOf(program) },
-    async (world) => {
-      await runProgram(world, program)
-    },
-  )
-}
-
-describe('random programs', () => {
-  it('give the results of the sequential reference in any interleaving', async () => {
-    await fc.assert(fc.asyncProperty(programs, run), { numRuns: 120 })
-  })
-
-  it('give the same results with many seeds', async () => {
-    const [program] = fc.sample(programs, { numRuns: 1, seed: 20_260_101 })
-    for (let seed = 0; seed < 30; seed++) await run({ ...program!, seed })
-  })
-})
+// More of them are in random-programs.slow.test.ts.
+describeRandomPrograms(30, 10)
 
 describe('the seed of a world', () => {
   /** The order in which the ranks of a world see their results. */
