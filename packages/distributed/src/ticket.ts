@@ -20,9 +20,10 @@ export interface TicketDriver {
   /**
    * Starts a run of a new or settled ticket. If it throws, the ticket is unchanged.
    *
+   * @param isAwaited - whether the caller blocks until the operation is settled
    * @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_TOO_MANY_OPERATIONS
    */
-  start(ticket: Ticket, operation: Operation): void
+  start(ticket: Ticket, operation: Operation, isAwaited: boolean): void
   /** Settles the ticket if its run has ended. Does not move any data. */
   collect(ticket: Ticket): void
   /**

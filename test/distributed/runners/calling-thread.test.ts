@@ -55,6 +55,18 @@ describeNative.each(['inline', 'worker'])(
         expect(code).toMatch(/^ERR_TSR_(MISMATCH|GROUP_FAILED|PEER_FAILED)$/)
     })
 
+    it('detect at the next call that a root has called another operation', async () => {
+      const job = await run(engine, 'rooted')
+      for (const word of ['codes1', 'codes2']) {
+        const codes = (await hear(job, word, 'codes')) as string[][]
+        expect(codes[0]![0]).toBe('none')
+        expect(codes.flat()).toContain('ERR_TSR_MISMATCH')
+        for (const [, second] of codes) {
+          expect(second).toMatch(/^ERR_TSR_(MISMATCH|GROUP_FAILED|PEER_FAILED)$/)
+        }
+      }
+    })
+
     it('time out, and fail on ranks that call them later', async () => {
       const codes = (await hear('timeouts')).map(codesOf)
       for (const code of codes.slice(0, 2).flat()) {

@@ -33,10 +33,12 @@ export class LinkCounters {
       const link = links[peer]
       if (link === undefined) continue
       const at = peer * LINK_NUMBERS
-      const { bytesSent, bytesReceived, framesSent } = link.traffic
-      this.memory[at + linkNumber.bytesSent] = bytesSent
-      this.memory[at + linkNumber.bytesReceived] = bytesReceived
-      this.memory[at + linkNumber.framesSent] = framesSent
+      const { traffic, mail } = link
+      const [frames = 0, bytes = 0] = mail?.outgoing.traffic ?? []
+      this.memory[at + linkNumber.bytesSent] = traffic.bytesSent + bytes
+      this.memory[at + linkNumber.bytesReceived] =
+        traffic.bytesReceived + (mail?.incoming.traffic[1] ?? 0)
+      this.memory[at + linkNumber.framesSent] = traffic.framesSent + frames
       this.memory[at + linkNumber.sharesMemory] = link.sharesMemory ? 1 : 0
     }
   }

@@ -5,7 +5,7 @@ import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
 import { isCollective, isWithoutMessages, type Fingerprint, type Operation } from '../operation.ts'
-import { createEpochs } from '../shared/epochs.ts'
+import { createEpochs, Epochs } from '../shared/epochs.ts'
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
 import { Failures } from './failures.ts'
@@ -65,7 +65,7 @@ export class Engine implements TaskContext {
   readonly #running = new Set<Task>()
   readonly #ready: Task[] = []
   readonly #failures: Failures
-  readonly #hosts: readonly number[] | undefined
+  readonly #transport: Transport | undefined
   readonly #collectives: TransportCollectives | undefined
   readonly #observer: EngineObserver
 
@@ -77,7 +77,7 @@ export class Engine implements TaskContext {
     this.heap = heap
     const { slots } = transport ?? {}
     this.epochs = slots && (options.epochs ?? createEpochs(slots.exposingGroups))
-    this.#hosts = transport?.hosts
+    this.#transport = transport
     this.kernels = instantiateKernels(heap.memory)
     const copy = (to: number, from: number, bytes: number): void => {
       this.kernels.copy(to, from, bytes)
@@ -108,9 +108,6 @@ export class Engine implements TaskContext {
       settle: (task, state) => {
         this.#settle(task, state)
       },
-      onGroupFailed: (group) => {
-        this.#collectives?.onGroupFailed?.(group)
-      },
       observer: this.#observer,
     })
     this.#collectives = transport?.collectives ?? this.#openSharedCollectives(transport)
@@ -131,7 +128,10 @@ export class Engine implements TaskContext {
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
-    this.#groups.set(id, createGroup(id, name, ranks.indexOf(this.rank), ranks, this.#hosts))
+    const { slots, hosts } = this.#transport ?? {}
+    const epochs = this.epochs && Epochs.of(this.epochs, id)
+    const rank = ranks.indexOf(this.rank)
+    this.#groups.set(id, createGroup(id, name, rank, ranks, hosts, epochs, slots))
     this.#failures.onGroupAdded(id)
   }
 
@@ -243,6 +243,7 @@ export class Engine implements TaskContext {
       onNotice: (link, header, payload) => {
         this.#observer.onNotice(link, header, payload)
       },
+      isAnyAwaited: () => this.matching.isWaiting,
       hasLeft: (group) => this.#destroyed.has(group),
       onClosed: (link) => {
         Atomics.store(this.gone, link.peer, 1)

@@ -24,8 +24,6 @@ export interface EngineState {
   readonly destroyed: ReadonlySet<number>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
-  /** Called when a group starts to refuse operations. */
-  readonly onGroupFailed: (group: number) => void
   readonly observer: EngineObserver
 }
 
@@ -175,6 +173,7 @@ export class Failures {
     const fault = decodeFault(payload)
     if (fault.destroyed === true) {
       group.departed.add(link.peer)
+      group.epochs?.close()
       this.#onDeparted(link, ({ group: { id } }) => id === header.group)
       return
     }
@@ -223,6 +222,9 @@ export class Failures {
   onClosed(link: Link): void {
     const { running, rank, groups } = this.#engine
     if (link.closed === 'left') {
+      for (const { ranks, epochs } of groups.values()) {
+        if (ranks.includes(link.peer)) epochs?.close()
+      }
       this.#onDeparted(link, () => true)
       return
     }
@@ -305,7 +307,7 @@ export class Failures {
       from: Math.min(from, before?.from ?? Infinity),
       error: before?.error ?? error,
     }
-    this.#engine.onGroupFailed(group.id)
+    group.epochs?.close()
     if (from < (before?.from ?? Infinity)) {
       this.#causes.set(group, errorOf)
       this.#tellGroup(group, sequence, fault)

@@ -1,6 +1,8 @@
 import type { TsrError } from '@tsrun/core'
 import type { Layout } from '../algorithms/channel.ts'
 import { isCollective, type Fingerprint, type Operation } from '../operation.ts'
+import type { Epochs } from '../shared/epochs.ts'
+import type { SharedSlots } from '../transports/shared-slots.ts'
 import type { GroupFacts } from '../transports/transport-collectives.ts'
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
@@ -20,6 +22,9 @@ export interface EngineGroup extends GroupFacts {
   readonly active: Map<number, Task>
   /** Fingerprints of the last collectives, each at index (sequence modulo HISTORY). */
   readonly history: { sequence: number; fingerprint: Fingerprint }[]
+  /** Undefined if the ranks share no slots. */
+  readonly epochs: Epochs | undefined
+  readonly slots: SharedSlots | undefined
   /** World ranks that have destroyed the group. */
   readonly departed: Set<number>
   /**
@@ -35,6 +40,8 @@ export function createGroup(
   rank: number,
   ranks: readonly number[],
   hostOfRank: readonly number[] | undefined,
+  epochs: Epochs | undefined,
+  slots: SharedSlots | undefined,
 ): EngineGroup {
   const hosts = ranks.map((world) => hostOfRank?.[world] ?? world)
   const layout = layoutOf(hosts)
@@ -47,6 +54,8 @@ export function createGroup(
     layout,
     active: new Map(),
     history: [],
+    epochs,
+    slots,
     departed: new Set(),
     failure: undefined,
   }
@@ -77,7 +86,14 @@ export function remember(group: EngineGroup, sequence: number, fingerprint: Fing
   group.history[sequence % HISTORY] = { sequence, fingerprint }
 }
 
+/** Returns the fingerprint of a completed collective, if it is known. */
 export function recall(group: EngineGroup, sequence: number): Fingerprint | undefined {
-  const entry = group.history[sequence % HISTORY]
+  const { id, rank, ranks, epochs, slots, history } = group
+  // The last collective may have ended on the calling thread.
+  if (epochs?.isUnchecked === true) {
+    const last = slots!.headerOf(ranks[rank]!, id, epochs.over)
+    if (last.sequence === sequence) return last.fingerprint
+  }
+  const entry = history[sequence % HISTORY]
   return entry?.sequence === sequence ? entry.fingerprint : undefined
 }

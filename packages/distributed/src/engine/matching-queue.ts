@@ -44,6 +44,11 @@ export class MatchingQueues {
     this.#events = events
   }
 
+  /** Whether any receive waits for a source. */
+  get isWaiting(): boolean {
+    return this.#queues.size > 0
+  }
+
   /** @param begin - starts the receive once the source is known */
   post(task: Task, from: number, begin: (source: number) => Transfer): MatchedReceive {
     const key = keyOf(task)
@@ -64,7 +69,13 @@ export class MatchingQueues {
     if (queue === undefined) this.#queues.set(key, [posted])
     else queue.push(posted)
     this.#match(key)
-    if (!posted.done) this.#checkDeparted(posted)
+    if (posted.done) return posted
+    // From now on, the calling thread must not receive messages before this receive.
+    for (const peer of task.group.ranks) {
+      const { mail } = this.#links[peer] ?? {}
+      if (mail !== undefined) mail.incoming.isWanted = true
+    }
+    this.#checkDeparted(posted)
     return posted
   }
 

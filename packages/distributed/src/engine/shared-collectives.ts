@@ -54,8 +54,4 @@ export class SharedCollectives implements TransportCollectives {
     slots.isAwaited = waiting.length > 0
     return moved
   }
-
-  onGroupFailed(id: number): void {
-    this.#epochs[id]?.fail()
-  }
 }

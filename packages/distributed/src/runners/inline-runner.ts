@@ -135,6 +135,7 @@ export class InlineRunner implements Runner {
     if (journal.owner.settings.detail) return undefined
     return new CallingThread({
       ...{ slots, kernels, rank, hosts, tuning, epochs, arena, journal, place },
+      mail: hosts.map((_, peer) => transport?.mail?.(peer)),
       // Leave large operations to the engine, which is on this thread, too.
       get: undefined,
       isIdle: () => !this.#engine.hasRunning && !this.#engine.hasOutgoing,

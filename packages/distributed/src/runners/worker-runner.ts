@@ -8,7 +8,7 @@ import type { Journal } from '../diagnosis/journal.ts'
 import type { Operation } from '../operation.ts'
 import type { Ticket, TicketDriver } from '../ticket.ts'
 import type { Endpoint } from '../transports/dialer.ts'
-import { copyFrom, hostsOf, openSlots } from '../transports/shared-memory/neighbours.ts'
+import { copyFrom, hostsOf, openShared } from '../transports/shared-memory/neighbours.ts'
 import { EXPOSING_GROUPS } from '../transports/shared-memory/slots.ts'
 import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
 import { haveCores, type ConnectOptions } from './open-transport.ts'
@@ -220,7 +220,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     const { heaps } = this.#thread
     const base = addressOf(heap.bytes)
     return new CallingThread({
-      slots: openSlots(heap, kernels, rank, sharing, haveCores(1, { place })),
+      ...openShared(heap, kernels, rank, sharing, haveCores(1, { place })),
       kernels,
       rank,
       hosts: hostsOf(sharing),

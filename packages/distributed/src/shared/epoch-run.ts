@@ -109,14 +109,22 @@ export abstract class EpochRun implements Resumable, Waited {
     return { done: false, value: this }
   }
 
+  /** Compares the calls of the previous epoch, unless that was done. Returns whether they match. */
+  compare(): boolean {
+    if (!this.epochs.isUnchecked) return true
+    const { ranks, id } = this.running.group
+    const { slots, rank } = this.context
+    const last = this.epoch - 1
+    const mine = slots.headerOf(rank, id, last)
+    if (!ranks.every((peer) => this.#matches(peer, last, mine))) return false
+    this.epochs.isUnchecked = false
+    return true
+  }
+
   /** Enters the epoch by publishing this rank's buffer. */
   publish(): void {
     const { name, reduction, dtype, input, factor } = this.operation
-    const { unchecked } = this.epochs
-    if (unchecked !== undefined) {
-      for (const peer of this.running.group.ranks) this.#matches(peer, this.epoch - 1, unchecked)
-      this.epochs.unchecked = undefined
-    }
+    if (!this.compare()) this.epochs.isUnchecked = false
     if (this.running.started === 0) this.running.started = monotonicNow()
     if (reduction === 'premulSum' && reducing.has(name)) {
       this.context.kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)

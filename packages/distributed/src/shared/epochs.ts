@@ -1,5 +1,4 @@
 import { sharedBuffer } from '../arena/heap.ts'
-import type { SlotHeader } from '../transports/shared-slots.ts'
 
 const GIVEN = 0
 const OVER = 1
@@ -8,7 +7,7 @@ const FLAGS = 3
 /** Number of 32-bit words for each group. */
 const WORDS = 4
 const UNCHECKED = 1
-const FAILED = 2
+const CLOSED = 2
 
 /** Allocates shared memory for the epochs of `groups` groups. */
 export function createEpochs(groups: number): Int32Array {
@@ -24,12 +23,16 @@ export function createEpochs(groups: number): Int32Array {
 export class Epochs {
   readonly #words: Int32Array
   readonly #at: number
-  #unchecked: SlotHeader | undefined
 
   /** @param words - the memory from `createEpochs` */
   constructor(words: Int32Array, group: number) {
     this.#words = words
     this.#at = group * WORDS
+  }
+
+  /** Returns undefined for a group without epochs. */
+  static of(words: Int32Array, group: number): Epochs | undefined {
+    return group * WORDS < words.length ? new Epochs(words, group) : undefined
   }
 
   /** The last epoch that was assigned to an operation. */
@@ -60,25 +63,28 @@ export class Epochs {
   }
 
   /**
-   * The operation of the previous epoch, if it may have ended before the calls of all ranks were
-   * compared. Only the engine's thread can read this property.
+   * Whether the operation of the previous epoch may have ended before the calls of all ranks were
+   * compared.
    */
-  get unchecked(): SlotHeader | undefined {
-    return this.#unchecked
+  get isUnchecked(): boolean {
+    return this.#has(UNCHECKED)
   }
 
-  set unchecked(header: SlotHeader | undefined) {
-    this.#unchecked = header
-    this.#flag(UNCHECKED, header !== undefined)
+  set isUnchecked(isUnchecked: boolean) {
+    this.#flag(UNCHECKED, isUnchecked)
   }
 
-  fail(): void {
-    this.#flag(FAILED, true)
+  /** Leaves all operations of the group to the engine's thread, because a rank has failed or left. */
+  close(): void {
+    this.#flag(CLOSED, true)
   }
 
-  /** Whether a thread other than the engine's thread may begin the next epoch. */
-  get isOpen(): boolean {
-    return this.over === this.given && Atomics.load(this.#words, this.#at + FLAGS) === 0
+  get isClosed(): boolean {
+    return this.#has(CLOSED)
+  }
+
+  #has(flag: number): boolean {
+    return (Atomics.load(this.#words, this.#at + FLAGS) & flag) !== 0
   }
 
   #flag(flag: number, isSet: boolean): void {

@@ -19,11 +19,6 @@ export class FlatRun extends EpochRun implements FlatEpoch {
     this.slotOf = (member) => slots.slotOf(ranks[member]!, id, this.epoch)
   }
 
-  /** Whether the run ends only after comparing the calls of all ranks. */
-  get comparesAll(): boolean {
-    return this.#plan.awaited === ALL
-  }
-
   protected get published(): number {
     return this.#plan.published
   }
@@ -36,10 +31,9 @@ export class FlatRun extends EpochRun implements FlatEpoch {
   }
 
   protected step(): boolean {
-    const { take, bytes } = this.#plan
+    const { take, bytes, awaited } = this.#plan
     take?.(this, this.operation, bytes)
-    // Copy the header, because the next run of a prepared operation changes it.
-    if (!this.comparesAll) this.epochs.unchecked = { ...this.header }
+    if (awaited !== ALL) this.epochs.isUnchecked = true
     return true
   }
 }

@@ -40,6 +40,4 @@ export interface TransportCollectives {
   /** Polls pending transfers, and resumes the operations that wait for completed ones. */
   progress(): boolean
   removeGroup?(id: number): void
-  /** Called when a group starts to refuse operations. */
-  onGroupFailed?(id: number): void
 }

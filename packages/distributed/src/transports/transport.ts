@@ -1,3 +1,4 @@
+import type { Mail } from './mailbox.ts'
 import type { SharedSlots } from './shared-slots.ts'
 import type { TransportCollectives } from './transport-collectives.ts'
 
@@ -24,6 +25,8 @@ export interface Transport {
   readonly collectives?: TransportCollectives
   /** Slots for collectives of ranks that share memory. */
   readonly slots?: SharedSlots | undefined
+  /** Returns the mailboxes from and to a peer; undefined if there are none. */
+  mail?(peer: number): Mail | undefined
   /** Whether `get` can read the heap of a peer. */
   sharesMemory?(peer: number): boolean
   /** Copies `bytes` bytes from offset `from` of the peer's heap to offset `at` of this heap. */

@@ -51,7 +51,7 @@ export class FrameWriter {
   readonly #memory: EngineMemory
   readonly #peer: number
   readonly #traffic: LinkTraffic
-  readonly #credit = new Credit()
+  readonly #credit: Credit
   #queue: OutgoingFrame[] = []
   #head = 0
   #wantsSend = false
@@ -62,6 +62,8 @@ export class FrameWriter {
     this.#memory = memory
     this.#peer = peer
     this.#traffic = traffic
+    const mail = transport.mail?.(peer)
+    this.#credit = new Credit(mail?.outgoing.credit, mail?.incoming.credit)
   }
 
   /** Whether every frame was sent. */

@@ -1,6 +1,15 @@
 import type { Fingerprint } from '../../operation.ts'
+import type { Mail } from '../../transports/mailbox.ts'
 import type { Transport } from '../../transports/transport.ts'
-import { frameKinds, HEADER_BYTES, spaces, type FrameHeader, type StreamAddress } from './frame.ts'
+import {
+  frameKinds,
+  HEADER_BYTES,
+  isPlausible,
+  readHeader,
+  spaces,
+  type FrameHeader,
+  type StreamAddress,
+} from './frame.ts'
 import { FrameReader, type Destination } from './frame-reader.ts'
 import { FrameWriter, NO_MESSAGE, type LinkTraffic } from './frame-writer.ts'
 import { Gets } from './gets.ts'
@@ -8,13 +17,15 @@ import type { EngineMemory } from './memory.ts'
 import { Receives } from './receives.ts'
 import { Retirement } from './retirement.ts'
 import { Sends } from './sends.ts'
-import { createStream, streamKey, type Stream, type StreamEvents, type Transfer } from './stream.ts'
+import { Stream, streamKey, type StreamEvents, type Transfer } from './stream.ts'
 
 /** Events of a link for the engine. Events of one message go to its `Transfer` instead. */
 export interface LinkEvents extends StreamEvents {
   /** Called when a peer reports that an operation or a group has failed. */
   readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
   readonly onNotice: LinkEvents['onFault']
+  /** Whether an operation waits for a message from any source. */
+  isAnyAwaited(): boolean
   /** Whether this rank has destroyed the group. Messages of the group are then discarded. */
   hasLeft(group: number): boolean
   onClosed(link: Link): void
@@ -33,6 +44,7 @@ export class Link {
   readonly receives: Receives
   /** Whether this rank and the peer copy large messages from heap to heap. */
   readonly sharesMemory: boolean
+  readonly mail: Mail | undefined
   /** Number of pending messages on this link that an operation waits for. */
   transfers = 0
   /** Why the link is closed; undefined while the link is open. */
@@ -46,6 +58,7 @@ export class Link {
   readonly #reader: FrameReader
   readonly #retirement: Retirement
   readonly #gets: Gets | undefined
+  readonly #view: DataView
   #saidGoodbye = false
   #sentGarbage = false
 
@@ -53,8 +66,10 @@ export class Link {
     const { traffic } = this
     this.peer = peer
     this.sharesMemory = transport.sharesMemory?.(peer) === true
+    this.mail = transport.mail?.(peer)
     this.#transport = transport
     this.#memory = memory
+    this.#view = new DataView(memory.heap.bytes.buffer)
     this.#events = events
     const writer = new FrameWriter(transport, memory, peer, traffic)
     this.#writer = writer
@@ -93,7 +108,7 @@ export class Link {
     const key = streamKey(space, group, sequence)
     let stream = this.streams.get(key)
     if (stream === undefined) {
-      stream = createStream(this, space, group, sequence)
+      stream = new Stream(this, space, group, sequence)
       this.streams.set(key, stream)
       if (space === spaces.message) this.#retirement.onOpened()
     }
@@ -105,11 +120,13 @@ export class Link {
     if (this.failure !== undefined) return false
     try {
       let moved = this.hasOutgoing && this.#writer.flush()
+      if (this.#wantsMail && this.#readMail()) moved = true
       if (this.#reader.read()) moved = true
       if (this.#gets?.isEmpty === false) {
         this.#gets.advance()
         moved = true
       }
+      if (this.mail !== undefined) this.mail.incoming.isWanted = this.#wantsMail
       return moved
     } catch (cause) {
       this.#fail(cause)
@@ -180,6 +197,30 @@ export class Link {
     this.#writer.end()
   }
 
+  get #wantsMail(): boolean {
+    return this.transfers > 0 || this.#events.isAnyAwaited()
+  }
+
+  #readMail(): boolean {
+    const mail = this.mail?.incoming
+    if (mail?.oldest() === undefined || this.failure !== undefined || !mail.tryLock()) return false
+    try {
+      for (let at = mail.oldest(); at !== undefined; at = mail.oldest()) {
+        const header = readHeader(this.#view, at)
+        if (header?.kind !== eager || !isPlausible(header)) {
+          this.#sentGarbage = true
+          throw new RangeError(this.closeReason)
+        }
+        const destination = this.#onFrame(header)!
+        mail.take(destination.at, header.bytes)
+        destination.onArrived()
+      }
+    } finally {
+      mail.unlock()
+    }
+    return true
+  }
+
   #onFrame(header: FrameHeader): Destination | undefined {
     this.#writer.onCredit(header.credit)
     const { kind, space, group, sequence, index, fingerprint, bytes } = header
@@ -218,9 +259,11 @@ export class Link {
       case frameKinds.inquiry:
         // Use a temporary stream: the stream of the peer's collective may be completed, and must
         // not be reopened.
-        this.#events.onUnexpected(createStream(this, space, group, sequence), fingerprint)
+        this.#events.onUnexpected(new Stream(this, space, group, sequence), fingerprint)
         return undefined
       case frameKinds.fault:
+        // The peer has posted its messages before.
+        this.#readMail()
         return this.#onText(header, this.#events.onFault)
       case frameKinds.notice:
         return this.#onText(header, this.#events.onNotice)
@@ -266,6 +309,7 @@ export class Link {
 
   #close(how: 'lost' | 'left'): void {
     if (this.closed !== undefined) return
+    this.#readMail()
     this.closed = how
     this.#writer.end()
     if (how === 'left') {

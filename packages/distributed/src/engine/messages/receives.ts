@@ -1,4 +1,4 @@
-import { sameFingerprint } from '../../operation.ts'
+import { sameFingerprint, type Fingerprint } from '../../operation.ts'
 import { EAGER_LIMIT, frameKinds, HEADER_BYTES, type FrameHeader } from './frame.ts'
 import type { Destination } from './frame-reader.ts'
 import type { FrameWriter } from './frame-writer.ts'
@@ -113,7 +113,7 @@ export class Receives {
     if (receive === undefined) {
       if (index < stream.nextReceive) return
       stream.unexpected.push(requested)
-      this.#events.onUnexpected(stream, fingerprint)
+      this.#announce(stream, index, fingerprint)
     } else if (receive.cancelled) {
       // Clear the send, to discard the data on arrival. A large receive was already cleared when it
       // was posted.
@@ -147,7 +147,7 @@ export class Receives {
       gets.refuse(exposed)
     } else {
       stream.unexpected.push({ index, fingerprint, at: -1, bytes, exposed })
-      this.#events.onUnexpected(stream, fingerprint)
+      this.#announce(stream, index, fingerprint)
     }
   }
 
@@ -183,6 +183,11 @@ export class Receives {
     receive.onWithdrawn()
   }
 
+  #announce(stream: Stream, index: number, fingerprint: Fingerprint): void {
+    stream.noteArrival(index)
+    this.#events.onUnexpected(stream, fingerprint)
+  }
+
   #clear(receive: Transfer): void {
     this.#cleared.add(receive)
     this.#writer.write(frameKinds.clearToSend, receive.stream, receive)
@@ -196,7 +201,7 @@ export class Receives {
       onArrived: () => {
         stream.arriving--
         stream.unexpected.push({ index, fingerprint, at, bytes })
-        if (index >= stream.nextReceive) this.#events.onUnexpected(stream, fingerprint)
+        if (index >= stream.nextReceive) this.#announce(stream, index, fingerprint)
         else this.#matchLate(stream, index)
       },
     }

@@ -43,7 +43,10 @@ export class Retirement {
     const { space, group, sequence, index } = header
     const stream = this.#streams.get(streamKey(space, group, sequence))
     const isOver =
-      stream?.nextSend === index && stream.sends.length === 0 && stream.cleared.length === 0
+      stream?.isShared === false &&
+      stream.nextSend === index &&
+      stream.sends.length === 0 &&
+      stream.cleared.length === 0
     if (isOver) stream.nextSend = 0
     this.#write(frameKinds.retired, header, isOver ? index : 0)
     if (stream !== undefined) this.#drop(stream)
@@ -78,7 +81,7 @@ export class Retirement {
   }
 }
 
-function isIdle({ space, nextReceive, receives, unexpected, held }: Stream): boolean {
+function isIdle({ space, isShared, nextReceive, receives, unexpected, held }: Stream): boolean {
   const isWaiting = receives.length > 0 || unexpected.length > 0 || held !== undefined
-  return space === spaces.message && nextReceive > 0 && !isWaiting
+  return space === spaces.message && !isShared && nextReceive > 0 && !isWaiting
 }

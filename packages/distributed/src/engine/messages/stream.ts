@@ -1,6 +1,7 @@
 import type { Message } from '../../algorithms/channel.ts'
 import type { Fingerprint } from '../../operation.ts'
-import type { StreamAddress } from './frame.ts'
+import { counter } from '../../transports/mailbox.ts'
+import { spaces, type StreamAddress } from './frame.ts'
 import type { Link } from './link.ts'
 
 /** Events of the messages of a link, for the engine. */
@@ -55,27 +56,6 @@ export interface Unexpected extends MessageFacts {
 }
 
 /**
- * The messages between this rank and one peer that belong to one collective or one tag. Both sides
- * number the messages, so frames may arrive in another order.
- */
-export interface Stream extends StreamAddress {
-  readonly link: Link
-  readonly key: number
-  nextSend: number
-  nextReceive: number
-  /** Large sends that wait for a clear-to-send. */
-  readonly sends: Transfer[]
-  readonly receives: Transfer[]
-  readonly unexpected: Unexpected[]
-  /** Clear-to-sends that arrived before their send. */
-  readonly cleared: MessageFacts[]
-  /** Number of unexpected messages whose payload is arriving. */
-  arriving: number
-  /** Receives to clear when the answer to `retire` arrives; undefined if no answer is pending. */
-  held: Transfer[] | undefined
-}
-
-/**
  * Returns a key that is unique among the streams of a link. It packs group < 2^18, space < 4 and
  * sequence < 2^32.
  */
@@ -83,21 +63,82 @@ export function streamKey(space: number, group: number, sequence: number): numbe
   return (group * 4 + space) * 4294967296 + sequence
 }
 
-export function createStream(link: Link, space: number, group: number, sequence: number): Stream {
-  return {
-    link,
-    key: streamKey(space, group, sequence),
-    space,
-    group,
-    sequence,
-    nextSend: 0,
-    nextReceive: 0,
-    sends: [],
-    receives: [],
-    unexpected: [],
-    cleared: [],
-    arriving: 0,
-    held: undefined,
+/**
+ * The messages between this rank and one peer that belong to one collective or one tag. Both sides
+ * number the messages, so frames may arrive in another order.
+ */
+export class Stream implements StreamAddress {
+  readonly link: Link
+  readonly key: number
+  readonly space: number
+  readonly group: number
+  readonly sequence: number
+  /** Large sends that wait for a clear-to-send. */
+  readonly sends: Transfer[] = []
+  readonly receives: Transfer[] = []
+  readonly unexpected: Unexpected[] = []
+  /** Clear-to-sends that arrived before their send. */
+  readonly cleared: MessageFacts[] = []
+  /** Number of unexpected messages whose payload is arriving. */
+  arriving = 0
+  /** Receives to clear when the answer to `retire` arrives; undefined if no answer is pending. */
+  held: Transfer[] | undefined
+  /** The counters: this stream's own, or those that the threads of this rank share. */
+  #words: number[] | Int32Array = [0, 0, 0, 0, 0]
+  #at = 0
+
+  constructor(link: Link, space: number, group: number, sequence: number) {
+    this.link = link
+    this.key = streamKey(space, group, sequence)
+    this.space = space
+    this.group = group
+    this.sequence = sequence
+  }
+
+  /** Whether the calling thread also sends and receives messages of the stream. */
+  get isShared(): boolean {
+    return this.#find() > 0
+  }
+
+  get nextSend(): number {
+    return this.#read(counter.sent)
+  }
+
+  set nextSend(index: number) {
+    this.#write(counter.sent, index)
+  }
+
+  get nextReceive(): number {
+    return this.#read(counter.received)
+  }
+
+  set nextReceive(index: number) {
+    this.#write(counter.received, index)
+  }
+
+  /** Tells the calling thread that it cannot receive this message any more. */
+  noteArrival(index: number): void {
+    this.#write(counter.arrived, index + 1)
+  }
+
+  #read(which: number): number {
+    const at = this.#find() + which
+    return this.#words[at]! >>> 0
+  }
+
+  #write(which: number, count: number): void {
+    const at = this.#find() + which
+    this.#words[at] = count
+  }
+
+  #find(): number {
+    const { group, sequence, space, link } = this
+    if (this.#at > 0 || space !== spaces.message || link.mail === undefined) return this.#at
+    const { incoming } = link.mail
+    const at = incoming.find(group, sequence)
+    if (at < 0) return 0
+    this.#words = incoming.words
+    return (this.#at = at)
   }
 }
 

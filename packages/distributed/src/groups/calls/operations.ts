@@ -142,7 +142,7 @@ export class Operations implements AwaitedStarter {
     operation.flight = this.runner.journal.number(call.options?.label)
     const driver = this.runner.driverOf(operation, isAwaited)
     const ticket = former ?? new Ticket(driver, operation)
-    driver.start(ticket, operation)
+    driver.start(ticket, operation, isAwaited)
     // Count only accepted operations. Otherwise a refused call would put this rank ahead of the
     // others.
     if (isMessage) this.#messages++

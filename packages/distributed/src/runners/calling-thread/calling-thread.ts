@@ -4,11 +4,14 @@ import { NO_PEER } from '../../diagnosis/flight-recorder.ts'
 import type { Journal } from '../../diagnosis/journal.ts'
 import { StatusPublisher } from '../../diagnosis/status-publisher.ts'
 import { dtypes } from '../../dtype.ts'
-import { isCollective, type Operation } from '../../operation.ts'
+import { ANY_SOURCE, fingerprintOf, isCollective, type Operation } from '../../operation.ts'
+import { Epochs } from '../../shared/epochs.ts'
 import type { Ticket, TicketDriver } from '../../ticket.ts'
+import type { Mail } from '../../transports/mailbox.ts'
 import type { LocalPlace } from '../../transports/transport.ts'
 import { Placement } from '../placement.ts'
 import { LocalGroup, type LocalContext } from './local-group.ts'
+import { MessageLane } from './message-lane.ts'
 
 /**
  * Milliseconds that a waiting caller tolerates without progress, before it hands its operation to
@@ -19,41 +22,49 @@ const PATIENCE = 0.2
 const PATIENCE_PER_BYTE = 1e-6
 /**
  * Milliseconds after which an operation is handed to the engine, if the caller polls it instead of
- * waiting.
+ * waiting. No other rank waits for a receive.
  */
 const POLLED_PATIENCE = 1
+const POLLED_RECEIVE_PATIENCE = 100
 
 export interface CallingThreadOptions extends LocalContext {
   readonly journal: Journal
   readonly place: LocalPlace | undefined
+  /** The mailboxes from and to each world rank that shares memory with this one. */
+  readonly mail: readonly (Mail | undefined)[]
   /** The driver of operations that are handed to the engine. */
   readonly engine: TicketDriver
 }
 
 /**
- * Runs collectives of ranks that share memory on the calling thread. A rank publishes its buffer
- * when it calls, and reads the others' buffers when it waits. If all ranks arrive almost together,
- * no thread is woken. Operations that take longer are handed to the engine. Mismatched operations
- * are handed over as well, because the engine reports which rank runs what.
+ * Runs collectives and small messages of ranks that share memory on the calling thread. A rank
+ * publishes its buffer when it calls, and reads the others' buffers when it waits. If all ranks
+ * arrive almost together, no thread is woken. Operations that take longer are handed to the engine.
+ * Mismatched operations are handed over as well, because the engine reports which rank runs what.
+ *
+ * A send completes at once if its message fits into the mailbox of the receiver. A receive waits on
+ * this thread like a collective.
  */
 export class CallingThread implements TicketDriver {
   readonly #options: CallingThreadOptions
   readonly #groups: (LocalGroup | undefined)[] = []
+  /** The messages to and from each world rank. */
+  readonly #lanes: readonly (MessageLane | undefined)[]
   readonly #placement: Placement | undefined
   readonly #status: StatusPublisher | undefined
 
   constructor(options: CallingThreadOptions) {
-    const { journal, place } = options
+    const { journal, place, arena, mail } = options
     this.#options = options
+    this.#lanes = mail.map((each) => each && new MessageLane(arena.heap, each))
     this.#placement = place && Placement.of(place)
     this.#status = journal.status && new StatusPublisher(journal.status, 'caller')
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
-    const { slots, rank } = this.#options
-    const isReached = ranks.every((peer) => peer === rank || slots.reaches(peer))
-    if (ranks.length < 2 || id >= slots.groups || !isReached) return
-    this.#groups[id] = new LocalGroup(this.#options, id, name, ranks)
+    const epochs = Epochs.of(this.#options.epochs, id)
+    if (epochs === undefined || ranks.length < 2) return
+    this.#groups[id] = new LocalGroup(this.#options, epochs, id, name, ranks)
   }
 
   removeGroup(id: number): void {
@@ -63,7 +74,7 @@ export class CallingThread implements TicketDriver {
 
   /** Whether the ranks of a group share memory. */
   reaches(group: number): boolean {
-    return this.#groups[group] !== undefined
+    return this.#groups[group]?.isReached === true
   }
 
   /**
@@ -72,46 +83,55 @@ export class CallingThread implements TicketDriver {
    * here only if the caller waits at once.
    */
   runs(operation: Operation, isAwaited: boolean): boolean {
-    if (!isCollective(operation)) return false
+    if (!isCollective(operation)) return this.#laneOf(operation)?.reserve(operation) === true
     const run = this.#groups[operation.group]?.runOf(operation)
     return run !== undefined && (isAwaited || !run.isLarge)
   }
 
   /**
-   * Finishes the pending operation of a group, or hands it to the engine. Called before a later
-   * operation starts.
+   * Finishes the pending operations that must not end after this one, or hands them to the engine.
+   * Called before the engine starts an operation.
    */
   flushBefore(operation: Operation): void {
-    if (isCollective(operation)) this.#flush(this.#groups[operation.group])
+    const group = this.#groups[operation.group]
+    if (isCollective(operation)) {
+      this.#flush(group)
+      return
+    }
+    for (const [member, peer] of group?.ranks.entries() ?? []) {
+      const lane = this.#lanes[peer]
+      const isMeant = operation.peer === member || operation.peer === ANY_SOURCE
+      if (lane === undefined || !isMeant) continue
+      lane.reserve(operation)
+      if (operation.name === 'recv') this.#handThrough(lane, operation)
+    }
   }
 
   /**
    * Starts an operation on this thread.
    * @param operation - one for which `runs` has returned true
    */
-  start(ticket: Ticket, operation: Operation): void {
+  start(ticket: Ticket, operation: Operation, isAwaited: boolean): void {
+    const { isIdle, engine, journal } = this.#options
     const group = this.#groups[operation.group]!
-    const run = group.runOf(operation)!
-    this.#flush(group)
-    if (!group.begin(ticket, operation, run)) {
-      this.#options.engine.start(ticket, operation)
+    const lane = this.#laneOf(operation)
+    if (lane === undefined) this.#flush(group)
+    // Check isIdle first: counters are up to date only once the engine has read all commands.
+    const mayBegin = !operation.aborted && isIdle() && !group.epochs.isClosed
+    if (!mayBegin || !(lane ?? group).begin(ticket, operation, isAwaited)) {
+      engine.start(ticket, operation, isAwaited)
       return
     }
     ticket.begin(this, operation)
     const posted = (ticket.posted = monotonicNow())
-    const { fingerprint } = run.running
-    const begun = {
-      operation,
-      fingerprint,
-      group,
-      posted,
-      peer: NO_PEER,
-      bytes: bytesOf(operation),
-    }
-    this.#options.journal.recorder.start(begun, 'running')
+    const fingerprint =
+      group.run?.running.fingerprint ?? fingerprintOf(operation, dtypes[operation.dtype].code)
+    const peer = lane === undefined ? NO_PEER : group.ranks[operation.peer]!
+    const begun = { operation, fingerprint, group, posted, peer, bytes: bytesOf(operation) }
+    journal.recorder.start(begun, 'running')
     this.#status?.onStart(begun)
-    run.publish()
-    if (run.isLarge) this.#proceed(ticket)
+    if (operation.name === 'send') this.#end(ticket, posted)
+    else if (lane !== undefined || group.run!.isLarge) this.#proceed(ticket)
   }
 
   /** Does nothing: operations here make progress only while the caller polls or waits. */
@@ -120,9 +140,9 @@ export class CallingThread implements TicketDriver {
   }
 
   poll(ticket: Ticket): void {
-    if (!this.#proceed(ticket) && monotonicNow() - ticket.posted > POLLED_PATIENCE) {
-      this.#leave(ticket)
-    }
+    const { operation, posted } = ticket
+    const patience = isCollective(operation) ? POLLED_PATIENCE : POLLED_RECEIVE_PATIENCE
+    if (!this.#proceed(ticket) && monotonicNow() - posted > patience) this.#leave(ticket)
     if (ticket.driver !== this) ticket.poll()
   }
 
@@ -150,7 +170,7 @@ export class CallingThread implements TicketDriver {
    * Completes the operation if all ranks arrive soon. Otherwise hands the operation to the engine.
    */
   #endSoon(ticket: Ticket, isAwaited: boolean): void {
-    if (this.#proceed(ticket)) return
+    if (this.#proceed(ticket, isAwaited)) return
     if (!isAwaited || !this.#wait(ticket)) this.#leave(ticket)
   }
 
@@ -159,16 +179,17 @@ export class CallingThread implements TicketDriver {
    * too long.
    */
   #wait(ticket: Ticket): boolean {
-    const run = this.#groups[ticket.operation.group]!.run!
-    let { begun } = run
+    const { operation } = ticket
+    const run = isCollective(operation) ? this.#groups[operation.group]!.run! : undefined
+    let begun = run?.begun
     let start = monotonicNow()
-    const patience = PATIENCE + bytesOf(ticket.operation) * PATIENCE_PER_BYTE
+    const patience = PATIENCE + bytesOf(operation) * PATIENCE_PER_BYTE
     for (let now = start; now - start < patience; now = monotonicNow()) {
       yieldCore()
       this.#placement?.onYield(now)
-      if (this.#proceed(ticket)) return true
-      if (run.begun === begun) continue
-      begun = run.begun
+      if (this.#proceed(ticket, true)) return true
+      if (run?.begun === begun) continue
+      begun = run?.begun
       start = now
     }
     return false
@@ -177,22 +198,51 @@ export class CallingThread implements TicketDriver {
   /**
    * Makes progress with an operation. Returns true once the operation has ended or was handed to
    * the engine.
+   *
+   * @param spins - whether to wait briefly for a message
    */
-  #proceed(ticket: Ticket): boolean {
+  #proceed(ticket: Ticket, spins = false): boolean {
     const { operation, posted } = ticket
+    const lane = this.#laneOf(operation)
+    if (lane !== undefined) return this.#receive(lane, ticket, spins)
     const group = this.#groups[operation.group]
     if (group?.current !== ticket) return true
-    if (!group.run!.proceed()) {
+    if (!group.proceed()) {
+      const { differs } = group
       // The ranks run different operations. Let the engine report which rank runs what.
-      if (group.differs) this.#leave(ticket)
-      return group.differs
+      if (differs) this.#leave(ticket)
+      return differs
     }
     group.end()
-    const completed = monotonicNow()
-    ticket.settle(undefined, posted, posted, completed)
-    this.#options.journal.recorder.end(operation.flight, posted, completed, undefined)
-    this.#status?.onSettled({ operation, posted, completed, started: undefined })
+    this.#end(ticket, posted)
     return true
+  }
+
+  /** Completes pending receives whose messages have arrived. Otherwise like `#proceed`. */
+  #receive(lane: MessageLane, ticket: Ticket, spins: boolean): boolean {
+    if (!lane.pending.includes(ticket)) return true
+    if (spins) lane.spin()
+    for (let ended = lane.receive(); ended !== undefined; ended = lane.receive()) {
+      this.#end(ended, monotonicNow())
+      if (ended === ticket) return true
+    }
+    if (!lane.isForEngine(ticket.operation)) return false
+    this.#handThrough(lane, ticket.operation)
+    return true
+  }
+
+  #end(ticket: Ticket, started: number): void {
+    const { operation, posted } = ticket
+    const completed = monotonicNow()
+    ticket.settle(undefined, posted, started, completed)
+    this.#options.journal.recorder.end(operation.flight, started, completed, undefined)
+    this.#status?.onSettled({ operation, posted, completed, started: undefined })
+  }
+
+  /** Returns the lane of a message. Undefined for a collective or without mailboxes. */
+  #laneOf(operation: Operation): MessageLane | undefined {
+    if (isCollective(operation)) return undefined
+    return this.#lanes[this.#groups[operation.group]?.ranks[operation.peer] ?? -1]
   }
 
   /** Hands the pending operation of a group to the engine, unless the operation can end now. */
@@ -202,12 +252,27 @@ export class CallingThread implements TicketDriver {
   }
 
   #leave(ticket: Ticket): void {
-    const { operation, posted } = ticket
+    const { operation } = ticket
+    const lane = this.#laneOf(operation)
+    if (lane !== undefined) {
+      this.#handThrough(lane, operation)
+      return
+    }
     const group = this.#groups[operation.group]!
     const { begun } = group.run!
     group.end()
+    this.#hand(ticket, begun)
+  }
+
+  /** Hands the pending receives up to the last one of a stream to the engine. */
+  #handThrough(lane: MessageLane, operation: Operation): void {
+    for (const ticket of lane.removeThrough(operation)) this.#hand(ticket, 1)
+  }
+
+  #hand(ticket: Ticket, begun: number): void {
+    const { operation, posted } = ticket
     try {
-      this.#options.engine.start(ticket, { ...operation, begun })
+      this.#options.engine.start(ticket, { ...operation, begun }, true)
     } catch (error) {
       ticket.settle(error as TsrError, posted, posted, monotonicNow())
     }

@@ -5,7 +5,7 @@ import { layoutOf } from '../../engine/group.ts'
 import { fingerprintOf, type Operation, type OperationName } from '../../operation.ts'
 import { chooseShared, type SharedContext } from '../../shared/choose.ts'
 import type { EpochRun } from '../../shared/epoch-run.ts'
-import { Epochs } from '../../shared/epochs.ts'
+import type { Epochs } from '../../shared/epochs.ts'
 import { FlatRun } from '../../shared/flat-run.ts'
 import { WindowRun } from '../../shared/window-run.ts'
 import type { Ticket } from '../../ticket.ts'
@@ -25,10 +25,12 @@ export interface LocalContext extends Omit<SharedContext, 'waiting' | 'onMismatc
  */
 export class LocalGroup {
   readonly name: string
+  readonly ranks: readonly number[]
+  readonly isReached: boolean
+  readonly epochs: Epochs
   readonly #local: LocalContext
   readonly #shared: SharedContext
   readonly #facts: GroupFacts
-  readonly #epochs: Epochs
   /**
    * For each operation name: the last call, and the run for calls like that one. The run is
    * undefined if the engine must run such calls.
@@ -42,8 +44,18 @@ export class LocalGroup {
   #scratch = 0
   #free = 0
 
-  constructor(local: LocalContext, id: number, name: string, ranks: readonly number[]) {
+  constructor(
+    local: LocalContext,
+    epochs: Epochs,
+    id: number,
+    name: string,
+    ranks: readonly number[],
+  ) {
     this.name = name
+    this.ranks = ranks
+    this.epochs = epochs
+    const { slots, rank } = local
+    this.isReached = ranks.every((peer) => peer === rank || slots.reaches(peer))
     this.#local = local
     const onMismatch = (): void => {
       this.differs = true
@@ -51,7 +63,6 @@ export class LocalGroup {
     this.#shared = { ...local, waiting: [], onMismatch }
     const layout = layoutOf(ranks.map((peer) => local.hosts[peer]!))
     this.#facts = { id, rank: ranks.indexOf(local.rank), ranks, layout }
-    this.#epochs = new Epochs(local.epochs, id)
   }
 
   /** Returns the run for an operation. Returns undefined if the engine must run the operation. */
@@ -64,18 +75,13 @@ export class LocalGroup {
   }
 
   /**
-   * Begins the next epoch with an operation. Returns false if the engine must run the operation.
+   * Begins the next epoch with an operation. Returns false if the engine must run the operation: for
+   * example, if other ranks have not entered the previous epoch, and the caller does not wait.
    */
-  begin(ticket: Ticket, operation: Operation, run: EpochRun): boolean {
-    const { arena, isIdle, slots, rank } = this.#local
-    const { id, ranks } = this.#facts
-    const epochs = this.#epochs
-    // Check isIdle first: the epochs are up to date only once the engine has read all commands.
-    if (operation.aborted || !isIdle() || !epochs.isOpen) return false
-    const { given } = epochs
-    for (const peer of ranks) {
-      if (peer !== rank && !slots.hasEntered(peer, id, given, false)) return false
-    }
+  begin(ticket: Ticket, operation: Operation, isAwaited: boolean): boolean {
+    const { arena } = this.#local
+    const run = this.runOf(operation)!
+    if (this.epochs.over !== this.epochs.given) return false
     if (run.isLarge) {
       try {
         this.#scratch = this.#free = arena.allocBytes(WINDOW_SCRATCH)
@@ -85,16 +91,34 @@ export class LocalGroup {
     }
     this.current = ticket
     this.run = run
-    this.differs = false
     run.restart(operation)
-    return true
+    if (this.#enter(run) || (isAwaited && !this.differs)) return true
+    this.end()
+    return false
+  }
+
+  /** Makes progress. Returns whether the current operation has completed. */
+  proceed(): boolean {
+    const run = this.run!
+    return this.#enter(run) && run.proceed()
   }
 
   /** Ends the current operation, and frees its scratch memory. */
   end(): void {
+    // The engine takes the epoch again.
+    if (this.run!.begun === 0) this.epochs.given = (this.epochs.given - 1) | 0
     if (this.#scratch !== 0) this.#local.arena.releaseBytes(this.#scratch)
     this.#scratch = 0
     this.current = this.run = undefined
+    this.differs = false
+  }
+
+  /** Publishes the buffer once all ranks have entered the previous epoch. */
+  #enter(run: EpochRun): boolean {
+    if (run.begun > 0) return true
+    if (!run.done || !run.compare()) return false
+    run.publish()
+    return true
   }
 
   #newRunOf(operation: Operation): EpochRun | undefined {
@@ -110,12 +134,9 @@ export class LocalGroup {
       resume: () => undefined,
     }
     if (algorithm === 'window') {
-      return this.#local.get && new WindowRun(this.#shared, this.#epochs, running)
+      return this.#local.get && new WindowRun(this.#shared, this.epochs, running)
     }
-    const run = new FlatRun(this.#shared, this.#epochs, running)
-    // Leave other runs to the engine. A rank that waits for at most one peer would end before it
-    // has compared the calls of all ranks.
-    return run.comparesAll ? run : undefined
+    return new FlatRun(this.#shared, this.epochs, running)
   }
 }
 

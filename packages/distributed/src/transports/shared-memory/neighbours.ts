@@ -11,6 +11,7 @@ import {
 } from '@tsrun/native'
 import type { Heap } from '../../arena/heap.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
+import { Mailbox, MAILBOX_BYTES, type Mail } from '../mailbox.ts'
 import type { MappedHeap } from '../transport.ts'
 import { RING_BUFFER_BYTES, RingBufferReader, RingBufferWriter } from './ring-buffer.ts'
 import { MappedSlots, MOST_READERS, SLOTS_BYTES } from './slots.ts'
@@ -75,13 +76,15 @@ export function closeSegment({ fd, bell }: SharedSegment): void {
 }
 
 /*
- * Layout of the low end of a heap. First: an incoming ring buffer for each neighbour. Second: a
- * window for each neighbour, over which its ring buffer for this rank is mapped. Third: the slots
+ * Layout of the low end of a heap. First: an incoming ring buffer and mailbox for each neighbour.
+ * Second: a window for each neighbour, over which those of the neighbour are mapped. Third: the slots
  * of this rank. Fourth: a window for each neighbour, over which its slots are mapped.
  */
 
+const INBOUND_BYTES = RING_BUFFER_BYTES + MAILBOX_BYTES
+
 function inboundAt(index: number): number {
-  return FIRST_BUFFER + index * RING_BUFFER_BYTES
+  return FIRST_BUFFER + index * INBOUND_BYTES
 }
 
 /**
@@ -114,29 +117,49 @@ function slotsOf(
 }
 
 /**
- * Opens the slots of this host's ranks for one thread of a rank. The slots work once any thread has
- * opened the neighbours.
+ * Opens the slots and mailboxes of this host's ranks for one thread of a rank. They work once any
+ * thread has opened the neighbours.
  * @param spins - whether each rank has a spare core for waiting
  */
-export function openSlots(
+export function openShared(
   heap: Heap,
   kernels: Kernels,
   rank: number,
   { neighbours, segments }: Sharing,
   spins: boolean,
-): MappedSlots {
-  return new MappedSlots({
+): { slots: MappedSlots; mail: (Mail | undefined)[] } {
+  const looks = spins ? SPIN_LOOKS : 1
+  const copy: Kernels['copy'] = (to, from, bytes) => {
+    kernels.copy(to, from, bytes)
+  }
+  const wake = (peer: number): void => {
+    ringBell(segments[peer]!.bell)
+  }
+  const slots = new MappedSlots({
     heap,
-    copy: (to, from, bytes) => {
-      kernels.copy(to, from, bytes)
-    },
+    copy,
     rank,
     places: neighbours.map((_, peer) => slotsOf(neighbours, rank, peer)),
-    hasCome: (word, count) => kernels.awaitCount(word, count, spins ? SPIN_LOOKS : 1),
-    wake: (peer) => {
-      ringBell(segments[peer]!.bell)
-    },
+    hasCome: (word, count) => kernels.awaitCount(word, count, looks),
+    wake,
   })
+  const own = neighbours[rank]!
+  const mailboxAt = (buffer: number): Mailbox =>
+    new Mailbox(heap, buffer + RING_BUFFER_BYTES, kernels, looks)
+  const mail = neighbours.map((_, peer) => {
+    const index = own.indexOf(peer)
+    if (index < 0) return undefined
+    const window = inboundAt(own.length + index)
+    const writer = new RingBufferWriter(heap, window, copy)
+    return {
+      incoming: mailboxAt(inboundAt(index)),
+      outgoing: mailboxAt(window),
+      wake: () => {
+        if (writer.shouldWake()) wake(peer)
+      },
+    }
+  })
+  return { slots, mail }
 }
 
 /** @throws ERR_TSR_ENGINE_MEMORY if the heap is too small for the ring buffers of all neighbours */
@@ -181,7 +204,7 @@ export function openNeighbour(
   const base = addressOf(heap.bytes)
   let peerBase: number
   try {
-    mapFileOver(fd, base + window, RING_BUFFER_BYTES, theirs)
+    mapFileOver(fd, base + window, INBOUND_BYTES, theirs)
     if (slots !== undefined) {
       mapFileOver(fd, base + slots, SLOTS_BYTES, slotsAt(neighbours[peer]!.length))
     }
@@ -196,7 +219,7 @@ export function openNeighbour(
     heap: { address: peerBase, bytes },
     release: () => {
       closeNative(bell)
-      mapPrivateOver(base + window, RING_BUFFER_BYTES)
+      mapPrivateOver(base + window, INBOUND_BYTES)
       if (slots !== undefined) mapPrivateOver(base + slots, SLOTS_BYTES)
       unmapFile(peerBase, bytes)
     },

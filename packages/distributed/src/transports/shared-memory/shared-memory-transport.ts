@@ -1,6 +1,7 @@
 import type { Heap } from '../../arena/heap.ts'
 import { instantiateKernels, type Kernels } from '../../kernels/kernels.ts'
 import { addressOf, POLLERR, ringBell } from '@tsrun/native'
+import type { Mail } from '../mailbox.ts'
 import type { PollSet } from '../poll-set.ts'
 import type { TcpTransport } from '../tcp-transport.ts'
 import { CLOSED, type BlockingTransport, type LocalPlace, type MappedHeap } from '../transport.ts'
@@ -8,7 +9,7 @@ import {
   copyFrom,
   hostsOf,
   openNeighbour,
-  openSlots,
+  openShared,
   reservedBytes,
   SPIN_LOOKS,
   type Neighbour,
@@ -45,6 +46,7 @@ export class SharedMemoryTransport implements BlockingTransport {
   readonly reservedBytes: number
   readonly hosts: readonly number[]
   readonly slots: MappedSlots
+  readonly #mail: readonly (Mail | undefined)[]
   readonly heaps: readonly (MappedHeap | undefined)[]
   readonly #base: number
   readonly #tcp: TcpTransport
@@ -78,7 +80,9 @@ export class SharedMemoryTransport implements BlockingTransport {
     for (const peer of this.#peers) polls.watch(peer, this.#neighbours[peer]!.bell, 0)
     this.#base = addressOf(heap.bytes)
     this.heaps = this.#neighbours.map((neighbour) => neighbour?.heap)
-    this.slots = openSlots(heap, kernels, rank, sharing, spins)
+    const { slots, mail } = openShared(heap, kernels, rank, sharing, spins)
+    this.slots = slots
+    this.#mail = mail
     this.#looks = this.#neighbours.map(() => 0)
     // Spin only if all peers are on this host, because only system calls notice data from other
     // hosts.
@@ -96,6 +100,10 @@ export class SharedMemoryTransport implements BlockingTransport {
 
   sharesMemory(peer: number): boolean {
     return this.#neighbours[peer] !== undefined
+  }
+
+  mail(peer: number): Mail | undefined {
+    return this.#mail[peer]
   }
 
   get(peer: number, at: number, from: number, bytes: number): void {
@@ -161,7 +169,10 @@ export class SharedMemoryTransport implements BlockingTransport {
     const hasWork = this.#peers.some((peer) => {
       const { reader, writer } = this.#neighbours[peer]!
       if (this.#ended.has(peer)) return !reader.isEmpty
-      return !reader.isEmpty || reader.hasEnded || (this.#wanted.has(peer) && !writer.isFull)
+      const { incoming } = this.#mail[peer]!
+      const hasMail = incoming.isWanted && incoming.oldest() !== undefined
+      const hasSpace = this.#wanted.has(peer) && !writer.isFull
+      return !reader.isEmpty || reader.hasEnded || hasMail || hasSpace
     })
     if (!hasNews && !hasWork) {
       this.#polls.sleep(milliseconds)
@@ -185,8 +196,8 @@ export class SharedMemoryTransport implements BlockingTransport {
   #watch({ unsigned }: Heap): number {
     const words = this.#peers.flatMap((peer) => {
       const published = this.slots.publishedAt(peer)
-      const { writtenAt } = this.#neighbours[peer]!.reader
-      return published === undefined ? [writtenAt] : [writtenAt, published]
+      const words = [this.#neighbours[peer]!.reader.writtenAt, this.#mail[peer]!.incoming.writtenAt]
+      return published === undefined ? words : [...words, published]
     })
     if (words.length > MOST_WATCHED) return 0
     for (const [i, word] of words.entries()) unsigned.set([word, 0], WATCHED_AT / 4 + 2 * i)
