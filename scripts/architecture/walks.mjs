@@ -113,7 +113,7 @@ const fromTaskToSocket = (algorithm) => [
   },
   {
     file: distributed('engine/messages/stream'),
-    functions: ['takeIndex'],
+    functions: ['Stream', 'takeIndex'],
     does: 'keeps the messages of one operation in order',
   },
   {
