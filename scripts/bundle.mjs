@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { build } from 'esbuild'
+import { build, transform } from 'esbuild'
 import { toLineMap } from './line-map.mjs'
 
 const root = fileURLToPath(new URL('../packages/', import.meta.url))
@@ -15,10 +15,7 @@ const root = fileURLToPath(new URL('../packages/', import.meta.url))
  * @type {Record<string, Record<string, string>>}
  */
 const programs = {
-  distributed: {
-    kernels: 'src/kernels/kernels.ts',
-    'worker-main': 'src/runners/worker-main.ts',
-  },
+  distributed: { kernels: 'src/kernels/kernels.ts' },
   launcher: {
     'blas-proof': 'src/setup/blas-proof.ts',
     probe: 'src/doctor/probe.ts',
@@ -39,7 +36,59 @@ const programs = {
  *
  * @type {Record<string, Record<string, string>>}
  */
-const completePrograms = { launcher: { main: 'src/main.ts', preload: 'src/rank/preload.ts' } }
+const completePrograms = {
+  distributed: { 'worker-main': 'src/runners/worker-main.ts' },
+  launcher: { main: 'src/main.ts', preload: 'src/rank/preload.ts' },
+}
+
+/**
+ * What few ranks use of Node's modules that are slow to load. In the bundles, the first call loads the
+ * module.
+ *
+ * @type {Record<string, readonly string[]>}
+ */
+const loadedLate = {
+  'node:dgram': ['createSocket'],
+  'node:dns/promises': ['lookup'],
+  'node:perf_hooks': ['PerformanceObserver'],
+  'node:tls': ['connect', 'createServer'],
+}
+
+/**
+ * The functions and classes of `loadedLate`.
+ *
+ * @type {import('esbuild').Plugin}
+ */
+const lateModules = {
+  name: 'late-modules',
+  setup({ onResolve, onLoad }) {
+    const filter = new RegExp(`^(${Object.keys(loadedLate).join('|')})$`)
+    onResolve({ filter }, ({ path }) => ({ path, namespace: 'late', sideEffects: false }))
+    onLoad({ filter, namespace: 'late' }, ({ path }) => {
+      const define = (/** @type {string} */ name) =>
+        `export function ${name}(...args) {
+          const { ${name}: late } = process.getBuiltinModule('${path}')
+          return new.target ? new late(...args) : late(...args)
+        }`
+      return { contents: loadedLate[path].map(define).join('\n') }
+    })
+  },
+}
+
+/**
+ * Makes the code of other packages short, because a process parses all of it when it starts.
+ *
+ * @type {import('esbuild').Plugin}
+ */
+const shortened = {
+  name: 'shortened',
+  setup({ onLoad }) {
+    onLoad({ filter: /\/node_modules\/.*\.m?js$/ }, async ({ path }) => {
+      const { code } = await transform(readFileSync(path, 'utf8'), { minify: true })
+      return { contents: code }
+    })
+  },
+}
 
 await Promise.all(readdirSync(root).map(bundle))
 // CommonJS, as TensorFlow.js itself is for Node, and complete: see its source.
@@ -68,10 +117,18 @@ async function bundle(name) {
     sourcemap: true,
     sourcesContent: false,
     logLevel: 'warning',
+    plugins: [lateModules, shortened],
   }
   const entryPoints = { ...exportsOf(folder), ...programs[name] }
-  const { outputFiles } = await build({ ...options, entryPoints, packages: 'external' })
-  const licensed = []
+  // Other packages stay outside. Those that every rank loads are a part of core.
+  const packages = name === 'core' ? 'bundle' : 'external'
+  const { outputFiles, metafile } = await build({
+    ...options,
+    entryPoints,
+    packages,
+    metafile: true,
+  })
+  const licensed = Object.keys(metafile.inputs)
   for (const [program, source] of Object.entries(completePrograms[name] ?? {})) {
     const { outputFiles: files, metafile } = await build({
       ...options,
@@ -86,8 +143,9 @@ async function bundle(name) {
     outputFiles.push(...files)
     licensed.push(...Object.keys(metafile.inputs))
   }
-  if (licensed.length > 0) {
-    put(join(folder, 'dist/THIRD-PARTY-LICENSES.txt'), Buffer.from(licenses(folder, licensed)))
+  if (licensed.some((input) => input.includes('node_modules'))) {
+    const notice = licenses(folder, licensed, `@tsrun/${name}`)
+    put(join(folder, 'dist/THIRD-PARTY-LICENSES.txt'), Buffer.from(notice))
   }
   for (const { path, contents, text } of outputFiles) {
     put(path, path.endsWith('.map') ? Buffer.from(toLineMap(text)) : contents)
@@ -100,9 +158,9 @@ async function bundle(name) {
  *
  * @param {string} folder - of the program's package
  * @param {readonly string[]} sources - files, relative to the folder
- * @param {string} [what] - contains them
+ * @param {string} what - contains them
  */
-function licenses(folder, sources, what = 'The program tsrun') {
+function licenses(folder, sources, what) {
   const packages = sources.flatMap((input) => {
     const [path] = /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(input) ?? []
     return path === undefined ? [] : [join(folder, path)]

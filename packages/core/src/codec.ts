@@ -34,14 +34,17 @@ let nativePackr: Msgpackr.Packr | undefined
 
 /** Messages of at least this many bytes are decoded with the native module of msgpackr. */
 const LARGE_MESSAGE = 4096
+/** Bytes of large messages before the native module is loaded. Loading it takes as long as they do. */
+const LOAD_AFTER = 1024 * 1024
+let largeBytes = 0
 
 /**
  * Returns the decoder for a message. The main entry of msgpackr has a native module that decodes
- * strings up to nine times as fast. That entry is loaded only for the first large message, because
- * most processes decode only small ones.
+ * strings up to nine times as fast. That entry is loaded only after many bytes, because a rank that
+ * joins decodes one large message.
  */
-function packrFor(bytes: Uint8Array): Msgpackr.Packr {
-  if (bytes.byteLength < LARGE_MESSAGE) return packr
+function packrFor({ byteLength }: Uint8Array): Msgpackr.Packr {
+  if (byteLength < LARGE_MESSAGE || (largeBytes += byteLength) < LOAD_AFTER) return packr
   return (nativePackr ??= makePackr(host.nativeMsgpackr() ?? msgpackr))
 }
 

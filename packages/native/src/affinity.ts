@@ -3,6 +3,7 @@ import { addressOf, bindFunctions, check } from './libc.ts'
 
 /** Bytes of a mask of 8192 cores, the Linux maximum. The cpu_set_t of libc holds only 1024. */
 const SET_BYTES = 1024
+const BITS = [0, 1, 2, 3, 4, 5, 6, 7]
 const THIS_THREAD = 0
 
 const calls = bindFunctions({
@@ -13,9 +14,8 @@ const calls = bindFunctions({
 
 /** The cores that this thread may run on, in ascending order. */
 export function allowedCores(): number[] {
-  const set = readSet()
-  return Array.from({ length: SET_BYTES * 8 }, (_, core) => core).filter(
-    (core) => (set[core >> 3]! & (1 << (core & 7))) !== 0,
+  return [...readSet().entries()].flatMap(([at, byte]) =>
+    byte === 0 ? [] : BITS.filter((bit) => (byte & (1 << bit)) !== 0).map((bit) => 8 * at + bit),
   )
 }
 

@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net'
+import { isIPv4 } from 'node:net'
 import {
   addressOf,
   bindFunctions,
@@ -78,7 +78,7 @@ function setOption(fd: number, level: number, option: number, value: number): vo
 }
 
 function openSocket(host: string): number {
-  const family = isIPv6(host) ? AF_INET6 : AF_INET
+  const family = isIPv4(host) ? AF_INET : AF_INET6
   return check('socket', calls().socket(family, SOCK_STREAM_NONBLOCK_CLOEXEC, 0))
 }
 
