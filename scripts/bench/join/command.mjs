@@ -19,10 +19,22 @@ export const join = {
       description:
         'hosts made of network namespaces, which the ranks are divided among; needs root',
     },
+    clients: {
+      value: '<n>',
+      description: 'instead, this many simulated clients on the code of the store',
+    },
     runs: { value: '<n>', default: '3', description: 'jobs for each number of ranks' },
     json: { description: 'one JSON object for each number of ranks instead of the table' },
   },
   run: async (values) => {
+    const isJson = values['json'] !== undefined
+    if (values['clients'] !== undefined) {
+      const clients = readInteger('clients', values['clients'], 1, 1_000_000)
+      const { simulateJoining } = await import('./simulated-clients.ts')
+      const row = { benchmark: 'join', clients, ...simulateJoining(clients) }
+      printRows([row], isJson, formatRecords)
+      return 0
+    }
     const hosts = readInteger('hosts', values['hosts'], 1, 64)
     const runs = readInteger('runs', values['runs'], 1, 100)
     const counts = splitList(values['ranks']).map((text) => {
@@ -41,7 +53,7 @@ export const join = {
         ...{ joiningMs: middle('joiningMs'), totalMs: middle('totalMs') },
       })
     }
-    printRows(rows, values['json'] !== undefined, formatRecords)
+    printRows(rows, isJson, formatRecords)
     return 0
   },
 }
