@@ -10,7 +10,7 @@ const { describe: describeNative } = needing(native.available, 'bindings')
 const REFUSED = 'ERR_TSR_GROUP_FAILED'
 
 /** In the order in which the ranks run them; the last ends the job. */
-const CASES = 'random,late,alone,polled,mismatch,timeouts,aborted,failed,left'
+const CASES = 'random,late,alone,polled,mismatch,rooted,timeouts,aborted,failed,left'
 
 /**
  * What a rank may see that calls after the others have given up: it is refused, or told. An engine on the
@@ -56,14 +56,13 @@ describeNative.each(['inline', 'worker'])(
     })
 
     it('detect at the next call that a root has called another operation', async () => {
-      const job = await run(engine, 'rooted')
-      for (const word of ['codes1', 'codes2']) {
-        const codes = (await hear(job, word, 'codes')) as string[][]
+      const ranks = (await hear('rooted')).map(({ codes }) => codes as string[][])
+      for (const group of [0, 1]) {
+        const codes = ranks.map((each) => each[group]!)
         expect(codes[0]![0]).toBe('none')
         expect(codes.flat()).toContain('ERR_TSR_MISMATCH')
-        for (const [, second] of codes) {
+        for (const [, second] of codes)
           expect(second).toMatch(/^ERR_TSR_(MISMATCH|GROUP_FAILED|PEER_FAILED)$/)
-        }
       }
     })
 
