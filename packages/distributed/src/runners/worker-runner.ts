@@ -236,6 +236,7 @@ export class WorkerRunner implements Runner, TicketDriver {
       journal,
       place,
       engine: this,
+      hasRoom: () => this.#hasRoom(),
     })
   }
 
@@ -285,13 +286,19 @@ export class WorkerRunner implements Runner, TicketDriver {
     }
   }
 
-  #takeSlot(): number {
+  /** Whether a slot is free besides those of the receives that wait on the calling thread. */
+  #hasRoom(): boolean {
+    const waiting = this.#callingThread?.pendingReceives ?? 0
     // Reading `isSettled` frees the slots of settled tickets.
-    if (this.#freeSlots.length === 0) this.#tickets.filter((ticket) => ticket?.isSettled)
-    const slot = this.#freeSlots.pop()
-    if (slot === undefined) {
+    if (this.#freeSlots.length <= waiting) this.#tickets.filter((ticket) => ticket?.isSettled)
+    return this.#freeSlots.length > waiting
+  }
+
+  #takeSlot(): number {
+    if (!this.#hasRoom()) {
       throw tsrError('ERR_TSR_TOO_MANY_OPERATIONS', { rank: this.#rank, limit: SLOTS })
     }
+    const slot = this.#freeSlots.pop()!
     Atomics.store(this.#shared.states, slot, slotStates.running)
     return slot
   }

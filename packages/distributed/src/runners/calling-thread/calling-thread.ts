@@ -34,6 +34,8 @@ export interface CallingThreadOptions extends LocalContext {
   readonly mail: readonly (Mail | undefined)[]
   /** The driver of operations that are handed to the engine. */
   readonly engine: TicketDriver
+  /** Whether the engine has room for one more operation besides the pending receives. */
+  readonly hasRoom?: () => boolean
 }
 
 /**
@@ -52,6 +54,8 @@ export class CallingThread implements TicketDriver {
   readonly #lanes: readonly (MessageLane | undefined)[]
   readonly #placement: Placement | undefined
   readonly #status: StatusPublisher | undefined
+  /** The number of receives that wait on this thread. The engine keeps room for all of them. */
+  pendingReceives = 0
 
   constructor(options: CallingThreadOptions) {
     const { journal, place, arena, mail } = options
@@ -112,16 +116,19 @@ export class CallingThread implements TicketDriver {
    * @param operation - one for which `runs` has returned true
    */
   start(ticket: Ticket, operation: Operation, isAwaited: boolean): void {
-    const { isIdle, engine, journal } = this.#options
+    const { isIdle, engine, journal, hasRoom } = this.#options
     const group = this.#groups[operation.group]!
     const lane = this.#laneOf(operation)
     if (lane === undefined) this.#flush(group)
     // Check isIdle first: counters are up to date only once the engine has read all commands.
     const mayBegin = !operation.aborted && isIdle() && !group.epochs.isClosed
-    if (!mayBegin || !(lane ?? group).begin(ticket, operation, isAwaited)) {
+    const isReceive = operation.name === 'recv'
+    const fits = mayBegin && (!isReceive || (hasRoom?.() ?? true))
+    if (!fits || !(lane ?? group).begin(ticket, operation, isAwaited)) {
       engine.start(ticket, operation, isAwaited)
       return
     }
+    if (isReceive) this.pendingReceives += 1
     ticket.begin(this, operation)
     const posted = (ticket.posted = monotonicNow())
     const fingerprint =
@@ -223,6 +230,7 @@ export class CallingThread implements TicketDriver {
     if (!lane.pending.includes(ticket)) return true
     if (spins) lane.spin()
     for (let ended = lane.receive(); ended !== undefined; ended = lane.receive()) {
+      this.pendingReceives -= 1
       this.#end(ended, monotonicNow())
       if (ended === ticket) return true
     }
@@ -266,7 +274,10 @@ export class CallingThread implements TicketDriver {
 
   /** Hands the pending receives up to the last one of a stream to the engine. */
   #handThrough(lane: MessageLane, operation: Operation): void {
-    for (const ticket of lane.removeThrough(operation)) this.#hand(ticket, 1)
+    for (const ticket of lane.removeThrough(operation)) {
+      this.pendingReceives -= 1
+      this.#hand(ticket, 1)
+    }
   }
 
   #hand(ticket: Ticket, begun: number): void {
