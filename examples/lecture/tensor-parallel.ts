@@ -18,8 +18,10 @@
 import { initProcessGroup } from '@tsrun/distributed'
 import {
   AdamW,
+  allGatherTensor,
   loadBackend,
   record,
+  reduceScatterTensor,
   sumInto,
   tf,
   type Recording,
@@ -59,7 +61,7 @@ for (let step = 0; step < steps; step++) {
   for (const [i, param] of params.entries()) {
     const forward = (input: Tensor): Tensor => layer(input, param.value)
     const part = record(forward, x, [param], { needsInputGradient: i > 0 })
-    x = await allGatherColumns(part.value)
+    x = await allGatherTensor(group, part.value, { axis: 1 })
     parts.push(part)
     gathered.push(x)
   }
@@ -69,7 +71,8 @@ for (let step = 0; step < steps; step++) {
   const gradients = new Map<string, Tensor>()
   let dx = loss.backward(one, () => undefined)
   for (let i = layers - 1; i >= 0; i--) {
-    const dh = i === layers - 1 ? ownColumns(dx!) : await reduceScatterColumns(dx!)
+    const dh =
+      i === layers - 1 ? ownColumns(dx!) : await reduceScatterTensor(group, dx!, { axis: 1 })
     dx!.dispose()
     dx = parts[i]!.backward(dh, sumInto(gradients))
     dh.dispose()
@@ -95,23 +98,4 @@ await group.destroy()
 /** The columns of this rank. */
 function ownColumns(whole: Tensor): Tensor {
   return tf.slice(whole, [0, rank * columns], [whole.shape[0], columns])
-}
-
-/** From the columns of each rank [rows, width / n] to those of all ranks [rows, width], on all ranks. */
-async function allGatherColumns(own: Tensor): Promise<Tensor> {
-  const all = new Float32Array(rows * width)
-  await group.allGather(all, await own.data())
-  // Rank after rank has arrived. Put the columns of the ranks side by side.
-  return tf.tidy(() =>
-    tf.reshape(tf.transpose(tf.tensor(all, [size, rows, columns]), [1, 0, 2]), [rows, width]),
-  )
-}
-
-/** Sums [rows, width] over the ranks; each rank gets its columns [rows, width / n]. */
-async function reduceScatterColumns(whole: Tensor): Promise<Tensor> {
-  const slices = tf.tidy(() => tf.transpose(tf.reshape(whole, [rows, size, columns]), [1, 0, 2]))
-  const own = new Float32Array(rows * columns)
-  await group.reduceScatter(own, await slices.data())
-  slices.dispose()
-  return tf.tensor(own, [rows, columns])
 }

@@ -60,14 +60,21 @@ export { Block, FeedForward, type FeedForwardOptions } from './nn/transformer-bl
 export * from './optim/index.ts'
 export * from './parallel/context/index.ts'
 export * from './parallel/data/index.ts'
-export {
-  allReduceTensor,
-  recvTensor,
-  sendTensor,
-  type ReceiveOptions,
-} from './parallel/messages.ts'
+export { recvTensor, sendTensor, type ReceiveOptions } from './parallel/messages.ts'
 export * from './parallel/pipeline/analysis/index.ts'
 export * from './parallel/pipeline/index.ts'
+export {
+  allGatherTensor,
+  allReduceTensor,
+  allToAllTensor,
+  broadcastTensor,
+  gatherTensor,
+  reduceScatterTensor,
+  reduceTensor,
+  scatterTensor,
+  type PartOptions,
+  type ScatterOptions,
+} from './parallel/tensor-functions.ts'
 export * from './parallel/tensor/index.ts'
 export * from './parallel/zero/index.ts'
 export { generator, uniform, type Generator } from './random/generator.ts'

@@ -96,10 +96,10 @@ it('tensor messages explain an invalid argument', async () => {
       [() => sendTensor(undefined as unknown as ProcessGroup, tensor, 0), 'group is undefined'],
       [() => sendTensor(group, [1] as never, 0), 'tensor is an array'],
       [() => allReduceTensor(group, new Float32Array(2) as never), 'expected a tensor'],
-      [() => sendTensor(group, text, 0), 'is string; expected one of float32, int32, bool'],
+      [() => sendTensor(group, text, 0), 'is "string"; expected one of "float32", "int32", "bool"'],
       [() => recvTensor(group, 4 as never, 0), 'shape is 4; expected a shape'],
       [() => recvTensor(group, [2, -1], 0), 'expected a shape'],
-      [() => recvTensor(group, [2], 0, { dtype: 'float64' as never }), 'is float64'],
+      [() => recvTensor(group, [2], 0, { dtype: 'float64' as never }), 'is "float64"'],
     ]
     for (const [call, message] of refusals) {
       const error = await errorOf(call)

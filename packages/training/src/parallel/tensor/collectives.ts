@@ -1,120 +1,169 @@
 import { tsrError } from '@tsrun/core'
-import type { ProcessGroup, Work } from '@tsrun/distributed'
+import type { CallOptions, ProcessGroup, ReduceOptions, Work } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { newArray, sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import { allocateAll, freeAfter } from '../group-buffers.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 
 /*
- * Collectives on float32 tensors. Each one can run in two ways: inside a pass, where it blocks, or
- * between passes, where it is awaited.
+ * Operations of a group on tensors. Values are sent from and received into buffers in the group's
+ * arena, which this module allocates and frees. An operation can run inside a pass, where it blocks,
+ * or outside, where it is awaited.
  */
 
-interface PreparedCollective {
-  /** The buffer into which the tensor's values are copied before `start`. */
-  readonly input: Float32Array
-  /** @param label - the name of the operation in error messages */
-  readonly start: (label: string) => Work
-  /**
-   * Returns the values of the result. Call it after the collective has completed and before the
-   * buffers are freed.
-   */
-  readonly output: () => Float32Array
-  /** The shape of the resulting tensor. */
+export interface TensorFacts {
   readonly shape: readonly number[]
-  /** The buffers to free after use. */
-  readonly buffers: readonly Float32Array[]
+  readonly dtype: string
 }
 
-/** Prepares a collective on a tensor. @param shape - the shape of the tensor, the same on all ranks */
-export type TensorCollective = (shape: readonly number[], group: ProcessGroup) => PreparedCollective
+export interface PreparedOperation extends TensorFacts {
+  /** The buffer for the values of this rank's tensor, if it passes one, before `start`. */
+  readonly input: HostArray
+  readonly start: () => Work<unknown>
+  /**
+   * Returns the values of the result, of the dtype and the shape of this object. Call it after the
+   * operation has completed and before the buffers are freed. Undefined if this rank gets no result.
+   */
+  readonly output: (() => HostArray) | undefined
+  /** The buffers to free after use. */
+  readonly buffers: readonly HostArray[]
+}
+
+/**
+ * Prepares a collective on a tensor.
+ *
+ * @param x - the tensor of this rank; shape and dtype are the same on all ranks
+ * @throws ERR_TSR_ARGUMENT for a dtype other than float32, int32 and bool, and for shapes that do
+ *   not divide
+ */
+export type TensorCollective = (
+  x: TensorFacts,
+  group: ProcessGroup,
+  options: CallOptions,
+) => PreparedOperation
+
+/** Prepares an operation whose result replaces the values in the buffer. */
+export function inPlace(
+  { shape, dtype }: TensorFacts,
+  group: ProcessGroup,
+  start: (buffer: HostArray) => Work<unknown>,
+  hasResult = true,
+): PreparedOperation {
+  const buffers = allocateAll(group, dtype, [sizeOf(shape)])
+  const [input] = buffers as [HostArray]
+  const output = hasResult ? () => input : undefined
+  return { shape, dtype, buffers, input, output, start: () => start(input) }
+}
+
+/** A tensor cut along an axis into parts of equal shape, one for each rank. */
+export interface Cut {
+  readonly part: readonly number[]
+  readonly whole: readonly number[]
+  /** The number of blocks of consecutive values in a part. */
+  readonly rows: number
+  readonly size: number
+}
+
+/** Returns the cut of a tensor of which each rank has a part. @param axis - may be negative */
+export function cutOfPart(part: readonly number[], axis: number, size: number): Cut {
+  const at = axisOf(part, axis)
+  const whole = part.map((length, i) => (i === at ? length * size : length))
+  return { part, whole, rows: sizeOf(part.slice(0, at)), size }
+}
+
+/** @throws ERR_TSR_ARGUMENT when the length of the axis is not a multiple of `size` */
+export function cutOfWhole(whole: readonly number[], axis: number, size: number): Cut {
+  const at = axisOf(whole, axis)
+  const value = whole[at]!
+  if (value % size !== 0) {
+    const name = `axis ${String(axis)} of a tensor of shape [${whole.join(', ')}]`
+    const expected = `a multiple of the ${String(size)} ranks that share it`
+    throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
+  }
+  return cutOfPart(whole.with(at, value / size), at, size)
+}
+
+function axisOf({ length }: readonly number[], axis: number): number {
+  const at = axis < 0 ? axis + length : axis
+  if (Number.isInteger(at) && at >= 0 && at < length) return at
+  const expected = `an axis of a tensor with ${String(length)}`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'axis', value: axis, expected })
+}
+
+/** The values of a buffer: one rank's part, or all parts in rank order. */
+type Content = 'part' | 'whole'
+
+/**
+ * Prepares an operation on parts. A `whole` input is cut before the start; a `whole` output is
+ * joined after the end.
+ *
+ * @param contents - what this rank's tensor is, if it passes one, and its result, if it gets one
+ * @param start - gets the buffers of the result and of the tensor; use only those that this rank has
+ */
+export function onParts(
+  cut: Cut,
+  contents: { readonly dtype: string; readonly input?: Content; readonly output?: Content },
+  group: ProcessGroup,
+  start: (output: HostArray, input: HostArray) => Work,
+): PreparedOperation {
+  const { dtype, input: from, output: to } = contents
+  const lengths = [from, to].filter((each) => each !== undefined).map((each) => sizeOf(cut[each]))
+  const buffers = allocateAll(group, dtype, lengths)
+  const [sent, received] = [buffers[0]!, buffers.at(-1)!]
+  const newWhole = (): HostArray => newArray(cut.whole, dtype as HostDType)
+  const uncut = from === 'whole' && cut.rows > 1 ? newWhole() : undefined
+  return {
+    dtype,
+    shape: [...cut[to ?? 'part']],
+    buffers,
+    input: uncut ?? sent,
+    start: () => {
+      if (uncut !== undefined) rearrange(uncut, sent, cut, 'parts')
+      return start(received, sent)
+    },
+    output:
+      to &&
+      (() => {
+        if (to === 'part' || cut.rows === 1) return received
+        const whole = newWhole()
+        rearrange(whole, received, cut, 'whole')
+        return whole
+      }),
+  }
+}
 
 /** Sums a tensor over the ranks. */
-export const sum: TensorCollective = (shape, group) => {
-  const buffers = allocateAll(group, [sizeOf(shape)])
-  const [input] = buffers as [Float32Array]
-  return {
-    input,
-    start: (label) => group.allReduce(input, { label }),
-    output: () => input,
-    shape,
-    buffers,
-  }
-}
-
-/** Concatenates the columns of all ranks in rank order: [..., columns] becomes [..., size * columns]. */
-export const gatherColumns: TensorCollective = (shape, group) => {
-  const { size } = group
-  const { rows, columns } = matrixOf(shape)
-  const buffers = allocateAll(group, [rows * columns, rows * columns * size])
-  const [input, all] = buffers as [Float32Array, Float32Array]
-  return {
-    input,
-    start: (label) => group.allGather(all, input, { label }),
-    output: () => {
-      const whole = new Float32Array(all.length)
-      interleave(whole, all, { rows, columns, size }, 'whole')
-      return whole
-    },
-    shape: [...shape.slice(0, -1), columns * size],
-    buffers,
-  }
-}
+export const sum: TensorCollective = (x, group, options) =>
+  inPlace(x, group, (buffer) => group.allReduce(buffer, options))
 
 /**
- * Sums a tensor [..., columns] over the ranks. Each rank gets its part of the columns: [...,
- * columns / size].
+ * Concatenates the tensors of all ranks along an axis, in rank order: [..., n, ...] becomes
+ * [..., size * n, ...].
  */
-export const reduceScatterColumns: TensorCollective = (shape, group) => {
-  const { size } = group
-  const { rows, columns: all } = matrixOf(shape)
-  const columns = all / size
-  const buffers = allocateAll(group, [rows * all, rows * columns])
-  const [slices, output] = buffers as [Float32Array, Float32Array]
-  const input = new Float32Array(rows * all)
-  return {
-    input,
-    start: (label) => {
-      interleave(input, slices, { rows, columns, size }, 'slices')
-      return group.reduceScatter(output, slices, { label })
-    },
-    output: () => output,
-    shape: [...shape.slice(0, -1), columns],
-    buffers,
+export const gatherAlong =
+  (axis: number): TensorCollective =>
+  ({ shape, dtype }, group, options) => {
+    const cut = cutOfPart(shape, axis, group.size)
+    return onParts(cut, { dtype, input: 'part', output: 'whole' }, group, (all, own) =>
+      group.allGather(all, own, options),
+    )
   }
-}
 
 /**
- * Concatenates the parts of each sequence in rank order: [batch, length, width] becomes [batch,
- * size * length, width].
+ * Reduces a tensor over the ranks. Each rank gets its part along an axis: [..., n, ...] becomes
+ * [..., n / size, ...].
  */
-export const gatherPositions: TensorCollective = ([batch, length, width], group) => ({
-  ...gatherColumns([batch!, length! * width!], group),
-  shape: [batch!, length! * group.size, width!],
-})
-
-/**
- * Sums sequences [batch, length, width] over the ranks. Each rank gets its part of the positions:
- * [batch, length / size, width].
- *
- * @throws ERR_TSR_ARGUMENT when the length is not a multiple of the group's size
- */
-export const reduceScatterPositions: TensorCollective = ([batch, length, width], group) => {
-  const { size } = group
-  if (length! % size !== 0) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'the length of a sequence',
-      value: length!,
-      expected: `a multiple of the ${String(size)} ranks that share it`,
-    })
+export const reduceScatterAlong =
+  (axis: number): TensorCollective =>
+  ({ shape, dtype }, group, options: ReduceOptions) => {
+    const cut = cutOfWhole(shape, axis, group.size)
+    return onParts(cut, { dtype, input: 'whole', output: 'part' }, group, (own, all) =>
+      group.reduceScatter(own, all, options),
+    )
   }
-  return {
-    ...reduceScatterColumns([batch!, length! * width!], group),
-    shape: [batch!, length! / size, width!],
-  }
-}
 
 /**
  * Runs a collective inside a forward or backward pass. The call blocks, because a pass cannot
@@ -140,17 +189,18 @@ export function runWhile<T>(
   compute: () => T,
 ): { readonly value: Tensor; readonly result: T } {
   checkBackendBlocks()
-  const { input, start, output, shape, buffers } = collective(x.shape, group)
-  let work: Work | undefined
+  const { input, start, output, shape, dtype, buffers } = collective(x, group, { label })
+  let work: Work<unknown> | undefined
   try {
     timeSpan(group.spans, 'pack', { name: label, bytes: input.byteLength }, () => {
       void writeTo(x, input)
     })
-    work = timeSpan(group.spans, 'call', { name: label }, () => start(label))
+    work = timeSpan(group.spans, 'call', { name: label }, start)
     const result = compute()
     work.wait()
-    const value = timeSpan(group.spans, 'unpack', { name: label, bytes: 4 * sizeOf(shape) }, () =>
-      scopedTensorFrom(output(), shape),
+    const bytes = buffers.at(-1)!.byteLength
+    const value = timeSpan(group.spans, 'unpack', { name: label, bytes }, () =>
+      scopedTensorFrom(output!(), shape, dtype as HostDType),
     )
     return { value, result }
   } finally {
@@ -162,7 +212,6 @@ export function runWhile<T>(
  * Runs a collective between passes, on every backend. The collective starts before the call
  * returns, unless the values must be fetched from a device first.
  *
- * @param x - the tensor; do not dispose it before the promise has settled
  * @returns a tensor that the caller disposes
  */
 export async function runBetweenPasses(
@@ -171,52 +220,76 @@ export async function runBetweenPasses(
   group: ProcessGroup,
   label: string,
 ): Promise<Tensor> {
-  const { input, start, output, shape, buffers } = collective(x.shape, group)
-  let work: Work | undefined
+  const { start, ...prepared } = collective(x, group, { label })
+  const facts = { name: label }
+  const timed = { ...prepared, start: () => timeSpan(group.spans, 'call', facts, start) }
+  const result = await complete(timed, x, group, facts, async (work) => {
+    await timeWait(group.spans, facts, () => work)
+  })
+  return result!
+}
+
+/**
+ * Runs an operation outside of passes, on every backend. It starts before the call returns, unless
+ * the values must be fetched from a device first.
+ *
+ * @param x - the tensor of this rank, if it passes one; may be disposed as soon as this returns
+ * @returns a tensor that outlives any tf.tidy and that the caller disposes; undefined if this rank
+ *   gets no result
+ */
+export async function complete(
+  { input, start, output, shape, dtype, buffers }: PreparedOperation,
+  x: Tensor | undefined,
+  group: ProcessGroup,
+  facts: { readonly name?: string } = {},
+  wait: (work: PromiseLike<unknown>) => PromiseLike<unknown> = (work) => work,
+): Promise<Tensor | undefined> {
+  const { spans } = group
+  let work: Work<unknown> | undefined
   try {
-    const facts = { name: label, bytes: input.byteLength }
-    const written = timeSpan(group.spans, 'pack', facts, () => writeTo(x, input))
-    if (written !== undefined) await written
-    const started = timeSpan(group.spans, 'call', { name: label }, () => start(label))
-    work = started
-    await timeWait(group.spans, { name: label }, () => started)
-    return timeSpan(group.spans, 'unpack', { name: label, bytes: 4 * sizeOf(shape) }, () =>
-      tensorFrom(output(), shape),
+    if (x !== undefined) {
+      const { byteLength: bytes } = input
+      const written = timeSpan(spans, 'pack', { ...facts, bytes }, () => writeTo(x, input))
+      if (written !== undefined) await holding(x, written)
+    }
+    work = start()
+    await wait(work)
+    if (output === undefined) return undefined
+    const bytes = buffers.at(-1)!.byteLength
+    return timeSpan(spans, 'unpack', { ...facts, bytes }, () =>
+      tensorFrom(output(), shape, dtype as HostDType),
     )
   } finally {
     for (const buffer of buffers) freeAfter(work, group, buffer)
   }
 }
 
-interface Layout {
-  readonly rows: number
-  /** The number of columns of one rank. */
-  readonly columns: number
-  readonly size: number
-}
-
-/**
- * Converts a matrix between two layouts: rows with the columns of all ranks (`whole`), and one block
- * [rows, columns] per rank (`slices`).
- */
-function interleave(
-  whole: Float32Array,
-  slices: Float32Array,
-  { rows, columns, size }: Layout,
-  to: 'whole' | 'slices',
-): void {
-  for (let rank = 0; rank < size; rank++) {
-    for (let row = 0; row < rows; row++) {
-      const inWhole = (row * size + rank) * columns
-      const inSlices = (rank * rows + row) * columns
-      for (let i = 0; i < columns; i++) {
-        if (to === 'whole') whole[inWhole + i] = slices[inSlices + i]!
-        else slices[inSlices + i] = whole[inWhole + i]!
-      }
-    }
+/** Keeps a clone of the tensor until its values have been fetched, so that the caller may dispose it. */
+async function holding(tensor: Tensor, written: Promise<void>): Promise<void> {
+  const held = tf.keep(tf.clone(tensor))
+  try {
+    await written
+  } finally {
+    held.dispose()
   }
 }
 
-function matrixOf(shape: readonly number[]): { rows: number; columns: number } {
-  return { rows: sizeOf(shape.slice(0, -1)), columns: shape.at(-1)! }
+/** Moves values between a whole tensor and its parts, which are in rank order. */
+function rearrange(
+  whole: HostArray,
+  parts: HostArray,
+  { rows, size, part }: Cut,
+  to: 'whole' | 'parts',
+): void {
+  const length = sizeOf(part) / rows
+  for (let rank = 0; rank < size; rank++) {
+    for (let row = 0; row < rows; row++) {
+      const inWhole = (row * size + rank) * length
+      const inParts = (rank * rows + row) * length
+      for (let i = 0; i < length; i++) {
+        if (to === 'whole') whole[inWhole + i] = parts[inParts + i]!
+        else parts[inParts + i] = whole[inWhole + i]!
+      }
+    }
+  }
 }

@@ -3,10 +3,8 @@ import type { Tensor } from '@tensorflow/tfjs-core'
 import { isLocal, type Exchange, type LocalSegment } from '../../model/segment.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import {
-  gatherColumns,
-  gatherPositions,
-  reduceScatterColumns,
-  reduceScatterPositions,
+  gatherAlong,
+  reduceScatterAlong,
   runBetweenPasses,
   runInPass,
   sum,
@@ -47,10 +45,10 @@ const locally = (compute: (x: Tensor, group: ProcessGroup) => Tensor): Direction
 const same = locally((x) => tf.clone(x))
 const slice = locally(sliceOf)
 const sumAll = collectively(sum)
-const gather = collectively(gatherColumns)
-const reduceScatter = collectively(reduceScatterColumns)
-const gatherParts = collectively(gatherPositions)
-const reduceScatterParts = collectively(reduceScatterPositions)
+const gather = collectively(gatherAlong(-1))
+const reduceScatter = collectively(reduceScatterAlong(-1))
+const gatherParts = collectively(gatherAlong(1))
+const reduceScatterParts = collectively(reduceScatterAlong(1))
 
 /** The operations, by the name of the function that applies each one. */
 export const operations = {

@@ -1,0 +1,222 @@
+import { tsrError } from '@tsrun/core'
+import type { CollectiveOptions, ProcessGroup, ReduceOptions } from '@tsrun/distributed'
+import type { HostDType } from '../tfjs/host-arrays.ts'
+import type { Tensor } from '../tfjs/tfjs.ts'
+import { aShape, aTensor } from './messages.ts'
+import { checkGroup } from './requirements.ts'
+import {
+  complete,
+  cutOfPart,
+  cutOfWhole,
+  gatherAlong,
+  inPlace,
+  onParts,
+  reduceScatterAlong,
+  sum,
+  type PreparedOperation,
+} from './tensor/collectives.ts'
+
+/*
+ * Collectives on tensors, for every backend. All ranks of the group call them in the same order, with
+ * the same root, axis and options, and with tensors of the same shape and dtype (float32, int32 or
+ * bool).
+ *
+ * A tensor that is passed is not changed, and may be disposed as soon as the call returns. A result
+ * is a new tensor that outlives any tf.tidy; the caller disposes it. A promise rejects with the errors
+ * of the method of the group that has the same name, and with ERR_TSR_ARGUMENT.
+ *
+ * Await the result before the next collective of the group: with a GPU, the collective starts only
+ * after the values have been fetched. Inside a forward or backward pass, use the operations of
+ * tensor parallelism instead, which have gradients.
+ */
+
+/** Options of a collective whose tensors are parts of a whole, one for each rank in rank order. */
+export interface PartOptions extends CollectiveOptions {
+  /** The axis along which the parts lie; negative: counted from the last. Default 0. */
+  readonly axis?: number
+}
+
+/**
+ * Reduces a tensor over the ranks: computes the sum, or with `{ op: 'avg' }` the mean. All ranks get
+ * bitwise equal results.
+ *
+ * @param tensor - any shape
+ * @returns a new tensor of the same shape
+ *
+ * @example
+ * const mean = await allReduceTensor(group, gradient, { op: 'avg' })
+ */
+export async function allReduceTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  options: ReduceOptions = {},
+): Promise<Tensor> {
+  return (await run(group, tensor, () => sum(tensor, group, options)))!
+}
+
+/**
+ * Reduces a tensor over the ranks, for one of them.
+ *
+ * @param tensor - any shape
+ * @returns on `root` a new tensor of the same shape; on other ranks undefined
+ */
+export async function reduceTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  root: number,
+  options?: ReduceOptions,
+): Promise<Tensor | undefined> {
+  return await run(group, tensor, () =>
+    inPlace(tensor, group, (buffer) => group.reduce(buffer, root, options), group.rank === root),
+  )
+}
+
+/**
+ * Copies the tensor of `root` to all ranks.
+ *
+ * @param tensor - any shape; on ranks other than `root`, only its shape and dtype are used
+ * @returns a new tensor of the same shape
+ */
+export async function broadcastTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  root: number,
+  options?: CollectiveOptions,
+): Promise<Tensor> {
+  const broadcast = (): PreparedOperation =>
+    inPlace(tensor, group, (buffer) => group.broadcast(buffer, root, options))
+  return (await run(group, tensor, broadcast))!
+}
+
+/**
+ * Concatenates the tensors of all ranks along an axis, in rank order. `tf.concat` would compute the
+ * same from a list of them.
+ *
+ * @param tensor - [..., n, ...]
+ * @returns a new tensor [..., size * n, ...], the same on all ranks
+ *
+ * @example
+ * const x = await allGatherTensor(group, columns, { axis: 1 }) // [rows, width / size] to [rows, width]
+ */
+export async function allGatherTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  { axis = 0, ...options }: PartOptions = {},
+): Promise<Tensor> {
+  return (await run(group, tensor, () => gatherAlong(axis)(tensor, group, options)))!
+}
+
+/**
+ * Reduces a tensor over the ranks, and cuts the result along an axis: rank r gets part r.
+ *
+ * @param tensor - [..., size * n, ...]; the length of the axis must be a multiple of `group.size`
+ * @returns a new tensor [..., n, ...]
+ *
+ * @example
+ * const own = await reduceScatterTensor(group, gradient, { axis: 1 }) // [rows, width] to [rows, width / size]
+ */
+export async function reduceScatterTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  { axis = 0, ...options }: PartOptions & ReduceOptions = {},
+): Promise<Tensor> {
+  return (await run(group, tensor, () => reduceScatterAlong(axis)(tensor, group, options)))!
+}
+
+/**
+ * Concatenates the tensors of all ranks along an axis, in rank order, on one rank.
+ *
+ * @param tensor - [..., n, ...]
+ * @returns on `root` a new tensor [..., size * n, ...]; on other ranks undefined
+ */
+export async function gatherTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  root: number,
+  { axis = 0, ...options }: PartOptions = {},
+): Promise<Tensor | undefined> {
+  return await run(group, tensor, ({ shape, dtype }) => {
+    const cut = cutOfPart(shape, axis, group.size)
+    return group.rank === root
+      ? onParts(cut, { dtype, input: 'part', output: 'whole' }, group, (all, own) =>
+          group.gather(all, own, root, options),
+        )
+      : onParts(cut, { dtype, input: 'part' }, group, (_, own) =>
+          group.gather(null, own, root, options),
+        )
+  })
+}
+
+export interface ScatterOptions<D extends HostDType = HostDType> extends PartOptions {
+  /** The dtype of the tensor of `root`: `float32` (default), `int32` or `bool`. */
+  readonly dtype?: D
+}
+
+/**
+ * Cuts the tensor of `root` along an axis: rank r gets part r.
+ *
+ * @param shape - of the part of one rank [..., n, ...]
+ * @param tensor - on `root` [..., size * n, ...]; on other ranks null
+ * @returns a new tensor [..., n, ...]
+ *
+ * @example
+ * const rows = await scatterTensor(group, [32, 1024], group.rank === 0 ? batch : null, 0)
+ */
+export async function scatterTensor<D extends HostDType = 'float32'>(
+  group: ProcessGroup,
+  shape: readonly number[],
+  tensor: Tensor | null,
+  root: number,
+  { axis = 0, dtype = 'float32' as D, ...options }: ScatterOptions<D> = {},
+): Promise<Tensor> {
+  checkGroup(group)
+  const cut = cutOfPart(aShape.check('shape', shape), axis, group.size)
+  if (group.rank !== root) {
+    const receiving = onParts(cut, { dtype, output: 'part' }, group, (own) =>
+      group.scatter(own, null, root, options),
+    )
+    return (await complete(receiving, undefined, group))!
+  }
+  const whole = aTensor.check('tensor', tensor)
+  if (whole.dtype !== dtype || whole.shape.join() !== cut.whole.join()) {
+    const value = `${whole.dtype} [${whole.shape.join(', ')}]`
+    const expected = `${dtype} [${cut.whole.join(', ')}], a part of [${shape.join(', ')}] for each rank`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'tensor', value, expected })
+  }
+  return (await run(group, whole, () =>
+    onParts(cut, { dtype, input: 'whole', output: 'part' }, group, (own, all) =>
+      group.scatter(own, all, root, options),
+    ),
+  ))!
+}
+
+/**
+ * Cuts the tensor of each rank along an axis, sends part r to rank r, and concatenates the parts
+ * received along the same axis, in rank order.
+ *
+ * @param tensor - [..., size * n, ...]; the length of the axis must be a multiple of `group.size`
+ * @returns a new tensor of the same shape
+ */
+export async function allToAllTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  { axis = 0, ...options }: PartOptions = {},
+): Promise<Tensor> {
+  return (await run(group, tensor, ({ shape, dtype }) =>
+    onParts(
+      cutOfWhole(shape, axis, group.size),
+      { dtype, input: 'whole', output: 'whole' },
+      group,
+      (received, sent) => group.allToAll(received, sent, options),
+    ),
+  ))!
+}
+
+async function run(
+  group: ProcessGroup,
+  tensor: Tensor,
+  prepare: (tensor: Tensor) => PreparedOperation,
+): Promise<Tensor | undefined> {
+  checkGroup(group)
+  return await complete(prepare(aTensor.check('tensor', tensor)), tensor, group)
+}
