@@ -25,8 +25,10 @@ export interface EngineOptions {
   /** Rank of this process in the world. */
   readonly rank: number
   readonly worldSize: number
-  /** The connections to the other ranks. Undefined for a world of one. */
+  /** The connections to the other ranks. Undefined for a world of one, and for a fake world. */
   readonly transport: Transport | undefined
+  /** Runs operations instead of the transport. */
+  readonly collectives?: TransportCollectives | undefined
   readonly observe: (engine: ObservedEngine) => EngineObserver
   /** The table for choosing algorithms; the same on all ranks. Default: the built-in thresholds. */
   readonly tuning?: TuningTable | undefined
@@ -110,7 +112,8 @@ export class Engine implements TaskContext {
       },
       observer: this.#observer,
     })
-    this.#collectives = transport?.collectives ?? this.#openSharedCollectives(transport)
+    this.#collectives =
+      options.collectives ?? transport?.collectives ?? this.#openSharedCollectives(transport)
   }
 
   get hasRunning(): boolean {

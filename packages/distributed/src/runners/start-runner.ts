@@ -3,6 +3,7 @@ import { Arena } from '../arena/arena.ts'
 import { heapOf, type Heap } from '../arena/heap.ts'
 import { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { Engine } from '../engine/engine.ts'
+import { FakePeers } from '../engine/fake-peers.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { InlineRunner } from './inline-runner.ts'
@@ -43,11 +44,11 @@ export async function startRunner(
   return inlineRunner(options, heap, transport)
 }
 
-/** Starts the engine of a world of one rank. */
+/** Starts the engine of a world of one rank, or of one rank of a fake world. */
 export function startLonelyRunner(
-  options: Pick<RunnerOptions, 'memory' | 'rank' | 'journal' | 'tuning'>,
+  options: Pick<RunnerOptions, 'memory' | 'rank' | 'worldSize' | 'journal' | 'tuning'>,
 ): Runner {
-  return inlineRunner({ ...options, worldSize: 1 }, heapOf(options.memory), undefined)
+  return inlineRunner(options, heapOf(options.memory), undefined)
 }
 
 function inlineRunner(
@@ -67,6 +68,7 @@ function inlineRunner(
     rank,
     worldSize,
     transport,
+    collectives: transport === undefined ? new FakePeers() : undefined,
     tuning,
     observe: (observed) => new Diagnosis(shared, observed),
   })

@@ -9,7 +9,7 @@ it.each([
   [{ engine: null }, /engine is null/],
   [
     { transport: 'gloo' },
-    /transport is "gloo"; expected one of "auto", "shared-memory", "tcp", "node", "mpi"/,
+    /transport is "gloo"; expected one of "auto", "shared-memory", "tcp", "node", "mpi", "fake"/,
   ],
   [
     { backend: 'gloo' },

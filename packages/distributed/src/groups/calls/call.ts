@@ -42,6 +42,8 @@ export interface Call<T = void> {
 
 export interface Starter {
   readonly arena: Arena
+  /** Whether the other ranks of the world do not exist. */
+  readonly isFake?: boolean
   start<T>(call: Call<T>): FollowedWork<T>
   /** Checks a call and places its buffers once, for many runs. */
   prepare(call: Call<unknown>): PersistentOperation

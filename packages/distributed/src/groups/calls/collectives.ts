@@ -279,7 +279,8 @@ export class Collectives extends BlockingForms implements Member {
       name,
       dtype: checkBuffer(name, 'buffer', buffer, options),
       count: buffer.length,
-      input: this.rank === root ? buffer : undefined,
+      // In a fake world, the root has the values of this rank.
+      input: this.rank === root || this.#starter.isFake === true ? buffer : undefined,
       output: buffer,
       peer: root,
       reduction: undefined,

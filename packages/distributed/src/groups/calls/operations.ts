@@ -58,6 +58,10 @@ export class Operations implements AwaitedStarter {
     return this.runner.arena
   }
 
+  get isFake(): boolean {
+    return this.runner.transport === 'none'
+  }
+
   get ranks(): readonly number[] {
     return this.#group.ranks
   }

@@ -24,7 +24,9 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   const journal = new Journal(owner, undefined, joining.generation)
   journal.publishAt(openStatus(process.env, rank))
   beginTracing(journal, settings)
-  if (worldSize === 1) return startLonelyRunner({ memory, rank, journal, tuning })
+  if (worldSize === 1 || transport === 'fake') {
+    return startLonelyRunner({ memory, rank, worldSize, journal, tuning })
+  }
   const listen = { host: await listeningAddress(settings, joining), ports: settings.ports, rank }
   const { segment, refusal } = offerSegment(settings, memory)
   const exchange = async (endpoint: Endpoint): Promise<ConnectOptions> => {

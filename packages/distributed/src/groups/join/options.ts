@@ -38,7 +38,10 @@ import {
 import type { StreamName } from '../../runners/open-transport.ts'
 
 /** `shared-memory` uses tcp for ranks of other hosts. */
-export type TransportName = 'shared-memory' | StreamName
+export type TransportName = 'shared-memory' | WorldTransport
+
+/** `fake` connects no ranks. */
+type WorldTransport = StreamName | 'fake'
 
 export type EngineName = 'worker' | 'inline'
 
@@ -57,6 +60,12 @@ export interface InitOptions extends DiagnosisOptions {
    * - `shared-memory` fails if ranks of one host cannot share memory.
    * - `mpi` needs `@tsrun/mpi`, and mpirun or srun. libmpi runs the collectives and sends the
    *   messages.
+   * - `fake` is for stepping through one rank of a world without the others, as torch's backend
+   *   `fake`. Every operation completes at once, as if each other rank had passed the same values:
+   *   a sum is `size` times the input, and a gather is `size` copies of it. In an all-to-all, each
+   *   rank sends the slice that this rank sends to itself. A broadcast leaves the buffer as it is. A
+   *   receive, and a scatter from another rank, give zeros; of objects, undefined. A send is
+   *   dropped.
    */
   readonly transport?: TransportName | 'auto'
   /**
@@ -121,7 +130,7 @@ export interface InitSettings {
   readonly rank: number
   readonly worldSize: number
   readonly store: Store | undefined
-  readonly transport: StreamName
+  readonly transport: WorldTransport
   readonly sharedMemory: 'off' | 'auto' | 'required'
   readonly engine: EngineName
   readonly timeout: number
@@ -141,7 +150,7 @@ const SMALLEST_ARENA = 2 * 1024 * 1024
 const LARGEST_ARENA = 4 * 1024 ** 3
 
 const engineRule = choice('worker', 'inline', 'auto').optional()
-const transportRule = choice('auto', 'shared-memory', 'tcp', 'node', 'mpi').optional()
+const transportRule = choice('auto', 'shared-memory', 'tcp', 'node', 'mpi', 'fake').optional()
 const portsRule = written('two ports, as in 29600-29699', parsePortRange).optional()
 const bytesRule = written('bytes, as in 512MiB or 2GiB', parseBytes).default(1024 ** 3)
 
@@ -248,7 +257,7 @@ function protectionOf({ tls }: GivenOptions): ProtectionSettings {
 /** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_ENVIRONMENT */
 function checkProtection(
   { protection }: ProtectionSettings,
-  transport: StreamName,
+  transport: WorldTransport,
   token: string,
 ): void {
   if (protection === 'none') return
@@ -278,7 +287,7 @@ function chooseWanted({ engine }: GivenOptions): EngineName | 'auto' | undefined
 /** The facts from which the engine is chosen. */
 export interface EngineContext {
   readonly environment: Pick<RankEnvironment, 'worldSize' | 'localWorldSize'> | undefined
-  readonly transport: StreamName
+  readonly transport: WorldTransport
   /** Number of processor cores that this process may use. */
   readonly cores: number
   /** Number of ranks that share these cores; undefined: all ranks of this host. */
@@ -313,9 +322,10 @@ const sharingOf = {
   tcp: 'off',
   node: 'off',
   mpi: 'off',
+  fake: 'off',
 } as const
 
-function chooseStream(wanted: TransportName | 'auto', worldSize: number): StreamName {
+function chooseStream(wanted: TransportName | 'auto', worldSize: number): WorldTransport {
   if (wanted === 'shared-memory') return 'tcp'
   if (wanted !== 'auto') return wanted
   const native = isAvailable()

@@ -38,7 +38,8 @@ export class ObjectCollectives {
         yield calls.broadcast(length, root, options)
         const words = own?.words ?? new Int32Array(wordsFor(length[0]!))
         yield calls.broadcast(words, root, options)
-        return own === undefined ? (decodeObject(words, length[0]!) as T) : value
+        // The root of a fake world sends nothing.
+        return length[0] === 0 || own !== undefined ? value : (decodeObject(words, length[0]!) as T)
       })(),
     )
   }

@@ -19,9 +19,10 @@ export function encodeObject(value: unknown): EncodedObject {
 
 /**
  * Decodes a value.
- * @param length - length of the encoded value in bytes, without padding
+ * @param length - length of the encoded value in bytes, without padding; 0 if a fake peer sent it
  */
 export function decodeObject(words: Int32Array, length: number): unknown {
+  if (length === 0) return undefined
   return decode(new Uint8Array(words.buffer, words.byteOffset, length))
 }
 

@@ -1,0 +1,119 @@
+import { arithmeticOf } from '../algorithms/algorithm.ts'
+import type { Resumable } from '../algorithms/channel.ts'
+import { exchangedSlicesOf, slicesOf, type Slice } from '../algorithms/pieces.ts'
+import { dtypes } from '../dtype.ts'
+import { ANY_SOURCE, SKIPPED, type Operation } from '../operation.ts'
+import type {
+  GroupFacts,
+  RunningOperation,
+  TransportCollectives,
+} from '../transports/transport-collectives.ts'
+
+/** Bytes that a reduction copies to scratch memory at once. */
+const PART = 64 * 1024
+
+/**
+ * Completes every operation of a rank at once, without other ranks, as `InitOptions.transport`
+ * documents for `fake`.
+ */
+export class FakePeers implements TransportCollectives {
+  /** Takes all operations, except those of a group of one, which only copy. */
+  take(operation: Operation, { ranks }: GroupFacts): Operation | undefined {
+    return ranks.length === 1 ? undefined : { ...operation, algorithm: 'flat' }
+  }
+
+  run(running: RunningOperation): Resumable {
+    return {
+      next: () => {
+        answer(running)
+        return { done: true, value: undefined }
+      },
+    }
+  }
+
+  progress(): boolean {
+    return false
+  }
+}
+
+function answer(running: RunningOperation): void {
+  const { rank, size, kernels, heap, operation } = running
+  const { name, input, output, peer, count, dtype, table } = operation
+  const bytes = count * dtypes[dtype].bytes
+  const slices = slicesOf(running, operation)
+  const own = slices[rank]!
+  const isRoot = rank === peer
+  switch (name) {
+    case 'allReduce':
+    case 'allReduceCoalesced':
+      reduce(running, output, input, bytes)
+      break
+    case 'reduce':
+      if (isRoot) reduce(running, output, input, bytes)
+      break
+    case 'reduceScatter':
+      reduce(running, output, input + own.at, bytes)
+      break
+    case 'allGather':
+    case 'allGatherV':
+      repeat(running, slices, input, own.bytes)
+      break
+    case 'gather':
+    case 'gatherV':
+      if (isRoot) repeat(running, slices, input, own.bytes)
+      break
+    case 'scatter':
+    case 'scatterV':
+      if (isRoot) kernels.copy(output, input + own.at, own.bytes)
+      else heap.bytes.fill(0, output, output + own.bytes)
+      break
+    case 'allToAll':
+    case 'allToAllV': {
+      const { sent, coming } = exchangedSlicesOf(running, operation)
+      repeat(running, coming, input + sent[rank]!.at, sent[rank]!.bytes)
+      break
+    }
+    case 'recv':
+      if (count !== SKIPPED) heap.bytes.fill(0, output, output + bytes)
+      if (table !== 0) heap.doubles[table / 8] = peer === ANY_SOURCE ? (rank + 1) % size : peer
+      break
+    case 'send':
+    case 'broadcast':
+    case 'barrier':
+    case 'monitoredBarrier':
+      break
+  }
+}
+
+/** Combines a buffer with itself, once for each other rank. */
+function reduce(running: RunningOperation, to: number, from: number, bytes: number): void {
+  const { size, kernels, operation } = running
+  const { dtype, reduction, factor } = operation
+  const arithmetic = arithmeticOf(running, operation)
+  const own = running.scratch(Math.min(PART, bytes))
+  for (let done = 0; done < bytes; done += PART) {
+    const part = Math.min(PART, bytes - done)
+    kernels.copy(own, from + done, part)
+    if (reduction === 'premulSum') {
+      kernels.scale(dtype, own, part / arithmetic.bytesPerElement, factor)
+    }
+    arithmetic.combine(to + done, own, own, part)
+    for (let peer = 2; peer < size; peer++) arithmetic.combine(to + done, to + done, own, part)
+  }
+  arithmetic.finish(to, bytes)
+}
+
+/** Copies `bytes` bytes from `from` to each slice of the output. Longer slices end with zeros. */
+function repeat(
+  { heap, kernels, operation }: RunningOperation,
+  slices: readonly Slice[],
+  from: number,
+  bytes: number,
+): void {
+  for (const slice of slices) {
+    const at = operation.output + slice.at
+    const copied = Math.min(bytes, slice.bytes)
+    kernels.copy(at, from, copied)
+    heap.bytes.fill(0, at + copied, at + slice.bytes)
+  }
+}
