@@ -18,12 +18,10 @@ import {
 
 /*
  * Collectives on tensors, for every backend. All ranks of the group call them in the same order, with
- * the same root, axis and options, and with tensors of the same shape and dtype (float32, int32 or
- * bool).
+ * the same root, axis and options, and with tensors of the same shape and dtype.
  *
  * A tensor that is passed is not changed, and may be disposed as soon as the call returns. A result
- * is a new tensor that outlives any tf.tidy; the caller disposes it. A promise rejects with the errors
- * of the method of the group that has the same name, and with ERR_TSR_ARGUMENT.
+ * outlives any tf.tidy.
  *
  * Await the result before the next collective of the group: with a GPU, the collective starts only
  * after the values have been fetched. Inside a forward or backward pass, use the operations of
@@ -40,8 +38,9 @@ export interface PartOptions extends CollectiveOptions {
  * Reduces a tensor over the ranks: computes the sum, or with `{ op: 'avg' }` the mean. All ranks get
  * bitwise equal results.
  *
- * @param tensor - any shape
- * @returns a new tensor of the same shape
+ * @param tensor - any shape; float32, int32 or bool
+ * @returns a new tensor of the same shape, which the caller disposes
+ * @throws ERR_TSR_ARGUMENT; the errors of `group.allReduce`
  *
  * @example
  * const mean = await allReduceTensor(group, gradient, { op: 'avg' })
@@ -57,8 +56,10 @@ export async function allReduceTensor(
 /**
  * Reduces a tensor over the ranks, for one of them.
  *
- * @param tensor - any shape
- * @returns on `root` a new tensor of the same shape; on other ranks undefined
+ * @param tensor - any shape; float32, int32 or bool
+ * @returns on `root` a new tensor of the same shape, which the caller disposes; on other ranks
+ *   undefined
+ * @throws ERR_TSR_ARGUMENT; the errors of `group.reduce`
  */
 export async function reduceTensor(
   group: ProcessGroup,
@@ -74,8 +75,10 @@ export async function reduceTensor(
 /**
  * Copies the tensor of `root` to all ranks.
  *
- * @param tensor - any shape; on ranks other than `root`, only its shape and dtype are used
- * @returns a new tensor of the same shape
+ * @param tensor - any shape; float32, int32 or bool; on ranks other than `root`, only its shape and
+ *   dtype are used
+ * @returns a new tensor of the same shape, which the caller disposes
+ * @throws ERR_TSR_ARGUMENT; the errors of `group.broadcast`
  */
 export async function broadcastTensor(
   group: ProcessGroup,
@@ -92,11 +95,12 @@ export async function broadcastTensor(
  * Concatenates the tensors of all ranks along an axis, in rank order. `tf.concat` would compute the
  * same from a list of them.
  *
- * @param tensor - [..., n, ...]
- * @returns a new tensor [..., size * n, ...], the same on all ranks
+ * @param tensor - [..., n, ...]; float32, int32 or bool
+ * @returns a new tensor [..., size * n, ...], the same on all ranks; the caller disposes it
+ * @throws ERR_TSR_ARGUMENT for an axis that the tensor lacks; the errors of `group.allGather`
  *
  * @example
- * const x = await allGatherTensor(group, columns, { axis: 1 }) // [rows, width / size] to [rows, width]
+ * const x = await allGatherTensor(group, columns, { axis: 1 }) // [rows, size * columns]
  */
 export async function allGatherTensor(
   group: ProcessGroup,
@@ -109,11 +113,13 @@ export async function allGatherTensor(
 /**
  * Reduces a tensor over the ranks, and cuts the result along an axis: rank r gets part r.
  *
- * @param tensor - [..., size * n, ...]; the length of the axis must be a multiple of `group.size`
- * @returns a new tensor [..., n, ...]
+ * @param tensor - [..., size * n, ...]; float32, int32 or bool
+ * @returns a new tensor [..., n, ...], which the caller disposes
+ * @throws ERR_TSR_ARGUMENT when `group.size` does not divide the length of the axis; the errors
+ *   of `group.reduceScatter`
  *
  * @example
- * const own = await reduceScatterTensor(group, gradient, { axis: 1 }) // [rows, width] to [rows, width / size]
+ * const own = await reduceScatterTensor(group, gradient, { axis: 1 }) // [rows, width / size]
  */
 export async function reduceScatterTensor(
   group: ProcessGroup,
@@ -126,8 +132,10 @@ export async function reduceScatterTensor(
 /**
  * Concatenates the tensors of all ranks along an axis, in rank order, on one rank.
  *
- * @param tensor - [..., n, ...]
- * @returns on `root` a new tensor [..., size * n, ...]; on other ranks undefined
+ * @param tensor - [..., n, ...]; float32, int32 or bool
+ * @returns on `root` a new tensor [..., size * n, ...], which the caller disposes; on other ranks
+ *   undefined
+ * @throws ERR_TSR_ARGUMENT for an axis that the tensor lacks; the errors of `group.gather`
  */
 export async function gatherTensor(
   group: ProcessGroup,
@@ -157,7 +165,9 @@ export interface ScatterOptions<D extends HostDType = HostDType> extends PartOpt
  *
  * @param shape - of the part of one rank [..., n, ...]
  * @param tensor - on `root` [..., size * n, ...]; on other ranks null
- * @returns a new tensor [..., n, ...]
+ * @returns a new tensor [..., n, ...], which the caller disposes
+ * @throws ERR_TSR_ARGUMENT when the tensor of `root` is not as long as all parts; the errors
+ *   of `group.scatter`
  *
  * @example
  * const rows = await scatterTensor(group, [32, 1024], group.rank === 0 ? batch : null, 0)
@@ -194,8 +204,10 @@ export async function scatterTensor<D extends HostDType = 'float32'>(
  * Cuts the tensor of each rank along an axis, sends part r to rank r, and concatenates the parts
  * received along the same axis, in rank order.
  *
- * @param tensor - [..., size * n, ...]; the length of the axis must be a multiple of `group.size`
- * @returns a new tensor of the same shape
+ * @param tensor - [..., size * n, ...]; float32, int32 or bool
+ * @returns a new tensor of the same shape, which the caller disposes
+ * @throws ERR_TSR_ARGUMENT when `group.size` does not divide the length of the axis; the errors
+ *   of `group.allToAll`
  */
 export async function allToAllTensor(
   group: ProcessGroup,
