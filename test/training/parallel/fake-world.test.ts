@@ -2,10 +2,12 @@ import { destroyProcessGroup, initProcessGroup, type ProcessGroup } from '@tsrun
 import {
   allGatherTensor,
   columnParallel,
+  crossEntropy,
   disposeModule,
   loadBackend,
   meanSquaredError,
   parallelize,
+  pipeline,
   recordLoss,
   recordModule,
   recvTensor,
@@ -86,6 +88,30 @@ describe('one rank of two, stepped alone in a world with the transport fake', ()
       loss.dispose()
       disposeModule(stage)
     })
+  })
+
+  it('the first stage of `pipeline` trains, and a later one is refused', async () => {
+    const outcomes: unknown[] = []
+    for (const rank of [0, 1]) {
+      await alone(rank, async (group) => {
+        const pipe = pipeline(recipe, group, {
+          schedule: 'gpipe',
+          microbatches: 2,
+          loss: crossEntropy,
+        })
+        const [inputs, labels] = [tf.ones([4, 6]), tf.tensor([0, 1, 2, 3], [4], 'int32')]
+        try {
+          const { gradients } = await pipe.forwardBackward({ inputs, labels })
+          outcomes.push(gradients.size)
+          tf.dispose([...gradients.values()])
+        } catch (error) {
+          outcomes.push((error as Error).message)
+        }
+        tf.dispose([inputs, labels])
+        pipe.dispose()
+      })
+    }
+    expect(outcomes).toEqual([4, expect.stringContaining('group is of a fake world; expected one')])
   })
 
   it('a tensor parallel model adds its own part once for each rank', async () => {

@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Microbatches } from './microbatches.ts'
@@ -73,10 +74,17 @@ export class Shapes {
     return this.#known.get(stage)?.needsGradient ?? false
   }
 
-  /** Waits for another rank's announcement of an activation's shape. */
+  /**
+   * Waits for another rank's announcement of an activation's shape.
+   * @throws ERR_TSR_ARGUMENT in a world with the transport fake
+   */
   async learn({ stage }: Message): Promise<void> {
     const from = this.#placement[stage - 1]!
     const announcement = await this.#group.recvObject(from, { tag: SHAPE_TAG + stage })
+    if (announcement === undefined) {
+      const expected = 'one with other ranks, from which a later stage of a pipeline learns shapes'
+      throw tsrError('ERR_TSR_ARGUMENT', { name: 'group', value: 'of a fake world', expected })
+    }
     this.#known.set(stage, announcement as Announcement)
   }
 
