@@ -1,8 +1,10 @@
 // Step 2: the network of step 1 in two parts, cut by hand.
 //
-//   npx tsx examples/02-manual-split.ts [--steps 50] [--batch 128] [--lr 0.05] [--seed 0]
+//   npx tsx examples/02-manual-split.ts [--cut 8] [--steps 8] [--batch 1024] [--width 512] [--layers 16]
 //
-// Part A has layers 0 to 7, part B has layers 8 to 15. They share nothing but two messages per step:
+// Part A has layers 0 to 7, part B has layers 8 to 15. First both parts are in one graph: the output of A
+// is the input of B, and autograd carries the gradient from B to A. Then the graph is cut. The parts
+// share nothing but two messages per step:
 //
 //          inputs                          labels
 //            |                               |
@@ -10,97 +12,105 @@
 //         [ part A ] <--- gradients ---- [ part B ]
 //
 // A needs neither labels nor the loss. It only has to know how the loss changes with its own output, and
-// that is the gradient of B's input. For comparison, the whole network trains on the same batches: the
-// split changes where values are computed and not what they are, so the losses have to be the same.
+// that is the gradient of B's input. The cut changes where values are computed and not what they are, so
+// the losses have to be those of step 1.
 
 import {
-  batches,
   crossEntropy,
   loadBackend,
-  mnist,
+  record,
   recordLoss,
   recordModule,
   SGD,
-  shardedMLP,
   sumInto,
   tf,
   type ExampleBatch,
+  type Module,
   type Tensor,
 } from '@tsrun/training'
-import { count, integer, positive, readFlags } from './lib/flags.ts'
+import { batchesOf, courseFlags, differenceOf, endLesson, networkOf } from './lib/course.ts'
+import { count, endWith, readFlags } from './lib/flags.ts'
+import { median, printResult } from './lib/output.ts'
 
-const flags = readFlags({
-  steps: count(50),
-  batch: count(128),
-  lr: positive(0.05),
-  seed: integer(0),
-})
-const { steps, batch, seed } = flags
+const { cut, ...course } = readFlags({ cut: count(8), ...courseFlags })
+if (cut >= course.layers) endWith(`--cut ${cut} leaves no layer for part B`)
 
 await loadBackend()
 
 // Initial values depend only on the seed and on the name of a parameter ("layers.9.weight"), so a part
 // starts with the same values as the whole network has there, without knowing the other part.
-const recipe = shardedMLP({ layers: 16, seed })
-const whole = recipe.build()
-const partA = recipe.slice(0, 8)
-const partB = recipe.slice(8, 16)
+const network = networkOf(course)
+const joined = partsOf()
+const apart = partsOf()
+const losses = { joined: [] as number[], apart: [] as number[] }
+const times: number[] = []
 
-// Plain SGD, because unlike Adam it shows at once if gradients have the wrong scale.
-const learningRate = flags.lr
-const optimizers = {
-  whole: new SGD({ learningRate }),
-  a: new SGD({ learningRate }),
-  b: new SGD({ learningRate }),
+for (const examples of batchesOf(course)) {
+  losses.joined.push(stepInOneGraph(examples))
+  const start = performance.now()
+  losses.apart.push(stepApart(examples))
+  times.push(performance.now() - start)
+  const [one, two] = [losses.joined, losses.apart].map((each) => each.at(-1)!.toFixed(6))
+  console.log(`step ${times.length}  one graph ${one!}  cut ${two!}`)
+}
+const maxDifference = differenceOf({ losses: losses.joined }, { losses: losses.apart })
+const milliseconds = median(times.slice(1))
+endLesson(course, { name: '02 split', ranks: 1, losses: losses.apart, milliseconds })
+printResult({ loss: losses.apart.at(-1)!, maxDifference, msPerStep: milliseconds })
+
+interface Part {
+  readonly module: Module
+  readonly optimizer: SGD
 }
 
-let maxDifference = 0
-let loss = 0
-let step = 0
-for (const examples of batches(mnist({ split: 'train' }), { batch, seed })) {
-  loss = stepWhole(examples)
-  const splitLoss = stepSplit(examples)
-  maxDifference = Math.max(maxDifference, Math.abs(loss - splitLoss))
-  step += 1
-  if (step % 10 === 0) {
-    console.log(`step ${step}/${steps}  whole ${loss.toFixed(6)}  split ${splitLoss.toFixed(6)}`)
-  }
-  if (step === steps) break
+function partsOf(): { a: Part; b: Part } {
+  // Plain SGD, because unlike Adam it shows at once if gradients have the wrong scale.
+  const part = (from: number, to: number): Part => ({
+    module: network.slice(from, to),
+    optimizer: new SGD({ learningRate: course.lr }),
+  })
+  return { a: part(0, cut), b: part(cut, course.layers) }
 }
-console.log(`largest difference of the losses: ${maxDifference}`)
-console.log(`result ${JSON.stringify({ maxDifference, loss, steps: step })}`)
 
-/** What step 1 does. */
-function stepWhole(examples: ExampleBatch): number {
+/** Both parts in one graph. Nobody has to think of the cut. */
+function stepInOneGraph(examples: ExampleBatch): number {
+  const { a, b } = joined
   const inputs = examples.inputs()
-  const outputs = recordModule(whole, inputs, { needsInputGradient: false })
+  const parameters = [...a.module.parameters, ...b.module.parameters]
+  const forward = (x: Tensor): Tensor => b.module.forward(a.module.forward(x))
+  const outputs = record(forward, inputs, parameters, { needsInputGradient: false })
   const { value, gradient } = judge(outputs.value, examples)
   const gradients = new Map<string, Tensor>()
   outputs.backward(gradient, sumInto(gradients))
-  optimizers.whole.step(whole.parameters, gradients)
+  // An optimizer takes the gradients of its parameters, and disposes them.
+  for (const { module, optimizer } of [a, b]) {
+    const own = module.parameters.map(({ name }) => [name, gradients.get(name)!] as const)
+    optimizer.step(module.parameters, new Map(own))
+  }
   for (const done of [outputs, inputs, gradient]) done.dispose()
   return value
 }
 
 /** The same step in two parts. Between processes, `copy` would be a send and a receive. */
-function stepSplit(examples: ExampleBatch): number {
+function stepApart(examples: ExampleBatch): number {
+  const { a, b } = apart
   // Part A, forward: it hands over its activations and keeps the recording for later.
   const inputs = examples.inputs()
-  const forwardA = recordModule(partA, inputs, { needsInputGradient: false })
+  const forwardA = recordModule(a.module, inputs, { needsInputGradient: false })
   const activations = copy(forwardA.value)
 
   // Part B, forward and backward: it also needs the gradient of its *input*, to hand that back.
-  const forwardB = recordModule(partB, activations, { needsInputGradient: true })
+  const forwardB = recordModule(b.module, activations, { needsInputGradient: true })
   const { value, gradient } = judge(forwardB.value, examples)
   const gradientsB = new Map<string, Tensor>()
   const inputGradient = forwardB.backward(gradient, sumInto(gradientsB))!
   const message = copy(inputGradient)
-  optimizers.b.step(partB.parameters, gradientsB)
+  b.optimizer.step(b.module.parameters, gradientsB)
 
   // Part A, backward: it starts from the message, where B started from the loss.
   const gradientsA = new Map<string, Tensor>()
   forwardA.backward(message, sumInto(gradientsA))
-  optimizers.a.step(partA.parameters, gradientsA)
+  a.optimizer.step(a.module.parameters, gradientsA)
 
   for (const done of [inputs, forwardA, activations, forwardB, gradient, inputGradient, message]) {
     done.dispose()

@@ -1,110 +1,122 @@
 // Step 3: what does a message cost?
 //
 //   npx tsrun --nproc 2 examples/03-ping-pong.ts
-//   TSRUN_ENGINE=inline npx tsrun --nproc 2 examples/03-ping-pong.ts
+//   npx tsrun --nproc 2 examples/03-ping-pong.ts --transport tcp --engine inline
 //
 // A pipeline sends activations forward and gradients back, so before building one we ask how long
-// a message takes. Rank 0 sends a buffer ("ping"), and rank 1 sends it back ("pong"). Half of the round
-// trip is the time of one message, measured with a single clock.
+// a message takes. Rank 0 sends a tensor ("ping"), and rank 1 sends it back ("pong"). Half of the round
+// trip is the time of one message, measured with a single clock: by shared memory, then by TCP.
 //
 // The result follows  time(bytes) = latency + bytes / bandwidth  (the alpha-beta model): the
-// latency dominates small messages, the bandwidth large ones. Both contribute the same at latency x
-// bandwidth bytes: a pipeline should not cut its batch into micro-batches smaller than that.
+// latency dominates small messages, the bandwidth large ones. The latency is the least time of a small
+// message, the bandwidth that of the largest. Both contribute the same at latency x bandwidth bytes: a
+// pipeline should not cut its batch into micro-batches smaller than that.
 //
-// The first thousands of messages are slower: V8 still compiles the code that handles them, in both threads.
-// So they are not counted.
-//
-// By default a separate thread carries the messages, so that a rank can compute at the same time. The
-// hops to that thread and back are part of the latency. The inline engine (second line) has neither.
+// The first thousands of messages are slower: V8 still compiles the code that handles them. So they are
+// not counted.
 
-import { initProcessGroup, type ProcessGroup } from '@tsrun/distributed'
-import { readFlags } from './lib/flags.ts'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { loadBackend, recvTensor, sendTensor, tf, type Tensor } from '@tsrun/training'
+import { choice, endWith, joinOver, readFlags, transport } from './lib/flags.ts'
+import { median, printResult } from './lib/output.ts'
 
 const KIB = 2 ** 10
 const MIB = 2 ** 20
-const SIZES = [4, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB]
+const SIZES = [4, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB]
+const SMALL = 4 * KIB
 
 interface Measured {
   readonly bytes: number
-  /** Microseconds for one message: the median and the 99th percentile. */
+  /** Microseconds for one message: the least, the median and the 99th percentile. */
+  readonly least: number
   readonly p50: number
   readonly p99: number
 }
 
-readFlags({})
-const group = await initProcessGroup()
-
-if (group.size === 2) {
-  for (const bytes of SIZES) pingPong(group, bytes, Math.min(5000, (16 * MIB) / bytes))
-  if (group.rank === 0) console.log('     bytes     p50 us     p99 us       GB/s')
-  const measured = SIZES.map((bytes) => {
-    const times = pingPong(group, bytes, Math.max(20, Math.min(1000, (64 * MIB) / bytes)))
-    if (group.rank === 0) console.log(rowOf(times))
-    return times
-  })
-  if (group.rank === 0) report(measured)
-} else {
-  process.exitCode = 2
-  if (group.rank === 0) {
-    console.error(
-      `Ping-pong takes two ranks, and this job has ${group.size}. ` +
-        'Start it with: npx tsrun --nproc 2 examples/03-ping-pong.ts',
-    )
-  }
+const flags = readFlags({
+  transport: transport(),
+  engine: choice(['auto', 'inline', 'worker'] as const, 'auto'),
+})
+if (process.env['WORLD_SIZE'] !== '2') {
+  endWith('Ping-pong takes two ranks: npx tsrun --nproc 2 examples/03-ping-pong.ts')
 }
-await group.destroy()
+await loadBackend()
+const isChosen = flags.transport !== 'environment' || process.env['TSRUN_TRANSPORT'] !== undefined
+const transports = isChosen ? [flags.transport] : (['shared-memory', 'tcp'] as const)
+const found: {
+  latencyUs: number
+  latencyP99Us: number
+  bandwidthGBs: number
+  evenBytes: number
+}[] = []
 
-/** Sends `bytes` back and forth many times. Both ranks call it; the times are those of rank 0. */
-function pingPong(group: ProcessGroup, bytes: number, repeats: number): Measured {
-  const buffer = group.alloc('float32', bytes / 4)
+for (const name of transports) {
+  const group = await joinOver(name, { engine: flags.engine })
+  if (group.rank === 0) {
+    const shown = name === 'environment' ? process.env['TSRUN_TRANSPORT'] : name
+    console.log(`by ${shown}\n     bytes   least us     p50 us     p99 us       GB/s`)
+  }
+  await measure(group)
+  await group.destroy()
+}
+// The figures of the first transport.
+if (found[0] !== undefined) printResult(found[0])
+
+async function measure(group: ProcessGroup): Promise<void> {
+  for (const bytes of SIZES) await pingPong(group, bytes, Math.min(3000, (8 * MIB) / bytes))
+  const measured: Measured[] = []
+  for (const bytes of SIZES) {
+    const times = await pingPong(group, bytes, Math.max(20, Math.min(1000, (32 * MIB) / bytes)))
+    if (group.rank === 0) console.log(rowOf(times))
+    measured.push(times)
+  }
+  if (group.rank === 0) report(measured)
+}
+
+/** Sends a tensor back and forth many times. Both ranks call it; the times are those of rank 0. */
+async function pingPong(group: ProcessGroup, bytes: number, repeats: number): Promise<Measured> {
+  const shape = [bytes / 4]
+  const other = 1 - group.rank
+  let tensor: Tensor = tf.ones(shape)
   const times: number[] = []
 
   for (let i = 0; i < repeats; i++) {
     const start = performance.now()
-    if (group.rank === 0) {
-      group.sendSync(buffer, group.next)
-      group.recvSync(buffer, group.next)
-    } else {
-      group.recvSync(buffer, group.previous)
-      group.sendSync(buffer, group.previous)
-    }
+    if (group.rank === 0) await sendTensor(group, tensor, other)
+    tensor.dispose()
+    tensor = await recvTensor(group, shape, other)
+    if (group.rank === 1) await sendTensor(group, tensor, other)
     times.push(((performance.now() - start) / 2) * 1000)
   }
 
-  group.free(buffer)
-  times.sort((a, b) => a - b)
-  return { bytes, p50: times[repeats >> 1]!, p99: times[Math.floor(repeats * 0.99)]! }
+  tensor.dispose()
+  const p99 = times.toSorted((a, b) => a - b)[Math.floor(repeats * 0.99)]!
+  return { bytes, least: Math.min(...times), p50: median(times), p99 }
 }
 
-function rowOf({ bytes, p50, p99 }: Measured): string {
-  const cells = [String(bytes), p50.toFixed(1), p99.toFixed(1), gigabytes(bytes, p50).toFixed(3)]
+function rowOf({ bytes, least, p50, p99 }: Measured): string {
+  const times = [least, p50, p99].map((time) => time.toFixed(1))
+  const cells = [String(bytes), ...times, gigabytes(bytes, p50).toFixed(3)]
   return cells.map((cell) => cell.padStart(10)).join(' ')
 }
 
 function report(measured: readonly Measured[]): void {
-  const latency = measured[0]!
+  const small = measured.filter(({ bytes }) => bytes <= SMALL)
+  const latency = Math.min(...small.map(({ least }) => least))
   const largest = measured.at(-1)!
   const bandwidth = gigabytes(largest.bytes, largest.p50)
-  const even = latency.p50 * bandwidth * 1000
-
+  const even = latency * bandwidth * 1000
   console.log(
-    `\nThe latency is ${latency.p50.toFixed(0)} us, the bandwidth ${bandwidth.toFixed(2)} GB/s.`,
+    `\nThe latency is ${latency.toFixed(1)} us, the bandwidth ${bandwidth.toFixed(2)} GB/s.`,
   )
-  console.log(`A message of ${(even / KIB).toFixed(0)} KiB spends half of its time on each.`)
-  const result = {
-    latencyUs: round(latency.p50),
-    latencyP99Us: round(latency.p99),
-    bandwidthGBs: round(bandwidth),
-    evenBytes: Math.round(even),
-  }
-  console.log(`result ${JSON.stringify(result)}`)
+  console.log(`A message of ${(even / KIB).toFixed(0)} KiB spends half of its time on each.\n`)
+  found.push({
+    ...{ latencyUs: latency, latencyP99Us: measured[0]!.p99 },
+    ...{ bandwidthGBs: bandwidth, evenBytes: Math.round(even) },
+  })
 }
 
 /** Gigabytes (10^9 bytes) per second. */
 function gigabytes(bytes: number, microseconds: number): number {
   return bytes / microseconds / 1000
-}
-
-function round(value: number): number {
-  return Number(value.toPrecision(4))
 }

@@ -1,7 +1,7 @@
 // Step 4: the naive pipeline.
 //
-//   npx tsrun --nproc 4 examples/04-naive.ts
-//   npx tsrun --nproc 4 examples/04-naive.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/04-naive.ts
+//   npx tsrun --nproc auto examples/04-naive.ts --overlap off    (messages move only while a rank waits)
 //
 // The manual split of step 2, now between processes: rank r has the r-th quarter of the layers.
 // Activations are sent to the next rank, gradients to the previous one. A batch is cut into
@@ -17,14 +17,10 @@
 // than one. The only gain is that each has to hold only a quarter of the network.
 
 import { recvTensor, sendTensor } from '@tsrun/training'
-import { joinLesson, runLesson } from './lib/lesson.ts'
+import { runLesson } from './lib/lesson.ts'
 
-const MICROBATCHES = 8
-
-const group = await joinLesson()
-
-await runLesson(group, 'naive', MICROBATCHES, async (stage) => {
-  for (let m = 0; m < MICROBATCHES; m++) {
+await runLesson('04 naive', 'naive', async (stage, group, microbatches) => {
+  for (let m = 0; m < microbatches; m++) {
     // Forward: the input comes from the data or from the previous rank.
     const input = stage.isFirst
       ? stage.inputs(m)
@@ -43,5 +39,3 @@ await runLesson(group, 'naive', MICROBATCHES, async (stage) => {
     }
   }
 })
-
-await group.destroy()

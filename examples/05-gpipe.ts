@@ -1,7 +1,7 @@
 // Step 5: GPipe (Huang et al., 2018).
 //
-//   npx tsrun --nproc 4 examples/05-gpipe.ts
-//   npx tsrun --nproc 4 examples/05-gpipe.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/05-gpipe.ts
+//   npx tsrun --nproc auto examples/05-gpipe.ts --overlap off    (messages move only while a rank waits)
 //
 // A rank does not have to wait for the gradient of micro-batch 0 before it starts micro-batch 1. So all
 // forwards run first, then all backwards: while rank 1 has micro-batch 0, rank 0 already works on
@@ -16,18 +16,14 @@
 // The cost is memory: all M micro-batches are in flight, and each holds its activations.
 
 import { recvTensor, sendTensor } from '@tsrun/training'
-import { joinLesson, runLesson } from './lib/lesson.ts'
+import { runLesson } from './lib/lesson.ts'
 
-const MICROBATCHES = 8
-
-const group = await joinLesson()
-
-await runLesson(group, 'gpipe', MICROBATCHES, async (stage) => {
+await runLesson('05 gpipe', 'gpipe', async (stage, group, microbatches) => {
   // Sends are not awaited here: a rank continues while its messages are sent. Between two ranks,
   // messages arrive in the order in which they were sent, so micro-batches cannot be confused.
   const sends: Promise<void>[] = []
 
-  for (let m = 0; m < MICROBATCHES; m++) {
+  for (let m = 0; m < microbatches; m++) {
     const input = stage.isFirst
       ? stage.inputs(m)
       : await stage.wait(recvTensor(group, stage.shape, group.previous))
@@ -35,7 +31,7 @@ await runLesson(group, 'gpipe', MICROBATCHES, async (stage) => {
     if (!stage.isLast) sends.push(sendTensor(group, output, group.next))
   }
 
-  for (let m = 0; m < MICROBATCHES; m++) {
+  for (let m = 0; m < microbatches; m++) {
     const outputGradient = stage.isLast
       ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.next))
@@ -48,5 +44,3 @@ await runLesson(group, 'gpipe', MICROBATCHES, async (stage) => {
 
   await Promise.all(sends)
 })
-
-await group.destroy()

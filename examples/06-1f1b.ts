@@ -1,7 +1,7 @@
 // Step 6: one forward, one backward (PipeDream-Flush; Narayanan et al., 2021).
 //
-//   npx tsrun --nproc 4 examples/06-1f1b.ts
-//   npx tsrun --nproc 4 examples/06-1f1b.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/06-1f1b.ts
+//   npx tsrun --nproc auto examples/06-1f1b.ts --overlap off    (messages move only while a rank waits)
 //
 // The last rank can run the backward of micro-batch 0 right after its forward, without waiting for the
 // others. So each rank warms up with one forward for every rank after it, then alternates one forward
@@ -16,14 +16,9 @@
 // next forward needs memory: rank r holds at most S - r micro-batches, however many there are.
 
 import { recvTensor, sendTensor } from '@tsrun/training'
-import { joinLesson, runLesson } from './lib/lesson.ts'
+import { runLesson } from './lib/lesson.ts'
 
-const MICROBATCHES = 8
-
-const group = await joinLesson()
-const { rank, size } = group
-
-await runLesson(group, '1f1b', MICROBATCHES, async (stage) => {
+await runLesson('06 1f1b', '1f1b', async (stage, group, microbatches) => {
   // In the middle of the pipeline, rank r sends F to r + 1 while r + 1 sends B to r. If each waited for
   // the other to receive, both would wait forever: sends must not block the schedule.
   const sends: Promise<void>[] = []
@@ -47,17 +42,15 @@ await runLesson(group, '1f1b', MICROBATCHES, async (stage) => {
     }
   }
 
-  const warmUp = Math.min(size - rank - 1, MICROBATCHES)
-  const steady = MICROBATCHES - warmUp
+  const warmUp = Math.min(group.size - group.rank - 1, microbatches)
+  const steady = microbatches - warmUp
 
   for (let m = 0; m < warmUp; m++) await forward(m)
   for (let m = 0; m < steady; m++) {
     await forward(m + warmUp)
     await backward(m)
   }
-  for (let m = steady; m < MICROBATCHES; m++) await backward(m)
+  for (let m = steady; m < microbatches; m++) await backward(m)
 
   await Promise.all(sends)
 })
-
-await group.destroy()

@@ -113,9 +113,11 @@ export class LessonStage {
   }
 
   #timed<T>(kind: 'F' | 'B', microbatch: number, compute: () => T): T {
-    const start = monotonicNow()
+    const [start, before] = [monotonicNow(), process.cpuUsage()]
     const result = compute()
-    this.#recorder.record(kind, start, monotonicNow(), { stage: this.#index, microbatch })
+    const { user, system } = process.cpuUsage(before)
+    const facts = { stage: this.#index, microbatch, cpu: (user + system) / 1000 }
+    this.#recorder.record(kind, start, monotonicNow(), facts)
     return result
   }
 }

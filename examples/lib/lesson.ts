@@ -1,90 +1,94 @@
 import { availableParallelism } from 'node:os'
-import { drawTimeline, initProcessGroup, SpanRecorder, type ProcessGroup } from '@tsrun/distributed'
+import { drawTimeline, SpanRecorder, type ProcessGroup } from '@tsrun/distributed'
 import { schedule, type ScheduleName } from '@tsrun/training/planning'
 import {
-  batches,
   cutBatch,
   disposeModule,
   loadBackend,
-  mnist,
   pipelineReport,
   SGD,
-  shardedMLP,
   splitLayers,
   StepMeter,
-  type ExampleBatch,
 } from '@tsrun/training'
-import { choice, readFlags } from './flags.ts'
+import {
+  batchesOf,
+  courseFlags,
+  differenceOf,
+  endLesson,
+  isEqual,
+  networkOf,
+  type Course,
+} from './course.ts'
+import { choice, count, endWith, joinOver, readFlags, transport } from './flags.ts'
 import { gpuUtilisation } from './gpu-utilisation.ts'
 import { LessonStage } from './lesson-stage.ts'
-import { gridLegend, percent, printResult } from './output.ts'
+import { gridLegend, median, percent, printResult, wrap } from './output.ts'
 
 /** The forwards and backwards of one training step, in the order of a schedule. */
-export type Step = (stage: LessonStage) => Promise<void>
-
-const STEPS = 4
-const ROWS = 64
-const HIDDEN = 256
-const LAYERS = 16
-// Small, so that rounding errors, which depend on the order of sums, do not grow from step to step.
-const learningRate = 0.005
+export type Step = (stage: LessonStage, group: ProcessGroup, microbatches: number) => Promise<void>
 
 /**
- * Joins the job. With `--overlap on` another thread of each rank moves messages while the rank
- * computes (the worker engine), with `off` messages move only while the rank waits (the inline engine).
- * The default is what tsrun chooses for this machine: `off` where ranks have no second core.
+ * With `--overlap on` another thread of each rank moves messages while the rank computes (the worker
+ * engine), with `off` messages move only while the rank waits (the inline engine). The default is what
+ * suits this machine: `off` where ranks have no second core.
  */
-export async function joinLesson(): Promise<ProcessGroup> {
-  const { overlap } = readFlags({ overlap: choice(overlaps, 'auto') })
-  return await initProcessGroup(engines[overlap])
+const engines = { auto: 'auto', on: 'worker', off: 'inline' } as const
+
+const flags = {
+  ...courseFlags,
+  microbatches: count(8),
+  overlap: choice(['auto', 'on', 'off'], 'auto'),
+  transport: transport(),
 }
 
-const overlaps = ['auto', 'on', 'off'] as const
-const engines = { auto: {}, on: { engine: 'worker' }, off: { engine: 'inline' } } as const
-
 /**
- * Trains a network of 16 layers on some digits with `step`, shows how the ranks spent their time,
- * and compares the losses with those of a single process.
+ * Trains the network of the course with `step`, shows how the ranks spent their time, and compares the
+ * losses with those of a single process and of the other lessons.
  */
-export async function runLesson(
-  group: ProcessGroup,
-  name: ScheduleName,
-  microbatches: number,
-  step: Step,
-): Promise<void> {
+export async function runLesson(lesson: string, name: ScheduleName, step: Step): Promise<void> {
+  const { microbatches, overlap, transport, ...course } = readFlags(flags)
+  const { batch, layers, width } = course
+  if (batch % microbatches !== 0) {
+    endWith(`--batch ${batch} does not divide into ${microbatches} equal micro-batches`)
+  }
+  const group = await joinOver(transport, { engine: engines[overlap] })
   await loadBackend()
   const { rank, size } = group
-  const batchSize = microbatches * ROWS
-  const recipe = shardedMLP({ layers: LAYERS, hidden: HIDDEN })
-  const { from, to } = splitLayers(LAYERS, size)[rank]!
-  const module = recipe.slice(from, to)
+  if (layers < size) endWith(`--layers ${layers} are too few for ${size} ranks`)
+  const { from, to } = splitLayers(layers, size)[rank]!
+  const module = networkOf(course).slice(from, to)
   const recorder = new SpanRecorder({ rank })
-  const stage = new LessonStage(module, rank, size, recorder, [ROWS, HIDDEN])
-  const optimizer = new SGD({ learningRate })
+  const rows = batch / microbatches
+  const stage = new LessonStage(module, rank, size, recorder, [rows, width])
+  const optimizer = new SGD({ learningRate: course.lr })
   let meter = new StepMeter(recorder)
   const losses: number[] = []
+  const times: number[] = []
 
-  for (const batch of lessonBatches(batchSize)) {
-    stage.begin(cutBatch(batch, microbatches))
+  for (const examples of batchesOf(course)) {
+    stage.begin(cutBatch(examples, microbatches))
     await group.barrier()
-    await meter.time(() => step(stage))
+    const start = performance.now()
+    await meter.time(() => step(stage, group, microbatches))
+    optimizer.step(module.parameters, stage.gradients)
+    times.push(performance.now() - start)
     // The first step also compiles, so it does not count.
     if (losses.length === 0) meter = new StepMeter(recorder)
-    optimizer.step(module.parameters, stage.gradients)
     losses.push(await stage.end())
     group.reportProgress({ step: losses.length }) // for tsrun top and tsrun --trace
   }
 
   const gpus = rank === 0 ? await gpuUtilisation() : undefined
+  const cores = availableParallelism()
   const ideal = schedule(name, { stages: size, microbatches })
-  const report = pipelineReport(await meter.gather(group), ideal)
+  const report = pipelineReport(await meter.gather(group), ideal, { cores })
   const peaks = await group.allGatherObject(stage.peakInFlight)
   const spans = (await group.allGatherObject(meter.lastSpans)).flat()
   const trained = (await group.allGatherObject(losses))[size - 1]!
+  disposeModule(module)
   if (rank === 0) {
-    const cores = availableParallelism()
     const { bubble } = ideal.simulate()
-    console.log(`${size} ranks, ${microbatches} micro-batches of ${ROWS} images. The schedule:\n`)
+    console.log(`${size} ranks, ${microbatches} micro-batches of ${rows} images. The schedule:\n`)
     console.log(
       `${ideal.grid()}\n\n${gridLegend}\n\nOne measured step:\n\n${drawTimeline(spans)}\n`,
     )
@@ -98,41 +102,44 @@ export async function runLesson(
     if (gpus !== undefined) console.log(`GPUs: ${gpus}.`)
     console.log(`All ranks: idle ${percent(report.bubble)}; ideally ${percent(bubble)}.`)
     if (cores < size) {
-      const shared = percent(ideal.simulate({ cores }).bubble)
-      console.log(`The ideal needs a core for each rank; with ${cores} cores it is ${shared}.`)
+      const shared = `With ${cores} cores for ${size} ranks, the simulator predicts`
+      console.log(wrap(`${shared} ${percent(report.predictedBubble)}.`))
     }
-    const maxDifference = await compareLosses(trained, batchSize)
+    const maxDifference = await compareWithOne(course, trained)
+    endLesson(course, {
+      ...{ name: lesson, ranks: size, losses: trained, milliseconds: median(times.slice(1)) },
+      ...{ idle: report.bubble, ideal: bubble },
+      ...(cores < size && { shared: report.predictedBubble }),
+    })
     printResult({ loss: trained.at(-1)!, maxDifference, idle: report.bubble, ideal: bubble, peaks })
   }
-  disposeModule(module)
+  await group.destroy()
 }
 
-/** Trains the whole network in this process. Returns the largest difference of the losses. */
-async function compareLosses(trained: readonly number[], batchSize: number): Promise<number> {
-  const whole = shardedMLP({ layers: LAYERS, hidden: HIDDEN }).build()
-  const stage = new LessonStage(whole, 0, 1, new SpanRecorder({ rank: 0 }), [batchSize, HIDDEN])
-  const optimizer = new SGD({ learningRate })
-  const differences: number[] = []
-  for (const batch of lessonBatches(batchSize)) {
-    stage.begin(cutBatch(batch, 1))
+/**
+ * Trains the whole network in this process. Returns the largest difference of the losses, as a share of
+ * the loss.
+ */
+async function compareWithOne(course: Course, losses: readonly number[]): Promise<number> {
+  const whole = networkOf(course).build()
+  const stage = new LessonStage(whole, 0, 1, new SpanRecorder({ rank: 0 }), [
+    course.batch,
+    course.width,
+  ])
+  const optimizer = new SGD({ learningRate: course.lr })
+  const alone: number[] = []
+  for (const examples of batchesOf(course)) {
+    stage.begin(cutBatch(examples, 1))
     stage.forward(0, stage.inputs(0))
     stage.backward(0)
     optimizer.step(whole.parameters, stage.gradients)
-    differences.push(Math.abs((await stage.end()) - trained[differences.length]!))
+    alone.push(await stage.end())
   }
   disposeModule(whole)
-  const largest = Math.max(...differences)
-  console.log(`Loss after ${trained.length} steps: ${trained.at(-1)!.toFixed(6)}.`)
-  console.log(`A single process differs by at most ${largest.toExponential(1)}.\n`)
-  if (!(largest < 1e-5)) throw new Error('The pipeline does not train like a single process.')
-  return largest
-}
-
-/** The batches of the lesson. */
-function* lessonBatches(batchSize: number): Generator<ExampleBatch> {
-  let left = STEPS
-  for (const batch of batches(mnist({ split: 'train' }), { batch: batchSize })) {
-    if (left-- === 0) return
-    yield batch
-  }
+  const difference = differenceOf({ losses: alone }, { losses })
+  console.log(`Loss after ${losses.length} steps: ${losses.at(-1)!.toFixed(6)}.`)
+  console.log(`A single process differs by at most ${difference.toExponential(1)} of it.`)
+  if (!isEqual(course, difference))
+    throw new Error('The pipeline does not train like a single process.')
+  return difference
 }

@@ -7,6 +7,11 @@ export function percent(share: number, digits = 1): string {
   return `${(share * 100).toFixed(digits)} %`
 }
 
+/** The middle value, the upper one of two. */
+export function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1]!
+}
+
 /** `8,350` */
 export function grouped(value: number): string {
   return Math.round(value).toLocaleString('en-US')

@@ -1,3 +1,5 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { runScript } from '../launcher/support/script.ts'
@@ -37,9 +39,9 @@ describe('the examples 04 to 06', () => {
   })
 
   it('refuse unknown flags', async () => {
-    const run = await tsrun(['--nproc', '1', 'examples/05-gpipe.ts', '--steps', '5'], { cwd })
+    const run = await tsrun(['--nproc', '1', 'examples/05-gpipe.ts', '--epochs', '5'], { cwd })
     expect(run.code).toBe(2)
-    expect(run.stderr).toContain("Unknown option '--steps'")
+    expect(run.stderr).toContain("Unknown option '--epochs'")
     expect(run.stderr).toContain('--overlap')
   })
 
@@ -52,6 +54,71 @@ describe('the examples 04 to 06', () => {
   it('run in one process', async () => {
     const [result] = await example(1, '06-1f1b.ts')
     expect(result).toMatchObject({ ideal: 0, peaks: [1] })
+  })
+})
+
+it('all lessons have the same losses, and the table has them', async () => {
+  const flags = ['--steps', '4', '--batch', '128', '--width', '64']
+  const shown: string[] = []
+  const runs = [
+    ['01-monolith.ts', 1],
+    ['02-manual-split.ts', 1],
+    ['04-naive.ts', 2],
+    ['05-gpipe.ts', 2],
+    ['06-1f1b.ts', 2],
+  ] as const
+  for (const [script, nproc] of runs) {
+    const [, text] = await example(nproc, script, ...flags)
+    shown.push(/^loss of each step: (.*)$/m.exec(text)![1]!)
+    if (script !== '06-1f1b.ts') continue
+    const rows = text.match(/^ *0\d [a-z0-9]+ +\d +\d\.\d{5} +\d+\.\d/gm)!
+    expect(rows.map((row) => row.trim().split(/ +/)[1])).toEqual([
+      'monolith',
+      'split',
+      'naive',
+      'gpipe',
+      '1f1b',
+    ])
+  }
+  expect(new Set(shown).size).toBe(1)
+  expect(shown[0]!.split(' ')).toHaveLength(4)
+})
+
+describe('the examples from scratch', () => {
+  it.each([
+    ['naive', [1, 1]],
+    ['gpipe', [8, 8]],
+    ['1f1b', [2, 1]],
+  ] as const)('have the losses of the lessons: %s', async (name, held) => {
+    const lesson = await runScript(1, 'examples/01-monolith.ts')
+    const scratch = await runScript(2, 'examples/from-scratch/schedule.ts', name)
+    const lossesOf = (text: string): number[] =>
+      [...text.matchAll(/^step \d+ {2}loss (\d+\.\d+)$/gm)].map(([, loss]) => Number(loss))
+    const [wanted, losses] = [lesson, scratch].map(lossesOf)
+    expect(losses).toHaveLength(8)
+    for (const [step, loss] of losses!.entries()) {
+      expect(Math.abs(loss - wanted![step]!) / wanted![step]!).toBeLessThan(1e-5)
+    }
+    const most = [...scratch.matchAll(/at most (\d+) micro-batches/g)].map(([, many]) =>
+      Number(many),
+    )
+    expect(most).toEqual(held)
+  })
+
+  it('are at most 300 lines', () => {
+    const folder = join(cwd, 'examples/from-scratch')
+    const lines = readdirSync(folder).map(
+      (file) => readFileSync(join(folder, file), 'utf8').split('\n').length - 1,
+    )
+    expect(lines).toHaveLength(3)
+    expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(300)
+  })
+
+  it('refuse an unknown schedule', async () => {
+    const args = ['--nproc', '2', 'examples/from-scratch/schedule.ts', 'zigzag']
+    const run = await tsrun(args, { cwd })
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain('expected: naive, gpipe or 1f1b')
   })
 })
 

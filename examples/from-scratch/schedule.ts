@@ -1,0 +1,127 @@
+// From scratch, part 3 of 3: what each rank computes, and when.
+//
+//   npx tsrun --nproc 4 examples/from-scratch/schedule.ts naive
+//   npx tsrun --nproc 4 examples/from-scratch/schedule.ts gpipe
+//   npx tsrun --nproc 4 examples/from-scratch/schedule.ts 1f1b [microbatches]
+//
+// A schedule is a list of passes for each rank. To run it, a rank receives what a pass needs, computes,
+// and sends what the pass gives. The losses are those of the lessons 04 to 06, which do the same with the
+// library, whatever the schedule.
+
+import { batches, loadBackend, mnist, tf, type Tensor } from '@tsrun/training'
+import { end, init, nextRank, previousRank, receiveTensor, sendTensor, tellAll } from './comms.ts'
+import { HIDDEN, judge, ShardedMLP } from './model.ts'
+
+type Pass = readonly [kind: 'forward' | 'backward', microbatch: number]
+
+const STEPS = 8
+const ROWS = 128
+const RATE = 0.0005
+
+/** The passes of a rank, by the name of the schedule. */
+const schedules: Record<string, (rank: number, size: number, count: number) => Pass[]> = {
+  // One micro-batch after the other: all ranks but one wait.
+  naive: (_rank, _size, count) =>
+    numbers(count).flatMap((m): Pass[] => [
+      ['forward', m],
+      ['backward', m],
+    ]),
+
+  // All forward passes, then all backward passes: every micro-batch is kept until then.
+  gpipe: (_rank, _size, count) => [
+    ...numbers(count).map((m): Pass => ['forward', m]),
+    ...numbers(count).map((m): Pass => ['backward', m]),
+  ],
+
+  // A backward pass as soon as one is possible: a rank keeps at most as many as there are ranks after it,
+  // and one more.
+  '1f1b': (rank, size, count) => {
+    const ahead = Math.min(size - 1 - rank, count)
+    return [
+      ...numbers(ahead).map((m): Pass => ['forward', m]),
+      ...numbers(count - ahead).flatMap((m): Pass[] => [
+        ['forward', m + ahead],
+        ['backward', m],
+      ]),
+      ...numbers(ahead).map((m): Pass => ['backward', count - ahead + m]),
+    ]
+  },
+}
+
+const [name = '1f1b', given = '8'] = process.argv.slice(2)
+const { rank, size } = await init()
+const count = Number(given)
+const passes = schedules[name]?.(rank, size, count)
+if (passes === undefined || !(Number.isInteger(count) && count > 0)) {
+  if (rank === 0) console.error('expected: naive, gpipe or 1f1b, and a number of micro-batches')
+  process.exitCode = 2
+} else {
+  await loadBackend()
+  await train(passes)
+}
+await end()
+
+async function train(passes: readonly Pass[]): Promise<void> {
+  const stage = new ShardedMLP(rank, size)
+  const [isFirst, isLast] = [rank === 0, rank === size - 1]
+  const shape = [ROWS, HIDDEN]
+  const losses: number[] = []
+  let [busy, most] = [0, 0]
+  const started = performance.now()
+
+  for (const batch of batches(mnist({ split: 'train' }), { batch: count * ROWS })) {
+    const [inputs, labels] = [batch.inputs(), batch.labels()]
+    const part = (whole: Tensor, m: number) =>
+      tf.slice(whole, m * ROWS, Math.min(ROWS, batch.size - m * ROWS))
+    const starts = new Map<number, Tensor>()
+    // A rank does not wait for its sends: its neighbour may be sending to it at the same time.
+    const sends: Promise<void>[] = []
+    let sum = 0
+
+    for (const [kind, m] of passes) {
+      if (kind === 'forward') {
+        const x = isFirst ? part(inputs, m) : await receiveTensor(shape, previousRank())
+        const begin = performance.now()
+        const y = stage.forward(m, x)
+        if (isLast) {
+          const own = part(labels, m)
+          const { loss, d } = judge(y, own, batch.size)
+          own.dispose()
+          starts.set(m, d)
+          sum += loss
+        } else sends.push(sendTensor(y, nextRank()))
+        busy += performance.now() - begin
+      } else {
+        const dy = isLast ? starts.get(m)! : await receiveTensor(shape, nextRank())
+        const begin = performance.now()
+        const dx = stage.backward(m, dy)
+        if (!isFirst) sends.push(sendTensor(dx, previousRank()))
+        dx.dispose()
+        busy += performance.now() - begin
+      }
+      most = Math.max(most, stage.inFlight.size)
+    }
+
+    await Promise.all(sends)
+    stage.step(RATE)
+    tf.dispose([inputs, labels])
+    losses.push(sum / batch.size)
+    if (losses.length === STEPS) break
+  }
+
+  const idle = 1 - busy / (performance.now() - started)
+  const all = await tellAll({ losses, idle, most })
+  if (rank > 0) return
+  console.log(`${name}: ${size} ranks, ${count} micro-batches of ${ROWS} images`)
+  for (const [i, loss] of all[size - 1]!.losses.entries()) {
+    console.log(`step ${i + 1}  loss ${loss.toFixed(6)}`)
+  }
+  for (const [at, each] of all.entries()) {
+    const share = `${(100 * each.idle).toFixed(0)} % idle`
+    console.log(`rank ${at}: ${share}, at most ${each.most} micro-batches in flight`)
+  }
+}
+
+function numbers(count: number): number[] {
+  return Array.from({ length: count }, (_, i) => i)
+}

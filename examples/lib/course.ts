@@ -1,0 +1,119 @@
+// What the lessons 01 to 06 have in common: one network, one seed, the same batches, and a table.
+
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { formatTable, tsrunHome } from '@tsrun/core'
+import { batches, mnist, shardedMLP, type ExampleBatch } from '@tsrun/training'
+import { count, integer, positive } from './flags.ts'
+import { percent, wrap } from './output.ts'
+
+/** The flags of all lessons. The same flags give the same losses in each of them. */
+export const courseFlags = {
+  steps: count(8),
+  batch: count(1024),
+  layers: count(16),
+  width: count(256),
+  // So small that rounding errors, which depend on the order of sums, do not grow from step to step.
+  lr: positive(0.0005),
+  seed: integer(0),
+}
+
+export interface Course {
+  readonly steps: number
+  readonly batch: number
+  readonly layers: number
+  readonly width: number
+  readonly lr: number
+  readonly seed: number
+}
+
+/** The network: linear layers with a ReLU between them. */
+export function networkOf({ layers, width, seed }: Course): ReturnType<typeof shardedMLP> {
+  return shardedMLP({ layers, hidden: width, seed })
+}
+
+/** A batch of digits for each step. */
+export function* batchesOf({ steps, batch, seed }: Course): Generator<ExampleBatch> {
+  const digits = mnist({ split: 'train' })
+  for (let left = steps, epoch = 0; ; epoch++) {
+    for (const examples of batches(digits, { batch, seed, epoch, dropLast: true })) {
+      if (left-- === 0) return
+      yield examples
+    }
+  }
+}
+
+/** What the table has of a lesson. */
+export interface Lesson {
+  readonly name: string
+  readonly ranks: number
+  /** Of each step. */
+  readonly losses: readonly number[]
+  /** The median time of a step. */
+  readonly milliseconds: number
+  /** The share of the step in which the ranks do not compute, as it was measured. */
+  readonly idle?: number
+  /** What the schedule promises with a core for each rank. */
+  readonly ideal?: number
+  /** The same with the cores of this machine. */
+  readonly shared?: number
+}
+
+/**
+ * Prints the losses, and the table of the lessons that ran with the same flags. The lessons are kept in
+ * the folder for tsrun's files.
+ *
+ * @throws Error if the losses differ from those of another lesson
+ */
+export function endLesson(course: Course, lesson: Lesson): void {
+  const key = JSON.stringify(course)
+  const file = join(tsrunHome(), 'course.json')
+  const kept = readLessons(file, key)
+  const id = ({ name, ranks }: Lesson): string => `${name} ${ranks}`
+  const lessons = [...kept.filter((each) => id(each) !== id(lesson)), lesson].sort((a, b) =>
+    id(a) < id(b) ? -1 : 1,
+  )
+  mkdirSync(tsrunHome(), { recursive: true })
+  writeFileSync(file, JSON.stringify({ key, lessons }))
+
+  const shown = lesson.losses.map((loss) => loss.toFixed(5)).join(' ')
+  console.log(`\n${wrap(shown, 'loss of each step: ')}\n`)
+  const share = (value?: number): string => (value === undefined ? '' : percent(value, 0))
+  const rows = lessons.map(({ name, ranks, losses, milliseconds, idle, ideal, shared }) => [
+    name,
+    String(ranks),
+    losses.at(-1)!.toFixed(5),
+    milliseconds.toFixed(1),
+    ...[idle, shared, ideal].map(share),
+  ])
+  const headers = ['lesson', 'ranks', 'last loss', 'step ms', 'idle', 'these cores', 'ideal']
+  console.log(formatTable([headers, ...rows], 'right').join('\n'))
+
+  const difference = Math.max(...lessons.map((each) => differenceOf(each, lesson)))
+  console.log(`\nThe losses differ by at most ${difference.toExponential(1)} of their size.`)
+  if (!isEqual(course, difference)) throw new Error('The lessons do not train alike.')
+}
+
+/** Whether losses are equal but for rounding. Larger steps, and more of them, let rounding errors grow. */
+export function isEqual({ lr, steps }: Course, difference: number): boolean {
+  const mayGrow = lr > courseFlags.lr.fallback || steps > courseFlags.steps.fallback
+  return mayGrow || difference < 1e-5
+}
+
+/** The largest difference of the losses of a step, as a share of the loss. */
+export function differenceOf(
+  { losses: own }: Pick<Lesson, 'losses'>,
+  { losses: other }: Pick<Lesson, 'losses'>,
+): number {
+  if (own.length !== other.length) return Infinity
+  return Math.max(...own.map((loss, step) => Math.abs(loss - other[step]!) / loss))
+}
+
+function readLessons(file: string, key: string): Lesson[] {
+  try {
+    const kept = JSON.parse(readFileSync(file, 'utf8')) as { key: string; lessons: Lesson[] }
+    return kept.key === key ? kept.lessons : []
+  } catch {
+    return []
+  }
+}
