@@ -8,7 +8,14 @@ import type {
 } from '@tensorflow/tfjs-core'
 import { tsrError } from '@tsrun/core'
 
-/** The only copy of tfjs-core that this package uses, without layers, converters and browser backends. */
+/**
+ * The only copy of tfjs-core that this package uses, without layers, converters and browser backends.
+ * `loadBackend` adds the chained methods of tensors.
+ *
+ * @example
+ * await loadBackend()
+ * const y = x.matMul(w).relu() // or: tf.relu(tf.matMul(x, w))
+ */
 export const tf = core
 
 export type { Tensor } from '@tensorflow/tfjs-core'

@@ -59,7 +59,8 @@ export interface Reader {
 }
 
 /**
- * Divides a batch into micro-batches. The tensors of a micro-batch are copied from the batch on demand.
+ * Divides a batch into micro-batches of consecutive rows, as a pipeline does. The tensors of a micro-batch
+ * are copied from the batch on demand: of inputs [size, ...] a part [rows, ...] of the same dtype.
  *
  * @param count - the number of micro-batches; if the batch has fewer examples, one micro-batch per
  *   example
