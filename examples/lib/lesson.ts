@@ -20,9 +20,9 @@ import {
   type Course,
 } from './course.ts'
 import { choice, count, endWith, joinOver, readFlags, transport } from './flags.ts'
-import { gpuUtilisation } from './gpu-utilisation.ts'
 import { LessonStage } from './lesson-stage.ts'
 import { gridLegend, median, percent, printResult, wrap } from './output.ts'
+import { describeUtilisation, pollUtilisation } from './utilisation.ts'
 
 /** The forwards and backwards of one training step, in the order of a schedule. */
 export type Step = (stage: LessonStage, group: ProcessGroup, microbatches: number) => Promise<void>
@@ -65,6 +65,7 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
   const losses: number[] = []
   const times: number[] = []
 
+  const poll = pollUtilisation()
   for (const examples of batchesOf(course)) {
     stage.begin(cutBatch(examples, microbatches))
     await group.barrier()
@@ -78,7 +79,7 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
     group.reportProgress({ step: losses.length }) // for tsrun top and tsrun --trace
   }
 
-  const gpus = rank === 0 ? await gpuUtilisation() : undefined
+  const utilisation = await group.allGatherObject(await poll.stop())
   const cores = availableParallelism()
   const ideal = schedule(name, { stages: size, microbatches })
   const report = pipelineReport(await meter.gather(group), ideal, { cores })
@@ -99,7 +100,7 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
           `at most ${peaks[at]!} micro-batches in flight`,
       )
     })
-    if (gpus !== undefined) console.log(`GPUs: ${gpus}.`)
+    console.log(describeUtilisation(utilisation))
     console.log(`All ranks: idle ${percent(report.bubble)}; ideally ${percent(bubble)}.`)
     if (cores < size) {
       const shared = `With ${cores} cores for ${size} ranks, the simulator predicts`
