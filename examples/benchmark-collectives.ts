@@ -12,7 +12,7 @@
 // that the ranks exchange, and back.
 
 import { formatTable, readRankEnvironment } from '@tsrun/core'
-import { loadBackend, tensorFrom, tf, writeTo, type BackendName } from '@tsrun/training'
+import { tensorFrom, tf, writeTo } from '@tsrun/training'
 import {
   allReduceBandwidth,
   arenaFor,
@@ -21,7 +21,8 @@ import {
   fitsArena,
   reduceScatterBandwidth,
 } from './lib/bandwidth.ts'
-import { choice, count, joinOver, readFlags, transport } from './lib/flags.ts'
+import { choice, count, join, joinFlags, readFlags } from './lib/flags.ts'
+import { loadShown } from './lib/job.ts'
 import { grouped, printResult } from './lib/output.ts'
 
 const MI = 2 ** 20
@@ -47,17 +48,17 @@ const flags = readFlags({
   },
   repeats: count(5),
   device: choice(['none', 'wasm', 'cpu', 'tensorflow', 'webgpu'] as const, 'none'),
-  transport: transport(),
+  ...joinFlags(),
 })
 const { device, repeats } = flags
-const group = await joinOver(flags.transport, { arena: arenaFor(flags.elements * buffers) })
+const group = await join(flags, { arena: arenaFor(flags.elements * buffers) })
 const { rank, size } = group
 // Hosts may have different amounts of memory; the smallest determines the number.
 const elements = Math.min(...(await group.allGatherObject(flags.elements)))
 if (rank === 0 && elements === fitting && elements < LECTURE) {
   console.log(`The memory allows ${elements / MI} x 1024^2 elements; the lecture has 100.`)
 }
-if (device !== 'none') await loadBackend(device satisfies BackendName)
+if (device !== 'none') await loadShown(rank, device)
 
 const output = group.alloc('float32', elements)
 const allReduceSeconds = await measure('all_reduce', output, output, () => {

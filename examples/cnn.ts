@@ -8,9 +8,9 @@
 // Two convolutions, each with max pooling, then a hidden layer; dropout before both linear layers. What
 // is dropped depends on the step and the place in the batch, so all numbers of ranks train alike.
 
-import { destroyProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { count, integer, positive, readFlags } from './lib/flags.ts'
+import { count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 import { printResult } from './lib/output.ts'
 import { Speed } from './lib/speed.ts'
 
@@ -22,10 +22,11 @@ const flags = readFlags({
   channels: count(16),
   seed: integer(0),
   lr: positive(0.008),
+  ...jobFlags(),
 })
 const { batch, channels, epochs, seed } = flags
 
-await training.loadBackend()
+const group = await startJob(flags)
 
 const same = { kernel: 3, padding: 'same', activation: 'relu', seed } as const
 const model = new Sequential({
@@ -44,6 +45,7 @@ const train = training.mnist({ split: 'train' })
 const steps = Math.ceil(Math.min(flags.images, train.size) / batch)
 const total = epochs * steps
 const run = await training.trainer(model, {
+  mesh: group,
   optimizer: new training.Adam(),
   // The rate rises for the first fifth of the steps and then falls: so one epoch is enough.
   learningRate: training.warmupCosine({ peak: flags.lr, warmup: Math.ceil(total / 5), total }),
@@ -58,8 +60,7 @@ const { losses, evaluations } = await run.fit(train, {
 if (run.rank === 0) {
   const loss = losses.slice(-steps).reduce((sum, each) => sum + each, 0) / steps
   const { accuracy } = evaluations.at(-1)!
-  const ranks = run.layout.world.size
-  printResult({ ranks, loss, accuracy, imagesPerSecond: speed.examplesPerSecond })
+  printResult({ ranks: group.size, loss, accuracy, imagesPerSecond: speed.examplesPerSecond })
 }
 run.dispose()
-await destroyProcessGroup()
+await group.destroy()

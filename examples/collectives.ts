@@ -15,11 +15,10 @@
 // over the ranks without more communication.
 
 import type { ProcessGroup } from '@tsrun/distributed'
-import { joinOver, readFlags, transport } from './lib/flags.ts'
+import { join, joinFlags, readFlags } from './lib/flags.ts'
 import { printResult } from './lib/output.ts'
 
-const flags = readFlags({ transport: transport() })
-const group = await joinOver(flags.transport)
+const group = await join(readFlags(joinFlags()))
 const { rank, size } = group
 
 const isRoot = rank === 0

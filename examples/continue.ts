@@ -18,9 +18,10 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { initProcessGroup, newGroup } from '@tsrun/distributed'
+import { newGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { count, integer, positive, readFlags, text } from './lib/flags.ts'
+import { count, integer, jobFlags, positive, readFlags, text } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 import { printResult } from './lib/output.ts'
 
 const flags = readFlags({
@@ -34,10 +35,11 @@ const flags = readFlags({
   hidden: count(120),
   seed: integer(0),
   lr: positive(0.02),
+  ...jobFlags(),
 })
 const { batch, every, hidden, lr: learningRate, seed, steps } = flags
 
-const world = await initProcessGroup()
+const world = await startJob(flags)
 const { rank, size } = world
 
 /** Trains up to step `until`. */

@@ -14,9 +14,9 @@
 // than 10 times what rounding has changed up to its step, otherwise the exit code is 1.
 
 import { formatTable } from '@tsrun/core'
-import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
+import { choice, count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 import { grouped, printResult } from './lib/output.ts'
 import { Speed } from './lib/speed.ts'
 
@@ -28,13 +28,14 @@ const flags = readFlags({
   hidden: count(192),
   seed: integer(0),
   lr: positive(0.001),
+  ...jobFlags(),
 })
 const stage = Number(flags.stage) as training.ZeroStage
 
 const { batch, hidden, layers, seed, steps } = flags
 
-const group = await initProcessGroup()
-const { name: backend } = await training.loadBackend()
+const group = await startJob(flags)
+const backend = training.tf.getBackend()
 const { rank, size } = group
 
 /**

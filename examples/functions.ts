@@ -13,8 +13,8 @@
 import { formatTable } from '@tsrun/core'
 import { initProcessGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { spawn } from '@tsrun/launcher'
-import * as training from '@tsrun/training'
 import { count, integer, positive, readFlags } from './lib/flags.ts'
+import { loadShown } from './lib/job.ts'
 import { singleProcess, trainDataParallel, trainPipeline } from './lib/parallel-functions.ts'
 import { printResult } from './lib/output.ts'
 
@@ -31,7 +31,7 @@ const { ranks } = flags
 // If tsrun starts this script, rank 0 does all of it.
 const outer = await initProcessGroup()
 if (outer.rank === 0) {
-  await training.loadBackend()
+  await loadShown(outer.rank)
 
   const sums = await runWorld({ size: ranks }, async (group) => {
     const buffer = Float32Array.of(group.rank + 1)

@@ -13,12 +13,21 @@
 // a single process, and at the end they write a text together. The ranks that the flags leave over are
 // replicas.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import { generate, gpt, gptPlan } from '@tsrun/models'
 import * as training from '@tsrun/training'
-import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
+import {
+  choice,
+  count,
+  endWith,
+  integer,
+  jobFlags,
+  positive,
+  readFlags,
+  text,
+} from './lib/flags.ts'
 import { drawCurve, grouped, percent, printResult } from './lib/output.ts'
 import { measurePeak, meshProblem } from './lib/gpt-run.ts'
+import { startJob } from './lib/job.ts'
 import { Speed } from './lib/speed.ts'
 
 const flags = readFlags({
@@ -42,10 +51,11 @@ const flags = readFlags({
   sample: integer(200),
   // A folder for TensorBoard.
   log: text(''),
+  ...jobFlags(),
 })
 const { batch, block, layers, heads, width, seed, steps } = flags
 
-const world = await initProcessGroup()
+const world = await startJob(flags)
 const { pp, tp, cp } = flags
 const dp = flags.dp || Math.max(1, Math.floor(world.size / (pp * cp * tp)))
 const problem = meshProblem({ ...flags, dp }, world.size)

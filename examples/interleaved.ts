@@ -12,14 +12,16 @@
 // `looped` runs the same chunks breadth-first: all micro-batches pass through one chunk, then through
 // the next. The bubble is the same, but all activations are held.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import { compareSchedules, LAYERS, type Variant } from './lib/compare-schedules.ts'
-import { count, readFlags } from './lib/flags.ts'
+import { count, jobFlags, readFlags } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 
-const MICROBATCHES = 8
-
-const { steps } = readFlags({ steps: count(6) })
-const group = await initProcessGroup()
+const { steps, microbatches, ...job } = readFlags({
+  steps: count(6),
+  microbatches: count(8),
+  ...jobFlags('auto'),
+})
+const group = await startJob(job)
 const variants: Variant[] = [
   { schedule: '1f1b' },
   { schedule: 'interleaved', chunks: 2 },
@@ -28,5 +30,5 @@ const variants: Variant[] = [
 ]
 // Every chunk needs a layer.
 const possible = variants.filter(({ chunks = 1 }) => chunks * group.size <= LAYERS)
-await compareSchedules(group, possible, MICROBATCHES, steps)
+await compareSchedules(group, possible, microbatches, steps)
 await group.destroy()

@@ -10,11 +10,11 @@
 
 import { createHash } from 'node:crypto'
 import * as tfjs from '@tensorflow/tfjs'
-import { initProcessGroup } from '@tsrun/distributed'
 import { DistributedOptimizer } from '@tsrun/layers'
-import { batches, loadBackend, mnist, tf } from '@tsrun/training'
+import { batches, mnist, tf } from '@tsrun/training'
 import type { Dataset } from '@tsrun/training'
-import { count, integer, positive, readFlags } from './lib/flags.ts'
+import { count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 import { grouped, percent, printResult } from './lib/output.ts'
 
 const flags = readFlags({
@@ -23,9 +23,9 @@ const flags = readFlags({
   images: count(60_000),
   lr: positive(0.1),
   seed: integer(0),
+  ...jobFlags(),
 })
-const group = await initProcessGroup()
-await loadBackend()
+const group = await startJob(flags)
 const { rank, size } = group
 
 const layer = (units: number, activation: 'relu' | 'softmax', more: number) =>

@@ -17,9 +17,9 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { formatTable } from '@tsrun/core'
-import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { count, endWith, integer, positive, readFlags } from './lib/flags.ts'
+import { count, endWith, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 import { percent, printResult } from './lib/output.ts'
 
 const flags = readFlags({
@@ -28,14 +28,14 @@ const flags = readFlags({
   lr: positive(0.1),
   slow: integer(20),
   seed: integer(0),
+  ...jobFlags(),
 })
 const { steps, batch, seed } = flags
 
-const group = await initProcessGroup()
+const group = await startJob(flags)
 const { rank, size } = group
 if (size < 2)
   endWith('A server and a worker are two ranks. Start them with: npx tsrun --nproc 2 ...')
-await training.loadBackend()
 
 const SERVER = 0
 const isServer = rank === SERVER

@@ -21,9 +21,9 @@
 // may be just below zero in the other.
 
 import { formatTable } from '@tsrun/core'
-import { initProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
-import { count, integer, positive, readFlags } from './lib/flags.ts'
+import { count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 import { printResult } from './lib/output.ts'
 
 const { columnParallel, rowParallel, tf } = training
@@ -33,11 +33,11 @@ const flags = readFlags({
   hidden: count(512),
   seed: integer(0),
   lr: positive(0.1),
+  ...jobFlags(),
 })
 const LAYERS = 4
 
-const group = await initProcessGroup()
-await training.loadBackend()
+const group = await startJob(flags)
 const { rank, size } = group
 
 // The ten classes may not divide by the number of ranks, so the last layer is not split.

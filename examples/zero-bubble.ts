@@ -13,13 +13,15 @@
 // If F, I and W take the same time, the bubble is a third of that of 1F1B. The activations of a
 // micro-batch are held until its W, so every rank holds as many as rank 0 does: compare them in the output.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import { compareSchedules } from './lib/compare-schedules.ts'
-import { count, readFlags } from './lib/flags.ts'
+import { count, jobFlags, readFlags } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 
-const MICROBATCHES = 8
-
-const { steps } = readFlags({ steps: count(6) })
-const group = await initProcessGroup()
-await compareSchedules(group, [{ schedule: '1f1b' }, { schedule: 'zb-h1' }], MICROBATCHES, steps)
+const { steps, microbatches, ...job } = readFlags({
+  steps: count(6),
+  microbatches: count(8),
+  ...jobFlags('auto'),
+})
+const group = await startJob(job)
+await compareSchedules(group, [{ schedule: '1f1b' }, { schedule: 'zb-h1' }], microbatches, steps)
 await group.destroy()

@@ -11,12 +11,10 @@
 //
 // The third loop is one line: `trainer` does all of it.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import {
   AdamW,
   allReduceTensor,
   dataParallel,
-  loadBackend,
   meanSquaredError,
   record,
   sumInto,
@@ -33,16 +31,17 @@ import {
   meanSquare,
   parameter,
   printOutcomes,
-  readSizes,
   show,
+  sizeFlags,
   weights,
 } from './mlp.ts'
+import { readFlags } from '../lib/flags.ts'
+import { startJob } from '../lib/job.ts'
 
-const { layers, width, rows, steps } = readSizes()
-const group = await initProcessGroup()
+const { layers, width, rows, steps, ...job } = readFlags(sizeFlags)
+const group = await startJob(job)
 const { rank, size } = group
 const share = divide('rows', rows, size)
-await loadBackend()
 
 // The slice of the data for this rank. In practice, each rank would load only its own.
 const data = tf.slice(inputs(rows, width), [rank * share, 0], [share, width])

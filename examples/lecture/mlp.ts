@@ -9,12 +9,16 @@
 
 import type { ProcessGroup } from '@tsrun/distributed'
 import { generator, tf, uniform, type Parameter, type Tensor } from '@tsrun/training'
-import { count, endWith, readFlags } from '../lib/flags.ts'
+import { count, endWith, jobFlags } from '../lib/flags.ts'
 import { printResult } from '../lib/output.ts'
 
-/** Reads the flags that all programs of the lecture have. */
-export function readSizes(): { layers: number; width: number; rows: number; steps: number } {
-  return readFlags({ layers: count(4), width: count(1024), rows: count(128), steps: count(2) })
+/** The flags that all programs of the lecture have. */
+export const sizeFlags = {
+  layers: count(4),
+  width: count(1024),
+  rows: count(128),
+  steps: count(2),
+  ...jobFlags(),
 }
 
 /** Divides exactly, or ends the program with a message. @param name - of the flag that has `whole` */

@@ -1,6 +1,6 @@
 // The lecture's pipeline parallel program, with the backward pass that it leaves as homework.
 //
-//   npx tsrun --nproc 2 examples/lecture/pipeline-parallel.ts [--layers 4] [--width 1024] [--rows 128] [--steps 2]
+//   npx tsrun --nproc 2 examples/lecture/pipeline-parallel.ts [--layers 4] [--width 1024] [--rows 128] [--steps 2] [--messages]
 //
 // Every rank has some of the layers. The rows are cut into four micro-batches, so that the ranks can work
 // at the same time (GPipe): all forward passes, then all backward passes.
@@ -10,14 +10,12 @@
 //              goes to the previous one
 //
 // Messages are sent while a rank computes: it does not wait for their end until the end of the step.
+// `--messages` prints them: `sending [32, 1024] to rank 1`.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import {
   AdamW,
-  loadBackend,
   record,
   recvTensor,
-  sendTensor,
   sumInto,
   tf,
   type Recording,
@@ -31,20 +29,24 @@ import {
   meanSquare,
   parameter,
   printOutcomes,
-  readSizes,
   show,
+  sizeFlags,
   weights,
 } from './mlp.ts'
+import { readFlags } from '../lib/flags.ts'
+import { startJob } from '../lib/job.ts'
+import { messagesFlag, sender } from '../lib/messages.ts'
 
 const MICROBATCHES = 4
 
-const { layers, width, rows, steps } = readSizes()
-const group = await initProcessGroup()
+const flags = readFlags({ ...sizeFlags, messages: messagesFlag })
+const { layers, width, rows, steps } = flags
+const group = await startJob(flags)
+const send = sender(group, flags.messages)
 const { rank, size } = group
 const ownLayers = divide('layers', layers, size)
 const shape = [divide('rows', rows, MICROBATCHES), width] // of the activations of a micro-batch
 const [isFirst, isLast] = [rank === 0, rank === size - 1]
-await loadBackend()
 
 const data = inputs(rows, width)
 const one = tf.scalar(1)
@@ -70,7 +72,7 @@ for (let step = 0; step < steps; step++) {
       ? tf.slice(data, [m * shape[0]!, 0], shape)
       : await recvTensor(group, shape, group.previous)
     const output = record(forward, input, params, { needsInputGradient: !isFirst })
-    if (!isLast) sends.push(sendTensor(group, output.value, group.next))
+    if (!isLast) sends.push(send(output.value, group.next))
     received.push(input)
     outputs.push(output)
   }
@@ -89,7 +91,7 @@ for (let step = 0; step < steps; step++) {
     }
     const inputGradient = output.backward(outputGradient, sumInto(gradients))
     if (inputGradient !== undefined) {
-      sends.push(sendTensor(group, inputGradient, group.previous))
+      sends.push(send(inputGradient, group.previous))
       inputGradient.dispose()
     }
     outputGradient.dispose()

@@ -15,11 +15,9 @@
 // rank's columns of its own dx instead would be wrong, without an error. Only after the last layer the
 // gradient is whole: all ranks compute the same loss from all columns.
 
-import { initProcessGroup } from '@tsrun/distributed'
 import {
   AdamW,
   allGatherTensor,
-  loadBackend,
   record,
   reduceScatterTensor,
   sumInto,
@@ -35,16 +33,17 @@ import {
   meanSquare,
   parameter,
   printOutcomes,
-  readSizes,
   show,
+  sizeFlags,
   weights,
 } from './mlp.ts'
+import { readFlags } from '../lib/flags.ts'
+import { startJob } from '../lib/job.ts'
 
-const { layers, width, rows, steps } = readSizes()
-const group = await initProcessGroup()
+const { layers, width, rows, steps, ...job } = readFlags(sizeFlags)
+const group = await startJob(job)
 const { rank, size } = group
 const columns = divide('width', width, size)
-await loadBackend()
 
 const data = inputs(rows, width)
 const one = tf.scalar(1)

@@ -25,7 +25,6 @@ export async function compareSchedules(
   microbatches: number,
   steps: number,
 ): Promise<void> {
-  await training.loadBackend()
   const { rank, size } = group
   const batch = microbatches * ROWS
   const recipe = training.shardedMLP({ layers: LAYERS, hidden: 256 })

@@ -2,9 +2,10 @@ import { parseArgs } from 'node:util'
 import { initProcessGroup, type InitOptions, type ProcessGroup } from '@tsrun/distributed'
 import { wrap } from './output.ts'
 
-/** A command-line flag that takes a value. */
+/** A command-line flag. It takes a value, unless `fallback` is a boolean. */
 export interface Flag<T> {
   readonly fallback: T
+  /** What is expected, for the help; for a boolean, what the flag does. */
   readonly expected: string
   /** Returns undefined if `text` is not what is expected. */
   readonly read: (text: string) => T | undefined
@@ -49,6 +50,11 @@ export function text(fallback: string): Flag<string> {
   return { fallback, expected: 'a text', read: (given) => given }
 }
 
+/** A flag without a value: true if it is given. */
+export function toggle(effect: string): Flag<boolean> {
+  return { fallback: false, expected: effect, read: () => undefined }
+}
+
 /**
  * Reads the arguments of the script. `--help` prints them and ends the process. A wrong argument ends it
  * with exit code 2 and a message that says what is expected. In a job, only rank 0 prints.
@@ -56,9 +62,13 @@ export function text(fallback: string): Flag<string> {
 export function readFlags<Flags extends Record<string, Flag<unknown>>>(
   flags: Flags,
 ): { [Name in keyof Flags]: Flags[Name]['fallback'] } {
+  const typeOf = ({ fallback }: Flag<unknown>) =>
+    typeof fallback === 'boolean' ? ('boolean' as const) : ('string' as const)
   const options = {
     help: { type: 'boolean' as const },
-    ...Object.fromEntries(Object.keys(flags).map((name) => [name, { type: 'string' as const }])),
+    ...Object.fromEntries(
+      Object.entries(flags).map(([name, flag]) => [name, { type: typeOf(flag) }]),
+    ),
   }
   let given: Record<string, string | boolean | undefined>
   try {
@@ -72,7 +82,7 @@ export function readFlags<Flags extends Record<string, Flag<unknown>>>(
   }
   const read = Object.entries(flags).map(([name, flag]) => {
     const text = given[name]
-    const value = typeof text === 'string' ? flag.read(text) : flag.fallback
+    const value = typeof text === 'string' ? flag.read(text) : (text ?? flag.fallback)
     if (value === undefined) {
       refuse(`--${name} is ${JSON.stringify(text)}; expected ${flag.expected}`, flags)
     }
@@ -101,28 +111,58 @@ function isFirst(): boolean {
 }
 
 function usage(flags: Record<string, Flag<unknown>>): string {
-  const lines = Object.entries(flags).map(([name, { expected, fallback }]) =>
-    wrap(
-      `${expected} (default ${fallback === '' ? 'none' : String(fallback)})`,
-      `  --${name.padEnd(14)} `,
-    ),
-  )
+  const lines = Object.entries(flags).map(([name, { expected, fallback }]) => {
+    const otherwise =
+      typeof fallback === 'boolean'
+        ? ''
+        : ` (default ${fallback === '' ? 'none' : String(fallback)})`
+    return wrap(`${expected}${otherwise}`, `  --${name.padEnd(14)} `)
+  })
   if (lines.length === 0) return 'The script takes no flags (those of tsrun go before the script).'
   return ['Flags of the script (those of tsrun go before the script):', ...lines].join('\n')
 }
 
-/** Without the flag, the environment (TSRUN_TRANSPORT) determines the transport. */
-const BY_ENVIRONMENT = 'environment'
+/** Without the flag, a variable determines the value: TSRUN_TRANSPORT, TSRUN_ENGINE or TSRUN_BACKEND. */
+const UNSET = 'environment'
 
-const names = [BY_ENVIRONMENT, 'auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
-type Name = (typeof names)[number]
+const transports = [UNSET, 'auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
+const engines = [UNSET, 'auto', 'worker', 'inline'] as const
+const devices = [UNSET, 'auto', 'wasm', 'cpu', 'tensorflow', 'webgpu'] as const
 
-/** The flag `--transport`. */
-export function transport(): Flag<Name> {
-  return choice(names, BY_ENVIRONMENT)
+/** The flags of an example that joins a job, for `join`. */
+export function joinFlags(engine: (typeof engines)[number] = UNSET) {
+  // The engine `worker` moves messages while the rank computes, `inline` only while it waits.
+  return { transport: choice(transports, UNSET), engine: choice(engines, engine) }
 }
 
-/** Joins the job over the transport that the flag names. */
-export async function joinOver(name: Name, options: InitOptions = {}): Promise<ProcessGroup> {
-  return await initProcessGroup(name === BY_ENVIRONMENT ? options : { ...options, transport: name })
+/** The flags of an example that joins a job and computes, for `startJob`. */
+export function jobFlags(engine: (typeof engines)[number] = UNSET) {
+  return { ...joinFlags(engine), device: choice(devices, UNSET) }
+}
+
+/** The values of flags that the command line sets. */
+export function given<Values extends Record<string, string>>(
+  values: Values,
+): { [Name in keyof Values]?: Exclude<Values[Name], typeof UNSET> } {
+  const set = Object.entries(values).filter(([, value]) => value !== UNSET)
+  return Object.fromEntries(set) as ReturnType<typeof given<Values>>
+}
+
+/** What the flags of `joinFlags` say. */
+interface JoinFlags {
+  readonly transport: (typeof transports)[number]
+  readonly engine: (typeof engines)[number]
+}
+
+/** What the flags of `jobFlags` say. */
+export interface JobFlags extends JoinFlags {
+  readonly device: (typeof devices)[number]
+}
+
+/** Joins the job over the transport and with the engine that the flags name. */
+export async function join(
+  { transport, engine }: JoinFlags,
+  options: InitOptions = {},
+): Promise<ProcessGroup> {
+  return await initProcessGroup({ ...options, ...given({ transport, engine }) })
 }

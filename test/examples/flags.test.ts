@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals'
-import { choice, count, integer, positive } from '../../examples/lib/flags.ts'
+import { choice, count, given, integer, positive } from '../../examples/lib/flags.ts'
 import { meshProblem } from '../../examples/lib/gpt-run.ts'
 
 describe('flags of the examples', () => {
@@ -16,6 +16,11 @@ describe('flags of the examples', () => {
   ] as const)('%s accepts valid texts and refuses others', (_, flag, good, bad) => {
     for (const [text, value] of Object.entries(good)) expect(flag.read(text)).toBe(value)
     for (const text of bad) expect(flag.read(text)).toBeUndefined()
+  })
+
+  it('leave to the environment what the command line does not set', () => {
+    const job = { transport: 'environment', engine: 'inline', device: 'environment' } as const
+    expect(given(job)).toEqual({ engine: 'inline' })
   })
 })
 
