@@ -2,17 +2,21 @@
 //
 //   npx tsrun --nproc 4 examples/data-parallel.ts
 //   npx tsrun --nproc 4 examples/data-parallel.ts --wire bfloat16 --bucket 65536
+//   npx tsrun --nproc 4 examples/data-parallel.ts --overlap off
 //   node --import tsx examples/data-parallel.ts        (the same script in one process)
 //
 // The gradients are averaged over the ranks in buckets, while the backward pass still computes those of
-// earlier layers. CS336's lecture averages them after the backward pass, one parameter at a time, as
-// examples/lecture/data-parallel.ts does. The output shows how long the ranks still wait for gradients.
+// earlier layers. With `--overlap off` all of them are averaged together after the backward pass. CS336's
+// lecture does that one parameter at a time, as examples/lecture/data-parallel.ts does. The output shows how
+// long the ranks still wait for gradients. Only the engine `worker` moves messages while a rank computes, and
+// it needs a second core for each rank.
 
 import * as training from '@tsrun/training'
-import { choice, count, integer, positive, readFlags } from './lib/flags.ts'
-import { gpuUtilisation } from './lib/gpu-utilisation.ts'
+import { choice, count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
 import { grouped, percent, printResult } from './lib/output.ts'
 import { Speed } from './lib/speed.ts'
+import { describeUtilisation, pollUtilisation } from './lib/utilisation.ts'
 
 const flags = readFlags({
   epochs: count(1),
@@ -22,39 +26,47 @@ const flags = readFlags({
   wire: choice(['float32', 'float16', 'bfloat16'] as const, 'float32'),
   seed: integer(0),
   lr: positive(0.003),
+  layers: count(16),
+  width: count(128),
+  overlap: choice(['on', 'off'] as const, 'on'),
+  ...jobFlags(),
 })
 const { batch, epochs, seed } = flags
 
-const run = await training.trainer(training.shardedMLP({ layers: 16, seed }), {
+const group = await startJob(flags)
+const model = training.shardedMLP({ layers: flags.layers, hidden: flags.width, seed })
+// The only bucket of all gradients is complete when the backward pass ends.
+const bucketBytes = flags.overlap === 'on' ? flags.bucket : Number.MAX_SAFE_INTEGER
+const run = await training.trainer(model, {
+  mesh: group,
   optimizer: new training.Adam({ learningRate: flags.lr }),
-  bucketBytes: flags.bucket,
-  firstBucketBytes: flags.bucket / 4,
+  bucketBytes,
+  firstBucketBytes: bucketBytes / 4,
   wire: flags.wire,
 })
 const train = training.mnist({ split: 'train' })
 const steps = epochs * Math.ceil(Math.min(flags.images, train.size) / batch)
 const speed = new Speed()
-const { evaluations } = await run.fit(train, {
-  ...{ batch, seed, steps },
-  evaluate: { data: training.mnist({ split: 'test' }) },
-  callbacks: [speed],
-})
+const poll = pollUtilisation()
+await run.fit(train, { batch, seed, steps, callbacks: [speed] })
+const busy = await group.allGatherObject(await poll.stop())
+const test = training.mnist({ split: 'test' })
+const { accuracy } = await run.evaluate(
+  training.batches(test, { batch: 1000, shuffle: false, share: run.share }),
+)
 
-const shares = await run.layout.world.allGatherObject(speed.cpuShare)
-const gpus = run.rank === 0 ? await gpuUtilisation() : undefined
 if (run.rank === 0) {
-  const { accuracy } = evaluations.at(-1)!
   const { collectives, bytes } = run.traffic ?? { collectives: 0, bytes: 0 }
   const { examplesPerSecond: imagesPerSecond, exposed } = speed
   console.log(
     `test accuracy ${percent(accuracy, 2)}  ${grouped(imagesPerSecond)} images/s  ` +
       `${percent(exposed)} of the time waiting for gradients`,
   )
-  console.log(`CPU of each rank: ${shares.map((share) => percent(share, 0)).join(', ')}`)
-  if (gpus !== undefined) console.log(gpus)
-  console.log(`${collectives} buckets, ${grouped(bytes)} bytes of gradients per step`)
-  const ranks = run.layout.world.size
-  printResult({ ranks, accuracy, imagesPerSecond, exposed, collectives, bytes })
+  console.log(describeUtilisation(busy))
+  console.log(
+    `${collectives} ${collectives === 1 ? 'bucket' : 'buckets'}, ${grouped(bytes)} bytes of gradients per step`,
+  )
+  printResult({ ranks: group.size, accuracy, imagesPerSecond, exposed, collectives, bytes })
 }
 run.dispose()
-await run.layout.world.destroy()
+await group.destroy()

@@ -19,6 +19,8 @@ describe('data-parallel.ts', () => {
     const smaller = await train(2, '--bucket', '100000')
     expect(smaller['collectives']).toBeGreaterThan(two['collectives']!)
     expect(smaller['bytes']).toBe(two['bytes'])
+    const late = await train(2, '--overlap', 'off')
+    expect(late).toMatchObject({ collectives: 1, bytes: two['bytes'], accuracy: two['accuracy'] })
     // and as bfloat16, half the bytes
     const half = await train(2, '--wire', 'bfloat16')
     expect(half['bytes']! / two['bytes']!).toBeCloseTo(0.5, 3)
