@@ -18,7 +18,6 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { toEnvironment } from '@tsrun/core'
 import { startStoreServer } from '@tsrun/store'
-import * as training from '@tsrun/training'
 import { count, endWith, integer, positive, readFlags } from './lib/flags.ts'
 import { printResult } from './lib/output.ts'
 import { trainRank, type Plan, type Said } from './lib/recovery-rank.ts'
@@ -26,10 +25,7 @@ import { trainRank, type Plan, type Said } from './lib/recovery-rank.ts'
 const PLAN = 'RECOVERY_PLAN'
 
 if (process.env[PLAN] === undefined) await supervise()
-else {
-  await training.loadBackend()
-  await trainRank(JSON.parse(process.env[PLAN]) as Plan)
-}
+else await trainRank(JSON.parse(process.env[PLAN]) as Plan)
 
 async function supervise(): Promise<void> {
   const flags = readFlags({
@@ -49,6 +45,7 @@ async function supervise(): Promise<void> {
     endWith('A rank is lost before it comes back, before the end: --lose, --return, --steps.')
   }
   const plan = { ...flags, returnAt: flags.return }
+  console.log(`${ranks} replicas train ${steps} steps in peace, and then lose one of them`)
   const calm = await runJob({ ...plan, returnAt: steps }, ranks, undefined)
   const disturbed = await runJob(plan, ranks, lose)
   const [undisturbed, loss] = [calm.loss, disturbed.loss]
@@ -85,10 +82,12 @@ async function runJob(
   }
   const hear = (said: Said): void => {
     if (said.kind === 'end') loss = said.loss
-    else if (said.kind === 'waits') {
+    else if (said.kind === 'backend') {
+      if (lose === undefined) console.log(said.text)
+    } else if (said.kind === 'waits') {
       console.log(`rank ${ranks - 1} is started again`)
       start(ranks - 1)
-    } else {
+    } else if (lose !== undefined) {
       if (replicas.at(-1) !== said.ranks) {
         console.log(`step ${said.step}: ${said.ranks} replicas, loss ${said.loss.toFixed(4)}`)
         replicas.push(said.ranks)

@@ -3,6 +3,7 @@
 import { isTsrError } from '@tsrun/core'
 import { initProcessGroup, reconfigure, type ProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
+import { describeBackend } from './job.ts'
 
 /** What all ranks are started with. */
 export interface Plan {
@@ -16,6 +17,7 @@ export interface Plan {
 
 /** What a rank says, as a line of JSON. */
 export type Said =
+  | { readonly kind: 'backend'; readonly text: string }
   | { readonly kind: 'step'; readonly step: number; readonly loss: number; readonly ranks: number }
   | { readonly kind: 'waits' }
   | { readonly kind: 'end'; readonly loss: number }
@@ -30,7 +32,9 @@ interface Replica {
 const train = training.mnist({ split: 'train' })
 
 export async function trainRank(plan: Plan): Promise<void> {
+  const backend = await training.loadBackend()
   let group = await initProcessGroup({ timeout: 60_000 })
+  if (group.rank === 0) say({ kind: 'backend', text: describeBackend(backend) })
   const { size, generation } = group
   let replica = await replicaOn(group, plan, generation > 0 ? undefined : { step: 0 })
   while (replica.step < plan.steps) {

@@ -25,6 +25,8 @@ describe('recovery.ts', () => {
     const result = JSON.parse(/^result (.+)$/m.exec(output)![1]!) as Record<string, unknown>
     expect(result['replicas']).toEqual([Number(ranks), Number(ranks) - 1, Number(ranks)])
     expect(result['difference']).toBeLessThan(1e-5)
+    expect(output.match(/^step 1: /gm)).toHaveLength(1)
+    expect(output.match(/^computed by /gm)).toHaveLength(1)
     expect(output).toContain(`rank ${Number(ranks) - 1} is killed after step ${lose}`)
   })
 
