@@ -5,27 +5,43 @@
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule interleaved --chunks 2
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule zb-h1
 //   npx tsrun --nproc 2 examples/pipeline.ts --schedule-file examples/schedules/last-first.csv
+//   npx tsrun --nproc 2 examples/pipeline.ts --report --messages
 //   node --import tsx examples/pipeline.ts        (the same script in one process)
 //
 // Each rank builds only its own layers. Activations are sent from rank to rank and gradients back, in the
-// order of the schedule. The result equals that of a single process in every layout.
+// order of the schedule. The result equals that of a single process in every layout. `--report` shows the
+// time of each rank, the timeline of a step and the schedule; `--messages` shows what each rank sends.
 
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { ProgressLine } from '@tsrun/core'
-import { drawTimeline, initProcessGroup } from '@tsrun/distributed'
+import { drawTimeline } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import * as planning from '@tsrun/training/planning'
-import { choice, count, endWith, integer, positive, readFlags, text } from './lib/flags.ts'
-import { gpuUtilisation } from './lib/gpu-utilisation.ts'
+import {
+  choice,
+  count,
+  endWith,
+  integer,
+  jobFlags,
+  positive,
+  readFlags,
+  text,
+  toggle,
+} from './lib/flags.ts'
+import { startJob } from './lib/job.ts'
+import { describeSending, messagesFlag } from './lib/messages.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
 import { gridLegend, grouped, percent, printResult } from './lib/output.ts'
+import { describeUtilisation, pollUtilisation, type Utilisation } from './lib/utilisation.ts'
 
 const flags = readFlags({
   schedule: choice(planning.scheduleNames, '1f1b'),
   // A schedule of your own instead of a named one: a line of actions for each rank.
   'schedule-file': text(''),
   microbatches: count(8),
+  layers: count(16),
+  width: count(128),
   // Stages per rank; 0: two with the schedules that take several, otherwise one.
   chunks: integer(0),
   epochs: count(2),
@@ -34,20 +50,22 @@ const flags = readFlags({
   lr: positive(0.003),
   // Fewer images, for slow machines.
   images: count(60_000),
+  report: toggle('shows the time of each rank, the last step and the schedule'),
+  messages: messagesFlag,
+  // With the engine `auto`, messages have a thread of their own only if each rank has a second core.
+  ...jobFlags('auto'),
 })
 const { batch, chunks, epochs, seed } = flags
 
-// With `auto`, messages have a separate thread only if each rank has a second core.
-const group = await initProcessGroup({ engine: 'auto' })
-const { blas } = await training.loadBackend()
+const group = await startJob(flags)
 const { rank, size } = group
 const speaks = rank === 0
-if (speaks && blas !== undefined) console.log(`matrix products by ${blas}`)
 
 const file = flags['schedule-file']
 const own = file === '' ? undefined : planning.parseSchedule(readSchedule(file), file)
 const optimizer = new training.Adam()
-const pipe = training.pipeline(training.shardedMLP({ layers: 16, seed }), group, {
+const model = training.shardedMLP({ layers: flags.layers, hidden: flags.width, seed })
+const pipe = training.pipeline(model, group, {
   schedule: own ?? flags.schedule,
   ...(own === undefined ? { microbatches: flags.microbatches } : {}),
   ...(own === undefined && chunks > 0 ? { chunks } : {}),
@@ -63,12 +81,14 @@ let meter = new training.StepMeter(pipe.recorder)
 let done = 0
 let peakInFlight = 0
 let accuracy = 0
+let utilisation: Utilisation | undefined
 const begin = performance.now()
 
 for (let epoch = 0; epoch < epochs; epoch++) {
   const epochBegin = performance.now()
   // The figures are those of the last epoch, because the first one also compiles.
   meter = new training.StepMeter(pipe.recorder)
+  const poll = pollUtilisation()
   let images = 0
   for (const examples of training.batches(train, { batch, seed, epoch })) {
     optimizer.learningRate = learningRate(done)
@@ -90,6 +110,7 @@ for (let epoch = 0; epoch < epochs; epoch++) {
     })
   }
   const trained = performance.now()
+  utilisation = await poll.stop()
   const judged = await pipe.evaluate(testBatch!)
   accuracy = judged.accuracy
   if (speaks) {
@@ -114,22 +135,30 @@ const facts = await group.allGatherObject({
   parameters: pipe.parameters.reduce((sum, { value }) => sum + value.size, 0),
   peakInFlight,
 })
-const gpus = speaks ? await gpuUtilisation() : undefined
+const busy = await group.allGatherObject(utilisation!)
 const cores = availableParallelism()
 const message = training.messageTime(spans)
 const report = training.pipelineReport(samples, schedule, { cores })
 const withMessages = training.pipelineReport(samples, schedule, { cores, transfer: message })
 
+if (flags.messages) {
+  for (const { kind, bytes = 0, peer } of meter.lastSpans) {
+    const rows = bytes / Float32Array.BYTES_PER_ELEMENT / flags.width
+    if (kind === 'send') console.log(describeSending([rows, flags.width], peer!))
+  }
+}
+await group.barrier()
 if (speaks) {
-  console.log(`\n${formatReport(report, facts, schedule)}`)
-  console.log(`\n${explainBubble(report, withMessages, message, cores)}`)
-  if (gpus !== undefined) console.log(`GPUs: ${gpus}`)
-  console.log('\nThe last full step, measured:')
-  console.log(drawTimeline(spans))
-  console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n\n${gridLegend}\n`)
+  if (flags.report) {
+    console.log(`\n${formatReport(report, facts, schedule)}`)
+    console.log(`\nThe last full step, measured:\n${drawTimeline(spans)}`)
+    console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n\n${gridLegend}`)
+  }
+  console.log(`\n${describeUtilisation(busy)}`)
+  console.log(explainBubble(report, withMessages, message, cores))
+  if (!flags.report) console.log('For the time of each rank and the schedule, add --report.')
   printResult({
     accuracy,
-    seconds: process.uptime(),
     bubble: report.bubble,
     predictedBubble: report.predictedBubble,
   })

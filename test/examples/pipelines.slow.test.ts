@@ -182,8 +182,9 @@ describe('pipeline.ts', () => {
     [3, '1f1b'],
     [2, 'gpipe'],
   ])('is as accurate on %i ranks with %s as in a single process', async (nproc, schedule) => {
-    const [result, shown] = await example(nproc, 'pipeline.ts', '--schedule', schedule, ...quick)
-    expect(Object.keys(result)).toEqual(['accuracy', 'seconds', 'bubble', 'predictedBubble'])
+    const flags = ['--schedule', schedule, '--report', ...quick]
+    const [result, shown] = await example(nproc, 'pipeline.ts', ...flags)
+    expect(Object.keys(result)).toEqual(['accuracy', 'bubble', 'predictedBubble'])
     expect(result['accuracy']).toBeGreaterThan(0.8)
     alone ??= result['accuracy'] as number
     expect(Math.abs((result['accuracy'] as number) - alone)).toBeLessThan(0.01)
@@ -191,18 +192,47 @@ describe('pipeline.ts', () => {
     expect(shown).toMatch(/epoch 1\/1 {2}test accuracy \d\d\.\d\d %/)
     expect(shown).toMatch(/^rank {2}layers {2}parameters/m)
     expect(shown).toMatch(/^Bubble .* measured, .* predicted/m)
+    expect(shown).toMatch(/^computed by \w+ on .+, \d+ thread/m)
     for (let rank = 0; rank < nproc; rank++) expect(shown).toMatch(new RegExp(`^r${rank} .*F`, 'm'))
   })
 
   it('reads a schedule from a file, and refuses one for another number of ranks', async () => {
     const file = 'examples/schedules/last-first.csv'
-    const flags = ['--schedule-file', file, '--epochs', '1', '--images', '2000']
+    const flags = ['--schedule-file', file, '--epochs', '1', '--images', '2000', '--report']
     const [result, shown] = await example(2, 'pipeline.ts', ...flags)
     expect(result['accuracy']).toBeGreaterThan(0.2)
     expect(shown).toMatch(/^rank 0 F3/m)
     const wrong = await tsrun(['--nproc', '3', 'examples/pipeline.ts', ...flags], { cwd })
     expect(wrong.code).not.toBe(0)
     expect(wrong.stderr).toContain('a list for each of the 3 ranks')
+  })
+
+  it('ends with its result, after at most 20 lines of at most 80 characters', async () => {
+    const job = ['--nproc', '4', '--no-summary', 'examples/pipeline.ts']
+    const { code, stdout } = await tsrun([...job, '--epochs', '1', '--images', '2048'], { cwd })
+    expect(code).toBe(0)
+    const lines = stdout.trimEnd().split('\n')
+    const trained = lines.findIndex((line) => line.includes('epoch 1/1  test accuracy'))
+    expect(trained).toBeGreaterThan(-1)
+    const after = lines.slice(trained + 1)
+    expect(after.at(-1)).toMatch(/^\[rank 0\] result \{.*\}$/)
+    expect(after.length).toBeLessThanOrEqual(20)
+    expect(lines.filter((line) => line.length > 80)).toEqual([])
+    const [, means, least] = /CPU +mean (.+) %, least (.+) %, by rank/.exec(stdout)!
+    for (const shares of [means!, least!]) expect(shares).toMatch(/^\d+(, \d+){3}$/)
+  })
+
+  it('computes and sends as --device, --engine and --transport say, and shows its messages', async () => {
+    const job = ['--device', 'cpu', '--engine', 'inline', '--transport', 'tcp', '--messages']
+    const sizes = ['--images', '64', '--batch', '64', '--microbatches', '4', '--epochs', '1']
+    const network = ['--layers', '4', '--width', '32']
+    const [, shown] = await example(2, 'pipeline.ts', ...job, ...sizes, ...network)
+    expect(shown).toMatch(/^computed by cpu on CPU, 1 thread$/m)
+    // Four activations go forward, and four gradients back.
+    for (const to of [0, 1]) {
+      const sent = new RegExp(`^sending \\[16, 32\\] to rank ${to}$`, 'gm')
+      expect(shown.match(sent)).toHaveLength(4)
+    }
   })
 
   it('refuses an invalid flag with one message and exit code 2', async () => {

@@ -5,7 +5,7 @@ jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const examples: readonly (readonly string[])[] = [
-  ['pipeline.ts', '--images', '2048', '--epochs', '1'],
+  ['pipeline.ts', '--report', '--images', '2048', '--epochs', '1'],
   ['interleaved.ts', '--steps', '2'],
   ['zero-bubble.ts', '--steps', '2'],
   ['06-1f1b.ts'],
