@@ -14,7 +14,6 @@
 
 import {
   crossEntropy,
-  loadBackend,
   recordLoss,
   recordModule,
   SGD,
@@ -24,12 +23,13 @@ import {
   type Tensor,
 } from '@tsrun/training'
 import { batchesOf, courseFlags, endLesson, networkOf } from './lib/course.ts'
-import { readFlags } from './lib/flags.ts'
+import { deviceFlag, readFlags } from './lib/flags.ts'
+import { loadShown } from './lib/job.ts'
 import { median, printResult } from './lib/output.ts'
 
-const course = readFlags(courseFlags)
+const { device, ...course } = readFlags({ ...courseFlags, ...deviceFlag })
 
-await loadBackend()
+await loadShown(0, device)
 const model = networkOf(course).build()
 const optimizer = new SGD({ learningRate: course.lr })
 

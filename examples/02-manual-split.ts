@@ -17,7 +17,6 @@
 
 import {
   crossEntropy,
-  loadBackend,
   record,
   recordLoss,
   recordModule,
@@ -29,13 +28,14 @@ import {
   type Tensor,
 } from '@tsrun/training'
 import { batchesOf, courseFlags, differenceOf, endLesson, networkOf } from './lib/course.ts'
-import { count, endWith, readFlags } from './lib/flags.ts'
+import { count, deviceFlag, endWith, readFlags } from './lib/flags.ts'
+import { loadShown } from './lib/job.ts'
 import { median, printResult } from './lib/output.ts'
 
-const { cut, ...course } = readFlags({ cut: count(8), ...courseFlags })
+const { cut, device, ...course } = readFlags({ cut: count(8), ...courseFlags, ...deviceFlag })
 if (cut >= course.layers) endWith(`--cut ${cut} leaves no layer for part B`)
 
-await loadBackend()
+await loadShown(0, device)
 
 // Initial values depend only on the seed and on the name of a parameter ("layers.9.weight"), so a part
 // starts with the same values as the whole network has there, without knowing the other part.

@@ -16,8 +16,9 @@
 // not counted.
 
 import type { ProcessGroup } from '@tsrun/distributed'
-import { loadBackend, recvTensor, sendTensor, tf, type Tensor } from '@tsrun/training'
-import { choice, endWith, joinOver, readFlags, transport } from './lib/flags.ts'
+import { recvTensor, sendTensor, tf, type Tensor } from '@tsrun/training'
+import { endWith, join, jobFlags, readFlags } from './lib/flags.ts'
+import { loadShown } from './lib/job.ts'
 import { median, printResult } from './lib/output.ts'
 
 const KIB = 2 ** 10
@@ -33,16 +34,13 @@ interface Measured {
   readonly p99: number
 }
 
-const flags = readFlags({
-  transport: transport(),
-  engine: choice(['auto', 'inline', 'worker'] as const, 'auto'),
-})
+const { transport, engine, device } = readFlags(jobFlags('auto'))
 if (process.env['WORLD_SIZE'] !== '2') {
   endWith('Ping-pong takes two ranks: npx tsrun --nproc 2 examples/03-ping-pong.ts')
 }
-await loadBackend()
-const isChosen = flags.transport !== 'environment' || process.env['TSRUN_TRANSPORT'] !== undefined
-const transports = isChosen ? [flags.transport] : (['shared-memory', 'tcp'] as const)
+await loadShown(Number(process.env['RANK']), device)
+const isChosen = transport !== 'environment' || process.env['TSRUN_TRANSPORT'] !== undefined
+const transports = isChosen ? [transport] : (['shared-memory', 'tcp'] as const)
 const found: {
   latencyUs: number
   latencyP99Us: number
@@ -51,7 +49,7 @@ const found: {
 }[] = []
 
 for (const name of transports) {
-  const group = await joinOver(name, { engine: flags.engine })
+  const group = await join({ transport: name, engine })
   if (group.rank === 0) {
     const shown = name === 'environment' ? process.env['TSRUN_TRANSPORT'] : name
     console.log(`by ${shown}\n     bytes   least us     p50 us     p99 us       GB/s`)

@@ -2,6 +2,7 @@
 //
 //   npx tsrun --nproc auto examples/04-naive.ts
 //   npx tsrun --nproc auto examples/04-naive.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/04-naive.ts --messages       (prints what each rank sends)
 //
 // The manual split of step 2, now between processes: rank r has the r-th quarter of the layers.
 // Activations are sent to the next rank, gradients to the previous one. A batch is cut into
@@ -16,17 +17,17 @@
 // With S stages, each is idle for (S - 1) / S of the time: 75 % with four. Four processes are no faster
 // than one. The only gain is that each has to hold only a quarter of the network.
 
-import { recvTensor, sendTensor } from '@tsrun/training'
+import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'
 
-await runLesson('04 naive', 'naive', async (stage, group, microbatches) => {
+await runLesson('04 naive', 'naive', async (stage, { group, microbatches, send }) => {
   for (let m = 0; m < microbatches; m++) {
     // Forward: the input comes from the data or from the previous rank.
     const input = stage.isFirst
       ? stage.inputs(m)
       : await stage.wait(recvTensor(group, stage.shape, group.previous))
     const output = stage.forward(m, input)
-    if (!stage.isLast) await sendTensor(group, output, group.next)
+    if (!stage.isLast) await send(output, group.next)
 
     // Backward: the gradient comes from the loss or from the next rank.
     const outputGradient = stage.isLast
@@ -34,7 +35,7 @@ await runLesson('04 naive', 'naive', async (stage, group, microbatches) => {
       : await stage.wait(recvTensor(group, stage.shape, group.next))
     const inputGradient = stage.backward(m, outputGradient)
     if (inputGradient !== undefined) {
-      await sendTensor(group, inputGradient, group.previous)
+      await send(inputGradient, group.previous)
       inputGradient.dispose()
     }
   }

@@ -2,6 +2,7 @@
 //
 //   npx tsrun --nproc auto examples/05-gpipe.ts
 //   npx tsrun --nproc auto examples/05-gpipe.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/05-gpipe.ts --messages       (prints what each rank sends)
 //
 // A rank does not have to wait for the gradient of micro-batch 0 before it starts micro-batch 1. So all
 // forwards run first, then all backwards: while rank 1 has micro-batch 0, rank 0 already works on
@@ -15,10 +16,10 @@
 // With S stages and M micro-batches, the idle share falls to (S - 1) / (M + S - 1): 27 % for 4 and 8.
 // The cost is memory: all M micro-batches are in flight, and each holds its activations.
 
-import { recvTensor, sendTensor } from '@tsrun/training'
+import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'
 
-await runLesson('05 gpipe', 'gpipe', async (stage, group, microbatches) => {
+await runLesson('05 gpipe', 'gpipe', async (stage, { group, microbatches, send }) => {
   // Sends are not awaited here: a rank continues while its messages are sent. Between two ranks,
   // messages arrive in the order in which they were sent, so micro-batches cannot be confused.
   const sends: Promise<void>[] = []
@@ -28,7 +29,7 @@ await runLesson('05 gpipe', 'gpipe', async (stage, group, microbatches) => {
       ? stage.inputs(m)
       : await stage.wait(recvTensor(group, stage.shape, group.previous))
     const output = stage.forward(m, input)
-    if (!stage.isLast) sends.push(sendTensor(group, output, group.next))
+    if (!stage.isLast) sends.push(send(output, group.next))
   }
 
   for (let m = 0; m < microbatches; m++) {
@@ -37,7 +38,7 @@ await runLesson('05 gpipe', 'gpipe', async (stage, group, microbatches) => {
       : await stage.wait(recvTensor(group, stage.shape, group.next))
     const inputGradient = stage.backward(m, outputGradient)
     if (inputGradient !== undefined) {
-      sends.push(sendTensor(group, inputGradient, group.previous))
+      sends.push(send(inputGradient, group.previous))
       inputGradient.dispose()
     }
   }

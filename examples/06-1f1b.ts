@@ -2,6 +2,7 @@
 //
 //   npx tsrun --nproc auto examples/06-1f1b.ts
 //   npx tsrun --nproc auto examples/06-1f1b.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/06-1f1b.ts --messages       (prints what each rank sends)
 //
 // The last rank can run the backward of micro-batch 0 right after its forward, without waiting for the
 // others. So each rank warms up with one forward for every rank after it, then alternates one forward
@@ -15,10 +16,10 @@
 // It is idle for as long as GPipe, (S - 1) / (M + S - 1). But a backward frees activations before the
 // next forward needs memory: rank r holds at most S - r micro-batches, however many there are.
 
-import { recvTensor, sendTensor } from '@tsrun/training'
+import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'
 
-await runLesson('06 1f1b', '1f1b', async (stage, group, microbatches) => {
+await runLesson('06 1f1b', '1f1b', async (stage, { group, microbatches, send }) => {
   // In the middle of the pipeline, rank r sends F to r + 1 while r + 1 sends B to r. If each waited for
   // the other to receive, both would wait forever: sends must not block the schedule.
   const sends: Promise<void>[] = []
@@ -28,7 +29,7 @@ await runLesson('06 1f1b', '1f1b', async (stage, group, microbatches) => {
       ? stage.inputs(m)
       : await stage.wait(recvTensor(group, stage.shape, group.previous))
     const output = stage.forward(m, input)
-    if (!stage.isLast) sends.push(sendTensor(group, output, group.next))
+    if (!stage.isLast) sends.push(send(output, group.next))
   }
 
   const backward = async (m: number): Promise<void> => {
@@ -37,7 +38,7 @@ await runLesson('06 1f1b', '1f1b', async (stage, group, microbatches) => {
       : await stage.wait(recvTensor(group, stage.shape, group.next))
     const inputGradient = stage.backward(m, outputGradient)
     if (inputGradient !== undefined) {
-      sends.push(sendTensor(group, inputGradient, group.previous))
+      sends.push(send(inputGradient, group.previous))
       inputGradient.dispose()
     }
   }

@@ -32,6 +32,18 @@ export function networkOf({ layers, width, seed }: Course): ReturnType<typeof sh
   return shardedMLP({ layers, hidden: width, seed })
 }
 
+/**
+ * The multiplications of each layer and row, forward and backward. The first layer is wide, but nobody
+ * needs the gradient of its input. Stages of equal costs are idle for as long as theory says.
+ */
+export function costsOf({ layers, width }: Pick<Course, 'layers' | 'width'>): number[] {
+  return Array.from({ length: layers }, (_, layer) => {
+    const inputs = layer === 0 ? 784 : width
+    const outputs = layer === layers - 1 ? 10 : width
+    return (layer === 0 ? 2 : 3) * inputs * outputs
+  })
+}
+
 /** A batch of digits for each step. */
 export function* batchesOf({ steps, batch, seed }: Course): Generator<ExampleBatch> {
   const digits = mnist({ split: 'train' })

@@ -135,9 +135,12 @@ export function joinFlags(engine: (typeof engines)[number] = UNSET) {
   return { transport: choice(transports, UNSET), engine: choice(engines, engine) }
 }
 
+/** The flag of an example that computes, for `loadShown`. */
+export const deviceFlag = { device: choice(devices, UNSET) }
+
 /** The flags of an example that joins a job and computes, for `startJob`. */
 export function jobFlags(engine: (typeof engines)[number] = UNSET) {
-  return { ...joinFlags(engine), device: choice(devices, UNSET) }
+  return { ...joinFlags(engine), ...deviceFlag }
 }
 
 /** The values of flags that the command line sets. */

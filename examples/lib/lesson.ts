@@ -4,14 +4,16 @@ import { schedule, type ScheduleName } from '@tsrun/training/planning'
 import {
   cutBatch,
   disposeModule,
-  loadBackend,
   pipelineReport,
   SGD,
   splitLayers,
   StepMeter,
+  tf,
+  type Tensor,
 } from '@tsrun/training'
 import {
   batchesOf,
+  costsOf,
   courseFlags,
   differenceOf,
   endLesson,
@@ -19,26 +21,34 @@ import {
   networkOf,
   type Course,
 } from './course.ts'
-import { choice, count, endWith, joinOver, readFlags, transport } from './flags.ts'
+import { choice, count, endWith, jobFlags, readFlags } from './flags.ts'
+import { startJob } from './job.ts'
+import { messagesFlag, sender } from './messages.ts'
 import { LessonStage } from './lesson-stage.ts'
 import { gridLegend, median, percent, printResult, wrap } from './output.ts'
 import { describeUtilisation, pollUtilisation } from './utilisation.ts'
 
 /** The forwards and backwards of one training step, in the order of a schedule. */
-export type Step = (stage: LessonStage, group: ProcessGroup, microbatches: number) => Promise<void>
+export type Step = (stage: LessonStage, link: Link) => Promise<void>
 
-/**
- * With `--overlap on` another thread of each rank moves messages while the rank computes (the worker
- * engine), with `off` messages move only while the rank waits (the inline engine). The default is what
- * suits this machine: `off` where ranks have no second core.
- */
-const engines = { auto: 'auto', on: 'worker', off: 'inline' } as const
+/** What a step needs of the job. */
+export interface Link {
+  readonly group: ProcessGroup
+  readonly microbatches: number
+  /** Sends a tensor, as `sendTensor` does. */
+  readonly send: (tensor: Tensor, to: number) => Promise<void>
+}
+
+/** `on`: another thread moves messages while the rank computes; `off`: they move while the rank waits. */
+const overlaps = { on: 'worker', off: 'inline' } as const
 
 const flags = {
   ...courseFlags,
+  ...jobFlags('auto'),
   microbatches: count(8),
+  // Without it, the engine decides, which by default is what suits the cores of this machine.
   overlap: choice(['auto', 'on', 'off'], 'auto'),
-  transport: transport(),
+  messages: messagesFlag,
 }
 
 /**
@@ -46,16 +56,19 @@ const flags = {
  * losses with those of a single process and of the other lessons.
  */
 export async function runLesson(lesson: string, name: ScheduleName, step: Step): Promise<void> {
-  const { microbatches, overlap, transport, ...course } = readFlags(flags)
+  const { microbatches, overlap, messages, transport, engine, device, ...course } = readFlags(flags)
   const { batch, layers, width } = course
   if (batch % microbatches !== 0) {
     endWith(`--batch ${batch} does not divide into ${microbatches} equal micro-batches`)
   }
-  const group = await joinOver(transport, { engine: engines[overlap] })
-  await loadBackend()
+  const group = await startJob({
+    ...{ transport, device },
+    engine: overlap === 'auto' ? engine : overlaps[overlap],
+  })
+  const link = { group, microbatches, send: sender(group, messages) }
   const { rank, size } = group
   if (layers < size) endWith(`--layers ${layers} are too few for ${size} ranks`)
-  const { from, to } = splitLayers(layers, size)[rank]!
+  const { from, to } = splitLayers(layers, size, { costs: costsOf(course) })[rank]!
   const module = networkOf(course).slice(from, to)
   const recorder = new SpanRecorder({ rank })
   const rows = batch / microbatches
@@ -67,15 +80,18 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
 
   const poll = pollUtilisation()
   for (const examples of batchesOf(course)) {
-    stage.begin(cutBatch(examples, microbatches))
+    // The digits are read before the step, which shows how long the ranks compute and wait.
+    const [inputs, labels] = [examples.inputs(), examples.labels()]
+    stage.begin(cutBatch({ inputs, labels }, microbatches))
     await group.barrier()
     const start = performance.now()
-    await meter.time(() => step(stage, group, microbatches))
+    await meter.time(() => step(stage, link))
     optimizer.step(module.parameters, stage.gradients)
     times.push(performance.now() - start)
     // The first step also compiles, so it does not count.
     if (losses.length === 0) meter = new StepMeter(recorder)
     losses.push(await stage.end())
+    tf.dispose([inputs, labels])
     group.reportProgress({ step: losses.length }) // for tsrun top and tsrun --trace
   }
 
