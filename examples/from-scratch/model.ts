@@ -12,7 +12,8 @@
 
 import { generator, tf, uniform, type Tensor } from '@tsrun/training'
 
-export const [INPUTS, HIDDEN, CLASSES, LAYERS] = [784, 256, 10, 16]
+export const HIDDEN = 256
+const [INPUTS, CLASSES, LAYERS] = [784, 10, 16]
 
 class Layer {
   #weight: Tensor
