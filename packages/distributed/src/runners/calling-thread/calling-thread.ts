@@ -122,6 +122,8 @@ export class CallingThread implements TicketDriver {
     if (lane === undefined) this.#flush(group)
     // Check isIdle first: counters are up to date only once the engine has read all commands.
     const mayBegin = !operation.aborted && isIdle() && !group.epochs.isClosed
+    // The receiver of a message may end before `begin` returns.
+    const posted = monotonicNow()
     const isReceive = operation.name === 'recv'
     const fits = mayBegin && (!isReceive || (hasRoom?.() ?? true))
     if (!fits || !(lane ?? group).begin(ticket, operation, isAwaited)) {
@@ -130,7 +132,7 @@ export class CallingThread implements TicketDriver {
     }
     if (isReceive) this.pendingReceives += 1
     ticket.begin(this, operation)
-    const posted = (ticket.posted = monotonicNow())
+    ticket.posted = posted
     const fingerprint =
       group.run?.running.fingerprint ?? fingerprintOf(operation, dtypes[operation.dtype].code)
     const peer = lane === undefined ? NO_PEER : group.ranks[operation.peer]!
