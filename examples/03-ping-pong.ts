@@ -41,12 +41,8 @@ if (process.env['WORLD_SIZE'] !== '2') {
 await loadShown(Number(process.env['RANK']), device)
 const isChosen = transport !== 'environment' || process.env['TSRUN_TRANSPORT'] !== undefined
 const transports = isChosen ? [transport] : (['shared-memory', 'tcp'] as const)
-const found: {
-  latencyUs: number
-  latencyP99Us: number
-  bandwidthGBs: number
-  evenBytes: number
-}[] = []
+/** The figures of the first transport, on rank 0. */
+let result: Record<string, number> | undefined
 
 for (const name of transports) {
   const group = await join({ transport: name, engine })
@@ -54,13 +50,16 @@ for (const name of transports) {
     const shown = name === 'environment' ? process.env['TSRUN_TRANSPORT'] : name
     console.log(`by ${shown}\n     bytes   least us     p50 us     p99 us       GB/s`)
   }
-  await measure(group)
+  const measured = await measure(group)
+  if (group.rank === 0) {
+    const figures = report(measured)
+    result ??= figures
+  }
   await group.destroy()
 }
-// The figures of the first transport.
-if (found[0] !== undefined) printResult(found[0])
+if (result !== undefined) printResult(result)
 
-async function measure(group: ProcessGroup): Promise<void> {
+async function measure(group: ProcessGroup): Promise<Measured[]> {
   for (const bytes of SIZES) await pingPong(group, bytes, Math.min(3000, (8 * MIB) / bytes))
   const measured: Measured[] = []
   for (const bytes of SIZES) {
@@ -68,7 +67,7 @@ async function measure(group: ProcessGroup): Promise<void> {
     if (group.rank === 0) console.log(rowOf(times))
     measured.push(times)
   }
-  if (group.rank === 0) report(measured)
+  return measured
 }
 
 /** Sends a tensor back and forth many times. Both ranks call it; the times are those of rank 0. */
@@ -98,7 +97,7 @@ function rowOf({ bytes, least, p50, p99 }: Measured): string {
   return cells.map((cell) => cell.padStart(10)).join(' ')
 }
 
-function report(measured: readonly Measured[]): void {
+function report(measured: readonly Measured[]): Record<string, number> {
   const small = measured.filter(({ bytes }) => bytes <= SMALL)
   const latency = Math.min(...small.map(({ least }) => least))
   const largest = measured.at(-1)!
@@ -108,10 +107,10 @@ function report(measured: readonly Measured[]): void {
     `\nThe latency is ${latency.toFixed(1)} us, the bandwidth ${bandwidth.toFixed(2)} GB/s.`,
   )
   console.log(`A message of ${(even / KIB).toFixed(0)} KiB spends half of its time on each.\n`)
-  found.push({
+  return {
     ...{ latencyUs: latency, latencyP99Us: measured[0]!.p99 },
     ...{ bandwidthGBs: bandwidth, evenBytes: Math.round(even) },
-  })
+  }
 }
 
 /** Gigabytes (10^9 bytes) per second. */

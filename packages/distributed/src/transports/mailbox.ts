@@ -21,7 +21,7 @@ const LOCK = 48
 /** Index of the first counters. There is space for 128 streams. */
 const COUNTERS = 64
 /** Words for each stream: its group plus 1, its tag, and its counters. */
-const STREAM_WORDS = 7
+const STREAM_WORDS = 5
 
 /** Index of each counter of a stream. */
 export const counter = { sent: 2, received: 3, arrived: 4 } as const
