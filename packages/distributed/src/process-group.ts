@@ -375,6 +375,9 @@ export interface ProcessGroup
    */
   dumpFlight(directory?: string): string
 
-  /** Waits for pending operations and leaves the group. Later calls throw. */
+  /**
+   * Waits for pending operations and leaves the group. Later calls throw. If nobody has waited for
+   * an operation that writes to a buffer, the process then ends with ERR_TSR_NOT_AWAITED.
+   */
   destroy(): Promise<void>
 }

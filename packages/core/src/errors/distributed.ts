@@ -51,6 +51,12 @@ export const distributedErrors = {
     advice: 'Look at the first error of the group; create a new group to continue.',
     consequence: true,
   },
+  ERR_TSR_NOT_AWAITED: {
+    category: 'user',
+    message:
+      'Rank {rank}: {operation} of group {group} was never awaited, so its buffer may have been read too early',
+    advice: 'Write `await` before the call, or call wait() on the Work that it returns.',
+  },
   ERR_TSR_GROUP_DESTROYED: {
     category: 'user',
     message: '{operation} was called on group {group} after the group was destroyed',

@@ -218,6 +218,11 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     runner.removeGroup(this.id)
     runner.journal.groups.delete(this.id)
     if (this.id === WORLD_ID) await this.#world.leave()
+    // Rejecting would hide the error of a script that destroys its groups in a `finally` block.
+    setTimeout(() => {
+      const error = this.#operations.unreadError()
+      if (error !== undefined) throw error
+    })
   }
 
   linkStatistics(): LinkStatistics[] {

@@ -1,6 +1,6 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { isTsrError, monotonicNow, tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
-import type { Operation, OperationName } from '../../operation.ts'
+import { isCollective, type Operation, type OperationName } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
 import { Ticket } from '../../ticket.ts'
@@ -11,10 +11,17 @@ import { SelfMessages } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
 import type { AwaitedStarter, Call } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
+import { showWaitingLine } from './waiting-line.ts'
 import { OperationWork, type Run } from './work.ts'
 
 /** Milliseconds for which `finish` waits for pending operations. */
 const FINISH_TIME = 5000
+/** How many calls of a group keep their stack, for an error that only `finish` can report. */
+const KEPT_STACKS = 100
+
+function isAbort(error: Error): boolean {
+  return isTsrError(error) && error.code === 'ERR_TSR_OPERATION_ABORTED'
+}
 
 function isMessageName(name: OperationName): boolean {
   return name === 'send' || name === 'recv'
@@ -41,6 +48,12 @@ export class Operations implements AwaitedStarter {
   #collectives = 0
   #messages = 0
   #isFinished = false
+  #keptStacks = 0
+  /** An operation whose result nobody has read. */
+  #unread: Run | undefined
+  /** A collective that has failed, though nobody has waited for it. */
+  #failed: { readonly run: Run; readonly error: Error } | undefined
+  #isErrorRead = false
   #isAwaited = false
   /**
    * With this many pending operations, completed operations are removed even if nobody has awaited
@@ -91,10 +104,11 @@ export class Operations implements AwaitedStarter {
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
       const operation = this.#operationOf(call, staged, timeout)
       const ticket = this.#run(call, operation, this.#isAwaited)
-      const work = new OperationWork<T>(this, call, operation, ticket, staged)
+      const origin = this.#keptStacks++ < KEPT_STACKS ? new Error() : undefined
+      const work = new OperationWork<T>(this, call, operation, ticket, staged, origin)
       work.order = this.#orderOf(operation)
       spans?.record('call', called, monotonicNow(), { name: options?.label ?? name })
-      if (ticket.isSettled) work.isCompleted()
+      if (ticket.isSettled) work.poll()
       else this.#keep(work)
       return work
     } catch (error) {
@@ -209,15 +223,35 @@ export class Operations implements AwaitedStarter {
     clearTimeout(timer)
   }
 
-  onEnd(work: Run): void {
-    this.#pending.delete(work)
+  /** Returns ERR_TSR_NOT_AWAITED, or its own error, for an operation that nobody has waited for. */
+  unreadError(): Error | undefined {
+    if (this.#isErrorRead || this.#failed?.run.isUnread === false) return undefined
+    const run = this.#failed?.run ?? this.#unread
+    if (run?.isUnread !== true) return undefined
+    const { rank, name: group } = this.#group
+    const { name, dtype, count } = run.call
+    const facts = { rank, group, operation: `${name} ${dtype}[${count}]` }
+    const error = this.#failed?.error ?? tsrError('ERR_TSR_NOT_AWAITED', facts)
+    showWaitingLine(error, run.origin)
+    return error
+  }
+
+  onEnd(run: Run, error: Error | undefined): void {
+    this.#pending.delete(run)
+    if (!run.isUnread) {
+      this.#isErrorRead ||= error !== undefined
+    } else if (error === undefined) {
+      if (run.call.output !== undefined && this.#unread?.isUnread !== true) this.#unread = run
+    } else if (isCollective(run.operation) && !isAbort(error)) {
+      this.#failed ??= { run, error }
+    }
   }
 
   #keep(work: Run): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
     // Release the resources of completed operations that nobody has awaited.
-    for (const each of this.#pending) each.isCompleted()
+    for (const each of this.#pending) each.poll()
     this.#sweepAt = 2 * this.#pending.size + 100
   }
 }

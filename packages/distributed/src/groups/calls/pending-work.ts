@@ -16,16 +16,20 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
   abstract readonly timing: WorkTiming | undefined
   protected readonly called = monotonicNow()
   #promise: Promise<T> | undefined
+  /** Whether nobody has waited for the result, or asked whether it is there. */
+  isUnread = true
 
   get elapsed(): number {
     return (this.timing?.completed ?? monotonicNow()) - this.called
   }
 
   isCompleted(): boolean {
+    this.isUnread = false
     return this.poll() !== undefined
   }
 
   wait(): T {
+    this.isUnread = false
     const outcome = this.poll() ?? this.block()
     if (!('error' in outcome)) return outcome.value
     showWaitingLine(outcome.error)
@@ -36,6 +40,11 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
     onFulfilled?: ((value: T) => Result | PromiseLike<Result>) | null,
     onRejected?: ((reason: unknown) => Failure | PromiseLike<Failure>) | null,
   ): Promise<Result | Failure> {
+    this.isUnread = false
+    return this.done().then(onFulfilled, onRejected)
+  }
+
+  done(): Promise<T> {
     this.#promise ??= new Promise<T>((resolve) => {
       this.follow(() => {
         const outcome = this.poll()!
@@ -43,11 +52,7 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
         else resolve(outcome.value)
       }, true)
     })
-    return this.#promise.then(onFulfilled, onRejected)
-  }
-
-  async done(): Promise<T> {
-    return await this
+    return this.#promise
   }
 
   /**
@@ -56,7 +61,7 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
   abstract follow(callback: () => void, isAwaited?: boolean): void
 
   /** Moves the data that this thread can move. Returns the outcome once it is known. */
-  protected abstract poll(): Outcome<T> | undefined
+  abstract poll(): Outcome<T> | undefined
 
   protected abstract block(): Outcome<T>
 }

@@ -30,6 +30,7 @@ export class PreparedOperation implements PersistentOperation {
   readonly #owner: Owner
   readonly #staged: StagedBuffers
   #ticket: Ticket | undefined
+  readonly isUnread = false
   #isUnderWay = false
   #isFreed = false
   /** Whether libmpi may still use the staged buffers, so that they can never be freed. */
@@ -106,6 +107,10 @@ export class PreparedOperation implements PersistentOperation {
   isCompleted(): boolean {
     if (this.#isUnderWay && this.#ticket!.poll()) this.#settle()
     return !this.#isUnderWay
+  }
+
+  poll(): boolean {
+    return this.isCompleted()
   }
 
   get timing(): WorkTiming | undefined {

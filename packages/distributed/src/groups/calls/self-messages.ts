@@ -134,7 +134,7 @@ class SelfWork<T> extends LocalWork<T> {
     if (this.#timer !== undefined) host.foreground(this.#timer)
   }
 
-  protected poll(): Outcome<T> | undefined {
+  poll(): Outcome<T> | undefined {
     return this.outcome
   }
 

@@ -7,10 +7,9 @@ const ownPlaces = [packageFolder.pathname, host.pathOf(packageFolder), '(node:',
  * Puts the stack lines of the waiting script on top of an operation's error. The error usually
  * comes from the engine's thread, so its stack does not show the script.
  */
-export function showWaitingLine(error: unknown): void {
+export function showWaitingLine(error: unknown, captured: { stack?: string } = {}): void {
   if (!hasStack(error)) return
-  const captured: { stack?: string } = {}
-  Error.captureStackTrace(captured, showWaitingLine)
+  if (captured.stack === undefined) Error.captureStackTrace(captured, showWaitingLine)
   const lines = String(captured.stack).split('\n')
   const frames = lines.filter(
     (line) => line.startsWith('    at ') && !ownPlaces.some((place) => line.includes(place)),

@@ -17,7 +17,11 @@ export interface Run {
    * message.
    */
   readonly order: number | undefined
-  isCompleted(): boolean
+  readonly isUnread: boolean
+  /** Has the stack of the call. */
+  readonly origin?: Error | undefined
+  /** Moves the data that this thread can move. */
+  poll(): unknown
   abort(): void
   done(): Promise<unknown>
 }
@@ -27,7 +31,7 @@ export interface RunOwner {
   /** World rank of each member. */
   readonly ranks: readonly number[]
   /** Called when this thread notices the end of a run. */
-  onEnd(run: Run): void
+  onEnd(run: Run, error: Error | undefined): void
 }
 
 const NO_TABLE = new Float64Array(0)
@@ -39,6 +43,7 @@ export class OperationWork<T> extends PendingWork<T> {
   order: number | undefined = undefined
   readonly #ticket: Ticket
   readonly #staged: StagedBuffers
+  readonly origin: Error | undefined
   #onAbort: (() => void) | undefined
   #outcome: Outcome<T> | undefined
 
@@ -48,6 +53,7 @@ export class OperationWork<T> extends PendingWork<T> {
     operation: Operation,
     ticket: Ticket,
     staged: StagedBuffers,
+    origin: Error | undefined,
   ) {
     super()
     this.#owner = owner
@@ -55,6 +61,7 @@ export class OperationWork<T> extends PendingWork<T> {
     this.operation = operation
     this.#ticket = ticket
     this.#staged = staged
+    this.origin = origin
     const signal = call.options?.signal
     if (signal !== undefined) {
       this.#onAbort = () => {
@@ -80,7 +87,7 @@ export class OperationWork<T> extends PendingWork<T> {
     this.#ticket.onSettled(callback, isAwaited)
   }
 
-  protected poll(): Outcome<T> | undefined {
+  poll(): Outcome<T> | undefined {
     if (this.#outcome !== undefined) return this.#outcome
     return this.#ticket.poll() ? this.#settle() : undefined
   }
@@ -123,7 +130,7 @@ export function endRun(
 ): Error | undefined {
   const { name, options } = run.call
   const { error } = ticket
-  owner.onEnd(run)
+  owner.onEnd(run, error)
   recordSpan(owner.runner.journal.spans, run, owner, ticket, options?.label)
   addLabel(error, options)
   try {

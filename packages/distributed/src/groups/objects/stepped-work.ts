@@ -35,7 +35,7 @@ export class SteppedWork<T> extends LocalWork<T> {
     this.#followCurrent()
   }
 
-  protected poll(): Outcome<T> | undefined {
+  poll(): Outcome<T> | undefined {
     while (this.outcome === undefined && this.#current?.isCompleted() === true) this.#advance()
     return this.outcome
   }
