@@ -97,6 +97,13 @@ it('shows the last twenty lines of stderr of a rank that died without a report',
   expect(failure.stderr.at(-1)).toBe('line 49')
 })
 
+it('says that ranks may wait for each other, if waiting is all that is known', () => {
+  const waits = (peer: number) =>
+    errorReport({ wait: { operation: 'recv', milliseconds: 100, peers: [peer] } })
+  const { explanation } = describeJob([died(0, waits(1)), died(1, waits(0))])
+  expect(explanation).toContain('they may wait for each other')
+})
+
 it('leaves out the dump of an exhausted heap', () => {
   const stderrTail = ['epoch 1', '', '<--- Last few GCs --->', 'FATAL ERROR: …', '1: 0xb78db3']
   const failure = describeJob([crashed(0, { stderrTail })])

@@ -245,8 +245,13 @@ describe('sharded values', () => {
       const error = await errorOf(async () => {
         await Promise.resolve(module.forward(x))
       })
-      expect(error).toMatchObject({ code: 'ERR_TSR_SHARDED' })
+      const code = 'ERR_TSR_SHARDED'
+      expect(error).toMatchObject({ code })
       expect(error?.message).toContain('layers.0.weight')
+      const { value } = module.parameters[0]!
+      for (const read of [() => value.dataSync(), () => value.data(), () => tf.square(value)]) {
+        expect(await errorOf(async () => void (await read()))).toMatchObject({ code })
+      }
       await sharded.gather()
       await sharded.gather()
       sharded.release()

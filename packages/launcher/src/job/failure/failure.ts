@@ -106,6 +106,9 @@ function explainCause(
       `rank ${witness.rank}.`
     )
   }
+  if (presumed && culprit.error?.wait !== undefined) {
+    return 'No rank of this job failed before it. Compare what the ranks wait for: they may wait for each other.'
+  }
   if (presumed) {
     return 'This error follows from the end of another rank, but no rank of this job failed before it.'
   }

@@ -65,12 +65,12 @@ export class ReshardableParameter {
  * disposed.
  */
 function withoutValues(parameter: string, tensor: Tensor): Tensor {
+  const refuse = (): never => {
+    throw tsrError('ERR_TSR_SHARDED', { parameter })
+  }
   return Object.create(tensor, {
     isDisposedInternal: { value: true },
-    dataId: {
-      get: () => {
-        throw tsrError('ERR_TSR_SHARDED', { parameter })
-      },
-    },
+    throwIfDisposed: { value: refuse },
+    dataId: { get: refuse },
   }) as Tensor
 }
