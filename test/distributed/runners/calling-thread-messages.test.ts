@@ -66,8 +66,8 @@ describeNative.each(['inline', 'worker'])('small messages, engine %s', (engine) 
 
   it('fail if their sender is killed', async () => {
     const job = await run(engine, 'killed')
-    for (const rank of [1, 2]) {
-      expect(await codesOf(job, rank)).toEqual([expect.stringMatching(/^ERR_TSR_PEER_/)])
-    }
+    // A rank may learn of the end before it begins to receive.
+    const expected = expect.stringMatching(/^ERR_TSR_(PEER_LOST|PEER_FAILED|GROUP_FAILED)$/)
+    for (const rank of [1, 2]) expect(await codesOf(job, rank)).toEqual([expected])
   })
 })
