@@ -10,6 +10,10 @@ declare module '*/.dependency-cruiser.mjs' {
   export default configuration
 }
 
+declare module '*/scripts/collectives-svg.mjs' {
+  export function drawCollectives(): Promise<string>
+}
+
 declare module '*/architecture/walks.mjs' {
   export interface Step {
     readonly file: string
