@@ -11,6 +11,8 @@
 //   update     the optimizer moves the parameters against their gradients
 //
 // More and larger steps show that it learns: --steps 200 --lr 0.01.
+//
+// Exercises: examples/exercises.md
 
 import {
   crossEntropy,

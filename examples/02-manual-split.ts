@@ -14,6 +14,8 @@
 // A needs neither labels nor the loss. It only has to know how the loss changes with its own output, and
 // that is the gradient of B's input. The cut changes where values are computed and not what they are, so
 // the losses have to be those of step 1.
+//
+// Exercises: examples/exercises.md
 
 import {
   crossEntropy,

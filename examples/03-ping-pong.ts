@@ -14,6 +14,8 @@
 //
 // The first thousands of messages are slower: V8 still compiles the code that handles them. So they are
 // not counted.
+//
+// Exercises: examples/exercises.md
 
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recvTensor, sendTensor, tf, type Tensor } from '@tsrun/training'

@@ -16,6 +16,8 @@
 //
 // With S stages, each is idle for (S - 1) / S of the time: 75 % with four. Four processes are no faster
 // than one. The only gain is that each has to hold only a quarter of the network.
+//
+// Exercises: examples/exercises.md
 
 import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'

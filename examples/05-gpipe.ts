@@ -15,6 +15,8 @@
 //
 // With S stages and M micro-batches, the idle share falls to (S - 1) / (M + S - 1): 27 % for 4 and 8.
 // The cost is memory: all M micro-batches are in flight, and each holds its activations.
+//
+// Exercises: examples/exercises.md
 
 import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'

@@ -15,6 +15,8 @@
 //
 // It is idle for as long as GPipe, (S - 1) / (M + S - 1). But a backward frees activations before the
 // next forward needs memory: rank r holds at most S - r micro-batches, however many there are.
+//
+// Exercises: examples/exercises.md
 
 import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'

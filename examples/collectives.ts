@@ -13,6 +13,8 @@
 // The last two together do the same as the first: all-reduce = reduce-scatter + all-gather. This is how
 // large buffers are all-reduced, and why data parallel training can shard the state of the optimizer
 // over the ranks without more communication.
+//
+// Exercises: examples/exercises.md
 
 import type { ProcessGroup } from '@tsrun/distributed'
 import { join, joinFlags, readFlags } from './lib/flags.ts'

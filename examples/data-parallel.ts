@@ -10,6 +10,8 @@
 // lecture does that one parameter at a time, as examples/lecture/data-parallel.ts does. The output shows how
 // long the ranks still wait for gradients. Only the engine `worker` moves messages while a rank computes, and
 // it needs a second core for each rank.
+//
+// Exercises: examples/exercises.md
 
 import * as training from '@tsrun/training'
 import { choice, count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'

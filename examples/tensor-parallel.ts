@@ -19,6 +19,8 @@
 // gradients of the first. Later the difference grows by itself, as it does between two programs of one
 // process: each step starts from slightly other parameters, and a ReLU that is just above zero in one
 // may be just below zero in the other.
+//
+// Exercises: examples/exercises.md
 
 import { formatTable } from '@tsrun/core'
 import * as training from '@tsrun/training'

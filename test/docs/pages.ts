@@ -22,6 +22,7 @@ export const pages = [
   'CONTRIBUTING.md',
   'SECURITY.md',
   'examples/README.md',
+  'examples/exercises.md',
   'scripts/bench/README.md',
   'scripts/parity/README.md',
   'test/README.md',
