@@ -1,4 +1,5 @@
 import { describeOptions, parseOptions, suggest, UsageError } from './command-line.mjs'
+import { checkpoint } from './checkpoint/command.mjs'
 import { collectives } from './collectives/command.mjs'
 import { generation } from './generation/command.mjs'
 import { join } from './join/command.mjs'
@@ -6,6 +7,7 @@ import { kernels } from './kernels/command.mjs'
 import { launcher } from './launcher/command.mjs'
 import { limits } from './limits/command.mjs'
 import { memory } from './memory/command.mjs'
+import { nodes } from './nodes/command.mjs'
 import { observing } from './observing/command.mjs'
 import { overlap } from './overlap/command.mjs'
 import { pingPong } from './ping-pong/command.mjs'
@@ -33,11 +35,13 @@ const commands = {
   schedules,
   steps,
   training,
+  checkpoint,
   where,
   launcher,
   join,
   flood,
   observing,
+  nodes,
 }
 
 const overview = `npm run bench -- <command> [options]

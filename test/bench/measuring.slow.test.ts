@@ -4,27 +4,10 @@ import { join } from 'node:path'
 import { spawnSync } from 'node:child_process'
 import { jest } from '@jest/globals'
 import { readTuning } from '../internals/distributed/groups.ts'
-import { whyNoLink } from '../../scripts/bench/training/link.mjs'
-import { bench } from './support/bench.ts'
+import { bench, rowsIn, rowsOf } from './support/bench.ts'
 import { needing } from '../needs.ts'
 
 jest.setTimeout(240_000)
-
-/** The rows that a command prints with --json. */
-function parse(stdout: string): Record<string, unknown>[] {
-  const lines = stdout.trimEnd().split('\n')
-  return lines.map((line) => JSON.parse(line) as Record<string, unknown>)
-}
-
-/** Runs a command of the benchmarks with --json; its rows. */
-async function rowsOf(args: string[], env: NodeJS.ProcessEnv = {}): Promise<object[]> {
-  const { code, stdout, stderr } = await bench([...args, '--json'], env)
-  expect({ code, stderr }).toEqual({ code: 0, stderr })
-  return stdout
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line) as object)
-}
 
 const number: unknown = expect.any(Number)
 
@@ -85,7 +68,7 @@ needing(hasCompiler, 'C compiler').it(
     const few = ['limits', '--ranks', '2', '--runs', '1', '--sizes', '1MiB']
     const { code, stdout, stderr } = await bench([...few, '--ops', 'allReduce,broadcast', '--json'])
     expect({ code, stderr }).toMatchObject({ code: 0 })
-    const rows = parse(stdout)
+    const rows = rowsIn(stdout)
     expect(rows.map(({ op }) => op)).toEqual(['allReduce', 'broadcast'])
     for (const row of rows) {
       for (const key of ['copyGBs', 'addGBs', 'p50Us', 'limitUs', 'share']) {
@@ -94,13 +77,6 @@ needing(hasCompiler, 'C compiler').it(
     }
   },
 )
-
-it('generation reports the times with and without a cache', async () => {
-  const few = ['generation', '--runs', '1', '--tokens', '4', '--layers', '1', '--width', '8']
-  expect(await rowsOf(few)).toMatchObject([
-    { backend: 'wasm', tokens: 4, cachedMs: number, wholeMs: number, faster: number },
-  ])
-})
 
 it('overlap reports the share of the communication that is hidden', async () => {
   const few = ['overlap', '--runs', '1', '--repeats', '2', '--size', '1MiB']
@@ -246,10 +222,7 @@ it('collectives measures tsrun, skips missing peers and prints one JSON object p
   expect(stderr).toContain('skipped: no Open MPI')
   expect(code).toBe(0)
 
-  const rows = stdout
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Record<string, unknown>)
+  const rows = rowsIn(stdout)
   expect(rows.map((row) => [row['transport'], row['op']])).toEqual([
     ['shared-memory', 'allReduce'],
     ['shared-memory', 'allToAll'],
@@ -298,101 +271,4 @@ it('tune writes a file that TSRUN_TUNING accepts', async () => {
   } finally {
     rmSync(folder, { recursive: true })
   }
-})
-
-it('steps measures each backend that loads, and skips others with the reason', async () => {
-  // A home without a set-up.
-  const home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
-  try {
-    const what = ['--workloads', 'mlp-16x128', '--backends', 'tensorflow,wasm,cpu', '--runs', '1']
-    const { code, stdout, stderr } = await bench(['steps', '--json', '--peers', 'torch', ...what], {
-      TSRUN_HOME: home,
-      TSRUN_BENCH_PYTHON: '',
-    })
-    expect(stderr).toContain('skipped: no torch (set TSRUN_BENCH_PYTHON)\n')
-    expect(stderr).toMatch(/skipped: no tensorflow \(.*tsrun setup tensorflow/)
-    expect(code).toBe(0)
-    const rows = stdout
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line) as Record<string, unknown>)
-    expect(rows).toMatchObject(
-      ['wasm', 'cpu'].map((system) => ({
-        workload: 'mlp-16x128',
-        system,
-        device: 'CPU',
-        threads: 1,
-        ratioToTorch: null,
-      })),
-    )
-    for (const row of rows) {
-      for (const key of ['forwardMs', 'backwardMs', 'updateMs', 'stepMs', 'gflops']) {
-        expect(row[key]).toBeGreaterThan(0)
-      }
-    }
-  } finally {
-    rmSync(home, { recursive: true })
-  }
-})
-
-describe('training', () => {
-  const few = ['--workloads', 'mlp-16x128', '--runs', '1', '--repeats', '2']
-
-  it('measures each mode on the same number of ranks, and skips missing backends', async () => {
-    // A home without a set-up.
-    const home = mkdtempSync(join(tmpdir(), 'tsrun-home-'))
-    try {
-      const what = ['--json', '--peers', 'torch', '--ranks', '1,2', ...few]
-      const env = { TSRUN_HOME: home, TSRUN_BENCH_PYTHON: '' }
-      const { code, stdout, stderr } = await bench(['training', ...what], env)
-      expect(stderr).toContain('skipped: no torch (set TSRUN_BENCH_PYTHON)\n')
-      expect(stderr).toMatch(/skipped: no tensorflow \(.*tsrun setup tensorflow/)
-      expect(code).toBe(0)
-      const rows = parse(stdout)
-      const modes = ['alone', 'ddp', 'ddp-sequential', 'ddp-silent', '1f1b']
-      expect(rows).toMatchObject(
-        modes.map((mode) => ({
-          ...{ workload: 'mlp-16x128', mode, ranks: mode === 'alone' ? 1 : 2 },
-          ...{ system: 'wasm', device: 'CPU', threads: 1, ratioToTorch: null },
-        })),
-      )
-      for (const row of rows) {
-        expect(row['stepMs']).toBeGreaterThan(0)
-        expect(row['speedup']).toBeGreaterThan(0)
-        const travels = row['mode'] === 'ddp' || row['mode'] === 'ddp-sequential'
-        expect(typeof row['exposedMs']).toBe(travels ? 'number' : 'object')
-      }
-    } finally {
-      rmSync(home, { recursive: true })
-    }
-  })
-
-  const hasTorch = (process.env['TSRUN_BENCH_PYTHON'] ?? '') !== ''
-  const { it: itOnTorch } = needing(hasTorch, 'torch (set TSRUN_BENCH_PYTHON)')
-  itOnTorch('measures torch in the same run', async () => {
-    const what = ['--json', '--peers', 'torch', '--backends', 'wasm', '--ranks', '2', ...few]
-    const { code, stdout, stderr } = await bench(['training', ...what])
-    expect({ code, stderr }).toEqual({ code: 0, stderr })
-    const rows = parse(stdout).filter(({ mode }) => mode === 'ddp' || mode === '1f1b')
-    expect(rows.map(({ system, mode }) => `${String(system)} ${String(mode)}`)).toEqual([
-      'wasm ddp',
-      'wasm 1f1b',
-      'torch ddp',
-      'torch 1f1b',
-    ])
-    for (const row of rows) expect(row['ratioToTorch']).toBeGreaterThan(0)
-  })
-
-  const noLink = whyNoLink('100mbit')
-  const { it: itOnLink } = needing(noLink === undefined, `link (${noLink})`)
-  itOnLink('measures over an emulated slow link', async () => {
-    // 16 layers of 128 x 128 are 1 MiB, which two ranks send twice, and the first of it passes at once
-    const what = ['--json', '--backends', 'wasm', '--ranks', '2', '--link', '200mbit', ...few]
-    const { code, stdout, stderr } = await bench(['training', ...what])
-    expect({ code, stderr }).toEqual({ code: 0, stderr })
-    const row = parse(stdout).find(({ mode }) => mode === 'ddp-sequential')!
-    expect(row).toMatchObject({ link: '200mbit', ranks: 2 })
-    // The 2 MiB alone take 84 ms; what the burst and a loaded machine hide is not certain.
-    expect(row['exposedMs']).toBeGreaterThan(15)
-  })
 })

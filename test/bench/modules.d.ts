@@ -68,6 +68,34 @@ declare module '*/steps/report.mjs' {
     workloads: readonly { name: string }[],
   ): Record<string, unknown>[]
 }
+declare module '*/checkpoint/summary.mjs' {
+  interface Save {
+    stallMs: number
+    before: readonly number[]
+    during: readonly number[]
+  }
+  export function summarize(
+    rounds: ReadonlyMap<string, readonly (readonly Save[])[]>,
+    bytes: number,
+  ): Record<string, unknown>[]
+}
+declare module '*/generation/command.mjs' {
+  export function summarize(
+    rounds: ReadonlyMap<string, readonly { cachedMs: number; wholeMs: number | null }[]>,
+    sizes: Record<'layers' | 'width' | 'heads' | 'vocabulary' | 'tokens', number>,
+  ): Record<string, unknown>[]
+}
+declare module '*/nodes/summary.mjs' {
+  interface Row {
+    name: string
+    figures: Record<string, number>
+    ratios: Record<string, number>
+  }
+  export function compare(
+    rounds: ReadonlyMap<string, readonly (readonly Record<string, string | number | null>[])[]>,
+    figure: string,
+  ): Row[]
+}
 declare module '*/training/report.mjs' {
   interface Round {
     system: string

@@ -1,3 +1,6 @@
+import { summarize as summarizeSaves } from '../../scripts/bench/checkpoint/summary.mjs'
+import { summarize as summarizeTexts } from '../../scripts/bench/generation/command.mjs'
+import { compare } from '../../scripts/bench/nodes/summary.mjs'
 import { drawCurves } from '../../scripts/bench/report/curves.mjs'
 import { pictureOf, updatePage } from '../../scripts/bench/report/page.mjs'
 import { summarize as summarizeSteps } from '../../scripts/bench/steps/report.mjs'
@@ -98,5 +101,71 @@ describe('the summary', () => {
       { mode: 'ddp-silent', stepMs: 21, speedup: 2, ratioToTorch: null, exposedMs: null },
       { system: 'torch', mode: 'ddp', stepMs: 56, speedup: null, ratioToTorch: 1, exposedMs: null },
     ])
+  })
+
+  it('of steps has what limits a step, as a share of it, where the product was measured', () => {
+    const [mlp, product, norm] = ['mlp-4x1024', 'matmul-1024', 'batchnorm-32'].map((name) =>
+      workloads.find((each) => each.name === name)!,
+    ) as [{ name: string }, { name: string }, { name: string }]
+    const round = (...samples: [workload: { name: string }, ms: number][]) => ({
+      ...{ device: 'CPU', threads: 1 },
+      samples: samples.map(([{ name: workload }, ms]) => ({
+        workload,
+        times: [[ms, ms, ms] as const],
+      })),
+    })
+    const rounds = new Map([
+      ['wasm', [round([mlp, 20], [product, 20 / 3], [norm, 1])]],
+      ['torch', [round([mlp, 10], [product, 10 / 3])]],
+    ])
+    const rows = summarizeSteps(rounds, [mlp, product, norm])
+    // 128 rows: an eighth of a product each. 4 forward, 4 for the weights, 3 for the inputs.
+    const limit = (11 / 8) * (10 / 3)
+    expect(rows[0]!['share']).toBeCloseTo(limit / 60, 3)
+    expect(rows[1]!['share']).toBeCloseTo(limit / 30, 3)
+    expect(rows.at(-1)).toMatchObject({ workload: norm.name, gflops: null, share: null })
+    expect(summarizeSteps(rounds, [mlp])[0]).toMatchObject({ share: null, ratioToTorch: 2 })
+  })
+
+  it('of saves has the stall of the call, and the time that longer steps add up to', () => {
+    const save = (stallMs: number, during: number[]) => ({ stallMs, before: [9, 10, 12], during })
+    const rounds = new Map([['wasm', [[save(4, [10, 15]), save(2, [11, 13]), save(1, [10, 10])]]]])
+    expect(summarizeSaves(rounds, 2e8)).toEqual([
+      {
+        ...{ system: 'wasm', megabytes: 200, firstStallMs: 4, stallMs: 2, stepMs: 10, steps: 2 },
+        ...{ excessMs: 4, excessPer100MB: 2, quietExcessMs: 0.667 },
+      },
+    ])
+  })
+
+  it('of generated texts has tokens in a second, and their ratio to torch', () => {
+    const rounds = new Map([
+      ['wasm', [{ cachedMs: 50, wholeMs: 400 }]],
+      ['torch', [{ cachedMs: 100, wholeMs: null }]],
+    ])
+    const sizes = { layers: 1, width: 8, heads: 1, vocabulary: 9, tokens: 100 }
+    expect(summarizeTexts(rounds, sizes)).toMatchObject([
+      { system: 'wasm', faster: 8, tokensPerSecond: 2000, ratioToTorch: 2 },
+      { system: 'torch', wholeMs: null, faster: null, tokensPerSecond: 1000, ratioToTorch: 1 },
+    ])
+  })
+
+  it('of versions of Node compares each case with the best version', () => {
+    const row = (p50Us: number, busbwGBs: number, ranks = 2) => ({
+      op: 'sum',
+      ranks,
+      p50Us,
+      busbwGBs,
+    })
+    const rounds = new Map([
+      ['v20', [[row(2, 8)], [row(4, 4)], [row(3, 6), row(7, 7, 4)]]],
+      ['v24', [[row(6, 3)]]],
+    ])
+    expect(compare(rounds, 'p50Us')).toEqual([
+      { name: 'sum 2 ranks', figures: { v20: 3, v24: 6 }, ratios: { v20: 1, v24: 2 } },
+      { name: 'sum 4 ranks', figures: { v20: 7 }, ratios: { v20: 1 } },
+    ])
+    expect(compare(rounds, 'busbwGBs')[0]).toMatchObject({ ratios: { v20: 1, v24: 2 } })
+    expect(compare(rounds, 'furlongs')).toEqual([])
   })
 })

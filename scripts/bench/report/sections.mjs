@@ -1,17 +1,31 @@
+import { measureCheckpoint } from '../checkpoint/command.mjs'
+import { measureGeneration } from '../generation/command.mjs'
 import { measureKernels } from '../kernels/command.mjs'
 import { measureLimits } from '../limits/command.mjs'
 import { measureMemory } from '../memory/command.mjs'
 import { measureOverlap } from '../overlap/command.mjs'
 import { measurePingPong } from '../ping-pong/command.mjs'
+import { measureSteps } from '../steps/command.mjs'
+import { workloads } from '../steps/workloads.mjs'
+import { measureTraining } from '../training/command.mjs'
+import { replicated } from '../training/plan.mjs'
 import { formatRecords } from '../figures.mjs'
 
 const MIB = 2 ** 20
 
 /**
+ * @typedef {readonly Readonly<Record<string, string | number | null>>[]} Records
+ *
+ * @typedef {object} Measurement
+ * @property {string} title
+ * @property {string} about
+ * @property {(folder: string) => Promise<Records | { rows: Records, failures: number }>} measure
+ */
+
+/**
  * What the page shows besides collectives, in the order of the page.
  *
- * @type {Readonly<Record<string, { title: string, about: string, measure: (folder: string) =>
- *   Promise<readonly Readonly<Record<string, string | number | null>>[]> }>>}
+ * @type {Readonly<Record<string, Measurement>>}
  */
 const measurements = {
   'ping-pong': {
@@ -65,7 +79,60 @@ const measurements = {
     measure: () =>
       measureMemory({ operations: 100_000, peers: 64, transports: ['shared-memory', 'tcp'] }),
   },
+  steps: {
+    title: 'Training steps',
+    about:
+      'One process with one thread, in milliseconds. `wasm` has the products of a BLAS if there is one, `wasm-alone` has not. `share` is what limits a step: the time in which the host can compute its products, at the highest rate of `matmul-1024`, as a share of the step. `gpt2-small` and `batchnorm-32` are a forward and a backward pass. `ratioToTorch` is that of `stepMs`; below 1, ours is faster.',
+    measure: () =>
+      measureSteps({
+        ours: ['tensorflow', 'wasm', 'wasm-alone'],
+        peers: ['torch'],
+        what: workloads,
+        runs: 1,
+      }),
+  },
+  training: {
+    title: 'Data parallel steps',
+    about:
+      'Replicas with one thread each, beside DistributedDataParallel of PyTorch over gloo. `speedup` compares with one process of the same system, and `exposedMs` is what the exchange of gradients adds to a step.',
+    measure: () =>
+      measureTraining({
+        ours: ['tensorflow', 'wasm'],
+        peers: ['torch'],
+        sizes: [1, 2],
+        what: {
+          workloads: replicated.filter(({ name }) => trained.includes(name)),
+          ...{ bucketMiB: 25, engine: 'auto' },
+        },
+        runs: 1,
+      }),
+  },
+  generation: {
+    title: 'Generation',
+    about:
+      'A `GPT` of 6 blocks of 128 that generates 256 tokens on one thread: with keys and values kept (`cachedMs`), and by running the whole text again for each token (`wholeMs`). `ratioToTorch` is that of `tokensPerSecond`; above 1, ours is faster.',
+    measure: () =>
+      measureGeneration({
+        ours: ['tensorflow', 'wasm'],
+        peers: ['torch'],
+        plan: { layers: 6, width: 128, heads: 4, vocabulary: 256, tokens: 256, whole: true },
+        runs: 3,
+      }),
+  },
+  checkpoint: {
+    title: 'Checkpoints in the background',
+    about:
+      'Linear layers and the state of Adam are saved while training continues, beside `async_save` of PyTorch. `stallMs` is the time of the call (`firstStallMs`: of the first), `excessMs` by how much the steps until the end of the save are longer than the median of those before it, summed up. `quietExcessMs` is that of as many steps without a save.',
+    measure: () =>
+      measureCheckpoint({
+        ...{ ours: ['wasm'], peers: ['torch'], bytes: 1e8 },
+        ...{ batch: 8, saves: 5, quiet: 20, runs: 3 },
+      }),
+  },
 }
+
+/** What replicas train for the page: a network of large products, transformers and a convolutional one. */
+const trained = ['mlp-4x1024', 'gpt-4x64', 'gpt-4x128', 'gpt-6x384', 'cnn-16x32']
 
 export const sectionNames = Object.keys(measurements)
 
@@ -84,9 +151,12 @@ export async function measureSections(names, folder) {
     console.error(`measuring: ${name}`)
     try {
       const { title, about, measure } = measurement
-      const records = await measure(folder)
-      if (records.length > 0)
+      const measured = await measure(folder)
+      const records = 'rows' in measured ? measured.rows : measured
+      if ('rows' in measured) failures += measured.failures
+      if (records.length > 0) {
         sections.push({ title, text: `${about}\n\n${formatRecords(records)}` })
+      }
     } catch (error) {
       failures++
       console.error(error instanceof Error ? error.message : error)

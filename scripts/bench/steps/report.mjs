@@ -1,8 +1,9 @@
 import { markdownTable, median, significant } from '../figures.mjs'
-import { operationsOf } from './workloads.mjs'
+import { operationsOf, stepOperationsOf } from './workloads.mjs'
 
 /**
  * @typedef {Exclude<import('./systems.mjs').Measured, { skipped: string }>} Round
+ * @typedef {import('./workloads.mjs').Workload} Workload
  *
  * @typedef {object} Row
  * @property {string} workload
@@ -11,9 +12,12 @@ import { operationsOf } from './workloads.mjs'
  * @property {number} threads
  * @property {number} forwardMs
  * @property {number | null} backwardMs - null for a product
- * @property {number | null} updateMs
+ * @property {number | null} updateMs - null where a step ends with the backward pass
  * @property {number} stepMs - the whole
- * @property {number} gflops - 10^9 operations a second: of the forward pass, or of the product
+ * @property {number | null} gflops - 10^9 operations a second: of the forward pass, or of the product;
+ *   null without products
+ * @property {number | null} share - of the step: what its products would take at the highest rate of
+ *   the workload of kind `matmul` on the same device, on any system; null without that workload
  * @property {number | null} ratioToTorch - of `stepMs`; null without torch on the same device
  */
 
@@ -21,26 +25,35 @@ import { operationsOf } from './workloads.mjs'
  * Medians over the rounds of the medians of each round.
  *
  * @param {ReadonlyMap<string, readonly Round[]>} rounds - by system
- * @param {readonly import('./workloads.mjs').Workload[]} workloads
+ * @param {readonly Workload[]} workloads
  * @returns {Row[]}
  */
 export function summarize(rounds, workloads) {
-  return workloads.flatMap((workload) => {
-    const rows = [...rounds].flatMap(([system, list]) => rowOf(system, list, workload))
-    const torch = rows.filter(({ system }) => system.startsWith('torch'))
-    return rows.map((row) => {
-      const peer = torch.find(({ device }) => device === row.device)
-      const ratioToTorch = peer === undefined ? null : significant(row.stepMs / peer.stepMs, 3)
-      return { ...row, ratioToTorch }
-    })
-  })
+  const rows = workloads.map((workload) => ({
+    workload,
+    own: [...rounds].flatMap(([system, list]) => rowOf(system, list, workload)),
+  }))
+  const products = rows.flatMap(({ workload, own }) => (workload.kind === 'matmul' ? own : []))
+  return rows.flatMap(({ workload, own }) =>
+    own.map((row) => {
+      const onDevice = (/** @type {{ device: string }} */ { device }) => device === row.device
+      const limit = Math.max(0, ...products.filter(onDevice).map(({ gflops }) => gflops ?? 0))
+      const share = stepOperationsOf(workload) / 1e6 / limit / row.stepMs
+      const peer = own.find((other) => onDevice(other) && other.system.startsWith('torch'))
+      return {
+        ...row,
+        share: limit > 0 && row.gflops !== null ? significant(share, 3) : null,
+        ratioToTorch: peer === undefined ? null : significant(row.stepMs / peer.stepMs, 3),
+      }
+    }),
+  )
 }
 
 /**
  * @param {string} system
  * @param {readonly Round[]} rounds
- * @param {import('./workloads.mjs').Workload} workload
- * @returns {Omit<Row, 'ratioToTorch'>[]}
+ * @param {Workload} workload
+ * @returns {Omit<Row, 'share' | 'ratioToTorch'>[]}
  */
 function rowOf(system, rounds, workload) {
   const [first] = rounds
@@ -51,7 +64,9 @@ function rowOf(system, rounds, workload) {
   const middle = (/** @type {(times: [number, number, number]) => number} */ part) =>
     median(samples.map(({ times }) => median(times.map(part))))
   const forward = middle((times) => times[0])
-  const trains = workload.kind !== 'matmul'
+  const isProduct = workload.kind === 'matmul'
+  const updates = !isProduct && workload.updates !== false
+  const operations = operationsOf(workload)
   return [
     {
       workload: workload.name,
@@ -59,10 +74,10 @@ function rowOf(system, rounds, workload) {
       device: first.device,
       threads: first.threads,
       forwardMs: significant(forward),
-      backwardMs: trains ? significant(middle((times) => times[1])) : null,
-      updateMs: trains ? significant(middle((times) => times[2])) : null,
+      backwardMs: isProduct ? null : significant(middle((times) => times[1])),
+      updateMs: updates ? significant(middle((times) => times[2])) : null,
       stepMs: significant(middle((times) => times[0] + times[1] + times[2])),
-      gflops: significant(operationsOf(workload) / forward / 1e6, 3),
+      gflops: operations === 0 ? null : significant(operations / forward / 1e6, 3),
     },
   ]
 }
@@ -79,6 +94,7 @@ export function formatRows(rows) {
       'update',
       'step ms',
       'GFLOP/s',
+      'share',
       'x torch',
     ],
     rows.map((row) => [
@@ -89,7 +105,8 @@ export function formatRows(rows) {
       row.backwardMs ?? '',
       row.updateMs ?? '',
       row.stepMs,
-      row.gflops,
+      row.gflops ?? '',
+      row.share ?? '',
       row.ratioToTorch ?? '',
     ]),
   )

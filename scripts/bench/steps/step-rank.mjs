@@ -1,6 +1,14 @@
 // Measures workloads on one backend: step-rank.mjs OUTPUT BACKEND WORKLOADS, where WORKLOADS is JSON.
 import { writeFileSync } from 'node:fs'
-import { crossEntropy, loadBackend, recordLoss, recordModule, sumInto, tf } from '@tsrun/training'
+import {
+  BatchNorm,
+  crossEntropy,
+  loadBackend,
+  recordLoss,
+  recordModule,
+  sumInto,
+  tf,
+} from '@tsrun/training'
 import { unlessMissing } from '../ranks.mjs'
 import { trainings } from './trainings.mjs'
 
@@ -20,8 +28,8 @@ const result = await unlessMissing(async () => {
   isBehind = device !== 'CPU'
   const samples = []
   for (const workload of workloads) {
-    const run = workload.kind === 'matmul' ? multiplier(workload) : trainer(workload)
-    samples.push({ workload: workload.name, times: await repeat(workload, run) })
+    const run = { matmul: multiplier, norm: normalizer }[workload.kind] ?? trainer
+    samples.push({ workload: workload.name, times: await repeat(workload, run(workload)) })
   }
   return { device, threads, samples }
 })
@@ -42,7 +50,7 @@ async function repeat({ warmUps, repeats, seconds }, run) {
 }
 
 /**
- * One training step: forward pass with the cross-entropy, backward pass, update.
+ * One training step: forward pass with the cross-entropy, backward pass, and the update if any.
  *
  * @param {Workload} workload
  * @returns {() => Promise<Times>}
@@ -66,10 +74,41 @@ function trainer(workload) {
     loss.dispose()
     outputs.dispose()
     const differentiated = performance.now()
+    if (workload.updates === false) {
+      tf.dispose([...gradients.values()])
+      return [recorded - start, differentiated - recorded, 0]
+    }
     optimizer.step(model.parameters, gradients)
     await finished(model.parameters[0]?.value)
     const end = performance.now()
     return [recorded - start, differentiated - recorded, end - differentiated]
+  }
+}
+
+/**
+ * Batch normalization of images of 28 x 28, forward and backward.
+ *
+ * @param {Workload} workload
+ * @returns {() => Promise<Times>}
+ */
+function normalizer({ width, batch }) {
+  const model = new BatchNorm({ name: 'norm', channels: width })
+  const [x, dy] = [1, 2].map((seed) => {
+    return tf.randomNormal([batch, 28, 28, width], 0, 1, 'float32', seed)
+  })
+  return async () => {
+    const start = performance.now()
+    const outputs = recordModule(model, /** @type {never} */ (x), { needsInputGradient: true })
+    await finished(outputs.value)
+    const normalized = performance.now()
+    /** @type {Map<string, import('@tsrun/training').Tensor>} */
+    const gradients = new Map()
+    const dx = outputs.backward(/** @type {never} */ (dy), sumInto(gradients))
+    await finished(dx)
+    const end = performance.now()
+    tf.dispose([...gradients.values(), /** @type {never} */ (dx)])
+    outputs.dispose()
+    return [normalized - start, end - normalized, 0]
   }
 }
 

@@ -1,20 +1,19 @@
 import { fileURLToPath } from 'node:url'
-import { gpusAreHidden, libraryPath, readTensorFlowManifest } from '@tsrun/core'
-import { findTorchPython, oneThread, runRanks } from '../programs.mjs'
+import { gpusAreHidden, readTensorFlowManifest } from '@tsrun/core'
+import { findTorchPython, oneThread } from '../programs.mjs'
+import * as turns from '../turns.mjs'
 import { isForCpu } from './workloads.mjs'
 
-const rank = fileURLToPath(new URL('step-rank.mjs', import.meta.url))
+const rank = new URL('step-rank.mjs', import.meta.url)
 const peer = fileURLToPath(new URL('torch_steps.py', import.meta.url))
 
-export const backends = /** @type {const} */ (['tensorflow', 'webgpu', 'wasm', 'cpu'])
+export const backends = /** @type {const} */ (['tensorflow', 'webgpu', 'wasm', 'wasm-alone', 'cpu'])
 
 /**
  * @typedef {import('./workloads.mjs').Workload} Workload
  *
- * @typedef {object} System
- * @property {string} name - of a backend, or `torch`, or `torch cuda`
- * @property {(workload: Workload) => boolean} takes - whether it runs a workload
- * @property {(output: string, workloads: string) => import('../programs.mjs').CommandLine} commandLine
+ * @typedef {turns.System & { takes: (workload: Workload) => boolean }} System - `torch cuda` is another;
+ *   `takes`: whether it runs a workload
  *
  * @typedef {object} Sample
  * @property {string} workload
@@ -29,20 +28,19 @@ export const backends = /** @type {const} */ (['tensorflow', 'webgpu', 'wasm', '
  */
 export function backendSystem(backend) {
   return {
-    name: backend,
-    takes: backend === 'cpu' ? isForCpu : () => true,
-    commandLine: (output, workloads) => ({
-      command: process.execPath,
-      args: [rank, output, backend, workloads],
-      env: { ...oneThread, ...(backend === 'tensorflow' && cudaLibraries()) },
-    }),
+    ...turns.backendSystem(backend, rank),
+    takes: (workload) => takes(backend, workload),
   }
 }
 
-/** The environment that `tsrun` gives its ranks. */
-function cudaLibraries() {
-  const manifest = readTensorFlowManifest()
-  return manifest && { LD_LIBRARY_PATH: libraryPath(manifest) }
+/**
+ * @param {(typeof backends)[number]} backend
+ * @param {Workload} workload
+ */
+function takes(backend, workload) {
+  if (backend === 'cpu') return isForCpu(workload)
+  // Batch normalization blocks, and webgpu cannot.
+  return backend !== 'webgpu' || workload.kind !== 'norm'
 }
 
 /**
@@ -75,7 +73,6 @@ export async function torchSystems(env = process.env) {
  * @returns {Promise<Measured>}
  * @throws ERR_BENCH_RUN
  */
-export async function measure({ name, takes, commandLine }, workloads) {
-  const argument = JSON.stringify(workloads.filter(takes))
-  return JSON.parse(await runRanks(name, (output) => commandLine(output, argument)))
+export async function measure(system, workloads) {
+  return await turns.measure(system, workloads.filter(system.takes))
 }

@@ -34,11 +34,11 @@ export const trainings = {
     optimizer: new SGD({ learningRate: 1e-3 }),
     ...batchOf(workload, workload.batch),
   }),
-  gpt({ layers, width, batch, heads = 1, block = 1, vocabulary = 1 }) {
+  gpt({ layers, width, batch, heads = 1, block = 1, vocabulary = 1, tied = false }) {
     const tokens = (/** @type {number} */ seed) =>
       tf.randomUniform([batch, block], 0, vocabulary, 'int32', seed)
     return {
-      model: gpt({ layers, width, heads, block, vocabulary }).build(),
+      model: gpt({ layers, width, heads, block, vocabulary, tied }).build(),
       optimizer: new AdamW({ learningRate: 1e-3 }),
       x: tokens(1),
       labels: tokens(2),

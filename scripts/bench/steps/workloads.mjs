@@ -3,14 +3,16 @@
  *
  * @typedef {object} Workload
  * @property {string} name
- * @property {'mlp' | 'matmul' | 'gpt' | 'cnn'} kind
+ * @property {'mlp' | 'matmul' | 'gpt' | 'cnn' | 'norm'} kind - `norm`: batch normalization of images of 28 x 28
  * @property {number} layers - of the network, each from `width` to `width`; blocks of a GPT; 1 for a product
  * @property {number} width - of the network, or of the square matrices; the channels of the first
- *   convolution of a CNN
+ *   convolution of a CNN, or those that are normalized
  * @property {number} batch - rows, sequences or images
- * @property {number} [heads] - of a GPT, as are `block` and `vocabulary`
+ * @property {number} [heads] - of a GPT, as are `block`, `vocabulary` and `tied`
  * @property {number} [block] - tokens in a sequence
  * @property {number} [vocabulary]
+ * @property {boolean} [tied] - whether the head has the table of the tokens
+ * @property {boolean} [updates] - false: the step of `steps` ends with the backward pass
  * @property {number} warmUps
  * @property {number} repeats - fewer, but at least three, where these would take longer than `seconds`
  * @property {number} seconds
@@ -53,10 +55,14 @@ const table = {
   gptLarge: gpt('gpt-6x384', { layers: 6, width: 384, heads: 6, block: 256, batch: 4 }),
   gpt2: {
     ...gpt('gpt2-small', { layers: 12, width: 768, heads: 12, block: 128, batch: 1 }),
-    vocabulary: 50_257,
+    ...{ vocabulary: 50_257, tied: true, updates: false, warmUps: 2, seconds: 20 },
   },
   cnnSmall: cnn('cnn-16x32', { width: 16, batch: 64 }),
   cnnLarge: cnn('cnn-32x64', { width: 32, batch: 128 }),
+  norm: {
+    ...cnn('batchnorm-32', { width: 32, batch: 64 }),
+    ...{ kind: 'norm', layers: 1, updates: false },
+  },
 }
 
 /**
@@ -89,11 +95,12 @@ export function isForCpu({ kind, width }) {
 }
 
 /**
- * Floating point operations of the products in a forward pass.
+ * Floating point operations of the products in a forward pass; 0 without products.
  *
  * @param {Workload} workload
  */
 export function operationsOf({ kind, layers, width, batch, block = 0, vocabulary = 0 }) {
+  if (kind === 'norm') return 0
   if (kind === 'gpt') {
     const tokens = batch * block
     // A query attends to half of the keys on average.
@@ -101,8 +108,25 @@ export function operationsOf({ kind, layers, width, batch, block = 0, vocabulary
     return tokens * (layers * (24 * width * width + attention) + 2 * width * vocabulary)
   }
   if (kind === 'cnn') {
-    const convolutions = 9 * width * (28 * 28 + 14 * 14 * 2 * width)
-    return 2 * batch * (convolutions + 98 * width * 128 + 128 * 10)
+    const second = 9 * width * 14 * 14 * 2 * width
+    return firstOf({ kind, width, batch }) + 2 * batch * (second + 98 * width * 128 + 128 * 10)
   }
   return 2 * layers * batch * width * width
+}
+
+/**
+ * Floating point operations of the products in a step: a backward pass has two products for each of the
+ * forward pass, but does not need the gradient of the model's input.
+ *
+ * @param {Workload} workload
+ */
+export function stepOperationsOf(workload) {
+  if (workload.kind === 'matmul') return operationsOf(workload)
+  return 3 * operationsOf(workload) - firstOf(workload)
+}
+
+/** @param {Pick<Workload, 'kind' | 'width' | 'batch'>} workload - floating point operations of its first layer */
+function firstOf({ kind, width, batch }) {
+  if (kind === 'cnn') return 2 * batch * 9 * width * 28 * 28
+  return kind === 'mlp' ? 2 * batch * width * width : 0
 }

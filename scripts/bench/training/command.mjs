@@ -1,11 +1,14 @@
 import { readInteger, readList, UsageError } from '../command-line.mjs'
 import { overLink, readRate, whyNoLink } from './link.mjs'
 import { printRows } from '../figures.mjs'
-import { engines, modesOf, networks } from './plan.mjs'
+import { engines, modesOf, replicated } from './plan.mjs'
 import { formatRows, summarize } from './report.mjs'
-import { backends, backendSystem, measure, torchSystem } from './systems.mjs'
+import { ifAsked } from '../turns.mjs'
+import { backends, backendSystem, measure, torchSystems } from './systems.mjs'
 
-const names = networks.map(({ name }) => name)
+const names = replicated.map(({ name }) => name)
+/** Its gradients of 495 MB take long on most hosts, so it is measured only when it is named. */
+const LARGE = 'gpt2-small'
 const MICROBATCHES = 8
 
 /** @type {import('../command-line.mjs').Command} */
@@ -17,7 +20,11 @@ export const training = {
       default: backends.join(','),
       description: 'those that cannot be loaded are skipped',
     },
-    workloads: { value: '<list>', default: names.join(','), description: 'what is trained' },
+    workloads: {
+      value: '<list>',
+      default: names.filter((name) => name !== LARGE).join(','),
+      description: `what is trained; also ${LARGE}`,
+    },
     batch: {
       value: '<n>',
       description: 'examples of all ranks together; default: that of the workload',
@@ -54,26 +61,32 @@ export const training = {
       console.error(`skipped: no link (${reason})`)
       return 0
     }
-    const systems = ours.map(backendSystem)
-    if (peers.length > 0) {
-      const torch = await torchSystem()
-      if ('skipped' in torch) console.error(`skipped: ${torch.skipped}`)
-      else systems.push(torch)
-    }
-    const workloads = networks
+    const workloads = replicated
       .filter(({ name }) => chosen.includes(name))
-      .map((workload) => withOptions(workload, { batch, repeats }))
-    const linked = link === undefined ? systems : systems.map((system) => onLink(system, link))
-    const { rounds, failures } = await measureInTurn(
-      linked,
-      sizes,
-      { workloads, bucketMiB, engine },
-      runs,
-    )
-    const rows = summarize(rounds).map((row) => ({ ...row, bucketMiB, engine, link: link ?? null }))
+      .map((workload) => withOptions(workload, { batch, repeats, ranks: Math.max(...sizes) }))
+    const what = { workloads, bucketMiB, engine }
+    const { rows, failures } = await measureTraining({ ours, peers, sizes, what, runs, link })
     printRows(rows, values.json !== undefined, formatRows)
     return failures === 0 ? 0 : 1
   },
+}
+
+/**
+ * @param {object} options
+ * @param {readonly (typeof backends)[number][]} options.ours
+ * @param {readonly string[]} options.peers
+ * @param {readonly number[]} options.sizes - numbers of ranks
+ * @param {Pick<import('./plan.mjs').Plan, 'workloads' | 'bucketMiB' | 'engine'>} options.what
+ * @param {number} options.runs
+ * @param {string | undefined} [options.link] - its rate
+ */
+export async function measureTraining({ ours, peers, sizes, what, runs, link }) {
+  const systems = [...ours.map(backendSystem), ...(await ifAsked(peers, torchSystems))]
+  const linked = link === undefined ? systems : systems.map((system) => onLink(system, link))
+  const { rounds, failures } = await measureInTurn(linked, sizes, what, runs)
+  const { bucketMiB, engine } = what
+  const rows = summarize(rounds).map((row) => ({ ...row, bucketMiB, engine, link: link ?? null }))
+  return { rows, failures }
 }
 
 /**
@@ -87,10 +100,16 @@ function onLink(system, rate) {
 
 /**
  * @param {import('../steps/workloads.mjs').Workload} workload
- * @param {{ batch: number | undefined, repeats: number | undefined }} options
+ * @param {{ batch: number | undefined, repeats: number | undefined, ranks: number }} options - ranks: the
+ *   most among which a batch is divided
  */
-function withOptions(workload, { batch = workload.batch, repeats = workload.repeats }) {
-  return { ...workload, batch, repeats, warmUps: Math.min(workload.warmUps, repeats) }
+function withOptions(workload, { batch, repeats = workload.repeats, ranks }) {
+  return {
+    ...workload,
+    batch: batch ?? Math.max(workload.batch, ranks),
+    repeats,
+    warmUps: Math.min(workload.warmUps, repeats),
+  }
 }
 
 /**

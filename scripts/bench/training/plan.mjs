@@ -18,7 +18,21 @@ export const engines = /** @type {const} */ (['auto', 'worker', 'inline'])
  * @property {Engine} engine - of our ranks
  */
 
+/** What every mode trains. */
 export const networks = workloads.filter(({ kind }) => kind === 'mlp')
+
+/** What replicas train. */
+export const replicated = workloads.filter(({ kind }) => ['mlp', 'gpt', 'cnn'].includes(kind))
+
+/**
+ * Whether a mode is measured: pipelines are those of linear layers.
+ *
+ * @param {import('../steps/workloads.mjs').Workload} workload
+ * @param {Mode} mode
+ */
+export function trains({ kind }, mode) {
+  return mode !== '1f1b' || kind === 'mlp'
+}
 
 /**
  * @param {number} ranks

@@ -37,17 +37,19 @@ export function backendSystem(backend) {
 
 /**
  * @param {NodeJS.ProcessEnv} [env]
- * @returns {Promise<System | { skipped: string }>}
+ * @returns {Promise<System[] | { skipped: string }>}
  */
-export async function torchSystem(env = process.env) {
+export async function torchSystems(env = process.env) {
   const found = await findTorchPython(env)
   if ('skipped' in found) return found
-  return {
-    name: 'torch',
-    isPeer: true,
-    commandLine: (ranks, output, plan) =>
-      torchrunLine(found.python, ranks, peer, [output, plan], env),
-  }
+  return [
+    {
+      name: 'torch',
+      isPeer: true,
+      commandLine: (ranks, output, plan) =>
+        torchrunLine(found.python, ranks, peer, [output, plan], env),
+    },
+  ]
 }
 
 /**

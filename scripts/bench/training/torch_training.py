@@ -3,12 +3,16 @@
 import json
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.append(str(Path(__file__).parents[1]))
+from torch_models import training
 
 LEARNING_RATE = 1e-3
 
@@ -30,12 +34,12 @@ def batch_of(workload, rows):
 
 def replica(workload, bucket):
     """Every rank has the whole network, and an equal share of the batch."""
-    model = network(workload, 0, workload["layers"])
-    if dist.get_world_size() > 1:
+    ranks = dist.get_world_size()
+    model, make, x, labels = training({**workload, "batch": workload["batch"] // ranks})
+    if ranks > 1:
         model = DistributedDataParallel(model, bucket_cap_mb=bucket)
-    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
+    optimizer = make(model.parameters(), LEARNING_RATE)
     criterion = nn.CrossEntropyLoss()
-    x, labels = batch_of(workload, workload["batch"] // dist.get_world_size())
 
     def step():
         loss = criterion(model(x), labels)
@@ -72,13 +76,19 @@ def stage(workload, microbatches):
 
 def measure(workload, step):
     """The milliseconds that each step took on the slowest rank."""
-    times = torch.zeros(workload["repeats"], dtype=torch.float64)
-    for i in range(-workload["warmUps"], workload["repeats"]):
-        dist.barrier()
+    own, i, begin = [], -workload["warmUps"], time.perf_counter()
+    while len(own) < workload["repeats"]:
+        elapsed = torch.tensor(time.perf_counter() - begin)
+        dist.all_reduce(elapsed, dist.ReduceOp.MAX)  # starts the step on all ranks
+        is_over = elapsed.item() > workload["seconds"]
+        if is_over and len(own) >= 3:
+            break
         start = time.perf_counter()
         step()
-        if i >= 0:
-            times[i] = 1000 * (time.perf_counter() - start)
+        if i >= 0 or is_over:
+            own.append(1000 * (time.perf_counter() - start))
+        i += 1
+    times = torch.tensor(own, dtype=torch.float64)
     dist.all_reduce(times, dist.ReduceOp.MAX)
     return times.tolist()
 
@@ -90,6 +100,8 @@ def main():
     samples = []
     for workload in plan["workloads"]:
         for mode in plan["modes"]:
+            if mode == "1f1b" and workload["kind"] != "mlp":
+                continue
             if mode == "1f1b":
                 step = stage(workload, plan["microbatches"])
             else:

@@ -15,6 +15,8 @@ import {
   tf,
 } from '@tsrun/training'
 import { batchOf, sizesOf, unlessMissing } from '../ranks.mjs'
+import { trainings } from '../steps/trainings.mjs'
+import { trains } from './plan.mjs'
 
 /**
  * @typedef {import('../steps/workloads.mjs').Workload} Workload
@@ -27,7 +29,6 @@ const [output, name, argument] = /** @type {[string, 'wasm', string]} */ (proces
 /** @type {import('./plan.mjs').Plan} */
 const { workloads, modes, microbatches, bucketMiB, engine } = JSON.parse(argument)
 const bucketBytes = bucketMiB * 1024 * 1024
-const learningRate = 1e-3
 
 /** @type {Readonly<Record<import('./plan.mjs').Mode, (workload: Workload) => Promise<Trainer>>>} */
 const trainers = {
@@ -45,8 +46,9 @@ const result = await unlessMissing(async () => {
   group = await initProcessGroup({ engine })
   const samples = []
   for (const workload of workloads) {
-    for (const mode of modes)
+    for (const mode of modes.filter((mode) => trains(workload, mode))) {
       samples.push({ workload: workload.name, mode, ms: await run(workload, mode) })
+    }
   }
   return { device, threads, samples }
 })
@@ -62,14 +64,23 @@ await group?.destroy()
 async function run(workload, mode) {
   const world = /** @type {import('@tsrun/distributed').ProcessGroup} */ (group)
   const trainer = await trainers[mode](workload)
-  const times = new Float64Array(workload.repeats)
-  for (let i = -workload.warmUps; i < times.length; i++) {
-    await world.barrier()
+  const { warmUps, repeats, seconds } = workload
+  /** @type {number[]} */
+  const own = []
+  const begin = performance.now()
+  const elapsed = new Float64Array(1)
+  for (let i = -warmUps; own.length < repeats; i++) {
+    elapsed[0] = performance.now() - begin
+    // All ranks start a step together, and see the same time.
+    await world.allReduce(elapsed, { op: 'max' })
+    const isOver = /** @type {number} */ (elapsed[0]) > 1000 * seconds
+    if (isOver && own.length >= 3) break
     const start = performance.now()
     await trainer.step()
-    if (i >= 0) times[i] = performance.now() - start
+    if (i >= 0 || isOver) own.push(performance.now() - start)
   }
   trainer.dispose()
+  const times = Float64Array.from(own)
   await world.allReduce(times, { op: 'max' })
   return [...times]
 }
@@ -84,10 +95,10 @@ async function run(workload, mode) {
 function replicaOf(how) {
   return async (workload) => {
     const world = /** @type {import('@tsrun/distributed').ProcessGroup} */ (group)
-    const model = shardedMLP(sizesOf(workload)).build()
+    const kind = /** @type {'mlp'} */ (workload.kind)
+    const share = { ...workload, batch: workload.batch / world.size }
+    const { model, optimizer, x, labels } = trainings[kind](share)
     const replica = how === 'silent' ? undefined : await dataParallel(model, world, { bucketBytes })
-    const optimizer = new SGD({ learningRate })
-    const { x, labels } = batchOf(workload, workload.batch / world.size)
     const one = tf.scalar(1)
     /** @type {(parameters: readonly Parameter[], gradients: Map<string, Tensor>) => void} */
     const sendLate = (parameters, gradients) => {
@@ -114,6 +125,7 @@ function replicaOf(how) {
     }
     const dispose = () => {
       replica?.dispose()
+      optimizer.dispose()
       disposeModule(model)
       tf.dispose([x, labels, one])
     }
@@ -132,7 +144,7 @@ async function stage(workload) {
   const pipe = pipeline(shardedMLP(sizesOf(workload)), world, {
     schedule: '1f1b',
     microbatches,
-    optimizer: new SGD({ learningRate }),
+    optimizer: new SGD({ learningRate: 1e-3 }),
   })
   const { x, labels } = batchOf(workload, workload.batch)
   const batch = {

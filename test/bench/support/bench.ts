@@ -21,6 +21,22 @@ export function bench(args: string[], env: NodeJS.ProcessEnv = {}): Promise<Outc
   })
 }
 
+/** The rows that a command prints with --json. */
+export function rowsIn(stdout: string): Record<string, unknown>[] {
+  const lines = stdout.trimEnd().split('\n')
+  return lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+}
+
+/** Runs a command with --json to its end; its rows. */
+export async function rowsOf(
+  args: string[],
+  env: NodeJS.ProcessEnv = {},
+): Promise<Record<string, unknown>[]> {
+  const { code, stdout, stderr } = await bench([...args, '--json'], env)
+  expect({ code, stderr }).toEqual({ code: 0, stderr })
+  return rowsIn(stdout)
+}
+
 /** Runs a command in this process: for what it says before it starts ranks. */
 export async function benchHere(args: string[]): Promise<Outcome> {
   const [stdout, stderr] = [spyOn('log'), spyOn('error')]
