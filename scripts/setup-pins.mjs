@@ -13,18 +13,11 @@ import {
   PINNED_PYTHONS,
   TENSORFLOW_VERSION,
 } from '../packages/launcher/src/setup/pins.ts'
+import { wheels } from './blas-packages/package.ts'
 
 const [python = 'python3'] = process.argv.slice(2)
 const pins = fileURLToPath(new URL('../packages/launcher/src/setup/pins/', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-pins-'))
-/** The systems for which there are wheels of OpenBLAS, as pip writes them. */
-const systems = [
-  ...['x86_64', 'aarch64', 'i686', 'ppc64le', 's390x'].map(
-    (machine) => `manylinux_2_28_${machine}`,
-  ),
-  ...['manylinux_2_39_riscv64', 'musllinux_1_2_x86_64', 'musllinux_1_2_aarch64'],
-  ...['macosx_11_0_arm64', 'macosx_10_13_x86_64', 'win_amd64', 'win_arm64', 'win32'],
-]
 mkdirSync(pins, { recursive: true })
 try {
   for (const name of /** @type {const} */ (['tfjs-node', 'tfjs-node-gpu'])) lockPackages(name)
@@ -38,10 +31,10 @@ try {
     wheelsOf(`tensorflow[and-cuda]==${TENSORFLOW_VERSION}`, PINNED_MACHINES),
   )
   const openblas = `scipy-openblas32==${OPENBLAS_VERSION}`
-  const hashes = systems.flatMap((system) =>
-    resolve(openblas, [system], PINNED_PYTHONS[0]).map(hashOf),
+  const hashes = wheels.flatMap(({ tag }) =>
+    resolve(openblas, [tag], PINNED_PYTHONS[0]).map(hashOf),
   )
-  write('openblas.txt', [withHashes(openblas, hashes)], `Wheels for ${systems.length} systems`)
+  write('openblas.txt', [withHashes(openblas, hashes)], `Wheels for ${wheels.length} systems`)
 } finally {
   rmSync(folder, { recursive: true })
 }

@@ -15,10 +15,12 @@
  * @property {boolean} [sequence] - these ranks also share the sequences between the layers
  * @property {number} [cp] - ranks that each have a part of every sequence
  * @property {boolean} [tied] - embedding and head share their table
+ * @property {boolean} [deterministic] - default true, which implies the math `exact`
  * @property {string} [bitwise] - an earlier layout whose parameters are bitwise identical
  * @property {readonly ModelName[]} [models] - default: all
  *
  * @typedef {'mlp' | 'gpt'} ModelName
+ * @typedef {'exact' | 'fast' | null} MathMode - how wasm computes products; null for other backends
  */
 
 /**

@@ -192,12 +192,8 @@ async function moduleTrainer(configuration, model, lossOf, axes) {
  * @param {import('@tsrun/training').Module | import('@tsrun/training').Pipeline} module
  * @param {Axes} axes
  */
-async function replicate({ zero }, module, axes) {
-  const settings = /** @type {const} */ ({
-    bucketBytes: 4096,
-    firstBucketBytes: 1024,
-    deterministic: true,
-  })
+async function replicate({ zero, deterministic = true }, module, axes) {
+  const settings = { bucketBytes: 4096, firstBucketBytes: 1024, deterministic }
   if (zero !== undefined) {
     const groups = axes.dp.size > 1 ? { shard: axes.shard, replicate: axes.dp } : axes.shard
     const sharded = await fullyShard(module, groups, { stage: zero, ...settings })

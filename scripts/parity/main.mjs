@@ -1,5 +1,6 @@
 // Compares training in every layout with training in a single process: `npm run parity -- --help`.
 import { fileURLToPath } from 'node:url'
+import { loadBackend } from '@tsrun/training'
 import {
   describeOptions,
   parseOptions,
@@ -16,11 +17,17 @@ import { configurations, ranksOf } from './configurations.mjs'
 const script = fileURLToPath(new URL('ranks.mjs', import.meta.url))
 const models = /** @type {const} */ (['mlp', 'gpt'])
 const backends = /** @type {const} */ (['wasm', 'cpu', 'tensorflow'])
+const maths = /** @type {const} */ (['exact', 'fast'])
 
 const options = {
   only: { description: 'names of layouts, or parts of names; default: all', value: 'A,B' },
   models: { description: 'mlp, gpt', value: 'A,B', default: models.join(',') },
   backends: { description: 'wasm, cpu, tensorflow', value: 'A,B', default: 'wasm' },
+  math: {
+    description: 'exact, fast: the math of wasm; fast is left out where there is no BLAS',
+    value: 'A,B',
+    default: maths.join(','),
+  },
   steps: { description: 'steps of SGD with momentum', value: 'N', default: '20' },
   through: {
     description:
@@ -36,6 +43,8 @@ const options = {
  * @property {string} configuration
  * @property {string} model
  * @property {string} backend
+ * @property {import('./configurations.mjs').MathMode} math
+ * @property {string | null} blas - the BLAS that computes products, and its kernels
  * @property {number} ranks
  * @property {number | null} loss - the largest difference / (1e-6 + 1e-5 |wanted|), like the next three; null
  *   if it is not finite
@@ -49,7 +58,7 @@ const options = {
  * @property {readonly string[]} miscounts - where these numbers differ from what follows from the layout
  * @property {boolean} covered - whether the ranks together have every value
  * @property {boolean | null} bits - whether the parameters are bitwise identical to those of the
- *   layout that the configuration names; null if it names none, or if that was not run
+ *   layout that the configuration names; null if it names none, if that was not run, or with `fast`
  * @property {'equal' | 'DIFFERS'} verdict
  */
 
@@ -77,10 +86,25 @@ async function main(args) {
   /** @type {Row[]} */
   const rows = []
   for (const backend of readList('backends', values['backends'], backends)) {
-    rows.push(...(await train(backend, runs, steps, through)))
+    const modes = backend === 'wasm' ? await available(values['math']) : [null]
+    for (const math of modes) rows.push(...(await train(backend, math, runs, steps, through)))
   }
   printRows(rows, values.json !== undefined, format)
-  return rows.every(({ verdict }) => verdict === 'equal') ? 0 : 1
+  return rows.length > 0 && rows.every(({ verdict }) => verdict === 'equal') ? 0 : 1
+}
+
+/**
+ * The chosen ones of `maths`, without `fast` where no BLAS passes the self-test of the backend.
+ *
+ * @param {string | undefined} text
+ */
+async function available(text) {
+  const chosen = readList('math', text, maths)
+  if (!chosen.includes('fast')) return chosen
+  const { blas } = await loadBackend('wasm', { math: 'fast' })
+  if (blas !== undefined) return chosen
+  console.error('parity: fast was not run, because no BLAS passed the self-test of wasm')
+  return chosen.filter((math) => math !== 'fast')
 }
 
 /** @param {string | undefined} only */
@@ -96,29 +120,33 @@ function select(only) {
 
 /**
  * @param {string} backend
+ * @param {import('./configurations.mjs').MathMode} math
  * @param {readonly { configuration: import('./configurations.mjs').Configuration, model: string }[]} runs
  * @param {number} steps
  * @param {string} through
  * @returns {Promise<Row[]>}
  */
-async function train(backend, runs, steps, through) {
+async function train(backend, math, runs, steps, through) {
   const ranks = Math.max(...runs.map(({ configuration }) => ranksOf(configuration)))
   const text = await runRanks(`training on ${backend}`, (output) => ({
-    ...tsrunLine(ranks, script, [output, JSON.stringify({ runs, steps, through })]),
-    env: { TSRUN_BACKEND: backend },
+    ...tsrunLine(ranks, script, [output, JSON.stringify({ runs, steps, through, math })]),
+    env: { TSRUN_BACKEND: backend, TSRUN_MATH: math ?? undefined },
   }))
   const lines = text.trimEnd().split('\n')
   return runs.map(({ configuration, model }, i) => {
-    /** @type {Omit<Row, 'configuration' | 'model' | 'backend' | 'ranks' | 'verdict'>} */
+    /** @type {Omit<Row, 'configuration' | 'model' | 'backend' | 'math' | 'ranks' | 'verdict'>} */
     const found = JSON.parse(lines[i] ?? '{"miscounts":[]}')
     const isWhole = found.covered && found.miscounts.length === 0
+    const isRight = (found.blas !== null) === (math === 'fast') && found.bits !== false
+    const isEqual = isClose(found) && isWhole && isRight
     return {
       configuration: configuration.name,
       model,
       backend,
+      math,
       ranks: ranksOf(configuration),
       ...found,
-      verdict: isClose(found) && isWhole && found.bits !== false ? 'equal' : 'DIFFERS',
+      verdict: isEqual ? 'equal' : 'DIFFERS',
     }
   })
 }
@@ -137,6 +165,7 @@ function format(rows) {
       'configuration',
       'model',
       'backend',
+      'math',
       'ranks',
       'loss',
       'gradients',
@@ -152,6 +181,7 @@ function format(rows) {
       row.configuration,
       row.model,
       row.backend,
+      row.math ?? '',
       row.ranks,
       round(row.loss),
       round(row.gradients),
@@ -168,20 +198,26 @@ function format(rows) {
     ...miscounts.map((each) => `${model} ${configuration}, ${each}\n`),
     ...(covered ? [] : [`${model} ${configuration}: the ranks together do not have every value\n`]),
   ])
+  const kernels = maths.flatMap((math) => {
+    const row = rows.find((each) => each.math === math)
+    const computes = `${row?.blas ?? 'WebAssembly'} computes the products of wasm.\n`
+    return row === undefined ? [] : [`With the math ${math}, ${computes}`]
+  })
   const equal = rows.filter(({ verdict }) => verdict === 'equal').length
   return `${table}
 
 The figures from loss to parameters are the largest differences from a single process, as multiples of
 the tolerance 1e-6 + 1e-5 |value|; up to 1 is equal. Collectives, their bytes and messages are those of
 one step on one rank, and are compared with formulas where there are any (traffic.mjs).
-${miscounts.join('')}${equal} of ${rows.length} are equal.`
+${miscounts.join('')}${kernels.join('')}${equal} of ${rows.length} are equal.`
 }
 
 try {
   process.exitCode = await main(process.argv.slice(2))
 } catch (error) {
   const { code, message } = /** @type {NodeJS.ErrnoException} */ (error)
-  if (code !== 'ERR_BENCH_USAGE' && code !== 'ERR_BENCH_RUN') throw error
+  const known = ['ERR_BENCH_USAGE', 'ERR_BENCH_RUN', 'ERR_TSR_BACKEND']
+  if (!known.includes(code ?? '')) throw error
   console.error(`parity: ${message}`)
   process.exitCode = code === 'ERR_BENCH_USAGE' ? 2 : 1
 }

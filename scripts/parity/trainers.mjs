@@ -18,12 +18,13 @@ import { noTraffic } from './traffic.mjs'
 export async function trainByTrainer(configuration, problem, group, steps, onStep) {
   const { dp = 1, shard = 1, pp = 1, cp = 1, tp = 1 } = configuration
   const { zero, schedule, chunks, microbatches = 4, recompute = false, sequence } = configuration
+  const { deterministic = true } = configuration
   const mesh = await initDeviceMesh({ dp, shard, pp, cp, tp }, group)
   const optimizer = makeOptimizer()
   const plan = problem.plan(sequence === true)
   const run = await trainer(problem.recipe, {
     ...{ mesh, optimizer, clip: MAX_NORM, microbatches, recompute },
-    ...{ deterministic: true, bucketBytes: 4096, firstBucketBytes: 1024 },
+    ...{ deterministic, bucketBytes: 4096, firstBucketBytes: 1024 },
     ...(zero !== undefined && { zero }),
     ...(tp > 1 && { plan }),
     .../** @type {object} */ (schedule !== undefined && { schedule }),

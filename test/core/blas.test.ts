@@ -1,7 +1,13 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { readBlasManifest, thisSystem, writeManifest, type BlasManifest } from '@tsrun/core'
+import {
+  blasLibraries,
+  readBlasManifest,
+  thisSystem,
+  writeManifest,
+  type BlasManifest,
+} from '@tsrun/core'
 
 const manifest: BlasManifest = {
   ...{ format: 1, library: '/l.so', version: '0.3', kernels: 'Zen', system: thisSystem },
@@ -43,4 +49,34 @@ it.each([
       ) as string,
     }),
   )
+})
+
+it('the BLAS of the set-up comes before that of an npm package, and this before those of the system', () => {
+  const env = { TSRUN_HOME: home }
+  const name = `@tsrun/blas-${thisSystem}`
+  const folder = join(realpathSync(home), 'node_modules', name)
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ name, exports: './l.so' }))
+  writeFileSync(join(folder, 'l.so'), '')
+  writeManifest('blas', manifest, env)
+  const problems: string[] = []
+  const find = (more: object) =>
+    blasLibraries((problem) => problems.push(problem), { ...env, ...more })
+  const before = process.cwd()
+  process.chdir(home)
+  try {
+    const [first, second, ...others] = find({})
+    expect([first, second]).toEqual([
+      ['/l.so', 'tsrun setup blas'],
+      [join(folder, 'l.so'), name],
+    ])
+    expect(new Set(others.map(([, origin]) => origin))).toEqual(new Set(['the system']))
+    writeFileSync(join(home, 'blas/manifest.json'), '{}')
+    expect(find({})[0]).toEqual(second)
+    expect(problems).toEqual([expect.stringContaining('another version of tsrun wrote it')])
+  } finally {
+    process.chdir(before)
+  }
+  expect(find({ TSRUN_BLAS: 'libmine.so' })).toEqual([['libmine.so', 'TSRUN_BLAS']])
+  expect(find({ TSRUN_BLAS: 'off' })).toEqual([])
 })

@@ -31,14 +31,17 @@ withCompiler.describe('tsrun env', () => {
     setUp('/nowhere.so')
     const found = await report({ TSRUN_BLAS: blas.path, OPENBLAS_CORETYPE: 'Haswell' })
     const kernels = 'Haswell (OPENBLAS_CORETYPE=Haswell)'
-    expect(found.blas).toEqual({ library: blas.path, kernels, problems: [] })
+    expect(found.blas).toEqual({ library: blas.path, origin: 'TSRUN_BLAS', kernels, problems: [] })
     expect(found.variables).toMatchObject({ OPENBLAS_CORETYPE: 'Haswell', TSRUN_BLAS: blas.path })
-    expect(envText(found)).toContain(`\n  - BLAS of wasm: ${blas.path}, kernels ${kernels}\n`)
+    expect(envText(found)).toContain(
+      `\n  - BLAS of wasm: ${blas.path}, kernels ${kernels}, from TSRUN_BLAS\n`,
+    )
   })
 
   it('names the BLAS that is set up', async () => {
     setUp(blas.path)
-    expect((await report({})).blas).toEqual({ library: blas.path, kernels: 'Played', problems: [] })
+    const own = { library: blas.path, origin: 'tsrun setup blas', kernels: 'Played', problems: [] }
+    expect((await report({})).blas).toEqual(own)
   })
 
   it('says why the BLAS that is set up is not used, and looks for one of the system', async () => {
@@ -54,7 +57,7 @@ withCompiler.describe('tsrun env', () => {
   it('finds no BLAS if TSRUN_BLAS is off, or names one whose products are wrong', async () => {
     setUp(blas.path)
     const off = await report({ TSRUN_BLAS: 'off' })
-    expect(off.blas).toEqual({ library: null, kernels: null, problems: [] })
+    expect(off.blas).toEqual({ library: null, origin: null, kernels: null, problems: [] })
     expect(envText(off)).toContain('\n  - BLAS of wasm: not found\n')
     const wrong = await report({ TSRUN_BLAS: blas.path, FAULT: 'beta' })
     expect(wrong.blas).toMatchObject({

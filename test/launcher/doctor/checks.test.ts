@@ -38,7 +38,7 @@ const healthy: Facts = {
   memory: { size: 16 * GIB, copied: 12.34e9 },
   backends: [{ name: 'wasm', works: true, version: 'TensorFlow.js 4', device: 'CPU', threads: 1 }],
   tensorflow: { manifest: undefined },
-  blas: { library: 'libblas.so', kernels: 'Zen', problems: [] },
+  blas: { library: 'libblas.so', origin: 'the system', kernels: 'Zen', problems: [] },
   gpus: { nvidia: [], topology: [], problem: undefined },
   mpi: { libraries: [], mpirun: undefined },
 }
@@ -213,11 +213,18 @@ const cases: [string, Check, Partial<Facts>, object][] = [
     { backends: [{ name: 'webgpu', ...failed }] },
     { state: 'note', advice: expect.stringContaining('TSRUN_WEBGPU_ADAPTER') },
   ],
-  ['a BLAS', checkBlas, {}, { ...ok, found: 'libblas.so, kernels Zen', details: [] }],
+  [
+    'a BLAS',
+    checkBlas,
+    {},
+    { ...ok, found: 'libblas.so, kernels Zen, from the system', details: [] },
+  ],
   [
     'no BLAS',
     checkBlas,
-    { blas: { library: null, kernels: null, problems: ['libblas.so: no such file'] } },
+    {
+      blas: { library: null, origin: null, kernels: null, problems: ['libblas.so: no such file'] },
+    },
     {
       ...{ state: 'note', found: 'none', details: ['libblas.so: no such file'] },
       advice: expect.stringMatching(/npx tsrun setup blas.* apt-get install libopenblas0/),

@@ -1,6 +1,7 @@
+import { createRequire } from 'node:module'
 import { messageOf } from '../errors/tsr-error.ts'
 import { choice, object, text, type Of } from '../schema.ts'
-import { readManifest, type Environment } from './manifest.ts'
+import { readManifest, thisSystem, type Environment } from './manifest.ts'
 
 const manifest = object({
   /** Version of this record. Other versions are rejected. */
@@ -38,22 +39,33 @@ const systemLibraries: readonly string[] =
       : ['libopenblas.so.0', 'libmkl_rt.so.2', 'libblis.so.4']
 
 /**
- * Returns the libraries to try, the preferred one first: the one that TSRUN_BLAS names, or none for `off`;
- * else the one that `tsrun setup blas` installed, and those of the system.
+ * Returns the libraries to try, the preferred one first, each with its origin: the one that TSRUN_BLAS names,
+ * or none for `off`; else the one that `tsrun setup blas` installed, those of npm packages beside this one or
+ * the working directory, and those of the system.
  *
  * @param report - called if it is unknown what `tsrun setup blas` installed
  */
 export function blasLibraries(
   report: (problem: string) => void,
   env: Environment = process.env,
-): readonly string[] {
+): readonly (readonly [library: string, origin: string])[] {
   const named = env['TSRUN_BLAS'] ?? ''
-  if (named !== '') return named === 'off' ? [] : [named]
+  if (named !== '') return named === 'off' ? [] : [[named, 'TSRUN_BLAS']]
+  const found: [string, string][] = []
   try {
     const manifest = readBlasManifest(env)
-    if (manifest !== undefined) return [manifest.library, ...systemLibraries]
+    if (manifest !== undefined) found.push([manifest.library, 'tsrun setup blas'])
   } catch (error) {
     report(messageOf(error))
   }
-  return systemLibraries
+  for (const libc of ['', '-musl']) {
+    const name = `@tsrun/blas-${thisSystem}${libc}`
+    try {
+      const paths = [import.meta.dirname, process.cwd()]
+      found.push([createRequire(import.meta.url).resolve(name, { paths }), name])
+    } catch {
+      // The package is not installed.
+    }
+  }
+  return [...found, ...systemLibraries.map((library) => [library, 'the system'] as const)]
 }

@@ -190,8 +190,8 @@ export function checkTensorFlow({ tensorflow, gpus }: Facts): Finding[] {
 }
 
 export function checkBlas({ blas }: Facts): Finding[] {
-  const { library, kernels, problems: details } = blas
-  const found = library === null ? 'none' : `${library}, kernels ${kernels!}`
+  const { library, origin, kernels, problems: details } = blas
+  const found = library === null ? 'none' : `${library}, kernels ${kernels!}, from ${origin!}`
   const advice =
     'For faster products of matrices: npx tsrun setup blas, unless TSRUN_BLAS names another one or is ' +
     `off; or ${systemAdvice}.`

@@ -76,6 +76,8 @@ export type TensorFlowFacts =
 export interface BlasFacts {
   /** The first library whose products are right. */
   readonly library: string | null
+  /** What named it or brought it. */
+  readonly origin: string | null
   /** The kernels that it selected, and the variable that selects them. */
   readonly kernels: string | null
   /** Why those before it cannot be used. */

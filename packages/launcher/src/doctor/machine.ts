@@ -172,16 +172,16 @@ export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
   const type = env['OPENBLAS_CORETYPE']
   const problems: string[] = []
   const context = { env, signal, title: 'OpenBLAS', log: devNull, say: () => undefined } as const
-  for (const library of blasLibraries((problem) => problems.push(problem), env)) {
+  for (const [library, origin] of blasLibraries((problem) => problems.push(problem), env)) {
     const proof = await proveBlas(context, library).catch(String)
     if (typeof proof !== 'string') {
       const { kernels = 'unknown' } = proof
       const chosen = type === undefined ? '' : ` (OPENBLAS_CORETYPE=${type})`
-      return { library, kernels: `${kernels}${chosen}`, problems }
+      return { library, origin, kernels: `${kernels}${chosen}`, problems }
     }
     problems.push(`${library}: ${proof}`)
   }
-  return { library: null, kernels: null, problems }
+  return { library: null, origin: null, kernels: null, problems }
 }
 
 const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']

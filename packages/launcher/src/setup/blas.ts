@@ -61,9 +61,7 @@ export const blasComponent: Component = {
       },
     })
     say('3/3 testing the result in a new process')
-    const libraries = join(folder, 'scipy_openblas32/lib')
-    const [name = ''] = readdirSync(libraries).filter((file) => /\.(so|dylib|dll)$/.test(file))
-    const library = join(libraries, name)
+    const library = libraryIn(folder)
     const proof = await proveBlas(context, library)
     if (typeof proof === 'string') {
       throw setupError(`the result does not work (${proof}): ${systemAdvice}; see ${log}`, title)
@@ -78,6 +76,13 @@ export const blasComponent: Component = {
     }
     return [manifest, `${describe(manifest)}; the backend wasm uses it from now on`]
   },
+}
+
+/** Finds the library of an unpacked wheel. */
+export function libraryIn(folder: string): string {
+  const libraries = join(folder, 'scipy_openblas32/lib')
+  const [name = ''] = readdirSync(libraries).filter((file) => /\.(so|dylib|dll)$/.test(file))
+  return join(libraries, name)
 }
 
 function describe({ version, kernels = 'unknown', library }: BlasManifest): string {

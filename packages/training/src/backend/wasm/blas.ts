@@ -1,4 +1,4 @@
-import { createLogger, host } from '@tsrun/core'
+import { createLogger } from '@tsrun/core'
 import { blasLibraries, openBlas, type Blas } from '#kernels'
 import type { WasmHeap } from './heap.ts'
 
@@ -13,12 +13,12 @@ export function findBlas(heap: WasmHeap): Blas | undefined {
   const libraries = blasLibraries((reason) => {
     logger.warn({ reason }, 'it is unknown which BLAS tsrun setup blas has installed')
   })
-  for (const library of libraries) {
+  for (const [library, origin] of libraries) {
     const blas = openBlas(library)
     const isFound = typeof blas !== 'string'
     if (isFound && isRight(blas, heap)) return blas
     const problem = isFound ? 'its products are wrong' : blas
-    if (library === host.env['TSRUN_BLAS']) throw new Error(`TSRUN_BLAS is ${library}: ${problem}`)
+    if (origin === 'TSRUN_BLAS') throw new Error(`TSRUN_BLAS is ${library}: ${problem}`)
     if (isFound) logger.warn({ library }, `${library} is not used: ${problem}`)
   }
   return undefined
