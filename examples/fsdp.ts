@@ -7,36 +7,44 @@
 // two moments. Each stage shards more of them: stage 1 the moments, stage 2 the gradients as well, and
 // stage 3 the parameters as well. A layer is then gathered only while it computes.
 //
-// The same network is trained both ways on the same digits. At the end, all parameters must be bitwise
-// identical, otherwise the exit code is 1. tensorflow and webgpu may round products of whole networks and
-// of single layers differently, and each step of a deep network amplifies that. There a third training,
-// data parallel from weights that are rounded differently, shows by how much: no loss may differ by more
-// than 10 times what rounding has changed up to its step, otherwise the exit code is 1.
+// The same GPT is trained both ways on the same batches of Moby Dick. At the end, all parameters must be
+// bitwise identical, otherwise the exit code is 1. tensorflow and webgpu may round products of whole
+// networks and of single layers differently, and each step of a deep network amplifies that. There a third
+// training, data parallel from weights that are rounded differently, shows by how much: no loss may differ
+// by more than 10 times what rounding has changed up to its step, otherwise the exit code is 1.
 
 import { formatTable } from '@tsrun/core'
+import { gpt } from '@tsrun/models'
 import * as training from '@tsrun/training'
-import { choice, count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { choice, count, endWith, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { meshProblem } from './lib/gpt-run.ts'
 import { startJob } from './lib/job.ts'
-import { grouped, printResult } from './lib/output.ts'
+import { drawCurve, grouped, printResult } from './lib/output.ts'
 import { Speed } from './lib/speed.ts'
 
 const flags = readFlags({
   stage: choice(['1', '2', '3'] as const, '3'),
-  steps: count(10),
-  batch: count(128),
-  layers: count(64),
-  hidden: count(192),
+  steps: count(40),
+  batch: count(24),
+  block: count(64),
+  layers: count(8),
+  heads: count(4),
+  width: count(64),
   seed: integer(0),
-  lr: positive(0.001),
+  lr: positive(0.003),
   ...jobFlags(),
 })
 const stage = Number(flags.stage) as training.ZeroStage
 
-const { batch, hidden, layers, seed, steps } = flags
+const { batch, block, layers, heads, width, seed, steps } = flags
 
 const group = await startJob(flags)
 const backend = training.tf.getBackend()
 const { rank, size } = group
+const mesh = { dp: size, pp: 1, tp: 1, cp: 1, between: 'replicated' } as const
+const problem = meshProblem({ ...flags, ...mesh }, size)
+if (problem !== undefined) endWith(problem)
+const book = training.mobyDick({ split: 'train' })
 
 /**
  * Trains data parallel, with the state on each rank (`zero` 0) or sharded.
@@ -44,7 +52,7 @@ const { rank, size } = group
  * @param factor - of the initial weights of the first layer
  */
 async function train(zero: 0 | training.ZeroStage, factor = 1) {
-  const model = training.shardedMLP({ layers, hidden, seed }).build()
+  const model = gpt({ layers, heads, width, block, seed }).build()
   const first = model.parameters[0]!
   training.replaceValue(first, training.tf.keep(training.tf.mul(first.value, factor)))
   const layerSizes = model.layers.map(({ parameters }) =>
@@ -57,8 +65,12 @@ async function train(zero: 0 | training.ZeroStage, factor = 1) {
     deterministic: true,
   })
   const speed = new Speed()
-  const images = training.mnist({ split: 'train' })
-  const { losses } = await run.fit(images, { batch, seed, steps, callbacks: [speed] })
+  const options = { batch, block, seed, share: run.share }
+  const { losses } = await run.fit((step) => training.textBatch(book, step, options), {
+    steps,
+    unit: { tokens: block },
+    callbacks: [speed],
+  })
 
   let optimizerBytes = 0
   for (const { values } of (await optimizer.state()).values()) {
@@ -80,7 +92,7 @@ async function train(zero: 0 | training.ZeroStage, factor = 1) {
 
 const replicated = await train(0)
 const sharded = await train(stage)
-const { bytes, optimizerBytes, layerSizes } = sharded
+const { bytes, optimizerBytes, layerSizes, losses } = sharded
 const parameters = layerSizes.reduce((sum, length) => sum + length, 0)
 /** The largest difference of two numbers at the same place; NaN if one is NaN. */
 function difference(a: ArrayLike<number>, b: ArrayLike<number>): number {
@@ -126,7 +138,10 @@ if (rank === 0) {
     planned(`formula, stage ${stage}`, stage),
     planned('formula, data parallel', 0),
   ]
-  console.log(`${grouped(parameters)} parameters in ${flags.layers} layers, stage ${stage}\n`)
+  const [first, last] = [losses[0]!, losses.at(-1)!]
+  console.log(`\n${drawCurve(losses)}\n`)
+  console.log(`the loss falls from ${first.toFixed(3)} to ${last.toFixed(3)} in ${steps} steps`)
+  console.log(`${grouped(parameters)} parameters in ${layers} blocks, stage ${stage}\n`)
   console.log(`${formatTable([headers, ...table], 'right').join('\n')}\n`)
   const { collectives, bytes: sent } = sharded.traffic
   console.log(`${collectives} collectives of ${grouped(sent)} bytes per step`)
@@ -147,6 +162,8 @@ if (rank === 0) {
     ranks: size,
     stage,
     equal: isEqual,
+    firstLoss: first,
+    lastLoss: last,
     bytes: Math.max(...ranks.map((each) => each.bytes)),
     formula: formula(stage),
     dataParallel: formula(0),

@@ -78,7 +78,7 @@ describe.each(['wasm', 'cpu'] as const)('Dropout on %s', (backend) => {
   it('drops the same values when the pass is recomputed', async () => {
     const x = ones(2)
     const chain = await inPass({ training: true, step: 5, row: 8 }, () =>
-      recordChain([layer], x, { ...options, recompute: true }),
+      recordChain([layer], x, { ...options, recompute: [true] }),
     )
     const dx = (await chain.backward(ones(2), () => undefined))!
     expect(dx.dataSync()).toEqual(chain.value.dataSync())

@@ -55,10 +55,10 @@ export interface ChainHooks {
 export interface ChainOptions extends RecordOptions {
   readonly hooks?: ChainHooks
   /**
-   * Whether to keep only the input of each segment, and to repeat the segment's forward pass before its
-   * backward pass (activation checkpointing).
+   * For each segment, whether to keep only its input, and to repeat its forward pass before its backward
+   * pass (activation checkpointing). Default: for none.
    */
-  readonly recompute?: boolean
+  readonly recompute?: readonly boolean[]
 }
 
 /**
@@ -90,24 +90,26 @@ interface RecordedSegment {
 class Chain implements SegmentedRecording {
   readonly #needsInputGradient: boolean
   readonly #hooks: ChainHooks | undefined
-  readonly #recompute: boolean
+  readonly #recompute: readonly boolean[]
+  readonly #keepsInputs: boolean
   readonly #recorder: SpanRecorder | undefined
   readonly #links: (RecordedSegment | Exchange)[] = []
   #first: number | undefined
   #value: Tensor
   /**
-   * The tensors that the chain owns: with `recompute`, the inputs of all links; otherwise the output of
-   * the last exchange until the next segment has used it.
+   * The tensors that the chain owns: if a segment is recomputed, the inputs of all links; otherwise the
+   * output of the last exchange until the next segment has used it.
    */
   readonly #kept: Tensor[] = []
   #isSpent = false
 
-  constructor(x: Tensor, { needsInputGradient, hooks, recorder, recompute = false }: ChainOptions) {
+  constructor(x: Tensor, { needsInputGradient, hooks, recorder, recompute = [] }: ChainOptions) {
     this.#needsInputGradient = needsInputGradient
     this.#hooks = hooks
     this.#recompute = recompute
+    this.#keepsInputs = recompute.includes(true)
     this.#recorder = recorder
-    this.#value = recompute ? this.#keep(tf.keep(tf.clone(x))) : x
+    this.#value = this.#keepsInputs ? this.#keep(tf.keep(tf.clone(x))) : x
     if (needsInputGradient) this.#first = 0
   }
 
@@ -125,7 +127,7 @@ class Chain implements SegmentedRecording {
       this.#hooks?.afterForward(index)
     } else {
       const next = await segment.forward(this.#value)
-      if (!this.#recompute) this.#freeKept()
+      if (!this.#keepsInputs) this.#freeKept()
       this.#links.push(segment)
       this.#value = this.#keep(next)
     }
@@ -157,13 +159,13 @@ class Chain implements SegmentedRecording {
     const pass = new RepeatableRecording(segment, this.#value, { needsInputGradient })
     const { value } = pass.recording
     this.#links.push({ segment, pass })
-    if (this.#recompute) {
+    if (this.#recompute[index] === true) {
       this.#value = this.#keep(tf.keep(tf.clone(value)))
       pass.free()
     } else {
       this.#value = value
       // Free the input: the recording has saved the tensors that its backward pass needs.
-      this.#freeKept()
+      if (!this.#keepsInputs) this.#freeKept()
     }
   }
 

@@ -118,6 +118,12 @@ export function isRepeatable(module: Module, x?: Tensor): boolean {
   return Object.hasOwn(part, 'isRepeatable') && module.isRepeatable!(x)
 }
 
+/** Returns the modules in order if it is a chain of them, otherwise the model; none without `forward`. */
+export function chainOf(model: Partial<Module>): readonly Module[] {
+  if (model.forward === undefined) return []
+  return model.layers ?? [model as Module]
+}
+
 /** Returns the module and all modules inside it, without duplicates. */
 export function partsOf(module: Module, found = new Set<Module>()): readonly Module[] {
   found.add(module)
@@ -147,7 +153,7 @@ export interface NamedModule {
 }
 
 /** Yields all modules inside `model`. Each module comes before its children. */
-export function* modulesOf(model: Module, prefix = ''): Generator<NamedModule> {
+export function* modulesOf(model: Pick<Module, 'children'>, prefix = ''): Generator<NamedModule> {
   const { children = {} } = model
   for (const [key, module] of Object.entries(children)) {
     const name = `${prefix}${key}`

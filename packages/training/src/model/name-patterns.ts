@@ -1,5 +1,13 @@
-/** Selects parameters by name: a predicate, or one or more patterns of {@link matchName}. */
+import { where } from '@tsrun/core'
+
+/** Selects parameters or layers by name: a predicate, or one or more patterns of {@link matchName}. */
 export type NamePatterns = string | readonly string[] | ((name: string) => boolean)
+
+export const namePatterns = where<NamePatterns>(
+  (patterns) =>
+    typeof patterns === 'function' || [patterns].flat().every((each) => typeof each === 'string'),
+  'names or patterns of names, or a function of a name',
+)
 
 /**
  * Returns a predicate for names that match a pattern. `*` stands for one part between dots, `**` for any
@@ -17,8 +25,14 @@ export function matchName(pattern: string): (name: string) => boolean {
 /** Returns a predicate for names that match any of the patterns. */
 export function matchNames(patterns: NamePatterns): (name: string) => boolean {
   if (typeof patterns === 'function') return patterns
-  const matchers = (typeof patterns === 'string' ? [patterns] : patterns).map(matchName)
+  const matchers = [patterns].flat().map(matchName)
   return (name) => matchers.some((matches) => matches(name))
+}
+
+/** Returns the patterns that match none of the names. A predicate has no patterns. */
+export function unmatched(patterns: NamePatterns, names: readonly string[]): readonly string[] {
+  if (typeof patterns === 'function') return []
+  return [patterns].flat().filter((pattern) => !names.some(matchName(pattern)))
 }
 
 function matchParts(pattern: readonly string[], name: readonly string[]): boolean {

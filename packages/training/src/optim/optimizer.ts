@@ -1,5 +1,5 @@
-import { finite, shown, tsrError, where } from '@tsrun/core'
-import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
+import { finite, shown, tsrError } from '@tsrun/core'
+import { matchNames, namePatterns, type NamePatterns } from '../model/name-patterns.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
@@ -128,10 +128,7 @@ export const factorRule = finite({ from: 0 })
 
 export const decayRules = {
   weightDecay: factorRule.optional(),
-  withoutDecay: where<NamePatterns>(
-    isNamePatterns,
-    'names or patterns of names, or a function of a name',
-  ).default([]),
+  withoutDecay: namePatterns.default([]),
 }
 
 /** @returns a function that maps the name of a parameter to its weight decay */
@@ -141,9 +138,4 @@ export function decayByName(
 ): (name: string) => number {
   const isWithout = matchNames(withoutDecay)
   return (name) => (isWithout(name) ? 0 : weightDecay)
-}
-
-function isNamePatterns(patterns: unknown): boolean {
-  const list: unknown[] = Array.isArray(patterns) ? patterns : [patterns]
-  return typeof patterns === 'function' || list.every((each) => typeof each === 'string')
 }

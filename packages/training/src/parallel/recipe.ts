@@ -1,4 +1,4 @@
-import { shown, tsrError, type TsrError } from '@tsrun/core'
+import { shown, tsrError } from '@tsrun/core'
 import type { Module } from '../model/module.ts'
 
 /** A recipe for a pipeline model: it can build any range of layers. `shardedMLP(...)` returns one. */
@@ -35,8 +35,20 @@ export function checkRecipe(model: Partial<PipelineModel> | null | undefined): v
   })
 }
 
-/** Returns the error for a pattern in a plan that matches no layer. */
-export function unknownLayer(glob: string, names: readonly string[]): TsrError {
+/**
+ * Checks that each pattern matches a layer of some rank.
+ *
+ * @param searches - of all ranks; undefined for a rank without patterns
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function checkSearch(
+  option: 'plan' | 'recompute',
+  searches: readonly (LayerSearch | undefined)[],
+): void {
+  const all = searches.filter((search) => search !== undefined)
+  const glob = all[0]?.missing.find((each) => all.every(({ missing }) => missing.includes(each)))
+  if (glob === undefined) return
+  const names = [...new Set(all.flatMap(({ names }) => names))]
   const expected = `names of layers: ${names.join(', ')}`
-  return tsrError('ERR_TSR_ARGUMENT', { name: 'plan', value: glob, expected })
+  throw tsrError('ERR_TSR_ARGUMENT', { name: option, value: glob, expected })
 }

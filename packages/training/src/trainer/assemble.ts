@@ -170,7 +170,7 @@ async function frozenIn(
 
 async function replicate(
   core: Pipeline,
-  { zero, frozen, wire, deterministic, bucketBytes, firstBucketBytes }: CheckedOptions,
+  { zero, frozen, recompute, wire, deterministic, bucketBytes, firstBucketBytes }: CheckedOptions,
   { averaged, shard }: Layout,
 ): Promise<DataParallel | FullyShard | undefined> {
   if (deterministic === true) currentBackend().makeExact?.()
@@ -183,7 +183,9 @@ async function replicate(
   }
   if (stage !== 0) {
     const groups = shard.size === 1 ? averaged : { shard, replicate: averaged }
-    return await fullyShard(core, groups, { ...options, stage })
+    // The stages of a pipeline recompute their layers themselves.
+    const units = core.whole !== undefined && recompute !== false && { recompute }
+    return await fullyShard(core, groups, { ...options, ...units, stage })
   }
   if (averaged.size === 1 && frozen === undefined) return undefined
   return await dataParallel(core, averaged, options)

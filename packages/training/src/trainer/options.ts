@@ -1,22 +1,14 @@
-import {
-  anything,
-  choice,
-  count,
-  declareOptions,
-  flag,
-  having,
-  where,
-  type Complete,
-} from '@tsrun/core'
+import { anything, choice, count, declareOptions, having, where, type Complete } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
-import type { NamePatterns } from '../model/name-patterns.ts'
+import { namePatterns, type NamePatterns } from '../model/name-patterns.ts'
 import type { Loss } from '../nn/loss.ts'
 import { clipRules, type ClipOptions } from '../optim/clip.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import type { LearningRateSchedule } from '../optim/schedules.ts'
 import type { DataParallelOptions } from '../parallel/gradients/options.ts'
 import type { PipelineOptions } from '../parallel/pipeline/options.ts'
+import { recomputeRule, type Recompute } from '../parallel/recompute.ts'
 import type { ParallelPlan } from '../parallel/tensor/styles.ts'
 import type { ZeroStage } from '../parallel/zero/options.ts'
 import type { AnyMesh, MeshShape } from './layout.ts'
@@ -63,9 +55,9 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
   readonly accumulate?: number
   /**
    * Whether to recompute activations in the backward pass instead of keeping them (activation
-   * checkpointing); default false.
+   * checkpointing), or in which layers: names, patterns of names, or a predicate. Default false.
    */
-  readonly recompute?: boolean
+  readonly recompute?: Recompute
   /** The parameters that are not trained: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
   /**
@@ -90,8 +82,8 @@ const rules = {
   zero: choice(0, 1, 2, 3).default(0),
   plan: anything<ParallelPlan>(),
   accumulate: count({ from: 1 }).default(1),
-  recompute: flag.default(false),
-  frozen: anything<NamePatterns>(),
+  recompute: recomputeRule.default(false),
+  frozen: namePatterns.optional(),
   unused: choice('error', 'zeros').default('error'),
   recorder: anything<SpanRecorder>(),
   bucketBytes: anything<number>(),

@@ -48,7 +48,7 @@ describe('pipeline()', () => {
     ],
     ['no limit', { clip: {} }, /maxNorm is undefined; expected a number above 0/],
     ['another norm', { clip: { maxNorm: 1, norm: 1 } }, /norm is 1; expected 2 or Infinity/],
-    ['an answer', { recompute: 'yes' }, /recompute is "yes"; expected true or false/],
+    ['a number', { recompute: 1 }, /recompute is 1; expected true or false, or names or patterns/],
     ['no schedule', { schedule: null }, /schedule is null; expected a name, or lists/],
     ['bare lists', { schedule: [['0F0', '0B0']] }, /schedule is an array of 1/],
     [

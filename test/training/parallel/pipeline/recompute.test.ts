@@ -1,17 +1,23 @@
 import { jest } from '@jest/globals'
-import { runWorld } from '@tsrun/distributed'
+import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
 import { parseSchedule, schedule } from '@tsrun/training/planning'
 import {
   loadBackend,
   pipeline,
+  SGD,
   shardedMLP,
+  summedCrossEntropy,
   tf,
+  trainer,
   type Batch,
+  type Loss,
   type Module,
   type PipelineModel,
   type PipelineOptions,
+  type Recompute,
 } from '@tsrun/training'
+import { failure } from '../support/failure.ts'
 import { exampleBatch, values, type Values } from '../support/reference.ts'
 
 jest.setTimeout(60_000)
@@ -74,6 +80,9 @@ function counted(model: PipelineModel, counts: Map<number, number>): PipelineMod
   return { layers: model.layers, slice }
 }
 
+/** The layers 1 and 3 of both models, of different stages. */
+const isOdd = (name: string) => /[13]$/.test(name)
+
 describe('recompute', () => {
   const layouts: [string, number, PipelineOptions][] = [
     ['one rank', 1, { schedule: 'gpipe' }],
@@ -94,7 +103,9 @@ describe('recompute', () => {
       [writer, text],
     ] as const) {
       const wanted = await pass(model, batch, size, options)
-      expect(await pass(model, batch, size, { ...options, recompute: true })).toEqual(wanted)
+      for (const recompute of [true, isOdd]) {
+        expect(await pass(model, batch, size, { ...options, recompute })).toEqual(wanted)
+      }
     }
     expect(tf.memory().numTensors).toBe(before)
   })
@@ -116,5 +127,90 @@ describe('recompute', () => {
     )
     expect(await run(true)).toEqual(again.map((count) => 3 + count))
     expect(again).toEqual([3, 3, 0])
+  })
+})
+
+interface Heap {
+  _malloc: (bytes: number) => number
+  _free: (address: number) => void
+}
+
+/** Counts the bytes of memory that tensors take from now on. */
+function watchHeap() {
+  const { wasm } = tf.backend() as unknown as { wasm: Heap }
+  const { _malloc: malloc, _free: free } = wasm
+  const sizes = new Map<number, number>()
+  wasm._malloc = (bytes) => {
+    const address = malloc(bytes)
+    sizes.set(address >>> 0, bytes)
+    return address
+  }
+  wasm._free = (address) => {
+    sizes.delete(address >>> 0)
+    free(address)
+  }
+  return {
+    bytes: () => [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0),
+    stop: () => Object.assign(wasm, { _malloc: malloc, _free: free }),
+  }
+}
+
+describe('recompute with names of layers', () => {
+  it.each([0, 3] as const)('keeps less for each layer that it names: zero %s', async (zero) => {
+    const choices: readonly Recompute[] = [false, 'h.1', ['h.1', 'h.2'], 'h.*', true]
+    const results = await runWorld({ size: 1, seed: 4 }, async (group) => {
+      const measured: { held: number; losses: number[] }[] = []
+      for (const recompute of choices) {
+        let held = 0
+        let liveBytes = () => 0
+        const loss: Loss = (outputs, labels) => {
+          held = liveBytes()
+          return summedCrossEntropy(outputs, labels)
+        }
+        const run = await trainer(writer, {
+          mesh: group,
+          optimizer: new SGD({ learningRate: 0.5 }),
+          loss: Object.assign(loss, { reduction: 'sum' as const }),
+          zero,
+          recompute,
+        })
+        const losses = [(await run.step(text)).loss]
+        // Kernels take their scratch memory in the first step.
+        const heap = watchHeap()
+        liveBytes = heap.bytes
+        for (let step = 0; step < 2; step++) losses.push((await run.step(text)).loss)
+        heap.stop()
+        run.dispose()
+        measured.push({ held, losses })
+      }
+      return measured
+    })
+    const [runs] = results
+    for (const [i, { held, losses }] of runs!.entries()) {
+      expect(losses).toEqual(runs![0]!.losses)
+      if (i > 0) expect(held).toBeLessThan(runs![i - 1]!.held)
+    }
+  })
+
+  it.each([1, 2])('refuses a name that no layer has: %s ranks', async (size) => {
+    await runWorld({ size, seed: 4 }, async (group) => {
+      const mesh = await initDeviceMesh({ dp: 1, pp: size }, group)
+      const start = async (recompute: Recompute) => {
+        const run = await trainer(writer, {
+          mesh,
+          optimizer: new SGD({ learningRate: 0.5 }),
+          recompute,
+        })
+        try {
+          await run.step(text)
+        } finally {
+          run.dispose()
+        }
+      }
+      await start(['h.0', 'h.3'])
+      await expect(start(['h.0', 'h.4'])).rejects.toEqual(
+        failure('ERR_TSR_ARGUMENT', /recompute is h.4; expected names of layers: wte, .*h.3, ln_f/),
+      )
+    })
   })
 })

@@ -1,15 +1,11 @@
-import {
-  anything,
-  choice,
-  declareOptions,
-  flag,
-  positive,
-  shown,
-  tsrError,
-  type Complete,
-} from '@tsrun/core'
+import { choice, declareOptions, flag, positive, shown, tsrError, type Complete } from '@tsrun/core'
 import { describe } from '../../model/describe.ts'
-import { matchName, matchNames, type NamePatterns } from '../../model/name-patterns.ts'
+import {
+  matchNames,
+  namePatterns,
+  unmatched,
+  type NamePatterns,
+} from '../../model/name-patterns.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from './averaging.ts'
@@ -64,7 +60,7 @@ export const gradientRules = {
   wire: choice(...WIRE_FORMATS).default('float32'),
   deterministic: flag.default(false),
   reduction: choice('mean', 'token').default('mean'),
-  frozen: anything<NamePatterns>(),
+  frozen: namePatterns.optional(),
   unused: choice('error', 'zeros').default('error'),
 }
 
@@ -123,7 +119,7 @@ export function parametersOf(
  * @throws ERR_TSR_ARGUMENT when a pattern matches no name
  */
 export function checkFrozen(frozen: NamePatterns, names: readonly string[]): void {
-  const unknown = patternsOf(frozen).find((pattern) => !names.some(matchName(pattern)))
+  const [unknown] = unmatched(frozen, names)
   if (unknown === undefined) return
   const expected = `names of parameters: ${names.join(', ')}`
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'frozen', value: unknown, expected })
@@ -193,16 +189,4 @@ function checkModule(module: Replicated): void {
   }[value]
   const expected = advice ?? 'a module, which has parameters'
   throw tsrError('ERR_TSR_ARGUMENT', { name: 'module', value, expected })
-}
-
-function patternsOf(patterns: unknown): string[] {
-  if (typeof patterns === 'function') return []
-  const list: unknown[] = Array.isArray(patterns) ? patterns : [patterns]
-  const odd = list.find((pattern) => typeof pattern !== 'string')
-  if (odd === undefined) return list as string[]
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'frozen',
-    value: shown(odd),
-    expected: 'names, patterns of names, or a predicate of names',
-  })
 }

@@ -2,7 +2,7 @@ import { isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Parameter } from '../../model/parameter.ts'
 import { compareReplicas } from '../gradients/replicas.ts'
-import { unknownLayer, type LayerSearch } from '../recipe.ts'
+import { checkSearch, type LayerSearch } from '../recipe.ts'
 import type { CheckedOptions } from './options.ts'
 import type { Plan } from './plan.ts'
 import type { LayerRange } from './split.ts'
@@ -14,6 +14,8 @@ export interface RankFacts {
   readonly options: readonly string[]
   /** The result of the recipe's search for layer names; undefined if the recipe names no layers. */
   readonly search: LayerSearch | undefined
+  /** For each stage of the rank, its layers, and the patterns of `recompute` that match none. */
+  readonly recomputed: readonly LayerSearch[]
   /** The parameters of the rank's stages. A parameter of several stages is listed once. */
   readonly parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
   /** Whether a stage of the rank communicates with replicas in its passes. */
@@ -40,7 +42,14 @@ export async function compareRanks(
     group,
     'options',
   )
-  checkSearch(all.map(({ search }) => search))
+  checkSearch(
+    'plan',
+    all.map(({ search }) => search),
+  )
+  checkSearch(
+    'recompute',
+    all.flatMap(({ recomputed }) => recomputed),
+  )
   checkTied(all.map(({ parameters }) => parameters))
   return all
 }
@@ -85,12 +94,4 @@ export function describeOptions(
     `clip ${limit ?? 'undefined'}`,
     `optimizer ${rate ?? 'undefined'}`,
   ]
-}
-
-/** Checks that each layer name in a plan matches a layer of some rank. @throws ERR_TSR_ARGUMENT */
-function checkSearch(searches: readonly (LayerSearch | undefined)[]): void {
-  const all = searches.filter((search) => search !== undefined)
-  const glob = all[0]?.missing.find((each) => all.every(({ missing }) => missing.includes(each)))
-  if (glob === undefined) return
-  throw unknownLayer(glob, [...new Set(all.flatMap(({ names }) => names))])
 }

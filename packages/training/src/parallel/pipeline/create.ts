@@ -4,6 +4,7 @@ import { SpanRecorder } from '@tsrun/distributed/record'
 import { describe } from '../../model/describe.ts'
 import type { Module } from '../../model/module.ts'
 import { checkRecipe, type PipelineModel } from '../recipe.ts'
+import { searchRecomputed } from '../recompute.ts'
 import { checkGroup } from '../requirements.ts'
 import { describeOptions } from './compare-ranks.ts'
 import { GroupLinks, noLinks } from './links.ts'
@@ -52,7 +53,11 @@ export function pipeline(
     modules,
     placement: plan.placement,
     recorder,
-    describe: () => ({ options: describeOptions(plan, split, checked), search: model.search?.() }),
+    describe: () => ({
+      options: describeOptions(plan, split, checked),
+      search: model.search?.(),
+      recomputed: modules.map((module) => searchRecomputed(checked.recompute, module)),
+    }),
   })
   const runners = modules.map((module) => stageRunner(module, checked.recompute))
   return new Pipeline({ modules, chunks, plan, links, runners, recorder }, checked)

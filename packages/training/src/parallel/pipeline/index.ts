@@ -1,4 +1,5 @@
 export type { LayerSearch, PipelineModel } from '../recipe.ts'
+export type { Recompute } from '../recompute.ts'
 export { pipeline, wholeModel } from './create.ts'
 export { cutBatch, type Batch, type Microbatches } from './microbatches.ts'
 export type {

@@ -1,13 +1,4 @@
-import {
-  anything,
-  choice,
-  count,
-  declareOptions,
-  flag,
-  having,
-  where,
-  type Complete,
-} from '@tsrun/core'
+import { anything, choice, count, declareOptions, having, where, type Complete } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
@@ -17,6 +8,7 @@ import { clipRules, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { OwnTotals } from '../gradients/averaging.ts'
+import { recomputeRule, type Recompute } from '../recompute.ts'
 import type { ScheduleChoice } from './plan.ts'
 import { stagesPerRank } from './schedule/orders.ts'
 import type { Split } from './split.ts'
@@ -36,11 +28,13 @@ export interface ModelOptions {
    */
   readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
   /**
-   * Whether to recompute activations; default false. Between the passes of a micro-batch, only the input
-   * of a stage (or of each layer of a whole model) is kept. The backward pass repeats the forward pass.
-   * This saves memory and takes about a third more time. Gradients are bitwise equal.
+   * Whether to recompute activations, or in which layers; default false. With true, only the input of a
+   * stage (or of each layer of a whole model) is kept between the passes of a micro-batch. With names,
+   * the input of each named layer is kept in place of its activations. The backward pass repeats the
+   * forward pass. For all layers, this takes about a third more time. Gradients are equal; on wasm and
+   * cpu to the bit.
    */
-  readonly recompute?: boolean
+  readonly recompute?: Recompute
   /**
    * What to do if no rank used a trained parameter in the first step with examples. `error` (default)
    * throws, because `forward` may have left the parameter out by mistake. `zeros` ignores it. In later
@@ -146,7 +140,7 @@ const modelRules = {
     'a function of the outputs and the labels, for example crossEntropy',
   ).default(summedCrossEntropy),
   clip: anything<NonNullable<ModelOptions['clip']>>(),
-  recompute: flag.default(false),
+  recompute: recomputeRule.default(false),
   unused: choice('error', 'zeros').default('error'),
   recorder: anything<SpanRecorder>(),
 }

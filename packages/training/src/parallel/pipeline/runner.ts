@@ -2,11 +2,12 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { recordChain } from '../../autograd/chain.ts'
 import { RepeatableRecording, runForward } from '../../autograd/record.ts'
-import type { Module } from '../../model/module.ts'
+import { chainOf, type Module } from '../../model/module.ts'
 import { inPass } from '../../model/pass.ts'
-import type { GradientListener } from '../../model/recording.ts'
+import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaging } from '../gradients/averaging.ts'
+import { recomputedLayers, searchRecomputed, type Recompute } from '../recompute.ts'
 import { recordSegments } from '../tensor/record-segments.ts'
 
 type Maybe<T> = T | Promise<T>
@@ -40,37 +41,43 @@ export interface Runner {
 }
 
 /**
- * Returns a runner for one of several stages. With `recompute`, a pass keeps only its input until
- * the backward pass.
+ * Returns a runner for one of several stages. If all layers are recomputed, a pass keeps only its
+ * input until the backward pass.
  */
-export function stageRunner(module: Module, recompute: boolean): Runner {
+export function stageRunner(module: Module, recompute: Recompute): Runner {
+  const isAll = recompute === true
+  const { chosen } = searchRecomputed(!isAll && recompute, module)
   return {
-    record: (x, needsInputGradient) => repeatable(module, x, { needsInputGradient }, recompute),
+    record: (x, needsInputGradient) =>
+      recordChosen(module, x, { needsInputGradient }, chosen) ??
+      repeatable(module, x, { needsInputGradient }, isAll),
     infer: (x) => runForward(module, x),
   }
 }
 
 interface WholeOptions {
-  readonly recompute: boolean
+  readonly recompute: Recompute
   /** The tensor parallel group, whose ranks share the layers. */
   readonly tensor: ProcessGroup | undefined
   readonly recorder: SpanRecorder | undefined
 }
 
 /**
- * Returns a runner for a stage that is the whole model. With `recompute`, it keeps the input of
- * each layer. If it kept only the first input, the repeated forward pass would need as much memory
- * as the original.
+ * Returns a runner for a stage that is the whole model. It keeps the input of each recomputed layer.
+ * If it kept only the first input, the repeated forward pass would need as much memory as the original.
+ *
+ * @throws ERR_TSR_ARGUMENT for a pattern of `recompute` that matches no layer
  */
 export function wholeRunner(module: Module, { recompute, tensor, recorder }: WholeOptions): Runner {
   const isShared = tensor !== undefined && tensor.size > 1
+  const chosen = recomputedLayers(recompute, module)
   return {
     record: (x, needsInputGradient, averaging) => {
       const options = { needsInputGradient, recorder }
       const units = averaging?.recordUnits?.(x, options)
       if (units !== undefined) return inOne(units)
-      const layers = module.layers ?? [module]
-      if (recompute) return inOne(recordChain(layers, x, { ...options, recompute }))
+      const pass = recordChosen(module, x, options, chosen)
+      if (pass !== undefined) return pass
       if (isShared) return inOne(recordSegments(module, x, options))
       return repeatable(module, x, options, false)
     },
@@ -88,10 +95,21 @@ export function wholeRunner(module: Module, { recompute, tensor, recorder }: Who
   }
 }
 
+/** Records layer by layer if any layer is recomputed. */
+function recordChosen(
+  module: Module,
+  x: Tensor,
+  options: RecordOptions,
+  recompute: readonly boolean[],
+): Promise<StagePass> | undefined {
+  if (!recompute.includes(true)) return undefined
+  return inOne(recordChain(chainOf(module), x, { ...options, recompute }))
+}
+
 function repeatable(
   module: Module,
   x: Tensor,
-  options: ConstructorParameters<typeof RepeatableRecording>[2],
+  options: RecordOptions,
   recompute: boolean,
 ): StagePass {
   const pass = new RepeatableRecording(module, x, options)

@@ -2,10 +2,10 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../model/module.ts'
 import { modulesOf } from '../../model/module.ts'
-import { matchName } from '../../model/name-patterns.ts'
+import { matchName, unmatched } from '../../model/name-patterns.ts'
 import { isDropout } from '../../nn/dropout.ts'
 import { inOrder } from '../../nn/embedding.ts'
-import { unknownLayer, type PipelineModel } from '../recipe.ts'
+import { checkSearch, type PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
 import { connectPartialGathers } from './partial-gathers.ts'
 import { isSequenceParallel, partOf } from './sequence.ts'
@@ -47,8 +47,10 @@ export function parallelize(
 ): Module | PipelineModel {
   checkPlan(plan)
   checkGroup(group)
+  const globs = Object.keys(plan)
   if (!('slice' in target)) {
-    refuseUnmatched(target, plan)
+    const names = Array.from(modulesOf(target), ({ name }) => name)
+    checkSearch('plan', [{ names, missing: unmatched(globs, names) }])
     return share(target, plan, group)
   }
   const seen = new Set<string>()
@@ -62,7 +64,7 @@ export function parallelize(
     search: () => {
       const before = target.search?.()
       const names = [...new Set([...seen, ...(before?.names ?? [])])]
-      return { missing: [...missingFrom(names, plan), ...(before?.missing ?? [])], names }
+      return { missing: [...unmatched(globs, names), ...(before?.missing ?? [])], names }
     },
   }
 }
@@ -106,10 +108,6 @@ function refuseReplicated(model: Module): void {
     value: 'one that dataParallel or fullyShard has replicated',
     expected: 'parallelize before dataParallel and fullyShard',
   })
-}
-
-function missingFrom(names: readonly string[], plan: ParallelPlan): string[] {
-  return Object.keys(plan).filter((glob) => !names.some(matchName(glob)))
 }
 
 /**
@@ -157,10 +155,4 @@ function refuseHalfSharded(model: Module): void {
       expected: `the style that shards ${parameter.name} in another layer: the two are tied`,
     })
   }
-}
-
-function refuseUnmatched(model: Module, plan: ParallelPlan): void {
-  const names = Array.from(modulesOf(model), ({ name }) => name)
-  const [glob] = missingFrom(names, plan)
-  if (glob !== undefined) throw unknownLayer(glob, names)
 }

@@ -2,6 +2,7 @@ import { anything, choice, declareOptions, flag, tsrError, type Complete } from 
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../model/module.ts'
 import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
+import { recomputeRule, type Recompute } from '../recompute.ts'
 import { checkGroup } from '../requirements.ts'
 
 /** The stage of ZeRO: 1 shards optimizer state, 2 also gradients, 3 also parameters. */
@@ -25,10 +26,10 @@ export interface FullyShardOptions extends DataParallelOptions {
   readonly reshardAfterForward?: boolean
   /**
    * Stage 3: whether to keep only the input of each unit, and recompute its activations in the
-   * backward pass. Default: false if the backend can free the memory of a saved tensor, as wasm,
-   * cpu and tensorflow can. Otherwise the default is `reshardAfterForward`.
+   * backward pass, or for which units. Default: false if the backend can free the memory of a saved
+   * tensor, as wasm, cpu and tensorflow can. Otherwise the default is `reshardAfterForward`.
    */
-  readonly recompute?: boolean
+  readonly recompute?: Recompute
 }
 
 const rules = {
@@ -36,7 +37,7 @@ const rules = {
   stage: choice(1, 2, 3).default(3),
   units: anything<readonly Module[]>(),
   reshardAfterForward: flag.default(true),
-  recompute: flag.optional(),
+  recompute: recomputeRule.optional(),
 }
 
 /** The options with all defaults filled in. */

@@ -5,6 +5,7 @@ import type { HeldPiece, Part, Piece } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
 import type { RecordOptions } from '../../model/recording.ts'
 import type { Replicated } from '../gradients/averaging.ts'
+import { recomputedLayers } from '../recompute.ts'
 import type { ShardingOptions } from './options.ts'
 import type { ShardParameter } from './shard-parameter.ts'
 import { Unit, type UnitOptions, type UnitPlan } from './unit.ts'
@@ -34,7 +35,7 @@ interface Units {
 }
 
 type PassOptions = Required<Pick<ShardingOptions, 'reshardAfterForward'>> & {
-  readonly recompute: boolean
+  readonly recompute: readonly boolean[]
 }
 
 /** ZeRO stage 3: every rank has only its shards of the parameters. Units are unsharded one at a time. */
@@ -64,13 +65,18 @@ export class ShardedValues implements Values {
   ): Promise<ShardedValues> {
     const canFree = model.parameters.every(({ value }) => storageOf(value) !== undefined)
     const recomputes = recompute ?? (reshardAfterForward && !canFree)
+    const modules = plans.flatMap(({ module }) => module ?? [])
+    const chosen = recomputedLayers(recomputes, model.whole ?? model, modules)
     const all: Unit[] = []
     const links: Link[] = []
     let root: Unit | undefined
     // Gradients are computed from the last unit to the first.
     let bucketEnd = plans.filter(({ module, trained }) => module && trained).length
     for (const plan of plans) {
-      const unit = await Unit.create(plan, { ...options, keepsTensors: canFree && !recomputes })
+      const unit = await Unit.create(plan, {
+        ...options,
+        keepsTensors: canFree && recomputes !== true,
+      })
       all.push(unit)
       if (plan.module === undefined) {
         root = unit
@@ -79,7 +85,7 @@ export class ShardedValues implements Values {
       links.push({ module: plan.module, unit, bucketEnd })
       if (plan.trained !== undefined) bucketEnd--
     }
-    const passOptions = { reshardAfterForward, recompute: recomputes }
+    const passOptions = { reshardAfterForward, recompute: chosen }
     return new ShardedValues(model, { all, links, root }, passOptions)
   }
 

@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import { writeTo } from '../../backend/host-memory.ts'
-import type { Module } from '../../model/module.ts'
+import { chainOf, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { bucketOf, ownedRanges, padBucket, type SharedBucket } from '../gradients/buckets.ts'
@@ -68,11 +68,6 @@ function checkUnits(units: readonly Module[], parameters: ReadonlySet<Parameter>
     value: stray === undefined ? 'an empty list' : `one with ${stray.name}`,
     expected: 'one or more modules with parameters of the model',
   })
-}
-
-function chainOf(model: Replicated & Partial<Module>): readonly Module[] {
-  if (model.forward === undefined) return []
-  return model.layers ?? [model as Module]
 }
 
 interface ShardedBucket {
