@@ -1,6 +1,6 @@
 // Step 1: the whole network in one process.
 //
-//   npx tsx examples/01-monolith.ts [--steps 8] [--batch 1024] [--width 512] [--layers 16] [--seed 0]
+//   npx tsx examples/01-monolith.ts [--steps 8] [--batch 1024] [--width 256] [--layers 16] [--seed 0]
 //
 // 16 linear layers learn to read digits. Nothing is parallel here. Every later lesson trains the same
 // network on the same batches, and must reproduce these losses. Note the three parts of a training step,
@@ -24,10 +24,11 @@ import {
   type ExampleBatch,
   type Tensor,
 } from '@tsrun/training'
-import { batchesOf, courseFlags, endLesson, networkOf } from './lib/course.ts'
+import { batchesOf, courseFlags, endLesson, heldBytes, networkOf } from './lib/course.ts'
 import { deviceFlag, readFlags } from './lib/flags.ts'
 import { loadShown } from './lib/job.ts'
 import { median, printResult } from './lib/output.ts'
+import { pollUtilisation } from './lib/utilisation.ts'
 
 const { device, ...course } = readFlags({ ...courseFlags, ...deviceFlag })
 
@@ -37,6 +38,7 @@ const optimizer = new SGD({ learningRate: course.lr })
 
 const losses: number[] = []
 const times: number[] = []
+const poll = pollUtilisation()
 for (const examples of batchesOf(course)) {
   const start = performance.now()
   losses.push(trainStep(examples))
@@ -45,7 +47,9 @@ for (const examples of batchesOf(course)) {
 }
 // The first step also compiles, so it does not count.
 const milliseconds = median(times.slice(1))
-endLesson(course, { name: '01 monolith', ranks: 1, losses, milliseconds })
+const utilisation = [await poll.stop()]
+const bytes = heldBytes(model, course.batch)
+endLesson(course, { name: '01 monolith', ranks: 1, losses, milliseconds, utilisation, bytes })
 printResult({ loss: losses.at(-1)!, msPerStep: milliseconds })
 
 /** Forward, backward, update. Tensors are not garbage-collected, so this function disposes its own. */

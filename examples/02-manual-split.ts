@@ -1,6 +1,6 @@
 // Step 2: the network of step 1 in two parts, cut by hand.
 //
-//   npx tsx examples/02-manual-split.ts [--cut 8] [--steps 8] [--batch 1024] [--width 512] [--layers 16]
+//   npx tsx examples/02-manual-split.ts [--cut 8] [--steps 8] [--batch 1024] [--width 256] [--layers 16]
 //
 // Part A has layers 0 to 7, part B has layers 8 to 15. First both parts are in one graph: the output of A
 // is the input of B, and autograd carries the gradient from B to A. Then the graph is cut. The parts
@@ -29,10 +29,18 @@ import {
   type Module,
   type Tensor,
 } from '@tsrun/training'
-import { batchesOf, courseFlags, differenceOf, endLesson, networkOf } from './lib/course.ts'
+import {
+  batchesOf,
+  courseFlags,
+  differenceOf,
+  endLesson,
+  heldBytes,
+  networkOf,
+} from './lib/course.ts'
 import { count, deviceFlag, endWith, readFlags } from './lib/flags.ts'
 import { loadShown } from './lib/job.ts'
 import { median, printResult } from './lib/output.ts'
+import { pollUtilisation } from './lib/utilisation.ts'
 
 const { cut, device, ...course } = readFlags({ cut: count(8), ...courseFlags, ...deviceFlag })
 if (cut >= course.layers) endWith(`--cut ${cut} leaves no layer for part B`)
@@ -47,6 +55,7 @@ const apart = partsOf()
 const losses = { joined: [] as number[], apart: [] as number[] }
 const times: number[] = []
 
+const poll = pollUtilisation()
 for (const examples of batchesOf(course)) {
   losses.joined.push(stepInOneGraph(examples))
   const start = performance.now()
@@ -57,7 +66,10 @@ for (const examples of batchesOf(course)) {
 }
 const maxDifference = differenceOf({ losses: losses.joined }, { losses: losses.apart })
 const milliseconds = median(times.slice(1))
-endLesson(course, { name: '02 split', ranks: 1, losses: losses.apart, milliseconds })
+const utilisation = [await poll.stop()]
+const bytes = heldBytes(apart.a.module, course.batch) + heldBytes(apart.b.module, course.batch)
+const figures = { losses: losses.apart, milliseconds, utilisation, bytes }
+endLesson(course, { name: '02 split', ranks: 1, ...figures })
 printResult({ loss: losses.apart.at(-1)!, maxDifference, msPerStep: milliseconds })
 
 interface Part {

@@ -53,7 +53,7 @@ const poll = pollUtilisation()
 await run.fit(train, { batch, seed, steps, callbacks: [speed] })
 const busy = await group.allGatherObject(await poll.stop())
 const test = training.mnist({ split: 'test' })
-const { accuracy } = await run.evaluate(
+const { accuracy, loss } = await run.evaluate(
   training.batches(test, { batch: 1000, shuffle: false, share: run.share }),
 )
 
@@ -68,7 +68,7 @@ if (run.rank === 0) {
   console.log(
     `${collectives} ${collectives === 1 ? 'bucket' : 'buckets'}, ${grouped(bytes)} bytes of gradients per step`,
   )
-  printResult({ ranks: group.size, accuracy, imagesPerSecond, exposed, collectives, bytes })
+  printResult({ ranks: group.size, accuracy, loss, imagesPerSecond, exposed, collectives, bytes })
 }
 run.dispose()
 await group.destroy()

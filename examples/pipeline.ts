@@ -2,15 +2,16 @@
 //
 //   npx tsrun --nproc 4 examples/pipeline.ts
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule gpipe --microbatches 16
-//   npx tsrun --nproc 4 examples/pipeline.ts --schedule interleaved --chunks 2
+//   npx tsrun --nproc 4 examples/pipeline.ts --schedule interleaved --stages 8
 //   npx tsrun --nproc 4 examples/pipeline.ts --schedule zb-h1
 //   npx tsrun --nproc 2 examples/pipeline.ts --schedule-file examples/schedules/last-first.csv
 //   npx tsrun --nproc 2 examples/pipeline.ts --report --messages
 //   node --import tsx examples/pipeline.ts        (the same script in one process)
 //
-// Each rank builds only its own layers. Activations are sent from rank to rank and gradients back, in the
-// order of the schedule. The result equals that of a single process in every layout. `--report` shows the
-// time of each rank, the timeline of a step and the schedule; `--messages` shows what each rank sends.
+// Each rank builds only its own layers. Stages have about the same work: the first layer is as much as
+// several others. Activations are sent from rank to rank and gradients back, in the order of the schedule.
+// The result equals that of a single process in every layout. `--report` shows the time of each rank, the
+// timeline of a step and the schedule; `--messages` shows what each rank sends.
 
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
@@ -29,10 +30,12 @@ import {
   text,
   toggle,
 } from './lib/flags.ts'
+import { costsOf } from './lib/course.ts'
 import { startJob } from './lib/job.ts'
 import { describeSending, messagesFlag } from './lib/messages.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
 import { gridLegend, grouped, percent, printResult } from './lib/output.ts'
+import { checkStages, chunksOf, stagesFlag } from './lib/stages.ts'
 import { describeUtilisation, pollUtilisation, type Utilisation } from './lib/utilisation.ts'
 
 const flags = readFlags({
@@ -42,8 +45,8 @@ const flags = readFlags({
   microbatches: count(8),
   layers: count(16),
   width: count(128),
-  // Stages per rank; 0: two with the schedules that take several, otherwise one.
-  chunks: integer(0),
+  // With 0, a rank has two in the schedules that take several, otherwise one.
+  stages: stagesFlag,
   epochs: count(2),
   batch: count(256),
   seed: integer(0),
@@ -55,7 +58,7 @@ const flags = readFlags({
   // With the engine `auto`, messages have a thread of their own only if each rank has a second core.
   ...jobFlags('auto'),
 })
-const { batch, chunks, epochs, seed } = flags
+const { batch, epochs, seed } = flags
 
 const group = await startJob(flags)
 const { rank, size } = group
@@ -63,12 +66,15 @@ const speaks = rank === 0
 
 const file = flags['schedule-file']
 const own = file === '' ? undefined : planning.parseSchedule(readSchedule(file), file)
+if (own === undefined) checkStages(flags.schedule, { ...flags, ranks: size })
+const chunks = chunksOf(flags.schedule, { ...flags, ranks: size })
 const optimizer = new training.Adam()
 const model = training.shardedMLP({ layers: flags.layers, hidden: flags.width, seed })
 const pipe = training.pipeline(model, group, {
   schedule: own ?? flags.schedule,
   ...(own === undefined ? { microbatches: flags.microbatches } : {}),
-  ...(own === undefined && chunks > 0 ? { chunks } : {}),
+  ...(own === undefined && chunks !== undefined ? { chunks } : {}),
+  split: { costs: costsOf(flags) },
   optimizer,
 })
 const train = firstOf(training.mnist({ split: 'train' }))
@@ -80,7 +86,7 @@ const steps = Math.ceil(train.size / batch) * epochs
 let meter = new training.StepMeter(pipe.recorder)
 let done = 0
 let peakInFlight = 0
-let accuracy = 0
+let [accuracy, testLoss] = [0, 0]
 let utilisation: Utilisation | undefined
 const begin = performance.now()
 
@@ -111,12 +117,11 @@ for (let epoch = 0; epoch < epochs; epoch++) {
   }
   const trained = performance.now()
   utilisation = await poll.stop()
-  const judged = await pipe.evaluate(testBatch!)
-  accuracy = judged.accuracy
+  ;({ accuracy, loss: testLoss } = await pipe.evaluate(testBatch!))
   if (speaks) {
     progress.log(
       `epoch ${epoch + 1}/${epochs}  test accuracy ${percent(accuracy, 2)}  test loss ` +
-        `${judged.loss.toFixed(4)}  ${grouped(images / ((trained - epochBegin) / 1000))} images/s`,
+        `${testLoss.toFixed(4)}  ${grouped(images / ((trained - epochBegin) / 1000))} images/s`,
     )
   }
 }
@@ -159,6 +164,8 @@ if (speaks) {
   if (!flags.report) console.log('For the time of each rank and the schedule, add --report.')
   printResult({
     accuracy,
+    loss: testLoss,
+    ideal: schedule.simulate().bubble,
     bubble: report.bubble,
     predictedBubble: report.predictedBubble,
   })

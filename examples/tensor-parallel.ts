@@ -131,6 +131,7 @@ if (rank === 0) {
   console.log('The first two steps agree up to rounding. Later steps drift apart by it.')
   printResult({
     ranks: size,
+    loss: outcomes.whole.losses.at(-1)!,
     gatheredFirst: errorOf(outcomes.gathered, 2),
     pairedFirst: errorOf(outcomes.paired, 2),
     gatheredError: errorOf(outcomes.gathered),

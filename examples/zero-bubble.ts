@@ -1,7 +1,7 @@
 // Backwards in two halves: the zero bubble schedule H1 (Qi et al., Zero Bubble Pipeline Parallelism,
 // 2023).
 //
-//   npx tsrun --nproc 4 examples/zero-bubble.ts
+//   npx tsrun --nproc auto examples/zero-bubble.ts
 //
 // A backward computes the gradient of its input (I), for which the previous rank waits, and the gradients
 // of its weights (W), which are not needed until the optimizer runs. 1F1B computes both at once, so the
@@ -13,15 +13,13 @@
 // If F, I and W take the same time, the bubble is a third of that of 1F1B. The activations of a
 // micro-batch are held until its W, so every rank holds as many as rank 0 does: compare them in the output.
 
-import { compareSchedules } from './lib/compare-schedules.ts'
-import { count, jobFlags, readFlags } from './lib/flags.ts'
+import { comparisonFlags, compareSchedules } from './lib/compare-schedules.ts'
+import { readFlags } from './lib/flags.ts'
 import { startJob } from './lib/job.ts'
+import { checkStages } from './lib/stages.ts'
 
-const { steps, microbatches, ...job } = readFlags({
-  steps: count(6),
-  microbatches: count(8),
-  ...jobFlags('auto'),
-})
-const group = await startJob(job)
-await compareSchedules(group, [{ schedule: '1f1b' }, { schedule: 'zb-h1' }], microbatches, steps)
+const flags = readFlags(comparisonFlags)
+const group = await startJob(flags)
+checkStages('zb-h1', { ...flags, ranks: group.size })
+await compareSchedules(group, [{ schedule: '1f1b' }, { schedule: 'zb-h1' }], flags)
 await group.destroy()

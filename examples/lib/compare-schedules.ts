@@ -3,34 +3,43 @@ import { formatTable } from '@tsrun/core'
 import { drawTimeline, type ProcessGroup } from '@tsrun/distributed'
 import * as training from '@tsrun/training'
 import * as planning from '@tsrun/training/planning'
+import { batchesOf, costsOf, courseFlags, networkOf, type Course } from './course.ts'
+import { count, jobFlags } from './flags.ts'
 import { gridLegend, percent, printResult, wrap } from './output.ts'
+import { stagesFlag } from './stages.ts'
 
 /** A schedule to compare with others. */
 export interface Variant {
   readonly schedule: planning.ScheduleName
-  /** Stages per rank. */
+  /** Stages per rank, in a schedule that takes several. */
   readonly chunks?: number
 }
 
-const ROWS = 32
-export const LAYERS = 16
+/** The flags of the examples that compare schedules. */
+export const comparisonFlags = {
+  ...courseFlags,
+  microbatches: count(8),
+  stages: stagesFlag,
+  ...jobFlags('auto'),
+}
 
 /**
- * Trains the same network on the same digits with each of the schedules, which take turns. Prints their
- * grids, the measured timeline of one step of the second, and a table of bubbles, times and activations.
+ * Trains the network of the course with each of the schedules, which take turns. The first is the one that
+ * the others are compared with. Prints their grids, the measured timeline of one step of the second, a
+ * table of bubbles, times and activations, and which schedules are faster than the first.
  */
 export async function compareSchedules(
   group: ProcessGroup,
   variants: readonly Variant[],
-  microbatches: number,
-  steps: number,
+  { microbatches, ...course }: Course & { readonly microbatches: number },
 ): Promise<void> {
   const { rank, size } = group
-  const batch = microbatches * ROWS
-  const recipe = training.shardedMLP({ layers: LAYERS, hidden: 256 })
-  const runs = variants.map(({ schedule, chunks = 1 }) => {
-    const optimizer = new training.SGD({ learningRate: 0.005 })
-    const options = { schedule, microbatches, optimizer, ...(chunks > 1 ? { chunks } : {}) }
+  const recipe = networkOf(course)
+  const split = { costs: costsOf(course) }
+  const runs = variants.map(({ schedule, ...several }) => {
+    const { chunks = 1 } = several
+    const optimizer = new training.SGD({ learningRate: course.lr })
+    const options = { schedule, microbatches, optimizer, split, ...several }
     const pipe = training.pipeline(recipe, group, options)
     const stages = { stages: size * chunks, ranks: size, microbatches }
     const ideal = planning.schedule(schedule, stages)
@@ -38,22 +47,30 @@ export async function compareSchedules(
     const meter = new training.StepMeter(pipe.recorder)
     return { title, chunks, pipe, ideal, meter, losses: [] as number[], peak: 0 }
   })
-  let step = 0
-  for (const examples of training.batches(training.mnist({ split: 'train' }), { batch })) {
+  for (const examples of batchesOf(course)) {
+    // The digits are read before the steps, which show how long the ranks compute and wait.
+    const [inputs, labels] = [examples.inputs(), examples.labels()]
     for (const run of runs) {
       await group.barrier()
       // The first step also compiles, so it does not count.
-      if (step === 1) run.meter = new training.StepMeter(run.pipe.recorder)
-      const { loss, peakInFlight } = await run.meter.time(() => run.pipe.step(examples))
+      if (run.losses.length === 1) run.meter = new training.StepMeter(run.pipe.recorder)
+      const { loss, peakInFlight } = await run.meter.time(() => run.pipe.step({ inputs, labels }))
       run.losses.push(loss)
       run.peak = peakInFlight
     }
-    if (++step > steps) break
+    training.tf.dispose([inputs, labels])
   }
 
   const cores = availableParallelism()
   const rows: string[][] = []
-  const figures = { bubble: [] as number[], ideal: [] as number[], held: [] as number[][] }
+  const figures = {
+    bubble: [] as number[],
+    predicted: [] as number[],
+    ideal: [] as number[],
+    stepMs: [] as number[],
+    held: [] as number[][],
+  }
+  const timings: Timing[] = []
   for (const { title, chunks, ideal, meter, peak } of runs) {
     const report = training.pipelineReport(await meter.gather(group), ideal, { cores })
     const peaks = await group.allGatherObject(peak)
@@ -61,7 +78,11 @@ export async function compareSchedules(
     // A chunk holds a part of the activations that a micro-batch has on a rank.
     const held = peaks.map((count) => count / chunks)
     figures.bubble.push(report.bubble)
+    figures.predicted.push(report.predictedBubble)
     figures.ideal.push(bubble)
+    figures.stepMs.push(report.stepTime)
+    const computed = report.stepTime * (1 - report.bubble)
+    timings.push({ title, computed, step: report.stepTime, predicted: report.predictedStepTime })
     figures.held.push(held)
     const times = [report.stepTime, report.predictedStepTime].map((time) => time.toFixed(1))
     const bubbles = [bubble, report.bubble, report.predictedBubble].map((share) => percent(share))
@@ -91,10 +112,55 @@ export async function compareSchedules(
       const effect = 'so the measured and predicted bubbles are larger'
       console.log(`\n${wrap(`${size} ranks share ${cores} cores, ${effect}.`)}`)
     }
+    const [first, ...others] = timings
+    for (const each of others) {
+      console.log(`\n${wrap(explainSpeed(each, first!, { ranks: size, cores }))}`)
+    }
     const loss = shown.losses.at(-1)!
     console.log(`\nLoss ${loss.toFixed(6)}; the schedules differ by at most ${difference}.`)
     if (!(difference < 1e-5)) throw new Error('The schedules do not train alike.')
     printResult({ loss, maxDifference: difference, ...figures })
   }
   for (const { pipe } of runs) pipe.dispose()
+}
+
+/** The milliseconds of a step. */
+export interface Timing {
+  readonly title: string
+  readonly step: number
+  /** What the simulator predicts from the measured passes, with the cores of this machine. */
+  readonly predicted: number
+  /** Of all passes, as a mean over the ranks. */
+  readonly computed: number
+}
+
+/** Says whether a schedule was faster than another on this machine, and why if it was not. */
+export function explainSpeed(
+  own: Timing,
+  plain: Timing,
+  { ranks, cores }: { readonly ranks: number; readonly cores: number },
+): string {
+  const ratio = own.step / plain.step
+  const took = `${own.title} takes ${ratio.toFixed(2)} times as long as ${plain.title}`
+  if (ratio < 1) return `${took}: it is faster on this machine.`
+  const slower = `${took}: it is not faster on this machine.`
+  if (ranks === 1) return `${slower} A single rank has no bubble.`
+  if (cores < ranks) {
+    return (
+      `${slower} ${ranks} ranks share ${cores} cores: while a rank waits, another one computes, so a ` +
+      'smaller bubble gains little. Start at most as many ranks as cores.'
+    )
+  }
+  const [one, other] = [own.predicted, plain.predicted].map((time) => `${time.toFixed(1)} ms`)
+  if (own.predicted < plain.predicted) {
+    return (
+      `${slower} The passes alone would take ${one!} instead of ${other!}, but what happens between ` +
+      'them (messages, above all) takes longer than the smaller bubble saves.'
+    )
+  }
+  return (
+    `${slower} A rank computes for ${own.computed.toFixed(1)} ms instead of ` +
+    `${plain.computed.toFixed(1)} ms, because smaller passes are less efficient. The smaller bubble does ` +
+    'not save as much.'
+  )
 }

@@ -3,13 +3,21 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { formatTable, tsrunHome } from '@tsrun/core'
-import { batches, mnist, shardedMLP, type ExampleBatch } from '@tsrun/training'
+import { batches, mnist, shardedMLP, type ExampleBatch, type Module } from '@tsrun/training'
 import { count, integer, positive } from './flags.ts'
 import { percent, wrap } from './output.ts'
+import type { Utilisation } from './utilisation.ts'
+
+const steps = count(8)
 
 /** The flags of all lessons. The same flags give the same losses in each of them. */
 export const courseFlags = {
-  steps: count(8),
+  steps: {
+    ...steps,
+    // The first step also compiles, so it is not measured.
+    expected: 'a whole number from 2',
+    read: (text: string) => (text === '1' ? undefined : steps.read(text)),
+  },
   batch: count(1024),
   layers: count(16),
   width: count(256),
@@ -63,6 +71,10 @@ export interface Lesson {
   readonly losses: readonly number[]
   /** The median time of a step. */
   readonly milliseconds: number
+  /** Of each rank. */
+  readonly utilisation: readonly Utilisation[]
+  /** What `heldBytes` returns, of the rank that held most. */
+  readonly bytes: number
   /** The share of the step in which the ranks do not compute, as it was measured. */
   readonly idle?: number
   /** What the schedule promises with a core for each rank. */
@@ -71,6 +83,8 @@ export interface Lesson {
   readonly shared?: number
 }
 
+const columns = ['lesson', 'ranks', 'loss', 'step ms', 'used', 'idle', 'shared', 'ideal', 'MiB']
+
 /**
  * Prints the losses, and the table of the lessons that ran with the same flags. The lessons are kept in
  * the folder for tsrun's files.
@@ -78,7 +92,7 @@ export interface Lesson {
  * @throws Error if the losses differ from those of another lesson
  */
 export function endLesson(course: Course, lesson: Lesson): void {
-  const key = JSON.stringify(course)
+  const key = JSON.stringify({ course, columns })
   const file = join(tsrunHome(), 'course.json')
   const kept = readLessons(file, key)
   const id = ({ name, ranks }: Lesson): string => `${name} ${ranks}`
@@ -91,19 +105,44 @@ export function endLesson(course: Course, lesson: Lesson): void {
   const shown = lesson.losses.map((loss) => loss.toFixed(5)).join(' ')
   console.log(`\n${wrap(shown, 'loss of each step: ')}\n`)
   const share = (value?: number): string => (value === undefined ? '' : percent(value, 0))
-  const rows = lessons.map(({ name, ranks, losses, milliseconds, idle, ideal, shared }) => [
-    name,
-    String(ranks),
-    losses.at(-1)!.toFixed(5),
-    milliseconds.toFixed(1),
-    ...[idle, shared, ideal].map(share),
+  const rows = lessons.map((each) => [
+    each.name,
+    String(each.ranks),
+    each.losses.at(-1)!.toFixed(5),
+    each.milliseconds.toFixed(1),
+    ...[usedOf(each), each.idle, each.shared, each.ideal].map(share),
+    mebibytes(each.bytes),
   ])
-  const headers = ['lesson', 'ranks', 'last loss', 'step ms', 'idle', 'these cores', 'ideal']
-  console.log(formatTable([headers, ...rows], 'right').join('\n'))
+  console.log(formatTable([columns, ...rows], 'right').join('\n'))
 
   const difference = Math.max(...lessons.map((each) => differenceOf(each, lesson)))
   console.log(`\nThe losses differ by at most ${difference.toExponential(1)} of their size.`)
   if (!isEqual(course, difference)) throw new Error('The lessons do not train alike.')
+}
+
+/**
+ * The most bytes of float32 values that a rank holds at once: its parameters, their gradients, and for
+ * each row in flight the input of its layers and the output of each. Digits that are still to be read and
+ * the temporary values of a pass are not counted.
+ *
+ * @param rows - the most rows in flight, of all micro-batches together
+ */
+export function heldBytes({ parameters }: Pick<Module, 'parameters'>, rows: number): number {
+  const shapes = parameters.map(({ shape }) => shape)
+  const values = shapes.reduce((sum, shape) => sum + shape.reduce((a, b) => a * b, 1), 0)
+  const inputs = shapes.find((shape) => shape.length === 2)![0]!
+  const outputs = shapes.reduce((sum, shape) => sum + (shape.length === 1 ? shape[0]! : 0), 0)
+  return Float32Array.BYTES_PER_ELEMENT * (2 * values + rows * (inputs + outputs))
+}
+
+/** `12.5` */
+export function mebibytes(bytes: number): string {
+  return (bytes / 2 ** 20).toFixed(1)
+}
+
+/** The share of its device that a rank used, as a mean over the ranks. */
+function usedOf({ utilisation, ranks }: Lesson): number {
+  return utilisation.reduce((sum, { mean }) => sum + mean, 0) / ranks
 }
 
 /** Whether losses are equal but for rounding. Larger steps, and more of them, let rounding errors grow. */

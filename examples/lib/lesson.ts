@@ -8,7 +8,6 @@ import {
   SGD,
   splitLayers,
   StepMeter,
-  tf,
   type Tensor,
 } from '@tsrun/training'
 import {
@@ -17,7 +16,9 @@ import {
   courseFlags,
   differenceOf,
   endLesson,
+  heldBytes,
   isEqual,
+  mebibytes,
   networkOf,
   type Course,
 } from './course.ts'
@@ -26,6 +27,7 @@ import { startJob } from './job.ts'
 import { messagesFlag, sender } from './messages.ts'
 import { LessonStage } from './lesson-stage.ts'
 import { gridLegend, median, percent, printResult, wrap } from './output.ts'
+import { checkStages, stagesFlag } from './stages.ts'
 import { describeUtilisation, pollUtilisation } from './utilisation.ts'
 
 /** The forwards and backwards of one training step, in the order of a schedule. */
@@ -46,6 +48,7 @@ const flags = {
   ...courseFlags,
   ...jobFlags('auto'),
   microbatches: count(8),
+  stages: stagesFlag,
   // Without it, the engine decides, which by default is what suits the cores of this machine.
   overlap: choice(['auto', 'on', 'off'], 'auto'),
   messages: messagesFlag,
@@ -56,7 +59,8 @@ const flags = {
  * losses with those of a single process and of the other lessons.
  */
 export async function runLesson(lesson: string, name: ScheduleName, step: Step): Promise<void> {
-  const { microbatches, overlap, messages, transport, engine, device, ...course } = readFlags(flags)
+  const given = readFlags(flags)
+  const { microbatches, stages, overlap, messages, transport, engine, device, ...course } = given
   const { batch, layers, width } = course
   if (batch % microbatches !== 0) {
     endWith(`--batch ${batch} does not divide into ${microbatches} equal micro-batches`)
@@ -67,6 +71,7 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
   })
   const link = { group, microbatches, send: sender(group, messages) }
   const { rank, size } = group
+  checkStages(name, { stages, ranks: size, layers, microbatches })
   if (layers < size) endWith(`--layers ${layers} are too few for ${size} ranks`)
   const { from, to } = splitLayers(layers, size, { costs: costsOf(course) })[rank]!
   const module = networkOf(course).slice(from, to)
@@ -81,8 +86,18 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
   const poll = pollUtilisation()
   for (const examples of batchesOf(course)) {
     // The digits are read before the step, which shows how long the ranks compute and wait.
-    const [inputs, labels] = [examples.inputs(), examples.labels()]
-    stage.begin(cutBatch({ inputs, labels }, microbatches))
+    const inputs = stage.isFirst ? examples.inputs() : undefined
+    const labels = stage.isLast ? examples.labels() : undefined
+    stage.begin(
+      cutBatch(
+        {
+          size: examples.size,
+          inputs: inputs ?? examples.inputs,
+          labels: labels ?? examples.labels,
+        },
+        microbatches,
+      ),
+    )
     await group.barrier()
     const start = performance.now()
     await meter.time(() => step(stage, link))
@@ -91,7 +106,8 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
     // The first step also compiles, so it does not count.
     if (losses.length === 0) meter = new StepMeter(recorder)
     losses.push(await stage.end())
-    tf.dispose([inputs, labels])
+    inputs?.dispose()
+    labels?.dispose()
     group.reportProgress({ step: losses.length }) // for tsrun top and tsrun --trace
   }
 
@@ -100,6 +116,7 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
   const ideal = schedule(name, { stages: size, microbatches })
   const report = pipelineReport(await meter.gather(group), ideal, { cores })
   const peaks = await group.allGatherObject(stage.peakInFlight)
+  const bytes = await group.allGatherObject(heldBytes(module, stage.peakInFlight * rows))
   const spans = (await group.allGatherObject(meter.lastSpans)).flat()
   const trained = (await group.allGatherObject(losses))[size - 1]!
   disposeModule(module)
@@ -111,10 +128,9 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
     )
     report.ranks.forEach((times, at) => {
       const idle = times.idle / (times.idle + times.compute)
-      console.log(
-        `rank ${at}: computes ${percent(1 - idle, 0)}, CPU ${percent(times.cpuShare, 0)}, ` +
-          `at most ${peaks[at]!} micro-batches in flight`,
-      )
+      const most = `at most ${peaks[at]!} micro-batches and ${mebibytes(bytes[at]!)} MiB`
+      const shares = `computes ${percent(1 - idle, 0)}, CPU ${percent(times.cpuShare, 0)}`
+      console.log(wrap(`rank ${at}: ${shares}, ${most}`))
     })
     console.log(describeUtilisation(utilisation))
     console.log(`All ranks: idle ${percent(report.bubble)}; ideally ${percent(bubble)}.`)
@@ -125,10 +141,11 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
     const maxDifference = await compareWithOne(course, trained)
     endLesson(course, {
       ...{ name: lesson, ranks: size, losses: trained, milliseconds: median(times.slice(1)) },
-      ...{ idle: report.bubble, ideal: bubble },
+      ...{ utilisation, bytes: Math.max(...bytes), idle: report.bubble, ideal: bubble },
       ...(cores < size && { shared: report.predictedBubble }),
     })
-    printResult({ loss: trained.at(-1)!, maxDifference, idle: report.bubble, ideal: bubble, peaks })
+    const shares = { idle: report.bubble, ideal: bubble }
+    printResult({ loss: trained.at(-1)!, maxDifference, ...shares, peaks, bytes })
   }
   await group.destroy()
 }

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
-import { runScript } from '../launcher/support/script.ts'
+import { resultIn, runScript } from '../launcher/support/script.ts'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
 jest.setTimeout(240_000)
@@ -29,13 +29,23 @@ describe('the examples 04 to 06', () => {
     ['06-1f1b.ts', 3 / 11, [4, 3, 2, 1]],
   ])('%s trains like a single process and shows its figures', async (script, ideal, peaks) => {
     const [result, shown] = await example(4, script)
-    expect(Object.keys(result)).toEqual(['loss', 'maxDifference', 'idle', 'ideal', 'peaks'])
+    const keys = ['loss', 'maxDifference', 'idle', 'ideal', 'peaks', 'bytes']
+    expect(Object.keys(result)).toEqual(keys)
     expect(result['maxDifference']).toBeLessThan(1e-5)
     expect(result['ideal']).toBeCloseTo(ideal, 3)
     expect(result['peaks']).toEqual(peaks)
     expect(result['idle']).toBeGreaterThan(0)
     expect(shown).toContain('rank 0 F0')
     expect(shown.match(/^rank \d: computes \d+ %, CPU \d+ %, at most/gm)).toHaveLength(4)
+  })
+
+  it('say how many ranks to start for more stages, and what the formula predicts', async () => {
+    const flags = ['--nproc', '2', 'examples/05-gpipe.ts', '--stages', '4']
+    const run = await tsrun(flags, { cwd })
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain('--stages is 4; expected 2, one per rank')
+    expect(run.stderr).toContain('Start it with --nproc 4')
+    expect(run.stderr).toContain('27.3 %')
   })
 
   it('refuse unknown flags', async () => {
@@ -57,9 +67,10 @@ describe('the examples 04 to 06', () => {
   })
 })
 
-it('all lessons have the same losses, and the table has them', async () => {
+it('all lessons have the same losses, and the table has them and the memory of a rank', async () => {
   const flags = ['--steps', '4', '--batch', '128', '--width', '64']
   const shown: string[] = []
+  const mebibytes: Record<string, number> = {}
   const runs = [
     ['01-monolith.ts', 1],
     ['02-manual-split.ts', 1],
@@ -71,17 +82,19 @@ it('all lessons have the same losses, and the table has them', async () => {
     const [, text] = await example(nproc, script, ...flags)
     shown.push(/^loss of each step: (.*)$/m.exec(text)![1]!)
     if (script !== '06-1f1b.ts') continue
-    const rows = text.match(/^ *0\d [a-z0-9]+ +\d +\d\.\d{5} +\d+\.\d/gm)!
-    expect(rows.map((row) => row.trim().split(/ +/)[1])).toEqual([
-      'monolith',
-      'split',
-      'naive',
-      'gpipe',
-      '1f1b',
-    ])
+    const rows = text.match(/^ *0\d [a-z0-9]+ +\d +\d\.\d{5} +\d+\.\d .*$/gm)!
+    const cells = rows.map((row) => row.trim().split(/ +/))
+    for (const row of cells) mebibytes[row[1]!] = Number(row.at(-1))
+    expect(cells.map((row) => row[1])).toEqual(['monolith', 'split', 'naive', 'gpipe', '1f1b'])
   }
   expect(new Set(shown).size).toBe(1)
   expect(shown[0]!.split(' ')).toHaveLength(4)
+  // A stage is smaller than the network, and GPipe holds all micro-batches.
+  const { monolith, split, naive, gpipe, '1f1b': oneForward } = mebibytes
+  expect(split).toBeCloseTo(monolith!, 0)
+  expect(naive).toBeLessThan(oneForward!)
+  expect(oneForward).toBeLessThan(gpipe!)
+  expect(gpipe).toBeLessThan(monolith!)
 })
 
 describe('the examples from scratch', () => {
@@ -99,6 +112,9 @@ describe('the examples from scratch', () => {
     for (const [step, loss] of losses!.entries()) {
       expect(Math.abs(loss - wanted![step]!) / wanted![step]!).toBeLessThan(1e-5)
     }
+    const { losses: all, idles } = resultIn(scratch) as unknown as Record<string, number[]>
+    expect(all!.map((loss) => loss.toFixed(6))).toEqual(losses!.map((loss) => loss.toFixed(6)))
+    expect(idles).toHaveLength(2)
     const most = [...scratch.matchAll(/at most (\d+) micro-batches/g)].map(([, many]) =>
       Number(many),
     )
@@ -149,8 +165,9 @@ describe('interleaved.ts and zero-bubble.ts', () => {
   ])(
     '%s on %i ranks has the same losses and a smaller predicted bubble',
     async (script, nproc, ideal, held) => {
-      const [result, shown] = await example(nproc, script, '--steps', '1')
-      expect(Object.keys(result)).toEqual(['loss', 'maxDifference', 'bubble', 'ideal', 'held'])
+      const [result, shown] = await example(nproc, script, '--steps', '2')
+      const keys = ['bubble', 'predicted', 'ideal', 'stepMs', 'held']
+      expect(Object.keys(result)).toEqual(['loss', 'maxDifference', ...keys])
       expect(result['maxDifference']).toBe(0)
       expect(result['held']).toEqual(held)
       const bubbles = result['ideal'] as number[]
@@ -168,8 +185,17 @@ describe('interleaved.ts and zero-bubble.ts', () => {
       }
       expect(shown).toMatch(/^rank 0 F0/m)
       expect(shown).toContain('ideal bubble')
+      const verdicts = shown.replaceAll('\n', ' ').match(/ times as long as 1f1b: it is /g)
+      expect(verdicts).toHaveLength(ideal.length - 1)
     },
   )
+
+  it('interleaved.ts takes the number of stages', async () => {
+    const few = ['--steps', '2', '--batch', '64', '--width', '32', '--layers', '6']
+    const [result] = await example(2, 'interleaved.ts', '--stages', '6', ...few)
+    const ideal = result['ideal'] as number[]
+    expect(ideal.map((share) => share.toFixed(2))).toEqual(['0.11', '0.04', '0.04'])
+  })
 })
 
 describe('pipeline.ts', () => {
@@ -184,7 +210,8 @@ describe('pipeline.ts', () => {
   ])('is as accurate on %i ranks with %s as in a single process', async (nproc, schedule) => {
     const flags = ['--schedule', schedule, '--report', ...quick]
     const [result, shown] = await example(nproc, 'pipeline.ts', ...flags)
-    expect(Object.keys(result)).toEqual(['accuracy', 'bubble', 'predictedBubble'])
+    const keys = ['accuracy', 'loss', 'ideal', 'bubble', 'predictedBubble']
+    expect(Object.keys(result)).toEqual(keys)
     expect(result['accuracy']).toBeGreaterThan(0.8)
     alone ??= result['accuracy'] as number
     expect(Math.abs((result['accuracy'] as number) - alone)).toBeLessThan(0.01)
@@ -233,6 +260,17 @@ describe('pipeline.ts', () => {
       const sent = new RegExp(`^sending \\[16, 32\\] to rank ${to}$`, 'gm')
       expect(shown.match(sent)).toHaveLength(4)
     }
+  })
+
+  it('takes the number of stages where the schedule leaves it open', async () => {
+    const small = ['--images', '512', '--epochs', '1', '--width', '32']
+    const stages = ['--schedule', 'interleaved', '--stages', '2']
+    const [{ ideal }] = await example(2, 'pipeline.ts', ...small, ...stages)
+    expect(ideal).toBeCloseTo(1 / 9, 3)
+    const job = ['--nproc', '2', 'examples/pipeline.ts', '--schedule', 'interleaved']
+    const run = await tsrun([...job, '--stages', '5'], { cwd })
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain('--stages is 5; expected a multiple of the 2 ranks')
   })
 
   it('refuses an invalid flag with one message and exit code 2', async () => {

@@ -1,0 +1,55 @@
+import { schedule, type ScheduleName } from '@tsrun/training/planning'
+import { endWith, integer } from './flags.ts'
+import { percent, wrap } from './output.ts'
+
+/** The flag `--stages`, of all ranks together; 0: as many as the schedule has by default. */
+export const stagesFlag = integer(0)
+
+interface Sizes {
+  readonly stages: number
+  readonly ranks: number
+  readonly layers: number
+  readonly microbatches: number
+}
+
+/**
+ * Ends the process with exit code 2 if the ranks cannot have so many stages in this schedule, and says
+ * how many ranks could.
+ */
+export function checkStages(
+  name: ScheduleName,
+  { stages, ranks, layers, microbatches }: Sizes,
+): void {
+  if (stages === 0) return
+  if (stages > layers) endWith(`--layers ${layers} are too few for --stages ${stages}`)
+  let hint = ''
+  try {
+    const wanted = schedule(name, { stages, microbatches })
+    const { bubble } = wanted.simulate()
+    hint =
+      `Start it with --nproc ${wanted.actions.length}. With a core for each of these ranks, they would ` +
+      `ideally be idle for ${percent(bubble)} of the time.`
+    schedule(name, { stages, ranks, microbatches })
+  } catch (error) {
+    // The first sentence says what is wrong; the others are for the author of a call.
+    const [problem] = (error as Error).message.split('. ')
+    endWith(`--${problem!}.\n${wrap(hint)}`)
+  }
+}
+
+/**
+ * The option `chunks` of a pipeline, for stages that `checkStages` accepts; undefined if the schedule
+ * leaves no choice.
+ */
+export function chunksOf(
+  name: ScheduleName,
+  { stages, ranks }: Pick<Sizes, 'stages' | 'ranks'>,
+): number | undefined {
+  if (stages === 0) return undefined
+  try {
+    schedule(name, { stages: 3, ranks: 1, microbatches: 1 })
+  } catch {
+    return undefined
+  }
+  return stages / ranks
+}
