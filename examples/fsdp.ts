@@ -12,6 +12,8 @@
 // networks and of single layers differently, and each step of a deep network amplifies that. There a third
 // training, data parallel from weights that are rounded differently, shows by how much: no loss may differ
 // by more than 10 times what rounding has changed up to its step, otherwise the exit code is 1.
+//
+// Exercises: examples/exercises.md
 
 import { formatTable } from '@tsrun/core'
 import { gpt } from '@tsrun/models'
