@@ -142,7 +142,7 @@ if (rank === 0) {
   ]
   const [first, last] = [losses[0]!, losses.at(-1)!]
   console.log(`\n${drawCurve(losses)}\n`)
-  console.log(`the loss falls from ${first.toFixed(3)} to ${last.toFixed(3)} in ${steps} steps`)
+  console.log(`loss ${first.toFixed(3)} in step 1, ${last.toFixed(3)} in step ${steps}`)
   console.log(`${grouped(parameters)} parameters in ${layers} blocks, stage ${stage}\n`)
   console.log(`${formatTable([headers, ...table], 'right').join('\n')}\n`)
   const { collectives, bytes: sent } = sharded.traffic

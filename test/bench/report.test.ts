@@ -139,7 +139,7 @@ describe('the summary', () => {
   })
 
   it('of generated texts has tokens in a second, and their ratio to torch', () => {
-    const rounds = new Map([
+    const rounds = new Map<string, { cachedMs: number; wholeMs: number | null }[]>([
       ['wasm', [{ cachedMs: 50, wholeMs: 400 }]],
       ['torch', [{ cachedMs: 100, wholeMs: null }]],
     ])

@@ -1,4 +1,4 @@
-import { readInteger, readList } from '../command-line.mjs'
+import { readInteger, readList, UsageError } from '../command-line.mjs'
 import { formatRecords, median, printRows, significant } from '../figures.mjs'
 import { backendSystem, ifAsked, measure, takeTurns, torchSystems } from '../turns.mjs'
 
@@ -27,17 +27,19 @@ export const generation = {
     json: { description: 'one JSON object per line instead of the table' },
   },
   run: async (values) => {
+    const plan = {
+      layers: readInteger('layers', values['layers'], 1, 100),
+      width: readInteger('width', values['width'], 4, 4096),
+      heads: readInteger('heads', values['heads'], 1, 64),
+      vocabulary: readInteger('vocabulary', values['vocabulary'], 1, 200_000),
+      tokens: readInteger('tokens', values['tokens'], 1, 4096),
+      whole: values['cache-only'] === undefined,
+    }
+    if (plan.width % plan.heads !== 0) throw new UsageError('--width must be a multiple of --heads')
     const { rows, failures } = await measureGeneration({
       ours: readList('backends', values['backends'], backends),
       peers: readList('peers', values['peers'], ['torch']),
-      plan: {
-        layers: readInteger('layers', values['layers'], 1, 100),
-        width: readInteger('width', values['width'], 4, 4096),
-        heads: readInteger('heads', values['heads'], 1, 64),
-        vocabulary: readInteger('vocabulary', values['vocabulary'], 1, 200_000),
-        tokens: readInteger('tokens', values['tokens'], 1, 4096),
-        whole: values['cache-only'] === undefined,
-      },
+      plan,
       runs: readInteger('runs', values['runs'], 1, 100),
     })
     if (rows.length > 0) printRows(rows, values.json !== undefined, formatRecords)

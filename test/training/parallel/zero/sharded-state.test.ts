@@ -250,7 +250,7 @@ describe('sharded values', () => {
       expect(error?.message).toContain('layers.0.weight')
       const { value } = module.parameters[0]!
       for (const read of [() => value.dataSync(), () => value.data(), () => tf.square(value)]) {
-        expect(await errorOf(async () => void (await read()))).toMatchObject({ code })
+        expect(await errorOf(async () => await read())).toMatchObject({ code })
       }
       await sharded.gather()
       await sharded.gather()
