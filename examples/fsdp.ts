@@ -26,8 +26,8 @@ import { Speed } from './lib/speed.ts'
 
 const flags = readFlags({
   stage: choice(['1', '2', '3'] as const, '3'),
-  steps: count(40),
-  batch: count(24),
+  steps: count(30),
+  batch: count(16),
   block: count(64),
   layers: count(8),
   heads: count(4),

@@ -86,7 +86,7 @@ const steps = Math.ceil(train.size / batch) * epochs
 let meter = new training.StepMeter(pipe.recorder)
 let done = 0
 let peakInFlight = 0
-let [accuracy, testLoss] = [0, 0]
+let accuracy = 0
 let utilisation: Utilisation | undefined
 const begin = performance.now()
 
@@ -117,11 +117,12 @@ for (let epoch = 0; epoch < epochs; epoch++) {
   }
   const trained = performance.now()
   utilisation = await poll.stop()
-  ;({ accuracy, loss: testLoss } = await pipe.evaluate(testBatch!))
+  const judged = await pipe.evaluate(testBatch!)
+  accuracy = judged.accuracy
   if (speaks) {
     progress.log(
       `epoch ${epoch + 1}/${epochs}  test accuracy ${percent(accuracy, 2)}  test loss ` +
-        `${testLoss.toFixed(4)}  ${grouped(images / ((trained - epochBegin) / 1000))} images/s`,
+        `${judged.loss.toFixed(4)}  ${grouped(images / ((trained - epochBegin) / 1000))} images/s`,
     )
   }
 }
@@ -164,8 +165,6 @@ if (speaks) {
   if (!flags.report) console.log('For the time of each rank and the schedule, add --report.')
   printResult({
     accuracy,
-    loss: testLoss,
-    ideal: schedule.simulate().bubble,
     bubble: report.bubble,
     predictedBubble: report.predictedBubble,
   })

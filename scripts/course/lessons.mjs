@@ -166,10 +166,13 @@ export const lessons = [
   {
     title: 'pipeline',
     script: 'pipeline.ts',
-    show: ({ accuracy, loss, ideal, bubble, predictedBubble }, { ranks, cores }) => ({
-      theory: idle(cores < ranks ? predictedBubble : ideal),
+    show: ({ accuracy, bubble, predictedBubble }, { ranks, cores }) => ({
+      theory: idle(
+        cores < ranks
+          ? predictedBubble
+          : schedule('1f1b', { stages: ranks, microbatches: 8 }).simulate().bubble,
+      ),
       measured: `${idle(bubble)}, ${(100 * accuracy).toFixed(1)} % right`,
-      loss,
     }),
   },
   {
