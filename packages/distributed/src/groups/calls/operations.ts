@@ -16,7 +16,7 @@ import { OperationWork, type Run } from './work.ts'
 
 /** Milliseconds for which `finish` waits for pending operations. */
 const FINISH_TIME = 5000
-/** How many calls of a group keep their stack, for an error that only `finish` can report. */
+/** How many of a group's first operations keep the stack of their call, for `unreadError`. */
 const KEPT_STACKS = 100
 
 function isAbort(error: Error): boolean {
@@ -48,11 +48,11 @@ export class Operations implements AwaitedStarter {
   #collectives = 0
   #messages = 0
   #isFinished = false
-  #keptStacks = 0
   /** An operation whose result nobody has read. */
   #unread: Run | undefined
   /** A collective that has failed, though nobody has waited for it. */
   #failed: { readonly run: Run; readonly error: Error } | undefined
+  /** Whether an error has reached a caller. Then `unreadError` reports nothing. */
   #isErrorRead = false
   #isAwaited = false
   /**
@@ -104,7 +104,8 @@ export class Operations implements AwaitedStarter {
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
       const operation = this.#operationOf(call, staged, timeout)
       const ticket = this.#run(call, operation, this.#isAwaited)
-      const origin = this.#keptStacks++ < KEPT_STACKS ? new Error() : undefined
+      const isEarly = this.#collectives + this.#messages <= KEPT_STACKS
+      const origin = isEarly ? new Error() : undefined
       const work = new OperationWork<T>(this, call, operation, ticket, staged, origin)
       work.order = this.#orderOf(operation)
       spans?.record('call', called, monotonicNow(), { name: options?.label ?? name })
