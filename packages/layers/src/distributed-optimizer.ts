@@ -44,9 +44,9 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  *   a step, when the wrapped optimizer has made steps on this rank only; ERR_TSR_BACKEND from the
  *   first step on webgpu, which cannot block inside `fit`
  * @example
- * const model = tfjs.sequential({ layers: [tfjs.layers.dense({ inputShape: [784], units: 10 })] })
+ * const model = tfl.sequential({ layers: [tfl.layers.dense({ inputShape: [784], units: 10 })] })
  * const optimizer = new DistributedOptimizer(tf.train.sgd(0.1), group)
- * model.compile({ optimizer, loss: tfjs.losses.softmaxCrossEntropy })
+ * model.compile({ optimizer, loss: tf.losses.softmaxCrossEntropy })
  * await model.fit(myInputs, myLabels, { batchSize: 64, epochs: 2 })
  */
 export class DistributedOptimizer extends tf.Optimizer implements SharedOptimizer {
