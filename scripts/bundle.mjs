@@ -1,7 +1,7 @@
 // Bundles the JavaScript of every package into a few files in its dist: a rank loads some ten files
 // in place of some six hundred, which halves the time that it takes to start. The declarations are
 // those of tsc; what is imported from other packages stays outside.
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, transform } from 'esbuild'
@@ -90,7 +90,8 @@ const shortened = {
   },
 }
 
-await Promise.all(readdirSync(root).map(bundle))
+const withSources = readdirSync(root).filter((name) => existsSync(join(root, name, 'src')))
+await Promise.all(withSources.map(bundle))
 // CommonJS, as TensorFlow.js itself is for Node, and complete: see its source.
 await bundleAlone('training', 'src/tfjs/gradients.ts', 'gradients.cjs')
 // Threads that are started from the text of their program: see rank/start-thread.ts.
