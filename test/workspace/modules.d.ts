@@ -10,6 +10,16 @@ declare module '*/.dependency-cruiser.mjs' {
   export default configuration
 }
 
+declare module '*/scripts/manifests.mjs' {
+  export type Manifest = Readonly<Record<string, unknown>>
+  export const folders: readonly string[]
+  export function readManifest(folder?: string): Manifest & { repository: { url: string } }
+  export function addressOf(url: string): string
+  export function completed(manifest: Manifest, folder: string, repository: Manifest): Manifest
+  export function textOf(manifest: Manifest): string
+  export function refusals(manifest: Manifest, address: string): string[]
+}
+
 declare module '*/scripts/collectives-svg.mjs' {
   export function drawCollectives(): Promise<string>
 }
