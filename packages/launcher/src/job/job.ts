@@ -81,13 +81,14 @@ export function createJob(
   cwd: string,
   script: Script,
   code = script,
+  devices = findDevices(env),
 ): Job {
   const { placement, rendezvous, protection, program } = options
   return {
     ...options,
     env,
     identity: makeRunIdentity(env, { ...placement, ...rendezvous, ...protection }),
-    devices: findDevices(env),
+    devices,
     colour: {
       stdout: wantsColour(process.stdout, env),
       stderr: wantsColour(process.stderr, env),
