@@ -167,7 +167,7 @@ function readProcesses(env: Environment): Map<string, string[]> {
     // On Windows, all programs with a window are listed, with [N/A] in place of the memory.
     if (uuid === undefined) continue
     const memory = formatBytes(Number(mebibytes) * 2 ** 20)
-    const use = `pid ${pid!}, ${program!.split('/').at(-1)!}, ${memory}`
+    const use = `pid ${pid!}, ${program!.split(/[\\/]/).at(-1)!}, ${memory}`
     uses.set(uuid, [...(uses.get(uuid) ?? []), use])
   }
   return uses
