@@ -185,9 +185,10 @@ describeBuilt.each(overlays)('the pods of the overlay %s', (overlay) => {
       )
       const action = (code: number, event: string): string =>
         policies!.find((policy) => policy.exitCode === code || policy.event === event)!.action
-      expect([1, 2, 75, 137].map((code) => action(code, 'PodFailed'))).toEqual([
-        ...['AbortJob', 'AbortJob', 'RestartJob', 'RestartJob'],
-      ])
+      expect([1, 2, 3].map((code) => action(code, 'PodFailed'))).toEqual(Array(3).fill('AbortJob'))
+      expect([75, 137, 143].map((code) => action(code, 'PodFailed'))).toEqual(
+        Array(3).fill('RestartJob'),
+      )
       expect(action(0, 'PodEvicted')).toBe('RestartJob')
       return
     }
