@@ -121,15 +121,13 @@ export function ignoring(text) {
 
 /** @param {string} glob */
 function toPattern(glob) {
-  const source = glob
-    .replace(/^\//, '')
-    .replaceAll(/\*\*\/|\*\*|\*|\?|[^*?]+/g, (part) => {
-      if (part === '**/') return '(?:.*/)?'
-      if (part === '**') return '.*'
-      if (part === '*') return '[^/]*'
-      if (part === '?') return '[^/]'
-      return part.replaceAll(/[.+^${}()|[\]\\]/g, '\\$&')
-    })
+  const source = glob.replace(/^\//, '').replaceAll(/\*\*\/|\*\*|\*|\?|[^*?]+/g, (part) => {
+    if (part === '**/') return '(?:.*/)?'
+    if (part === '**') return '.*'
+    if (part === '*') return '[^/]*'
+    if (part === '?') return '[^/]'
+    return part.replaceAll(/[.+^${}()|[\]\\]/g, '\\$&')
+  })
   return new RegExp(`^${source}$`)
 }
 

@@ -178,7 +178,11 @@ it('docs/gpu.md names the versions of CUDA and TensorFlow of the image', () => {
 describe('the health check', () => {
   const check = async (given: Record<string, string>): Promise<number | null> => {
     const env = { PATH: process.env['PATH'], ...given }
-    const program = spawn(process.execPath, ['deploy/health.mjs'], { cwd: root, env, stdio: 'ignore' })
+    const program = spawn(process.execPath, ['deploy/health.mjs'], {
+      cwd: root,
+      env,
+      stdio: 'ignore',
+    })
     const [code] = (await once(program, 'exit')) as [number | null]
     return code
   }

@@ -46,8 +46,9 @@ function optionsIn(overlay: string, index: string): JobOptions {
   return toJobOptions(completeSettings({}, env), container.command.slice(1), machine)
 }
 
-const version = (JSON.parse(readFileSync(`${folder}../../package.json`, 'utf8')) as { version: string })
-  .version
+const version = (
+  JSON.parse(readFileSync(`${folder}../../package.json`, 'utf8')) as { version: string }
+).version
 
 it('there is an overlay for each platform, with and without GPUs, and one for an elastic job', () => {
   const names = Object.keys(platforms).flatMap((platform) => [platform, `${platform}-gpu`])
@@ -55,7 +56,13 @@ it('there is an overlay for each platform, with and without GPUs, and one for an
 })
 
 it('one file says where the images are, in the version of this repository', () => {
-  const files = execFileSync('git', ['grep', '--files-with-matches', 'registry.example.com', '--', folder])
+  const files = execFileSync('git', [
+    'grep',
+    '--files-with-matches',
+    'registry.example.com',
+    '--',
+    folder,
+  ])
   expect(files.toString().trim()).toMatch(/^\S*components\/image\/kustomization\.yaml$/)
   const text = readFileSync(`${folder}components/image/kustomization.yaml`, 'utf8')
   expect(text).toContain(`newTag: ${version} }`)

@@ -61,7 +61,9 @@ export function templatesOf(overlay: string): { readonly metadata: object; reado
   const all = find<{ metadata: object; spec: Pod }>(build(overlay), 'template')
   // A job is the template of a job set.
   return all.flatMap(function inner(template): typeof all {
-    return 'containers' in template.spec ? [template] : find<typeof template>(template, 'template').flatMap(inner)
+    return 'containers' in template.spec
+      ? [template]
+      : find<typeof template>(template, 'template').flatMap(inner)
   })
 }
 

@@ -1,6 +1,7 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { jest } from '@jest/globals'
 import { readRankEnvironment } from '@tsrun/core'
 import { toProtection } from '../../internals/launcher/args.ts'
 import {

@@ -110,11 +110,14 @@ it('processes whose memory is unknown do not count, as on Windows', () => {
 it.each([
   ['3', /^tsrun: CUDA_VISIBLE_DEVICES names GPU 3, but this host has GPUs 0-1 \(nvidia-smi -L\)/],
   ['0,GPU-none', /CUDA_VISIBLE_DEVICES names GPU-none, but this host has GPUs 0-1/],
-])('tsrun refuses CUDA_VISIBLE_DEVICES=%s if the host has no such GPU', async (visible, message) => {
-  const env = withGpus(2, [], { CUDA_VISIBLE_DEVICES: visible })
-  const { code, stderr } = await tsrunHere(['--dry-run', 'hello.mjs'], { env })
-  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) })
-})
+])(
+  'tsrun refuses CUDA_VISIBLE_DEVICES=%s if the host has no such GPU',
+  async (visible, message) => {
+    const env = withGpus(2, [], { CUDA_VISIBLE_DEVICES: visible })
+    const { code, stderr } = await tsrunHere(['--dry-run', 'hello.mjs'], { env })
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) })
+  },
+)
 
 it.each(['0', '1', '', '-1', 'NoDevFiles', 'MIG-GPU-a/1/0'])(
   'tsrun accepts CUDA_VISIBLE_DEVICES=%j',
@@ -141,5 +144,7 @@ it('tsrun says which GPUs it avoids, in a program that may compute on GPUs', asy
   const script = 'echo "on GPU $CUDA_VISIBLE_DEVICES"'
   const { code, stdout, stderr } = await tsrunHere(['--no-python', 'sh', '-c', script], { env })
   expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining('on GPU 1') })
-  expect(stderr).toContain('tsrun: GPU 0 is in use (pid 4711, python3, 20 GiB); the ranks get GPU 1')
+  expect(stderr).toContain(
+    'tsrun: GPU 0 is in use (pid 4711, python3, 20 GiB); the ranks get GPU 1',
+  )
 })

@@ -111,10 +111,7 @@ export interface GpuList {
 /** Time limit in milliseconds. A driver without persistence mode takes seconds. */
 const LONGEST = 20_000
 
-export function askNvidiaSmi(
-  env: Environment,
-  args: readonly string[],
-): SpawnSyncReturns<string> {
+export function askNvidiaSmi(env: Environment, args: readonly string[]): SpawnSyncReturns<string> {
   const options = { env, encoding: 'utf8', timeout: LONGEST, killSignal: 'SIGKILL' } as const
   return spawnSync('nvidia-smi', args, options)
 }
