@@ -1,6 +1,7 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { jest } from '@jest/globals'
 import { HostGpus } from '../../../internals/launcher/job.ts'
 import { tsrunHere } from '../../support/in-process.ts'
 
@@ -100,6 +101,15 @@ it('a later launcher sees the claims of those that run', async () => {
   })
   first.release()
   expect(new HostGpus(env).preferred).toEqual(['0', '1'])
+})
+
+it('where the kernel knows no abstract sockets, GPUs are not claimed', async () => {
+  const platform = jest.replaceProperty(process, 'platform', 'darwin')
+  const env = withGpus(1)
+  const first = await new HostGpus(env).claim(1)
+  platform.restore()
+  expect(await take(env, 1)).toEqual({ gpus: ['0'], warning: undefined })
+  first.release()
 })
 
 it('processes whose memory is unknown do not count, as on Windows', () => {
