@@ -244,7 +244,7 @@ function walk(target, command) {
     const [megabytes] = call('du', ['--summarize', '--block-size=1M', image.root])
       .toString()
       .split('\t')
-    console.log(`size    ${megabytes} MiB, of which /tsrun:`)
+    console.log(`size    ${megabytes} MiB in all; in /tsrun:`)
     console.log(call('du', ['--block-size=1M', '--max-depth=1', inside('/tsrun')]).toString())
     take(`as the user ${image.user}: ${command}`, () => run(command, { isReadOnly: true }))
   } finally {
