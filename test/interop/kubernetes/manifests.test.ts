@@ -1,5 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { parse } from 'yaml'
 import {
   flagTable,
   toJobOptions,
@@ -53,6 +55,21 @@ const version = (
 it('there is an overlay for each platform, with and without GPUs, and one for an elastic job', () => {
   const names = Object.keys(platforms).flatMap((platform) => [platform, `${platform}-gpu`])
   expect(overlays).toEqual([...names, 'job-elastic'].sort())
+})
+
+it('every kustomization names what exists, and every component belongs to an overlay', () => {
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
+    (path) => basename(path) === 'kustomization.yaml',
+  )
+  const named = files.flatMap((file) => {
+    const { resources = [], components = [] } = parse(
+      readFileSync(join(folder, file), 'utf8'),
+    ) as Record<string, string[] | undefined>
+    return [...resources, ...components].map((path) => join(dirname(file), path))
+  })
+  expect(named.filter((path) => !existsSync(join(folder, path)))).toEqual([])
+  const unused = files.map((file) => dirname(file)).filter((path) => !named.includes(path))
+  expect(unused.sort()).toEqual(overlays.map((overlay) => `overlays/${overlay}`))
 })
 
 it('one file says where the images are, in the version of this repository', () => {
