@@ -56,15 +56,21 @@ export function find<T>(value: unknown, key: string): T[] {
   )
 }
 
+interface Template {
+  readonly metadata: object
+  readonly spec: Pod
+}
+
 /** The templates of pods in the objects of an overlay. */
-export function templatesOf(overlay: string): { readonly metadata: object; readonly spec: Pod }[] {
-  const all = find<{ metadata: object; spec: Pod }>(build(overlay), 'template')
-  // A job is the template of a job set.
-  return all.flatMap(function inner(template): typeof all {
-    return 'containers' in template.spec
-      ? [template]
-      : find<typeof template>(template, 'template').flatMap(inner)
-  })
+export function templatesOf(overlay: string): Template[] {
+  return podTemplatesIn(build(overlay))
+}
+
+function podTemplatesIn(value: unknown): Template[] {
+  // In a job set, the template of a job contains that of its pods.
+  return find<Template>(value, 'template').flatMap((template) =>
+    'containers' in template.spec ? [template] : podTemplatesIn(template),
+  )
 }
 
 /** The only template. */
