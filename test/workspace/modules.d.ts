@@ -69,3 +69,24 @@ declare module '*/architecture/syntax.mjs' {
 declare module '*/lint/prose.mjs' {
   export function phrasesIn(text: string): { readonly found: string; readonly advice: string }[]
 }
+
+declare module '*/scripts/dockerfile.mjs' {
+  export interface Instruction {
+    readonly name: string
+    readonly text: string
+  }
+  export interface Stage {
+    readonly name: string
+    readonly base: string
+    readonly instructions: readonly Instruction[]
+  }
+  export function stagesOf(text: string): Stage[]
+  export function neededFor(stages: readonly Stage[], target?: string): Stage[]
+  export function copyOf(text: string): {
+    readonly from: string | undefined
+    readonly sources: string[]
+    readonly target: string
+  }
+  export function argumentOf(text: string): Record<string, string>
+  export function ignoring(text: string): (path: string) => boolean
+}

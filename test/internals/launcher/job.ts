@@ -4,6 +4,7 @@ export {
   type Devices,
   findDevices,
 } from '../../../packages/launcher/src/job/placement/devices.ts'
+export { HostGpus } from '../../../packages/launcher/src/job/placement/gpus.ts'
 export {
   type Job,
   type JobContext,

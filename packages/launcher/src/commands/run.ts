@@ -8,7 +8,8 @@ import { needsFiles } from '../args/output-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
 import { completeSettings, describeEnvironment } from '../args/settings.ts'
 import { COULD_NOT_START, runJob } from '../job/agent.ts'
-import { findGpus, usesGpus } from '../job/placement/devices.ts'
+import { findDevices, usesGpus } from '../job/placement/devices.ts'
+import { HostGpus } from '../job/placement/gpus.ts'
 import { createJob } from '../job/job.ts'
 import { coresOf } from '../job/placement/numa.ts'
 import { recordRun } from '../job/run-records.ts'
@@ -43,9 +44,11 @@ export async function startJob(
   const { env, cwd, console, interrupts } = context
   readLogLevel(env)
   const settings = completeSettings(values, env)
+  const gpus = new HostGpus(env)
+  gpus.check()
   const given = toJobOptions(settings, command, {
     cores: availableParallelism(),
-    gpus: () => findGpus(env).length,
+    gpus: () => gpus.preferred.length,
     usesGpus: () => usesGpus(env),
   })
   // Check that there are enough cores before starting anything.
@@ -54,7 +57,13 @@ export async function startJob(
   const options = given.dryRun ? given : withFolders(given, cwd)
   const { program, output, restart } = options
   const script = findCode(program, cwd, env)
-  const job = createJob(options, env, cwd, script)
+  // Programs may compute on GPUs without tsrun knowing it.
+  const wantsGpus = program.kind === 'program' || usesGpus(env)
+  const devices = findDevices(env, gpus.list)
+  const job = createJob(options, env, cwd, script, script, {
+    ...devices,
+    gpus: wantsGpus ? gpus.preferred : devices.gpus,
+  })
   const origin = describeEnvironment(settings)
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
@@ -88,10 +97,14 @@ export async function startJob(
       return recordRun(env, cwd, { runId, script: script.path, logDir: directory })
     },
   }
+  const claimed = wantsGpus ? await gpus.claim(nproc) : undefined
+  if (claimed?.warning !== undefined) announcer.say('gpus', claimed.warning)
   let exitCode = COULD_NOT_START
   try {
-    exitCode = await runJob(job, rendezvous, jobContext)
+    const placed = { ...job, devices: { ...job.devices, gpus: claimed?.gpus ?? devices.gpus } }
+    exitCode = await runJob(placed, rendezvous, jobContext)
   } finally {
+    claimed?.release()
     input?.close()
     if (given.output.trace !== undefined && trace !== undefined && started !== undefined) {
       await finishTrace(trace, started, cwd, announcer)

@@ -4,7 +4,8 @@ import { availableParallelism, cpus, devNull, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { anything, blasLibraries, parseJson, record } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
-import { linesOf, type GpuList } from '../job/placement/devices.ts'
+import { linesOf } from '../job/placement/devices.ts'
+import { describeUse, visibleProblem, type HostGpus } from '../job/placement/gpus.ts'
 import { proveBlas } from '../setup/blas.ts'
 import type {
   BlasFacts,
@@ -158,13 +159,13 @@ export function read(path: string): string | undefined {
   return attempt(() => readFileSync(path, 'utf8'))
 }
 
-export async function readGpus(
-  { lines: nvidia, problem }: GpuList,
-  env: NodeJS.ProcessEnv,
-): Promise<GpuFacts> {
+export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv): Promise<GpuFacts> {
+  const { lines: nvidia, problem } = gpus.list
   const topology =
     nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : []
-  return { nvidia, topology, problem }
+  const used = gpus.all.filter(({ use }) => use !== undefined)
+  const uses = used.length === 0 ? undefined : describeUse(used)
+  return { nvidia, topology, problem, uses, misnamed: visibleProblem(env, gpus.list) }
 }
 
 /** Finds the BLAS that the backend wasm uses: tests each library, each in a new process. */

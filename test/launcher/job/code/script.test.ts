@@ -82,6 +82,13 @@ describe('a program', () => {
     expect(() => findProgram('run', cwd, { PATH: '/nowhere' })).toThrow(/no folder of the PATH/)
     expect(() => findProgram('./a.mjs', cwd, {})).toThrow(/or it is not executable/)
   })
+
+  it('is found without its ending and by the variables of Windows', () => {
+    writeFileSync(join(cwd, 'run.exe'), '', { mode: 0o755 })
+    const found = { path: join(cwd, 'run.exe'), language: 'program' }
+    expect(findProgram('run', '/', { Path: cwd, PATHEXT: '.COM;.EXE;.BAT' })).toEqual(found)
+    expect(() => findProgram('run', '/', { PATH: cwd })).toThrow(/no folder of the PATH/)
+  })
 })
 
 describe('TypeScript', () => {

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { delimiter, extname, resolve } from 'node:path'
+import { basename, delimiter, extname, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { tsrError } from '@tsrun/core'
 import { packageFolder } from '../../package.ts'
@@ -70,13 +70,16 @@ const printResolved = (): void => {
  * @throws ERR_TSR_SCRIPT
  */
 export function findProgram(name: string, cwd: string, env: NodeJS.ProcessEnv): Script {
-  const folders = name.includes('/') ? [cwd] : (env['PATH'] ?? '').split(delimiter)
+  const isPath = basename(name) !== name
+  const folders = isPath ? [cwd] : (env['PATH'] ?? env['Path'] ?? '').split(delimiter)
+  // Only Windows has this variable. Its other endings are those of scripts of a shell.
+  const endings = env['PATHEXT'] === undefined ? [''] : ['', '.exe', '.com']
   const paths = folders
     .filter((folder) => folder !== '')
-    .map((folder) => resolve(cwd, folder, name))
+    .flatMap((folder) => endings.map((ending) => resolve(cwd, folder, name + ending)))
   const path = paths.find((each) => isExecutable(each))
   if (path !== undefined) return { path, language: 'program' }
-  const where = name.includes('/') ? 'there is no such program' : 'no folder of the PATH has it'
+  const where = isPath ? 'there is no such program' : 'no folder of the PATH has it'
   throw refuse(name, `${where}, or it is not executable`)
 }
 

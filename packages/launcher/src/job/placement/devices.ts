@@ -1,4 +1,4 @@
-import { spawnSync } from 'node:child_process'
+import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { libraryPath, readTensorFlowManifest, thisSystem } from '@tsrun/core'
@@ -111,9 +111,13 @@ export interface GpuList {
 /** Time limit in milliseconds. A driver without persistence mode takes seconds. */
 const LONGEST = 20_000
 
-export function listGpus(env: Environment): GpuList {
+export function askNvidiaSmi(env: Environment, args: readonly string[]): SpawnSyncReturns<string> {
   const options = { env, encoding: 'utf8', timeout: LONGEST, killSignal: 'SIGKILL' } as const
-  const { error, status, stdout, stderr } = spawnSync('nvidia-smi', ['-L'], options)
+  return spawnSync('nvidia-smi', args, options)
+}
+
+export function listGpus(env: Environment): GpuList {
+  const { error, status, stdout, stderr } = askNvidiaSmi(env, ['-L'])
   if (error !== undefined) {
     const { code } = error as NodeJS.ErrnoException
     const says = code === 'ETIMEDOUT' ? `no answer within ${LONGEST / 1000} s` : error.message

@@ -100,6 +100,8 @@ export class RankProcess {
         // `detached` starts a session. With koffi, the rank makes only a process group; see
         // `leadProcessGroup`.
         detached: !isAvailable().available,
+        // On Windows, a session has a window.
+        windowsHide: true,
         env: {
           ...env,
           ...plan.environment,
