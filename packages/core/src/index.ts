@@ -31,6 +31,7 @@ import { host as ownHost } from '#host'
 import type { Host } from './host/node.ts'
 
 export const host: Host = ownHost
+export { addFrames, addLabel } from './errors/context.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
   errorTable,

@@ -1,4 +1,4 @@
-import { tsrError, where } from '@tsrun/core'
+import { createLogger, host, tsrError, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -56,6 +56,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   readonly #shared = new Set<string>()
   #bucket: Float32Array | undefined
   #signature: string | undefined
+  #isWarned = false
   /** The number of steps that the wrapped optimizers of all ranks have made together. */
   #steps = 0
 
@@ -80,6 +81,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     varList?: tfc.Variable[],
   ): { value: tfc.Scalar; grads: tfc.NamedTensorMap } {
     registerGradients()
+    this.#warnOfCpu()
     if (this.#group.size > 1) {
       checkBackendBlocks()
       const { registeredVariables } = tf.engine()
@@ -150,6 +152,16 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
 
   override getConfig(): ReturnType<tfc.Optimizer['getConfig']> {
     return this.inner.getConfig()
+  }
+
+  #warnOfCpu(): void {
+    const isChosen = host.env['TSRUN_BACKEND'] === 'cpu'
+    if (this.#isWarned || isChosen || this.#group.rank > 0 || tf.getBackend() !== 'cpu') return
+    createLogger('layers').warn(
+      {},
+      'fit runs on the slow backend cpu: before the model is made, await loadBackend() of @tsrun/training',
+    )
+    this.#isWarned = true
   }
 
   #share(variables: readonly tfc.Variable[]): void {

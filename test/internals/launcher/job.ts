@@ -30,4 +30,7 @@ export {
   computingShare,
   type RankUse,
 } from '../../../packages/launcher/src/job/process/rank-use.ts'
-export { readSettings } from '../../../packages/launcher/src/rank/typescript/settings.ts'
+export {
+  findTsconfig,
+  readSettings,
+} from '../../../packages/launcher/src/rank/typescript/settings.ts'

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
 import { hideLibraryFrames, describeError } from '../../internals/launcher/report.ts'
 
@@ -19,6 +22,26 @@ it('the text of an error omits a cause whose message is part of the message abov
   const cause = new Error('it is not set up')
   const facts = { backend: 'tensorflow', reason: 'it is not set up' }
   expect(describeError(tsrError('ERR_TSR_BACKEND', facts, { cause })).text).not.toContain('[cause]')
+})
+
+it('the error of an import of ./lib.js explains that Node does not look for lib.ts', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-missing-'))
+  const missing = (name: string) =>
+    describeError(
+      Object.assign(
+        new Error(`Cannot find module '${join(folder, name)}' imported from ${folder}/main.ts`),
+        { code: 'ERR_MODULE_NOT_FOUND' },
+      ),
+    ).text
+  try {
+    writeFileSync(join(folder, 'lib.mts'), '')
+    expect(missing('lib.mjs')).toMatch(
+      /There is .*lib\.mts, but .* --import tsx.* \.mts in the import/,
+    )
+    expect(missing('none.js')).not.toContain('There is')
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 })
 
 it('describes a timed-out operation with the ranks that it waited for', () => {

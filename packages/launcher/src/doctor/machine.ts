@@ -63,8 +63,9 @@ export async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
   const { stdout, failure } = await run('npm', ['config', 'list', '--json'], { cwd })
   if (failure !== undefined) return undefined
   const config = parseJson(stdout, record(anything()))
-  const version = /npm\/(\S+)/.exec(String(config?.['user-agent']))?.[1]
-  if (version === undefined) return undefined
+  // Not `user-agent`, whose version is the placeholder {npm-version} in some versions of npm.
+  const version = config?.['npm-version']
+  if (typeof version !== 'string') return undefined
   return { version, ignoresScripts: config!['ignore-scripts'] === true }
 }
 

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { messageOf, tsrError } from '@tsrun/core'
 
 /** Labeled examples, which are read on demand. */
 export interface Dataset {
@@ -35,4 +35,13 @@ export function folderOfDataset(dataset: string, packageName: string): string {
     }
   }
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })
+}
+
+/**
+ * Describes why a file cannot be read. A missing file is named by its whole path, because the program may
+ * run in another folder.
+ */
+export function fileProblem(path: string, error: unknown): string {
+  const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT'
+  return isMissing ? `there is no ${resolve(path)}` : messageOf(error)
 }

@@ -19,6 +19,7 @@ import { compareBatches } from './agreement.ts'
 import { assemble, disposeModelOf, type Assembly } from './assemble.ts'
 import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
+import { Calls } from './calls.ts'
 import { evaluationData, type Batches, type EvaluationData, type FitData } from './fit-data.ts'
 import { batchRule, type EvaluateOptions, type FitOptions, type FitResult } from './fit-options.ts'
 import { fit } from './fit.ts'
@@ -83,6 +84,7 @@ export class Trainer {
   readonly #replica: DataParallel | FullyShard | undefined
   readonly #options: CheckedOptions
   readonly #totals: Float64Array
+  readonly #calls = new Calls()
   #steps = 0
   #isCompared = false
 
@@ -150,6 +152,10 @@ export class Trainer {
    *   ERR_TSR_UNUSED_PARAMETERS in the first step when a trained parameter got no gradient on any rank
    */
   async step(batch: AnyBatch): Promise<TrainerStep> {
+    return await this.#calls.run('step', () => this.#step(batch))
+  }
+
+  async #step(batch: AnyBatch): Promise<TrainerStep> {
     const { learningRate, optimizer } = this.#options
     if (learningRate !== undefined && optimizer !== undefined) {
       const rate = learningRate(this.#steps)
@@ -192,6 +198,13 @@ export class Trainer {
     data: AnyBatch | Batches | EvaluationData,
     options: Pick<EvaluateOptions, 'batch'> = {},
   ): Promise<Evaluation> {
+    return await this.#calls.run('evaluate', () => this.#evaluate(data, options))
+  }
+
+  async #evaluate(
+    data: AnyBatch | Batches | EvaluationData,
+    options: Pick<EvaluateOptions, 'batch'>,
+  ): Promise<Evaluation> {
     const { batch } = readEvaluation(options)
     const all = isBatch(data) ? [data] : evaluationData(this, { data, batch }, 'data')
     let own = noTally
@@ -214,8 +227,10 @@ export class Trainer {
    *   and outputs are this rank's part of the sequences
    *
    * @example
-   * const scores = await run.predict([pixels])
-   * const digit = scores.argMax(-1).dataSync()[0]
+   * const outputs = await run.predict([pixels])
+   * const scores = await outputs.data()
+   * outputs.dispose()
+   * const digit = scores.indexOf(Math.max(...scores))
    *
    * @throws ERR_TSR_ARGUMENT naming the first row that has a different shape from row 0, or a value that
    *   is not a finite number
@@ -223,10 +238,12 @@ export class Trainer {
   async predict(inputs: Tensor | TensorLike): Promise<Tensor> {
     const x = rowsOf(inputs)
     try {
-      const { values, shape, dtype } = await this.#core.infer(x, async (outputs) => ({
-        values: await outputs.data(),
-        ...{ shape: outputs.shape, dtype: outputs.dtype },
-      }))
+      const { values, shape, dtype } = await this.#calls.run('predict', () =>
+        this.#core.infer(x, async (outputs) => ({
+          values: await outputs.data(),
+          ...{ shape: outputs.shape, dtype: outputs.dtype },
+        })),
+      )
       return tf.keep(tf.tensor(values, shape, dtype))
     } finally {
       x.dispose()
@@ -241,7 +258,7 @@ export class Trainer {
    *   or a function that returns the batch of a step
    */
   async fit(data: FitData, options: FitOptions = {}): Promise<FitResult> {
-    return await fit(this, data, options)
+    return await this.#calls.run('fit', () => fit(this, data, options))
   }
 
   /**
@@ -255,12 +272,16 @@ export class Trainer {
   ): Promise<SavedCheckpoint> {
     const { data, ...others } = options
     const state = { ...this.state, step: this.#steps, ...(data !== undefined && { data }) }
-    return await saveCheckpoint(directory, state, this.layout.world, others)
+    return await this.#calls.run('save', () =>
+      saveCheckpoint(directory, state, this.layout.world, others),
+    )
   }
 
   /** Loads a checkpoint, which may come from another mesh: see `loadCheckpoint`. */
   async load(directory: string, options: LoadOptions = {}): Promise<LoadedCheckpoint> {
-    const loaded = await loadCheckpoint(directory, this.state, this.layout.world, options)
+    const loaded = await this.#calls.run('load', () =>
+      loadCheckpoint(directory, this.state, this.layout.world, options),
+    )
     this.#steps = loaded.step
     return loaded
   }
@@ -277,7 +298,7 @@ export class Trainer {
     const totals = isShort ? this.#totals.subarray(0, values.length) : new Float64Array(values)
     totals.set(values)
     for (const group of [averaged, shard]) {
-      if (group.size > 1) await group.allReduce(totals, { label: 'totals of the step' })
+      if (group.size > 1) await group.allReduce(totals, { label: 'sums over the replicas' })
     }
     return [...totals] as { [K in keyof T]: number }
   }
@@ -340,9 +361,11 @@ export class Trainer {
   /**
    * Frees the model and all buffers, but not the optimizer. A tf.layers model keeps its weights.
    *
-   * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`
+   * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`;
+   *   ERR_TSR_ARGUMENT while a call is in progress, which the script has not awaited
    */
   dispose(): void {
+    this.#calls.checkEnded('dispose()')
     disposeModelOf({ core: this.#core, replica: this.#replica })
     const { world } = this.layout
     if (world.spans === this.#options.recorder) world.recordSpans(undefined)

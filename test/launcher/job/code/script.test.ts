@@ -107,14 +107,18 @@ describe('TypeScript', () => {
     '--require @swc-node/register',
     '--import file:///home/me/node_modules/tsx/dist/loader.mjs',
     '--max-old-space-size=4096 --import @oxc-node/core/register',
-    '--experimental-loader ./mine.mjs',
   ])('uses the loader of the user: %s', (nodeOptions) => {
     const places = [join(cwd, 'any.js')]
     expect(loaderArguments(typescript, { ...old, nodeOptions }, places)).toEqual([])
   })
 
-  it.each(['--import ./telemetry.mjs', '-r dotenv/config', '--import /home/tsx-team/settings.mjs'])(
-    'uses tsx, if installed, beside preloaded modules that are not loaders: %s',
+  it.each([
+    '--import ./telemetry.mjs',
+    '-r dotenv/config',
+    '--import /home/tsx-team/settings.mjs',
+    '--require /home/me/.pnp.cjs --experimental-loader file:///home/me/.pnp.loader.mjs',
+  ])(
+    'uses tsx, if installed, beside preloaded modules that are not for TypeScript: %s',
     (nodeOptions) => {
       const node = { ...old, nodeOptions }
       expect(loaderArguments(typescript, node, [join(cwd, 'any.js')])).toHaveLength(2)

@@ -145,8 +145,8 @@ const LOADERS =
 
 /**
  * The arguments that make Node run the script's language. Empty if Node strips types itself or the user
- * preloads a TypeScript loader. Otherwise `--import` of tsx, for TypeScript through our own loader. If
- * tsx is not installed, assumes that a module preloaded by the user is an unknown loader.
+ * preloads a known TypeScript loader. Otherwise `--import` of tsx, for TypeScript through our own loader.
+ * If tsx is not installed, assumes that a module preloaded by the user is an unknown loader.
  *
  * @param places - the files or URLs from which tsx is resolved, in this order
  * @throws ERR_TSR_TYPESCRIPT_LOADER
@@ -158,7 +158,8 @@ export function loaderArguments(
 ): string[] {
   if (script.language === 'javascript' || script.language === 'program') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
-  if (hasLoader(node)) return []
+  // Other loaders, such as that of Yarn's Plug'n'Play, run beside tsx.
+  if (preloadedBy(node).some(([, , name = '']) => LOADERS.test(name))) return []
   const loader = resolveFrom(places, 'tsx')
   if (loader !== undefined) {
     const tsx = pathToFileURL(loader).href

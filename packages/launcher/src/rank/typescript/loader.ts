@@ -3,13 +3,30 @@
  * module, with the URL of tsx in its query. Modules that follow the rules of newer Nodes take a cheap
  * fast path. All others are left to tsx; see `hooks.ts`.
  */
+import { accessSync, constants } from 'node:fs'
 import { createRequire, register } from 'node:module'
-import { extname } from 'node:path'
+import { tmpdir } from 'node:os'
+import { dirname, extname } from 'node:path'
+import type { LoaderData } from './hooks.ts'
 
 const tsx = new URL(import.meta.url).searchParams.get('tsx')
 if (tsx !== null) {
-  register('./typescript-hooks.js', import.meta.url, { data: tsx })
+  if (!isWritable(tmpdir())) process.env['TSX_DISABLE_CACHE'] = '1'
+  const { argv } = process
+  const folder = argv[1] === undefined ? process.cwd() : dirname(argv[1])
+  const data: LoaderData = { tsx, folder }
+  register('./typescript-hooks.js', import.meta.url, { data })
   loadTsxOnRequire(createRequire(tsx))
+}
+
+/** tsx fails if it cannot make its cache in the temporary folder. */
+function isWritable(folder: string): boolean {
+  try {
+    accessSync(`${folder}/.`, constants.W_OK)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** Loads tsx at the first `require` of TypeScript. tsx then replaces these functions. */
