@@ -36,7 +36,7 @@ async function tsrunUnder(
 ): Promise<{ stdout: string; stderr: string; code: number }> {
   const command = [...runtimes[runtime], bin, ...args]
   try {
-    const env = cleanEnvironment()
+    const env = { ...cleanEnvironment(), TSRUN_TRANSPORT: 'shared-memory' }
     return { ...(await run(pathOf(runtime)!, command, { cwd: fixtures, env })), code: 0 }
   } catch (error) {
     return error as { stdout: string; stderr: string; code: number }
@@ -52,7 +52,7 @@ const trained = async (runtime: Runtime): Promise<unknown> => {
 describe.each(['bun', 'deno'] as const)('%s', (runtime) => {
   const { it } = needing(pathOf(runtime) !== undefined, runtime)
 
-  it('trains to the losses of Node, to the last bit, on the same transport', async () => {
+  it('trains to the losses of Node, to the last bit, over shared memory', async () => {
     expect(await trained(runtime)).toEqual(await trained('node'))
   })
 
