@@ -380,4 +380,7 @@ export interface ProcessGroup
    * an operation that writes to a buffer, the process then ends with ERR_TSR_NOT_AWAITED.
    */
   destroy(): Promise<void>
+
+  /** The same as `destroy`, for `await using group = await initProcessGroup()`. */
+  [Symbol.asyncDispose](): Promise<void>
 }

@@ -225,6 +225,10 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     })
   }
 
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.destroy()
+  }
+
   linkStatistics(): LinkStatistics[] {
     const { journal, transport } = this.#world.runner
     const stream = transport === 'shared-memory' ? 'tcp' : transport

@@ -1,5 +1,5 @@
 import { readlinkSync } from 'node:fs'
-import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads'
 import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { bindAll } from '@tsrun/native'
 import { heapOf } from '../arena/heap.ts'
@@ -196,15 +196,17 @@ async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise
 /** Connects to the other ranks. Returns undefined if the main thread has cancelled the attempt. */
 async function connect(prepared: PreparedTransport): Promise<OpenedTransport | undefined> {
   const givenUp = new AbortController()
+  let take: (command: StartCommand) => void
   const options = await new Promise<ConnectOptions | undefined>((resolve) => {
-    parentPort?.on('message', (command: StartCommand) => {
+    take = (command) => {
       if ('connect' in command) {
         resolve(command.connect)
       } else {
         givenUp.abort()
         resolve(undefined)
       }
-    })
+    }
+    parentPort?.on('message', take)
     tell({ listening: prepared.endpoint })
   })
   try {
@@ -212,7 +214,7 @@ async function connect(prepared: PreparedTransport): Promise<OpenedTransport | u
     prepared.close()
     return undefined
   } finally {
-    parentPort?.removeAllListeners('message')
+    parentPort?.off('message', take!)
   }
 }
 
@@ -263,7 +265,8 @@ async function main(): Promise<void> {
     for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
     throw error
   }
-  parentPort?.close()
+  // Bun has no such method.
+  ;(parentPort as Partial<MessagePort> | null)?.close?.()
   input.port.close()
 }
 

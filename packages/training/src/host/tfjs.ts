@@ -54,7 +54,8 @@ function load(name: string): unknown {
   try {
     return require(name)
   } finally {
-    process.setSourceMapsEnabled(sourceMapsEnabled)
+    // Bun does not have the property.
+    process.setSourceMapsEnabled((sourceMapsEnabled as boolean | undefined) ?? false)
   }
 }
 

@@ -372,6 +372,11 @@ export class Trainer {
     world.free(this.#totals)
   }
 
+  /** The same as `dispose`, for `using run = await trainer(model)`. */
+  [Symbol.dispose](): void {
+    this.dispose()
+  }
+
   /** This rank's part of the model and of the optimizer state, for checkpoints. */
   get state(): CheckpointState {
     const { optimizer } = this
