@@ -22,7 +22,7 @@ const { values } = parseArgs({
 })
 
 if (timeOf('node_modules/.package-lock.json') < timeOf('package-lock.json')) {
-  run('npm', 'ci', '--ignore-scripts', '--no-audit', '--no-fund')
+  run('npm', 'ci', '--ignore-scripts')
 }
 
 rmSync(pages, { recursive: true, force: true })

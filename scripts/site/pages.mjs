@@ -21,7 +21,9 @@ export function listAssets() {
 function listFiles(patterns) {
   const options = ['ls-files', '--cached', '--others', '--exclude-standard', '-z', '--']
   const names = execFileSync('git', [...options, ...patterns], { cwd: root, encoding: 'utf8' })
-  return [...new Set(names.split('\0'))].filter((name) => name !== '' && existsSync(join(root, name)))
+  return [...new Set(names.split('\0'))].filter(
+    (name) => name !== '' && existsSync(join(root, name)),
+  )
 }
 
 const onSite = new Set([...listPages(), ...listAssets()])
@@ -67,7 +69,11 @@ export function describeProgram(path, source, title) {
   const uses = imports.map((file) => `[\`${posix.join(posix.dirname(path), file)}\`](${file})`)
   return [
     `# ${title}`,
-    ...comment.join('\n').split(/\n{2,}/).filter(Boolean).map(paragraphOf),
+    ...comment
+      .join('\n')
+      .split(/\n{2,}/)
+      .filter(Boolean)
+      .map(paragraphOf),
     `## The program`,
     `\`\`\`ts\n${code}\n\`\`\``,
     ...(uses.length > 0 ? [`It imports ${uses.join(', ')}.`] : []),

@@ -57,7 +57,9 @@ function hasComment(node: ts.Node): boolean {
 /** `const send: ProcessGroup['send']` is documented there. */
 function hasTypeOfMember(node: ts.Node): boolean {
   return (
-    ts.isVariableDeclaration(node) && node.type !== undefined && ts.isIndexedAccessTypeNode(node.type)
+    ts.isVariableDeclaration(node) &&
+    node.type !== undefined &&
+    ts.isIndexedAccessTypeNode(node.type)
   )
 }
 

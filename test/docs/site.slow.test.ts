@@ -9,14 +9,17 @@ const site = join(root, 'docs/.vitepress/dist')
 const isBuilt = existsSync(site)
 const address = 'http://127.0.0.1'
 const pages = isBuilt
-  ? readdirSync(site, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.html'))
+  ? readdirSync(site, { recursive: true, encoding: 'utf8' }).filter((name) =>
+      name.endsWith('.html'),
+    )
   : []
 
 /** Lets a page load the built files as if a server had them. */
 async function serve(page: Page): Promise<void> {
   await page.route(`${address}/**`, (route) => {
     const { pathname } = new URL(route.request().url())
-    return route.fulfill({ path: join(site, pathname.replace(/\/$/, '/index.html')) })
+    const path = join(site, decodeURIComponent(pathname).replace(/\/$/, '/index.html'))
+    return route.fulfill(existsSync(path) ? { path } : { status: 404 })
   })
 }
 

@@ -51,14 +51,16 @@ describe('the pages of the site', () => {
 
 describe('rewriteLinks', () => {
   it('leads to pages at their places on the site, and keeps anchors', () => {
-    const page = '[a](../examples/README.md#beside), [b](pipeline.md), [`c`](../examples/04-naive.ts)'
+    const page =
+      '[a](../examples/README.md#beside), [b](pipeline.md), [`c`](../examples/04-naive.ts)'
     expect(rewriteLinks(page, 'docs/torch.md')).toBe(
       '[a](./examples/index.md#beside), [b](./pipeline.md), [`c`](./examples/04-naive.md)',
     )
   })
 
   it('leads to images, and to web pages past the router', () => {
-    const page = '![t](docs/images/timeline.svg) <img src="docs/images/view.png"> [e](docs/schedules.html)'
+    const page =
+      '![t](docs/images/timeline.svg) <img src="docs/images/view.png"> [e](docs/schedules.html)'
     expect(rewriteLinks(page, 'README.md')).toBe(
       '![t](./images/timeline.svg) <img src="./images/view.png"> ' +
         '<a href="./schedules.html" target="_self">e</a>',
