@@ -1,10 +1,11 @@
 // How VitePress builds the site: npm run site, which gathers the pages in docs/.vitepress/pages.
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { anchorOf, headingOf, sitePathOf } from '../../scripts/site/pages.mjs'
+import { anchorOf, sitePathOf } from '../../scripts/site/pages.mjs'
 import { sidebar } from './sidebar.mjs'
 
 const pages = fileURLToPath(new URL('pages', import.meta.url))
+const flags = { text: 'Flags', link: '/launcher#flags' }
 const livePage = { text: 'Live', link: '/live.html', target: '_self' }
 
 /** @type {import('vitepress').UserConfig} */
@@ -35,7 +36,7 @@ export default {
     sidebar: sidebar.map(({ text, open = false, items }) => ({
       text,
       collapsed: !open,
-      items: [...(text === 'Reference' ? [publicNames()] : []), ...items.map(itemOf)],
+      items: [...(text === 'Reference' ? [publicNames(), flags] : []), ...items.map(itemOf)],
     })),
   },
   vite: { build: { chunkSizeWarningLimit: 4096 } },
@@ -44,8 +45,13 @@ export default {
 /** @param {import('./sidebar.mjs').Entry} entry */
 function itemOf(entry) {
   const [path, title] = typeof entry === 'string' ? [entry] : entry
-  const link = `/${sitePathOf(path).replace(/index\.md$/, '')}`
-  return { text: title ?? headingOf(path).replaceAll('`', ''), link }
+  const page = sitePathOf(path)
+  return { text: title ?? headingOf(page), link: `/${page.replace(/index\.md$/, '')}` }
+}
+
+/** The first heading of a page, without its code marks. */
+function headingOf(/** @type {string} */ page) {
+  return /^# (.+)$/m.exec(readFileSync(`${pages}/${page}`, 'utf8'))[1].replaceAll('`', '')
 }
 
 /** The pages that typedoc writes, one for each entry point of a package. */

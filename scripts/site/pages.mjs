@@ -148,12 +148,3 @@ export function anchorOf(heading) {
     .trim()
     .replaceAll(' ', '-')
 }
-
-/**
- * The first heading of a page.
- *
- * @param {string} path
- */
-export function headingOf(path) {
-  return /^# (.+)$/m.exec(readFileSync(join(root, path), 'utf8'))?.[1] ?? path
-}
