@@ -1,3 +1,5 @@
+import { anchorOf } from '../../scripts/site/pages.mjs'
+
 /** A fenced block of a page. */
 export interface Block {
   /** For messages: page and line. */
@@ -30,11 +32,5 @@ export function blocksOf(page: string, markdown: string): Block[] {
 /** The anchors that GitHub gives the headings of a page. */
 export function headingsOf(markdown: string): string[] {
   const prose = markdown.replace(/^```[\s\S]*?^```$/gm, '')
-  return Array.from(prose.matchAll(/^#{1,6} +(.+)$/gm), ([, heading]) =>
-    heading!
-      .toLowerCase()
-      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-      .trim()
-      .replaceAll(' ', '-'),
-  )
+  return Array.from(prose.matchAll(/^#{1,6} +(.+)$/gm), ([, heading]) => anchorOf(heading!))
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { root } from './run.ts'
 
 const docs = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.md'))
+  .filter((name) => name.endsWith('.md') && !/^(node_modules|\.vitepress)\//.test(name))
   .map((name) => join('docs', name))
 
 /** README.md of each package, by path from the root of the repository. */

@@ -24,6 +24,20 @@ declare module '*/scripts/collectives-svg.mjs' {
   export function drawCollectives(): Promise<string>
 }
 
+declare module '*/docs/.vitepress/sidebar.mjs' {
+  export const entries: readonly (readonly [path: string, title?: string])[]
+}
+
+declare module '*/site/pages.mjs' {
+  export function anchorOf(heading: string): string
+  export function describeProgram(path: string, source: string, title: string): string
+  export function listAssets(): string[]
+  export function listPages(): string[]
+  export function renderPage(path: string, title?: string): string
+  export function rewriteLinks(markdown: string, path: string): string
+  export function sitePathOf(path: string): string
+}
+
 declare module '*/architecture/walks.mjs' {
   export interface Step {
     readonly file: string

@@ -36,6 +36,7 @@ it('dependencies have exact versions', () => {
 
 it.each([
   'package-lock.json',
+  'docs/package-lock.json',
   'packages/launcher/src/setup/pins/tfjs-node.lock.json',
   'packages/launcher/src/setup/pins/tfjs-node-gpu.lock.json',
 ])('every package of %s that comes from a registry has its hash', (path) => {

@@ -123,6 +123,7 @@ export function anything<T = unknown>(): Schema<T | undefined> {
   return where(() => true, 'anything')
 }
 
+/** Accepts any text. */
 export const text = where<string>((value) => typeof value === 'string', 'a text')
 
 /** Accepts a text that is not empty. */
@@ -167,6 +168,7 @@ export function count(
   )
 }
 
+/** The numbers that a rule accepts. An absent bound does not limit them. */
 export interface NumberRange {
   /** Inclusive lower bound. */
   readonly from?: number

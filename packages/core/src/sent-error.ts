@@ -1,6 +1,7 @@
 import { object, record, text, where } from './schema.ts'
 import { TsrError, tsrError, type SerializedTsrError } from './errors/tsr-error.ts'
 
+/** Accepts the facts of an error: texts and numbers by name. */
 export const errorFacts = record(
   where<string | number | bigint>(
     (value) => ['string', 'number', 'bigint'].includes(typeof value),

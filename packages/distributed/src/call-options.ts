@@ -2,6 +2,7 @@ import type { DType } from './dtype.ts'
 import type { AlgorithmName } from './operation.ts'
 import type { ReduceOp } from './reduction.ts'
 
+/** Options of every operation. */
 export interface CallOptions {
   /** Milliseconds until ERR_TSR_OPERATION_TIMEOUT. Default: the time-out of the group. */
   readonly timeout?: number
@@ -18,6 +19,7 @@ export interface CallOptions {
   readonly label?: string
 }
 
+/** Options of sends and receives. */
 export interface MessageOptions extends CallOptions {
   /**
    * Tag of the message, from 0 to 2^31 - 1. A receive matches a send with the same tag. Messages
@@ -26,6 +28,7 @@ export interface MessageOptions extends CallOptions {
   readonly tag?: number
 }
 
+/** Options of collectives. */
 export interface CollectiveOptions extends CallOptions {
   /**
    * The algorithm to use, the same on all ranks. Default `auto`: chosen by the size of the buffer
@@ -34,6 +37,7 @@ export interface CollectiveOptions extends CallOptions {
   readonly algorithm?: AlgorithmName
 }
 
+/** Options of collectives that combine the elements of several ranks. */
 export interface ReduceOptions extends CollectiveOptions {
   /** How to combine elements. Default `sum`. */
   readonly op?: ReduceOp
@@ -45,6 +49,7 @@ export interface ReduceOptions extends CollectiveOptions {
   readonly deterministic?: boolean
 }
 
+/** Options of `monitoredBarrier`. */
 export interface MonitoredBarrierOptions extends CallOptions {
   /**
    * If true, rank 0 waits until the time-out even after a rank has left the job, and then names all

@@ -27,6 +27,7 @@ interface Float16ArrayLike extends ArrayBufferView {
   subarray(begin?: number, end?: number): Float16ArrayLike
 }
 
+/** Any array that a buffer may be. `TypedArrayOf` has the array class of each dtype. */
 export type AnyTypedArray = TypedArrayOf[DType] | Float16ArrayLike
 
 interface DTypeFacts<D extends DType> {

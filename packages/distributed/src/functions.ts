@@ -57,14 +57,17 @@ export async function destroyProcessGroup(): Promise<void> {
   await leaving.destroy()
 }
 
+/** Whether this process has joined a job that has not ended. */
 export function isInitialized(): boolean {
   return current !== undefined && !newestOf(current).world.hasEnded
 }
 
+/** The rank of this process in the default group. @throws ERR_TSR_NOT_INITIALIZED */
 export function getRank(): number {
   return defaultGroup('getRank').rank
 }
 
+/** The number of ranks in the default group. @throws ERR_TSR_NOT_INITIALIZED */
 export function getWorldSize(): number {
   return defaultGroup('getWorldSize').size
 }
@@ -142,10 +145,12 @@ export async function initDeviceMesh<Axis extends string>(
   return await deviceMeshOf(parent ?? defaultGroup('initDeviceMesh'), shape, options)
 }
 
+/** `ProcessGroup.alloc` of the default group. @throws ERR_TSR_NOT_INITIALIZED */
 export function alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
   return defaultGroup('alloc').alloc(dtype, length)
 }
 
+/** `ProcessGroup.allocUnsafe` of the default group. @throws ERR_TSR_NOT_INITIALIZED */
 export function allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
   return defaultGroup('allocUnsafe').allocUnsafe(dtype, length)
 }

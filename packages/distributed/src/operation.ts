@@ -22,6 +22,7 @@ export const operationCodes = {
   monitoredBarrier: 17,
 } as const
 
+/** The name of an operation, such as `allReduce` or `send`. */
 export type OperationName = keyof typeof operationCodes
 
 export const algorithmNames = [
@@ -44,6 +45,7 @@ export const algorithmNames = [
   'flat',
   'window',
 ] as const
+/** The name of an algorithm of collectives. `docs/algorithms` describes each. */
 export type AlgorithmName = (typeof algorithmNames)[number]
 
 /** The count of a receive that discards its message, whatever its size. */
@@ -63,6 +65,7 @@ const rooted: ReadonlySet<string> = new Set<OperationName>([
   'gatherV',
   'scatterV',
 ])
+/** Operations that combine the elements of several ranks. */
 export const reducing: ReadonlySet<string> = new Set<OperationName>([
   'reduce',
   'allReduce',
@@ -170,6 +173,7 @@ export function isWithoutMessages({ algorithm }: Operation): boolean {
   return algorithm === 'mpi' || algorithm === 'flat' || algorithm === 'window'
 }
 
+/** Whether all ranks of the group take part in the operation. */
 export function isCollective({ name }: Operation): boolean {
   return name !== 'send' && name !== 'recv'
 }

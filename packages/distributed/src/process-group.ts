@@ -232,6 +232,7 @@ export interface JoinOptions {
   readonly signal?: AbortSignal
 }
 
+/** Options of `newGroup`. */
 export interface NewGroupOptions extends JoinOptions {
   /** Name of the group in errors and logs; the same on all members. Default: the list of ranks. */
   readonly name?: string

@@ -5,6 +5,7 @@ import type { ProcessGroup } from './process-group.ts'
 import { InProcessWorld } from './runners/in-process-world.ts'
 import type { WorldFault } from './runners/world-faults.ts'
 
+/** Options of `runWorld`. */
 export interface WorldOptions {
   /** Number of ranks. */
   readonly size: number

@@ -3,6 +3,7 @@ import { partOfParameter, tensorFrom, type Part, type PieceOwner } from '@tsrun/
 import { holdTensor } from '@tsrun/training/parts'
 import { weightsOf, type LayerPlace, type LayersModel, type LayersWeight } from './model.ts'
 
+/** Names a weight of a tf.layers model in checkpoints. */
 export type LayerNames = (place: LayerPlace) => string
 
 /**

@@ -27,6 +27,7 @@ interface Trained {
   readonly layout?: { readonly world: ProcessGroup }
 }
 
+/** What `exportPretrained` writes. */
 export interface ExportedState {
   /**
    * The model: a `GPT`, a pipeline of its parts, or the result of `fullyShard` or `trainer()` for

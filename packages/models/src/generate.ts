@@ -15,6 +15,7 @@ import { isGPT } from './gpt.ts'
 import { GenerationPass, scoresAt } from './generation-pass.ts'
 import { sampleToken } from './sampling.ts'
 
+/** Options of `generate`. */
 export interface GenerateOptions {
   /** The largest number of tokens to generate; default 100. */
   readonly maxTokens?: number

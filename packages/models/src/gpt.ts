@@ -24,6 +24,7 @@ import {
   tableParameter,
 } from '@tsrun/training/parts'
 
+/** Options of `gpt`. */
 export interface GPTOptions {
   /** The number of tokens in the vocabulary; default 256, one per byte value. */
   readonly vocabulary?: number
@@ -199,6 +200,7 @@ export function isGPT(module: Module): module is GPT {
   return module.kind === 'gpt'
 }
 
+/** Options of `gptPlan`. */
 export interface GptPlanOptions {
   /**
    * Whether to use sequence parallelism: ranks hold only a part of each sequence between the

@@ -43,6 +43,7 @@ export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   return { layers, options, textEnds, build: () => make(), slice: (from, to) => make([from, to]) }
 }
 
+/** Options of `gpt2Names`. */
 export interface GPT2NamesOptions {
   /**
    * The layout of linear weights in the file: [inputs, outputs] (`conv1d`, default), as in the

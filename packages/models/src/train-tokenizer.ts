@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { count, declareOptions, makeFolders, replaceFile, type Rules } from '@tsrun/core'
 import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
+/** Options of `trainTokenizer`. */
 export interface TrainTokenizerOptions {
   /**
    * The largest number of tokens, at least 256. A text with few different pairs results in fewer tokens.

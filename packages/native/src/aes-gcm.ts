@@ -6,6 +6,7 @@ import { addressOf, bindFunctions, loadProcess } from './libc.ts'
  */
 
 const NONCE_BYTES = 12
+/** Bytes of the authentication tag after each ciphertext. */
 export const TAG_BYTES = 16
 /** Bytes of the header before each ciphertext. */
 const HEADER_BYTES = 4

@@ -19,6 +19,7 @@ export function allowedCores(): number[] {
   )
 }
 
+/** The number of the core on which this thread runs at the moment. */
 export function currentCore(): number {
   return calls().current()
 }

@@ -46,6 +46,7 @@ export function openAgain(bell: number): number {
   return openNative(`/proc/self/fd/${bell}`, O_RDWR | O_NONBLOCK)
 }
 
+/** The address by which other processes of the host open the bell. */
 export function addressOfBell(bell: number): BellAddress {
   return { fd: bell, inode: Number(statusOf(bell).ino) }
 }

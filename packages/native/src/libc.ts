@@ -113,13 +113,20 @@ export function addressOf(view: ArrayBufferView): number {
 
 /** Linux error numbers that callers compare with. */
 export const EINTR = 4
+/** `errno`: the call would block. */
 export const EAGAIN = 11
+/** `errno`: the other end is closed. */
 export const EPIPE = 32
+/** `errno`: another socket uses the address. */
 export const EADDRINUSE = 98
 export const ECONNABORTED = 103
+/** `errno`: the peer has reset the connection. */
 export const ECONNRESET = 104
+/** `errno`: the connection has timed out. */
 export const ETIMEDOUT = 110
+/** `errno`: no process listens at the address. */
 export const ECONNREFUSED = 111
+/** `errno`: the connection is being made. */
 export const EINPROGRESS = 115
 
 /** The name of an error number: ECONNRESET for 104. */

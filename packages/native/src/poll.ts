@@ -1,7 +1,10 @@
 import { addressOf, bindFunctions, check, EINTR, lastErrno, lazy, systemCallError } from './libc.ts'
 
+/** Event of `pollFds`: the descriptor is readable. */
 export const POLLIN = 1
+/** Event of `pollFds`: the descriptor is writable. */
 export const POLLOUT = 4
+/** Event of `pollFds`: the descriptor has an error, or its other end is closed. */
 export const POLLERR = 8
 /** Bytes of a `struct pollfd`: int fd, short events, short revents. */
 export const POLLFD_BYTES = 8
@@ -50,6 +53,7 @@ export function signalEventfd(fd: number): void {
   eventfdCalls().write(fd, addresses().one, 8)
 }
 
+/** Resets the eventfd, so that it is no longer readable. */
 export function drainEventfd(fd: number): void {
   eventfdCalls().read(fd, addresses().sink, 8)
 }

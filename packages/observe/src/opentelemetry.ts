@@ -17,6 +17,7 @@ export interface OpenTelemetryTracer {
   ): { end(endTime?: number): void }
 }
 
+/** Options of `exportSpans`. */
 export interface ExportOptions {
   /** Receives the spans; default: the tracer of the global provider for `@tsrun/observe`. */
   readonly tracer?: OpenTelemetryTracer

@@ -18,6 +18,7 @@ export interface Names {
   own(): readonly string[]
 }
 
+/** The resolver and the interfaces of this host. */
 export const systemNames: Names = {
   lookup: async (host) => (await lookup(host, { all: true })).map(({ address }) => address),
   own: ownAddresses,

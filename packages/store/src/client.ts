@@ -46,6 +46,7 @@ export interface StoreProgress {
   readonly reason: string
 }
 
+/** Options of `connectStore`. */
 export interface StoreConnectOptions {
   readonly host: string
   readonly port: number

@@ -9,6 +9,7 @@ import type { Store } from './store.ts'
 /** Default time-out of calls in milliseconds. */
 export const DEFAULT_TIMEOUT = 300_000
 
+/** Options of `memoryStore`. */
 export interface MemoryStoreOptions {
   /** Default time-out of calls in milliseconds. Default: 300 000. */
   readonly timeout?: number

@@ -23,6 +23,7 @@ const ANSWER_BACKLOG_LIMIT = 16 * 1024 * 1024
 /** A client that watches keys is dropped when it leaves this many bytes unread. */
 const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 
+/** Options of `startStoreServer`. */
 export interface StoreServerOptions {
   /** Address to listen at; `::` means all IPv6 and IPv4 addresses. Default: 127.0.0.1. */
   readonly host?: string
@@ -54,6 +55,7 @@ export interface StoreServerOptions {
   readonly onRefused?: (peer: string, reason: string) => void
 }
 
+/** What a store server holds; see `StoreServer.inspect`. */
 export interface StoreServerState {
   readonly isOpen: boolean
   readonly connections: number
@@ -66,6 +68,7 @@ export interface StoreServerState {
   readonly watches: number
 }
 
+/** A running store server. */
 export interface StoreServer {
   /** The host as given in the options, and the bound port. */
   readonly endpoint: { readonly host: string; readonly port: number }

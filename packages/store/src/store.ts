@@ -5,6 +5,7 @@ export interface StoreCallOptions {
   readonly signal?: AbortSignal
 }
 
+/** Options of `Store.set`. */
 export interface StoreSetOptions {
   /** Milliseconds after which the key is deleted. Default: never. */
   readonly timeToLive?: number

@@ -36,6 +36,7 @@ export {
   type EmbeddingOptions,
   type Positions,
 } from './nn/embedding.ts'
+/** Initial values of parameters. */
 export * as init from './nn/init.ts'
 export { createParameter } from './nn/initialize.ts'
 export { LayerNorm, RMSNorm, type NormOptions } from './nn/layer-norm.ts'

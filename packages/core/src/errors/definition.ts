@@ -4,6 +4,7 @@
  */
 export type ErrorCategory = 'user' | 'infrastructure' | 'internal'
 
+/** An entry of the error table. */
 export interface ErrorDefinition {
   readonly category: ErrorCategory
   /** What happened, and where. `{name}` is replaced by the fact called `name`. */

@@ -17,6 +17,7 @@ export const errorTable = {
   ...launcherErrors,
 } as const
 
+/** The code of an error, such as `ERR_TSR_TIMEOUT`. `docs/errors.md` lists all codes. */
 export type TsrErrorCode = keyof typeof errorTable
 
 type Placeholders<Text extends string> = Text extends `${string}{${infer Name}}${infer Rest}`
@@ -76,6 +77,7 @@ export class TsrError extends Error {
 }
 Object.defineProperty(TsrError.prototype, 'name', { value: 'TsrError' })
 
+/** A `TsrError` as plain data, for another thread or process. `reviveTsrError` restores it. */
 export interface SerializedTsrError {
   readonly code: TsrErrorCode
   readonly message: string

@@ -21,6 +21,7 @@ import { protectionCode, type Protection } from './protection.ts'
  * derive the keys of the connection.
  */
 export const HELLO_BYTES = 40
+/** Length of a proof in bytes. */
 export const PROOF_BYTES = 32
 
 const HANDSHAKE_VERSION = 3
@@ -30,6 +31,7 @@ const HEADER_BYTES = 8
 const CERTIFICATE_REFUSED = 0xff
 const NONCE_BYTES = HELLO_BYTES - HEADER_BYTES
 
+/** The side of a handshake: the client connects, the server accepts. */
 export type HandshakeRole = 'client' | 'server'
 
 /** What a proof covers besides the role of its sender. */
@@ -108,6 +110,13 @@ export interface ServerHandshake {
   keys(): SessionKeys | undefined
 }
 
+/**
+ * Starts the connecting side of a handshake.
+ *
+ * @param token - the job's token, which is never sent
+ * @param purpose - the kind of connection, the same on both sides
+ * @param parties - the client and server ranks, for example '2 to 1'
+ */
 export function clientHandshake(
   token: string,
   purpose: string,
@@ -134,6 +143,12 @@ export function clientHandshake(
   }
 }
 
+/**
+ * Starts the accepting side of a handshake.
+ *
+ * @param token - the job's token, which is never sent
+ * @param purpose - the kind of connection, the same on both sides
+ */
 export function serverHandshake(
   token: string,
   purpose: string,

@@ -32,6 +32,7 @@ export interface Certificate {
   readonly ca?: string
 }
 
+/** How the connections of a job are protected. */
 export interface ProtectionSettings {
   readonly protection: Protection
   /** Certificate of the store; undefined: the store and its clients authenticate by the token. */

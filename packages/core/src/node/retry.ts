@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Deadline } from '../time.ts'
 
+/** Options of `retry`. */
 export interface RetryOptions {
   readonly deadline: Deadline
   /** First pause in milliseconds; pauses double up to `longestPause`, with jitter. */

@@ -14,6 +14,7 @@ export interface Arithmetic {
   finish(at: number, bytes: number): void
 }
 
+/** The arithmetic of `operation`, by the kernels of `channel`. */
 export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic {
   const { dtype, reduction } = operation
   const { kernels, size } = channel

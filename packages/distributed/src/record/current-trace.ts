@@ -18,6 +18,7 @@ export function setCurrentTrace(trace: CurrentTrace | undefined): void {
   current = trace
 }
 
+/** The trace that this rank records; undefined if it records none. */
 export function currentTrace(): CurrentTrace | undefined {
   return current
 }

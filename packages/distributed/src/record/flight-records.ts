@@ -16,6 +16,7 @@ import {
 
 /** Format and version in the header of a dump. */
 export const FLIGHT_FORMAT = 'tsrun-flight'
+/** Version of the format of a dump. */
 export const FLIGHT_VERSION = 1
 
 /**
@@ -23,6 +24,7 @@ export const FLIGHT_VERSION = 1
  * failed, so the other ranks did not take part.
  */
 export const flightStates = ['running', 'done', 'failed', 'refused'] as const
+/** The state of an operation; see `flightStates`. */
 export type FlightState = (typeof flightStates)[number]
 
 /** Largest plausible number of ranks and groups; a larger one means a damaged dump. */
@@ -92,9 +94,13 @@ const flightEntry = object({
 /** The contents of the flight recorder of one rank. The entries are in the order of the calls. */
 export const flightDump = object({ header: flightHeader, entries: list(flightEntry, MOST) })
 
+/** A group in the header of a dump: its id, its name and its world ranks. */
 export type FlightGroup = Of<typeof flightGroup>
+/** The rank and job of a dump, and why it was written. */
 export type FlightHeader = Of<typeof flightHeader>
+/** An operation in a dump. */
 export type FlightEntry = Of<typeof flightEntry>
+/** The contents of the flight recorder of one rank. */
 export type FlightDump = Of<typeof flightDump>
 
 /**

@@ -25,7 +25,9 @@ const SPANS_FORMAT = 'tsrun-spans'
 const SPANS_VERSION = 1
 /** The first byte of a name record, and the sizes in bytes of the fixed parts of both records. */
 export const NAME = 255
+/** Bytes of the fixed part of a name record. */
 export const NAME_HEAD = 5
+/** Bytes of the fixed part of a span record. */
 export const SPAN_HEAD = 21
 const LONGEST_NAME = 200
 const MOST_NAMES = 65_535
@@ -33,6 +35,7 @@ const MOST_NAMES = 65_535
 /** Rank or host number. A larger number means a damaged header. */
 const rank = count({ to: (1 << 20) - 1 })
 
+/** Accepts the header line of a file of spans. */
 export const spanFileHeader = object({
   format: choice(SPANS_FORMAT),
   version: choice(SPANS_VERSION),
@@ -55,6 +58,7 @@ export const spanFileHeader = object({
   facts: list(text, 16),
 })
 
+/** The header line of a file of spans. */
 export type SpanFileHeader = Of<typeof spanFileHeader>
 
 /** The header fields that the writer provides. */

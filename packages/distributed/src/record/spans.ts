@@ -36,6 +36,7 @@ export const spanKinds = [
   'gc',
 ] as const
 
+/** The kind of a span; see `spanKinds`. */
 export type SpanKind = (typeof spanKinds)[number]
 
 /** Whether spans of a kind run in the engine, concurrently with the main thread. */
@@ -46,6 +47,7 @@ export function isOperationKind(kind: SpanKind): kind is 'send' | 'recv' | 'coll
 /** The kinds of spans that are actions of a pipeline schedule. */
 export const actionKinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
+/** What a span says besides its kind and its times. */
 export interface SpanFacts {
   /** Readable name, for example the label of an operation. */
   readonly name?: string | undefined
@@ -113,6 +115,7 @@ export interface Span extends SpanFacts {
   readonly end: number
 }
 
+/** Options of `SpanRecorder`. */
 export interface SpanRecorderOptions {
   /** The rank of the spans. */
   readonly rank: number

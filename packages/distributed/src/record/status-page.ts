@@ -30,6 +30,7 @@ import {
   type RankState,
 } from './status-slot.ts'
 
+/** The job to which a status page belongs. */
 export interface StatusIdentity {
   readonly runId: string
   readonly script: string

@@ -10,7 +10,9 @@ export const STATUS_NAME = 'tsrun-status'
 /** The characters "TSP2", little-endian. */
 export const STATUS_MAGIC = 0x32505354
 
+/** Bytes of the header of a status page. */
 export const STATUS_HEADER_BYTES = 4096
+/** Bytes of the slot of one rank. */
 export const STATUS_SLOT_BYTES = 1024
 /** The page size of a WebAssembly.Memory, over which ranks map the file. */
 const PAGE_BYTES = 65536
@@ -22,6 +24,7 @@ export const linkNumber = {
   framesSent: 2,
   sharesMemory: 3,
 } as const
+/** The number of doubles in the counters of a link; see `linkNumber`. */
 export const LINK_NUMBERS = 4
 
 /** The dimensions of a page: ranks of the host, and ranks of the world for the links. */
@@ -30,6 +33,7 @@ export interface StatusSize {
   readonly worldSize: number
 }
 
+/** Bytes of a status page, rounded up to whole pages of a WebAssembly.Memory. */
 export function statusBytes({ slots, worldSize }: StatusSize): number {
   const bytes = linksAt({ slots, worldSize }, slots)
   return Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES
@@ -105,11 +109,13 @@ export const slotText = {
  * for data, or sleeps.
  */
 export const rankStates = ['starting', 'running', 'operation', 'left'] as const
+/** What a rank does; see `rankStates`. */
 export type RankState = (typeof rankStates)[number]
 /**
  * How a rank has ended. `died` means that it failed on its own, not because another rank failed.
  */
 export const rankEnds = [undefined, 'ended', 'died'] as const
+/** How a rank has ended; see `rankEnds`. */
 export type RankFate = NonNullable<(typeof rankEnds)[number]>
 
 const encoder = new TextEncoder()

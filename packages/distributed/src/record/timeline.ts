@@ -1,6 +1,7 @@
 import { textWidth } from '@tsrun/core'
 import type { Span, SpanKind } from './spans.ts'
 
+/** Options of `drawTimeline`. */
 export interface TimelineOptions {
   /** Characters per line, including the labels of the ranks. Default: the width of the terminal. */
   readonly width?: number

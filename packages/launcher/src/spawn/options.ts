@@ -10,6 +10,7 @@ export interface OutputLine {
   readonly text: string
 }
 
+/** Options of `spawn`. */
 export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown[]> {
   /** Number of ranks. Default 1. */
   readonly nproc?: number

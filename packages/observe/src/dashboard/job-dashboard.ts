@@ -15,6 +15,7 @@ const USE_INTERVAL = 1000
 /** The longest delay of a Node timer in milliseconds. */
 const FOREVER = 2 ** 31 - 1
 
+/** Options of `JobDashboard`. */
 export interface DashboardOptions {
   /** 0: any free port. */
   readonly port: number

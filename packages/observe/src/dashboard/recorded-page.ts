@@ -18,6 +18,7 @@ import type {
 /** Maximum points of a chart. With more steps, each point is the mean of several steps. */
 const MOST_POINTS = 1500
 
+/** The recorded run that `servePage` shows. */
 export interface RecordedPageOptions {
   readonly runId: string
   readonly script: string

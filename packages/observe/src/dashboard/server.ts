@@ -28,6 +28,7 @@ const securityHeaders = {
   'Cache-Control': 'no-store',
 }
 
+/** Options of `DashboardServer`. */
 export interface DashboardServerOptions {
   /** 0: any free port. */
   readonly port: number

@@ -27,6 +27,7 @@ export interface JobView extends AttemptFacts {
   readonly ranks: readonly RankView[]
 }
 
+/** A line that a rank has printed. */
 export interface LogLine {
   readonly rank: number
   readonly stream: 'stdout' | 'stderr'

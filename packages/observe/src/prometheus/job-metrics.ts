@@ -6,6 +6,7 @@ import { expositionText } from './exposition.ts'
 import { jobMetrics } from './rank-metrics.ts'
 import { MetricsServer } from './server.ts'
 
+/** Options of `JobMetrics`. */
 export interface MetricsOptions {
   /** Name or address to listen at. */
   readonly host: string

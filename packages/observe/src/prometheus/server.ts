@@ -5,6 +5,7 @@ import { EXPOSITION_TYPE } from './exposition.ts'
 const PATH = '/metrics'
 const MOST_CONNECTIONS = 64
 
+/** Options of `MetricsServer`. */
 export interface MetricsServerOptions {
   /** Name or address to listen at. */
   readonly host: string

@@ -24,6 +24,7 @@ export const stepParts = [
   'gc',
   'unexplained',
 ] as const
+/** A part of the time of a step, such as `forward`, `transfer` or `unexplained`. */
 export type StepPart = (typeof stepParts)[number]
 
 /** An interval in milliseconds. */

@@ -159,6 +159,7 @@ function isMissing(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === 'ENOENT'
 }
 
+/** The newest usable checkpoint of a directory; see `latestCheckpoint`. */
 export interface LatestCheckpoint {
   /** The folder of the checkpoint. */
   readonly path: string

@@ -26,6 +26,7 @@ import { bytesOf, toValues, type SafetensorsDType } from './safetensors/dtypes.t
 import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 
+/** Options of `loadCheckpoint`. */
 export interface LoadOptions {
   /**
    * Whether to throw for tensors that exist only in the checkpoint, and for buffers that exist only

@@ -22,6 +22,7 @@ export interface Part {
   readonly range?: readonly [from: number, to: number]
 }
 
+/** The array classes of the values of a piece. */
 export type PieceValues = Float32Array | Float64Array | Int32Array | Uint8Array
 
 /** A part of a tensor with its values, in row-major order of the box. */
@@ -75,6 +76,7 @@ export function checkFinite(name: string, value: number | undefined): void {
   if (value !== undefined) throw tsrError('ERR_TSR_NOT_FINITE', { what: name, value })
 }
 
+/** The number of values in a part. */
 export function partSize({ shape, box, range }: Part): number {
   return range === undefined ? sizeOf(box?.extent ?? shape) : range[1] - range[0]
 }

@@ -22,6 +22,7 @@ export interface PretrainedSource {
  */
 export type NameMapping = (name: string, names: ReadonlySet<string>) => PretrainedSource
 
+/** What `loadPretrained` has loaded. */
 export interface PretrainedReport {
   /** The number of parameters that were loaded. */
   readonly loaded: number

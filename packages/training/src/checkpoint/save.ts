@@ -10,6 +10,7 @@ import { factsOf, planPieces } from './plan.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 import { withAbortError, withWriteError, writeCheckpoint } from './write.ts'
 
+/** What `saveCheckpoint` saves: the state of training, and where it is in its data. */
 export interface SavedState extends CheckpointState {
   /** The number of completed training steps. */
   readonly step: number
@@ -19,6 +20,7 @@ export interface SavedState extends CheckpointState {
   readonly seeds?: Readonly<Record<string, number>>
 }
 
+/** Options of `saveCheckpoint`. */
 export interface SaveOptions {
   /** The number of newest checkpoints to keep, including this one; default: all. */
   readonly keep?: number
@@ -64,6 +66,7 @@ const readOptions = declareOptions({
 
 const stepRule = count()
 
+/** A checkpoint that was saved or is still being written. */
 export interface SavedCheckpoint {
   /** The folder of the checkpoint, `<directory>/step-<step>`. The folder exists once the save is done. */
   readonly path: string

@@ -6,6 +6,7 @@ import type { Dataset } from './dataset.ts'
 import { fieldTensor, isExamples, type Examples } from './examples.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
 
+/** Options of `batches`. */
 export interface BatchesOptions {
   /** The number of examples in a batch, over all ranks. */
   readonly batch: number
@@ -120,6 +121,7 @@ export interface LoaderState {
   readonly examples: number
 }
 
+/** Options of `dataLoader`. */
 export type LoaderOptions = Omit<BatchesOptions, 'epoch' | 'start'>
 
 const readLoaderOptions = declareOptions(batchRules satisfies Rules<LoaderOptions>)

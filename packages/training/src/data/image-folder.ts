@@ -17,6 +17,7 @@ import { fileProblem } from './dataset.ts'
 import { checkedPng } from './png-chunks.ts'
 import { examples, type Examples } from './examples.ts'
 
+/** Options of `imageFolder`. */
 export interface ImageFolderOptions {
   /** The height and width to which images of another size are scaled. */
   readonly size: readonly [height: number, width: number]

@@ -3,6 +3,7 @@ import { choice, declareOptions, readFileBytes, filled, tsrError, type Rules } f
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { fileProblem, folderOfDataset, type Dataset } from './dataset.ts'
 
+/** Options of `mnist`. */
 export interface MnistOptions {
   /** The part of the data set: 60,000 images for training or 10,000 for testing. */
   readonly split: 'train' | 'test'

@@ -3,6 +3,7 @@ import { choice, declareOptions, readFileBytes, filled, tsrError, type Rules } f
 import { fileProblem, folderOfDataset } from './dataset.ts'
 import type { ByteText } from './text.ts'
 
+/** Options of `mobyDick`. */
 export interface MobyDickOptions {
   /** The part of the book: the last tenth is for validation. */
   readonly split: 'train' | 'validation'

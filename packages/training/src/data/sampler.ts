@@ -1,6 +1,7 @@
 import { count, declareOptions, flag, type Rules } from '@tsrun/core'
 import { epochOrder, orderRules, shareRule } from './order.ts'
 
+/** Options of `sampler`. */
 export interface SamplerOptions {
   /** The number of examples of the data set. */
   readonly examples: number

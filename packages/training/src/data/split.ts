@@ -51,6 +51,7 @@ function readers(
   return { fields: Object.fromEntries(fields) }
 }
 
+/** Options of `randomSplit`. */
 export interface RandomSplitOptions {
   /** The seed; default 0. The same seed gives the same parts on all ranks and in each run. */
   readonly seed?: number

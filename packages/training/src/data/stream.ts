@@ -6,6 +6,7 @@ import { prefetch } from './prefetch.ts'
 import { recordsIn } from './record-files.ts'
 import { examplesAt, type DataRecord, type FieldRules, type RecordPlace } from './records.ts'
 
+/** Options of `streamLoader`. */
 export interface StreamOptions {
   /** The names of the parts of the data, for example files. */
   readonly shards: readonly string[]

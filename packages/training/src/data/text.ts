@@ -16,6 +16,7 @@ export interface ByteText extends Text {
   readonly tokens: Uint8Array
 }
 
+/** Options of `textBatches`. */
 export interface TextOptions {
   /** The number of sequences in a batch, over all ranks. */
   readonly batch: number

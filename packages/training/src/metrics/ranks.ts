@@ -1,6 +1,7 @@
 import { choice, count, declareOptions, filled, tsrError, type Rules } from '@tsrun/core'
 import type { MetricLog } from './metric-log.ts'
 
+/** Which ranks write a log of metrics. */
 export interface MetricLogOptions {
   /** The rank of this process. Default: its rank in the job, then the environment variable RANK, then 0. */
   readonly rank?: number

@@ -3,6 +3,7 @@ import type { SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
 
+/** Options of `record`. */
 export interface RecordOptions {
   /**
    * Whether `backward` returns the gradient of the input. The first pipeline stage does not need that
@@ -56,6 +57,7 @@ export interface Recording {
   dispose(): void
 }
 
+/** Receives each gradient of a backward pass when it is complete, and owns it. */
 export interface GradientListener {
   (parameter: Parameter, gradient: Tensor): void
 
@@ -78,6 +80,7 @@ export interface GradientMemory {
   written(parameter: Parameter): void
 }
 
+/** Host memory for the gradient of one parameter. */
 export interface GradientPlace {
   /** The array for the gradient, in row-major order. */
   readonly values: Float32Array

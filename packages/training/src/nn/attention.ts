@@ -15,6 +15,7 @@ import { JointLinear, Linear } from './linear.ts'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
+/** Options of `CausalSelfAttention`. */
 export interface AttentionOptions {
   /** The prefix of the names of the parameters: `<name>.c_attn.weight` and so on. */
   readonly name: string

@@ -10,6 +10,7 @@ import { activate, activations, type Activation } from './activations.ts'
 import { heUniform, zeros } from './init.ts'
 import { createParameter } from './initialize.ts'
 
+/** Options of `Conv2d`. */
 export interface Conv2dOptions {
   /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
   readonly name: string

@@ -9,6 +9,7 @@ import { counterHash } from '../random/generator.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import type { Positions } from './embedding.ts'
 
+/** Options of `Dropout`. */
 export interface DropoutOptions {
   /** The name of the layer. Layers with different names drop different values. */
   readonly name: string
@@ -21,6 +22,7 @@ export interface DropoutOptions {
   readonly seed?: number
 }
 
+/** Accepts the probability that a value is dropped: at least 0 and less than 1. */
 export const dropoutRate = where<number>(
   (value) => typeof value === 'number' && value >= 0 && value < 1,
   'at least 0 and less than 1',

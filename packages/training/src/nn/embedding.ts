@@ -7,6 +7,7 @@ import { tf } from '../tfjs/tfjs.ts'
 import { createParameter, uniformValues } from './initialize.ts'
 import { onRows } from './linear.ts'
 
+/** Options of `Embedding` and `PositionEmbedding`. */
 export interface EmbeddingOptions {
   /** The prefix of the name of the parameter: `<name>.weight`. */
   readonly name: string
@@ -125,6 +126,7 @@ export class PositionEmbedding extends Embedding implements Separable {
   }
 }
 
+/** Whether a module adds position embeddings. */
 export function hasPositions(module: Module): module is PositionEmbedding {
   return module.kind === 'positions'
 }

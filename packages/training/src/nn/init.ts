@@ -7,6 +7,7 @@ import { generator, uniform as nextUniform, type Generator } from '../random/gen
 /** Makes the initial values of a parameter; see `createParameter`. */
 export type Initializer = (parameter: InitializedParameter) => Float32Array
 
+/** The parameter for which an initializer makes values. */
 export interface InitializedParameter {
   readonly name: string
   /**

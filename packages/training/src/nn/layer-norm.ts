@@ -7,6 +7,7 @@ import type { Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { createParameter } from './initialize.ts'
 
+/** Options of `LayerNorm` and `RMSNorm`. */
 export interface NormOptions {
   /** The prefix of the names of the parameters: `<name>.weight`, and `<name>.bias` for a LayerNorm. */
   readonly name: string

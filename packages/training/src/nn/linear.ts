@@ -11,6 +11,7 @@ import { recordLinearStack } from './linear-stack.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
+/** Options of `Linear`. */
 export interface LinearOptions {
   /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
   readonly name: string

@@ -5,6 +5,7 @@ import type { Parameter } from '../model/parameter.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { pairOf, sizeRule } from './convolution.ts'
 
+/** Options of `MaxPool2d` and `AvgPool2d`. */
 export interface PoolOptions {
   /** The size of the windows: height and width, or both. */
   readonly size: number | readonly [height: number, width: number]

@@ -8,6 +8,7 @@ import { isStackable, Linear } from './linear.ts'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
+/** Options of `shardedMLP`. */
 export interface ShardedMLPOptions {
   /** The number of linear layers; default 16. */
   readonly layers?: number

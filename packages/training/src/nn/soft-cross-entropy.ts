@@ -15,6 +15,7 @@ import {
 } from './cross-entropy.ts'
 import { answersOf, type Loss } from './loss.ts'
 
+/** Options of `crossEntropyWith`. */
 export interface CrossEntropyOptions {
   /** A label to skip, for example for padding. Skipped labels add nothing to the loss. */
   readonly ignoreIndex?: number

@@ -56,6 +56,7 @@ export class Block implements Module {
   }
 }
 
+/** Options of `FeedForward`. */
 export interface FeedForwardOptions {
   /** The prefix of the names of the parameters: `<name>.c_fc.weight` and so on. */
   readonly name: string

@@ -7,6 +7,7 @@ import { tf } from '../tfjs/tfjs.ts'
 import { decayRules, factorRule, type DecayOptions } from './optimizer.ts'
 import { addDecay, BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
 
+/** Options of `Adam`. */
 export interface AdamOptions extends DecayOptions {
   /** Default 0.001. */
   readonly learningRate?: number
@@ -19,6 +20,7 @@ export interface AdamOptions extends DecayOptions {
   readonly epsilon?: number
 }
 
+/** Options of `AdamW`. */
 export interface AdamWOptions extends AdamOptions {
   /**
    * Decoupled weight decay: each step subtracts learningRate weightDecay times the parameter; default

@@ -33,6 +33,7 @@ export interface ClippedParameter extends Pick<
   }
 }
 
+/** Options of `clipGradients`. */
 export interface ClipOptions extends ClipGroups {
   /** The largest norm of the gradients after clipping. */
   readonly maxNorm: number

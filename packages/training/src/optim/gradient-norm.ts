@@ -16,6 +16,7 @@ export interface NormPart {
   readonly spread: readonly ProcessGroup[]
 }
 
+/** Options of `gradientNorm`. */
 export interface GradientNormOptions {
   /**
    * The p of the p-norm. 2 (default): the square root of the sum of squares. Infinity: the largest

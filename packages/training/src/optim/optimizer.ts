@@ -113,6 +113,7 @@ function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
   })
 }
 
+/** Weight decay, an option of every optimizer. */
 export interface DecayOptions {
   /** L2 penalty: this multiple of the parameter is added to the gradient; default 0. */
   readonly weightDecay?: number

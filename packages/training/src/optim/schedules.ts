@@ -6,6 +6,7 @@ import { choice, count, declareOptions, finite, tsrError, type Rules } from '@ts
  */
 export type LearningRateSchedule = (step: number) => number
 
+/** Options of `constantRate`. */
 export interface ConstantRateOptions {
   /** The rate after the warm-up. */
   readonly peak: number
@@ -13,6 +14,7 @@ export interface ConstantRateOptions {
   readonly warmup?: number
 }
 
+/** Options of `warmupCosine`. */
 export interface WarmupCosineOptions extends ConstantRateOptions {
   /** The step at which the rate reaches `minimum`. */
   readonly total: number
@@ -20,6 +22,7 @@ export interface WarmupCosineOptions extends ConstantRateOptions {
   readonly minimum?: number
 }
 
+/** Options of `warmupStableDecay`. */
 export interface WarmupStableDecayOptions extends WarmupCosineOptions {
   /** The number of steps before `total` in which the rate falls. */
   readonly decay: number

@@ -7,6 +7,7 @@ import { tf } from '../tfjs/tfjs.ts'
 import { decayRules, factorRule, type DecayOptions } from './optimizer.ts'
 import { addDecay, BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
 
+/** Options of `SGD`. */
 export interface SGDOptions extends DecayOptions {
   readonly learningRate: number
   /** The fraction of the previous step that is added to the current step; default 0. */

@@ -12,6 +12,7 @@ import { complete, inPlace } from './tensor/collectives.ts'
  * before the call returns.
  */
 
+/** Options of `recvTensor`. */
 export interface ReceiveOptions<D extends HostDType = HostDType> extends MessageOptions {
   /** The dtype of the sent tensor: `float32` (default), `int32` or `bool`. */
   readonly dtype?: D

@@ -15,6 +15,7 @@ export interface PipelineModel {
   search?(): LayerSearch
 }
 
+/** The layers of a rank, and the patterns of a plan that match none of them. */
 export interface LayerSearch {
   readonly missing: readonly string[]
   readonly names: readonly string[]

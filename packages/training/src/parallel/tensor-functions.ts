@@ -155,6 +155,7 @@ export async function gatherTensor(
   })
 }
 
+/** Options of `scatterTensor`. */
 export interface ScatterOptions<D extends HostDType = HostDType> extends PartOptions {
   /** The dtype of the tensor of `root`: `float32` (default), `int32` or `bool`. */
   readonly dtype?: D

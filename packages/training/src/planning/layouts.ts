@@ -9,6 +9,7 @@ import {
 } from './memory.ts'
 import { exchangeTime, pipelineTime, type PipelineTime, type StepTime } from './step-time.ts'
 
+/** Options of `planLayouts`. */
 export interface PlanOptions {
   /** The number of trained values in the model. */
   readonly parameters: number
@@ -40,11 +41,13 @@ export interface PlanOptions {
   readonly latency?: number
 }
 
+/** A layout, with its memory per rank and its predicted times. */
 export interface PlannedLayout extends RankLayout, StepTime {
   readonly memory: LayoutMemory
   readonly fits: boolean
 }
 
+/** The result of `planLayouts`. */
 export interface LayoutPlan {
   readonly model: ModelShape
   /** The number of examples in a step, over all replicas. */

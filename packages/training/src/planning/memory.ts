@@ -1,6 +1,7 @@
 /** The number type of weights, gradients and activations. */
 export type PlanDtype = 'float32' | 'bfloat16' | 'float16'
 
+/** The optimizers that a plan can assume. */
 export type PlanOptimizer = 'adam' | 'momentum' | 'sgd'
 
 /** How the ranks divide the work. The product dp x tp x pp is the number of ranks. */

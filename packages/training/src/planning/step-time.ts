@@ -12,6 +12,7 @@ export interface Hardware {
   readonly latency: number
 }
 
+/** The predicted duration of a step, and its parts. */
 export interface StepTime {
   /** The duration of a training step in seconds. */
   readonly step: number

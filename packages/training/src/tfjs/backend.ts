@@ -19,6 +19,7 @@ export interface BackendFacts {
   readonly blas?: string | undefined
 }
 
+/** Options of `loadBackend`. */
 export interface BackendOptions {
   /**
    * For `webgpu`: the name of an adapter, or a part of it. The default is the variable
@@ -34,6 +35,7 @@ export interface BackendOptions {
   readonly math?: 'exact' | 'fast' | undefined
 }
 
+/** The name of a backend that `loadBackend` loads. */
 export type BackendName = 'tensorflow' | 'webgpu' | 'wasm' | 'cpu'
 
 /**

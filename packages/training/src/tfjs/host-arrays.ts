@@ -9,6 +9,7 @@ export interface HostArrays {
 
 /** The dtypes whose values are numbers of a fixed size. */
 export type HostDType = keyof HostArrays
+/** An array on the host with the values of a tensor. */
 export type HostArray = HostArrays[HostDType]
 
 const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D] } = {
@@ -69,12 +70,14 @@ function describe(array: unknown): string {
 /** `toHost`: from tensors to host arrays. `toTensor`: from host arrays to tensors. */
 export type CopyDirection = 'toHost' | 'toTensor'
 
+/** How often values were copied in one direction. */
 export interface Copies {
   /** The number of copies of a whole tensor or array. */
   readonly count: number
   readonly bytes: number
 }
 
+/** Copies in each direction; see `copyCounts`. */
 export type CopyCounts = Readonly<Record<CopyDirection, Copies>>
 
 const counts = { toHost: { count: 0, bytes: 0 }, toTensor: { count: 0, bytes: 0 } }

@@ -51,6 +51,7 @@ const readStopping = declareOptions({
   metric: choice('loss', 'accuracy').default('loss'),
 })
 
+/** Options of `earlyStopping`. */
 export interface EarlyStoppingOptions {
   /** Training ends after this number of evaluations without an improvement; default 3. */
   readonly patience?: number
@@ -93,6 +94,7 @@ export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
 
 const readAverage = declareOptions({ decay: finite({ from: 0, to: 1 }).default(0.999) })
 
+/** A callback that averages the parameters over the steps; see `movingAverage`. */
 export interface MovingAverage extends FitCallback {
   /**
    * Runs `part` with the averages as the parameter values, then restores the parameters.
@@ -182,6 +184,7 @@ const readFinder = declareOptions({
   steps: count({ from: 2 }).default(100),
 })
 
+/** Options of `findRate`. */
 export interface FindRateOptions {
   /** The first learning rate; default 1e-6. */
   readonly from?: number
@@ -191,6 +194,7 @@ export interface FindRateOptions {
   readonly steps?: number
 }
 
+/** The result of `findRate`. */
 export interface FoundRate {
   /**
    * A learning rate to start with: a tenth of the rate at which the loss falls fastest, but at least

@@ -5,6 +5,7 @@ import type { AnyBatch } from './batch.ts'
 import { checkCallback, type FitCallback } from './callbacks.ts'
 import { isIterable, type Batches, type EvaluationData, type FitData } from './fit-data.ts'
 
+/** Options of `Trainer.fit`. */
 export interface FitOptions {
   /**
    * The number of passes over the data in this call; default 1, or unlimited with `steps`. The rest of a
@@ -42,6 +43,7 @@ export interface FitOptions {
   readonly flops?: number
 }
 
+/** How `fit` evaluates the model while it trains. */
 export interface EvaluateOptions {
   /** A data set, batches of this replica, or a function that returns new ones for each evaluation. */
   readonly data: EvaluationData
@@ -51,6 +53,7 @@ export interface EvaluateOptions {
   readonly batch?: number
 }
 
+/** Where and how often `fit` saves checkpoints. */
 export interface SavingOptions {
   readonly directory: string
   /** The number of steps between checkpoints; default: saves only at the end. */

@@ -23,6 +23,7 @@ type StageOptions = Pick<
   'schedule' | 'chunks' | 'split' | 'microbatches' | 'unused'
 >
 
+/** Options of `trainer`. */
 export interface TrainerOptions extends GradientOptions, StageOptions {
   /**
    * How the ranks divide the training: the size of each axis (one may be -1, for all remaining ranks), a

@@ -45,6 +45,7 @@ type WorldTransport = StreamName | 'fake'
 
 export type EngineName = 'worker' | 'inline'
 
+/** Options of `initProcessGroup`. */
 export interface InitOptions extends DiagnosisOptions {
   /** Rank of this process in the world. Default: RANK, or the variable of srun or mpirun. */
   readonly rank?: number

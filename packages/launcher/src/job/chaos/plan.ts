@@ -31,6 +31,7 @@ export const faultKinds = [
   'slow',
 ] as const
 
+/** The kind of an injected fault, such as `kill` or `delay`. */
 export type FaultKind = (typeof faultKinds)[number]
 
 /** The options that only some kinds accept, with these kinds. */

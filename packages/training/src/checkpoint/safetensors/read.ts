@@ -116,6 +116,7 @@ class OpenFile implements SafetensorsFile {
   }
 }
 
+/** The first names of a list and the number of the others, for error messages. */
 export function describeNames(names: readonly string[]): string {
   const some = names.slice(0, 5).map(shorten).join(', ')
   return names.length > 5 ? `${some} and ${String(names.length - 5)} more` : some || 'nothing'

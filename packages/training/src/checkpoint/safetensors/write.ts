@@ -24,6 +24,7 @@ interface AnyTensorData extends Omit<TensorData, 'values'> {
   readonly values: TensorValues | HeldValues
 }
 
+/** The file that `writeSafetensors` has written. */
 export interface WrittenFile {
   /** The size of the file. */
   readonly bytes: number

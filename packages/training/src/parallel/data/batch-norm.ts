@@ -11,6 +11,7 @@ import type { ColumnPasses, Differentiable } from '../../tfjs/backend.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
+/** Options of `BatchNorm`. */
 export interface BatchNormOptions {
   /**
    * The prefix of the parameter names `<name>.weight` and `<name>.bias`, and of the buffer names

@@ -3,6 +3,7 @@ import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { freeAfter } from '../group-buffers.ts'
 
+/** Options of `join` of data parallel training. */
 export interface JoinOptions {
   /** The optimizer that the loop uses. At the end all ranks get the same optimizer state. */
   readonly optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>

@@ -15,6 +15,7 @@ const WIRE_FORMATS = ['float32', 'float16', 'bfloat16'] as const
 /** The number format of sent gradients. A 16-bit format sends half as many bytes and loses precision. */
 export type WireFormat = (typeof WIRE_FORMATS)[number]
 
+/** Options of `dataParallel`. */
 export interface DataParallelOptions {
   /**
    * The largest bucket of gradients in bytes of float32; default 25 MiB. Gradients of a bucket are

@@ -57,6 +57,7 @@ export async function compareParameters(
   compareReplicas(await group.allGatherObject(describeParameters(parameters)), group)
 }
 
+/** A line for each parameter, with its name, shape and shard. */
 export function describeParameters(parameters: readonly Described[]): string[] {
   return parameters.map(({ name, shape, shard }) => {
     const own = `${name} [${shape.join(', ')}]`

@@ -48,6 +48,7 @@ export interface ModelOptions {
   readonly recorder?: SpanRecorder
 }
 
+/** Options of `pipeline`. */
 export interface PipelineOptions extends ModelOptions {
   /**
    * The schedule: a name, or custom lists of actions as `parseSchedule(text)` or `{ actions }`.
@@ -69,6 +70,7 @@ export interface PipelineOptions extends ModelOptions {
   readonly microbatches?: number
 }
 
+/** Options of `wholeModel`. */
 export interface WholeModelOptions extends ModelOptions {
   /**
    * The number of micro-batches that run one after another, with summed gradients (gradient
@@ -79,6 +81,7 @@ export interface WholeModelOptions extends ModelOptions {
   readonly tensor?: ProcessGroup
 }
 
+/** The result of a training step. */
 export interface StepResult {
   /** The mean loss over the whole batch of this replica; the same on all ranks of the replica. */
   readonly loss: number
@@ -95,6 +98,7 @@ export interface StepResult {
   readonly peakInFlight: number
 }
 
+/** The loss of a step and its gradients, which were not applied. */
 export interface GradientResult extends StepResult {
   /**
    * The gradients of the mean loss that were not passed to a listener, by parameter name. The
@@ -103,6 +107,7 @@ export interface GradientResult extends StepResult {
   readonly gradients: Map<string, Tensor>
 }
 
+/** The loss and accuracy of a model on data that it does not train on. */
 export interface Evaluation {
   /**
    * The mean loss over the labels that are not ignored. It is NaN without examples, and 0 if all

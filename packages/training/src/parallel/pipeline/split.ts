@@ -6,6 +6,7 @@ export interface LayerRange {
   readonly to: number
 }
 
+/** Options of `splitLayers`. */
 export interface SplitOptions {
   /** The cost of each layer: time (see `measureCosts`), bytes, or any other unit. */
   readonly costs?: readonly number[]

@@ -15,6 +15,7 @@ import { copyToRanks, exchange, operations, through, type LayerSegment } from '.
 import { inOnePiece } from './record-segments.ts'
 import { shardOf } from './sharding.ts'
 
+/** Options of `columnParallel`. */
 export interface ColumnParallelOptions {
   /**
    * Whether the output columns of all ranks are gathered: `none` (default) leaves them sharded. Use
@@ -127,6 +128,7 @@ export function isColumnParallel(module: Module): module is ColumnParallelLinear
   return module.kind === 'column-parallel'
 }
 
+/** Options of `rowParallel`. */
 export interface RowParallelOptions {
   /**
    * The layer's input: this rank's columns (`sharded`, default), or the whole input, which the

@@ -46,6 +46,7 @@ export class SequenceParallel implements Module {
   }
 }
 
+/** Whether a module computes on a part of each sequence. */
 export function isSequenceParallel(module: Module): module is SequenceParallel {
   return module.kind === 'sequence-parallel'
 }

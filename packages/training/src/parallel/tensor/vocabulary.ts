@@ -13,6 +13,7 @@ import { copyToRanks, gatherSequence, scatterSequence, sumOverRanks } from './op
 import { inOnePiece } from './record-segments.ts'
 import { shardOf } from './sharding.ts'
 
+/** Options of `vocabParallel`. */
 export interface VocabParallelOptions {
   /**
    * Whether to use sequence parallelism: an embedding returns this rank's part of each sequence, and an
@@ -128,6 +129,7 @@ function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: 
   return { own, here }
 }
 
+/** Whether a module is an output head whose vocabulary the ranks share. */
 export function isVocabParallelHead(module: Module): module is VocabParallelHead {
   return module.kind === 'vocab-parallel-head'
 }

@@ -8,6 +8,7 @@ import { checkGroup } from '../requirements.ts'
 /** The stage of ZeRO: 1 shards optimizer state, 2 also gradients, 3 also parameters. */
 export type ZeroStage = 1 | 2 | 3
 
+/** Options of `fullyShard`. */
 export interface FullyShardOptions extends DataParallelOptions {
   /**
    * The stage of ZeRO: 1 shards optimizer state, 2 also gradients, 3 (default) also parameters. In

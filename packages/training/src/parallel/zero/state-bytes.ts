@@ -1,5 +1,6 @@
 import type { ZeroStage } from './options.ts'
 
+/** The size of a model and of its optimizer state, for `stateBytes`. */
 export interface StateSizes {
   /** The number of trained values in the model. */
   readonly parameters: number

@@ -9,6 +9,7 @@ import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
 import { checkRecipe, type PipelineModel } from '../../recipe.ts'
 import { cutBatch, type Batch, type Microbatches } from '../microbatches.ts'
 
+/** Options of `measureCosts`. */
 export interface MeasureCostsOptions {
   /** The number of micro-batches of the planned pipeline; default 8. Costs are per micro-batch. */
   readonly microbatches?: number

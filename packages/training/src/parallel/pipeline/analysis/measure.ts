@@ -11,6 +11,7 @@ import { schedule, type ScheduleName } from '../schedule/schedule.ts'
 import { StepMeter } from './meter.ts'
 import { messageTime, pipelineReport, type PipelineReport } from './report.ts'
 
+/** Options of `measureSchedules`. */
 export interface MeasureOptions {
   /** The width of all layers, and of inputs and outputs. */
   readonly hidden: number
@@ -23,6 +24,7 @@ export interface MeasureOptions {
   readonly steps: number
 }
 
+/** A schedule that `measureSchedules` has run. */
 export interface MeasuredSchedule extends PipelineReport {
   readonly schedule: ScheduleName
 }

@@ -7,6 +7,7 @@ import type { StepSample } from './meter.ts'
 /** The largest number of steps to simulate. They are spread evenly over the measured steps. */
 const SIMULATED = 32
 
+/** Options of `pipelineReport`. */
 export interface ReportOptions {
   /** The number of CPU cores that all ranks share; default: enough for all ranks. */
   readonly cores?: number
@@ -30,6 +31,9 @@ export interface RankReport {
   readonly cpuShare: number
 }
 
+/**
+ * Measured steps of a pipeline beside the prediction of the simulator. Times are in milliseconds.
+ */
 export interface PipelineReport {
   readonly steps: number
   /** The median step time: the longest time on any rank from its first pass to its last. */

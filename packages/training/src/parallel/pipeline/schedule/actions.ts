@@ -6,6 +6,7 @@ import { tsrError, type TsrError } from '@tsrun/core'
  */
 export type ActionKind = 'F' | 'B' | 'I' | 'W'
 
+/** A pass of one stage for one micro-batch. */
 export interface Action {
   readonly kind: ActionKind
   readonly stage: number

@@ -27,6 +27,7 @@ export interface IdleTime {
   readonly text: string
 }
 
+/** Why the ranks of a simulated step are idle; see `explainSimulation`. */
 export interface Explanation {
   /** The idle periods, ordered by rank, then by time. */
   readonly idle: readonly IdleTime[]

@@ -2,6 +2,7 @@ import { count, textWidth } from '@tsrun/core'
 import type { ActionLists } from './actions.ts'
 import { simulateSchedule } from './simulate.ts'
 
+/** Options of `Schedule.grid`. */
 export interface GridOptions {
   /** Time slots of a forward pass, at least 1; default 1. */
   readonly forward?: number

@@ -6,13 +6,16 @@ import { orders, stagesPerRank } from './orders.ts'
 import { simulateSchedule, type Simulation, type SimulationOptions } from './simulate.ts'
 import { validateSchedule } from './validate.ts'
 
+/** The name of a built-in schedule. */
 export type ScheduleName = keyof typeof orders
 
+/** The names of all built-in schedules. */
 export const scheduleNames = Object.keys(orders) as ScheduleName[]
 
 const nameRule = choice(...scheduleNames)
 const countRule = count({ from: 1 })
 
+/** Options of `schedule`. */
 export interface ScheduleOptions {
   /** The number of pipeline stages, at least 1. */
   readonly stages: number

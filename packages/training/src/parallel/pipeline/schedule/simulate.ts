@@ -30,6 +30,7 @@ export interface SimulationOptions {
   readonly cores?: number
 }
 
+/** What a rank does in a simulated step. */
 export interface SimulatedRank {
   /** The total duration of the rank's actions. */
   readonly busy: number
@@ -42,6 +43,7 @@ export interface SimulatedRank {
   readonly peakInFlight: number
 }
 
+/** An action of a simulated step, with its times. */
 export interface TimedAction extends PlacedAction {
   /**
    * The time at which the rank was free and the inputs had arrived. The action starts later if no
@@ -52,6 +54,7 @@ export interface TimedAction extends PlacedAction {
   readonly end: number
 }
 
+/** A simulated training step. Times have the unit of the costs that were given. */
 export interface Simulation {
   readonly makespan: number
   /** The bubble: the fraction of time in which ranks are idle, 1 - busy / (ranks x makespan). */

@@ -3,6 +3,7 @@ import { formatAction } from './actions.ts'
 import { explainSimulation } from './explain.ts'
 import { simulateSchedule, type SimulationOptions } from './simulate.ts'
 
+/** Options of `drawSvg`. */
 export interface SvgOptions extends SimulationOptions {
   /** The width of the drawing in pixels; default 960. */
   readonly width?: number

@@ -1,0 +1,65 @@
+// How VitePress builds the site: npm run site, which gathers the pages in docs/.vitepress/pages.
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { anchorOf, sitePathOf } from '../../scripts/site/pages.mjs'
+import { sidebar } from './sidebar.mjs'
+
+const pages = fileURLToPath(new URL('pages', import.meta.url))
+const flags = { text: 'Flags', link: '/launcher#flags' }
+const livePage = { text: 'Live', link: '/live.html', target: '_self' }
+
+/** @type {import('vitepress').UserConfig} */
+export default {
+  title: 'tsrun',
+  description:
+    'torchrun, torch.distributed and data, tensor and pipeline parallel training for Node.js',
+  srcDir: '.vitepress/pages',
+  cacheDir: 'node_modules/.vitepress',
+  markdown: {
+    // Links of the repository have the anchors of GitHub.
+    anchor: { slugify: anchorOf },
+    // Nothing but Markdown, as on GitHub.
+    attrs: { disable: true },
+    emoji: { defs: {}, shortcuts: {} },
+  },
+  themeConfig: {
+    search: { provider: 'local' },
+    outline: [2, 3],
+    nav: [
+      { text: 'Guide', link: '/' },
+      { text: 'Courses', link: '/examples/' },
+      { text: 'Reference', link: '/reference/' },
+      { text: 'Comparison', link: '/comparison' },
+      { text: 'Decisions', link: '/decisions/' },
+      ...(existsSync(`${pages}/public/live.html`) ? [livePage] : []),
+    ],
+    sidebar: sidebar.map(({ text, open = false, items }) => ({
+      text,
+      collapsed: !open,
+      items: [...(text === 'Reference' ? [publicNames(), flags] : []), ...items.map(itemOf)],
+    })),
+  },
+  vite: { build: { chunkSizeWarningLimit: 4096 } },
+}
+
+/** @param {import('./sidebar.mjs').Entry} entry */
+function itemOf(entry) {
+  const [path, title] = typeof entry === 'string' ? [entry] : entry
+  const page = sitePathOf(path)
+  return { text: title ?? headingOf(page), link: `/${page.replace(/index\.md$/, '')}` }
+}
+
+/** The first heading of a page, without its code marks. */
+function headingOf(/** @type {string} */ page) {
+  return /^# (.+)$/m.exec(readFileSync(`${pages}/${page}`, 'utf8'))[1].replaceAll('`', '')
+}
+
+/** The pages that typedoc writes, one for each entry point of a package. */
+function publicNames() {
+  const files = readdirSync(`${pages}/reference`, { recursive: true, encoding: 'utf8' })
+  const items = files
+    .filter((file) => file.endsWith('.md') && file !== 'index.md')
+    .sort()
+    .map((file) => ({ text: file.replace(/(\/index)?\.md$/, ''), link: `/reference/${file}` }))
+  return { text: 'Public names', link: '/reference/', collapsed: true, items }
+}

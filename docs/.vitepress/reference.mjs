@@ -1,0 +1,73 @@
+// Writes the reference of all public names into docs/.vitepress/pages/reference, with a page for each
+// entry point of a package. A public name without documentation is an error.
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Application, Comment, ReflectionKind } from 'typedoc'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+const manifests = readdirSync(join(root, 'packages')).map((folder) => {
+  const { name, exports } = JSON.parse(
+    readFileSync(join(root, 'packages', folder, 'package.json'), 'utf8'),
+  )
+  return { folder, name, exports }
+})
+/** The entry points: the name to import each by, and its source. */
+const entries = manifests.flatMap(({ folder, name, exports }) =>
+  Object.entries(exports)
+    .filter(([, target]) => target['@tsrun/source'] !== undefined)
+    .map(([entry, target]) => ({
+      name: join(name, entry),
+      source: join('packages', folder, target['@tsrun/source']),
+    })),
+)
+
+const app = await Application.bootstrapWithPlugins({
+  plugin: ['typedoc-plugin-markdown'],
+  tsconfig: join(root, 'docs/.vitepress/tsconfig.json'),
+  entryPoints: entries.map(({ source }) => join(root, source)),
+  displayBasePath: root,
+  name: 'Public names',
+  readme: 'none',
+  skipErrorChecking: true,
+  disableSources: true,
+  excludeExternals: true,
+  excludePrivate: true,
+  requiredToBeDocumented: ['Enum', 'Variable', 'Function', 'Class', 'Interface', 'TypeAlias'],
+  packagesRequiringDocumentation: manifests.map(({ name }) => name),
+  validation: { notDocumented: true, notExported: false },
+  treatValidationWarningsAsErrors: true,
+  outputs: [{ name: 'markdown', path: join(root, 'docs/.vitepress/pages/reference') }],
+  router: 'module',
+  entryFileName: 'index',
+  excludeScopesInPaths: true,
+  hidePageHeader: true,
+  hideBreadcrumbs: true,
+  sanitizeComments: true,
+  useCodeBlocks: true,
+  expandParameters: true,
+  parametersFormat: 'table',
+  interfacePropertiesFormat: 'table',
+  typeDeclarationFormat: 'table',
+})
+const project = await app.convert()
+if (project === undefined) process.exit(1)
+
+for (const module of project.getChildrenByKind(ReflectionKind.Module)) {
+  const isOf = ({ source }) => source.replace(/(\/index)?\.ts$/, '') === module.name
+  module.name = entries.find(isOf).name
+}
+// The methods of a process group document the free functions of the same names.
+for (const variable of project.getReflectionsByKind(ReflectionKind.Variable)) {
+  const { objectType } = variable.type?.type === 'indexedAccess' ? variable.type : {}
+  if (objectType?.name !== 'ProcessGroup') continue
+  const method = { kind: 'inline-tag', tag: '@link', target: objectType.reflection }
+  variable.comment = new Comment([
+    { ...method, text: `ProcessGroup.${variable.name}` },
+    { kind: 'text', text: ' of the default group.' },
+  ])
+}
+app.validate(project)
+if (app.logger.hasErrors()) process.exit(1)
+await app.generateOutputs(project)

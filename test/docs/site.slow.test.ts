@@ -1,0 +1,59 @@
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { describeInChromium } from '../e2e/support/browser.ts'
+import { needing } from '../needs.ts'
+import { root } from './run.ts'
+
+const site = join(root, 'docs/.vitepress/dist')
+const isBuilt = existsSync(site)
+const address = 'http://127.0.0.1'
+const pages = isBuilt
+  ? readdirSync(site, { recursive: true, encoding: 'utf8' }).filter((name) =>
+      name.endsWith('.html'),
+    )
+  : []
+
+/** Lets a page load the built files as if a server had them. */
+async function serve(page: Page): Promise<void> {
+  await page.route(`${address}/**`, (route) => {
+    const { pathname } = new URL(route.request().url())
+    const path = join(site, decodeURIComponent(pathname).replace(/\/$/, '/index.html'))
+    return route.fulfill(existsSync(path) ? { path } : { status: 404 })
+  })
+}
+
+needing(isBuilt, 'site: npm run site builds it').describe('the site', () => {
+  describeInChromium('in Chromium', (newPage) => {
+    it('fits a window of 390 pixels on every page', async () => {
+      const { page, complaints } = await newPage({ width: 390 })
+      await serve(page)
+      const wide = []
+      for (const name of pages) {
+        await page.goto(`${address}/${name}`)
+        const width = await page.evaluate('document.documentElement.scrollWidth')
+        if (Number(width) > 390) wide.push(`${name}: ${String(width)}`)
+      }
+      expect(wide).toEqual([])
+      expect(complaints).toEqual([])
+    }, 600_000)
+
+    it.each(['light', 'dark'] as const)('finds pages and public names, %s', async (colorScheme) => {
+      const { page, complaints } = await newPage({ colorScheme })
+      await serve(page)
+      await page.goto(`${address}/index.html`)
+      const classes = await page.locator('html').getAttribute('class')
+      expect(classes?.includes('dark')).toBe(colorScheme === 'dark')
+      for (const [words, title] of [
+        ['reduce-scatter', 'Algorithms'],
+        ['initProcessGroup', 'initProcessGroup()'],
+      ] as const) {
+        await page.getByRole('button', { name: 'Search' }).click()
+        await page.getByRole('searchbox').fill(words)
+        await page.getByRole('option', { name: title }).first().waitFor()
+        await page.keyboard.press('Escape')
+      }
+      expect(complaints).toEqual([])
+    })
+  })
+})
