@@ -17,14 +17,14 @@ describe('the nodes of a job', () => {
   it('give up after --rdzv-timeout and name the missing node', async () => {
     const limit = ['--rdzv-timeout', '1.5', 'hello.mjs']
     const ends = await allFinished([nodeHere(0, 3, limit), nodeHere(1, 3, limit)])
-    expect(ends.map(({ code }) => code)).toEqual([2, 2])
+    expect(ends.map(({ code }) => code)).toEqual([75, 75])
     expect(ends[0]!.stderr).toContain('node 2')
     for (const { stderr } of ends) expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
   })
 
   it('say that node 0 does not answer, and give possible reasons', async () => {
     const { code, stderr } = await nodeHere(1, 2, ['--rdzv-timeout', '1', 'hello.mjs']).finished
-    expect(code).toBe(2)
+    expect(code).toBe(75)
     expect(stderr).toContain('did not come together within 1 s: node 0 at 127.0.0.1')
     expect(stderr).toContain('ECONNREFUSED')
     expect(stderr).toContain('127.0.0.1 is a loopback address: only its own host reaches it')

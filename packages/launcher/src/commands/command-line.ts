@@ -5,6 +5,7 @@ import { statusOf } from '@tsrun/native'
 import type { Flags } from '../args/flag.ts'
 import { readSetting } from '../args/readers.ts'
 import { Console } from '../logs/console.ts'
+import { exitCodeOfError } from '../job/failure/exit-codes.ts'
 import { watchParentPipe, PARENT_PIPE } from '../remote/parent-pipe.ts'
 import {
   aborted,
@@ -16,15 +17,11 @@ import type { Interruption } from '../protocol/nodes.ts'
 import type { CommandContext } from './context.ts'
 import { parse } from './parse.ts'
 
-/** Exit code for wrong usage, and for a job that cannot start, for example without a script. */
-const USAGE = 2
-
 /**
  * Runs the `tsrun` command, which handles the signals and writes the output of this process.
  *
  * @param argv - the command line without Node and the script
- * @returns the exit code: 0, the code of the rank that failed first, 128 + n for signal n, 2 for wrong
- *   usage
+ * @returns the exit code; docs/launcher.md has a table
  */
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
@@ -92,7 +89,7 @@ async function runParsed(argv: readonly string[], context: CommandContext): Prom
     if (error === interrupts.stop.reason) return (error as Interruption).exitCode
     if (!isTsrError(error)) throw error
     console.write('stderr', `tsrun: ${error.message}\n`)
-    return USAGE
+    return exitCodeOfError(error)
   }
 }
 

@@ -7,7 +7,8 @@ import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
 import { completeSettings, describeEnvironment } from '../args/settings.ts'
-import { COULD_NOT_START, runJob } from '../job/agent.ts'
+import { runJob } from '../job/agent.ts'
+import { USAGE } from '../job/failure/exit-codes.ts'
 import { findGpus, usesGpus } from '../job/placement/devices.ts'
 import { createJob } from '../job/job.ts'
 import { coresOf } from '../job/placement/numa.ts'
@@ -88,7 +89,7 @@ export async function startJob(
       return recordRun(env, cwd, { runId, script: script.path, logDir: directory })
     },
   }
-  let exitCode = COULD_NOT_START
+  let exitCode = USAGE
   try {
     exitCode = await runJob(job, rendezvous, jobContext)
   } finally {

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks, isTsrError } from '@tsrun/core'
 import { checkRanks } from '../args/job-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
+import { USAGE } from './failure/exit-codes.ts'
 import { watchMemoryEvents } from './failure/explanation.ts'
 import { failureText, nodeFailureText, shortFailureText } from './failure/failure-text.ts'
 import { addFlight, openFlightPlace, readFlight } from './failure/flight-records.ts'
@@ -18,9 +19,6 @@ import { planAttempt } from './plan.ts'
 import { StackRequests } from './process/stack-requests.ts'
 import { openStatusPage } from './status-page.ts'
 import { limitTime, type TimeLimit } from './time-limit.ts'
-
-/** The exit code of a job that cannot be started. */
-export const COULD_NOT_START = 2
 
 /** Milliseconds to wait for the other hosts when the job is killed. */
 const ANSWER_TIME = 1000
@@ -53,7 +51,7 @@ export async function runJob(
     return (interrupts.stop.reason as Interruption).exitCode
   }
   const end = context.remember?.(nodes.plan.runId)
-  let exitCode = COULD_NOT_START
+  let exitCode = USAGE
   try {
     checkRanks(job, worldSizeOf(nodes.plan))
     exitCode = await runAttempts(job, nodes, context, limit)

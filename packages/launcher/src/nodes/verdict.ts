@@ -1,4 +1,5 @@
 import { ranksOf, worldSizeOf } from '../job/nodes.ts'
+import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { describeFailure, describeLostNode } from '../job/failure/failure.ts'
 import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
 import { succeeded } from '../job/failure/outcome.ts'
@@ -6,8 +7,35 @@ import { findCauses } from '../job/failure/flight-records.ts'
 import { findRootCause } from '../job/failure/root-cause.ts'
 import { isLeave } from './messages.ts'
 
-/** EX_TEMPFAIL of sysexits.h. */
-const TRY_AGAIN = 75
+/** Milliseconds after which an attempt counts as healthy. */
+const HEALTHY = 3_600_000
+
+/** Counts restarts. After a healthy attempt, the count begins anew. */
+export class RestartBudget {
+  readonly #now: () => number
+  #beganAt = 0
+  #used = 0
+
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now
+  }
+
+  begin(): void {
+    this.#beganAt = this.#now()
+  }
+
+  /** The restarts that count at the end of an attempt. */
+  get used(): number {
+    if (this.#now() - this.#beganAt >= HEALTHY) this.#used = 0
+    return this.#used
+  }
+
+  /** Counts the restart that the verdict allows, if it does. */
+  take(verdict: Verdict): Verdict {
+    if (verdict.kind === 'failure' && verdict.restart !== undefined) this.#used++
+    return verdict
+  }
+}
 
 export interface Evidence {
   readonly plan: NodePlan

@@ -27,7 +27,7 @@ export interface RemoteEnd {
 }
 
 /** Exit code of ssh if ssh failed instead of the command. */
-const SSH_FAILED = 255
+export const SSH_FAILED = 255
 
 /**
  * A command that runs on another host. Signals are sent as lines to its standard input, whose end tells
