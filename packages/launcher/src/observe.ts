@@ -1,8 +1,8 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { isAbsolute, join, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { formatRanks, tsrError } from '@tsrun/core'
-import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
+import { formatBytes, formatRanks, tsrError } from '@tsrun/core'
+import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from './args/output-options.ts'
 import { usageError } from './args/readers.ts'
 import { locateObserve, OBSERVE } from './observe-package.ts'
@@ -125,7 +125,7 @@ function observeHost(
 
 /** Merges the span files of a run and announces the result. */
 export async function finishTrace(
-  { directory, steps }: TraceOptions,
+  { directory, steps, bytes }: TraceOptions,
   runId: string,
   cwd: string,
   announcer: Announcer,
@@ -151,6 +151,11 @@ export async function finishTrace(
       return
     }
     const { spans, ranks } = merged
+    const files = readdirSync(spansFolder(directory, runId))
+    if (files.some((name) => (parseSpanFileName(name)?.part ?? 0) > 0)) {
+      const text = `trace: it begins late, because a rank has written more than ${formatBytes(bytes)}; --trace-steps or --trace-max-size keeps more`
+      announcer.say('trace', text, { directory })
+    }
     announcer.say(
       'trace',
       `trace: ${join(shown, TRACE_FILE)} (${spans.toLocaleString('en')} spans of ${formatRanks(ranks)}), ` +

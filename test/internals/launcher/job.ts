@@ -17,7 +17,7 @@ export {
   describePlanAsJson,
   planAttempt,
 } from '../../../packages/launcher/src/job/plan.ts'
-export { readRuns, recordRun } from '../../../packages/launcher/src/job/run-records.ts'
+export { keptLogs, readRuns, recordRun } from '../../../packages/launcher/src/job/run-records.ts'
 export {
   findModule,
   findProgram,

@@ -9,4 +9,6 @@ export {
   type Presenter,
   rankPrefix,
 } from '../../../packages/launcher/src/logs/presenter.ts'
+export { OLDER, openRankFiles } from '../../../packages/launcher/src/logs/log-files.ts'
+export { RankReader } from '../../../packages/launcher/src/logs/log-reader.ts'
 export { findTrace, TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'

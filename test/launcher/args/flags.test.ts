@@ -31,11 +31,13 @@ describe('the flags', () => {
       'max-restarts N',
       'grace shutdown-timeout SECONDS',
       'log-dir DIR',
+      'log-max-size SIZE',
       'log-format pretty|json|raw',
       'log-prefix TEMPLATE',
       'event-log FILE',
       'trace DIR',
       'trace-steps A:B',
+      'trace-max-size SIZE',
       'dashboard PORT',
       'dashboard-linger SECONDS',
       'metrics [HOST:]PORT',
@@ -71,6 +73,7 @@ describe('the flags', () => {
       'run-path switch',
       'event-log-handler null|console',
       'logs-specs default',
+      'detach switch',
       'dry-run switch',
     ])
   })

@@ -69,6 +69,7 @@ it('job options are checked, and missing ones get defaults', () => {
       signals: ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'],
       jobTimeout: undefined,
     },
+    detach: false,
     dryRun: false,
   })
 })

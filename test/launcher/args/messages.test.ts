@@ -19,8 +19,10 @@ const expected: FlagValues = {
   'master-port': 'an integer from 0 to 65535',
   'max-restarts': 'an integer from 0 to 1000000',
   grace: 'a number of seconds from 0 to 86400',
+  'log-max-size': 'a size, as in 24GB or 24GiB',
   'log-format': 'pretty, json or raw',
   'trace-steps': 'steps from 1, as in 10:20, 10: or 15',
+  'trace-max-size': 'a size, as in 24GB or 24GiB',
   dashboard: 'a port from 0 to 65535',
   'dashboard-linger': 'a number of seconds from 0 to 86400',
   metrics: '[HOST:]PORT, for example 9400, 0.0.0.0:9400 or [::1]:9400',
@@ -48,6 +50,7 @@ const expected: FlagValues = {
   'monitor-interval': 'a number of seconds',
   'run-path': 'true or false',
   'event-log-handler': 'null or console; --event-log FILE names a file',
+  detach: 'true or false',
   'dry-run': 'true or false',
 }
 

@@ -1,5 +1,6 @@
 import { filled, flag } from '@tsrun/core'
 import type { Flag, Flags, ValuesOf } from './flag.ts'
+import { quantity } from './quantity.ts'
 import {
   binding,
   endpoint,
@@ -149,6 +150,12 @@ export const flags = {
     differs:
       '`DIR/RUN-ID/attempt_N/RANK/stdout.log` and `stderr.log`: folders have ranks of the job; all output is written when neither `--redirects` nor `--tee` is given',
   },
+  'log-max-size': {
+    reads: quantity('bytes'),
+    value: 'SIZE',
+    description:
+      'rotate the log files of a rank when they have this size, for example 64M; the files before them are kept in RANK/older',
+  },
   'log-format': {
     reads: logFormat,
     value: 'pretty|json|raw',
@@ -179,6 +186,12 @@ export const flags = {
     reads: stepRange,
     value: 'A:B',
     description: 'trace the steps from A to B alone, as programs report them; A: has no end',
+  },
+  'trace-max-size': {
+    reads: quantity('bytes'),
+    value: 'SIZE',
+    description: 'how much each rank writes with --trace; the newest steps are kept',
+    fallback: '1GiB',
   },
   dashboard: {
     reads: port,
@@ -350,6 +363,12 @@ export const flags = {
       'inject the faults that FILE (YAML or JSON) lists, to see whether the job withstands them',
   },
   ...torchrunFlags,
+  detach: {
+    reads: flag,
+    description:
+      'run the job in the background, and print its id and how to follow and stop it; the output goes to log files',
+    fallback: 'false',
+  },
   'dry-run': {
     reads: flag,
     description: 'print the environment and command of each rank, and start nothing',

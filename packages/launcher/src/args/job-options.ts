@@ -25,6 +25,7 @@ export interface JobOptions {
   readonly output: OutputOptions
   readonly restart: RestartOptions
   readonly dryRun: boolean
+  readonly detach: boolean
 }
 
 /** When ranks are restarted, and how they are stopped. */
@@ -67,6 +68,7 @@ export function toJobOptions(
       jobTimeout: values['job-timeout'],
     },
     dryRun: values['dry-run'],
+    detach: values.detach,
   }
 }
 

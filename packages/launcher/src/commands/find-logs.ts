@@ -56,7 +56,7 @@ function ofRecord(record: RunRecord, name: string, runs: readonly RunRecord[]): 
   const kept = runs.find((run) => run.logDir !== null)
   const other = kept === undefined ? '' : `; the newest run with files is ${kept.runId}`
   const which = name.endsWith(runId) ? basename(script) : `${runId}, ${basename(script)}`
-  throw noLogs(`${name} (${which})`, `it was started without --log-dir${other}`)
+  throw noLogs(`${name} (${which})`, `its output was not kept${other}`)
 }
 
 function inFolder(path: string, runs: readonly RunRecord[]): FoundLogs {

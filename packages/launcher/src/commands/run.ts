@@ -6,13 +6,15 @@ import type { FlagValues } from '../args/flags.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
+import { usageError } from '../args/readers.ts'
 import { completeSettings, describeEnvironment } from '../args/settings.ts'
 import { runJob } from '../job/agent.ts'
 import { USAGE } from '../job/failure/exit-codes.ts'
 import { findGpus, usesGpus } from '../job/placement/devices.ts'
+import { announceDetached, detach, takeDetached } from '../job/detach.ts'
 import { createJob } from '../job/job.ts'
 import { coresOf } from '../job/placement/numa.ts'
-import { recordRun } from '../job/run-records.ts'
+import { KEPT_BYTES, keptLogs, recordRun } from '../job/run-records.ts'
 import {
   assumedPlace,
   assumedSetup,
@@ -52,16 +54,25 @@ export async function startJob(
   // Check that there are enough cores before starting anything.
   const { binding, nproc } = given.placement
   if (binding !== undefined) coresOf(binding, 0, nproc)
-  const options = given.dryRun ? given : withFolders(given, cwd)
+  const options = given.dryRun ? given : withFolders(given, cwd, env)
   const { program, output, restart } = options
+  const isDetached = takeDetached(env)
   const script = findCode(program, cwd, env)
-  const job = createJob(options, env, cwd, script)
+  // The output of a detached job is in its log files alone.
+  const shown = isDetached ? { ...output, ranks: new Set<number>() } : output
+  const job = createJob({ ...options, output: shown }, env, cwd, script)
   const origin = describeEnvironment(settings)
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
     const plan = planAttempt(job, assumedPlace(job), 0, assumedSetup(job))
     if (output.format === 'json') console.write('stdout', describePlanAsJson(plan))
     else console.print('stdout', describePlan(plan))
+    return
+  }
+  if (options.detach && !isDetached) {
+    const logs = output.directory ?? output.kept
+    if (logs === undefined) throw usageError('--detach needs --log-dir DIR, or TSRUN_KEEP_LOGS=1')
+    context.exitCode = await detach(logs, env, context)
     return
   }
   if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(restart.signals)
@@ -86,7 +97,13 @@ export async function startJob(
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
       started = runId
-      return recordRun(env, cwd, { runId, script: script.path, logDir: directory })
+      const end = recordRun(env, cwd, {
+        runId,
+        script: script.path,
+        logDir: directory ?? output.kept,
+      })
+      if (isDetached) announceDetached(runId)
+      return end
     },
   }
   let exitCode = USAGE
@@ -126,17 +143,20 @@ async function openChaos(
 }
 
 /**
- * Adds the folders of traces and, if log files or profiles need one, of logs.
+ * Adds the folders of traces and logs: that of the last jobs, unless log files or profiles need another.
  *
  * @throws ERR_TSR_USAGE
  */
-function withFolders(options: JobOptions, cwd: string): JobOptions {
+function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): JobOptions {
   const { program, output } = options
   const trace = openTraceFolder(output, cwd)
   const isNeeded = needsFiles(output) || program.profiles.length > 0
   const directory =
     output.directory ?? (isNeeded ? mkdtempSync(join(tmpdir(), 'tsrun-logs-')) : undefined)
-  return { ...options, output: { ...output, trace, directory } }
+  if (directory !== undefined) return { ...options, output: { ...output, trace, directory } }
+  // A rank has two sets of files of this size; see `OLDER`.
+  const logMaxSize = KEPT_BYTES / 2 / options.placement.nproc
+  return { ...options, output: { ...output, trace, kept: keptLogs(env), logMaxSize } }
 }
 
 /** Finds the code of the ranks. @throws ERR_TSR_SCRIPT */

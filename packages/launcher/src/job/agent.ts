@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks, isTsrError } from '@tsrun/core'
@@ -118,10 +119,12 @@ export async function runOnce(
   const { program, output } = job
   const { plan, nodeRank } = nodes
   const memory = watchMemoryEvents()
-  const directory =
-    output.directory === undefined
-      ? undefined
-      : attemptDirectory(output.directory, plan.runId, restartCount)
+  const folderOf = (logs: string | undefined, attempt = restartCount): string | undefined =>
+    logs === undefined ? undefined : attemptDirectory(logs, plan.runId, attempt)
+  const directory = folderOf(output.directory)
+  // Keep two attempts, so that the size stays limited.
+  const old = folderOf(output.kept, restartCount - 2)
+  if (old !== undefined) rmSync(old, { recursive: true, force: true })
   const debuggers = await placeDebuggers(program.inspect, ranksOf(plan, nodeRank))
   announceDebuggers(debuggers, context.announcer)
   const stackRequests = await StackRequests.open(program)
@@ -143,7 +146,7 @@ export async function runOnce(
         worldSize: worldSizeOf(plan),
         place: nodes,
         restartCount,
-        directory,
+        directory: directory ?? folderOf(output.kept),
         shared,
         page,
         stackRequests,

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync, type Stats } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { createLogger } from '@tsrun/core'
@@ -150,6 +150,10 @@ export function addFlight(
   }
 }
 
+const TEMPORARY = 'tsrun-flight-'
+/** Milliseconds for which temporary folders with records are kept: a week. */
+const LONGEST_KEPT = 7 * 86_400_000
+
 /** The folder in which the ranks of one attempt write their flight records. */
 export interface FlightPlace {
   /** Undefined if no folder can be created. */
@@ -172,7 +176,7 @@ export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv
   if (logs !== undefined) return lasting(resolve(logs, 'flight'))
   let folder: string
   try {
-    folder = mkdtempSync(join(tmpdir(), 'tsrun-flight-'))
+    folder = mkdtempSync(join(tmpdir(), TEMPORARY))
   } catch {
     // Continue, because the job can run without records.
     return { folder: undefined, environment: {}, kept: () => undefined, close: () => undefined }
@@ -186,9 +190,24 @@ export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv
     environment: { TSRUN_FLIGHT_DIR: folder },
     kept,
     close: (hasFailed) => {
-      if (hasFailed && kept() !== undefined) return
-      rmSync(folder, { recursive: true, force: true })
+      if (!hasFailed || kept() === undefined) rmSync(folder, { recursive: true, force: true })
+      else removeTemporary(TEMPORARY, ({ mtimeMs }) => Date.now() - mtimeMs > LONGEST_KEPT)
     },
+  }
+}
+
+/** Removes folders of this user for temporary files whose names begin with `prefix`. */
+export function removeTemporary(
+  prefix: string,
+  isOver: (status: Stats, rest: string) => boolean,
+): void {
+  // There may be no folder for temporary files.
+  for (const name of existsSync(tmpdir()) ? readdirSync(tmpdir()) : []) {
+    if (!name.startsWith(prefix)) continue
+    const path = join(tmpdir(), name)
+    const status = lstatSync(path, { throwIfNoEntry: false })
+    if (status?.isDirectory() !== true || status.uid !== process.getuid?.()) continue
+    if (isOver(status, name.slice(prefix.length))) rmSync(path, { recursive: true, force: true })
   }
 }
 
