@@ -71,7 +71,7 @@ export interface OutputOptions {
 
 /** @throws ERR_TSR_USAGE */
 export function toOutput(values: Values, settings: Settings): OutputOptions {
-  const prefix = settings['log-prefix']
+  const prefix = settings['log-prefix'] ?? settings['log-line-prefix-template']
   return {
     directory: values['log-dir'],
     logMaxSize: values['log-max-size'],

@@ -3,6 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { nearestName, readLogLevel } from '@tsrun/core'
 import type { FlagValues } from '../args/flags.ts'
+import { remarksOn } from '../args/hints.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
@@ -77,6 +78,8 @@ export async function startJob(
   }
   if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(restart.signals)
   const announcer = new Announcer(console, output.format)
+  const words = program.kind === 'program' ? [] : program.arguments
+  for (const text of remarksOn(settings, words, env)) announcer.say('remark', text)
   if (origin !== undefined) announcer.say('settings', origin)
   const { directory, trace } = output
   if (given.output.directory === undefined && directory !== undefined) {

@@ -109,6 +109,7 @@ export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string |
   const { code } = await connection.ended
   const said = stderr.trim().split('\n').at(-1) ?? ''
   if (code !== 0) return said === '' ? `exit code ${code}` : said
-  const other = stdout.trim()
+  // A start-up file of the shell may print something, too.
+  const other = stdout.match(/^\d+\.\d+\.\d+\S*$/gm)?.at(-1) ?? stdout.trim()
   return other === version ? undefined : `it has tsrun ${other}, and this host ${version}`
 }
