@@ -1,6 +1,8 @@
+import { spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { jest } from '@jest/globals'
-import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { bin, cleanEnvironment, fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
@@ -160,4 +162,14 @@ describe('--max-restarts', () => {
     const { stdout } = run
     expect(stdout.match(/ at port 29533$/gm)).toHaveLength(3)
   })
+})
+
+const canUnshare = spawnSync('unshare', ['-n', 'true']).status === 0
+
+needing(canUnshare, 'network namespace').it('a loopback interface that is down is named', () => {
+  const args = ['-n', process.execPath, bin, 'hello.mjs']
+  const options = { cwd: fixtures, env: cleanEnvironment(), encoding: 'utf8' } as const
+  const { status, stderr } = spawnSync('unshare', args, options)
+  expect(status).toBe(0)
+  expect(stderr).toContain('the loopback interface is down')
 })

@@ -10,7 +10,14 @@ export {
   makeRunIdentity,
 } from '../../../packages/launcher/src/job/job.ts'
 export { refuseModuleSyntax } from '../../../packages/launcher/src/job/code/module-format.ts'
-export { coresOf, type ReadSystemFile } from '../../../packages/launcher/src/job/placement/numa.ts'
+export {
+  cpuQuota,
+  describeLimits,
+  memoryLimit,
+  type ReadSystemFile,
+  usableCores,
+} from '../../../packages/launcher/src/job/placement/limits.ts'
+export { coresOf } from '../../../packages/launcher/src/job/placement/numa.ts'
 export { version } from '../../../packages/launcher/src/package.ts'
 export {
   describePlan,

@@ -34,7 +34,7 @@ export const flags = {
     aliases: ['nproc-per-node'],
     value: 'N|auto|gpu|cpu',
     description:
-      'how many ranks to start; gpu: one for each GPU; cpu: one for each core; auto: gpu where the ' +
+      'how many ranks to start; gpu: one for each GPU; cpu: one for each core that it may use; auto: gpu where the ' +
       'backend uses GPUs, else cpu',
     fallback: '1',
     torchrun: 'nproc-per-node',

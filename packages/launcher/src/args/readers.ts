@@ -222,6 +222,11 @@ export function splitWords(line: string): string[] | undefined {
   return word === undefined ? words : [...words, word]
 }
 
+/** Quotes a text for a POSIX shell, if necessary. */
+export function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+}
+
 export const words = written(
   'arguments as in a shell, with every quotation mark closed',
   splitWords,

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { textWidth } from '@tsrun/core'
 import type { Flags, ValuesOf } from '../args/flag.ts'
-import { usageError } from '../args/readers.ts'
+import { quoted, usageError } from '../args/readers.ts'
 import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { HOST_COLUMNS } from '../job/plan.ts'
 import { LineSplitter } from '../logs/lines.ts'
@@ -9,7 +9,6 @@ import type { Interruption } from '../protocol/nodes.ts'
 import {
   commandIn,
   Connection,
-  quoted,
   readSsh,
   SSH_FAILED,
   whyNotOn,

@@ -1,5 +1,5 @@
 import { mkdtempSync } from 'node:fs'
-import { availableParallelism, tmpdir } from 'node:os'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { nearestName, readLogLevel } from '@tsrun/core'
 import type { FlagValues } from '../args/flags.ts'
@@ -14,6 +14,7 @@ import { USAGE } from '../job/failure/exit-codes.ts'
 import { findGpus, usesGpus } from '../job/placement/devices.ts'
 import { announceDetached, detach, takeDetached } from '../job/detach.ts'
 import { createJob } from '../job/job.ts'
+import { usableCores } from '../job/placement/limits.ts'
 import { coresOf } from '../job/placement/numa.ts'
 import { KEPT_BYTES, keptLogs, recordRun } from '../job/run-records.ts'
 import {
@@ -48,7 +49,7 @@ export async function startJob(
   readLogLevel(env)
   const settings = completeSettings(values, env)
   const given = toJobOptions(settings, command, {
-    cores: availableParallelism(),
+    cores: usableCores(),
     gpus: () => findGpus(env).length,
     usesGpus: () => usesGpus(env),
   })

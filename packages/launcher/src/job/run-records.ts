@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, rmSync, statSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import {
@@ -9,6 +9,7 @@ import {
   flag,
   integer,
   makeOwnFolder,
+  namesIn,
   object,
   parseJson,
   readFileText,
@@ -186,13 +187,5 @@ function readRecord(path: string): RunRecord | undefined {
     return parseJson(readFileText(path), runRecord)
   } catch {
     return undefined
-  }
-}
-
-function namesIn(folder: string, recursive = false): string[] {
-  try {
-    return readdirSync(folder, { recursive, encoding: 'utf8' })
-  } catch {
-    return []
   }
 }

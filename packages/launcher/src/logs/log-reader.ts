@@ -1,6 +1,6 @@
-import { closeSync, existsSync, fstatSync, readdirSync, readSync, statSync } from 'node:fs'
+import { closeSync, existsSync, fstatSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { anything, openFile, parseJson } from '@tsrun/core'
+import { anything, namesIn, openFile, parseJson } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
 import type { StreamName } from './lines.ts'
 import { INDEX_NAME, streamNames, type IndexEntry, type IndexHeader } from './log-files.ts'
@@ -213,12 +213,8 @@ export function ranksIn(attempt: string): number[] {
 }
 
 function numbersIn(folder: string, pattern: RegExp): number[] {
-  try {
-    return readdirSync(folder)
-      .flatMap((name) => pattern.exec(name)?.[1] ?? [])
-      .map(Number)
-      .sort((a, b) => a - b)
-  } catch {
-    return []
-  }
+  return namesIn(folder)
+    .flatMap((name) => pattern.exec(name)?.[1] ?? [])
+    .map(Number)
+    .sort((a, b) => a - b)
 }

@@ -1,8 +1,9 @@
-import { hostname } from 'node:os'
+import { hostname, networkInterfaces } from 'node:os'
 import { isTsrError } from '@tsrun/core'
 import {
   addressOfInterface,
   findListenAddress,
+  isLoopback,
   storeTlsOf,
   systemNames,
   type ListenAddress,
@@ -105,6 +106,10 @@ async function startStore(
   address: string,
   { announcer }: JobContext,
 ): Promise<JobStore> {
+  if (isLoopback(address) && !hasLoopback()) {
+    const text = 'the loopback interface is down, so no rank can reach the store: ip link set lo up'
+    announcer.say('loopback', text)
+  }
   let refused = 0
   const tls = storeTlsOf(protection)
   const onRefused = (peer: string, reason: string): void => {
@@ -122,6 +127,10 @@ async function startStore(
     endpoint: { ...store.endpoint, freePort },
     close: () => store.close(),
   }
+}
+
+function hasLoopback(): boolean {
+  return Object.values(networkInterfaces()).some((of) => of?.some(({ internal }) => internal))
 }
 
 /** Creates the only node of a job. */

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { dirname } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
+import { quoted } from '../args/readers.ts'
 import { version } from '../package.ts'
 import type { RemoteHost } from './hostfile.ts'
 
@@ -85,11 +86,6 @@ export class Connection {
   close(): void {
     this.#child.kill('SIGKILL')
   }
-}
-
-/** Quotes a text for a POSIX shell. */
-export function quoted(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }
 
 /** A command for the shell of a host. It changes to the directory and adds Node to the PATH first. */

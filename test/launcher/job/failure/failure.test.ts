@@ -126,6 +126,16 @@ it('blames the out-of-memory killer only on evidence', () => {
   )
 })
 
+it('names ulimit -v if memory could not be allocated', () => {
+  const stderrTail = ['RangeError: WebAssembly.Memory(): could not allocate memory']
+  const memory = { ...quiet, addressSpace: 24 * 2 ** 30 }
+  const outcomes = [killed(0, 'SIGABRT', 10, { stderrTail })]
+  expect(describeJob(outcomes, memory).explanation).toContain(
+    'ulimit -v limits its address space to 24 GiB',
+  )
+  expect(describeJob(outcomes).explanation).toContain('abort()')
+})
+
 it('shows lines that loggers wrote as JSON as text', () => {
   const ours = { level: 40, name: 'distributed', runId: 'r', msg: 'barrier #4 has waited 30 s' }
   const theirs = { level: 'error', time: 1, message: 'the disk is full' }

@@ -1,13 +1,14 @@
-import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync, type Stats } from 'node:fs'
+import { existsSync, lstatSync, mkdtempSync, rmSync, type Stats } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { createLogger } from '@tsrun/core'
+import { createLogger, namesIn } from '@tsrun/core'
 import {
   readFlightFolder,
   writeFlightDump,
   type FlightDump,
   type FlightFolder,
 } from '@tsrun/distributed/record'
+import { attemptsIn } from '../../logs/log-reader.ts'
 import type { FlightFinding } from './flight-findings.ts'
 import { mergeFlight } from './flight-merge.ts'
 
@@ -50,7 +51,7 @@ function read(folder: string): Records | undefined {
 }
 
 function lastAttempt(run: string): Records | undefined {
-  const attempts = attemptsOf(run)
+  const attempts = attemptsIn(run)
   for (const attempt of attempts.toReversed()) {
     const folder = join(run, `attempt_${attempt}`, 'flight')
     const records = existsSync(folder) ? read(folder) : undefined
@@ -63,27 +64,10 @@ function lastAttempt(run: string): Records | undefined {
 }
 
 function newestRun(logs: string): Records | undefined {
-  const runs = foldersIn(logs).flatMap((name) => lastAttempt(join(logs, name)) ?? [])
+  const runs = namesIn(logs).flatMap((name) => lastAttempt(join(logs, name)) ?? [])
   const newest = runs.toSorted((a, b) => byTime(a.dumps.at(-1), b.dumps.at(-1))).at(-1)
   if (newest === undefined || runs.length === 1) return newest
   return { ...newest, notes: [`the newest of ${runs.length} runs with records`, ...newest.notes] }
-}
-
-function attemptsOf(run: string): number[] {
-  return foldersIn(run)
-    .flatMap((name) => /^attempt_(\d+)$/.exec(name)?.[1] ?? [])
-    .map(Number)
-    .sort((a, b) => a - b)
-}
-
-function foldersIn(directory: string): string[] {
-  try {
-    return readdirSync(directory, { withFileTypes: true })
-      .filter((entry) => entry.isDirectory())
-      .map(({ name }) => name)
-  } catch {
-    return []
-  }
 }
 
 function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
@@ -201,8 +185,7 @@ export function removeTemporary(
   prefix: string,
   isOver: (status: Stats, rest: string) => boolean,
 ): void {
-  // There may be no folder for temporary files.
-  for (const name of existsSync(tmpdir()) ? readdirSync(tmpdir()) : []) {
+  for (const name of namesIn(tmpdir())) {
     if (!name.startsWith(prefix)) continue
     const path = join(tmpdir(), name)
     const status = lstatSync(path, { throwIfNoEntry: false })
