@@ -4,6 +4,7 @@ export {
   type Devices,
   findDevices,
 } from '../../../packages/launcher/src/job/placement/devices.ts'
+export { announceSilence } from '../../../packages/launcher/src/job/agent.ts'
 export {
   type Job,
   type JobContext,

@@ -1,4 +1,4 @@
-export { Console } from '../../../packages/launcher/src/logs/console.ts'
+export { Announcer, Console } from '../../../packages/launcher/src/logs/console.ts'
 export {
   type Line,
   LineSplitter,

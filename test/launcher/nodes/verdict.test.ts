@@ -87,6 +87,7 @@ first cause  node 1 (ranks 2-3) is gone: its launcher has ended
 host         h1, 10.0.0.2
 others       rank 0: failed because of rank 2 (ERR_TSR_PEER_LOST), after 0.09 s
              rank 1: stopped by tsrun, after 0.30 s
+run          run
 ── exit code 75 ────────────────────────────────────────────────────────────────
 `)
 })

@@ -173,6 +173,10 @@ export class NodeZero implements Nodes {
     this.#lost = [...this.#lost, { node: nodeRank, host, address, reason }]
     this.#hasLeft ||= isLeave
     this.#context.events?.record('node-left', { left: { node: nodeRank, host, address, reason } })
+    if (this.#attempt !== undefined) {
+      const { announcer } = this.#context
+      announcer.say('lost', `node ${nodeRank} (${host}) is gone: ${reason}`, { node: nodeRank })
+    }
     watched.gone.abort()
     this.#members.remove(id)
     this.#halt.abort()

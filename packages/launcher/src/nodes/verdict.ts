@@ -86,7 +86,10 @@ export function judge(evidence: Evidence): Verdict {
     if (isElastic) return { kind: 'change', reason: describeLost(lost) }
     return {
       kind: 'lost',
-      failure: describeLostNode(firstLost, ranksOf(plan, firstLost.node), outcomes),
+      failure: {
+        runId: plan.runId,
+        ...describeLostNode(firstLost, ranksOf(plan, firstLost.node), outcomes),
+      },
     }
   }
   const isOver = outcomes.every(succeeded)
@@ -97,7 +100,7 @@ export function judge(evidence: Evidence): Verdict {
   const { rank } = cause.culprit
   const { facts } = reports.find((report) => report.outcomes.some((of) => of.rank === rank))!
   const seen = { findings, worldSize: worldSizeOf(plan), missing }
-  const failure = describeFailure(cause, outcomes, facts, seen)
+  const failure = { runId: plan.runId, ...describeFailure(cause, outcomes, facts, seen) }
   // In a job of fixed size, no other host can replace a lost one.
   const isShort = lost.length > 0 && !isElastic
   if (restarts >= maxRestarts || isShort) return { kind: 'failure', failure }

@@ -196,6 +196,7 @@ export const reportMessage = object({
 
 /** The facts of a failed attempt of a job, for the printed report and for JSON. */
 const failure = object({
+  runId: text.optional(),
   rank: count(),
   worldSize: count(),
   pid: count(),
@@ -229,6 +230,7 @@ const failure = object({
 
 /** The facts of a job that failed because it lost a host, for the printed report and for JSON. */
 const nodeFailure = object({
+  runId: text.optional(),
   node: count(),
   host: text,
   address: text,

@@ -40,6 +40,15 @@ logs         logs/run/attempt_0
   )
 })
 
+it('is folded at 80 columns, and names the run', () => {
+  const long = errorReport({ at: 120, name: 'TypeError', message: 'word '.repeat(40), text: 'x' })
+  const failure = describeJob([died(0, errorReport({ at: 100 })), died(1, long)])
+  const text = failureText({ runId: '20261127-201502-9f3a1c', ...failure }, false)
+  expect(text).toContain('\nothers       rank 1: TypeError: word word')
+  expect(text).toContain('\nrun          20261127-201502-9f3a1c\n')
+  expect(text.split('\n').filter((line) => line.length > 80)).toEqual([])
+})
+
 it('shows the error of a rank that was stopped before it exited', () => {
   const dying = stopped(1, { error: errorReport({ at: 100 }), stoppedAt: 120 })
   const text = failureText(describeJob([stopped(0), dying]), false)
