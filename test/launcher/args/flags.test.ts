@@ -36,6 +36,7 @@ describe('the flags', () => {
       'grace shutdown-timeout SECONDS',
       'signals-to-handle LIST',
       'job-timeout SECONDS',
+      'on-failure COMMAND|URL',
       'chaos FILE',
       'log-dir DIR',
       'log-max-size SIZE',

@@ -190,6 +190,11 @@ export const flags = {
     description:
       'end the job after this time with exit code 124, and show the JavaScript stacks of its ranks first',
   },
+  'on-failure': {
+    value: 'COMMAND|URL',
+    description:
+      'if the job fails, run this command of the shell with the report as its input, or post JSON to this URL',
+  },
   chaos: {
     value: 'FILE',
     description:

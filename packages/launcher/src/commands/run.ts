@@ -1,5 +1,5 @@
 import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { nearestName, readLogLevel } from '@tsrun/core'
 import type { FlagValues } from '../args/flags.ts'
@@ -10,10 +10,11 @@ import type { ProgramOptions } from '../args/program-options.ts'
 import { usageError } from '../args/readers.ts'
 import { completeSettings, describeEnvironment } from '../args/settings.ts'
 import { runJob } from '../job/agent.ts'
-import { USAGE } from '../job/failure/exit-codes.ts'
+import { TIMED_OUT, USAGE } from '../job/failure/exit-codes.ts'
 import { findGpus, usesGpus } from '../job/placement/devices.ts'
 import { announceDetached, detach, takeDetached } from '../job/detach.ts'
-import { createJob } from '../job/job.ts'
+import { createJob, type JobWatcher } from '../job/job.ts'
+import { reportJobFailure } from '../job/on-failure.ts'
 import { usableCores } from '../job/placement/limits.ts'
 import { coresOf } from '../job/placement/numa.ts'
 import { KEPT_BYTES, keptLogs, recordRun } from '../job/run-records.ts'
@@ -90,11 +91,18 @@ export async function startJob(
   const events = openEventLog(output.eventLog, cwd, console, announcer)
   const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, program.stdin)
   const chaos = await openChaos(options, cwd, announcer, events)
-  const { dashboard, metrics, onLine } = await openWatchers(output, script.path, context, announcer)
+  const { dashboard, metrics, onLine } = await openWatchers(output, job, context, announcer)
   let started: string | undefined
+  let report = ''
+  const reporter: JobWatcher = {
+    follow: () => undefined,
+    showFailure: (text) => {
+      report = text
+    },
+  }
   const jobContext = {
     ...{ console, announcer, interrupts, events, chaos },
-    watchers: [dashboard, metrics, given.output.trace && new TraceReport(trace!)].filter(
+    watchers: [dashboard, metrics, reporter, given.output.trace && new TraceReport(trace!)].filter(
       (watcher) => watcher !== undefined,
     ),
     ...(onLine === undefined ? {} : { onLine }),
@@ -120,6 +128,23 @@ export async function startJob(
     }
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
+    const { onFailure: to } = restart
+    // A signal is no failure of the job.
+    if (
+      to !== undefined &&
+      exitCode !== 0 &&
+      (exitCode === TIMED_OUT || !interrupts.stop.aborted)
+    ) {
+      const facts = {
+        runId: started ?? '',
+        exitCode,
+        script: script.path,
+        host: hostname(),
+        report,
+      }
+      const problem = await reportJobFailure(to, facts, env)
+      if (problem !== undefined) announcer.say('on-failure', `--on-failure: ${problem}`)
+    }
     await Promise.all([dashboard?.end(exitCode), metrics?.end()])
     if (given.output.trace === undefined) removeTraceFolder(trace)
   }
