@@ -7,7 +7,7 @@ import {
   rmSync,
   statSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { tsrunHere, type HereFinished } from '../launcher/support/in-process.ts'
@@ -335,7 +335,7 @@ function expectEventsOfAttempts(): void {
   expect(events.at(-1)).toMatchObject({ exitCode: 1, seconds: expect.any(Number) })
 }
 
-it('--log-prefix and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE set the prefix of each line', async () => {
+it('--log-prefix and the flag and variable of torchrun set the prefix of each line', async () => {
   const { stdout } = await tsrun(['--nproc', '2', '--log-prefix', '<{rank}/{role}>', 'hello.mjs'])
   expect(stdout.trimEnd().split('\n').toSorted()).toEqual([
     '<0/default> hello from rank 0 of 2',
@@ -344,4 +344,7 @@ it('--log-prefix and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE set the prefix of eac
   const torch = { TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE: '[${role_name}${local_rank}]:' }
   const own = await tsrun(['hello.mjs'], { env: torch })
   expect(own.stdout).toBe('[default0]: hello from rank 0 of 1\n')
+  const flag = ['--log-line-prefix-template', '${hostname} ${rank}:', 'hello.mjs']
+  const { stdout: prefixed } = await tsrun(flag, { env: torch })
+  expect(prefixed).toBe(`${hostname()} 0: hello from rank 0 of 1\n`)
 })
