@@ -1,52 +1,48 @@
 import { nearestName } from '@tsrun/core'
-import type { Flag } from './flag.ts'
 import { flagTable, type FlagName } from './flags.ts'
 import { findFlag, variablesOf, type Settings } from './settings.ts'
 
 const HOSTS = 'tsrun hosts --hostfile FILE -- script'
 
-/** Flags of other launchers: the launcher, and what tsrun has instead. */
-const others: Readonly<Record<string, readonly [launcher: string, instead: string]>> = {
-  'num-processes': ['accelerate', '--nproc, the ranks of each host'],
-  'num-machines': ['accelerate', '--nnodes'],
-  'machine-rank': ['accelerate', '--node-rank'],
-  'main-process-ip': ['accelerate', '--rdzv-endpoint'],
-  'main-process-port': ['accelerate', '--master-port'],
-  'multi-gpu': ['accelerate', '--nproc gpu'],
-  'gpu-ids': ['accelerate', 'the variable CUDA_VISIBLE_DEVICES'],
-  cpu: ['accelerate', 'the variable TSRUN_BACKEND=wasm'],
-  'num-gpus': ['deepspeed', '--nproc'],
-  'num-nodes': ['deepspeed', '--nnodes'],
-  hostfile: ['deepspeed and mpirun', HOSTS],
-  include: ['deepspeed', HOSTS],
-  exclude: ['deepspeed', HOSTS],
-  n: ['mpirun', '--nproc'],
-  np: ['mpirun and horovodrun', '--nproc'],
-  H: ['mpirun and horovodrun', HOSTS],
-  host: ['mpirun', HOSTS],
-  x: ['mpirun', 'the environment, or tsrun hosts --env NAME'],
-  'bind-to': ['mpirun', '--bind'],
-  'map-by': ['mpirun', '--bind'],
-  oversubscribe: ['mpirun', 'not needed: --nproc may be any number'],
-  'min-np': ['horovodrun', '--nnodes MIN:MAX'],
-  'max-np': ['horovodrun', '--nnodes MIN:MAX'],
-  hosts: ['horovodrun', HOSTS],
-  'network-interfaces': ['horovodrun', '--iface'],
-  'start-timeout': ['horovodrun', '--rdzv-timeout'],
-  'timeline-filename': ['horovodrun', '--trace DIR'],
+/** Flags of other launchers, and what tsrun has instead. */
+const others: Readonly<Record<string, string>> = {
+  'num-processes': 'accelerate; here --nproc, the ranks of each host',
+  'num-machines': 'accelerate; here --nnodes',
+  'machine-rank': 'accelerate; here --node-rank',
+  'main-process-ip': 'accelerate; here --rdzv-endpoint',
+  'main-process-port': 'accelerate; here --master-port',
+  'multi-gpu': 'accelerate; here --nproc gpu',
+  'gpu-ids': 'accelerate; here the variable CUDA_VISIBLE_DEVICES',
+  cpu: 'accelerate; here the variable TSRUN_BACKEND=wasm',
+  'num-gpus': 'deepspeed; here --nproc',
+  'num-nodes': 'deepspeed; here --nnodes',
+  hostfile: `deepspeed and mpirun; here ${HOSTS}`,
+  include: `deepspeed; here ${HOSTS}`,
+  exclude: `deepspeed; here ${HOSTS}`,
+  n: 'mpirun; here --nproc',
+  np: 'mpirun and horovodrun; here --nproc',
+  H: `mpirun and horovodrun; here ${HOSTS}`,
+  host: `mpirun; here ${HOSTS}`,
+  x: 'mpirun; here the environment, or tsrun hosts --env NAME',
+  'bind-to': 'mpirun; here --bind',
+  'map-by': 'mpirun; here --bind',
+  oversubscribe: 'mpirun; here --nproc may be any number',
+  'min-np': 'horovodrun; here --nnodes MIN:MAX',
+  'max-np': 'horovodrun; here --nnodes MIN:MAX',
+  hosts: `horovodrun; here ${HOSTS}`,
+  'network-interfaces': 'horovodrun; here --iface',
+  'start-timeout': 'horovodrun; here --rdzv-timeout',
+  'timeline-filename': 'horovodrun; here --trace DIR',
 }
 
 /** What the user probably meant by an unknown flag; empty if unknown. @param known - names of flags */
 export function hintFor(unknown: string, known: readonly string[]): string {
   const word = unknown.replaceAll('_', '-')
-  const [launcher, instead] = others[word] ?? []
-  // Commands have flags of their own.
-  if (launcher !== undefined && known.includes('nproc'))
-    return ` (a flag of ${launcher}; here ${instead!})`
-  const name = nearestName(
-    word,
-    known.filter((one) => one.length > 1),
-  )
+  // Commands have no flag --nproc, and other launchers have no such commands.
+  const other = known.includes('nproc') ? others[word] : undefined
+  if (other !== undefined) return ` (a flag of ${other})`
+  const names = known.filter((name) => name.length > 1)
+  const name = nearestName(word, names)
   return name === undefined ? '' : ` (the nearest is --${name})`
 }
 
@@ -63,6 +59,8 @@ const variables =
   'RUNS_DIR NATIVE LAUNCHER_PID ENGINE CORES ACCEPT_FAULTS TRANSPORT TRACE_RANGE TRACE_BYTES ' +
   'STALL_WARNING MATH PARENT_PIPE HOST_COLUMNS DOWNLOADS'
 
+type Environment = Readonly<Record<string, string | undefined>>
+
 /**
  * Sentences about what the user probably did not mean. The job runs all the same.
  *
@@ -71,33 +69,30 @@ const variables =
 export function remarksOn(
   settings: Settings,
   words: readonly string[],
-  env: Readonly<Record<string, string | undefined>>,
+  env: Environment,
 ): string[] {
-  const isLate = ({ name }: Flag): boolean =>
-    early.some((one) => one === name && (settings[one]?.source ?? 'default') === 'default')
+  const remarks = misspelt(env)
+  if (settings.nnodes?.value === '1' && settings.tls?.value === 'true') {
+    remarks.push('--tls is for several hosts; nothing of this job goes over the network')
+  }
   const late = words.find((word) => {
-    const flag = word.startsWith('--') ? findFlag(word.split('=', 1)[0]!) : undefined
-    return flag !== undefined && isLate(flag)
+    const found = word.startsWith('--') ? findFlag(word.split('=', 1)[0]!)?.name : undefined
+    const name = early.find((one) => one === found)
+    return name !== undefined && (settings[name]?.source ?? 'default') === 'default'
   })
-  const isAlone = settings.nnodes?.value === '1' && settings.tls?.value === 'true'
-  return [
-    ...(late === undefined
-      ? []
-      : [`${late} follows the script, so the script gets it; flags of tsrun precede the script`]),
-    ...(isAlone ? ['--tls is for several hosts; nothing of this job goes over the network'] : []),
-    ...misspelt(env),
-  ]
+  if (late === undefined) return remarks
+  const text = `${late} follows the script, so the script gets it; flags of tsrun precede the script`
+  return [...remarks, text]
 }
 
-function misspelt(env: Readonly<Record<string, string | undefined>>): string[] {
-  const known = [
-    ...flagTable.flatMap(variablesOf),
-    ...variables.split(' ').map((one) => `TSRUN_${one}`),
-  ]
+function misspelt(env: Environment): string[] {
+  const own = variables.split(' ').map((name) => `TSRUN_${name}`)
+  const known = [...flagTable.flatMap(variablesOf), ...own]
   return Object.keys(env).flatMap((name) => {
     const [prefix] = /^(?:TSRUN|PET)_/.exec(name) ?? []
     if (prefix === undefined || known.includes(name)) return []
-    const rests = known.flatMap((one) => (one.startsWith(prefix) ? one.slice(prefix.length) : []))
+    const alike = known.filter((one) => one.startsWith(prefix))
+    const rests = alike.map((one) => one.slice(prefix.length))
     const nearest = nearestName(name.slice(prefix.length), rests)
     return nearest === undefined ? [] : `${name} has no effect (the nearest is ${prefix}${nearest})`
   })

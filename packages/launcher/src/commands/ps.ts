@@ -34,10 +34,7 @@ export const command = declareCommand({
 
 /** Omits the socket, whose name includes a secret. */
 function toJson(job: StatusSnapshot): object {
-  const ranks = job.ranks.map((rank) => {
-    const seconds = (monotonicNow() - rank.since) / 1000
-    return { ...rank, state: activityOf(rank), since: undefined, seconds }
-  })
+  const ranks = job.ranks.map((rank) => ({ ...rank, state: activityOf(rank) }))
   return { ...job, socket: undefined, ranks }
 }
 

@@ -95,7 +95,6 @@ export async function startJob(
   let started: string | undefined
   let report = ''
   const reporter: JobWatcher = {
-    follow: () => undefined,
     showFailure: (text) => {
       report = text
     },

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { anything, blasLibraries, namesIn, parseJson, record } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
 import { linesOf, type GpuList } from '../job/placement/devices.ts'
-import { cpuQuota, readSystemFile as read } from '../job/placement/limits.ts'
+import { cpuQuota, readSystemFile as read, softLimit } from '../job/placement/limits.ts'
 import { proveBlas } from '../setup/blas.ts'
 import type {
   BlasFacts,
@@ -115,8 +115,7 @@ export function readAutogroups(): boolean | undefined {
 
 /** The limit on open files, which Node raises to the maximum and ranks inherit. */
 export function readOpenFiles(): number | undefined {
-  const soft = /^Max open files\s+(\S+)/m.exec(read('/proc/self/limits') ?? '')?.[1]
-  return soft === undefined ? undefined : soft === 'unlimited' ? Infinity : Number(soft)
+  return softLimit('Max open files')
 }
 
 export function readCores(): CoreFacts {

@@ -143,7 +143,7 @@ export async function runOnce(
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
   stackRequests.readStatus = () => page.ranks()
   const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }
-  for (const watcher of context.watchers ?? []) watcher.follow(attempt, () => page.ranks())
+  for (const watcher of context.watchers ?? []) watcher.follow?.(attempt, () => page.ranks())
   const flight = openFlightPlace(directory, job.env)
   const concluded = new AbortController()
   let keepsRecords = false

@@ -1,7 +1,7 @@
 import { ownEnd } from './outcome.ts'
 import type { MemoryEvents, RankOutcome } from '../../protocol/nodes.ts'
 import { formatBytes } from '@tsrun/core'
-import { addressSpaceLimit, memoryLimit, readSystemFile } from '../placement/limits.ts'
+import { memoryLimit, readSystemFile, softLimit } from '../placement/limits.ts'
 
 /** Explains the end of a rank beyond its exit code or signal; undefined if there is no explanation. */
 export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {
@@ -20,11 +20,11 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
     return 'Node reads the file as CommonJS. "type": "module" in its package.json, or the extension .mts (.mjs), makes it an ES module.'
   }
   if (signal === 'SIGKILL') return explainKill(outcome, memory)
-  const { addressSpace } = memory
+  const { addressSpace = Infinity } = memory
   const isShort = /ENOMEM|allocat|out of memory/i.test(
     outcome.error?.message ?? outcome.stderrTail.join(),
   )
-  if (addressSpace !== undefined && isShort) {
+  if (addressSpace < Infinity && isShort) {
     return `ulimit -v limits its address space to ${formatBytes(addressSpace)}, of which V8 and WebAssembly reserve more than they use. Raise that limit.`
   }
   if (signal !== null) return signals[signal]
@@ -72,11 +72,13 @@ function explainKill({ usage }: RankOutcome, { kills, available, limit }: Memory
 /** @returns a function that returns the events since `watchMemoryEvents` was called */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
+  const space = softLimit('Max address space')
   return () => ({
     kills: countKills() - before,
     available: readAvailable(),
     limit: memoryLimit(),
-    addressSpace: addressSpaceLimit(),
+    // JSON has no Infinity.
+    addressSpace: space === Infinity ? undefined : space,
   })
 }
 

@@ -43,27 +43,20 @@ export function memoryLimit(read = readSystemFile): number | undefined {
   return bytes < 2 ** 60 ? bytes : undefined
 }
 
-/** The soft limit of this process with a name of /proc/self/limits. */
-function softLimit(name: string, read: ReadSystemFile): number | undefined {
-  const digits = new RegExp(`^${name} +(\\d+)`, 'm').exec(read('/proc/self/limits') ?? '')?.[1]
-  return digits === undefined ? undefined : Number(digits)
-}
-
-/** The limit of `ulimit -v` in bytes. */
-export function addressSpaceLimit(read = readSystemFile): number | undefined {
-  return softLimit('Max address space', read)
+/** A soft limit of this process, by its name in /proc/self/limits; undefined if unknown. */
+export function softLimit(name: string, read = readSystemFile): number | undefined {
+  const found = new RegExp(`^${name} +(\\S+)`, 'm').exec(read('/proc/self/limits') ?? '')?.[1]
+  return found === undefined ? undefined : found === 'unlimited' ? Infinity : Number(found)
 }
 
 /** The limits that may keep this process from starting others, for an error; '' without any. */
 export function describeLimits(read = readSystemFile): string {
-  const space = addressSpaceLimit(read)
+  const kibibytes = Math.floor((softLimit('Max address space', read) ?? Infinity) / 1024)
   const limits = {
-    'pids.max of the cgroup': readCgroup('pids.max', 'pids.max', read),
-    'ulimit -u': softLimit('Max processes', read),
-    'ulimit -v': space === undefined ? undefined : Math.floor(space / 1024),
+    'pids.max of the cgroup': Number(readCgroup('pids.max', 'pids.max', read)),
+    'ulimit -u': softLimit('Max processes', read) ?? Infinity,
+    'ulimit -v': kibibytes,
   }
-  const found = Object.entries(limits).flatMap(([name, limit]) =>
-    limit === undefined ? [] : `${name}: ${limit}`,
-  )
-  return found.length === 0 ? '' : ` (${found.join(', ')})`
+  const found = Object.entries(limits).filter(([, limit]) => Number.isFinite(limit))
+  return found.length === 0 ? '' : ` (${found.map((each) => each.join(': ')).join(', ')})`
 }
