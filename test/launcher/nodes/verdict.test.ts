@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import {
   packReport,
   shortenFlight,
@@ -60,11 +61,11 @@ it('the verdict finds the first cause on any host', () => {
 })
 
 it('restarts are counted anew after an attempt of an hour', () => {
-  let now = 0
-  const count = new RestartBudget(() => now)
+  jest.useFakeTimers()
+  const count = new RestartBudget()
   const fail = (after: number) => {
     count.begin()
-    now += after
+    jest.advanceTimersByTime(after)
     const reports = [report(0, [exited(0, 3), stopped(1)])]
     return count.take(judge({ plan, reports, lost: [], restarts: count.used, maxRestarts: 2 }))
   }
@@ -73,6 +74,7 @@ it('restarts are counted anew after an attempt of an hour', () => {
   expect(fail(3_600_000)).toMatchObject({ restart: { number: 1 } })
   expect(fail(1000)).toMatchObject({ restart: { number: 2 } })
   expect(fail(1000)).not.toHaveProperty('restart')
+  jest.useRealTimers()
 })
 
 it('the verdict names a lost host, not the ranks that failed because of the loss', () => {

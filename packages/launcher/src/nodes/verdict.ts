@@ -12,21 +12,16 @@ const HEALTHY = 3_600_000
 
 /** Counts restarts. After a healthy attempt, the count begins anew. */
 export class RestartBudget {
-  readonly #now: () => number
   #beganAt = 0
   #used = 0
 
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now
-  }
-
   begin(): void {
-    this.#beganAt = this.#now()
+    this.#beganAt = performance.now()
   }
 
   /** The restarts that count at the end of an attempt. */
   get used(): number {
-    if (this.#now() - this.#beganAt >= HEALTHY) this.#used = 0
+    if (performance.now() - this.#beganAt >= HEALTHY) this.#used = 0
     return this.#used
   }
 
