@@ -36,6 +36,9 @@ import { JobInput } from '../job/process/input.ts'
 import type { CommandContext } from './context.ts'
 import { commandNames } from './table.ts'
 
+/** The largest number of ranks whose output is kept by default: each has three open files. */
+const MOST_KEPT = 128
+
 /**
  * Runs the job of the command line, or prints its plan.
  *
@@ -182,9 +185,11 @@ function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): 
   const directory =
     output.directory ?? (isNeeded ? mkdtempSync(join(tmpdir(), 'tsrun-logs-')) : undefined)
   if (directory !== undefined) return { ...options, output: { ...output, trace, directory } }
+  const { nproc } = options.placement
   // A rank has two sets of files of this size; see `OLDER`.
-  const logMaxSize = KEPT_BYTES / 2 / options.placement.nproc
-  return { ...options, output: { ...output, trace, kept: keptLogs(env), logMaxSize } }
+  const logMaxSize = KEPT_BYTES / 2 / nproc
+  const kept = nproc > MOST_KEPT ? undefined : keptLogs(env)
+  return { ...options, output: { ...output, trace, kept, logMaxSize } }
 }
 
 /** Finds the code of the ranks. @throws ERR_TSR_SCRIPT */

@@ -127,6 +127,7 @@ class OpenFiles {
       makeOwnFolder(folder)
       for (const name of names) this.#open.set(name, openOwnFile(join(folder, name)))
     } catch (cause) {
+      this.close()
       const reason = (cause as Error).message
       throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory: folder, reason }, { cause })
     }
