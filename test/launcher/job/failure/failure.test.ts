@@ -24,7 +24,7 @@ it('shows the cause first, then its consequences, then the paths of logs', () =>
   const text = failureText(failure, false, 'node0')
   expect(text)
     .toBe(`── tsrun: the job failed ───────────────────────────────────────────────────────
-first cause  rank 1 of 5 died of an uncaught error (exit code 1), 0.10 s after its start
+first cause  rank 1 of 5 died of an uncaught error (exit code 1), after 0.10 s
 process      1001 on node0
 error        Error: boom
                  at train (/train.mjs:3:9)

@@ -28,7 +28,7 @@ export function failureText(failure: Failure, colour: boolean, here = hostname()
   } = failure
   const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
   const away = host === here ? '' : ` on ${host}`
-  const when = last === undefined ? `, ${formatSeconds(seconds)} after its start` : ''
+  const when = last === undefined ? `, after ${formatSeconds(seconds)}` : ''
   return reportText(
     [
       { title: 'first cause', lines: wrap(`${ranks} ${ended}${when}`) },
