@@ -11,7 +11,13 @@ describe('the nodes of a job', () => {
     await until(() => zero.stderr.includes('waiting for node 1 '), 'node 0 says so')
     await until(() => / waiting for node 1; \d+ s\n/.test(two.stderr), 'node 2 says so')
     const one = nodeHere(1, 3, ['hello.mjs'])
-    expect((await allFinished([zero, one, two])).map(({ code }) => code)).toEqual([0, 0, 0])
+    const ends = await allFinished([zero, one, two])
+    expect(ends.map(({ code }) => code)).toEqual([0, 0, 0])
+    // Only node 0 lists all of them.
+    const lists = ends.map(({ stderr }) => /^tsrun: run \S+ on (3 nodes.*)$/m.exec(stderr)?.[1])
+    expect(lists[0]).toMatch(/^3 nodes: node 0 .*: rank 0; node 1 .*: rank 1; node 2 .*: rank 2$/)
+    expect(lists[1]).toMatch(/^3 nodes, of which this is: node 1 \S+ \(\S+\): rank 1$/)
+    expect(lists[2]).toMatch(/^3 nodes, of which this is: node 2 \S+ \(\S+\): rank 2$/)
   })
 
   it('give up after --rdzv-timeout and name the missing node', async () => {

@@ -227,7 +227,7 @@ function announceNodes({ plan, nodeRank: own }: NodePlace, { announcer }: JobCon
       return `node ${nodeRank} ${host} (${address}): ${ranks}`
     })
   const count = `${nodes.length} nodes${own === 0 ? '' : ', of which this is'}`
-  announcer.say('nodes', `${count}: ${list.join('; ')}`, { nodes })
+  announcer.say('nodes', `run ${plan.runId} on ${count}: ${list.join('; ')}`, { nodes })
 }
 
 /** Milliseconds without any output after which a terminal shows that the job runs. */
