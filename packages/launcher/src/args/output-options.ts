@@ -129,7 +129,7 @@ function traceOf(
   { trace: directory, 'trace-steps': steps, 'trace-max-size': bytes }: Values,
   settings: Settings,
 ): TraceOptions | undefined {
-  if (directory !== undefined) return { directory, steps, bytes }
+  if (directory !== undefined) return { directory, steps, bytes: Math.round(bytes) }
   refuse(settings['trace-steps'], '--trace DIR')
   return undefined
 }

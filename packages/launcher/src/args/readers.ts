@@ -82,8 +82,8 @@ const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5
 
 /** Reads `10`, `0.5`, `30s` or `10m` as milliseconds, by default up to a day. */
 function seconds(most = 86_400): Schema<number> {
-  return written('a number of seconds', (text) => {
-    const [, digits, unit = 's'] = /^(\d+|\d*\.\d+)(ms|[smhd])?$/.exec(text) ?? []
+  return written('a number of seconds', (word) => {
+    const [, digits, unit = 's'] = /^(\d+|\d*\.\d+)(ms|[smhd])?$/.exec(word) ?? []
     return digits === undefined ? undefined : Number(digits) * units[unit]!
   }).refine((milliseconds) => milliseconds <= most * 1000)
 }

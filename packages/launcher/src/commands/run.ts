@@ -1,7 +1,7 @@
 import { mkdtempSync } from 'node:fs'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { nearestName, readLogLevel } from '@tsrun/core'
+import { isTsrError, nearestName, readLogLevel } from '@tsrun/core'
 import type { FlagValues } from '../args/flags.ts'
 import { remarksOn } from '../args/hints.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
@@ -10,7 +10,7 @@ import type { ProgramOptions } from '../args/program-options.ts'
 import { usageError } from '../args/readers.ts'
 import { completeSettings, describeEnvironment } from '../args/settings.ts'
 import { runJob } from '../job/agent.ts'
-import { TIMED_OUT, USAGE } from '../job/failure/exit-codes.ts'
+import { exitCodeOfError, TIMED_OUT, USAGE } from '../job/failure/exit-codes.ts'
 import { findGpus, usesGpus } from '../job/placement/devices.ts'
 import { announceDetached, detach, takeDetached } from '../job/detach.ts'
 import { createJob, type JobWatcher } from '../job/job.ts'
@@ -123,6 +123,9 @@ export async function startJob(
   let exitCode = USAGE
   try {
     exitCode = await runJob(job, rendezvous, jobContext)
+  } catch (error) {
+    if (isTsrError(error)) exitCode = exitCodeOfError(error)
+    throw error
   } finally {
     input?.close()
     if (given.output.trace !== undefined && trace !== undefined && started !== undefined) {
