@@ -25,7 +25,14 @@ export {
   type RankEnvironment,
 } from './node/environment.ts'
 export { PendingConnections } from './pending-connections.ts'
-export { makeFolders, openFile, openFileHandle, readFileBytes, readFileText } from './host/files.ts'
+export {
+  makeFolders,
+  namesIn,
+  openFile,
+  openFileHandle,
+  readFileBytes,
+  readFileText,
+} from './host/files.ts'
 export { importOptional } from './optional-package.ts'
 import { host as ownHost } from '#host'
 import type { Host } from './host/node.ts'

@@ -76,6 +76,36 @@ it('hides library frames, so that the first frame is in the code of the user', (
   expect(hideLibraryFrames(foreign)).toEqual({ text: foreign, hidden: 0 })
 })
 
+it.each([
+  [
+    'SyntaxError: Unexpected token',
+    '    at compileSourceTextModule (node:internal/modules/esm:1:2)',
+  ],
+  [
+    "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'x' imported from /home/me/train.mjs",
+    '    at packageResolve (node:internal/modules/esm/resolve:1:2)',
+  ],
+  [
+    'Error: Transform failed with 1 error:\n/home/me/train.ts:3:5: ERROR: Expected ";"',
+    '    at failureErrorWithLog (/home/me/node_modules/esbuild/lib/main.js:1:2)',
+  ],
+])('hides all frames if the message names the place: %s', (message, frame) => {
+  expect(hideLibraryFrames(`${message}\n${frame}`)).toEqual({ text: message, hidden: 1 })
+})
+
+it('describes a rejection whose reason is no Error in one sentence', () => {
+  const error = Object.assign(
+    new Error(
+      'This error originated either by throwing inside of an async function without a catch block, or ' +
+        'by rejecting a promise which was not handled with .catch(). The promise rejected with the ' +
+        'reason "just text".',
+    ),
+    { code: 'ERR_UNHANDLED_REJECTION' },
+  )
+  const text = 'a promise was rejected with just text, which is no Error and has no stack'
+  expect(describeError(error)).toMatchObject({ message: text, text: `Error: ${text}` })
+})
+
 it('the text of a TsrError omits its facts, which its message contains', () => {
   expect(describeError(lost).text).toBe(lost.stack)
   const { text } = describeError(

@@ -64,6 +64,8 @@ export interface RankStatus {
   /** World ranks that the rank waits for. */
   readonly waitsFor: readonly number[]
   readonly step: number | undefined
+  /** The step at which training ends. */
+  readonly of?: number | undefined
   readonly loss: number | undefined
   /** The number of steps that the rank has reported. */
   readonly steps: number
@@ -238,6 +240,7 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     ended: of('ended'),
     waitsFor: ranks === undefined ? [] : ranks.split(',').map(Number).filter(Number.isInteger),
     step: known(of('step')),
+    of: of('of') || undefined,
     loss: known(of('loss')),
     steps: of('steps'),
     operationTime: of('engineTime') + of('callerTime'),

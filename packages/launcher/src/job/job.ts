@@ -50,7 +50,7 @@ export interface AttemptFacts {
 /** Observes a running job. */
 export interface JobWatcher {
   /** Switches to this attempt. */
-  follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
+  follow?(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
   /** Shows the report of a failure, which stays visible while the ranks restart. */
   showFailure?(report: string): void
 }

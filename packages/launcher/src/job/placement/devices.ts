@@ -1,7 +1,6 @@
 import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
-import { readdirSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
-import { libraryPath, readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import { libraryPath, namesIn, readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import { usableCores } from './limits.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -17,7 +16,7 @@ export interface Devices {
 /** @param list - the list of GPUs, if the caller has it already */
 export function findDevices(env: Environment, list?: GpuList): Devices {
   return {
-    cores: availableParallelism(),
+    cores: usableCores(),
     gpus: findGpus(env, list),
     libraryFolders: findLibraryFolders(env),
   }
@@ -79,14 +78,6 @@ function parseGpuList(text: string): string[] {
   const parts = Array.from(text.matchAll(/\(UUID: (MIG-[^)]+)\)/g), ([, uuid]) => uuid!)
   if (parts.length > 0) return parts
   return Array.from(text.matchAll(/^GPU (\d+): /gm), ([, index]) => index!)
-}
-
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
 }
 
 function findLibraryFolders(env: Environment): readonly string[] {
