@@ -10,8 +10,8 @@ declare module '*/.dependency-cruiser.mjs' {
   export default configuration
 }
 
-declare module '*/scripts/collectives-svg.mjs' {
-  export function drawCollectives(): Promise<string>
+declare module '*/scripts/pictures.mjs' {
+  export const pictures: Readonly<Record<string, () => string | Promise<string>>>
 }
 
 declare module '*/architecture/walks.mjs' {
