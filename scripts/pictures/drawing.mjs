@@ -11,7 +11,7 @@ const style = `
   .quiet { fill: #59636e }
   .middle { text-anchor: middle } .end { text-anchor: end }
   .line { stroke: #59636e; stroke-width: 1.5; fill: none } .head { fill: #59636e }
-  .outline { stroke: #1f2328; stroke-width: 2; fill: none }
+  .outline { stroke: #d1242f; stroke-width: 2.5; fill: none }
   .fade-in { stop-color: #ffffff; stop-opacity: 0 } .fade-out { stop-color: #ffffff }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 }
@@ -22,7 +22,7 @@ const style = `
     .value, .value.on-1 { fill: #06142b }
     .quiet { fill: #9198a1 }
     .line { stroke: #9198a1 } .head { fill: #9198a1 }
-    .outline { stroke: #e6edf3 }
+    .outline { stroke: #ff7b72 }
     .fade-in { stop-color: #0d1117 } .fade-out { stop-color: #0d1117 }
   }`
 

@@ -7,8 +7,10 @@ const LEFT = 20
 const SIZES = 335
 const BARS = 350
 const DECADE = 46
-/** GB/s at the left end of the axis, and the decades to its right end. */
-const AXIS = { first: 0.1, decades: 7 }
+/** GB/s at the left end of the axis. */
+const FIRST = 0.1
+/** The marks of the axis, a power of ten apart. */
+const MARKS = ['0.1', '1', '10', '100 GB/s', '1', '10', '100 TB/s', '']
 const BAR = 16
 const ROW = 24
 const HEAD = 52
@@ -93,22 +95,14 @@ function speedOf(fact) {
 function drawDevice(device, levels, top) {
   const first = top + TITLE
   const bottom = first + levels.length * ROW
-  const marks = Array.from({ length: AXIS.decades + 1 }, (_, i) => {
+  const marks = MARKS.map((mark, i) => {
     const x = BARS + i * DECADE
     return (
-      rect('empty', x, first - 6, 1, bottom - first + 6) +
-      text(x, first - 12, markOf(i), 'quiet middle')
+      rect('empty', x, first - 6, 1, bottom - first + 6) + text(x, first - 12, mark, 'quiet middle')
     )
   })
   const rows = levels.map((level, i) => drawLevel(level, first + i * ROW))
   return [text(LEFT, top + 20, device, 'title'), ...marks, ...rows].join('\n')
-}
-
-/** @param {number} decade */
-function markOf(decade) {
-  const speed = AXIS.first * 10 ** decade
-  if (decade === 0) return 'GB/s'
-  return speed < 1000 ? String(speed) : `${speed / 1000} T`
 }
 
 /**
@@ -117,9 +111,8 @@ function markOf(decade) {
  */
 function drawLevel({ level, size, facts, speed }, y) {
   const kind = /^(registers|L\d)/.test(level) ? 0 : /^(memory|HBM|an SSD)/.test(level) ? 2 : 1
-  const x = (/** @type {number} */ value) =>
-    Math.round(BARS + Math.log10(value / AXIS.first) * DECADE)
-  const [low, high] = (speed ?? [AXIS.first, AXIS.first]).map(x)
+  const x = (/** @type {number} */ value) => Math.round(BARS + Math.log10(value / FIRST) * DECADE)
+  const [low, high] = (speed ?? [FIRST, FIRST]).map(x)
   const bars =
     speed === undefined
       ? ''

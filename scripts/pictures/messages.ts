@@ -79,7 +79,9 @@ export function messagesOf(call: Call): { before: Values[]; steps: Step[] } {
     const moving = ranks.flatMap((sender) => matchSends(sender, ranks, oneAtATime))
     if (moving.length === 0) break
     const messages = moving.map(({ sender, receiver, sent }) => ({
-      ...{ from: sender.rank, to: receiver.rank, bytes: sent.bytes },
+      from: sender.rank,
+      to: receiver.rank,
+      bytes: sent.bytes,
       values: sent.bytes === 0 ? sender.held : sender.valuesAt(sent),
     }))
     const contents = moving.map(({ sender, sent }) =>
@@ -202,11 +204,24 @@ const inPlace: ReadonlySet<OperationName> = new Set(['allReduce', 'broadcast', '
 function operationOf({ name, algorithm }: Call, bytes: number): Operation {
   const elements = bytes / 4
   return {
-    ...{ name, algorithm, group: 0, sequence: 0, flight: 1 },
-    ...{ dtype: 'int32', reduction: 'sum', factor: 1, deterministic: false },
-    ...{ input: INPUT, output: inPlace.has(name) ? INPUT : INPUT + bytes },
+    name,
+    algorithm,
+    dtype: 'int32',
+    reduction: 'sum',
+    input: INPUT,
+    output: inPlace.has(name) ? INPUT : INPUT + bytes,
     count: name === 'barrier' ? 0 : sliced.has(name) ? elements / RANKS : elements,
-    ...{ peer: ROOT, table: 0, tag: 0, timeout: 0, aborted: false, isReserved: false },
+    peer: ROOT,
+    factor: 1,
+    deterministic: false,
+    table: 0,
+    group: 0,
+    sequence: 0,
+    flight: 1,
+    tag: 0,
+    timeout: 0,
+    aborted: false,
+    isReserved: false,
     begun: 0,
   }
 }
