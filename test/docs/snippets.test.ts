@@ -18,6 +18,7 @@ const reasons = [
   'needs Slurm; test/hosts/slurm.test.ts runs it',
   'needs no tsrun; npm run check:packages runs it',
   'needs Ray; test/interop/ray runs it',
+  'needs TensorFlow; test/docs/tfjs-node.test.ts runs it',
   'runs these tests',
   'publishes packages',
 ]

@@ -20,8 +20,8 @@ declare module '*/scripts/manifests.mjs' {
   export function refusals(manifest: Manifest, address: string): string[]
 }
 
-declare module '*/scripts/collectives-svg.mjs' {
-  export function drawCollectives(): Promise<string>
+declare module '*/scripts/pictures.mjs' {
+  export const pictures: Readonly<Record<string, () => string | Promise<string>>>
 }
 
 declare module '*/docs/.vitepress/sidebar.mjs' {
