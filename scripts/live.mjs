@@ -33,10 +33,7 @@ async function livePage() {
   })
   const program = await bundle()
   const packed = gzipSync(
-    Buffer.concat([
-      ...digits('train', counts.training),
-      ...digits('t10k', counts.test),
-    ]),
+    Buffer.concat([...digits('train', counts.training), ...digits('t10k', counts.test)]),
     { level: 9 },
   )
   return readFileSync(source('page.html'), 'utf8')

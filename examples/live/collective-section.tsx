@@ -114,10 +114,23 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
         <LinkSliders costs={costs} onCosts={onCosts} />
       </div>
       <div class="controls">
-        <button type="button" disabled={at === 0} onClick={() => { go(-1) }}>
+        <button
+          type="button"
+          disabled={at === 0}
+          onClick={() => {
+            go(-1)
+          }}
+        >
           ◀ Back
         </button>
-        <button type="button" class="main" disabled={at === last} onClick={() => { go(1) }}>
+        <button
+          type="button"
+          class="main"
+          disabled={at === last}
+          onClick={() => {
+            go(1)
+          }}
+        >
           Step ▶
         </button>
         <button
@@ -179,10 +192,18 @@ function Facts({ recorded, at, name, algorithm, costs }: FactsProperties): JSX.E
   const bytesOf = (kind: MessageEvent['kind'], of = shown): number =>
     of.reduce((sum, event) => sum + (event.kind === kind ? event.bytes : 0), 0)
   const sent = Array.from({ length: ranks }, (_, rank) =>
-    bytesOf('sent', shown.filter((event) => event.rank === rank)),
+    bytesOf(
+      'sent',
+      shown.filter((event) => event.rank === rank),
+    ),
   )
   const most = Math.max(
-    ...sent.map((_, rank) => bytesOf('sent', events.filter((event) => event.rank === rank))),
+    ...sent.map((_, rank) =>
+      bytesOf(
+        'sent',
+        events.filter((event) => event.rank === rank),
+      ),
+    ),
   )
   const time = Math.max(...timeMessages(recorded, costs).map(({ arrival }) => arrival))
   const theory = theoryOf(name, algorithm, ranks, buffer, costs)

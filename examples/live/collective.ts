@@ -194,10 +194,12 @@ export function theoryOf(
     case 'allReduce halving-doubling':
       return isPower ? theory(['2 log₂ n', 2 * rounds], twice) : undefined
     case 'reduceScatter ring':
-    case 'reduceScatter pairwise':
     case 'allGather ring':
-    case 'allToAll pairwise':
       return theory(steps, part)
+    case 'reduceScatter pairwise':
+    case 'allToAll pairwise':
+      // No message waits for another one.
+      return theory(['1', 1], part)
     case 'reduceScatter recursive-halving':
       return isPower ? theory(tree, part) : undefined
     case 'allGather bruck':

@@ -1,4 +1,9 @@
-import { runWorld, type ProcessGroup, type RankError, type WorldFault } from '@tsrun/training/browser'
+import {
+  runWorld,
+  type ProcessGroup,
+  type RankError,
+  type WorldFault,
+} from '@tsrun/training/browser'
 
 /** The faults of the page, by the text of their button. */
 export const faults = {

@@ -32,7 +32,13 @@ export function MessageTimes({ recorded, at, costs }: Properties): JSX.Element {
           <text x={0} y={rank * ROW + 14}>
             rank {rank}
           </text>
-          <rect class="lane" x={MARGIN} y={rank * ROW + 2} width={WIDTH - MARGIN - 8} height={ROW - 4} />
+          <rect
+            class="lane"
+            x={MARGIN}
+            y={rank * ROW + 2}
+            width={WIDTH - MARGIN - 8}
+            height={ROW - 4}
+          />
         </g>
       ))}
       {messages.map(({ from, to, bytes, start, arrival }, index) => (

@@ -16,8 +16,8 @@ export function Page(): JSX.Element {
       <header>
         <h1>torch.distributed in a web page</h1>
         <p>
-          This page runs the engine, the schedules and the kernels of tsrun, as they run on a cluster,
-          with all ranks in this tab. Nothing is installed, and nothing leaves the page.
+          This page runs the engine, the schedules and the kernels of tsrun, as they run on a
+          cluster, with all ranks in this tab. Nothing is installed, and nothing leaves the page.
         </p>
       </header>
       <main>

@@ -112,7 +112,10 @@ function MessageChart({ times, fitted }: ChartProperties): JSX.Element {
         </text>
       ))}
       {line !== undefined && (
-        <polyline class="model" points={line.map(([at, time]) => `${x(at!)},${y(time!)}`).join(' ')} />
+        <polyline
+          class="model"
+          points={line.map(([at, time]) => `${x(at!)},${y(time!)}`).join(' ')}
+        />
       )}
       {times.map(({ bytes, milliseconds }) => (
         <circle key={bytes} class="point" cx={x(bytes)} cy={y(milliseconds)} r={4} />

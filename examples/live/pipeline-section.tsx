@@ -109,9 +109,9 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
   return (
     <Section id="pipeline" title="3 · A pipeline that trains (lessons 04 to 06)">
       <p>
-        The network of the lessons, with 16 layers, learns digits. The ranks really train; one thread
-        cannot show how they overlap, so the timeline runs on a simulated clock: passes take as long as
-        was measured in this page, messages as long as the sliders say.
+        The network of the lessons, with 16 layers, learns digits. The ranks really train; one
+        thread cannot show how they overlap, so the timeline runs on a simulated clock: passes take
+        as long as was measured in this page, messages as long as the sliders say.
       </p>
       <div class="controls">
         <Choice
@@ -139,7 +139,13 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
           }}
         />
         <LinkSliders costs={costs} onCosts={onCosts} />
-        <Choice label="Ranks are in" value={place} options={places} disabled={isRunning} onValue={setPlace} />
+        <Choice
+          label="Ranks are in"
+          value={place}
+          options={places}
+          disabled={isRunning}
+          onValue={setPlace}
+        />
         <Choice label="Draw" value={pace} options={paces} disabled={isRunning} onValue={setPace} />
         <button
           type="button"

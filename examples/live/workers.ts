@@ -40,7 +40,10 @@ async function endOf(
     worker.addEventListener('message', ({ data }: MessageEvent<RankMessage>) => {
       if (data.kind === 'done') resolve()
       else if (data.kind === 'failed') reject(new Error(data.reason))
-      else void onStep(data.step).then((goesOn) => { worker.postMessage(goesOn) })
+      else
+        void onStep(data.step).then((goesOn) => {
+          worker.postMessage(goesOn)
+        })
     })
   })
 }

@@ -82,7 +82,9 @@ describe.each(['distributed', 'training'])('@tsrun/%s/browser', (name) => {
         /\bprocess\.|\bBuffer\b|\.unref\(/.test(codeOf(new URL(path, root))),
     )
     expect(inNode).toEqual([])
-    const packages = used.flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? [])
+    const packages = used.flatMap(
+      (path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? [],
+    )
     expect([...new Set(packages)].sort()).toEqual(packagesOf[name])
   })
 })

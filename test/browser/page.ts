@@ -1,12 +1,5 @@
 /** What the test bundles: it runs in a page, so its imports lead to no module of Node. */
-import {
-  loadWasm,
-  pipeline,
-  runWorld,
-  SGD,
-  shardedMLP,
-  tensorFrom,
-} from '@tsrun/training/browser'
+import { loadWasm, pipeline, runWorld, SGD, shardedMLP, tensorFrom } from '@tsrun/training/browser'
 
 const world = { size: 2, seed: 1, memory: 32 << 20 }
 const ROWS = 8

@@ -19,6 +19,7 @@ const reasons = [
   'needs no tsrun; npm run check:packages runs it',
   'needs Ray; test/interop/ray runs it',
   'runs these tests',
+  'needs a web page; test/browser runs it',
 ]
 /** Beside those that another test runs. */
 const MOST_EXCUSES = 6
@@ -32,7 +33,7 @@ describe('README.md, docs and the packages', () => {
       MOST_EXCUSES,
     )
     const languages = new Set(blocks.map(({ language }) => language))
-    expect(['sh', 'ts', 'text', 'json', 'yaml']).toEqual(expect.arrayContaining([...languages]))
+    expect(['sh', 'ts', 'text', 'json', 'yaml', 'html']).toEqual(expect.arrayContaining([...languages]))
   })
 
   it('show programs that type-check against the published types', async () => {

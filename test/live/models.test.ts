@@ -50,12 +50,15 @@ describe('a recorded collective', () => {
     ['allToAll', 'pairwise', 4],
     ['broadcast', 'binomial-tree', 8],
     ['reduce', 'binomial-tree', 4],
-  ] as const)('%s by %s takes as long as theory says on %i ranks', async (name, algorithm, ranks) => {
-    const recorded = await recordCollective(name, algorithm, ranks)
-    const time = Math.max(...timeMessages(recorded, costs).map(({ arrival }) => arrival))
-    const theory = theoryOf(name, algorithm, ranks, ranks * CHUNK_BYTES, costs)!
-    expect(time).toBeCloseTo(theory.time, 6)
-  })
+  ] as const)(
+    '%s by %s takes as long as theory says on %i ranks',
+    async (name, algorithm, ranks) => {
+      const recorded = await recordCollective(name, algorithm, ranks)
+      const time = Math.max(...timeMessages(recorded, costs).map(({ arrival }) => arrival))
+      const theory = theoryOf(name, algorithm, ranks, ranks * CHUNK_BYTES, costs)!
+      expect(time).toBeCloseTo(theory.time, 6)
+    },
+  )
 })
 
 describe('a world that breaks', () => {

@@ -56,29 +56,35 @@ describeInChromium('the live page in Chromium', (newPage) => {
     return await trained(page, 20)
   }
 
-  it.each(['thread', 'workers'])('trains to the losses of Node, with ranks in: %s', async (place) => {
-    const { page, complaints } = await open()
-    await page.getByLabel('Ranks are in').selectOption(place)
-    const losses = await trainOf(page)
-    expect(losses).toEqual(await lossesInNode({ lesson: '1f1b', ranks: 4, microbatches: 8 }, 20))
-    expect(losses.at(-1)).toBeLessThan(losses[0]! / 2)
-    expect(complaints).toEqual([])
-  })
+  it.each(['thread', 'workers'])(
+    'trains to the losses of Node, with ranks in: %s',
+    async (place) => {
+      const { page, complaints } = await open()
+      await page.getByLabel('Ranks are in').selectOption(place)
+      const losses = await trainOf(page)
+      expect(losses).toEqual(await lossesInNode({ lesson: '1f1b', ranks: 4, microbatches: 8 }, 20))
+      expect(losses.at(-1)).toBeLessThan(losses[0]! / 2)
+      expect(complaints).toEqual([])
+    },
+  )
 
-  it.each(['naive', 'gpipe', 'interleaved', 'zb-h1'])('trains with the schedule %s', async (name) => {
-    const { page, complaints } = await open()
-    await page.getByLabel('Schedule').selectOption(name)
-    const losses = await trainOf(page)
-    const [bars, figures] = await Promise.all([
-      page.locator('.timeline .slot').count(),
-      page.locator('#pipeline .facts').innerText(),
-    ])
-    const actions = name === 'zb-h1' ? 3 : 2
-    expect(bars).toBe((name === 'interleaved' ? 8 : 4) * 8 * actions)
-    expect(figures).toContain(`loss after 20 steps`)
-    expect(losses.at(-1)).toBeLessThan(losses[0]!)
-    expect(complaints).toEqual([])
-  })
+  it.each(['naive', 'gpipe', 'interleaved', 'zb-h1'])(
+    'trains with the schedule %s',
+    async (name) => {
+      const { page, complaints } = await open()
+      await page.getByLabel('Schedule').selectOption(name)
+      const losses = await trainOf(page)
+      const [bars, figures] = await Promise.all([
+        page.locator('.timeline .slot').count(),
+        page.locator('#pipeline .facts').innerText(),
+      ])
+      const actions = name === 'zb-h1' ? 3 : 2
+      expect(bars).toBe((name === 'interleaved' ? 8 : 4) * 8 * actions)
+      expect(figures).toContain(`loss after 20 steps`)
+      expect(losses.at(-1)).toBeLessThan(losses[0]!)
+      expect(complaints).toEqual([])
+    },
+  )
 
   it('steps through a collective with the keyboard', async () => {
     const { page, complaints } = await open()
@@ -151,10 +157,7 @@ describeInChromium('the live page in Chromium', (newPage) => {
 })
 
 /** Waits until an element has a text. */
-async function expectText(
-  locator: ReturnType<Page['locator']>,
-  pattern: RegExp,
-): Promise<void> {
+async function expectText(locator: ReturnType<Page['locator']>, pattern: RegExp): Promise<void> {
   const deadline = Date.now() + 20_000
   let text = await locator.innerText()
   while (!pattern.test(text) && Date.now() < deadline) {

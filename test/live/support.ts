@@ -19,7 +19,9 @@ export interface LivePage {
 export function buildPage(): LivePage {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-live-'))
   const file = join(folder, 'live.html')
-  execFileSync('node', ['scripts/live.mjs', '--out', file], { cwd: new URL('../../', import.meta.url) })
+  execFileSync('node', ['scripts/live.mjs', '--out', file], {
+    cwd: new URL('../../', import.meta.url),
+  })
   return {
     html: readFileSync(file, 'utf8'),
     url: pathToFileURL(file).href,

@@ -1,5 +1,5 @@
 import type { Algorithm } from '../algorithms/algorithm.ts'
-import type { Channel, MatchedReceive, Message, Steps } from '../algorithms/channel.ts'
+import type { Channel, MatchedReceive, Message, Steps, Waited } from '../algorithms/channel.ts'
 import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
 import type { Kernels } from '../kernels/kernels.ts'
@@ -9,7 +9,7 @@ import type { Task } from './task.ts'
 
 /** A message of an operation, on one of the two ranks that it concerns. Ranks are those of the world. */
 export interface MessageEvent {
-  /** `sent`: `rank` has handed the message to its engine. `received`: `rank` has all of it. */
+  /** `sent`: `rank` has handed the message to its engine. `received`: `rank` has it and continues. */
   readonly kind: 'sent' | 'received'
   readonly rank: number
   /** The rank at the other end. */
@@ -36,17 +36,15 @@ export function* tapped(algorithm: Algorithm, task: Task, listener: MessageListe
   const channel = new TappedChannel(task, listener)
   const steps = algorithm(channel, task.operation)
   for (let next = steps.next(); next.done !== true; next = steps.next()) {
-    yield next.value
-    channel.tellReceived()
+    yield channel.originalOf(next.value)
   }
-  channel.tellReceived()
 }
 
 class TappedChannel implements Channel {
   readonly #task: Task
   readonly #listener: MessageListener
-  /** Receives that the listener has not been told. */
-  #receives: { readonly message: Message | undefined }[] = []
+  /** The messages of the task, by those that the algorithm has. */
+  readonly #originals = new WeakMap<Waited, Waited>()
 
   constructor(task: Task, listener: MessageListener) {
     this.#task = task
@@ -77,25 +75,39 @@ class TappedChannel implements Channel {
     return this.#task.tuning
   }
 
+  /** What the engine waits for when the algorithm waits for `waited`. */
+  originalOf(waited: Waited): Waited {
+    return this.#originals.get(waited) ?? waited
+  }
+
   send(to: number, at: number, bytes: number, count?: number): Message {
-    // What this rank sends may depend on what it has received.
-    this.tellReceived()
     const message = this.#task.send(to, at, bytes, count)
     this.#tell('sent', message)
     return message
   }
 
   receive(from: number, at: number, bytes: number, count?: number): Message {
-    const message = this.#task.receive(from, at, bytes, count)
-    this.#receives.push({ message })
-    this.tellReceived()
-    return message
+    return this.#tapped(this.#task.receive(from, at, bytes, count))
   }
 
   receiveMatched(from: number, at: number, bytes: number): MatchedReceive {
     const matched = this.#task.receiveMatched(from, at, bytes)
-    this.#receives.push(matched)
-    return matched
+    const tapped = (original: Message | undefined): Message | undefined =>
+      original && this.#tapped(original as Transfer)
+    let message: Message | undefined
+    const own: MatchedReceive = {
+      get done() {
+        return matched.done
+      },
+      get source() {
+        return matched.source
+      },
+      get message() {
+        return (message ??= tapped(matched.message))
+      },
+    }
+    this.#originals.set(own, matched)
+    return own
   }
 
   skip(from: number): void {
@@ -106,13 +118,25 @@ class TappedChannel implements Channel {
     return this.#task.scratch(bytes)
   }
 
-  /** Tells the listener the messages that have arrived. */
-  tellReceived(): void {
-    this.#receives = this.#receives.filter(({ message }) => {
-      if (message?.done !== true) return true
-      this.#tell('received', message as Transfer)
-      return false
-    })
+  /** Returns a receive that tells the listener when the algorithm finds it done. */
+  #tapped(original: Transfer): Message {
+    let isTold = false
+    const tell = (): void => {
+      if (isTold) return
+      isTold = true
+      this.#tell('received', original)
+    }
+    const { at, bytes } = original
+    const message: Message = {
+      at,
+      bytes,
+      get done() {
+        if (original.done) tell()
+        return original.done
+      },
+    }
+    this.#originals.set(message, original)
+    return message
   }
 
   #tell(kind: MessageEvent['kind'], { stream, index, bytes }: Transfer): void {
