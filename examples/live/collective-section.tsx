@@ -74,7 +74,13 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
     setAt((before) => Math.max(0, Math.min(before + steps, last)))
   }
   const onKeyDown = (event: KeyboardEvent): void => {
-    const steps = { ArrowRight: 1, ArrowLeft: -1, Home: -last, End: last }[event.key]
+    const keys: Readonly<Record<string, number>> = {
+      ArrowRight: 1,
+      ArrowLeft: -1,
+      Home: -last,
+      End: last,
+    }
+    const steps = keys[event.key]
     if (steps === undefined) return
     event.preventDefault()
     go(steps)

@@ -101,7 +101,10 @@ function prepare(name: CollectiveName, group: ProcessGroup): Prepared {
       const output = group.alloc('float32', CHUNK)
       buffer.fill(own)
       const summed = (): number[] =>
-        firstOf(buffer).map((value, chunk) => (chunk === rank && output[0]) || value)
+        firstOf(buffer).map((value, chunk) => {
+          const sum = output[0]!
+          return chunk === rank && sum > 0 ? sum : value
+        })
       return {
         chunks: summed,
         run: (algorithm) => group.reduceScatter(output, buffer, { algorithm }),

@@ -47,14 +47,24 @@ async function reportOf(name: FaultName): Promise<string> {
   const start = performance.now()
   const { errors, completed } = await breakWorld(name)
   const after = timeText(performance.now() - start)
-  const [first, ...others] = errors
+  const [first, ...others] = errors.map(({ rank, error }) => ({
+    rank,
+    text: (error as Error).message,
+  }))
   if (first === undefined) return `All ranks have finished, after ${after}.`
-  const { rank, error } = first
+  const call = `in call ${completed[first.rank]! + 1} of ${CALLS}, after ${after}`
+  // A rank that is stopped has no error of its own.
+  const isStopped = name === 'stop'
+  const ended = isStopped ? 'was stopped' : 'failed'
   return [
-    `tsrun: the job failed`,
+    'tsrun: the job failed',
     '',
-    `first cause  rank ${rank} of ${RANKS}, in call ${completed[rank]! + 1} of ${CALLS}, after ${after}`,
-    `error        ${(error as Error).message}`,
-    ...others.map(({ rank, error }) => `\nthen         rank ${rank}: ${(error as Error).message}`),
+    `first cause  rank ${first.rank} of ${RANKS} ${ended}, ${call}`,
+    ...(isStopped ? [] : [`error        ${first.text}`]),
+    ...others.map(({ rank, text }) =>
+      text === first.text
+        ? `then         rank ${rank}: the same error`
+        : `\nthen         rank ${rank}: ${text}`,
+    ),
   ].join('\n')
 }
