@@ -18,11 +18,11 @@ import {
 } from '@tsrun/training/browser'
 import { bytesTime, type LinkCosts } from './collective.ts'
 
-export const LAYERS = 16
+const LAYERS = 16
 const HIDDEN = 128
 const PIXELS = 28 * 28
 /** Examples of a batch: the same for all schedules, so that they train alike. */
-export const BATCH = 256
+const BATCH = 256
 
 /** The lessons of the course, and the schedules that follow them. */
 export const lessons = {
