@@ -164,7 +164,7 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
             <p role="status" class="event">
               {describe(recorded, at)}
             </p>
-            <Facts {...{ recorded, at, name, algorithm, costs }} />
+            <Facts recorded={recorded} at={at} name={name} algorithm={algorithm} costs={costs} />
             <MessageTimes recorded={recorded} at={at} costs={costs} />
             <Log events={recorded.events} at={at} />
           </div>
@@ -238,8 +238,8 @@ function Log({ events, at }: { readonly events: readonly MessageEvent[]; readonl
   const list = useRef<HTMLOListElement>(null)
   useEffect(() => {
     const { current } = list
-    const entry = current?.children[at - 1]
-    if (current !== null && entry instanceof HTMLElement) {
+    const entry = current?.children[at - 1] as HTMLElement | undefined
+    if (current !== null && entry !== undefined) {
       current.scrollTop = entry.offsetTop - current.offsetTop - current.clientHeight / 2
     }
   }, [at, events])

@@ -69,7 +69,11 @@ export function Slider(properties: SliderProperties): JSX.Element {
       </span>
       <input
         type="range"
-        {...{ min, max, step, value, disabled }}
+        min={min}
+        max={max}
+        step={step}
+        value={value}
+        disabled={disabled}
         aria-valuetext={text}
         onInput={({ currentTarget }) => {
           onValue(currentTarget.valueAsNumber)

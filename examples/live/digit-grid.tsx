@@ -2,7 +2,6 @@ import type { JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import type { Digits } from './training.ts'
 
-const COLUMNS = 16
 const SIDE = 28
 const CELL = SIDE + 14
 
@@ -34,13 +33,7 @@ export function DigitGrid({ digits, seen }: Properties): JSX.Element {
       : `${right} of ${labels.length} images that it is not trained on are recognized.`
   return (
     <figure>
-      <canvas
-        ref={canvas}
-        role="img"
-        aria-label={text}
-        width={2 * COLUMNS * CELL}
-        height={2 * Math.ceil(labels.length / COLUMNS) * CELL}
-      />
+      <canvas ref={canvas} role="img" aria-label={text} />
       <figcaption>{text}</figcaption>
     </figure>
   )
@@ -51,15 +44,17 @@ function draw(
   { pixels, labels }: Digits,
   seen: readonly number[] | undefined,
 ): void {
+  const columns = canvas.clientWidth < 420 ? 8 : 16
+  canvas.width = 2 * columns * CELL
+  canvas.height = 2 * Math.ceil(labels.length / columns) * CELL
   const context = canvas.getContext('2d')!
   const style = getComputedStyle(canvas)
   const colour = (name: string): string => style.getPropertyValue(name)
   context.setTransform(2, 0, 0, 2, 0, 0)
-  context.clearRect(0, 0, canvas.width, canvas.height)
   context.font = '600 12px system-ui, sans-serif'
   const ink = colour('--text')
   for (const [index, label] of labels.entries()) {
-    const [x, y] = [(index % COLUMNS) * CELL, Math.floor(index / COLUMNS) * CELL]
+    const [x, y] = [(index % columns) * CELL, Math.floor(index / columns) * CELL]
     const image = pixels.subarray(index * SIDE * SIDE, (index + 1) * SIDE * SIDE)
     for (const [pixel, value] of image.entries()) {
       if (value === 0) continue

@@ -124,14 +124,21 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
           }}
         />
         <Slider
-          {...{ label: 'Ranks', text: String(ranks), min: 2, max: 8, value: ranks }}
+          label="Ranks"
+          text={String(ranks)}
+          min={2}
+          max={8}
+          value={ranks}
           disabled={isRunning}
           onValue={(value) => {
             change({ ranks: value })
           }}
         />
         <Slider
-          {...{ label: 'Micro-batches', text: String(microbatches), min: 0, max: 5 }}
+          label="Micro-batches"
+          text={String(microbatches)}
+          min={0}
+          max={5}
           value={Math.log2(microbatches)}
           disabled={isRunning}
           onValue={(power) => {
@@ -168,7 +175,14 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
         </button>
       </div>
       {problem !== '' && <p role="alert">{problem}</p>}
-      <Plan {...{ layout, costs, measured, training, played, firstStep }} />
+      <Plan
+        layout={layout}
+        costs={costs}
+        measured={measured}
+        training={training}
+        played={played}
+        firstStep={firstStep}
+      />
       <div class="two">
         <LossChart losses={steps.map(({ loss }) => loss)} steps={Math.max(STEPS, steps.length)} />
         {sets !== undefined && <DigitGrid digits={sets.test} seen={steps.at(-1)?.seen} />}
@@ -247,6 +261,7 @@ function Plan({ layout, costs, measured, training, played, firstStep }: PlanProp
         )}
         <li class="idle">idle: the bubble</li>
         <li class="path">the critical path</li>
+        <li class="message">a message</li>
         <li>times in milliseconds</li>
       </ul>
     </>

@@ -83,7 +83,7 @@ export function simulationOf(
   { microbatches }: Layout,
   { F, B, I, W }: Durations,
   costs: LinkCosts,
-): SimulationOptions {
+): SimulationOptions & { readonly transfer: number } {
   const bytes = Math.ceil(BATCH / microbatches) * HIDDEN * Float32Array.BYTES_PER_ELEMENT
   return {
     forward: F,
