@@ -12,7 +12,7 @@ import {
   type RecordedCollective,
 } from './collective.ts'
 import { Choice, Fact, LinkSliders, Section } from './controls.tsx'
-import { bytesText, timeText } from './formats.ts'
+import { bytesText, colourOf, timeText } from './formats.ts'
 import { MessageTimes } from './message-times.tsx'
 import { RankCircle } from './rank-circle.tsx'
 
@@ -247,8 +247,8 @@ function Log({ events, at }: { readonly events: readonly MessageEvent[]; readonl
     <ol class="log" ref={list} tabIndex={0} aria-label="All events">
       {events.map(({ kind, rank, peer, bytes }, index) => (
         <li key={index} class={index === at - 1 ? 'now' : ''}>
-          <b class={`rank-${rank}`}>rank {rank}</b> {kind === 'sent' ? '→' : '←'}{' '}
-          <b class={`rank-${peer}`}>rank {peer}</b> {bytesText(bytes)}{' '}
+          <b style={colourOf(rank)}>rank {rank}</b> {kind === 'sent' ? '→' : '←'}{' '}
+          <b style={colourOf(peer)}>rank {peer}</b> {bytesText(bytes)}{' '}
           {kind === 'sent' ? 'sent' : 'received'}
         </li>
       ))}

@@ -15,3 +15,8 @@ export function timeText(milliseconds: number): string {
 export function percentText(share: number): string {
   return `${(100 * share).toFixed(1)} %`
 }
+
+/** The style of what belongs to a rank: its colour, as `--own`. */
+export function colourOf(rank: number): string {
+  return `--own: var(--rank-${rank})`
+}

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { timeMessages, type LinkCosts, type RecordedCollective } from './collective.ts'
-import { bytesText, timeText } from './formats.ts'
+import { bytesText, colourOf, timeText } from './formats.ts'
 
 const WIDTH = 520
 const MARGIN = 52
@@ -44,7 +44,8 @@ export function MessageTimes({ recorded, at, costs }: Properties): JSX.Element {
       {messages.map(({ from, to, bytes, start, arrival }, index) => (
         <rect
           key={index}
-          class={`message of-${to} ${index < sent ? '' : 'later'}`}
+          class={`message of ${index < sent ? '' : 'later'}`}
+          style={colourOf(to)}
           x={MARGIN + start * scale}
           y={from * ROW + 3}
           width={Math.max(1, (arrival - start) * scale - 1)}

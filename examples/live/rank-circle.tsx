@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import type { MessageEvent } from '@tsrun/training/browser'
 import type { RecordedCollective } from './collective.ts'
-import { bytesText } from './formats.ts'
+import { bytesText, colourOf } from './formats.ts'
 
 const WIDTH = 520
 const HEIGHT = 470
@@ -86,7 +86,7 @@ function Arrow({ event, ranks, isNow }: ArrowProperties): JSX.Element {
   const margin = Math.min(56, length / 3)
   const [x, y] = [(a.x + b.x) / 2, (a.y + b.y) / 2]
   return (
-    <g class={`arrow rank-${from} ${isNow ? 'now' : ''} ${kind}`}>
+    <g class={`arrow ${isNow ? 'now' : ''} ${kind}`} style={colourOf(from)}>
       <line
         x1={a.x + dx * margin}
         y1={a.y + dy * margin}
@@ -119,7 +119,7 @@ function Buffer({ rank, ranks, chunks }: BufferProperties): JSX.Element {
   const [left, top] = [x - BOX.width / 2, y - BOX.height / 2]
   const [wide, high] = [(BOX.width - 8) / ranks, (BOX.height - 26) / ranks]
   return (
-    <g class={`rank rank-${rank}`}>
+    <g class="rank" style={colourOf(rank)}>
       <rect class="box" x={left} y={top} width={BOX.width} height={BOX.height} rx={8} />
       <text x={x} y={top + 16}>
         rank {rank}
@@ -128,7 +128,8 @@ function Buffer({ rank, ranks, chunks }: BufferProperties): JSX.Element {
         Array.from({ length: ranks }, (_, other) => (
           <rect
             key={`${chunk} ${other}`}
-            class={Math.floor(sum / 10 ** other) % 10 > 0 ? `cell of-${other}` : 'cell'}
+            class={Math.floor(sum / 10 ** other) % 10 > 0 ? 'cell of' : 'cell'}
+            style={colourOf(other)}
             x={left + 4 + chunk * wide + 1}
             y={top + 22 + other * high}
             width={wide - 2}
