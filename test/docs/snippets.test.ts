@@ -21,6 +21,7 @@ const reasons = [
   'needs TensorFlow; test/docs/tfjs-node.test.ts runs it',
   'runs these tests',
   'publishes packages',
+  'needs a web page; test/browser runs it',
 ]
 /** Beside those that another test runs. */
 const MOST_EXCUSES = 8
@@ -34,7 +35,7 @@ describe('README.md, docs and the packages', () => {
       MOST_EXCUSES,
     )
     const languages = new Set(blocks.map(({ language }) => language))
-    expect(['sh', 'ts', 'text', 'json', 'yaml']).toEqual(expect.arrayContaining([...languages]))
+    expect(['sh', 'ts', 'text', 'json', 'yaml', 'html']).toEqual(expect.arrayContaining([...languages]))
   })
 
   it('show programs that type-check against the published types', async () => {

@@ -13,7 +13,8 @@ import {
   type PreparedTransport,
 } from './open-transport.ts'
 import type { BlockingTransport, EventTransport } from '../transports/transport.ts'
-import { PollingEngine, LEAVE_TIME } from './polling-engine.ts'
+import { leaveOnEvents } from './event-runner.ts'
+import { PollingEngine } from './polling-engine.ts'
 import { destroyedError } from './runner.ts'
 import { copyStatus } from './status-page.ts'
 import {
@@ -176,21 +177,6 @@ async function runOnEvents(engine: Engine, transport: EventTransport): Promise<v
   }
   transport.close()
   reportClosed()
-}
-
-/** Shuts down gracefully, like `PollingEngine.leave`, but on an event loop. */
-async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
-  engine.sayGoodbye()
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, LEAVE_TIME)
-    transport.onReady = () => {
-      while (engine.progress());
-      if (engine.hasOutgoing || engine.hasPeers) return
-      clearTimeout(timer)
-      resolve()
-    }
-    transport.onReady()
-  })
 }
 
 /** Connects to the other ranks. Returns undefined if the main thread has cancelled the attempt. */
