@@ -4,7 +4,6 @@ import { join, resolve } from 'node:path'
 import {
   choice,
   count,
-  createLogger,
   distrustOf,
   flag,
   integer,
@@ -19,6 +18,7 @@ import {
   tsrunHome,
   type Of,
 } from '@tsrun/core'
+import { logProblem } from '../logs/log.ts'
 import { statFields } from './process/rank-process.ts'
 
 /**
@@ -75,7 +75,7 @@ export function recordRun(
       makeOwnFolder(folder)
       replaceFile(path, `${JSON.stringify(given)}\n`)
     } catch (error) {
-      createLogger('launcher').info({ reason: (error as Error).message }, 'no record of this run')
+      logProblem(error, 'no record of this run')
     }
   }
   write(record)

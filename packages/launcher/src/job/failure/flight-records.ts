@@ -1,13 +1,14 @@
 import { existsSync, lstatSync, mkdtempSync, rmSync, type Stats } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { createLogger, namesIn } from '@tsrun/core'
+import { namesIn } from '@tsrun/core'
 import {
   readFlightFolder,
   writeFlightDump,
   type FlightDump,
   type FlightFolder,
 } from '@tsrun/distributed/record'
+import { logProblem } from '../../logs/log.ts'
 import { attemptsIn } from '../../logs/log-reader.ts'
 import type { FlightFinding } from './flight-findings.ts'
 import { mergeFlight } from './flight-merge.ts'
@@ -130,7 +131,7 @@ export function addFlight(
   try {
     for (const dump of dumps) if (!here.includes(dump.header.rank)) writeFlightDump(folder, dump)
   } catch (error) {
-    createLogger('launcher').info({ reason: (error as Error).message }, 'no records of other hosts')
+    logProblem(error, 'no records of other hosts')
   }
 }
 
