@@ -348,3 +348,14 @@ it('--log-prefix and the flag and variable of torchrun set the prefix of each li
   const { stdout: prefixed } = await tsrun(flag, { env: torch })
   expect(prefixed).toBe(`${hostname()} 0: hello from rank 0 of 1\n`)
 })
+
+it('the launcher logs what it goes on without, at the level info', async () => {
+  const unusable = { TSRUN_RUNS_DIR: '/proc/none' }
+  const logging = { ...unusable, TSRUN_LOG_LEVEL: 'info' }
+  const { code, stderr } = await tsrun(['--nproc', '1', 'hello.mjs'], { env: logging })
+  expect(code).toBe(0)
+  const lines = stderr.split('\n').filter((line) => line.includes('no record of this run'))
+  expect(JSON.parse(lines[0]!)).toMatchObject({ level: 30, name: 'launcher' })
+  const silent = await tsrun(['--nproc', '1', 'hello.mjs'], { env: unusable })
+  expect(silent.stderr).not.toContain('no record')
+})
