@@ -30,9 +30,10 @@ function run(
   main = 'main.ts',
   temporary = folder,
 ): { lines: string[]; stderr: string; cached: string[] } {
+  const path = join(folder, main)
   const { stdout, stderr } = spawnSync(
     process.execPath,
-    ['--enable-source-maps', '--import', loader.href, join(folder, main)],
+    ['--enable-source-maps', '--import', `${loader.href}&script=${path}`, path],
     { cwd: folder, encoding: 'utf8', env: { PATH: process.env['PATH'], TMPDIR: temporary } },
   )
   const caches = readdirSync(folder).filter((name) => name.startsWith('tsrun-typescript-'))

@@ -243,7 +243,7 @@ describe('a pretrained GPT', () => {
     const adapter = createParameter('h.0.attn.lora', [2], init.ones)
     const state = { model: { parameters: [...model.parameters, adapter] }, recipe }
     await expect(exportPretrained(makeFolder(), state)).rejects.toEqual(
-      failure('ERR_TSR_ARGUMENT', /parameters h\.0\.attn\.lora, which its recipe .*merge adapters/),
+      failure('ERR_TSR_ARGUMENT', /model is one with h\.0\.attn\.lora; expected .*merge adapters/),
     )
     adapter.value.dispose()
     disposeModule(model)

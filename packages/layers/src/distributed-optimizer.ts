@@ -56,7 +56,6 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
   readonly #shared = new Set<string>()
   #bucket: Float32Array | undefined
   #signature: string | undefined
-  #isWarned = false
   /** The number of steps that the wrapped optimizers of all ranks have made together. */
   #steps = 0
 
@@ -81,7 +80,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     varList?: tfc.Variable[],
   ): { value: tfc.Scalar; grads: tfc.NamedTensorMap } {
     registerGradients()
-    this.#warnOfCpu()
+    if (this.iterations === 0 && this.#group.rank === 0) warnOfCpu()
     if (this.#group.size > 1) {
       checkBackendBlocks()
       const { registeredVariables } = tf.engine()
@@ -152,16 +151,6 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
 
   override getConfig(): ReturnType<tfc.Optimizer['getConfig']> {
     return this.inner.getConfig()
-  }
-
-  #warnOfCpu(): void {
-    const isChosen = host.env['TSRUN_BACKEND'] === 'cpu'
-    if (this.#isWarned || isChosen || this.#group.rank > 0 || tf.getBackend() !== 'cpu') return
-    createLogger('layers').warn(
-      {},
-      'fit runs on the slow backend cpu: before the model is made, await loadBackend() of @tsrun/training',
-    )
-    this.#isWarned = true
   }
 
   #share(variables: readonly tfc.Variable[]): void {
@@ -246,6 +235,12 @@ const trainOptimizer = where<tfc.Optimizer>(
   'an optimizer of tf.train',
   describe,
 )
+
+function warnOfCpu(): void {
+  if (tf.getBackend() !== 'cpu' || host.env['TSRUN_BACKEND'] === 'cpu') return
+  const advice = 'before you make the model, await loadBackend() of @tsrun/training'
+  createLogger('layers').warn({}, `fit runs on the slow backend cpu: ${advice}`)
+}
 
 interface DescribedWeight {
   readonly name: string

@@ -125,7 +125,7 @@ it('an optimizer that was not saved cannot be loaded', async () => {
 it('a file in the place of a checkpoint is refused with the folder that is meant', async () => {
   const { path } = await saveCheckpoint(makeFolder(), { model, step: 1 })
   await expect(load(join(path, 'index.json'), { model })).rejects.toThrow(
-    `directory is the file ${join(path, 'index.json')}; expected a checkpoint, which is a folder, or a folder of checkpoints, such as ${path}`,
+    `directory is the file ${join(path, 'index.json')}; expected the folder of a checkpoint, such as ${path}`,
   )
 })
 

@@ -44,7 +44,7 @@ export const coreErrors = {
     category: 'user',
     message: 'A file of tsrun is missing: {path}',
     advice:
-      'If your program is a bundle, keep @tsrun/* outside of it (esbuild --external:@tsrun/*). Otherwise install the packages again.',
+      "If your program is a bundle, keep @tsrun/* outside of it (esbuild '--external:@tsrun/*'). Otherwise install the packages again.",
   },
   ERR_TSR_INTERNAL: {
     category: 'internal',

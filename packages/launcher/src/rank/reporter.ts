@@ -3,7 +3,7 @@ import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
 import { isTsrError, TsrError } from '@tsrun/core/errors'
 import { hideLibraryFrames } from './stack-frames.ts'
-import { explainMissingSource } from './typescript/missing-source.ts'
+import { missingSourceHint } from './typescript/missing-source.ts'
 import type { ErrorReport, TimedOutWait } from '../protocol/control.ts'
 import type { ControlPipe } from './control-pipe.ts'
 
@@ -79,7 +79,7 @@ export function describeError(given: unknown): Description {
     const thrown = withoutPreamble(given)
     const own = causes(thrown).find(isTsrError)
     const { name, message, code } = Object(thrown) as Record<string, unknown>
-    const text = cut(print(thrown) + explainMissingSource(thrown), LONGEST_TEXT)
+    const text = cut(print(thrown) + missingSourceHint(thrown), LONGEST_TEXT)
     const short = hideLibraryFrames(text)
     const wait = own === undefined ? undefined : waitOf(own)
     const known = own?.code ?? (typeof code === 'string' ? code : undefined)

@@ -177,8 +177,7 @@ export interface LatestCheckpoint {
  *
  * @param directory - a checkpoint, or a folder with several checkpoints
  * @param group - all of its ranks must call this function; each returns the result of rank 0
- * @throws ERR_TSR_CHECKPOINT_UNFINISHED when there are checkpoints, but none is complete;
- *   ERR_TSR_ARGUMENT for a file
+ * @throws ERR_TSR_CHECKPOINT_UNFINISHED when there are checkpoints, but none is complete; ERR_TSR_ARGUMENT
  */
 export async function latestCheckpoint(
   directory: string,
@@ -197,7 +196,7 @@ async function find(directory: string): Promise<LatestCheckpoint | undefined> {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'directory',
       value: `the file ${directory}`,
-      expected: `a checkpoint, which is a folder, or a folder of checkpoints, such as ${dirname(directory)}`,
+      expected: `the folder of a checkpoint, such as ${dirname(directory)}`,
     })
   }
   if (await exists(join(directory, INDEX))) {

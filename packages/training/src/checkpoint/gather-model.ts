@@ -37,8 +37,8 @@ export async function gatherModel(
   if (more.length > 0) {
     throw tsrError('ERR_TSR_ARGUMENT', {
       name: 'model',
-      value: `one with the parameters ${describeNames(more)}, which its recipe does not have`,
-      expected: 'the parameters of the recipe; merge adapters into the weights, and remove them',
+      value: `one with ${describeNames(more)}`,
+      expected: 'the parameters of its recipe only: merge adapters into the weights',
     })
   }
   if (missing.length === 0) return await gatherPieces(own, plan, group)

@@ -37,10 +37,7 @@ export function folderOfDataset(dataset: string, packageName: string): string {
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })
 }
 
-/**
- * Describes why a file cannot be read. A missing file is named by its whole path, because the program may
- * run in another folder.
- */
+/** Why a file cannot be read. Names the folder of a missing file, which is not always the script's. */
 export function fileProblem(path: string, error: unknown): string {
   const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT'
   return isMissing ? `there is no ${resolve(path)}` : messageOf(error)

@@ -220,18 +220,13 @@ export function isExamples(data: object): data is Examples {
 export function fieldTensor({ fields }: Examples, name: string, indices: Int32Array): Tensor {
   const field = fields[name]
   if (field === undefined) {
-    const known = Object.keys(fields).join(', ')
-    const isOfBatch = ['inputs', 'labels'].includes(name)
-    throw tsrError(
-      'ERR_TSR_ARGUMENT',
-      isOfBatch
-        ? {
-            name: 'the set of fields of the examples',
-            value: `{ ${known} }`,
-            expected: `one with \`${name}\`, as batches have \`inputs\` and \`labels\``,
-          }
-        : { name: 'a field of the examples', value: name, expected: `one of ${known}` },
-    )
+    const value = `{ ${Object.keys(fields).join(', ')} }`
+    const expected = `one with ${name}`
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'the set of fields of the examples',
+      value,
+      expected,
+    })
   }
   const shape = [indices.length, ...field.shape]
   const values = newArray(shape, field.dtype)

@@ -25,10 +25,10 @@ export type FieldRule =
       readonly shape?: readonly number[]
     }
 
-/** The key of the line at which a record ends in its file. Not enumerable. */
+/** The key of the line at which a record ends in its file. */
 const LINE = Symbol('line')
 
-/** Adds the line at which a record of a text file ends, for error messages. */
+/** Adds a line for error messages, in a property that is not enumerable. */
 export function withLine(record: DataRecord, line: number): DataRecord {
   return Object.defineProperty(record, LINE, { value: line })
 }
@@ -158,20 +158,18 @@ function valueOf(record: DataRecord, key: string, field: string, refuse: Refuse)
   if (value !== undefined && value !== null && value !== '') return value
   const names = Object.keys(record)
   if (names.includes(key)) return refuse(`its ${key} is empty`)
-  // The rules may be the wrong way round: { column: field }.
   const isReversed = ['inputs', 'labels'].includes(key) && names.includes(field)
   const hint = isReversed
-    ? `; rules have the names of fields as keys: { ${key}: '${field}' }`
+    ? `; the name of the field comes first: { ${key}: '${field}' }`
     : separatorHint(names)
   return refuse(`it has no ${key}, only ${names.join(', ')}${hint}`)
 }
 
-/** Names the separator of a CSV file whose header seems to have another one. */
 export function separatorHint(names: readonly string[]): string {
   const found = names.length === 1 ? /[;|\t]/.exec(names[0]!)?.[0] : undefined
   return found === undefined
     ? ''
-    : `; its separator seems to be ${JSON.stringify(found)}: read it with csvRecords(path, ${JSON.stringify(found)}), and pass the records to examplesFrom(records, rules)`
+    : `; for another separator than the comma, see csvRecords(path, ${JSON.stringify(found)})`
 }
 
 /** Removes empty values, because a function would convert them to 0. */

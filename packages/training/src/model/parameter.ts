@@ -17,7 +17,7 @@ export interface Shard {
  */
 export interface Parameter {
   readonly name: string
-  /** Not `readonly number[]`, which TensorFlow.js does not take, for example in `tf.reshape`. */
+  /** Mutable for TensorFlow.js, for example `tf.reshape`. */
   readonly shape: number[]
   /** Present if the tensor is sharded over ranks. `shape` and `value` then describe this rank's part. */
   readonly shard?: Shard

@@ -5,7 +5,7 @@ import { generator, uniform } from '../random/generator.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Initializer } from './init.ts'
 
-/** From this number of values on, memory is allocated once before they are drawn. */
+/** Drawing so many values takes a second or more. */
 const MANY = 2 ** 20
 
 /**
@@ -29,7 +29,7 @@ export function createParameter(
 ): Parameter {
   nameRule.check('name', name)
   shapeRule.check(`the shape of ${name}`, shape)
-  // Drawing many values takes seconds, so first check that a backend is loaded and has the memory.
+  // First check that a backend is loaded and has the memory.
   const isDrawn = typeof values === 'function' && sizeOf(shape) >= MANY
   if (isDrawn) createTensor(shape, () => undefined).dispose()
   const filled = typeof values === 'function' ? values({ name, shape, seed }) : values

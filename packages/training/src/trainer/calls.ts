@@ -4,10 +4,7 @@ import { addFrames, addLabel, isTsrError, tsrError } from '@tsrun/core'
 export class Calls {
   readonly #running = new Set<{ readonly name: string }>()
 
-  /**
-   * Runs a call of the trainer. The error of a collective in it begins with the name of the call, and shows
-   * the line of the call even if the script has not awaited it.
-   */
+  /** Runs a call. The errors of its collectives begin with its name, and show its line in the script. */
   async run<T>(name: string, body: () => Promise<T>): Promise<T> {
     const call = { name, origin: new Error() }
     this.#running.add(call)
@@ -17,7 +14,7 @@ export class Calls {
       // All errors of collectives name a group.
       if (isTsrError(error) && 'group' in error.facts) {
         addLabel(error, name)
-        // Skip the message, this method and the method of the trainer.
+        // After the message, this method and that of the trainer.
         addFrames(error, String(call.origin.stack).split('\n').slice(3))
       }
       throw error
@@ -30,10 +27,9 @@ export class Calls {
   checkEnded(next: string): void {
     const [call] = this.#running
     if (call === undefined) return
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `${next} of a trainer`,
-      value: `called during its ${call.name}()`,
-      expected: `\`await run.${call.name}(...)\` before it`,
-    })
+    const { name } = call
+    const value = `called during its ${name}()`
+    const expected = `\`await run.${name}(...)\` before it`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: `${next} of a trainer`, value, expected })
   }
 }

@@ -152,10 +152,6 @@ export class Trainer {
    *   ERR_TSR_UNUSED_PARAMETERS in the first step when a trained parameter got no gradient on any rank
    */
   async step(batch: AnyBatch): Promise<TrainerStep> {
-    return await this.#calls.run('step', () => this.#step(batch))
-  }
-
-  async #step(batch: AnyBatch): Promise<TrainerStep> {
     const { learningRate, optimizer } = this.#options
     if (learningRate !== undefined && optimizer !== undefined) {
       const rate = learningRate(this.#steps)
@@ -171,7 +167,9 @@ export class Trainer {
     // Without averaging there is only one replica. Pass an empty list, because the given group may
     // contain all pipeline stages.
     const pass = { training: true, ...place, replicas: [] }
-    const result = await inPass(pass, () => this.#core.step(own, place))
+    const result = await this.#calls.run('step', () =>
+      inPass(pass, () => this.#core.step(own, place)),
+    )
     const totals = result.totals!
     const loss = meanOf(totals)
     this.#steps++
@@ -198,22 +196,17 @@ export class Trainer {
     data: AnyBatch | Batches | EvaluationData,
     options: Pick<EvaluateOptions, 'batch'> = {},
   ): Promise<Evaluation> {
-    return await this.#calls.run('evaluate', () => this.#evaluate(data, options))
-  }
-
-  async #evaluate(
-    data: AnyBatch | Batches | EvaluationData,
-    options: Pick<EvaluateOptions, 'batch'>,
-  ): Promise<Evaluation> {
     const { batch } = readEvaluation(options)
     const all = isBatch(data) ? [data] : evaluationData(this, { data, batch }, 'data')
-    let own = noTally
-    for await (const batch of all) {
-      checkShare(batch, this.share)
-      own = addTallies(own, await this.#core.tally(batchOf(batch)))
-    }
-    const sums = tallyOf(await this.sum(...figuresOf(own)))
-    return evaluationOf({ ...sums, examples: sums.examples / this.layout.cp.size })
+    return await this.#calls.run('evaluate', async () => {
+      let own = noTally
+      for await (const batch of all) {
+        checkShare(batch, this.share)
+        own = addTallies(own, await this.#core.tally(batchOf(batch)))
+      }
+      const sums = tallyOf(await this.sum(...figuresOf(own)))
+      return evaluationOf({ ...sums, examples: sums.examples / this.layout.cp.size })
+    })
   }
 
   /**
@@ -362,7 +355,7 @@ export class Trainer {
    * Frees the model and all buffers, but not the optimizer. A tf.layers model keeps its weights.
    *
    * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`;
-   *   ERR_TSR_ARGUMENT while a call is in progress, which the script has not awaited
+   *   ERR_TSR_ARGUMENT during a call that the script has not awaited
    */
   dispose(): void {
     this.#calls.checkEnded('dispose()')

@@ -133,6 +133,7 @@ describe('TypeScript', () => {
     expect(option).toBe('--import')
     expect(new URL(ours).pathname).toMatch(/\/dist\/typescript-loader\.js$/)
     expect(new URL(ours).searchParams.get('tsx')).toBe(loader)
+    expect(new URL(ours).searchParams.get('script')).toBe('/train.ts')
     const jsx: Script = { path: '/train.tsx', language: 'tsx' }
     expect(loaderArguments(jsx, { ...old, typescript: 'strip' }, places)).toEqual([
       '--import',

@@ -163,7 +163,7 @@ export function loaderArguments(
   const loader = resolveFrom(places, 'tsx')
   if (loader !== undefined) {
     const tsx = pathToFileURL(loader).href
-    return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx)]
+    return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx, script)]
   }
   if (preloadedBy(node).length > 0) return []
   const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
@@ -183,9 +183,10 @@ function preloadedBy({ nodeOptions }: NodeAbilities): RegExpExecArray[] {
 }
 
 /** See `rank/typescript/loader.ts`. */
-function ownLoader(tsx: string): string {
+function ownLoader(tsx: string, { path }: Script): string {
   const url = new URL('dist/typescript-loader.js', packageFolder)
   url.searchParams.set('tsx', tsx)
+  url.searchParams.set('script', path)
   return url.href
 }
 

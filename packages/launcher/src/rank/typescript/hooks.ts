@@ -23,7 +23,7 @@ const sources: Readonly<Record<string, string>> = { '.js': '.ts', '.mjs': '.mts'
 export interface LoaderData {
   /** The URL of tsx's entry file. */
   readonly tsx: string
-  /** The folder of the script. */
+  /** The script's. */
   readonly folder: string
 }
 
@@ -35,7 +35,7 @@ let compiler: Compiler | undefined
 
 export function initialize({ tsx: url, folder }: LoaderData): void {
   tsxUrl = url
-  // As tsc does, and not that of the current folder, which may be the root of several packages.
+  // The current folder may be the root of several packages.
   tsconfig = findTsconfig(folder) ?? findTsconfig(process.cwd())
   const require = createRequire(url)
   const manifests = ['tsx/package.json', 'esbuild/package.json'].map((name) =>
