@@ -3,7 +3,7 @@ import type { ProcessGroup } from './process-group.ts'
 
 /* The calls of `ProcessGroup` on the default group, in both forms. `GroupCalls` documents them. */
 
-function on<Name extends keyof ProcessGroup>(name: Name): ProcessGroup[Name] {
+function on<Name extends keyof ProcessGroup & string>(name: Name): ProcessGroup[Name] {
   const call = (...args: unknown[]): unknown => {
     const group: object = defaultGroup(name)
     return (group as Readonly<Record<string, (...args: unknown[]) => unknown>>)[name]!(...args)
