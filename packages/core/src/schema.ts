@@ -377,7 +377,7 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 
 /** The number of mistakes between two words. Two swapped letters are one. */
 function edits(one: string, other: string): number {
-  const letters = (word: string): string => [...word].sort().join('')
+  const letters = (word: string): string => Array.from(word).sort().join('')
   const count = distance(one, other)
   return count === 2 && letters(one) === letters(other) ? 1 : count
 }

@@ -16,8 +16,8 @@ describe('the nodes of a job', () => {
     // Only node 0 lists all of them.
     const lists = ends.map(({ stderr }) => /^tsrun: run \S+ on (3 nodes.*)$/m.exec(stderr)?.[1])
     expect(lists[0]).toMatch(/^3 nodes: node 0 .*: rank 0; node 1 .*: rank 1; node 2 .*: rank 2$/)
-    expect(lists[1]).toMatch(/^3 nodes, of which this is: node 1 \S+ \(\S+\): rank 1$/)
-    expect(lists[2]).toMatch(/^3 nodes, of which this is: node 2 \S+ \(\S+\): rank 2$/)
+    expect(lists[1]).toMatch(/^3 nodes; this one is: node 1 \S+ \(\S+\): rank 1$/)
+    expect(lists[2]).toMatch(/^3 nodes; this one is: node 2 \S+ \(\S+\): rank 2$/)
   })
 
   it('give up after --rdzv-timeout and name the missing node', async () => {

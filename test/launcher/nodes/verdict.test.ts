@@ -60,7 +60,7 @@ it('the verdict finds the first cause on any host', () => {
   })
 })
 
-it('restarts are counted anew after an attempt of an hour', () => {
+it('restarts are counted from zero after an attempt of an hour', () => {
   jest.useFakeTimers()
   const count = new RestartBudget()
   const fail = (after: number) => {

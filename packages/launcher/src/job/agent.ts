@@ -226,7 +226,7 @@ function announceNodes({ plan, nodeRank: own }: NodePlace, { announcer }: JobCon
       const ranks = formatRanks(ranksOf(plan, nodeRank))
       return `node ${nodeRank} ${host} (${address}): ${ranks}`
     })
-  const count = `${nodes.length} nodes${own === 0 ? '' : ', of which this is'}`
+  const count = `${nodes.length} nodes${own === 0 ? '' : '; this one is'}`
   announcer.say('nodes', `run ${plan.runId} on ${count}: ${list.join('; ')}`, { nodes })
 }
 

@@ -23,13 +23,17 @@ export async function reportJobFailure(
   failure: JobFailure,
   env: NodeJS.ProcessEnv,
 ): Promise<string | undefined> {
+  const limit = new AbortController()
+  const timer = setTimeout(() => {
+    limit.abort(new Error(`no answer within ${LIMIT / 1000} s`))
+  }, LIMIT)
   try {
     if (/^https?:/.test(to)) {
       const { ok, status } = await fetch(to, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(failure),
-        signal: AbortSignal.timeout(LIMIT),
+        signal: limit.signal,
       })
       return ok ? undefined : `status ${status}`
     }
@@ -45,5 +49,7 @@ export async function reportJobFailure(
     return error?.message ?? (status === 0 ? undefined : `exit code ${status ?? 'unknown'}`)
   } catch (error) {
     return (error as Error).message
+  } finally {
+    clearTimeout(timer)
   }
 }

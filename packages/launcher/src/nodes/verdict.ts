@@ -10,7 +10,7 @@ import { isLeave } from './messages.ts'
 /** Milliseconds after which an attempt counts as healthy. */
 const HEALTHY = 3_600_000
 
-/** Counts restarts. After a healthy attempt, the count begins anew. */
+/** Counts restarts. After a healthy attempt, the count starts again at zero. */
 export class RestartBudget {
   #beganAt = 0
   #used = 0

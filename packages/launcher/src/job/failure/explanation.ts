@@ -25,7 +25,7 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
     outcome.error?.message ?? outcome.stderrTail.join(),
   )
   if (addressSpace < Infinity && isShort) {
-    return `ulimit -v limits its address space to ${formatBytes(addressSpace)}, of which V8 and WebAssembly reserve more than they use. Raise that limit.`
+    return `ulimit -v limits its address space to ${formatBytes(addressSpace)}. V8 and WebAssembly reserve more of it than they use, so raise that limit.`
   }
   if (signal !== null) return signals[signal]
   return exitCode === null ? undefined : exitCodes[exitCode]
