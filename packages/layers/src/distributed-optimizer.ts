@@ -244,7 +244,7 @@ function warnOfCpu(): void {
 
 interface DescribedWeight {
   readonly name: string
-  readonly shape: readonly number[]
+  readonly shape: number[]
   /** The values of an integer weight; undefined for float32 values. */
   readonly integers?: readonly number[]
 }
@@ -277,7 +277,7 @@ async function weightsOfRoot(
       const part = parts.get(String(i))
       const tensor =
         part === undefined
-          ? tf.tensor([...integers!], [...shape], 'int32')
+          ? tf.tensor([...integers!], shape, 'int32')
           : tensorFrom(part, shape)
       return { name, tensor }
     })

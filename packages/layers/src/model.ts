@@ -54,7 +54,7 @@ export interface LayersWeight extends LayerPlace {
    * unsuitable, because they are numbered per process.
    */
   readonly name: string
-  readonly shape: readonly number[]
+  readonly shape: number[]
   readonly variable: LayersVariable
   readonly isTrained: boolean
 }

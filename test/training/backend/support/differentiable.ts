@@ -332,7 +332,7 @@ export function differentiate({ inputs, range = [-1, 1], compute }: Case): Float
     const length = shape.reduce((a, b) => a * b)
     const value = (i: number) => from + ((to - from) * (1 + Math.sin(1 + 12.9 * (i + 31 * k)))) / 2
     const values = Float32Array.from({ length }, (_, i) => value(i))
-    return { name: String(k), shape, value: tf.tensor(values, [...shape]) }
+    return { name: String(k), shape: [...shape], value: tf.tensor(values, [...shape]) }
   })
   const gradients = parameters.map(({ value }) => new Float32Array(value.size))
   const pass = record(
