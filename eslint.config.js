@@ -71,7 +71,11 @@ export default defineConfig(
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],
     languageOptions: {
       parserOptions: {
-        project: ['test/tsconfig.json', 'packages/observe/page/tsconfig.json'],
+        project: [
+          'test/tsconfig.json',
+          'packages/observe/page/tsconfig.json',
+          'examples/live/tsconfig.json',
+        ],
         tsconfigRootDir: import.meta.dirname,
       },
     },
@@ -116,7 +120,7 @@ export default defineConfig(
     },
   },
   {
-    files: ['packages/*/src/host/*browser.ts'],
+    files: ['packages/*/src/host/*browser.ts', 'examples/live/**'],
     rules: { 'n/no-unsupported-features/node-builtins': 'off' },
   },
   {

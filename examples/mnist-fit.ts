@@ -9,10 +9,10 @@
 // whole batch. After each step, the weights of all ranks are bitwise identical.
 
 import { createHash } from 'node:crypto'
-import * as tfjs from '@tensorflow/tfjs'
+import * as tfl from '@tensorflow/tfjs-layers'
 import { DistributedOptimizer } from '@tsrun/layers'
 import { batches, mnist, tf } from '@tsrun/training'
-import type { Dataset } from '@tsrun/training'
+import type { Dataset, Tensor } from '@tsrun/training'
 import { count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
 import { startJob } from './lib/job.ts'
 import { grouped, percent, printResult } from './lib/output.ts'
@@ -29,14 +29,14 @@ const group = await startJob(flags)
 const { rank, size } = group
 
 const layer = (units: number, activation: 'relu' | 'softmax', more: number) =>
-  tfjs.layers.dense({
+  tfl.layers.dense({
     units,
     activation,
     // Every rank starts with different weights; the first step replaces them by those of rank 0.
-    kernelInitializer: tfjs.initializers.heUniform({ seed: flags.seed + 10 * rank + more }),
+    kernelInitializer: tfl.initializers.heUniform({ seed: flags.seed + 10 * rank + more }),
     ...(more === 0 && { inputShape: [784] }),
   })
-const model = tfjs.sequential({ layers: [layer(128, 'relu', 0), layer(10, 'softmax', 1)] })
+const model = tfl.sequential({ layers: [layer(128, 'relu', 0), layer(10, 'softmax', 1)] })
 model.compile({
   optimizer: new DistributedOptimizer(tf.train.sgd(flags.lr), group),
   loss: 'sparseCategoricalCrossentropy',
@@ -44,11 +44,11 @@ model.compile({
 })
 
 /** This rank's part of so many images, the same number on all ranks, and their labels. */
-function part(dataset: Dataset, images: number): [x: tfjs.Tensor, y: tfjs.Tensor] {
+function part(dataset: Dataset, images: number): [x: Tensor, y: Tensor] {
   const batch = images - (images % size)
   const [mine] = batches(dataset, { batch, seed: flags.seed, share: [rank, size] })
   // This loss takes labels as float32.
-  return [mine!.inputs(), mine!.labels().toFloat()]
+  return [mine!.inputs(), tf.cast(mine!.labels(), 'float32')]
 }
 
 const train = mnist({ split: 'train' })
@@ -59,7 +59,7 @@ const { history } = await model.fit(x, y, options)
 const seconds = (performance.now() - begin) / 1000
 
 const test = mnist({ split: 'test' })
-const [, right] = model.evaluate(...part(test, test.size), { batchSize: 1000 }) as tfjs.Scalar[]
+const [, right] = model.evaluate(...part(test, test.size), { batchSize: 1000 }) as Tensor[]
 const means = Float64Array.of(history['loss']!.at(-1) as number, right!.dataSync()[0]!)
 await group.allReduce(means, { op: 'avg' })
 const [loss, accuracy] = means as unknown as [number, number]

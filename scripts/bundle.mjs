@@ -1,7 +1,7 @@
 // Bundles the JavaScript of every package into a few files in its dist: a rank loads some ten files
 // in place of some six hundred, which halves the time that it takes to start. The declarations are
 // those of tsc; what is imported from other packages stays outside.
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, transform } from 'esbuild'
@@ -90,7 +90,8 @@ const shortened = {
   },
 }
 
-await Promise.all(readdirSync(root).map(bundle))
+const withSources = readdirSync(root).filter((name) => existsSync(join(root, name, 'src')))
+await Promise.all(withSources.map(bundle))
 // CommonJS, as TensorFlow.js itself is for Node, and complete: see its source.
 await bundleAlone('training', 'src/tfjs/gradients.ts', 'gradients.cjs')
 // Threads that are started from the text of their program: see rank/start-thread.ts.
@@ -119,7 +120,7 @@ async function bundle(name) {
     logLevel: 'warning',
     plugins: [lateModules, shortened],
   }
-  const entryPoints = { ...exportsOf(folder), ...programs[name] }
+  const { browser, ...entryPoints } = { ...exportsOf(folder), ...programs[name] }
   // Other packages stay outside. Those that every rank loads are a part of core.
   const packages = name === 'core' ? 'bundle' : 'external'
   const { outputFiles, metafile } = await build({
@@ -143,6 +144,11 @@ async function bundle(name) {
     outputFiles.push(...files)
     licensed.push(...Object.keys(metafile.inputs))
   }
+  if (browser !== undefined) {
+    const { outputFiles: files, metafile } = await bundleForBrowser(folder, browser)
+    outputFiles.push(...files)
+    licensed.push(...Object.keys(metafile.inputs))
+  }
   if (licensed.some((input) => input.includes('node_modules'))) {
     const notice = licenses(folder, licensed, `@tsrun/${name}`)
     put(join(folder, 'dist/THIRD-PARTY-LICENSES.txt'), Buffer.from(notice))
@@ -154,6 +160,37 @@ async function bundle(name) {
 }
 
 /**
+ * The entry for web pages. It is complete, so that a page can load it without a bundler. Names of classes
+ * are kept, because ranks compare them.
+ *
+ * @param {string} folder - of the package
+ * @param {string} source
+ */
+async function bundleForBrowser(folder, source) {
+  const { outputFiles, metafile } = await build({
+    absWorkingDir: folder,
+    entryPoints: { browser: source },
+    outdir: 'dist',
+    write: false,
+    bundle: true,
+    minifySyntax: true,
+    minifyWhitespace: true,
+    metafile: true,
+    format: 'esm',
+    platform: 'browser',
+    target: 'es2022',
+    conditions: ['@tsrun/source'],
+    // What is not used of a package may import them all the same.
+    external: ['node:*'],
+    loader: { '.wasm': 'binary' },
+    logLevel: 'warning',
+  })
+  const imports = Object.values(metafile.outputs).flatMap(({ imports }) => imports)
+  if (imports.length > 0) throw new Error(`${source} imports ${imports[0].path}`)
+  return { outputFiles, metafile }
+}
+
+/**
  * The licences of the packages that became a part of programs.
  *
  * @param {string} folder - of the program's package
@@ -162,16 +199,31 @@ async function bundle(name) {
  */
 function licenses(folder, sources, what) {
   const packages = sources.flatMap((input) => {
-    const [path] = /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(input) ?? []
+    const [path] = /^[^(]*node_modules\/(@[^/]+\/)?[^/]+/.exec(input) ?? []
     return path === undefined ? [] : [join(folder, path)]
   })
   const texts = [...new Set(packages)].sort().map((path) => {
     const { name, version, license } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'))
-    const file = readdirSync(path).find((entry) => /^licen[cs]e/i.test(entry))
-    if (file === undefined) throw new Error(`${name} has no file with its licence`)
-    return `${name} ${version} (${license})\n\n${readFileSync(join(path, file), 'utf8').trim()}\n`
+    const text = licenseOf(path, license)
+    if (text === undefined) throw new Error(`${name} has no text of its licence`)
+    return `${name} ${version} (${license})\n\n${text.trim()}\n`
   })
   return `${what} contains these packages.\n\n${texts.join(`\n${'-'.repeat(80)}\n\n`)}`
+}
+
+/**
+ * The text of a licence: a file of the package, the end of its README, or the same licence of this
+ * repository.
+ *
+ * @param {string} path - of the package
+ * @param {string} license
+ */
+function licenseOf(path, license) {
+  const read = (/** @type {string} */ file) => readFileSync(join(path, file), 'utf8')
+  const file = readdirSync(path).find((entry) => /^licen[cs]e/i.test(entry))
+  if (file !== undefined) return read(file)
+  if (license === 'Apache-2.0') return readFileSync(join(root, '../LICENSE'), 'utf8')
+  return /^LICENSE \(\w+\)\n-+\n(.*)/ms.exec(read('README.md'))?.[1]
 }
 
 /**

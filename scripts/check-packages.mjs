@@ -1,20 +1,30 @@
-// Packs every package and checks the tarballs as a user would get them: with publint (manifest and files),
-// attw (types as each resolver sees them). Installs each package in an empty project, with what it depends
-// on and nothing else, imports it and runs the first program of its README. Then installs all in another
-// project, runs tsrun there, and makes of it what `tsrun init` begins.
+// Checks the packages as a user would get them: npm run check:packages
+//
+// Packs every package and checks the tarballs with publint (manifest and files) and attw (types as each
+// resolver sees them), and what npm would refuse to publish. Installs each package in an empty project,
+// with what it depends on and nothing else, imports it and runs the first program of its README. Then goes
+// from an empty folder to a trained epoch, as `npm create @tsrun` begins it, and runs tsrun there.
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { transform } from 'esbuild'
+import { addressOf, folders, readManifest, refusals, root } from './manifests.mjs'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
+/** The largest installations, in packages and megabytes (du). */
+const bounds = {
+  distributed: { packages: 14, megabytes: 10 },
+  all: { packages: Infinity, megabytes: 170 },
+}
+/** Steps of the project's training with 128 images each: MNIST has 60,000. */
+const STEPS_OF_AN_EPOCH = 469
+
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-packages-'))
 const project = mkdtempSync(join(tmpdir(), 'tsrun-install-'))
 const emptyProject = '{ "private": true, "type": "module" }'
 const install = ['install', '--silent', '--no-audit', '--no-fund', '--prefer-offline']
+const names = folders.map((each) => basename(each))
 let failures = 0
 
 const program = `
@@ -29,26 +39,48 @@ const program = `
 
 try {
   await run('npm', ['pack', '--workspaces', '--silent', '--pack-destination', folder])
-  const tarballs = readdirSync(folder).map((name) => join(folder, name))
-  for (const tarball of tarballs) {
-    const name = tarball.slice(folder.length + 1)
-    await check(`publint ${name}`, 'npx', ['--no', 'publint', 'run', tarball, '--strict'])
-    await check(`attw ${name}`, 'npx', ['--no', 'attw', tarball, '--profile', 'esm-only'])
-  }
-  for (const name of readdirSync(join(root, 'packages'))) await checkAlone(name)
-  await checkInstallation(tarballs)
+  for (const name of names) await checkTarball(name)
+  await checkPublishing()
+  for (const name of names) await checkAlone(name)
+  await checkProject(names.map(tarballOf))
 } finally {
   rmSync(folder, { recursive: true, force: true })
   rmSync(project, { recursive: true, force: true })
 }
 process.exitCode = failures === 0 ? 0 : 1
 
+async function checkTarball(name) {
+  const tarball = tarballOf(name)
+  await check(`publint ${name}`, 'npx', ['--no', 'publint', 'run', tarball, '--strict'])
+  if (!isImported(name)) return
+  await check(`attw ${name}`, 'npx', ['--no', 'attw', tarball, '--profile', 'esm-only'])
+}
+
+/** Asks npm, and compares with the repository that publishes: this one's address, or that of the workflow. */
+async function checkPublishing() {
+  const { GITHUB_REF_TYPE: kind, GITHUB_SERVER_URL: server, GITHUB_REPOSITORY: name } = process.env
+  const own = addressOf(readManifest().repository.url)
+  const address = kind === 'tag' ? `${server}/${name}` : own
+  if (own.includes('/OWNER/')) console.log(`note    ${own} is a placeholder: see docs/releasing.md`)
+  for (const each of folders) {
+    const dryRun = ['publish', '--dry-run', '--ignore-scripts', '--force']
+    const result = await attempt('npm', dryRun, join(root, each))
+    const problems = [
+      ...(result.problem === '' ? [] : [result.problem]),
+      ...(result.stderr.includes('auto-corrected') ? ['npm would correct its package.json'] : []),
+      ...refusals(readManifest(each), address),
+    ]
+    report(`npm publish --dry-run of ${each}`, { ...result, problem: problems.join('\n') })
+  }
+}
+
 async function checkAlone(name) {
   const alone = mkdtempSync(join(tmpdir(), 'tsrun-install-'))
   try {
     writeFileSync(join(alone, 'package.json'), emptyProject)
-    const tarballs = [...installedWith(name)].map((each) => tarballOf(each))
-    await check(`install ${name} alone`, 'npm', [...install, ...tarballs], alone)
+    const tarballs = [...installedWith(name)].map(tarballOf)
+    await checkInstallation(`${name} alone`, tarballs, alone, bounds[name])
+    if (!isImported(name)) return
     await check(`import it`, 'node', ['-e', `await import('@tsrun/${name}')`], alone)
     const readme = readFileSync(join(root, 'packages', name, 'README.md'), 'utf8')
     const [, first] = /^```ts\n(.*?)^```$/ms.exec(readme) ?? []
@@ -59,6 +91,24 @@ async function checkAlone(name) {
   } finally {
     rmSync(alone, { recursive: true, force: true })
   }
+}
+
+/** Installs tarballs, and shows what that brings. */
+async function checkInstallation(what, tarballs, directory, bound) {
+  const result = await attempt('npm', [...install, ...tarballs], directory)
+  if (result.problem !== '') return report(`install ${what}`, result)
+  const lock = join(directory, 'node_modules/.package-lock.json')
+  const packages = Object.keys(JSON.parse(readFileSync(lock, 'utf8')).packages).length
+  const { stdout } = await run('du', ['-sk', 'node_modules'], directory)
+  const megabytes = (Number.parseInt(stdout, 10) * 1024) / 1e6
+  const isSmall =
+    bound === undefined || (packages <= bound.packages && megabytes <= bound.megabytes)
+  report(`install ${what}: ${packages} packages, ${megabytes.toFixed(1)} MB`, {
+    ...result,
+    problem: isSmall
+      ? ''
+      : `at most ${bound.packages} packages and ${bound.megabytes} MB are allowed`,
+  })
 }
 
 /** The package, and those of ours that it needs, without the optional ones. */
@@ -73,43 +123,61 @@ function installedWith(name, found = new Set()) {
   return found
 }
 
+async function checkProject(tarballs) {
+  const start = performance.now()
+  writeFileSync(join(project, 'package.json'), emptyProject)
+  await checkInstallation('all into an empty project', tarballs, project, bounds.all)
+  await check('begin a project', 'npx', ['--no', 'create-tsrun'], project)
+  await check('install what it needs', 'npm', install, project)
+  await check('train an epoch', 'npm', ['run', 'train'], project, {
+    STEPS: String(STEPS_OF_AN_EPOCH),
+  })
+  const seconds = (performance.now() - start) / 1000
+  console.log(`note    ${seconds.toFixed(0)} s from an empty folder to the first trained epoch`)
+
+  await check('its types', 'npx', ['--no', 'tsc'], project)
+  await check('its test', 'npm', ['test'], project)
+  for (const name of names.filter(isImported)) {
+    await check(`import ${name}`, 'node', ['-e', `await import('@tsrun/${name}')`], project)
+  }
+  writeFileSync(join(project, 'sum.mjs'), program)
+  await check('a job of two ranks', 'npx', ['--no', 'tsrun', '--', '--nproc=2', 'sum.mjs'], project)
+}
+
+function manifestOf(name) {
+  return readManifest(`packages/${name}`)
+}
+
 function tarballOf(name) {
   return join(folder, `tsrun-${name}-${manifestOf(name).version}.tgz`)
 }
 
-async function checkInstallation(tarballs) {
-  writeFileSync(join(project, 'package.json'), emptyProject)
-  await check('install all into an empty project', 'npm', [...install, ...tarballs], project)
-  for (const name of packageNames()) {
-    await check(`import ${name}`, 'node', ['-e', `await import('${name}')`], project)
-  }
-  writeFileSync(join(project, 'sum.mjs'), program)
-  await check('a job of two ranks', 'npx', ['--no', 'tsrun', '--', '--nproc=2', 'sum.mjs'], project)
-  await check('begin a project', 'npx', ['--no', 'tsrun', 'init'], project)
-  await check('install what it needs', 'npm', install, project)
-  await check('its types', 'npx', ['--no', 'tsc'], project)
-  await check('its training', 'npm', ['run', 'train'], project)
-  await check('its test', 'npm', ['test'], project)
+/** Whether scripts import the package; otherwise it is a command. */
+function isImported(name) {
+  return manifestOf(name).exports !== undefined
 }
 
-function packageNames() {
-  return readdirSync(join(root, 'packages')).map((name) => manifestOf(name).name)
+async function check(what, command, args, directory, env) {
+  report(what, await attempt(command, args, directory, env))
 }
 
-function manifestOf(name) {
-  return JSON.parse(readFileSync(join(root, 'packages', name, 'package.json'), 'utf8'))
+function report(what, { problem, stdout, stderr }) {
+  if (problem !== '') failures++
+  console.log(
+    problem === '' ? `ok      ${what}` : `FAILED  ${what}\n${problem}\n${stdout}${stderr}`,
+  )
 }
 
-async function check(what, command, args, directory = root) {
+/** Runs a command; `problem` is empty if it succeeds. */
+async function attempt(command, args, directory, env) {
   try {
-    await run(command, args, directory)
-    console.log(`ok      ${what}`)
-  } catch (error) {
-    failures++
-    console.log(`FAILED  ${what}\n${error.stdout}${error.stderr}`)
+    return { problem: '', ...(await run(command, args, directory, env)) }
+  } catch ({ message, stdout = '', stderr = '' }) {
+    return { problem: message.split('\n')[0], stdout, stderr }
   }
 }
 
-function run(command, args, directory = root) {
-  return promisify(execFile)(command, args, { cwd: directory, maxBuffer: 2 ** 26 })
+function run(command, args, directory = root, env = {}) {
+  const options = { cwd: directory, env: { ...process.env, ...env }, maxBuffer: 2 ** 26 }
+  return promisify(execFile)(command, args, options)
 }

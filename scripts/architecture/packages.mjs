@@ -18,7 +18,9 @@ import { exportsOf, parse, tokensOf } from './syntax.mjs'
  * @returns {Package[]}
  */
 export function readPackages(root) {
-  return readdirSync(join(root, 'packages')).map((name) => {
+  const names = readdirSync(join(root, 'packages'))
+  const withSources = names.filter((name) => existsSync(join(root, 'packages', name, 'src')))
+  return withSources.map((name) => {
     const folder = join(root, 'packages', name)
     const files = ['src', 'page']
       .filter((part) => existsSync(join(folder, part)))

@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs'
 import { createContext, runInContext, SourceTextModule } from 'node:vm'
-import { build, type Metafile } from 'esbuild'
+import type * as Browser from '@tsrun/distributed/browser'
+import { build, transformSync, type Metafile } from 'esbuild'
 import { describeInChromium } from '../e2e/support/browser.ts'
 import * as inNode from './page.ts'
 
@@ -25,16 +27,90 @@ beforeAll(async () => {
   metafile = facts
 })
 
+/** The modules of a bundle that contribute to it. */
+function modulesOf({ outputs }: Metafile): string[] {
+  return Object.values(outputs).flatMap(({ inputs }) =>
+    Object.keys(inputs).filter((name) => inputs[name]!.bytesInOutput > 0),
+  )
+}
+
 it('the bundle has collectives and a pipeline on wasm, and imports no module of Node', () => {
   const [output] = Object.values(metafile.outputs)
   expect(output!.imports).toEqual([])
-  const used = Object.entries(output!.inputs).filter(([, { bytesInOutput }]) => bytesInOutput > 0)
-  expect(used.map(([name]) => name)).toContain('packages/core/src/host/browser.ts')
-  const importing = used
-    .map(([name]) => name)
-    .filter((name) => metafile.inputs[name]!.imports.some(({ path }) => path.startsWith('node:')))
+  const used = modulesOf(metafile)
+  expect(used).toContain('packages/core/src/host/browser.ts')
+  const importing = used.filter((name) =>
+    metafile.inputs[name]!.imports.some(({ path }) => path.startsWith('node:')),
+  )
   expect(importing).toEqual([])
 })
+
+describe.each(['distributed', 'training'])('@tsrun/%s/browser', (name) => {
+  const root = new URL('../../', import.meta.url)
+  const built = new URL(`packages/${name}/dist/browser.js`, root)
+
+  it('is one module that needs nothing of Node', async () => {
+    const { runWorld } = await load<Pick<typeof Browser, 'runWorld'>>(readFileSync(built, 'utf8'))
+    const sums = await runWorld({ size: 2, memory: 8 << 20 }, async (group) => {
+      const buffer = group.alloc('float32', 1).fill(group.rank + 1)
+      await group.allReduce(buffer)
+      return buffer[0]
+    })
+    expect(sums).toEqual([3, 3])
+  })
+
+  it('consists of modules that run in a page', async () => {
+    const { metafile } = await build({
+      absWorkingDir: root.pathname,
+      entryPoints: [`packages/${name}/src/browser.ts`],
+      bundle: true,
+      write: false,
+      metafile: true,
+      format: 'esm',
+      platform: 'browser',
+      conditions: ['@tsrun/source'],
+      external: ['node:*'],
+      loader: { '.wasm': 'binary' },
+      logLevel: 'silent',
+    })
+    const used = modulesOf(metafile)
+    const own = used.filter((path) => path.startsWith('packages/'))
+    expect(own).toContain('packages/distributed/src/engine/engine.ts')
+    const inNode = own.filter(
+      (path) =>
+        metafile.inputs[path]!.imports.some((each) => each.path.startsWith('node:')) ||
+        /\bprocess\.|\bBuffer\b|\.unref\(/.test(codeOf(new URL(path, root))),
+    )
+    expect(inNode).toEqual([])
+    const packages = used.flatMap(
+      (path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? [],
+    )
+    expect([...new Set(packages)].sort()).toEqual(packagesOf[name])
+  })
+})
+
+/** The packages of others that the entries contain. */
+const packagesOf: Readonly<Record<string, readonly string[]>> = {
+  distributed: ['msgpackr'],
+  training: [
+    '@tensorflow/tfjs-backend-cpu',
+    '@tensorflow/tfjs-backend-wasm',
+    '@tensorflow/tfjs-core',
+    'long',
+    'msgpackr',
+    'seedrandom',
+  ],
+}
+
+/** The code of a module, without comments and texts. */
+function codeOf(module: URL): string {
+  const { code } = transformSync(readFileSync(module, 'utf8'), {
+    loader: module.pathname.endsWith('.ts') ? 'ts' : 'js',
+    minifyWhitespace: true,
+    legalComments: 'none',
+  })
+  return code.replace(/'[^'\n]*'|"[^"\n]*"/g, '""')
+}
 
 /** A MessageChannel that does not keep this process alive. */
 class Channel {
@@ -47,7 +123,7 @@ class Channel {
 }
 
 /** The exports of the bundle in a context that has what a worker of a page has, and nothing of Node. */
-async function load(): Promise<typeof inNode> {
+async function load<Exports = typeof inNode>(source = code): Promise<Exports> {
   const { AbortController, AbortSignal, Blob, fetch, performance, URL } = globalThis
   const { TextDecoder, TextEncoder, clearTimeout, queueMicrotask, setTimeout } = globalThis
   const context = createContext({
@@ -59,7 +135,7 @@ async function load(): Promise<typeof inNode> {
   })
   // As in a page that is not isolated from others.
   runInContext('globalThis.self = globalThis; delete globalThis.SharedArrayBuffer', context)
-  const module = new SourceTextModule(code, {
+  const module = new SourceTextModule(source, {
     context,
     initializeImportMeta: (meta) => {
       meta.url = 'http://127.0.0.1/page.js'
@@ -69,7 +145,7 @@ async function load(): Promise<typeof inNode> {
     throw new Error('it imports something')
   })
   await module.evaluate()
-  return module.namespace as typeof inNode
+  return module.namespace as Exports
 }
 
 describe('the bundle without Node', () => {

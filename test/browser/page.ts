@@ -1,5 +1,5 @@
 /** What the test bundles: it runs in a page, so its imports lead to no module of Node. */
-import { loadWasm, pipeline, runWorld, SGD, shardedMLP, tensorFrom } from '../internals/browser.ts'
+import { loadWasm, pipeline, runWorld, SGD, shardedMLP, tensorFrom } from '@tsrun/training/browser'
 
 const world = { size: 2, seed: 1, memory: 32 << 20 }
 const ROWS = 8
@@ -28,7 +28,7 @@ export async function fail(): Promise<string> {
 
 /** The losses of a pipeline of two stages on wasm. */
 export async function train(steps: number): Promise<number[]> {
-  await loadWasm({})
+  await loadWasm()
   const inputs = Float32Array.from({ length: ROWS * PIXELS }, (_, i) => ((i * 7919) % 100) / 100)
   const labels = Int32Array.from({ length: ROWS }, (_, i) => i % 10)
   const losses = await runWorld(world, async (group) => {

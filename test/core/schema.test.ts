@@ -133,6 +133,7 @@ it('the nearest name must share the first letters or differ by few edits', () =>
   expect(nearestName('np', names)).toBe('nproc')
   expect(nearestName('mater-prot', names)).toBe('master-port')
   expect(nearestName('learningrate', names)).toBe('learningRate')
+  expect(nearestName('tpo', ['ps', 'top', 'logs'])).toBe('top')
   expect(nearestName('xyzzy', names)).toBeUndefined()
   expect(nearestName('', names)).toBeUndefined()
 })

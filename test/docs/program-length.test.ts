@@ -14,6 +14,12 @@ function showing(...parts: string[]): string[][] {
   return found.map(({ text }) => codeOf(text))
 }
 
+it('README.md begins with a program that trains a pipeline in ten lines', () => {
+  const first = programs.find(({ where }) => where.startsWith('README.md'))
+  expect(first!.text).toContain('mesh: { pp: -1 }')
+  expect(codeOf(first!.text).length).toBeLessThanOrEqual(10)
+})
+
 // snippets.slow.test.ts runs them
 describe('docs/training.md', () => {
   it('trains, evaluates and saves a model of its own in at most 40 lines', () => {

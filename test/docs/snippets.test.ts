@@ -18,10 +18,13 @@ const reasons = [
   'needs Slurm; test/hosts/slurm.test.ts runs it',
   'needs no tsrun; npm run check:packages runs it',
   'needs Ray; test/interop/ray runs it',
+  'needs TensorFlow; test/docs/tfjs-node.test.ts runs it',
   'runs these tests',
+  'publishes packages',
+  'needs a web page; test/browser runs it',
 ]
 /** Beside those that another test runs. */
-const MOST_EXCUSES = 6
+const MOST_EXCUSES = 8
 
 // snippets.slow.test.ts runs them
 describe('README.md, docs and the packages', () => {
@@ -32,7 +35,7 @@ describe('README.md, docs and the packages', () => {
       MOST_EXCUSES,
     )
     const languages = new Set(blocks.map(({ language }) => language))
-    expect(['sh', 'ts', 'text', 'json', 'yaml']).toEqual(expect.arrayContaining([...languages]))
+    expect(['sh', 'ts', 'text', 'json', 'yaml', 'html']).toEqual(expect.arrayContaining([...languages]))
   })
 
   it('show programs that type-check against the published types', async () => {

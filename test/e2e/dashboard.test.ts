@@ -108,6 +108,11 @@ describeInChromium('the page', (newPage) => {
     expect(page.url()).not.toContain('token')
     await page.locator('tbody tr').nth(3).waitFor()
     await page.getByRole('heading', { name: 'progress.mjs' }).waitFor()
+    await page.locator('header code').getByText('progress.mjs').waitFor()
+    await page
+      .locator('header p')
+      .getByText(/ · 4 ranks · \d+ s$/)
+      .waitFor()
     const before = await stepOn(page)
     await untilHolds(async () => (await stepOn(page)) > before + 20)
     await page.locator('td meter').nth(3).waitFor()

@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, statSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { tsrun, type Finished } from '../launcher/support/tsrun.ts'
@@ -16,9 +16,16 @@ describe('without --log-dir', () => {
   const folders = (): string[] =>
     readdirSync(logs).filter((name) => name.startsWith('tsrun-flight-'))
 
-  it('a failed job keeps the records in a private folder, which the report names', async () => {
+  it('a failed job keeps the records in a private folder for a week, and its report names the folder', async () => {
+    const week = Date.now() / 1000 - 7 * 86_400
+    for (const [kept, age] of Object.entries({ old: -60, new: 60 })) {
+      mkdirSync(join(logs, `tsrun-flight-${kept}`))
+      utimesSync(join(logs, `tsrun-flight-${kept}`), week, week + age)
+    }
     const { stderr } = await run('never-enters.mjs')
-    const [name] = folders()
+    const [name] = folders().filter((one) => one !== 'tsrun-flight-new')
+    expect(folders()).toContain('tsrun-flight-new')
+    expect(folders()).not.toContain('tsrun-flight-old')
     expect(stderr).toContain(`records      tsrun flight ${join(logs, name!)}`)
     expect(statSync(join(logs, name!)).mode & 0o777).toBe(0o700)
     expect((await tsrun(['flight', join(logs, name!)])).stdout).toMatch(sentence)

@@ -62,7 +62,7 @@ describe('all hosts of a job end together', () => {
     const others = await allFinished(runs.filter((_, i) => i !== victim))
     const which = `ranks ${2 * victim}-${2 * victim + 1}`
     others.forEach(({ code, stderr, at }, i) => {
-      expect(code).toBe(1)
+      expect(code).toBe(75)
       expect(at - killed).toBeLessThan(LIMIT + 3000)
       // Without node 0 every other node gives an account of its own.
       if (victim === 0 || i === 0) {

@@ -50,7 +50,7 @@ describe('a job of several launchers', () => {
     const zero = node(0, 3, ['--rdzv-timeout', '600', 'hello.mjs'])
     const one = node(1, 3, ['--rdzv-timeout', '1.5', 'hello.mjs'], collecting)
     const { code, stderr } = await one.finished
-    expect(code).toBe(2)
+    expect(code).toBe(75)
     expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
     zero.signal('SIGINT')
     await zero.finished

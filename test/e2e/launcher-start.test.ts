@@ -1,6 +1,8 @@
+import { spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { jest } from '@jest/globals'
-import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { bin, cleanEnvironment, fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { needing } from '../needs.ts'
 
 jest.setTimeout(60_000)
 afterEach(killLeftovers)
@@ -139,7 +141,10 @@ describe('--max-restarts', () => {
     expect(code).toBe(0)
     expect(stdout).toMatch(/rank 1 in attempt 1/)
     expect(stdout).not.toMatch(/in attempt 2/)
-    expect(stderr).toContain('first cause  rank 0 of 2 called process.exit(4)')
+    expect(stderr).toMatch(
+      /^tsrun: the job failed: rank 0 of 2 on \S+ called process\.exit\(4\); tsrun logs \S+\n/,
+    )
+    expect(stderr).not.toContain('first cause')
     expect(stderr).toContain('tsrun: starting all ranks again (restart 1 of 3)\n')
   })
 
@@ -160,4 +165,14 @@ describe('--max-restarts', () => {
     const { stdout } = run
     expect(stdout.match(/ at port 29533$/gm)).toHaveLength(3)
   })
+})
+
+const canUnshare = spawnSync('unshare', ['-n', 'true']).status === 0
+
+needing(canUnshare, 'network namespace').it('a loopback interface that is down is named', () => {
+  const args = ['-n', process.execPath, bin, 'hello.mjs']
+  const options = { cwd: fixtures, env: cleanEnvironment(), encoding: 'utf8' } as const
+  const { status, stderr } = spawnSync('unshare', args, options)
+  expect(status).toBe(0)
+  expect(stderr).toContain('the loopback interface is down')
 })

@@ -1,5 +1,13 @@
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { tsrunHere, type HereFinished } from '../launcher/support/in-process.ts'
@@ -109,20 +117,50 @@ describe('tsrun logs', () => {
     expect(await again.finished).toMatchObject({ code: 0, stdout: killed.stdout })
   })
 
+  it('shows the output of the last jobs without --log-dir, which only this user can read', async () => {
+    const { code, stdout, stderr } = await tsrun(['--no-summary', 'die.mjs', 'code', '0'], { env })
+    expect({ code, stderr }).toEqual({ code: 5, stderr: expect.not.stringContaining('logs ') })
+    expect(await logs()).toMatchObject({ code: 0, stdout })
+    expect(statSync(join(folder, 'home', 'logs')).mode & 0o777).toBe(0o700)
+  })
+
+  it('shows log files that were rotated as one text', async () => {
+    const { stdout } = await tsrun(kept('--log-max-size', '30K', 'much.mjs', '7000'), { env })
+    const lines = stdout.trimEnd().split('\n')
+    const shown = (await logs()).stdout.trimEnd().split('\n')
+    expect(shown.length).toBeGreaterThan(250)
+    expect(shown.length).toBeLessThan(3000)
+    expect(shown).toEqual(lines.slice(-shown.length))
+    expect((await logs('--tail', '200')).stdout.trimEnd().split('\n')).toEqual(lines.slice(-200))
+  })
+
+  it('follows a job that --detach has put in the background', async () => {
+    const run = await tsrun(['--detach', '--no-summary', 'die.mjs', 'code', '0'], { env })
+    expect({ code: run.code, stderr: run.stderr }).toEqual({ code: 0, stderr: '' })
+    const [, runId] = /^run (\S+) is in the background$/m.exec(run.stdout)!
+    expect(run.stdout).toMatch(/^ {2}output {2}tsrun logs \S+ --follow$/m)
+    expect(run.stdout).toMatch(/^ {2}stop {4}kill \d+$/m)
+    const { code, stderr } = await logs(runId!, '--follow')
+    expect(code).toBe(0)
+    expect(stderr).toContain('a last word on stderr')
+    expect(stderr).toMatch(/first cause {2}.* exited with code 5/)
+    const refused = await tsrun(['--detach', 'nowhere.mjs'], { env })
+    expect(refused).toMatchObject({ code: 2, stdout: '' })
+    expect(refused.stderr).toContain('there is no file')
+  })
+
   it('says which run or file is missing', async () => {
     const refused = async (problem: string, ...args: string[]): Promise<void> => {
       const { code, stderr } = await logs(...args)
       expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
     }
     await refused(
-      'no run of yours is known on this host. To keep the output of its ranks, start the job with --log-dir DIR',
+      'no run of yours is known on this host. tsrun keeps the output of the last five jobs',
     )
     await tsrun(kept('hello.mjs'), { env })
-    await tsrun(['hello.mjs'], { env })
+    await tsrun(['hello.mjs'], { env: { ...env, TSRUN_KEEP_LOGS: '0' } })
     const [runId] = runIds()
-    await refused(
-      'hello.mjs): it was started without --log-dir; the newest run with files is ' + runId!,
-    )
+    await refused('hello.mjs): its output was not kept; the newest run with files is ' + runId!)
     const elsewhere = { env: { ...env, TSRUN_RUNS_DIR: join(folder, 'runs') } }
     expect(await tsrunHere(['logs'], elsewhere)).toMatchObject({
       code: 2,
@@ -297,7 +335,7 @@ function expectEventsOfAttempts(): void {
   expect(events.at(-1)).toMatchObject({ exitCode: 1, seconds: expect.any(Number) })
 }
 
-it('--log-prefix and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE set the prefix of each line', async () => {
+it('--log-prefix and the flag and variable of torchrun set the prefix of each line', async () => {
   const { stdout } = await tsrun(['--nproc', '2', '--log-prefix', '<{rank}/{role}>', 'hello.mjs'])
   expect(stdout.trimEnd().split('\n').toSorted()).toEqual([
     '<0/default> hello from rank 0 of 2',
@@ -306,4 +344,18 @@ it('--log-prefix and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE set the prefix of eac
   const torch = { TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE: '[${role_name}${local_rank}]:' }
   const own = await tsrun(['hello.mjs'], { env: torch })
   expect(own.stdout).toBe('[default0]: hello from rank 0 of 1\n')
+  const flag = ['--log-line-prefix-template', '${hostname} ${rank}:', 'hello.mjs']
+  const { stdout: prefixed } = await tsrun(flag, { env: torch })
+  expect(prefixed).toBe(`${hostname()} 0: hello from rank 0 of 1\n`)
+})
+
+it('the launcher logs what it goes on without, at the level info', async () => {
+  const unusable = { TSRUN_RUNS_DIR: '/proc/none' }
+  const logging = { ...unusable, TSRUN_LOG_LEVEL: 'info' }
+  const { code, stderr } = await tsrun(['--nproc', '1', 'hello.mjs'], { env: logging })
+  expect(code).toBe(0)
+  const lines = stderr.split('\n').filter((line) => line.includes('no record of this run'))
+  expect(JSON.parse(lines[0]!)).toMatchObject({ level: 30, name: 'launcher' })
+  const silent = await tsrun(['--nproc', '1', 'hello.mjs'], { env: unusable })
+  expect(silent.stderr).not.toContain('no record')
 })

@@ -49,6 +49,13 @@ describe('spawn', () => {
     }
   })
 
+  it('runs functions that Istanbul has compiled to count what is covered', async () => {
+    const counted = compiled(
+      'cov_1x2y().f[0]++; cov_1x2y().s[1]++; return rank || (cov_1x2y().b[0][1]++, 7)',
+    )
+    expect(await spawn(counted, { ...quiet, nproc: 2 })).toEqual([7, 1])
+  })
+
   it.each(['below the root of Vite', 'elsewhere'])(
     'imports a file that Vite names: %s',
     async (at) => {

@@ -22,6 +22,7 @@ const works = [
   'torchrun --standalone --nnodes=1 --nproc-per-node=2 hello.mjs',
   'torchrun --nproc_per_node=2 --standalone hello.mjs --arg1 --arg2',
   'torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 --nnodes=1 --nproc-per-node=2 hello.mjs',
+  'torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 --nnodes=1:2 --nproc-per-node=2 hello.mjs',
   'torchrun --nnodes=1:1 --nproc-per-node=2 --max-restarts=3 --monitor-interval=0.1 hello.mjs',
   'torchrun --nproc-per-node=2 --role=trainer --start-method=spawn --numa-binding=node hello.mjs',
   'torchrun --run-path --nproc-per-node=2 --signals-to-handle=SIGTERM,SIGUSR1 ./hello.mjs',

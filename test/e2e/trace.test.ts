@@ -229,5 +229,14 @@ it('--trace does not trace a nested job', async () => {
   expect(stdout).toMatch(/TSRUN_TRACE_DIR=$/m)
   const traced = await tsrun(['--dry-run', '--trace', folder, 'paced.mjs'], { cwd, env })
   expect(traced.stdout).toMatch(/TSRUN_TRACE_RANGE=$/m)
-  expect(traced.stdout).toMatch(/TSRUN_TRACE_BYTES=$/m)
+  expect(traced.stdout).toMatch(/TSRUN_TRACE_BYTES=1073741824$/m)
+})
+
+it('--trace-max-size drops the oldest steps, and tsrun says so', async () => {
+  const args = ['--nproc', '2', '--trace', folder, '--trace-max-size', '1K', 'paced.mjs']
+  const { code, stderr } = await tsrun(args, { cwd })
+  expect(code).toBe(0)
+  expect(stderr).toContain('trace: it begins late, because a rank has written more than 1000 B')
+  const steps = slices().flatMap(({ cat, args }) => (cat === 'step' ? Number(args['step']) : []))
+  expect(steps).not.toContain(1)
 })

@@ -103,7 +103,7 @@ onHosts('a loopback endpoint is named as the reason why hosts do not meet', asyn
   const endpoint = ['--rdzv-endpoint', '127.0.0.1:29500', '--rdzv-timeout', '3']
   const runs = [0, 1].map((i) => cluster.tsrun(i, 2, [...endpoint, ...listening]))
   for (const { code, stderr } of await Promise.all(runs.map(({ finished }) => finished))) {
-    expect(code).toBe(2)
+    expect(code).toBe(75)
     expect(stderr).toContain('127.0.0.1 is a loopback address: only its own host reaches it')
   }
 })
@@ -113,7 +113,7 @@ onHosts('node 0 fails after --rdzv-timeout if its name is that of another host',
   const wrong = ['--rdzv-endpoint', 'n1:29500', '--rdzv-timeout', '4']
   const run = cluster.tsrun(0, 2, [...wrong, ...listening])
   const { code, stderr } = await run.finished
-  expect(code).toBe(2)
+  expect(code).toBe(75)
   const problem = 'the name of node 0: n1 (10.99.0.2) is no address of this host'
   expect(stderr).toContain(`tsrun: waiting for ${problem}; 2 s\n`)
   expect(stderr).toContain(`The nodes of the job did not come together within 4 s: ${problem}`)

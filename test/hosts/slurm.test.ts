@@ -103,6 +103,14 @@ describe('deploy/slurm.sbatch', () => {
     await untilGone(pids, 1000 * Slurm.killWait + 5000)
   })
 
+  onSlurm('queues the job again after exit code 75, by which a retry may succeed', async () => {
+    const program = ['--no-python', 'sh', '-c', '[ "$SLURM_RESTART_COUNT" ] || exit 75']
+    const job = await slurm.submit([...small, sbatch, ...program], { TSRUN_NPROC: '1' })
+    const { JobState, Restarts } = await job.end(90_000)
+    const { output } = job
+    expect({ JobState, Restarts, output }).toEqual({ JobState: 'COMPLETED', Restarts: '1', output })
+  })
+
   onSlurm('saves when the job is requeued, and resumes', async () => {
     const job = await submit([], 'requeued')
     await job.says(/begun at step/)

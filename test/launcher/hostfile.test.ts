@@ -17,7 +17,18 @@ it('reads a host file', () => {
 })
 
 it.each([
+  ['::1', { name: '::1', slots: 1 }],
+  ['fd00::2 slots=2', { name: 'fd00::2', slots: 2 }],
+  ['node1:4', { name: 'node1', slots: 4 }],
+  ['node1 slots = 2 max_slots=4', { name: 'node1', slots: 2 }],
+  ['node1 max-slots=4', { name: 'node1', slots: 1 }],
+])('the line %j of a host file is understood', (text, host) => {
+  expect(parseHostfile(text, 'hosts')).toEqual([expect.objectContaining(host)])
+})
+
+it.each([
   ['', 'hosts has no host'],
+  ['a:0', 'hosts, line 1: slots=0; expected an integer from 1 to 4096'],
   ['a\n-oProxyCommand=x', 'hosts, line 2: -oProxyCommand=x is no name of a host'],
   ['a\na', 'hosts, line 2: a is there twice'],
   ['a slots=0', 'hosts, line 1: slots=0; expected an integer from 1 to 4096'],

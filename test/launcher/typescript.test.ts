@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { readSettings } from '../internals/launcher/job.ts'
+import { findTsconfig, readSettings } from '../internals/launcher/job.ts'
 
 const root = new URL('../../', import.meta.url)
 const loader = new URL('packages/launcher/dist/typescript-loader.js', root)
@@ -25,12 +25,16 @@ function put(files: Readonly<Record<string, string>>): void {
   }
 }
 
-/** Runs main.ts; says what it printed and which files tsx loaded into the main thread. */
-function run(main = 'main.ts'): { lines: string[]; stderr: string; cached: string[] } {
+/** Runs main.ts; says what it printed and which files are in the cache. */
+function run(
+  main = 'main.ts',
+  temporary = folder,
+): { lines: string[]; stderr: string; cached: string[] } {
+  const path = join(folder, main)
   const { stdout, stderr } = spawnSync(
     process.execPath,
-    ['--enable-source-maps', '--import', loader.href, join(folder, main)],
-    { cwd: folder, encoding: 'utf8', env: { PATH: process.env['PATH'], TMPDIR: folder } },
+    ['--enable-source-maps', '--import', `${loader.href}&script=${path}`, path],
+    { cwd: folder, encoding: 'utf8', env: { PATH: process.env['PATH'], TMPDIR: temporary } },
   )
   const caches = readdirSync(folder).filter((name) => name.startsWith('tsrun-typescript-'))
   const cached = caches.flatMap((name) => readdirSync(join(folder, name)))
@@ -110,6 +114,23 @@ describe('a program in TypeScript', () => {
     expect(run()).toMatchObject({ lines: ['good'], stderr: '' })
   })
 
+  it('has the path aliases of its own package below the current folder', () => {
+    put({
+      'tsconfig.json': '{}',
+      'packages/app/package.json': module,
+      'packages/app/tsconfig.json': `{ "compilerOptions": { "paths": { "~/*": ["./lib/*"] } } }`,
+      'packages/app/main.ts': `import '~/a.ts'`,
+      'packages/app/lib/a.ts': `console.log('good')`,
+    })
+    expect(run('packages/app/main.ts')).toMatchObject({ lines: ['good'], stderr: '' })
+  })
+
+  it('that needs tsx runs without a temporary folder', () => {
+    put({ 'package.json': module, 'main.ts': `import './a'`, 'a.ts': `console.log('good')` })
+    // A file in the place of the folder, in which not even root can make tsx's cache.
+    expect(run('main.ts', join(folder, 'a.ts'))).toMatchObject({ lines: ['good'], stderr: '' })
+  })
+
   it('that imports a missing package shows the error of Node', () => {
     put({ 'package.json': module, 'main.ts': `import 'no-such-package'` })
     expect(run().stderr).toMatch(/ERR_MODULE_NOT_FOUND/)
@@ -127,6 +148,6 @@ describe('the settings of tsconfig.json', () => {
   ])('are read, or leave the program to tsx: %s', (_, text, expected) => {
     const base = '{ "compilerOptions": { "target": "ES2023", "verbatimModuleSyntax": true } }'
     put({ 'tsconfig.json': text, 'base.json': base, 'src/a.ts': '' })
-    expect(readSettings(join(folder, 'src'), {})).toEqual(expected)
+    expect(readSettings(findTsconfig(join(folder, 'src')), {})).toEqual(expected)
   })
 })

@@ -99,6 +99,22 @@ describe('a DistributedOptimizer', () => {
     tf.dispose([x, gradient])
   })
 
+  it('warns once that the backend cpu is slow, unless TSRUN_BACKEND names it', async () => {
+    const script = `
+      const { runWorld } = await import('@tsrun/distributed')
+      const { DistributedOptimizer } = await import('@tsrun/layers')
+      const { tf } = training
+      await training.loadBackend('cpu')
+      await runWorld({ size: 1 }, async (group) => {
+        const optimizer = new DistributedOptimizer(tf.train.sgd(0.5), group)
+        const x = tf.variable(tf.scalar(3))
+        for (let i = 0; i < 2; i++) optimizer.minimize(() => tf.square(x), false, [x])
+      })`
+    const { stderr } = await runModule(script, { TSRUN_BACKEND: '' })
+    expect(stderr.match(/slow backend cpu.*await loadBackend\(\)/g)).toHaveLength(1)
+    expect(await runModule(script, { TSRUN_BACKEND: 'cpu' })).toMatchObject({ stderr: '' })
+  })
+
   const { it: itOnWebGPU } = needing(vulkan !== undefined, 'Vulkan driver')
   itOnWebGPU('is refused on webgpu, which cannot wait inside fit', async () => {
     const { stdout, stderr } = await runModule(

@@ -4,8 +4,10 @@ import { fileURLToPath } from 'node:url'
 import { runWorld } from '@tsrun/distributed'
 import { exportPretrained, generate, gpt, pretrainedGPT, type ExportedState } from '@tsrun/models'
 import {
+  createParameter,
   disposeModule,
   fullyShard,
+  init,
   inPass,
   loadBackend,
   openSafetensors,
@@ -232,6 +234,18 @@ describe('a pretrained GPT', () => {
     const text = 'hello' as unknown as number[]
     const refused = failure('ERR_TSR_ARGUMENT', /loadTokenizer\(\)\.encode/)
     await expect(generate(model, text)).rejects.toEqual(refused)
+    disposeModule(model)
+  })
+
+  it('cannot be exported with adapters that are not merged', async () => {
+    const recipe = await pretrainedGPT(folder)
+    const model = recipe.build()
+    const adapter = createParameter('h.0.attn.lora', [2], init.ones)
+    const state = { model: { parameters: [...model.parameters, adapter] }, recipe }
+    await expect(exportPretrained(makeFolder(), state)).rejects.toEqual(
+      failure('ERR_TSR_ARGUMENT', /model is one with h\.0\.attn\.lora; expected .*merge adapters/),
+    )
+    adapter.value.dispose()
     disposeModule(model)
   })
 

@@ -1,4 +1,4 @@
-import { millisecondsText, numberText, percentText } from '../internals/observe.ts'
+import { durationText, millisecondsText, numberText, percentText } from '../internals/observe.ts'
 
 it('the page shows no number for null, which stands for NaN and infinities in JSON', () => {
   const { loss } = JSON.parse(JSON.stringify({ loss: Infinity })) as { loss: number }
@@ -16,4 +16,5 @@ it('the page formats times and shares', () => {
     '2.50 s',
   ])
   expect(percentText(0.256)).toBe('26 %')
+  expect([7.9, 250, 3600 * 30].map(durationText)).toEqual(['7 s', '4 min 10 s', '30 h 0 min'])
 })

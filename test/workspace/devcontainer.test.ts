@@ -14,7 +14,7 @@ const container = JSON.parse(textOf('.devcontainer/devcontainer.json')) as {
 it('the development container has the same Node version as .nvmrc and the Dockerfile', () => {
   const [, version] = /^node:(\d+)-\w+$/.exec(container.image)!
   expect(textOf('.nvmrc').trim()).toBe(version)
-  expect(textOf('Dockerfile')).toContain(`\nFROM ${container.image}-slim\n`)
+  expect(textOf('Dockerfile')).toContain(`\nARG NODE=${container.image}-slim\n`)
 })
 
 it('the development container has the same shared memory and init as the Compose file', () => {

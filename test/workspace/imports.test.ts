@@ -86,6 +86,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'training-imports': byName('training', 'store'),
   'layers-imports': byName('layers', 'store'),
   'launcher-imports': byName('launcher', 'layers'),
+  'create-imports': byName('create', 'core'),
   'models-imports': byName('models', 'layers'),
   'packages-by-name': one(
     'packages/store/src/path.ts',
@@ -192,7 +193,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
 
 describe('the dependency rules', () => {
   const sources = readdirSync(join(root, 'packages'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => /^[^/]+\/src\/.*\.ts$/.test(name))
+    .filter((name) => /^[^/]+\/(src\/.*\.ts|bin\/.*\.js)$/.test(name))
     .map((name) => `packages/${name}`)
   const paths = rules.forbidden
     .flatMap(({ from, to }) => [from.path, to.path, to.pathNot].flat())

@@ -10,8 +10,18 @@ declare module '*/.dependency-cruiser.mjs' {
   export default configuration
 }
 
-declare module '*/scripts/collectives-svg.mjs' {
-  export function drawCollectives(): Promise<string>
+declare module '*/scripts/manifests.mjs' {
+  export type Manifest = Readonly<Record<string, unknown>>
+  export const folders: readonly string[]
+  export function readManifest(folder?: string): Manifest & { repository: { url: string } }
+  export function addressOf(url: string): string
+  export function completed(manifest: Manifest, folder: string, repository: Manifest): Manifest
+  export function textOf(manifest: Manifest): string
+  export function refusals(manifest: Manifest, address: string): string[]
+}
+
+declare module '*/scripts/pictures.mjs' {
+  export const pictures: Readonly<Record<string, () => string | Promise<string>>>
 }
 
 declare module '*/docs/.vitepress/sidebar.mjs' {
@@ -72,4 +82,25 @@ declare module '*/architecture/syntax.mjs' {
 
 declare module '*/lint/prose.mjs' {
   export function phrasesIn(text: string): { readonly found: string; readonly advice: string }[]
+}
+
+declare module '*/scripts/dockerfile.mjs' {
+  export interface Instruction {
+    readonly name: string
+    readonly text: string
+  }
+  export interface Stage {
+    readonly name: string
+    readonly base: string
+    readonly instructions: readonly Instruction[]
+  }
+  export function stagesOf(text: string): Stage[]
+  export function neededFor(stages: readonly Stage[], target?: string): Stage[]
+  export function copyOf(text: string): {
+    readonly from: string | undefined
+    readonly sources: string[]
+    readonly target: string
+  }
+  export function argumentOf(text: string): Record<string, string>
+  export function ignoring(text: string): (path: string) => boolean
 }

@@ -1,5 +1,3 @@
-import { host } from '#host'
-import type * as Msgpackr from 'msgpackr'
 import * as msgpackr from 'msgpackr/pack'
 import { messageOf, tsrError } from './errors/tsr-error.ts'
 import { scanMessage } from './msgpack-scan.ts'
@@ -14,39 +12,15 @@ export const MESSAGE_LIMIT = 16 * 1024 * 1024
  */
 const MOST_CONTAINERS = 1 << 20
 
-/**
- * Creates a MessagePack codec with the extensions of `msgpack-values.ts`. Maps decode to plain
- * objects.
- */
-function makePackr(library: Pick<typeof Msgpackr, 'Packr' | 'addExtension'>): Msgpackr.Packr {
-  addExtensions(library)
-  return new library.Packr({
-    useRecords: false,
-    mapsAsObjects: true,
-    variableMapSize: true,
-    moreTypes: true,
-    useToJSON: false,
-  })
-}
-
-const packr = makePackr(msgpackr)
-let nativePackr: Msgpackr.Packr | undefined
-
-/** Messages of at least this many bytes are decoded with the native module of msgpackr. */
-const LARGE_MESSAGE = 4096
-/** Bytes of large messages before the native module is loaded. Loading it takes as long as they do. */
-const LOAD_AFTER = 1024 * 1024
-let largeBytes = 0
-
-/**
- * Returns the decoder for a message. The main entry of msgpackr has a native module that decodes
- * strings up to nine times as fast. That entry is loaded only after many bytes, because a rank that
- * joins decodes one large message.
- */
-function packrFor({ byteLength }: Uint8Array): Msgpackr.Packr {
-  if (byteLength < LARGE_MESSAGE || (largeBytes += byteLength) < LOAD_AFTER) return packr
-  return (nativePackr ??= makePackr(host.nativeMsgpackr() ?? msgpackr))
-}
+addExtensions(msgpackr)
+/** Decodes Maps to plain objects. */
+const packr = new msgpackr.Packr({
+  useRecords: false,
+  mapsAsObjects: true,
+  variableMapSize: true,
+  moreTypes: true,
+  useToJSON: false,
+})
 
 /**
  * Encodes a control message. Functions become undefined, and class instances become plain objects.
@@ -77,7 +51,7 @@ export function decode(
   }
   try {
     const hasReferences = scanMessage(bytes, containers)
-    const value: unknown = packrFor(bytes).unpack(bytes)
+    const value: unknown = packr.unpack(bytes)
     return hasReferences ? resolveReferences(value) : value
   } catch (cause) {
     const reason = messageOf(cause)

@@ -25,13 +25,21 @@ export {
   type RankEnvironment,
 } from './node/environment.ts'
 export { PendingConnections } from './pending-connections.ts'
-export { makeFolders, openFile, openFileHandle, readFileBytes, readFileText } from './host/files.ts'
+export {
+  makeFolders,
+  namesIn,
+  openFile,
+  openFileHandle,
+  readFileBytes,
+  readFileText,
+} from './host/files.ts'
 export { importOptional } from './optional-package.ts'
 import { host as ownHost } from '#host'
 import type { Host } from './host/node.ts'
 
 /** Services of the host, Node.js or a web page: environment, clock, timers, files. */
 export const host: Host = ownHost
+export { addFrames, addLabel } from './errors/context.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
   errorTable,

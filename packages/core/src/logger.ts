@@ -14,22 +14,22 @@ type Write = (facts: object, message: string) => void
 export type Logger = Readonly<Record<Severity, Write>>
 
 /**
- * Creates the logger of a process. It writes JSON lines with the fields of the rank to standard error.
- * Writes are synchronous and need no pino transport, so `process.exit` loses no line. pino is loaded
- * for the first line, because most ranks never write one.
+ * Creates the logger of a process. It writes JSON lines with the fields of the rank to standard error,
+ * in the format of pino. Writes are synchronous, so `process.exit` loses no line.
  *
  * TSRUN_LOG_LEVEL sets the level (default `warn`).
  *
  * @throws ERR_TSR_ENVIRONMENT for an invalid level
  */
 export function createLogger(name: string, options: { level?: Level } = {}): Logger {
-  const { level } = { level: readLogLevel(), ...options }
-  let logger: Logger | undefined
+  const { level: lowest } = { level: readLogLevel(), ...options }
   const writer = (severity: Severity): Write => {
-    if (levels.indexOf(severity) < levels.indexOf(level)) return () => undefined
-    return (facts, message) => {
-      logger ??= host.openLog({ name, ...rankOf(host.env) }, level)
-      logger[severity](facts, message)
+    const place = levels.indexOf(severity)
+    if (place < levels.indexOf(lowest)) return () => undefined
+    return (facts, msg) => {
+      const level = 10 * (place + 1)
+      const line = { level, time: Date.now(), name, ...rankOf(host.env), ...facts, msg }
+      host.writeLog(severity, line)
     }
   }
   return {

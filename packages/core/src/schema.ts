@@ -375,6 +375,13 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** The number of mistakes between two words. Two swapped letters are one. */
+function edits(one: string, other: string): number {
+  const letters = (word: string): string => [...word].sort().join('')
+  const count = distance(one, other)
+  return count === 2 && letters(one) === letters(other) ? 1 : count
+}
+
 /**
  * Returns the candidate that the caller probably meant by `word`: the shortest candidate that
  * starts with `word`, otherwise the one with the fewest edits. Returns undefined if no candidate is
@@ -388,7 +395,7 @@ export function nearestName(word: string, candidates: readonly string[]): string
   }
   const limit = Math.max(1, Math.floor(word.length / 2))
   return candidates
-    .map((candidate) => ({ candidate, edits: distance(wanted, candidate.toLowerCase()) }))
-    .filter(({ edits }) => edits <= limit)
-    .sort((a, b) => a.edits - b.edits)[0]?.candidate
+    .map((candidate) => ({ candidate, count: edits(wanted, candidate.toLowerCase()) }))
+    .filter(({ count }) => count <= limit)
+    .sort((a, b) => a.count - b.count)[0]?.candidate
 }

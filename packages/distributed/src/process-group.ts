@@ -348,9 +348,14 @@ export interface ProcessGroup
   linkStatistics(): LinkStatistics[]
 
   /**
-   * Publishes the step and the loss for `tsrun ps`. It only writes two numbers to shared memory.
+   * Publishes the completed step and its loss for `tsrun ps`, and as `of` the step at which training
+   * ends, for the dashboard. It only writes numbers to shared memory.
    */
-  reportProgress(progress: { readonly step: number; readonly loss?: number }): void
+  reportProgress(progress: {
+    readonly step?: number
+    readonly loss?: number
+    readonly of?: number
+  }): void
 
   /**
    * Records this rank's work in all groups as spans of `recorder`; undefined stops recording.
@@ -381,4 +386,7 @@ export interface ProcessGroup
    * an operation that writes to a buffer, the process then ends with ERR_TSR_NOT_AWAITED.
    */
   destroy(): Promise<void>
+
+  /** The same as `destroy`, for `await using group = await initProcessGroup()`. */
+  [Symbol.asyncDispose](): Promise<void>
 }

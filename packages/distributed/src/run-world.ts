@@ -1,8 +1,19 @@
-import { anything, count, declareOptions, finite, positive, where, type Rules } from '@tsrun/core'
+import {
+  anything,
+  callback,
+  count,
+  declareOptions,
+  finite,
+  positive,
+  where,
+  type Rules,
+} from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
+import type { MessageListener } from './engine/message-tap.ts'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import { InProcessWorld } from './runners/in-process-world.ts'
+import type { RankError } from './runners/rank-errors.ts'
 import type { WorldFault } from './runners/world-faults.ts'
 
 /** Options of `runWorld`. */
@@ -22,6 +33,16 @@ export interface WorldOptions {
   readonly hosts?: readonly number[]
   /** Faults to inject. Default: none. */
   readonly faults?: readonly WorldFault[]
+  /**
+   * Called for each message when a rank sends it, and when a rank has received it. It must not throw.
+   * Collectives of ranks on one host may send no messages.
+   */
+  readonly onMessage?: MessageListener
+  /**
+   * Called before `runWorld` rejects, with the error of each rank that failed. The errors are sorted by
+   * cause: `runWorld` rejects with the first.
+   */
+  readonly onErrors?: (errors: readonly RankError[]) => void
 }
 
 const readOptions = declareOptions({
@@ -31,6 +52,8 @@ const readOptions = declareOptions({
   memory: count({ from: 1 }).default(64 * 1024 * 1024),
   hosts: anything<readonly number[]>(),
   faults: where<readonly WorldFault[]>(Array.isArray, 'a list of faults').default([]),
+  onMessage: callback<MessageListener>('a function of a message').optional(),
+  onErrors: callback<(errors: readonly RankError[]) => void>('a function of errors').optional(),
 } satisfies Rules<WorldOptions>)
 
 /**
@@ -45,18 +68,21 @@ const readOptions = declareOptions({
  *   return buffer[0] // 6 on every rank
  * })
  *
- * @throws the error of the first failing program; ERR_TSR_DEADLOCK if all ranks wait forever;
+ * @throws the first cause among the errors of the programs; ERR_TSR_DEADLOCK if all ranks wait forever;
  *   ERR_TSR_ARGUMENT
  */
 export async function runWorld<T>(
   options: WorldOptions,
   program: (group: ProcessGroup) => Promise<T>,
 ): Promise<T[]> {
-  const { timeout, ...world } = readOptions(options)
+  const { timeout, onErrors, ...world } = readOptions(options)
   const inProcess = new InProcessWorld(world)
   const store = memoryStore()
   const programs = inProcess.runners.map((runner, rank) =>
     program(createWorldGroup({ rank, worldSize: world.size, runner, store, timeout })),
   )
-  return await inProcess.run(programs)
+  const errors = await inProcess.run(programs)
+  if (errors.length === 0) return await Promise.all(programs)
+  onErrors?.(errors)
+  return await Promise.reject<T[]>(errors[0]!.error)
 }

@@ -1,6 +1,12 @@
 #!/usr/bin/env node
 import module from 'node:module'
 
+const [major, minor] = process.versions.node.split('.').map(Number)
+if (major < 20 || (major === 20 && minor < 19)) {
+  console.error(`tsrun: Node ${process.version} is too old. Install Node 20.19 or later.`)
+  process.exit(2)
+}
+
 // Otherwise SIGUSR1 opens Node's debugger, to every user of this machine.
 process.on('SIGUSR1', () => undefined)
 

@@ -1,12 +1,13 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { isAbsolute, join, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { formatRanks, tsrError } from '@tsrun/core'
-import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
+import { formatBytes, formatRanks, tsrError } from '@tsrun/core'
+import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from './args/output-options.ts'
-import { usageError } from './args/readers.ts'
+import { quoted, usageError } from './args/readers.ts'
 import { locateObserve, OBSERVE } from './observe-package.ts'
 import { version } from './package.ts'
+import type { Job } from './job/job.ts'
 import type { RankLineReader } from './job/rank-log.ts'
 import type { Announcer } from './logs/console.ts'
 import { withoutCodes } from './logs/lines.ts'
@@ -65,7 +66,7 @@ interface Watchers {
  */
 export async function openWatchers(
   { dashboard: page, metrics: endpoint, trace }: OutputOptions,
-  script: string,
+  { script, program }: Pick<Job, 'script' | 'program'>,
   { env, cwd, interrupts: { stop } }: Place,
   announcer: Announcer,
 ): Promise<Watchers> {
@@ -78,9 +79,10 @@ export async function openWatchers(
     throw usageError(`${source}: ${(cause as Error).message}`, cause)
   }
   const traces = trace?.directory ?? ''
+  const command = [program.script, ...program.arguments].map(quoted).join(' ')
   const dashboard =
     page &&
-    (await observe.JobDashboard.open({ ...page, script, traces }, host).catch(
+    (await observe.JobDashboard.open({ ...page, script, command, traces }, host).catch(
       refuse(`--dashboard ${page.port}`),
     ))
   try {
@@ -125,7 +127,7 @@ function observeHost(
 
 /** Merges the span files of a run and announces the result. */
 export async function finishTrace(
-  { directory, steps }: TraceOptions,
+  { directory, steps, bytes }: TraceOptions,
   runId: string,
   cwd: string,
   announcer: Announcer,
@@ -151,6 +153,11 @@ export async function finishTrace(
       return
     }
     const { spans, ranks } = merged
+    const files = readdirSync(spansFolder(directory, runId))
+    if (files.some((name) => (parseSpanFileName(name)?.part ?? 0) > 0)) {
+      const text = `trace: it begins late, because a rank has written more than ${formatBytes(bytes)}; --trace-steps or --trace-max-size keeps more`
+      announcer.say('trace', text, { directory })
+    }
     announcer.say(
       'trace',
       `trace: ${join(shown, TRACE_FILE)} (${spans.toLocaleString('en')} spans of ${formatRanks(ranks)}), ` +

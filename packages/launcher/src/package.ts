@@ -10,6 +10,9 @@ export const packageFolder = new URL('./', pathToFileURL(require.resolve(manifes
 /** The version of tsrun. */
 export const { version } = require(manifest) as { readonly version: string }
 
+/** Where the documentation is. A placeholder until the repository is public. */
+export const DOCS = 'https://example.org/tsrun/docs'
+
 /** The oldest Node that tsrun supports. */
 export const OLDEST_NODE = '20.19'
 

@@ -1,4 +1,4 @@
-import { tsrError, where } from '@tsrun/core'
+import { createLogger, host, tsrError, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -44,9 +44,9 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  *   a step, when the wrapped optimizer has made steps on this rank only; ERR_TSR_BACKEND from the
  *   first step on webgpu, which cannot block inside `fit`
  * @example
- * const model = tfjs.sequential({ layers: [tfjs.layers.dense({ inputShape: [784], units: 10 })] })
+ * const model = tfl.sequential({ layers: [tfl.layers.dense({ inputShape: [784], units: 10 })] })
  * const optimizer = new DistributedOptimizer(tf.train.sgd(0.1), group)
- * model.compile({ optimizer, loss: tfjs.losses.softmaxCrossEntropy })
+ * model.compile({ optimizer, loss: tf.losses.softmaxCrossEntropy })
  * await model.fit(myInputs, myLabels, { batchSize: 64, epochs: 2 })
  */
 export class DistributedOptimizer extends tf.Optimizer implements SharedOptimizer {
@@ -80,6 +80,7 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     varList?: tfc.Variable[],
   ): { value: tfc.Scalar; grads: tfc.NamedTensorMap } {
     registerGradients()
+    if (this.iterations === 0 && this.#group.rank === 0) warnOfCpu()
     if (this.#group.size > 1) {
       checkBackendBlocks()
       const { registeredVariables } = tf.engine()
@@ -234,6 +235,12 @@ const trainOptimizer = where<tfc.Optimizer>(
   'an optimizer of tf.train',
   describe,
 )
+
+function warnOfCpu(): void {
+  if (tf.getBackend() !== 'cpu' || host.env['TSRUN_BACKEND'] === 'cpu') return
+  const advice = 'before you make the model, await loadBackend() of @tsrun/training'
+  createLogger('layers').warn({}, `fit runs on the slow backend cpu: ${advice}`)
+}
 
 interface DescribedWeight {
   readonly name: string

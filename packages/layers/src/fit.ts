@@ -15,8 +15,8 @@ export interface MetricsCallback {
  * ranks must fit the same number of epochs with the same metrics.
  *
  * @example
- * const average = new tfjs.CustomCallback(averageMetrics(group))
- * const patient = tfjs.callbacks.earlyStopping({ monitor: 'val_loss', patience: 2 })
+ * const average = new tfl.CustomCallback(averageMetrics(group))
+ * const patient = tfl.callbacks.earlyStopping({ monitor: 'val_loss', patience: 2 })
  * await model.fit(x, y, { validationSplit: 0.1, callbacks: [average, patient] })
  */
 export function averageMetrics(group: ProcessGroup): MetricsCallback {

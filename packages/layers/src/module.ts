@@ -97,7 +97,7 @@ class LayersModule implements Module {
  */
 function take(variable: LayersVariable, name: string, shape: readonly number[]): Parameter {
   // Clone the value, because the variable of tf.layers keeps its own value until `restore`.
-  const parameter = { name, shape, value: tf.keep(tf.clone(variable.read())) }
+  const parameter = { name, shape: [...shape], value: tf.keep(tf.clone(variable.read())) }
   variable.read = () => parameter.value
   variable.write = (next) => {
     if (currentPass()?.isRepeated !== true) replaceValue(parameter, tf.keep(tf.clone(next)))

@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, finite, flag, tsrError, type Rules } from '@tsrun/core'
+import { anything, count, declareOptions, finite, flag, type Rules } from '@tsrun/core'
 import {
   Block,
   Dropout,
@@ -15,7 +15,14 @@ import {
   vocabParallel,
   type ParallelPlan,
 } from '@tsrun/training'
-import { areRepeatable, checkRange, dropoutRate, Head, tableParameter } from '@tsrun/training/parts'
+import {
+  areRepeatable,
+  checkHeads,
+  checkRange,
+  dropoutRate,
+  Head,
+  tableParameter,
+} from '@tsrun/training/parts'
 
 /** Options of `gpt`. */
 export interface GPTOptions {
@@ -101,10 +108,7 @@ export class GPT implements Module {
     const complete = readOptions(options)
     const { vocabulary, block, layers, heads, width, hidden, tied, seed, deviation } = complete
     const { epsilon, attentionDropout, residualDropout } = complete
-    if (width % heads !== 0) {
-      const expected = `a multiple of the ${String(heads)} heads`
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'width', value: width, expected })
-    }
+    checkHeads(width, heads)
     const [from, to] = checkRange(complete.range, layers)
     this.range = [from, to]
     this.block = block

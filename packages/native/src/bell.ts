@@ -1,5 +1,5 @@
-import { closeSync, constants, openSync } from 'node:fs'
-import { addressOf, bindFunctions, check, closeNative, lazy } from './libc.ts'
+import { constants } from 'node:fs'
+import { addressOf, bindFunctions, check, closeNative, lazy, openNative } from './libc.ts'
 import { statusOf } from './status.ts'
 
 const { O_NONBLOCK, O_RDWR, O_WRONLY } = constants
@@ -43,7 +43,7 @@ export function createBell(): number {
 /** Opens another descriptor of a bell of this process, which keeps the bell alive. */
 export function openAgain(bell: number): number {
   // Open both ends: without a writer, the reader would get a hang-up.
-  return openSync(`/proc/self/fd/${bell}`, O_RDWR | O_NONBLOCK)
+  return openNative(`/proc/self/fd/${bell}`, O_RDWR | O_NONBLOCK)
 }
 
 /** The address by which other processes of the host open the bell. */
@@ -58,10 +58,10 @@ export function addressOfBell(bell: number): BellAddress {
  */
 export function openBell(pid: number, { fd, inode }: BellAddress): number {
   const path = `/proc/${pid}/fd/${fd}`
-  const bell = openSync(path, O_WRONLY | O_NONBLOCK)
+  const bell = openNative(path, O_WRONLY | O_NONBLOCK)
   const stats = statusOf(bell)
   if (stats.isFIFO() && Number(stats.ino) === inode) return bell
-  closeSync(bell)
+  closeNative(bell)
   throw new Error(`descriptor ${fd} of process ${pid} is another file`)
 }
 

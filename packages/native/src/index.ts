@@ -25,7 +25,10 @@ export {
   ETIMEDOUT,
   isAvailable,
   lastErrno,
+  openNative,
+  readNative,
   systemCallError,
+  writeNative,
 } from './libc.ts'
 export {
   drainEventfd,

@@ -197,7 +197,34 @@ function firstLine(error: unknown): string {
   return String(error instanceof Error ? error.message : error).split('\n', 1)[0] ?? ''
 }
 
-const calls = bindFunctions({ close: 'int close(int)' })
+const calls = bindFunctions({
+  open: 'int open(str, int)',
+  pread: 'int64_t pread(int, size_t, size_t, int64_t)',
+  write: 'int64_t write(int, size_t, size_t)',
+  close: 'int close(int)',
+})
+
+const CLOSE_ON_EXEC = 0o2000000
+
+/**
+ * Opens a file that exists. Deno's node:fs has numbers of its own for open files, which libc does not
+ * know.
+ *
+ * @param flags - of open(2); the descriptor is also closed on exec
+ */
+export function openNative(path: string, flags: number): number {
+  return check('open', calls().open(path, flags | CLOSE_ON_EXEC))
+}
+
+/** Reads the first bytes of a file. Returns their number. */
+export function readNative(fd: number, into: Uint8Array): number {
+  return check('pread', calls().pread(fd, addressOf(into), into.length, 0))
+}
+
+/** Writes bytes. Returns how many were written, or -1 (see `lastErrno`). */
+export function writeNative(fd: number, bytes: Uint8Array): number {
+  return calls().write(fd, addressOf(bytes), bytes.length)
+}
 
 /**
  * Closes a descriptor that libc opened. In a user's worker thread, Node's functions accept only

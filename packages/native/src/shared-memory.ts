@@ -1,10 +1,11 @@
-import { ftruncateSync, openSync } from 'node:fs'
-import { addressOf, bindFunctions, check, closeNative, lazy } from './libc.ts'
+import { constants } from 'node:fs'
+import { addressOf, bindFunctions, check, closeNative, lazy, openNative } from './libc.ts'
 
 const CLOSE_ON_EXEC = 1
 
 const fileCalls = bindFunctions({
   create: 'int memfd_create(str, uint)',
+  truncate: 'int ftruncate(int, int64_t)',
 })
 
 /**
@@ -14,7 +15,7 @@ const fileCalls = bindFunctions({
 export function createSharedFile(name: string, bytes: number): number {
   const fd = check('memfd_create', fileCalls().create(name, CLOSE_ON_EXEC))
   try {
-    ftruncateSync(fd, bytes)
+    check('ftruncate', fileCalls().truncate(fd, bytes))
   } catch (error) {
     closeNative(fd)
     throw error
@@ -27,7 +28,7 @@ export function createSharedFile(name: string, bytes: number): number {
  * to the same user.
  */
 export function openSharedFile(pid: number, fd: number): number {
-  return openSync(`/proc/${pid}/fd/${fd}`, 'r+')
+  return openNative(`/proc/${pid}/fd/${fd}`, constants.O_RDWR)
 }
 
 const PROT_READ_WRITE = 3

@@ -1,4 +1,7 @@
-import { fstatSync, type BigIntStats } from 'node:fs'
+import { fstatSync, statSync, type BigIntStats } from 'node:fs'
+
+/** The functions of node:fs in Deno take numbers that Deno gives, not those of the system. */
+const hasOwnNumbers = process.versions['deno'] !== undefined
 
 /**
  * Returns the status of an open descriptor that may be a pipe, with bigint fields. Without bigint,
@@ -8,5 +11,6 @@ import { fstatSync, type BigIntStats } from 'node:fs'
  * @throws EBADF if it is closed
  */
 export function statusOf(descriptor: number): BigIntStats {
+  if (hasOwnNumbers) return statSync(`/proc/self/fd/${descriptor}`, { bigint: true })
   return fstatSync(descriptor, { bigint: true })
 }

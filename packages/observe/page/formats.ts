@@ -12,6 +12,13 @@ export function secondsText(seconds: number): string {
   return seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min`
 }
 
+export function durationText(seconds: number): string {
+  const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60]
+  if (hours > 0) return `${hours} h ${minutes} min`
+  const rest = `${Math.floor(seconds % 60)} s`
+  return minutes > 0 ? `${minutes} min ${rest}` : rest
+}
+
 export function millisecondsText(milliseconds: number | undefined): string {
   if (milliseconds === undefined) return '–'
   if (Math.abs(milliseconds) >= 1000) return `${(milliseconds / 1000).toPrecision(3)} s`

@@ -2,6 +2,7 @@ import type { JSX } from 'preact'
 import type { JobView } from '../src/dashboard/views.ts'
 import { ActivityChart } from './activity-chart.tsx'
 import { Collectives } from './collectives.tsx'
+import { durationText } from './formats.ts'
 import { useJobState, type Connection, type JobState } from './job-state.ts'
 import { LineChart } from './line-chart.tsx'
 import { LinkMatrix } from './link-matrix.tsx'
@@ -93,7 +94,7 @@ function Header({
   readonly job: JobView
   readonly connection: Connection
 }): JSX.Element {
-  const { phase, script, runId, worldSize, ranks, restartCount } = job
+  const { phase, script, command, seconds, runId, worldSize, ranks, restartCount } = job
   const here = ranks.length === worldSize ? '' : `, ${ranks.length} here`
   const attempt = restartCount === 0 ? '' : ` · attempt ${restartCount + 1}`
   // The connection also ends when the job ends.
@@ -107,7 +108,9 @@ function Header({
       <p>
         {runId} · {worldSize} ranks{here}
         {attempt}
+        {seconds !== undefined && ` · ${durationText(seconds)}`}
       </p>
+      {command !== undefined && <code class="command">{command}</code>}
     </header>
   )
 }

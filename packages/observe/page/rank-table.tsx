@@ -26,6 +26,10 @@ export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }): J
   )
 }
 
+function stepText({ step, of }: RankView): string {
+  return step === undefined ? '–' : of === undefined ? String(step) : `${step} of ${of}`
+}
+
 function Row({ rank: one, onGpus }: { readonly rank: RankView; readonly onGpus: boolean }) {
   const waits = one.waitsFor.length > 0
   const hasEnded = one.state === 'ended' || one.state === 'died'
@@ -38,7 +42,7 @@ function Row({ rank: one, onGpus }: { readonly rank: RankView; readonly onGpus: 
       </td>
       <td>{hasEnded ? '–' : secondsText(one.seconds)}</td>
       <td>{waits ? one.waitsFor.join(', ') : '–'}</td>
-      <td>{one.step ?? '–'}</td>
+      <td>{stepText(one)}</td>
       <td>{numberText(one.loss, 4)}</td>
       <td>{numberText(one.stepsPerSecond)}</td>
       <td>

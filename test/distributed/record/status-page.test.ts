@@ -31,6 +31,7 @@ itOnLinux('a status page can be read by its path while its owner runs', () => {
   local.set('engineBytes', 100)
   local.set('callerBytes', 20)
   local.set('waitTime', 7)
+  local.set('of', 40)
   local.setState('operation', 1000)
   local.setText('operation', 'allReduce(sum) float32[8]')
   local.setText('waitsFor', '0,2')
@@ -45,7 +46,7 @@ itOnLinux('a status page can be read by its path while its owner runs', () => {
     ...{ ...identity, launcherPid: process.pid, abortedBy: undefined },
     ranks: [
       {
-        ...{ pid: 77, rank: 3, step: 12, loss: undefined, state: 'operation', since: 1000 },
+        ...{ pid: 77, rank: 3, step: 12, of: 40, loss: undefined, state: 'operation', since: 1000 },
         ...{ operation: 'allReduce(sum) float32[8]', waitsFor: [0, 2], group: 'g'.repeat(124) },
         links: [
           { sent: 10, received: 20 },

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals'
-import { runWorld } from '@tsrun/distributed'
+import { runWorld, type MessageEvent, type RankError, type WorldOptions } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../support/outcome.ts'
 
 jest.setTimeout(60_000)
@@ -81,5 +81,109 @@ describe('runWorld', () => {
       expect(buffer[0]).toBe(4)
       await Promise.resolve()
     })
+  })
+})
+
+describe('the errors of all ranks', () => {
+  /** What a failing world rejects with, and the errors of its ranks. */
+  async function failing(
+    options: WorldOptions,
+    program: Parameters<typeof runWorld>[1],
+  ): Promise<{ thrown: unknown; errors: readonly RankError[] }> {
+    let errors: readonly RankError[] = []
+    const onErrors = (found: readonly RankError[]): void => {
+      errors = found
+    }
+    const thrown: unknown = await runWorld({ ...options, onErrors }, program).then(
+      () => undefined,
+      (error: unknown) => error,
+    )
+    return { thrown, errors }
+  }
+
+  it.each([0, 1, 2, 3])('begin with rank %i, which alone makes another call', async (odd) => {
+    const { thrown, errors } = await failing({ size: 4, timeout: 5000 }, async (group) => {
+      await group.barrier()
+      await group.allReduce(new Float32Array(group.rank === odd ? 5 : 4))
+    })
+    expect(errors.map(({ rank }) => rank).sort()).toEqual([0, 1, 2, 3])
+    expect(errors[0]!.rank).toBe(odd)
+    expect(errors[0]!.error).toBe(thrown)
+  })
+
+  it('put the error of a program before time-outs and lost ranks', async () => {
+    const { thrown, errors } = await failing({ size: 3 }, async (group) => {
+      if (group.rank === 1) {
+        await new Promise((resolve) => setTimeout(resolve, 60))
+        throw new Error('mistake of rank 1', { cause: 'none' })
+      }
+      await group.recv(new Float32Array(1), 1, { timeout: 20 })
+    })
+    expect(thrown).toMatchObject({ message: 'mistake of rank 1' })
+    expect(errors.map(({ rank }) => rank)).toEqual([1, expect.anything(), expect.anything()])
+    expect(errors[1]!.error).toMatchObject({ code: 'ERR_TSR_OPERATION_TIMEOUT' })
+  })
+
+  it('begin with the rank that a fault stops', async () => {
+    const faults = [{ kind: 'lose', rank: 2, round: 20 }] as const
+    const { errors } = await failing({ size: 4, timeout: 5000, faults }, async (group) => {
+      for (let call = 0; call < 50; call++) await group.allReduce(new Float32Array(4))
+    })
+    expect(errors[0]).toMatchObject({ rank: 2, error: { code: 'ERR_TSR_GROUP_DESTROYED' } })
+    expect(errors).toHaveLength(4)
+  })
+
+  it('are not told if all programs end well', async () => {
+    const { thrown, errors } = await failing({ size: 2 }, (group) => Promise.resolve(group.rank))
+    expect([thrown, errors]).toEqual([undefined, []])
+  })
+})
+
+describe('the messages of a world', () => {
+  async function messagesOf(
+    size: number,
+    program: Parameters<typeof runWorld>[1],
+  ): Promise<MessageEvent[]> {
+    const messages: MessageEvent[] = []
+    await runWorld({ size, onMessage: (message) => messages.push(message) }, program)
+    return messages
+  }
+
+  const idOf = ({ kind, rank, peer, sequence, step }: MessageEvent): string =>
+    `${sequence}: ${kind === 'sent' ? `${rank} to ${peer}` : `${peer} to ${rank}`}, ${step}`
+
+  it('are those of the algorithm, each sent before it is received', async () => {
+    const messages = await messagesOf(4, async (group) => {
+      await group.allReduce(new Float32Array(16384), { algorithm: 'ring' })
+    })
+    const sent = messages.filter(({ kind }) => kind === 'sent')
+    // 2 (n - 1) steps, and 2 (n - 1) / n of the bytes
+    expect(sent).toHaveLength(4 * 6)
+    for (let rank = 0; rank < 4; rank++) {
+      const own = sent.filter((message) => message.rank === rank)
+      expect(own.reduce((sum, { bytes }) => sum + bytes, 0)).toBe((6 / 4) * 16384 * 4)
+      expect(own.map(({ peer, step }) => [peer, step])).toEqual(
+        [0, 1, 2, 3, 4, 5].map((step) => [(rank + 1) % 4, step]),
+      )
+    }
+    const places = new Map(sent.map((message) => [idOf(message), messages.indexOf(message)]))
+    const received = messages.filter(({ kind }) => kind === 'received')
+    expect(received).toHaveLength(sent.length)
+    for (const message of received) {
+      expect(places.get(idOf(message))).toBeLessThan(messages.indexOf(message))
+    }
+    expect(messages[0]).toMatchObject({ operation: 'allReduce', algorithm: 'ring', group: 'world' })
+  })
+
+  it('include those of send and receive, also from any source', async () => {
+    const messages = await messagesOf(2, async (group) => {
+      const buffer = new Float32Array(3)
+      if (group.rank === 0) await group.send(buffer, 1, { tag: 7 })
+      else await group.recv(buffer, 'any', { tag: 7 })
+    })
+    expect(messages).toMatchObject([
+      { kind: 'sent', rank: 0, peer: 1, bytes: 12, operation: 'send', tag: 7, step: 0 },
+      { kind: 'received', rank: 1, peer: 0, bytes: 12, operation: 'recv', tag: 7, step: 0 },
+    ])
   })
 })

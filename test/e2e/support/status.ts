@@ -56,6 +56,12 @@ export function describePs(cases: typeof writers): void {
       expect(rows[0]).toMatch(/ 2 +7 +0\.5000$/)
       const [runId] = title!.split(' ')
       expect((await tsrun(['ps', runId!])).stdout).toContain(title)
+      const json = await tsrun(['ps', runId!, '--json'])
+      const [job] = JSON.parse(json.stdout) as { ranks: unknown[] }[]
+      expect(job).toMatchObject({ runId, launcherPid: run.pid, worldSize: 4 })
+      expect(job).not.toHaveProperty('socket')
+      const waiting = { rank: 0, state: 'waiting', waitsFor: [2], step: 7, loss: 0.5 }
+      expect(job!.ranks[0]).toMatchObject(waiting)
       run.signal('SIGTERM')
       await run.finished
     })

@@ -1,4 +1,5 @@
 export { flagTable, type FlagValues } from '../../../packages/launcher/src/args/flags.ts'
+export { remarksOn } from '../../../packages/launcher/src/args/hints.ts'
 export {
   checkRanks,
   type JobOptions,

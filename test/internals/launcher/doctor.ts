@@ -24,3 +24,5 @@ export {
 } from '../../../packages/launcher/src/doctor/hosts/link.ts'
 export { remarksOf, surveyText } from '../../../packages/launcher/src/doctor/hosts/report.ts'
 export { rounds, type Survey } from '../../../packages/launcher/src/doctor/hosts/survey.ts'
+export { readNpm } from '../../../packages/launcher/src/doctor/machine.ts'
+export { OLDEST_NODE } from '../../../packages/launcher/src/package.ts'

@@ -4,20 +4,29 @@ export {
   type Devices,
   findDevices,
 } from '../../../packages/launcher/src/job/placement/devices.ts'
+export { HostGpus } from '../../../packages/launcher/src/job/placement/gpus.ts'
+export { announceSilence } from '../../../packages/launcher/src/job/agent.ts'
 export {
   type Job,
   type JobContext,
   makeRunIdentity,
 } from '../../../packages/launcher/src/job/job.ts'
 export { refuseModuleSyntax } from '../../../packages/launcher/src/job/code/module-format.ts'
-export { coresOf, type ReadSystemFile } from '../../../packages/launcher/src/job/placement/numa.ts'
+export {
+  cpuQuota,
+  describeLimits,
+  memoryLimit,
+  type ReadSystemFile,
+  usableCores,
+} from '../../../packages/launcher/src/job/placement/limits.ts'
+export { coresOf } from '../../../packages/launcher/src/job/placement/numa.ts'
 export { version } from '../../../packages/launcher/src/package.ts'
 export {
   describePlan,
   describePlanAsJson,
   planAttempt,
 } from '../../../packages/launcher/src/job/plan.ts'
-export { readRuns, recordRun } from '../../../packages/launcher/src/job/run-records.ts'
+export { keptLogs, readRuns, recordRun } from '../../../packages/launcher/src/job/run-records.ts'
 export {
   findModule,
   findProgram,
@@ -29,4 +38,7 @@ export {
   computingShare,
   type RankUse,
 } from '../../../packages/launcher/src/job/process/rank-use.ts'
-export { readSettings } from '../../../packages/launcher/src/rank/typescript/settings.ts'
+export {
+  findTsconfig,
+  readSettings,
+} from '../../../packages/launcher/src/rank/typescript/settings.ts'

@@ -1,4 +1,4 @@
-export { Console } from '../../../packages/launcher/src/logs/console.ts'
+export { Announcer, Console } from '../../../packages/launcher/src/logs/console.ts'
 export {
   type Line,
   LineSplitter,
@@ -9,4 +9,6 @@ export {
   type Presenter,
   rankPrefix,
 } from '../../../packages/launcher/src/logs/presenter.ts'
+export { OLDER, openRankFiles } from '../../../packages/launcher/src/logs/log-files.ts'
+export { RankReader } from '../../../packages/launcher/src/logs/log-reader.ts'
 export { findTrace, TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'

@@ -7,7 +7,7 @@ export {
   unpackReport,
 } from '../../../packages/launcher/src/nodes/messages.ts'
 export { findMismatch, findUnreachable } from '../../../packages/launcher/src/nodes/registration.ts'
-export { judge } from '../../../packages/launcher/src/nodes/verdict.ts'
+export { judge, RestartBudget } from '../../../packages/launcher/src/nodes/verdict.ts'
 export { HeartbeatMonitor } from '../../../packages/launcher/src/nodes/waiting.ts'
 export {
   type ErrorReport,

@@ -13,7 +13,11 @@ export {
   mergeFlight,
   tailOfFlight,
 } from '../../../packages/launcher/src/job/failure/flight-merge.ts'
-export { exitCodeOf, findRootCause } from '../../../packages/launcher/src/job/failure/root-cause.ts'
+export {
+  exitCodeOf,
+  exitCodeOfError,
+} from '../../../packages/launcher/src/job/failure/exit-codes.ts'
+export { findRootCause } from '../../../packages/launcher/src/job/failure/root-cause.ts'
 export {
   type RankStack,
   stacksText,

@@ -1,22 +1,23 @@
-"""Checks Kubernetes objects, a JSON list on stdin, against the OpenAPI models of kubeflow_trainer_api.
+"""Checks Kubernetes objects, a JSON list on stdin, strictly: with the schemas of two versions of
+Kubernetes (kubernetes_validate), and with the models of JobSet and Kubeflow Trainer (kubeflow_trainer_api).
 
-Prints a JSON list with the problems of each object: values that the models refuse, and keys that they
-do not have.
+Prints a JSON list with the problems of each object: values that a schema refuses, and keys that it does
+not have.
 """
 
 import json
 import sys
 
+import kubernetes_validate
 from kubeflow_trainer_api import models
 
+# The oldest version whose Job has all that the manifests use, and the newest that the package knows.
+VERSIONS = ["1.31", kubernetes_validate.latest_version()]
+
 MODELS = {
-    ("v1", "Service"): models.IoK8sApiCoreV1Service,
-    ("batch/v1", "Job"): models.IoK8sApiBatchV1Job,
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): models.JobsetV1alpha2JobSet,
     ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"): models.TrainerV1alpha1TrainingRuntime,
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"): models.TrainerV1alpha1TrainJob,
-    # No model of Volcano's own job: its templates of pods are those of Kubernetes.
-    ("v1", "PodTemplate"): models.IoK8sApiCoreV1PodTemplate,
 }
 
 
@@ -38,10 +39,14 @@ def lost(given, kept, path):
 
 def problems(given):
     try:
-        model = MODELS[given["apiVersion"], given["kind"]]
-        return lost(given, model.from_dict(given).to_dict(), given["kind"])
+        model = MODELS.get((given["apiVersion"], given["kind"]))
+        if model is not None:
+            return lost(given, model.from_dict(given).to_dict(), given["kind"])
+        for version in VERSIONS:
+            kubernetes_validate.validate(given, version, strict=True)
+        return []
     except Exception as error:  # each model has errors of its own
-        return [f"{type(error).__name__}: {error}"]
+        return [f"{given['kind']}: {type(error).__name__}: {error}"]
 
 
 print(json.dumps([problems(given) for given in json.load(sys.stdin)]))

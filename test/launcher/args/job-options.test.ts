@@ -69,6 +69,7 @@ it('job options are checked, and missing ones get defaults', () => {
       signals: ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'],
       jobTimeout: undefined,
     },
+    detach: false,
     dryRun: false,
   })
 })
@@ -84,10 +85,11 @@ it('--nproc auto starts a rank per core, and times may be fractions of seconds',
   })
 })
 
-it('--job-timeout is read in seconds', () => {
+it('--job-timeout is read in seconds, or with a unit', () => {
   const limit = (text: string): number | undefined =>
     read({ 'job-timeout': text }).restart.jobTimeout
   expect(['1.5', '1000000', '100000s'].map(limit)).toEqual([1500, 1e9, 1e8])
+  expect(['250ms', '10m', '1.5h', '2d'].map(limit)).toEqual([250, 600_000, 5_400_000, 172_800_000])
   expect(() => limit('0')).toThrow('a number of seconds above 0')
   expect(() => limit('3000000')).toThrow('up to 2000000')
 })

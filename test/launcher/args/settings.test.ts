@@ -31,6 +31,8 @@ it('a flag takes precedence over TSRUN_*, TSRUN_* over PET_*, and PET_* over the
     'signals-to-handle': { value: 'SIGTERM,SIGINT,SIGHUP,SIGQUIT', source: 'default' },
     standalone: { value: 'false', source: 'default' },
     'run-path': { value: 'false', source: 'default' },
+    'trace-max-size': { value: '1GiB', source: 'default' },
+    detach: { value: 'false', source: 'default' },
     'dry-run': { value: 'false', source: 'default' },
   })
 })

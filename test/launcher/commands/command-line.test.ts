@@ -78,8 +78,28 @@ describe('a mistake in the command line', () => {
     [['--nprocs', '2', 'x.js'], 'Unknown flag --nprocs (the nearest is --nproc)'],
     [['--masterport=1', 'x.js'], 'Unknown flag --masterport (the nearest is --master-port)'],
     [['--Max_Restart', '1', 'x.js'], 'Unknown flag --Max_Restart (the nearest is --max-restarts)'],
-    [['-n', '2', 'x.js'], 'Unknown flag -n (the nearest is --nproc)'],
-    [['-np', '2', 'x.js'], 'Unknown flag -np (the nearest is --nproc)'],
+    [['-n', '2', 'x.js'], 'Unknown flag -n (a flag of mpirun; here --nproc)'],
+    [['-np', '2', 'x.js'], 'Unknown flag -np (a flag of mpirun and horovodrun; here --nproc)'],
+    [
+      ['launch', '--num_processes', '2', 'x.js'],
+      'Unknown flag --num_processes (a flag of accelerate; here --nproc, the ranks of each host)',
+    ],
+    [['--num_nodes=2', 'x.js'], 'Unknown flag --num_nodes (a flag of deepspeed; here --nnodes)'],
+    [['ps', '-n', '2'], 'Unknown flag -n of tsrun ps'],
+    [['plan', 'layers', '12'], '--params and --memory and --ranks must be given'],
+    [['hosts', 'file', '--', 'x.js'], '--hostfile must be given'],
+    [
+      ['logs', '--stream', 'both'],
+      'Unknown argument both of tsrun logs; expected stdout or stderr',
+    ],
+    [
+      ['completion', 'tcsh'],
+      'Unknown argument tcsh of tsrun completion; expected bash or zsh or fish',
+    ],
+    [
+      ['--standalone', '--nnodes', '2', 'hello.mjs'],
+      '--standalone is a job of this host alone, so --nnodes must be 1',
+    ],
     [['--xyzzy', 'x.js'], 'Unknown flag --xyzzy'],
     [['--grace'], '--grace needs a value'],
     [['doctor', '--jsn'], 'Unknown flag --jsn of tsrun doctor (the nearest is --json)'],
@@ -91,8 +111,8 @@ describe('a mistake in the command line', () => {
     [['ps', 'one', '--', 'two'], 'Unknown argument two of tsrun ps'],
     [['trace', '.', '--', 'nowhere'], 'nowhere is not a folder'],
     [['view', 'nowhere', '.'], 'nowhere is not a folder'],
-    [['flight'], 'tsrun flight needs an argument: see tsrun flight --help'],
-    [['setup'], 'tsrun setup needs an argument: see tsrun setup --help'],
+    [['flight'], 'tsrun flight needs an argument'],
+    [['setup'], 'tsrun setup needs an argument'],
     [['setup', 'torch'], 'Unknown argument torch of tsrun setup; expected tensorflow or blas'],
     [['setup', 'blas', '--gpu'], '--gpu is only for tsrun setup tensorflow'],
     [['setup', 'blas', '--wheel', 'x'], '--wheel is only for tsrun setup tensorflow'],
@@ -118,10 +138,11 @@ describe('a mistake in the command line', () => {
     ],
     [['setup', 'tensorflow', '--wheel', 'nowhere'], '--wheel names nowhere, which does not exist'],
   ])('is named in the error message: %j', async (argv, problem) => {
+    const page = commandNames.includes(argv[0]!) ? `${argv[0]!} --help` : '--help'
     expect(await tsrunHere(argv)).toEqual({
       code: 2,
       stdout: '',
-      stderr: `tsrun: ${problem}. See tsrun --help. (ERR_TSR_USAGE)\n`,
+      stderr: `tsrun: ${problem}. See tsrun ${page}. (ERR_TSR_USAGE)\n`,
     })
   })
 
@@ -131,6 +152,7 @@ describe('a mistake in the command line', () => {
     expect(stderr).toMatch(
       /Cannot run docter: there is no file .*docter \(the nearest command is tsrun doctor\)/,
     )
+    expect((await tsrunHere(['tpo'])).stderr).toContain('(the nearest command is tsrun top)')
     expect((await tsrunHere(['./docter'])).stderr).not.toContain('nearest')
   })
 })
@@ -154,7 +176,32 @@ it('a command says which value of a repeated flag it ignores', async () => {
   expect(stdout).toMatch(/^1f1b: 2 stages/)
 })
 
+it('words of other tools are understood: help, launch, run, --print-completion', async () => {
+  const pages = await Promise.all(
+    [['help'], ['--help'], ['help', 'logs'], ['logs', '--help']].map((argv) => tsrunHere(argv)),
+  )
+  expect(pages[0]).toEqual(pages[1])
+  expect(pages[2]).toEqual(pages[3])
+  for (const word of ['launch', 'run']) {
+    expect(await read([word, '--nproc', '2', 'x.js', 'y'])).toEqual([{ nproc: '2' }, ['x.js', 'y']])
+  }
+  const { code, stdout } = await tsrunHere(['--print-completion=fish'])
+  expect(code).toBe(0)
+  expect(stdout).toContain('Completion of tsrun in fish')
+})
+
 describe('a page of help', () => {
+  it('has sections, with the left-overs of torchrun last, values, an example and an address', async () => {
+    const { stdout } = await tsrunHere(['--help'])
+    const titles = stdout.split('\n').filter((line) => /^[A-Z].*:$/.test(line))
+    expect(titles.slice(0, 3)).toEqual(['Commands:', 'Help:', 'Ranks and hosts:'])
+    expect(titles.slice(-2)).toEqual(['As for torchrun:', 'Examples:'])
+    expect(stdout).toMatch(/--nnodes +N\|MIN:MAX: how many hosts/)
+    expect(stdout).not.toContain('[string]')
+    expect(stdout).toContain('tsrun --nproc 4 train.ts --lr 0.1')
+    expect(stdout).toMatch(/^Documentation: https:\S+$/m)
+  })
+
   it('lists the commands, and the flags of a job', async () => {
     const { code, stdout, stderr } = await tsrunHere(['--nproc', '2', '--help'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })

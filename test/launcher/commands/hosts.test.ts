@@ -1,6 +1,7 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { version } from '../../internals/launcher/job.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 let folder: string
@@ -26,3 +27,22 @@ it.each(['$(touch made)', 'A;touch made', 'A=B', '1A', '`touch made`'])(
     expect(existsSync(join(folder, 'made'))).toBe(false)
   },
 )
+
+it('tsrun hosts ends with 75 if the connection to a host is lost, and skips what a shell prints first', async () => {
+  const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
+  writeFileSync(
+    ssh,
+    `case "$*" in
+      *--version*) echo "Welcome, 24.04"; echo ${version} ;;
+      *" b "*) exit 255 ;;
+      *) read token; read signal; echo "got $signal"; exit 143 ;;
+    esac`,
+  )
+  writeFileSync(file, 'a\nb\n')
+  const args = ['hosts', '--hostfile', file, '--ssh', `sh ${ssh}`, '--', 'hello.mjs']
+  expect(await tsrunHere(args, { cwd: folder })).toEqual({
+    code: 75,
+    stdout: 'a | got SIGTERM\n',
+    stderr: 'tsrun: the connection to b has failed\n',
+  })
+})

@@ -39,13 +39,15 @@ const healthy: Facts = {
   backends: [{ name: 'wasm', works: true, version: 'TensorFlow.js 4', device: 'CPU', threads: 1 }],
   tensorflow: { manifest: undefined },
   blas: { library: 'libblas.so', origin: 'the system', kernels: 'Zen', problems: [] },
-  gpus: { nvidia: [], topology: [], problem: undefined },
+  gpus: { nvidia: [], topology: [], problem: undefined, uses: undefined, misnamed: undefined },
   mpi: { libraries: [], mpirun: undefined },
 }
 const noKoffi = { available: false, reason: 'the package koffi cannot be loaded' } as const
 const failed = { works: false, missing: false, reason: 'out of order' } as const
 const missing = { works: false, missing: true, reason: 'not there' } as const
-const oneGpu = { nvidia: ['GPU 0: one'], topology: [], problem: undefined }
+const unused = { problem: undefined, uses: undefined, misnamed: undefined }
+const oneGpu = { nvidia: ['GPU 0: one'], topology: [], ...unused }
+const twoGpus = { nvidia: ['GPU 0: a', 'GPU 1: b'], topology: ['GPU0 GPU1'], ...unused }
 const ok = { state: 'ok', advice: undefined }
 
 function state(check: Check, changes: Partial<Facts>): Finding {
@@ -234,13 +236,28 @@ const cases: [string, Check, Partial<Facts>, object][] = [
   [
     'GPUs',
     checkGpus,
-    { gpus: { nvidia: ['GPU 0: a', 'GPU 1: b'], topology: ['GPU0 GPU1'], problem: undefined } },
+    { gpus: twoGpus },
     { ...ok, found: '2 NVIDIA GPUs', details: ['GPU 0: a', 'GPU 1: b', 'GPU0 GPU1'] },
+  ],
+  [
+    'a GPU that another program uses',
+    checkGpus,
+    { gpus: { ...twoGpus, uses: 'GPU 1 is in use (pid 7, python3, 1 GiB)' } },
+    { ...ok, found: '2 NVIDIA GPUs: GPU 1 is in use (pid 7, python3, 1 GiB)' },
+  ],
+  [
+    'a GPU that does not exist',
+    checkGpus,
+    { gpus: { ...twoGpus, misnamed: 'CUDA_VISIBLE_DEVICES names GPU 2' } },
+    {
+      ...{ state: 'note', found: '2 NVIDIA GPUs, but CUDA_VISIBLE_DEVICES names GPU 2' },
+      advice: 'Change CUDA_VISIBLE_DEVICES, or unset it.',
+    },
   ],
   [
     'a driver that does not answer',
     checkGpus,
-    { gpus: { nvidia: [], topology: [], problem: 'nvidia-smi: no devices' } },
+    { gpus: { ...oneGpu, nvidia: [], problem: 'nvidia-smi: no devices' } },
     { state: 'note', advice: expect.stringContaining('driver') },
   ],
   ['no MPI', checkMpi, {}, { ...ok, found: 'none; it is not needed' }],

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { envText } from '../../internals/launcher/commands.ts'
-import type { HostReport } from '../../internals/launcher/doctor.ts'
+import { readNpm, type HostReport } from '../../internals/launcher/doctor.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 let folder: string
@@ -30,6 +30,10 @@ async function report(more: NodeJS.ProcessEnv = {}): Promise<HostReport> {
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   return JSON.parse(stdout) as HostReport
 }
+
+it('the doctor reads the version of npm, and no placeholder', async () => {
+  expect((await readNpm(process.cwd()))?.version).toMatch(/^\d+\.\d+\.\d+/)
+})
 
 it('the doctor reports the GPUs and npm from the output of their programs', async () => {
   program('npm', 'echo 11.2.3')

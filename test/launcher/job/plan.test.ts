@@ -1,6 +1,7 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { jest } from '@jest/globals'
 import { readRankEnvironment } from '@tsrun/core'
 import { toProtection } from '../../internals/launcher/args.ts'
 import {
@@ -138,6 +139,10 @@ it('the token may come from a file, and is required with several hosts', () => {
     expect(read(token)).toBe(token)
     chmodSync(tokenFile, 0o644)
     expect(() => read(token)).toThrow('can be read by others (mode 0644): chmod 600')
+    // Windows shows this mode for every file.
+    const platform = jest.replaceProperty(process, 'platform', 'win32')
+    expect(read(token)).toBe(token)
+    platform.restore()
   } finally {
     rmSync(folder, { recursive: true })
   }

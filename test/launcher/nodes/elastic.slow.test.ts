@@ -32,7 +32,7 @@ describe('--nnodes MIN:MAX', () => {
     await leaving.announced(1, 'attempt 0 of 2')
     leaving.signal('SIGKILL')
     const { code, stderr } = await zero.finished
-    expect(code).toBe(1)
+    expect(code).toBe(75)
     expect(stderr).toContain('did not come together within 4 s')
     expect(stderr).toMatch(/first cause +node 1/)
   })

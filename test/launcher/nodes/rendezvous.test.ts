@@ -11,20 +11,26 @@ describe('the nodes of a job', () => {
     await until(() => zero.stderr.includes('waiting for node 1 '), 'node 0 says so')
     await until(() => / waiting for node 1; \d+ s\n/.test(two.stderr), 'node 2 says so')
     const one = nodeHere(1, 3, ['hello.mjs'])
-    expect((await allFinished([zero, one, two])).map(({ code }) => code)).toEqual([0, 0, 0])
+    const ends = await allFinished([zero, one, two])
+    expect(ends.map(({ code }) => code)).toEqual([0, 0, 0])
+    // Only node 0 lists all of them.
+    const lists = ends.map(({ stderr }) => /^tsrun: run \S+ on (3 nodes.*)$/m.exec(stderr)?.[1])
+    expect(lists[0]).toMatch(/^3 nodes: node 0 .*: rank 0; node 1 .*: rank 1; node 2 .*: rank 2$/)
+    expect(lists[1]).toMatch(/^3 nodes, of which this is: node 1 \S+ \(\S+\): rank 1$/)
+    expect(lists[2]).toMatch(/^3 nodes, of which this is: node 2 \S+ \(\S+\): rank 2$/)
   })
 
   it('give up after --rdzv-timeout and name the missing node', async () => {
     const limit = ['--rdzv-timeout', '1.5', 'hello.mjs']
     const ends = await allFinished([nodeHere(0, 3, limit), nodeHere(1, 3, limit)])
-    expect(ends.map(({ code }) => code)).toEqual([2, 2])
+    expect(ends.map(({ code }) => code)).toEqual([75, 75])
     expect(ends[0]!.stderr).toContain('node 2')
     for (const { stderr } of ends) expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
   })
 
   it('say that node 0 does not answer, and give possible reasons', async () => {
     const { code, stderr } = await nodeHere(1, 2, ['--rdzv-timeout', '1', 'hello.mjs']).finished
-    expect(code).toBe(2)
+    expect(code).toBe(75)
     expect(stderr).toContain('did not come together within 1 s: node 0 at 127.0.0.1')
     expect(stderr).toContain('ECONNREFUSED')
     expect(stderr).toContain('127.0.0.1 is a loopback address: only its own host reaches it')

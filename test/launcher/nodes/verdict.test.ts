@@ -1,8 +1,10 @@
+import { jest } from '@jest/globals'
 import {
   packReport,
   shortenFlight,
   unpackReport,
   judge,
+  RestartBudget,
   reportMessage,
   type NodePlan,
   type NodeReport,
@@ -58,6 +60,23 @@ it('the verdict finds the first cause on any host', () => {
   })
 })
 
+it('restarts are counted anew after an attempt of an hour', () => {
+  jest.useFakeTimers()
+  const count = new RestartBudget()
+  const fail = (after: number) => {
+    count.begin()
+    jest.advanceTimersByTime(after)
+    const reports = [report(0, [exited(0, 3), stopped(1)])]
+    return count.take(judge({ plan, reports, lost: [], restarts: count.used, maxRestarts: 2 }))
+  }
+  expect(fail(1000)).toMatchObject({ restart: { number: 1 } })
+  expect(fail(3_599_000)).toMatchObject({ restart: { number: 2 } })
+  expect(fail(3_600_000)).toMatchObject({ restart: { number: 1 } })
+  expect(fail(1000)).toMatchObject({ restart: { number: 2 } })
+  expect(fail(1000)).not.toHaveProperty('restart')
+  jest.useRealTimers()
+})
+
 it('the verdict names a lost host, not the ranks that failed because of the loss', () => {
   const lost = { node: 1, host: 'h1', address: '10.0.0.2', reason: 'its launcher has ended' }
   const reports = [report(0, [died(0, victim(2)), stopped(1)])]
@@ -70,7 +89,8 @@ first cause  node 1 (ranks 2-3) is gone: its launcher has ended
 host         h1, 10.0.0.2
 others       rank 0: failed because of rank 2 (ERR_TSR_PEER_LOST), after 0.09 s
              rank 1: stopped by tsrun, after 0.30 s
-── exit code 1 ─────────────────────────────────────────────────────────────────
+run          run
+── exit code 75 ────────────────────────────────────────────────────────────────
 `)
 })
 

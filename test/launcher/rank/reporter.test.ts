@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
 import { hideLibraryFrames, describeError } from '../../internals/launcher/report.ts'
 
@@ -19,6 +22,24 @@ it('the text of an error omits a cause whose message is part of the message abov
   const cause = new Error('it is not set up')
   const facts = { backend: 'tensorflow', reason: 'it is not set up' }
   expect(describeError(tsrError('ERR_TSR_BACKEND', facts, { cause })).text).not.toContain('[cause]')
+})
+
+it('the error of an import of ./lib.js explains that Node does not look for lib.ts', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-missing-'))
+  const missing = (name: string) =>
+    describeError(
+      Object.assign(
+        new Error(`Cannot find module '${join(folder, name)}' imported from ${folder}/main.ts`),
+        { code: 'ERR_MODULE_NOT_FOUND' },
+      ),
+    ).text
+  try {
+    writeFileSync(join(folder, 'lib.mts'), '')
+    expect(missing('lib.mjs')).toMatch(/There is .*lib\.mts, .*--import tsx.* import \.mts/)
+    expect(missing('none.js')).not.toContain('There is')
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 })
 
 it('describes a timed-out operation with the ranks that it waited for', () => {
@@ -51,6 +72,36 @@ it('hides library frames, so that the first frame is in the code of the user', (
   // Without a frame of the user, all of them say more than none.
   const foreign = `Error: boom\n${frames[1]!}`
   expect(hideLibraryFrames(foreign)).toEqual({ text: foreign, hidden: 0 })
+})
+
+it.each([
+  [
+    'SyntaxError: Unexpected token',
+    '    at compileSourceTextModule (node:internal/modules/esm:1:2)',
+  ],
+  [
+    "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'x' imported from /home/me/train.mjs",
+    '    at packageResolve (node:internal/modules/esm/resolve:1:2)',
+  ],
+  [
+    'Error: Transform failed with 1 error:\n/home/me/train.ts:3:5: ERROR: Expected ";"',
+    '    at failureErrorWithLog (/home/me/node_modules/esbuild/lib/main.js:1:2)',
+  ],
+])('hides all frames if the message names the place: %s', (message, frame) => {
+  expect(hideLibraryFrames(`${message}\n${frame}`)).toEqual({ text: message, hidden: 1 })
+})
+
+it('describes a rejection whose reason is no Error in one sentence', () => {
+  const error = Object.assign(
+    new Error(
+      'This error originated either by throwing inside of an async function without a catch block, or ' +
+        'by rejecting a promise which was not handled with .catch(). The promise rejected with the ' +
+        'reason "just text".',
+    ),
+    { code: 'ERR_UNHANDLED_REJECTION' },
+  )
+  const text = 'a promise was rejected with just text, which is no Error and has no stack'
+  expect(describeError(error)).toMatchObject({ message: text, text: `Error: ${text}` })
 })
 
 it('the text of a TsrError omits its facts, which its message contains', () => {

@@ -122,6 +122,13 @@ it('an optimizer that was not saved cannot be loaded', async () => {
   )
 })
 
+it('a file in the place of a checkpoint is refused with the folder that is meant', async () => {
+  const { path } = await saveCheckpoint(makeFolder(), { model, step: 1 })
+  await expect(load(join(path, 'index.json'), { model })).rejects.toThrow(
+    `directory is the file ${join(path, 'index.json')}; expected the folder of a checkpoint, such as ${path}`,
+  )
+})
+
 describe('loadPretrained', () => {
   it('refuses objects without parameters', async () => {
     const path = join(makeFolder(), 'model.safetensors')

@@ -110,6 +110,16 @@ describe('examples', () => {
     expect(() => examples({})).toThrow(failure('ERR_TSR_ARGUMENT', /columns/))
   })
 
+  it('without the fields that a batch needs are refused with their names', () => {
+    const [batch] = [...batches(examples({ x: [1], y: [2] }), { batch: 1 })]
+    expect(() => batch!.inputs()).toThrow(
+      failure(
+        'ERR_TSR_ARGUMENT',
+        /set of fields of the examples is \{ x, y \}; expected one with inputs/,
+      ),
+    )
+  })
+
   it('from a Dataset have the fields inputs and labels only', () => {
     const [batch] = [...batches(mnist({ split: 'test' }), { batch: 2, shuffle: false })]
     expect(take(batch!.tensor('labels')).values).toEqual([7, 2])
@@ -219,26 +229,37 @@ describe('records', () => {
   })
 
   const refusals: readonly [string, string, RegExp][] = [
-    ['a.csv', 'a,b,kind\n1,,x', /record 1: its b is empty/],
-    ['a.csv', 'a,c,kind\n1,2,x', /record 1: it has no b, only a, c, kind/],
-    ['a.csv', 'a;b;kind\n1;2;x', /record 1: it has no a.*csvRecords\(path, ';'\)/],
+    ['a.csv', 'a,b,kind\n1,,x', /record 1 \(line 2\): its b is empty/],
+    ['a.csv', 'a,c,kind\n1,2,x', /record 1 \(line 2\): it has no b, only a, c, kind/],
+    ['a.csv', 'a;b;kind\n1;2;x', /record 1 .*: it has no a.*csvRecords\(path, ";"\)/],
+    ['a.csv', 'a|b|kind\n1|2|x', /it has no a.*csvRecords\(path, "\|"\)/],
+    ['a.csv', 'a;b;kind\n1,5;2;x', /row 2 has 2 values.*csvRecords\(path, ";"\)/],
+    ['a.csv', 'a,b,kind\n1,2,"x\ny"\n1,2,z', /record 1 \(line 3\): "x\\ny" is none of/],
     ['a.csv', 'a,b,kind', /it has no records/],
-    ['a.csv', 'a,b,kind\n1,two,x', /record 1: "two" is not a number/],
-    ['a.csv', 'a,b,kind\n1,2,z', /record 1: "z" is none of x, y/],
+    ['a.csv', 'a,b,kind\n1,two,x', /record 1 \(line 2\): "two" is not a number/],
+    ['a.csv', 'a,b,kind\n1,2,z', /record 1 \(line 2\): "z" is none of x, y/],
     ['a.csv', 'a,b,kind\n1,2', /row 2 has 2 values, but there are 3/],
     ['a.csv', 'a,b,kind\n1,2,"x', /quote/],
     ['a.csv', 'a,b,kind\n1,2,"x"y', /quote.*line 2/i],
     ['a.csv', 'a,b,a,kind\n1,2,3,x', /several columns named a/],
-    ['a.csv', 'a,b,kind\n1,NaN,x', /record 1: "NaN" is not a number \(column b\)/],
-    ['a.csv', 'a,b,kind\n1,2,x\n1,-Infinity,x', /record 2: "-Infinity" is not a number/],
-    ['a.csv', 'a,b,kind\n1,0x10,x', /record 1: "0x10" is not a number \(column b\)/],
-    ['a.csv', 'a,b,kind\n1,1e400,x', /record 1: "1e400" is not a finite number.*column b/],
-    ['a.csv', 'a,b,kind\n1,1e39,x', /record 1: "1e39" is not a finite number.*column b/],
+    ['a.csv', 'a,b,kind\n1,NaN,x', /record 1 \(line 2\): "NaN" is not a number \(column b\)/],
+    ['a.csv', 'a,b,kind\n1,2,x\n1,-Infinity,x', /record 2 \(line 3\): "-Infinity" is not a number/],
+    ['a.csv', 'a,b,kind\n1,0x10,x', /record 1 \(line 2\): "0x10" is not a number \(column b\)/],
+    [
+      'a.csv',
+      'a,b,kind\n1,1e400,x',
+      /record 1 \(line 2\): "1e400" is not a finite number.*column b/,
+    ],
+    ['a.csv', 'a,b,kind\n1,1e39,x', /record 1 \(line 2\): "1e39" is not a finite number.*column b/],
     ['a.jsonl', `{"a":1}\n{"a":"${'2'.repeat(2 ** 24)}"}`, /line 2 has more than 16777216/],
     ['a.jsonl', '{"a":1,"b":2,"kind":"x"}\nnull', /line 2 is null, not an object/],
     ['a.jsonl', '[1,2]', /line 1 is .*, not an object/],
     ['a.jsonl', '7', /line 1 is 7, not an object/],
-    ['a.jsonl', '{"a":1,"b":"0b1","kind":"x"}', /record 1: "0b1" is not a number \(column b\)/],
+    [
+      'a.jsonl',
+      '\n{"a":1,"b":"0b1","kind":"x"}',
+      /record 1 \(line 2\): "0b1" is not a number \(column b\)/,
+    ],
     ['a.jsonl', `{"a":${'['.repeat(20_000)}${']'.repeat(20_000)},"b":1}`, /nested deeper than 16/],
     ['a.jsonl', '{"constructor":1}', /it has no a, only constructor/],
     ['a.jsonl', '{"a":1,"b":2,"kind":"x"}\n{', /line 2 is not JSON/],
@@ -302,6 +323,12 @@ describe('records', () => {
     )
   })
 
+  it('are refused if the rules of fields are the wrong way round', () => {
+    expect(() => examplesFrom([{ rooms: 3 }], { rooms: 'inputs' })).toThrow(
+      failure('ERR_TSR_DATASET', /it has no inputs, only rooms; .*\{ inputs: 'rooms' \}/),
+    )
+  })
+
   it('of a JSON Lines file may follow a byte order mark', async () => {
     const rows: unknown[] = []
     for await (const row of jsonlRecords(fileOf('a.jsonl', '\uFEFF{"a":1}\n'))) rows.push(row)
@@ -317,13 +344,16 @@ describe('records', () => {
 
   it.each(['', 'NA'])('are refused if the function of a field maps %j to NaN', async (cell) => {
     const rule = { labels: ({ a }: DataRecord) => 2 * Number(a) }
-    const refused = failure('ERR_TSR_DATASET', /record 2: the function of a field gives NaN/)
+    const refused = failure(
+      'ERR_TSR_DATASET',
+      /record 2 \(line 3\): the function of labels gives NaN/,
+    )
     const path = fileOf('a.csv', `a,b\n1,2\n${cell},3`)
     await expect(readExamples(path, rule)).rejects.toEqual(refused)
   })
 
   it('cannot be read from a missing file', async () => {
-    const refused = failure('ERR_TSR_DATASET', /none\.csv.*ENOENT/)
+    const refused = failure('ERR_TSR_DATASET', /none\.csv.*: there is no \/.*\/none\.csv\./)
     await expect(readExamples('none.csv', rules)).rejects.toEqual(refused)
   })
 })

@@ -27,6 +27,12 @@ function attend({ heads, size }: Sizes, x: Tensor, core = causalAttention): [Ten
 /** Another object, so the layer takes no pass of the backend. */
 const definition = { ...causalAttention }
 
+it('attention refuses heads that do not divide its width', () => {
+  expect(() => new CausalSelfAttention({ name: 'a', width: 8, heads: 3 })).toThrow(
+    /width is 8; expected a multiple of the 3 heads/,
+  )
+})
+
 const input = ({ batch, length, heads, size }: Sizes): Tensor =>
   tf.randomNormal([batch, length, heads * size], 0, 1, 'float32', 1)
 

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import {
   createParameter,
   crossEntropy,
@@ -188,6 +189,17 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       expect(() => createParameter('', [2], init.zeros)).toThrow(/expected the name of a parameter/)
       expect(() => createParameter('a', given(2), init.zeros)).toThrow(/the shape of a is 2/)
       expect(() => createParameter('a', [2], new Float32Array(3))).toThrow(/Float32Array\[2\]/)
+    })
+
+    it('refuses a size for which there is no memory before it draws a value', () => {
+      const draw = jest.fn(init.zeros)
+      expect(() => createParameter('a', [2 ** 20, 2 ** 20], draw)).toThrow()
+      expect(draw).not.toHaveBeenCalled()
+    })
+
+    it('has a shape that functions of TensorFlow.js take', () => {
+      const { shape, value } = createParameter('a', [2, 3], init.ones)
+      expect(tf.reshape(tf.zeros([6]), shape).shape).toEqual(value.shape)
     })
   })
 

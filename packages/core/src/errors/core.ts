@@ -40,6 +40,12 @@ export const coreErrors = {
     message: '{what} needs a package that is not installed: `npm install {package}`',
     advice: 'Run that command in the folder of your script.',
   },
+  ERR_TSR_BUILT_FILE: {
+    category: 'user',
+    message: 'A file of tsrun is missing: {path}',
+    advice:
+      "If your program is a bundle, keep @tsrun/* outside of it (esbuild '--external:@tsrun/*'). Otherwise install the packages again.",
+  },
   ERR_TSR_INTERNAL: {
     category: 'internal',
     message: 'Internal error: {what}',

@@ -60,7 +60,7 @@ export const distributedErrors = {
   ERR_TSR_GROUP_DESTROYED: {
     category: 'user',
     message: '{operation} was called on group {group} after the group was destroyed',
-    advice: 'Call the operation before destroyProcessGroup().',
+    advice: 'Call the operation, and await it, before destroyProcessGroup().',
   },
   ERR_TSR_RANK_RANGE: {
     category: 'user',

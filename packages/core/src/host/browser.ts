@@ -55,8 +55,9 @@ export const host: Host = {
       ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
       : new Uint8Array(value)
   },
-  nativeMsgpackr: () => undefined,
-  openLog: () => console,
+  writeLog(severity, line) {
+    console[severity](line)
+  },
   writeOwnFile() {
     throw new Error('a page has no files')
   },

@@ -6,6 +6,7 @@ import {
   lstatSync,
   mkdirSync,
   openSync,
+  readdirSync,
   readSync,
   realpathSync,
   statSync,
@@ -123,6 +124,15 @@ export function readFileBytes(path: string, most = MOST_BYTES): Buffer<ArrayBuff
 /** Reads a regular file as UTF-8, like `readFileBytes`. */
 export function readFileText(path: string, most?: number): string {
   return readFileBytes(path, most).toString('utf8')
+}
+
+/** The names in a folder, also those in its folders if `recursive`; none if it cannot be read. */
+export function namesIn(folder: string, recursive = false): string[] {
+  try {
+    return readdirSync(folder, { recursive, encoding: 'utf8' })
+  } catch {
+    return []
+  }
 }
 
 /**

@@ -1,14 +1,14 @@
 import { setMaxListeners } from 'node:events'
-import { createRequire } from 'node:module'
+import { writeSync } from 'node:fs'
 import { availableParallelism, hostname } from 'node:os'
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { types } from 'node:util'
-import type * as Msgpackr from 'msgpackr'
-import type * as Pino from 'pino'
 import { makeOwnFolder, replaceFile } from './private-files.ts'
 
-const require = createRequire(import.meta.url)
+const STDERR = 2
+/** Milliseconds. */
+const RETRY_AFTER = 10
 
 /**
  * Services of the host that core, store, distributed and training use. Bundlers replace this module by
@@ -61,10 +61,18 @@ export const host = {
       ? Buffer.from(value.buffer, value.byteOffset, value.byteLength)
       : Buffer.from(value)
   },
-  nativeMsgpackr: (): typeof Msgpackr | undefined => require('msgpackr') as typeof Msgpackr,
-  openLog(base: object, level: string): Pick<Console | Pino.Logger, Severity> {
-    const { pino } = require('pino') as typeof Pino
-    return pino({ level, base }, pino.destination({ dest: 2, sync: true }))
+  /** Writes a line of the log before it returns. A reader that has gone loses it. */
+  writeLog(_severity: Severity, line: object): void {
+    const bytes = Buffer.from(`${JSON.stringify(line)}\n`)
+    for (let written = 0; written < bytes.length;) {
+      try {
+        written += writeSync(STDERR, bytes, written)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return
+        // The pipe is full and non-blocking.
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER)
+      }
+    }
   },
   /**
    * Creates or replaces a file that only this user can read. Creates its folder if necessary.

@@ -18,13 +18,14 @@ export function makeOwnFolder(path: string): void {
 }
 
 /**
- * Creates or truncates a file that only this user can read.
+ * Creates or truncates a file that only this user can read. Writes append, so that another program may
+ * truncate the file while it is open, as logrotate does.
  *
  * @throws Error for a link, and the errors of `openFile`
  */
 export function openOwnFile(path: string): number {
-  const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants
-  return openFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, OWN_FILE)
+  const { O_APPEND, O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants
+  return openFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW, OWN_FILE)
 }
 
 /**

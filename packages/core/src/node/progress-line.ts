@@ -20,18 +20,26 @@ export class ProgressLine {
     if (now - this.#shown < (this.#inPlace ? REDRAW_EVERY : LINE_EVERY)) return
     this.#shown = now
     if (!this.#inPlace) {
-      process.stdout.write(`${describe()}\n`)
+      print(`${describe()}\n`)
       return
     }
     // Keep the text on one line, because a wrapped line could not be overwritten.
     const text = describe().slice(0, textWidth() - 1)
-    process.stdout.write(`\r${text}\x1b[K`)
+    print(`\r${text}\x1b[K`)
     this.#isOpen = true
   }
 
   /** Prints a line that is not overwritten later. */
   log(text: string): void {
-    process.stdout.write(`${this.#isOpen ? '\r\x1b[K' : ''}${text}\n`)
+    print(`${this.#isOpen ? '\r\x1b[K' : ''}${text}\n`)
     this.#isOpen = false
   }
+}
+
+/** Ignores a reader that has gone, as console.log does: `node train.mjs | head` trains to the end. */
+function print(text: string): void {
+  const { stdout } = process
+  stdout.write(text, (error) => {
+    if (error && stdout.listenerCount('error') === 0) stdout.once('error', () => undefined)
+  })
 }

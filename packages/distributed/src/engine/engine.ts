@@ -15,6 +15,7 @@ import { MatchingQueues } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
+import { tapped, type MessageListener } from './message-tap.ts'
 import type { Stream } from './messages/stream.ts'
 import type { EngineObserver, ObservedEngine } from './observer.ts'
 import { abortError, peerError, thrownError } from './task-errors.ts'
@@ -42,6 +43,8 @@ export interface EngineOptions {
    * epochs.
    */
   readonly epochs?: Int32Array | undefined
+  /** Called for each message that an operation sends or receives. It must not throw. */
+  readonly onMessage?: MessageListener | undefined
 }
 
 /**
@@ -70,6 +73,7 @@ export class Engine implements TaskContext {
   readonly #transport: Transport | undefined
   readonly #collectives: TransportCollectives | undefined
   readonly #observer: EngineObserver
+  readonly #onMessage: MessageListener | undefined
 
   constructor(options: EngineOptions) {
     const { heap, rank, worldSize, transport, observe, tuning = builtInTuning, gone } = options
@@ -80,6 +84,7 @@ export class Engine implements TaskContext {
     const { slots } = transport ?? {}
     this.epochs = slots && (options.epochs ?? createEpochs(slots.exposingGroups))
     this.#transport = transport
+    this.#onMessage = options.onMessage
     this.kernels = instantiateKernels(heap.memory)
     const copy = (to: number, from: number, bytes: number): void => {
       this.kernels.copy(to, from, bytes)
@@ -308,7 +313,9 @@ export class Engine implements TaskContext {
     if (this.#collectives !== undefined && isWithoutMessages(operation)) {
       return this.#collectives.run(task)
     }
-    return findAlgorithm(operation, group.ranks.length)(task, operation)
+    const algorithm = findAlgorithm(operation, group.ranks.length)
+    const listener = this.#onMessage
+    return listener === undefined ? algorithm(task, operation) : tapped(algorithm, task, listener)
   }
 
   #runReady(): boolean {

@@ -225,6 +225,10 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
     })
   }
 
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.destroy()
+  }
+
   linkStatistics(): LinkStatistics[] {
     const { journal, transport } = this.#world.runner
     const stream = transport === 'shared-memory' ? 'tcp' : transport
@@ -233,8 +237,10 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
       .map(([peer, worldRank]) => journal.counters.read(worldRank, peer, stream))
   }
 
-  reportProgress({ step, loss }: { readonly step: number; readonly loss?: number }): void {
+  reportProgress({ step, loss, of }: Parameters<ProcessGroup['reportProgress']>[0]): void {
     const { status } = this.#world.runner.journal
+    if (of !== undefined) status?.set('of', of)
+    if (step === undefined) return
     status?.set('step', step)
     status?.add('steps', 1)
     if (loss !== undefined) status?.set('loss', loss)

@@ -10,7 +10,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { monotonicNow, openFile } from '@tsrun/core'
-import { createSharedFile, isAvailable } from '@tsrun/native'
+import { closeNative, createSharedFile, isAvailable } from '@tsrun/native'
 import {
   STATUS_HEADER_BYTES,
   headerText,
@@ -64,6 +64,8 @@ export interface RankStatus {
   /** World ranks that the rank waits for. */
   readonly waitsFor: readonly number[]
   readonly step: number | undefined
+  /** The step at which training ends. */
+  readonly of?: number | undefined
   readonly loss: number | undefined
   /** The number of steps that the rank has reported. */
   readonly steps: number
@@ -104,13 +106,22 @@ export class StatusPage {
   /** The path for ranks and `tsrun ps`, valid as long as this process runs. */
   readonly path: string
   readonly #fd: number
+  /** The descriptor of the path, if it is libc's. */
+  readonly #shared: number | undefined
 
   /** @throws Error if no page can be made */
   constructor(identity: StatusIdentity) {
     if (process.platform !== 'linux') throw new Error(`there is no /proc on ${process.platform}`)
     const bytes = statusBytes(identity)
-    this.#fd = isAvailable().available ? createSharedFile(STATUS_NAME, bytes) : nameless(bytes)
-    this.path = `/proc/${process.pid}/fd/${this.#fd}`
+    const pathOf = (fd: number): string => `/proc/${process.pid}/fd/${fd}`
+    if (isAvailable().available) {
+      this.#shared = createSharedFile(STATUS_NAME, bytes)
+      this.path = pathOf(this.#shared)
+      this.#fd = openSync(this.path, 'r+')
+    } else {
+      this.#fd = nameless(bytes)
+      this.path = pathOf(this.#fd)
+    }
     const header = Buffer.alloc(STATUS_HEADER_BYTES)
     const put = (name: keyof typeof headerWord, value: number): unknown =>
       header.writeInt32LE(value, headerWord[name] * 4)
@@ -159,6 +170,7 @@ export class StatusPage {
 
   close(): void {
     closeSync(this.#fd)
+    if (this.#shared !== undefined) closeNative(this.#shared)
   }
 }
 
@@ -228,6 +240,7 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     ended: of('ended'),
     waitsFor: ranks === undefined ? [] : ranks.split(',').map(Number).filter(Number.isInteger),
     step: known(of('step')),
+    of: of('of') || undefined,
     loss: known(of('loss')),
     steps: of('steps'),
     operationTime: of('engineTime') + of('callerTime'),

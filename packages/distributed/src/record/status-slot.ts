@@ -95,6 +95,8 @@ export const slotNumber = {
   end: 97,
   /** Milliseconds outside of operations, up to the start of the last operation. */
   ownTime: 98,
+  /** The step at which training ends; 0 means unknown. */
+  of: 99,
 } as const
 
 /** The texts of a slot. Each is a 32-bit length, followed by UTF-8. */

@@ -5,9 +5,11 @@ import { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
+import type { MessageListener } from '../engine/message-tap.ts'
 import { MemoryNetwork, MemoryTransport } from '../transports/memory-transport.ts'
+import { sortByCause, type RankError } from './rank-errors.ts'
 import { destroyedError, type Runner } from './runner.ts'
-import { EngineDriver } from './engine-driver.ts'
+import { eventRunner } from './event-runner.ts'
 import { WorldFaults, type WorldFault } from './world-faults.ts'
 
 /** Milliseconds without progress after which the thread sleeps between polling rounds. */
@@ -29,6 +31,7 @@ export interface InProcessOptions {
   /** The host number of each rank; undefined: each rank is on a separate host. */
   readonly hosts: readonly number[] | undefined
   readonly faults: readonly WorldFault[]
+  readonly onMessage: MessageListener | undefined
 }
 
 /**
@@ -44,7 +47,7 @@ export class InProcessWorld {
   /** A number that changes whenever a program or an engine has made progress. */
   #activity = 0
 
-  constructor({ size, seed, memory, hosts, faults }: InProcessOptions) {
+  constructor({ size, seed, memory, hosts, faults, onMessage }: InProcessOptions) {
     this.#random = createRandom(seed)
     this.#faults = new WorldFaults(faults, size)
     const network = new MemoryNetwork(size, hosts)
@@ -66,8 +69,17 @@ export class InProcessWorld {
         worldSize: size,
         transport,
         observe: (observed) => new Diagnosis(shared, observed),
+        onMessage,
       })
-      const runner = this.#createRunner(engine, new Arena(heap, rank), journal, transport)
+      const runner = eventRunner({
+        engine,
+        arena: new Arena(heap, rank),
+        journal,
+        transport: transport.name,
+        wake: () => {
+          this.#activity++
+        },
+      })
       return { engine, runner, transport }
     })
     this.#engines = ranks.map(({ engine }) => engine)
@@ -75,18 +87,20 @@ export class InProcessWorld {
     this.runners = ranks.map(({ runner }) => runner)
   }
 
-  /** Drives the engines until all programs have settled. @throws the first error of a program */
-  async run<T>(programs: readonly Promise<T>[]): Promise<T[]> {
+  /** Drives the engines until all programs have settled. Returns the errors, sorted by cause. */
+  async run(programs: readonly Promise<unknown>[]): Promise<RankError[]> {
     let settled = 0
-    for (const program of programs) {
+    const errors: RankError[] = []
+    for (const [rank, program] of programs.entries()) {
       const count = (): void => {
         settled++
         this.#activity++
       }
-      program.then(count, count)
+      program.then(count, (error: unknown) => {
+        errors.push({ rank, error })
+        count()
+      })
     }
-    const all = Promise.all(programs)
-    all.catch(() => undefined)
     let lastActive = monotonicNow()
     while (settled < programs.length) {
       const before = this.#activity
@@ -101,7 +115,7 @@ export class InProcessWorld {
       for (const engine of this.#engines) engine.checkDeadlines(0)
       if (!this.#progressOnce()) this.#reportDeadlock(programs.length - settled)
     }
-    return await all
+    return sortByCause(errors)
   }
 
   #progressOnce(): boolean {
@@ -146,49 +160,6 @@ export class InProcessWorld {
     const error = tsrError('ERR_TSR_DEADLOCK', { waiting: lines })
     for (const engine of this.#engines) engine.failAll(error)
     this.#activity++
-  }
-
-  #createRunner(
-    engine: Engine,
-    arena: Arena,
-    journal: Journal,
-    transport: MemoryTransport,
-  ): Runner {
-    const driver = new EngineDriver(engine, {
-      prepareFor: () => {
-        this.#activity++
-      },
-      poll: () => undefined,
-      block: (_, name) => {
-        throw tsrError('ERR_TSR_SYNC_UNSUPPORTED', { operation: name, engine: 'world' })
-      },
-      attend: () => undefined,
-    })
-    return {
-      kind: 'world',
-      transport: transport.name,
-      arena,
-      journal,
-      addGroup: (id, name, ranks) => {
-        engine.addGroup(id, name, ranks)
-      },
-      removeGroup: (id) => {
-        engine.removeGroup(id)
-      },
-      failGroup: (id, reason) => {
-        engine.failGroup(id, reason)
-        this.#activity++
-      },
-      gone: engine.gone,
-      driverOf: () => driver,
-      prefersCaller: () => false,
-      close: async () => {
-        engine.sayGoodbye()
-        engine.failAll(destroyedError('An operation'))
-        this.#activity++
-        await Promise.resolve()
-      },
-    }
   }
 }
 

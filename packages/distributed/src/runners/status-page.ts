@@ -1,6 +1,13 @@
-import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { createLogger, monotonicNow } from '@tsrun/core'
-import { addressOf, isAvailable, mapFileOver } from '@tsrun/native'
+import {
+  addressOf,
+  closeNative,
+  isAvailable,
+  mapFileOver,
+  openNative,
+  statusOf,
+} from '@tsrun/native'
 import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '../record/status-slot.ts'
 import type { SharedJournal } from '../diagnosis/journal.ts'
 import type { StatusPlace } from '../diagnosis/status-publisher.ts'
@@ -19,7 +26,7 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
   try {
     const index = Number(LOCAL_RANK ?? 0)
     const isMapped = isAvailable().available
-    const buffer = openPage(path, isMapped)
+    const buffer = isMapped ? mapPage(path) : copyPage(path)
     const slot = new StatusSlot(buffer, index)
     slot.set('rank', rank)
     slot.set('step', NaN)
@@ -34,22 +41,28 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
   }
 }
 
-function openPage(path: string, isMapped: boolean): SharedArrayBuffer {
-  const fd = openSync(path, 'r+')
+function copyPage(path: string): SharedArrayBuffer {
+  const fd = openSync(path, 'r')
   try {
-    const bytes = fstatSync(fd).size
-    if (!isMapped) {
-      const copy = new SharedArrayBuffer(bytes)
-      copyHeader(fd, copy)
-      return copy
-    }
+    const copy = new SharedArrayBuffer(fstatSync(fd).size)
+    copyHeader(fd, copy)
+    return copy
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function mapPage(path: string): SharedArrayBuffer {
+  const fd = openNative(path, constants.O_RDWR)
+  try {
+    const bytes = Number(statusOf(fd).size)
     const pages = bytes / 65536
     const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
     const buffer = memory.buffer as unknown as SharedArrayBuffer
     mapFileOver(fd, addressOf(new Uint8Array(buffer)), bytes)
     return buffer
   } finally {
-    closeSync(fd)
+    closeNative(fd)
   }
 }
 

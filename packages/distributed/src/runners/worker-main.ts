@@ -1,5 +1,5 @@
 import { readlinkSync } from 'node:fs'
-import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads'
 import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { bindAll } from '@tsrun/native'
 import { heapOf } from '../arena/heap.ts'
@@ -13,7 +13,8 @@ import {
   type PreparedTransport,
 } from './open-transport.ts'
 import type { BlockingTransport, EventTransport } from '../transports/transport.ts'
-import { PollingEngine, LEAVE_TIME } from './polling-engine.ts'
+import { leaveOnEvents } from './event-runner.ts'
+import { PollingEngine } from './polling-engine.ts'
 import { destroyedError } from './runner.ts'
 import { copyStatus } from './status-page.ts'
 import {
@@ -178,33 +179,20 @@ async function runOnEvents(engine: Engine, transport: EventTransport): Promise<v
   reportClosed()
 }
 
-/** Shuts down gracefully, like `PollingEngine.leave`, but on an event loop. */
-async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
-  engine.sayGoodbye()
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, LEAVE_TIME)
-    transport.onReady = () => {
-      while (engine.progress());
-      if (engine.hasOutgoing || engine.hasPeers) return
-      clearTimeout(timer)
-      resolve()
-    }
-    transport.onReady()
-  })
-}
-
 /** Connects to the other ranks. Returns undefined if the main thread has cancelled the attempt. */
 async function connect(prepared: PreparedTransport): Promise<OpenedTransport | undefined> {
   const givenUp = new AbortController()
+  let take: (command: StartCommand) => void
   const options = await new Promise<ConnectOptions | undefined>((resolve) => {
-    parentPort?.on('message', (command: StartCommand) => {
+    take = (command) => {
       if ('connect' in command) {
         resolve(command.connect)
       } else {
         givenUp.abort()
         resolve(undefined)
       }
-    })
+    }
+    parentPort?.on('message', take)
     tell({ listening: prepared.endpoint })
   })
   try {
@@ -212,7 +200,7 @@ async function connect(prepared: PreparedTransport): Promise<OpenedTransport | u
     prepared.close()
     return undefined
   } finally {
-    parentPort?.removeAllListeners('message')
+    parentPort?.off('message', take!)
   }
 }
 
@@ -263,7 +251,8 @@ async function main(): Promise<void> {
     for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
     throw error
   }
-  parentPort?.close()
+  // Bun has no such method.
+  ;(parentPort as Partial<MessagePort> | null)?.close?.()
   input.port.close()
 }
 

@@ -29,8 +29,8 @@ export interface Flag {
   readonly variable?: string
   /** Differences from torchrun's flag, for docs/torch.md; Markdown. */
   readonly differs?: string
-  /** The section of help; default: the flags of a job. */
-  readonly group?: 'torchrun'
+  /** The section of the help page that begins with this flag. */
+  readonly section?: string
 }
 
 export type Flags = Readonly<Record<string, Omit<Flag, 'name'>>>

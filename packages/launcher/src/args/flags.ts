@@ -1,5 +1,6 @@
 import { filled, flag } from '@tsrun/core'
 import type { Flag, Flags, ValuesOf } from './flag.ts'
+import { quantity } from './quantity.ts'
 import {
   binding,
   endpoint,
@@ -28,11 +29,12 @@ import { torchrunFlags } from './torchrun-flags.ts'
 /** All flags in the order of the help page. Each may be spelled with dashes or underscores. */
 export const flags = {
   nproc: {
+    section: 'Ranks and hosts:',
     reads: processes,
     aliases: ['nproc-per-node'],
     value: 'N|auto|gpu|cpu',
     description:
-      'how many ranks to start; gpu: one for each GPU; cpu: one for each core; auto: gpu where the ' +
+      'how many ranks to start; gpu: one for each GPU; cpu: one for each core that it may use; auto: gpu where the ' +
       'backend uses GPUs, else cpu',
     fallback: '1',
     torchrun: 'nproc-per-node',
@@ -70,7 +72,39 @@ export const flags = {
     description: 'how many seconds the hosts wait for each other at the start',
     fallback: '600',
   },
+  role: {
+    reads: filled('a name'),
+    value: 'NAME',
+    description: 'the role of the ranks, which they get as ROLE_NAME',
+    fallback: 'default',
+    torchrun: 'role',
+  },
+  'virtual-local-rank': {
+    reads: flag,
+    description: 'LOCAL_RANK is 0 in each rank, which sees one GPU only',
+    fallback: 'false',
+    torchrun: 'virtual-local-rank',
+    differs:
+      'each rank sees [one GPU](tensorflow.md#what-the-launcher-gives-each-rank) without this flag as well',
+  },
+  'numa-binding': {
+    reads: numaBinding,
+    value: 'node|socket|exclusive|core-complex',
+    description:
+      'bind each rank to cores: those of a NUMA node, of a socket, a share of a node of its own, or ' +
+      'cores with one last-level cache',
+    torchrun: 'numa-binding',
+    differs: 'ranks without a GPU are spread over the nodes; torch needs GPUs',
+  },
+  bind: {
+    reads: binding,
+    value: 'core|numa|none',
+    description:
+      'bind each rank to cores that this process may use: to its own share of them, or to those of a ' +
+      'NUMA node, as --numa-binding node does; none: to no cores',
+  },
   'token-file': {
+    section: 'Network:',
     value: 'FILE',
     description: 'a file with the secret that the hosts share, instead of TSRUN_TOKEN',
   },
@@ -126,6 +160,7 @@ export const flags = {
     differs: 'on one host the kernel picks a free port when none is given',
   },
   'max-restarts': {
+    section: 'Failures and the end of the job:',
     reads: integerFrom(0, 1_000_000),
     value: 'N',
     description: 'how often all ranks are started again after a failure',
@@ -142,12 +177,42 @@ export const flags = {
     torchrun: 'shutdown-timeout',
     differs: '10 s by default, not 30',
   },
+  'signals-to-handle': {
+    reads: signals,
+    value: 'LIST',
+    description: 'the signals to the launcher that stop the job',
+    fallback: 'SIGTERM,SIGINT,SIGHUP,SIGQUIT',
+    torchrun: 'signals-to-handle',
+  },
+  'job-timeout': {
+    reads: jobTimeout,
+    value: 'SECONDS',
+    description:
+      'end the job after this time with exit code 124, and show the JavaScript stacks of its ranks first',
+  },
+  'on-failure': {
+    value: 'COMMAND|URL',
+    description:
+      'if the job fails, run this command of the shell with the report as its input, or post JSON to this URL',
+  },
+  chaos: {
+    value: 'FILE',
+    description:
+      'inject the faults that FILE (YAML or JSON) lists, to see whether the job withstands them',
+  },
   'log-dir': {
+    section: 'Output:',
     value: 'DIR',
     description: 'also write the output to DIR/RUN-ID/attempt_N/RANK/stdout.log and stderr.log',
     torchrun: 'log-dir',
     differs:
       '`DIR/RUN-ID/attempt_N/RANK/stdout.log` and `stderr.log`: folders have ranks of the job; all output is written when neither `--redirects` nor `--tee` is given',
+  },
+  'log-max-size': {
+    reads: quantity('bytes'),
+    value: 'SIZE',
+    description:
+      'rotate the log files of a rank when they have this size, for example 64M; the files before them are kept in RANK/older',
   },
   'log-format': {
     reads: logFormat,
@@ -161,45 +226,6 @@ export const flags = {
       'the prefix of the lines of a rank in the format pretty, for example "[{role}{rank}:{host}] {time}"; ' +
       'there are {rank}, {local_rank}, {role}, {host}, {node}, {pid}, {time}, {elapsed}, {stream}, ' +
       '{generation}',
-    variable: 'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE',
-  },
-  'event-log': {
-    value: 'FILE',
-    description:
-      'append what happens to the job to FILE, one JSON object per line; the ranks are those of this host',
-  },
-  trace: {
-    off: '',
-    value: 'DIR',
-    description:
-      'write what each rank does, and when, into this folder, and at the end DIR/trace.json, which Perfetto ' +
-      'opens; tsrun trace DIR summarizes it',
-  },
-  'trace-steps': {
-    reads: stepRange,
-    value: 'A:B',
-    description: 'trace the steps from A to B alone, as programs report them; A: has no end',
-  },
-  dashboard: {
-    reads: port,
-    value: 'PORT',
-    description:
-      'serve a page that shows the ranks of this host live, on 127.0.0.1 at this port (0: any free one); ' +
-      'tsrun prints its address',
-  },
-  'dashboard-linger': {
-    reads: time,
-    value: 'SECONDS',
-    description:
-      'keep the page open for this time after the end of the job, or until Ctrl-C; by default until Ctrl-C ' +
-      'after a failure, if the standard input is a terminal, and not at all otherwise',
-  },
-  metrics: {
-    reads: metricsAddress,
-    value: '[HOST:]PORT',
-    description:
-      'serve metrics of the ranks of this host to Prometheus, at /metrics of this port (0: any free one) ' +
-      'of 127.0.0.1, or of HOST; tsrun prints the address',
   },
   ranks: {
     reads: rankList('ranks and ranges of ranks, for example 0,2-3'),
@@ -252,7 +278,53 @@ export const flags = {
       'show time, CPU time and peak memory of each rank at the end, or not: --no-summary',
     fallback: 'true',
   },
+  'event-log': {
+    value: 'FILE',
+    description:
+      'append what happens to the job to FILE, one JSON object per line; the ranks are those of this host',
+  },
+  trace: {
+    section: 'What ranks do:',
+    off: '',
+    value: 'DIR',
+    description:
+      'write what each rank does, and when, into this folder, and at the end DIR/trace.json, which Perfetto ' +
+      'opens; tsrun trace DIR summarizes it',
+  },
+  'trace-steps': {
+    reads: stepRange,
+    value: 'A:B',
+    description: 'trace the steps from A to B alone, as programs report them; A: has no end',
+  },
+  'trace-max-size': {
+    reads: quantity('bytes'),
+    value: 'SIZE',
+    description: 'how much each rank writes with --trace; the newest steps are kept',
+    fallback: '1GiB',
+  },
+  dashboard: {
+    reads: port,
+    value: 'PORT',
+    description:
+      'serve a page that shows the ranks of this host live, on 127.0.0.1 at this port (0: any free one); ' +
+      'tsrun prints its address',
+  },
+  'dashboard-linger': {
+    reads: time,
+    value: 'SECONDS',
+    description:
+      'keep the page open for this time after the end of the job, or until Ctrl-C; by default until Ctrl-C ' +
+      'after a failure, if the standard input is a terminal, and not at all otherwise',
+  },
+  metrics: {
+    reads: metricsAddress,
+    value: '[HOST:]PORT',
+    description:
+      'serve metrics of the ranks of this host to Prometheus, at /metrics of this port (0: any free one) ' +
+      'of 127.0.0.1, or of HOST; tsrun prints the address',
+  },
   module: {
+    section: 'The program:',
     reads: flag,
     aliases: ['m'],
     description: 'run a module of a package, named as in import, instead of a file',
@@ -265,44 +337,6 @@ export const flags = {
     description: 'run any program instead of a script: bash, Python, a binary',
     fallback: 'false',
     torchrun: 'no-python',
-  },
-  role: {
-    reads: filled('a name'),
-    value: 'NAME',
-    description: 'the role of the ranks, which they get as ROLE_NAME',
-    fallback: 'default',
-    torchrun: 'role',
-  },
-  'virtual-local-rank': {
-    reads: flag,
-    description: 'LOCAL_RANK is 0 in each rank, which sees one GPU only',
-    fallback: 'false',
-    torchrun: 'virtual-local-rank',
-    differs:
-      'each rank sees [one GPU](tensorflow.md#what-the-launcher-gives-each-rank) without this flag as well',
-  },
-  'numa-binding': {
-    reads: numaBinding,
-    value: 'node|socket|exclusive|core-complex',
-    description:
-      'bind each rank to cores: those of a NUMA node, of a socket, a share of a node of its own, or ' +
-      'cores with one last-level cache',
-    torchrun: 'numa-binding',
-    differs: 'ranks without a GPU are spread over the nodes; torch needs GPUs',
-  },
-  bind: {
-    reads: binding,
-    value: 'core|numa|none',
-    description:
-      'bind each rank to cores that this process may use: to its own share of them, or to those of a ' +
-      'NUMA node, as --numa-binding node does; none: to no cores',
-  },
-  'signals-to-handle': {
-    reads: signals,
-    value: 'LIST',
-    description: 'the signals to the launcher that stop the job',
-    fallback: 'SIGTERM,SIGINT,SIGHUP,SIGQUIT',
-    torchrun: 'signals-to-handle',
   },
   stdin: {
     reads: input,
@@ -338,23 +372,18 @@ export const flags = {
     description: 'write a heap profile of each rank into the folder of its log files',
     fallback: 'false',
   },
-  'job-timeout': {
-    reads: jobTimeout,
-    value: 'SECONDS',
+  detach: {
+    reads: flag,
     description:
-      'end the job after this time with exit code 124, and show the JavaScript stacks of its ranks first',
+      'run the job in the background, and print its id and how to follow and stop it; the output goes to log files',
+    fallback: 'false',
   },
-  chaos: {
-    value: 'FILE',
-    description:
-      'inject the faults that FILE (YAML or JSON) lists, to see whether the job withstands them',
-  },
-  ...torchrunFlags,
   'dry-run': {
     reads: flag,
     description: 'print the environment and command of each rank, and start nothing',
     fallback: 'false',
   },
+  ...torchrunFlags,
 } satisfies Flags
 
 export type FlagName = keyof typeof flags

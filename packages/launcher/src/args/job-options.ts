@@ -25,6 +25,7 @@ export interface JobOptions {
   readonly output: OutputOptions
   readonly restart: RestartOptions
   readonly dryRun: boolean
+  readonly detach: boolean
 }
 
 /** When ranks are restarted, and how they are stopped. */
@@ -36,6 +37,8 @@ interface RestartOptions {
   readonly signals: readonly NodeJS.Signals[]
   /** Milliseconds after which the job is ended. */
   readonly jobTimeout: number | undefined
+  /** A command or a URL for a failed job. */
+  readonly onFailure: string | undefined
 }
 
 /**
@@ -65,8 +68,10 @@ export function toJobOptions(
       grace: values.grace,
       signals: values['signals-to-handle'],
       jobTimeout: values['job-timeout'],
+      onFailure: values['on-failure'],
     },
     dryRun: values['dry-run'],
+    detach: values.detach,
   }
 }
 

@@ -22,8 +22,8 @@ interface PrefixedLine {
   readonly time: number
 }
 
-/** torchrun's name for the placeholder `role`. */
-const ROLE_OF_TORCHRUN = 'role_name'
+/** torchrun's names for the placeholders `role` and `host`. */
+const ofTorchrun = ['role_name', 'hostname']
 
 /** The placeholders of `--log-prefix`. */
 const placeholders: ReadonlyMap<string, (line: PrefixedLine) => string> = new Map(
@@ -38,7 +38,8 @@ const placeholders: ReadonlyMap<string, (line: PrefixedLine) => string> = new Ma
     elapsed: ({ facts, time }) => `${(Math.max(0, time - facts.startedAt) / 1000).toFixed(3)}s`,
     stream: ({ stream }) => stream,
     generation: ({ facts }) => String(facts.generation),
-    [ROLE_OF_TORCHRUN]: ({ facts }) => facts.role,
+    role_name: ({ facts }) => facts.role,
+    hostname: ({ facts }) => facts.host,
   }),
 )
 
@@ -49,7 +50,7 @@ const PLACEHOLDER = /\$?\{([^{}]*)\}/g
 export function templateProblem(template: string): string | undefined {
   for (const [whole, name] of template.matchAll(PLACEHOLDER)) {
     if (placeholders.has(name!)) continue
-    const known = [...placeholders.keys()].filter((one) => one !== ROLE_OF_TORCHRUN)
+    const known = [...placeholders.keys()].filter((one) => !ofTorchrun.includes(one))
     return `${whole} is no placeholder; there are ${known.map((one) => `{${one}}`).join(', ')}`
   }
   return undefined

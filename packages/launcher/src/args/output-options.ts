@@ -37,14 +37,18 @@ export interface TraceOptions {
   readonly directory: string
   /** A range for `parseStepRange`; undefined: all steps. */
   readonly steps: string | undefined
-  /** Approximate limit in bytes per rank, above which old spans are dropped; undefined: no limit. */
-  readonly bytes: number | undefined
+  /** Approximate limit in bytes per rank, above which old spans are dropped. */
+  readonly bytes: number
 }
 
 /** The options for the output of ranks and for observing a job. */
 export interface OutputOptions {
   /** The folder of log files. */
   readonly directory: string | undefined
+  /** The folder that keeps the output of the last jobs, without `directory`. */
+  readonly kept?: string | undefined
+  /** Bytes of output after which the log files of a rank are rotated; undefined: never. */
+  readonly logMaxSize: number | undefined
   readonly format: LogFormat
   /** The template for the prefix of lines; undefined: `[rank 3] `. */
   readonly prefix: string | undefined
@@ -67,9 +71,10 @@ export interface OutputOptions {
 
 /** @throws ERR_TSR_USAGE */
 export function toOutput(values: Values, settings: Settings): OutputOptions {
-  const prefix = settings['log-prefix']
+  const prefix = settings['log-prefix'] ?? settings['log-line-prefix-template']
   return {
     directory: values['log-dir'],
+    logMaxSize: values['log-max-size'],
     format: values['log-format'],
     prefix: prefix && readPrefix(prefix),
     eventLog: eventLogOf(values),
@@ -121,10 +126,10 @@ function metricsOf({ metrics }: Values, settings: Settings): MetricsOptions | un
 }
 
 function traceOf(
-  { trace: directory, 'trace-steps': steps }: Values,
+  { trace: directory, 'trace-steps': steps, 'trace-max-size': bytes }: Values,
   settings: Settings,
 ): TraceOptions | undefined {
-  if (directory !== undefined) return { directory, steps, bytes: undefined }
+  if (directory !== undefined) return { directory, steps, bytes: Math.round(bytes) }
   refuse(settings['trace-steps'], '--trace DIR')
   return undefined
 }

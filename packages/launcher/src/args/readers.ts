@@ -78,11 +78,14 @@ export const numaBinding = written(`one of ${numaBindings.join(', ')}`, (word) =
   numaBindings.find((choice) => choice === word.replaceAll('_', '-')),
 )
 
-/** Reads `10`, `0.5` or `30s` as milliseconds, by default up to a day. */
+const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 }
+
+/** Reads `10`, `0.5`, `30s` or `10m` as milliseconds, by default up to a day. */
 function seconds(most = 86_400): Schema<number> {
-  return written('a number of seconds', (digits) =>
-    /^(\d+|\d*\.\d+)s?$/.test(digits) ? parseFloat(digits) * 1000 : undefined,
-  ).refine((milliseconds) => milliseconds <= most * 1000)
+  return written('a number of seconds', (word) => {
+    const [, digits, unit = 's'] = /^(\d+|\d*\.\d+)(ms|[smhd])?$/.exec(word) ?? []
+    return digits === undefined ? undefined : Number(digits) * units[unit]!
+  }).refine((milliseconds) => milliseconds <= most * 1000)
 }
 
 export const anyTime = seconds()
@@ -217,6 +220,11 @@ export function splitWords(line: string): string[] | undefined {
     }
   }
   return word === undefined ? words : [...words, word]
+}
+
+/** Quotes a text for a POSIX shell, if necessary. */
+export function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }
 
 export const words = written(

@@ -1,6 +1,6 @@
 import { flag } from '@tsrun/core'
 import type { FlagName, Values } from './flags.ts'
-import { anyTime, readSetting, timeout, usageError, type Setting } from './readers.ts'
+import { anyTime, hosts, readSetting, timeout, usageError, type Setting } from './readers.ts'
 import type { Settings } from './settings.ts'
 
 /** The port of the store with several hosts, as in torchrun. */
@@ -52,8 +52,12 @@ export function toRendezvous(
 /** With `--standalone`, replaces all settings about other hosts, as torchrun does. */
 export function withoutOthers(given: Settings): Settings {
   const settings = withoutReplaced(given)
-  const { standalone } = settings
-  if (standalone === undefined || !readSetting(standalone, flag)) return settings
+  const { standalone, nnodes } = settings
+  const isAlone = standalone !== undefined && readSetting(standalone, flag)
+  if (!isAlone && !isOnlyHere(settings)) return settings
+  if (nnodes?.source === '--nnodes' && readSetting(nnodes, hosts).minNodes > 1) {
+    throw usageError('--standalone is a job of this host alone, so --nnodes must be 1')
+  }
   const source = '--standalone'
   return {
     ...without(settings, ['rdzv-endpoint', 'rdzv-backend', 'rdzv-id', 'node-rank']),
@@ -61,6 +65,12 @@ export function withoutOthers(given: Settings): Settings {
     'master-addr': { value: '127.0.0.1', source },
     'master-port': { value: '0', source },
   }
+}
+
+/** Whether no other host could join, as with `--nnodes 1:2 --rdzv-endpoint localhost:0`. */
+function isOnlyHere({ nnodes, 'rdzv-endpoint': endpoint }: Settings): boolean {
+  const isLocal = /^(localhost|127\.[\d.]+|\[::1\]):0$/i.test(endpoint?.value ?? '')
+  return isLocal && nnodes?.value.startsWith('1:') === true
 }
 
 /** Drops the master address and port if the settings contain an endpoint. */

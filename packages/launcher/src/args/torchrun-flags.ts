@@ -5,11 +5,11 @@ import { anyTime, backend, eventHandler, jobName } from './readers.ts'
 /** Flags of torchrun that tsrun accepts for compatibility. */
 export const torchrunFlags = {
   standalone: {
+    section: 'As for torchrun:',
     reads: flag,
     description: 'a job of this host alone, with a free port; what is the case without hosts',
     fallback: 'false',
     torchrun: 'standalone',
-    group: 'torchrun',
   },
   'rdzv-backend': {
     reads: backend,
@@ -18,7 +18,6 @@ export const torchrunFlags = {
     torchrun: 'rdzv-backend',
     differs:
       '`etcd` and `etcd-v2` are refused: the hosts need no service beside the store of node 0',
-    group: 'torchrun',
   },
   'rdzv-id': {
     reads: jobName,
@@ -27,7 +26,6 @@ export const torchrunFlags = {
     description: 'the name of the job; hosts with another one are refused',
     torchrun: 'rdzv-id',
     differs: 'the run id begins with it, and has a date and a random part as well',
-    group: 'torchrun',
   },
   'rdzv-conf': {
     value: 'K=V,...',
@@ -38,13 +36,11 @@ export const torchrunFlags = {
     torchrun: 'rdzv-conf',
     differs:
       'other settings of torchrun are accepted and have no effect; `store_type=file` is refused',
-    group: 'torchrun',
   },
   'local-addr': {
     value: 'ADDRESS',
     description: 'the address at which other hosts reach this one: --iface',
     torchrun: 'local-addr',
-    group: 'torchrun',
   },
   'monitor-interval': {
     reads: anyTime,
@@ -52,7 +48,6 @@ export const torchrunFlags = {
     description: 'has no effect: the launcher is told when a rank ends, and does not ask',
     torchrun: 'monitor-interval',
     differs: 'has no effect: the launcher is told when a rank ends, and does not ask',
-    group: 'torchrun',
   },
   'start-method': {
     value: 'spawn',
@@ -60,7 +55,6 @@ export const torchrunFlags = {
     torchrun: 'start-method',
     differs:
       'only `spawn`; `fork` and `forkserver` are refused, as a process of Node cannot be forked',
-    group: 'torchrun',
   },
   'run-path': {
     reads: flag,
@@ -68,7 +62,6 @@ export const torchrunFlags = {
     fallback: 'false',
     torchrun: 'run-path',
     differs: 'has no effect: a script is always run by its path',
-    group: 'torchrun',
   },
   'event-log-handler': {
     reads: eventHandler,
@@ -77,7 +70,12 @@ export const torchrunFlags = {
     torchrun: 'event-log-handler',
     differs:
       '`null` and `console`; `--event-log FILE` writes [events of its own](launcher.md#the-events-of-a-job)',
-    group: 'torchrun',
+  },
+  'log-line-prefix-template': {
+    value: 'TEMPLATE',
+    description: '--log-prefix',
+    torchrun: 'log-line-prefix-template',
+    variable: 'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE',
   },
   'logs-specs': {
     value: 'default',
@@ -85,6 +83,5 @@ export const torchrunFlags = {
     torchrun: 'logs-specs',
     differs:
       'only `default`: plug-ins of torch are refused; see `--log-dir`, `--redirects`, `--tee`',
-    group: 'torchrun',
   },
 } satisfies Flags

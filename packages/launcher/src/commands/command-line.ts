@@ -3,8 +3,9 @@ import { isatty } from 'node:tty'
 import { isTsrError, writeWhole } from '@tsrun/core'
 import { statusOf } from '@tsrun/native'
 import type { Flags } from '../args/flag.ts'
-import { readSetting } from '../args/readers.ts'
+import { readSetting, usageError } from '../args/readers.ts'
 import { Console } from '../logs/console.ts'
+import { exitCodeOfError } from '../job/failure/exit-codes.ts'
 import { watchParentPipe, PARENT_PIPE } from '../remote/parent-pipe.ts'
 import {
   aborted,
@@ -15,16 +16,16 @@ import {
 import type { Interruption } from '../protocol/nodes.ts'
 import type { CommandContext } from './context.ts'
 import { parse } from './parse.ts'
+import { commandNames } from './table.ts'
 
-/** Exit code for wrong usage, and for a job that cannot start, for example without a script. */
-const USAGE = 2
+/** The advice of usage errors. */
+const HELP = 'See tsrun --help.'
 
 /**
  * Runs the `tsrun` command, which handles the signals and writes the output of this process.
  *
  * @param argv - the command line without Node and the script
- * @returns the exit code: 0, the code of the rank that failed first, 128 + n for signal n, 2 for wrong
- *   usage
+ * @returns the exit code; docs/launcher.md has a table
  */
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const interrupts = listenForInterrupts()
@@ -91,8 +92,15 @@ async function runParsed(argv: readonly string[], context: CommandContext): Prom
     // Commands throw the reason of an aborted signal.
     if (error === interrupts.stop.reason) return (error as Interruption).exitCode
     if (!isTsrError(error)) throw error
-    console.write('stderr', `tsrun: ${error.message}\n`)
-    return USAGE
+    const { name, value, expected } = error.facts
+    // The advice for this code is about scripts.
+    const { message } =
+      error.code === 'ERR_TSR_ARGUMENT'
+        ? usageError(`${String(name)} is ${String(value)}; expected ${String(expected)}`)
+        : error
+    const page = commandNames.includes(argv[0] ?? '') ? `See tsrun ${argv[0]!} --help.` : HELP
+    console.write('stderr', `tsrun: ${message.replace(HELP, page)}\n`)
+    return exitCodeOfError(error)
   }
 }
 

@@ -1,6 +1,6 @@
-import { readdirSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { tsrError, type TsrError } from '@tsrun/core'
+import { namesIn, tsrError, type TsrError } from '@tsrun/core'
 import { readRuns, type RunRecord } from '../job/run-records.ts'
 import { attemptsIn, ranksIn } from '../logs/log-reader.ts'
 
@@ -56,7 +56,7 @@ function ofRecord(record: RunRecord, name: string, runs: readonly RunRecord[]): 
   const kept = runs.find((run) => run.logDir !== null)
   const other = kept === undefined ? '' : `; the newest run with files is ${kept.runId}`
   const which = name.endsWith(runId) ? basename(script) : `${runId}, ${basename(script)}`
-  throw noLogs(`${name} (${which})`, `it was started without --log-dir${other}`)
+  throw noLogs(`${name} (${which})`, `its output was not kept${other}`)
 }
 
 function inFolder(path: string, runs: readonly RunRecord[]): FoundLogs {
@@ -80,15 +80,6 @@ function inFolder(path: string, runs: readonly RunRecord[]): FoundLogs {
     .toSorted((a, b) => b.time - a.time)[0]
   if (newest !== undefined) return of(newest.folder)
   throw noLogs(path, 'there are no log files of a run in this folder')
-}
-
-/** @throws ERR_TSR_NO_LOGS */
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch (error) {
-    throw noLogs(folder, (error as Error).message)
-  }
 }
 
 function timeOf(run: string): number {

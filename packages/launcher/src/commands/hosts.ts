@@ -1,15 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import { textWidth } from '@tsrun/core'
 import type { Flags, ValuesOf } from '../args/flag.ts'
-import { usageError } from '../args/readers.ts'
+import { quoted, usageError } from '../args/readers.ts'
+import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { HOST_COLUMNS } from '../job/plan.ts'
 import { LineSplitter } from '../logs/lines.ts'
 import type { Interruption } from '../protocol/nodes.ts'
 import {
   commandIn,
   Connection,
-  quoted,
   readSsh,
+  SSH_FAILED,
   whyNotOn,
   type Reach,
   type RemoteEnd,
@@ -25,6 +26,9 @@ const flags = {
     description: 'the variables of this environment that the ranks get, separated by commas',
   },
 } as const satisfies Flags
+
+/** The exit code of a launcher that was stopped by SIGTERM. */
+const STOPPED = 143
 
 interface HostsRequest extends ValuesOf<typeof flags> {
   /** The flags of the job, the script and its arguments. */
@@ -109,7 +113,9 @@ async function runJobOn(
     if (isLost) console.write('stderr', `tsrun: the connection to ${hosts[i]!.name} has failed\n`)
   }
   const codes = ends.map(({ code }) => code)
-  return codes.find((code) => code !== 0 && code !== 255) ?? Math.max(...codes)
+  if (!ends.some(({ isLost }) => isLost)) return codes.find((code) => code !== 0) ?? 0
+  // The other hosts were stopped by the SIGTERM above.
+  return codes.find((code) => ![0, SSH_FAILED, STOPPED].includes(code)) ?? TRY_AGAIN
 }
 
 /**

@@ -1,11 +1,13 @@
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate, setTimeout as pause } from 'node:timers/promises'
 import { flag, formatRankList } from '@tsrun/core'
 import { readPrefix, type LogFormat } from '../args/output-options.ts'
 import { integerFrom, logFormat, rankList, usageError } from '../args/readers.ts'
+import { readLauncherLog } from '../job/detach.ts'
 import { isRunning, reread } from '../job/run-records.ts'
 import type { StreamName } from '../logs/lines.ts'
-import { streamNames } from '../logs/log-files.ts'
+import { OLDER, streamNames } from '../logs/log-files.ts'
 import { attemptsIn, RankReader, ranksIn } from '../logs/log-reader.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import { RecordedOutput } from '../logs/recorded-output.ts'
@@ -16,7 +18,7 @@ import { findLogs, noLogs, type FoundLogs } from './find-logs.ts'
 export const command = declareCommand({
   usage:
     '$0 logs [run]\n\nShows what the ranks of a run have written, of all ranks in the order of time, as the job ' +
-    'showed it: while it runs, or afterwards. It reads the files of --log-dir.',
+    'showed it: while it runs, or afterwards. It reads the files of --log-dir, or those that tsrun keeps of the last five jobs.',
   argument: {
     description:
       'the id of a run as tsrun ps shows it, or its beginning; or a folder: that of --log-dir, of a ' +
@@ -101,6 +103,8 @@ class LogCommand {
       if (next !== undefined) this.#write('stderr', `tsrun: attempt ${next}\n`)
     }
     this.#showKept()
+    const said = readLauncherLog(folder)
+    if (this.#request.streams.includes('stderr')) this.#context.console.print('stderr', said)
     this.#context.interrupts.stop.throwIfAborted()
   }
 
@@ -179,8 +183,14 @@ class LogCommand {
     const path = this.#pathOf(attempt)
     for (const found of ranksIn(path)) {
       if (ranks?.has(found) === false || (rank !== undefined && rank !== found)) continue
-      if (readers.some((reader) => reader.rank === found)) continue
-      readers.push(new RankReader(join(path, String(found)), found, streams, tail))
+      const folder = join(path, String(found))
+      const last = readers.findLast((reader) => reader.rank === found)
+      if (last?.isReplaced === false) continue
+      const older = join(folder, OLDER)
+      if (last === undefined && existsSync(older)) {
+        readers.push(new RankReader(older, found, streams, tail))
+      }
+      readers.push(new RankReader(folder, found, streams, last === undefined ? tail : undefined))
     }
     readers.sort((a, b) => a.rank - b.rank)
   }

@@ -1,11 +1,13 @@
 import yargs, { type Argv } from 'yargs'
-import { flag, nearestName, textWidth } from '@tsrun/core'
-import type { Flags } from '../args/flag.ts'
+import { existsSync } from 'node:fs'
+import { flag, textWidth } from '@tsrun/core'
+import type { Flag, Flags } from '../args/flag.ts'
 import { flags as jobFlags, flagTable } from '../args/flags.ts'
+import { hintFor } from '../args/hints.ts'
 import { usageError } from '../args/readers.ts'
 import { settleRepeated } from '../args/repeated-flags.ts'
 import { findFlag, variablesOf } from '../args/settings.ts'
-import { version } from '../package.ts'
+import { DOCS, version } from '../package.ts'
 import type { Command } from './context.ts'
 import { commandNames, commands } from './table.ts'
 
@@ -31,9 +33,10 @@ export interface Parsed {
  * @throws ERR_TSR_USAGE
  */
 export async function parse(
-  argv: readonly string[],
+  given: readonly string[],
   say: (note: string) => void = () => undefined,
 ): Promise<Parsed> {
+  const argv = withoutDetours(given)
   const isRequest = argv[0] === COMPLETION_REQUEST
   const line = isRequest ? argv.slice(2) : argv
   const [name = ''] = isRequest && line.length === 1 ? [] : line
@@ -67,7 +70,6 @@ export async function parse(
     .version(version)
     .describe('version', 'show the version')
     .exitProcess(false)
-    .epilogue(environmentText())
     .middleware((values) => {
       const { aliases } = parser.parsed === false ? { aliases: {} } : parser.parsed
       const rest = (values['--'] as readonly string[] | undefined) ?? []
@@ -79,6 +81,9 @@ export async function parse(
       const known = parser.parsed === false ? [] : Object.keys(parser.parsed.aliases)
       throw usageError(explain(message, argv, known))
     })
+  // @types/yargs lacks this method.
+  const page = parser as unknown as { usageConfiguration(of: object): void }
+  page.usageConfiguration({ 'hide-types': true })
   const keep = (values: Readonly<Record<string, unknown>>): void => {
     runs.push(values)
   }
@@ -91,7 +96,13 @@ export async function parse(
       keep,
     )
   }
-  if (command === undefined) addFlags(parser, flags)
+  if (command === undefined) {
+    parser
+      .group(['help', 'version'], 'Help:')
+      .example('$0 --nproc 4 train.ts --lr 0.1', 'four ranks; the script gets --lr')
+      .epilogue(`${environmentText()}\n\nDocumentation: ${DOCS}`)
+    addFlags(parser, flags)
+  }
   if (isRequest) {
     const { completion } = await import('./all.ts')
     completion.answerCompletion(parser, line, command !== undefined)
@@ -108,6 +119,17 @@ export async function parse(
   }
 }
 
+/** Replaces words of other tools that have a counterpart here. */
+function withoutDetours(argv: readonly string[]): readonly string[] {
+  const [first = '', ...rest] = argv
+  const [name, shell] = first.split('=')
+  if (name === '--print-completion')
+    return ['completion', ...(shell === undefined ? [] : [shell]), ...rest]
+  if (existsSync(first)) return argv
+  if (first === 'help') return [...rest, '--help']
+  return first === 'launch' || first === 'run' ? rest : argv
+}
+
 async function load(name: string): Promise<Command> {
   const modules: Readonly<Record<string, { readonly command: Command }>> = await import('./all.ts')
   return modules[name]!.command
@@ -117,31 +139,43 @@ async function load(name: string): Promise<Command> {
 function addCommand(parser: Argv, { usage, argument, flags }: Command, name: string): Argv {
   parser.usage(usage).version(false)
   if (argument !== undefined) {
-    const { description, choices } = argument
-    parser.positional(name, { type: 'string', describe: description, choices })
+    const { choices } = argument
+    parser.positional(name, { type: 'string', describe: describe(argument), choices })
   }
   return addFlags(parser, flags)
 }
 
 function addFlags(parser: Argv, flags: Flags): Argv {
+  let title: string | undefined
   for (const [name, facts] of Object.entries(flags)) {
-    const { aliases, reads, choices, description, fallback, isNeeded, needs, excludes } = facts
+    const { aliases, reads, choices, description, isNeeded, needs, excludes } = facts
+    title = facts.section ?? title
+    if (title !== undefined) parser.group([name, ...negated(name)], title)
     const isSwitch = reads === flag
     const shape = { type: isSwitch ? 'boolean' : 'string', requiresArg: !isSwitch } as const
     parser.option(name, {
       ...(choices === undefined ? shape : { choices, requiresArg: true }),
       alias: aliases,
-      describe: description,
+      describe: describe(facts),
       hidden: description === '',
-      defaultDescription: fallback,
       demandOption: isNeeded,
       implies: needs,
       conflicts: excludes?.filter((other) => other !== name),
     })
     for (const other of negated(name)) parser.option(other, { ...shape, hidden: true })
-    if (facts.group === 'torchrun') parser.group(name, 'As for torchrun:')
   }
   return parser
+}
+
+/** The text of a flag or argument on a help page. */
+function describe({ value, choices, description, fallback, isNeeded }: Omit<Flag, 'name'>): string {
+  const values = value ?? choices?.join('|')
+  const more = isNeeded
+    ? 'needed'
+    : fallback === undefined || fallback === 'false'
+      ? ''
+      : `default ${fallback}`
+  return `${values === undefined ? '' : `${values}: `}${description}${more === '' ? '' : ` (${more})`}`
 }
 
 /** yargs parses `--no-python` as `python` with the value false. */
@@ -205,10 +239,12 @@ function explain(message: string, argv: readonly string[], known: readonly strin
   if (one !== undefined) return `--${one} and --${other!} exclude each other`
   const [, needing, needed] = /^Missing dependent arguments:\s+(\S+) -> (\S+)/.exec(message) ?? []
   if (needing !== undefined) return `--${needing} is only for --${needed!}`
+  const [, missing] = /^Missing required arguments?: (.*)$/.exec(message) ?? []
+  if (missing !== undefined) return `--${missing.replaceAll(', ', ' and --')} must be given`
   const [command = ''] = argv
   const page = commandNames.includes(command) ? ` of tsrun ${command}` : ''
   if (message.startsWith('Not enough non-option')) {
-    return `tsrun ${command} needs an argument: see tsrun ${command} --help`
+    return `tsrun ${command} needs an argument`
   }
   const [, given, choices] = /Given: "(.*)", Choices: "(.*)"$/.exec(message) ?? []
   if (given !== undefined)
@@ -218,8 +254,5 @@ function explain(message: string, argv: readonly string[], known: readonly strin
   if (argv.includes(unknown)) return `Unknown argument ${unknown}${page}`
   const words = argv.map((word) => word.split('=', 1)[0])
   const flag = words.find((word) => word === `-${unknown}`) ?? `--${unknown}`
-  const names = known.filter((name) => name.length > 1)
-  const name = nearestName(unknown.replaceAll('_', '-'), names)
-  const hint = name === undefined ? '' : ` (the nearest is --${name})`
-  return `Unknown flag ${flag}${page}${hint}`
+  return `Unknown flag ${flag}${page}${hintFor(unknown, known)}`
 }

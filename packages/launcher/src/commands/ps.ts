@@ -1,5 +1,6 @@
 import { isatty } from 'node:tty'
 import {
+  flag,
   formatBytes,
   formatRankList,
   formatSeconds,
@@ -19,15 +20,23 @@ import { NO_JOB, ONE_JOB, runningJobs } from './running-jobs.ts'
 /** `tsrun ps [run-id]` */
 export const command = declareCommand({
   usage:
-    '$0 ps [run-id]\n\nShows what each rank of the jobs that you run on this host is doing: its state and ' +
+    '$0 ps [run-id] [--json]\n\nShows what each rank of the jobs that you run on this host is doing: its state and ' +
     'since when, the current operation or the last one, its size, the ranks for which ' +
     'it waits, the step and the loss.',
   argument: ONE_JOB,
-  flags: {},
-  run: (_, { console }, [runId]) => {
-    console.print('stdout', psText(runId))
+  flags: { json: { reads: flag, description: 'as a JSON array of jobs, for programs' } },
+  run: ({ json }, { console }, [runId]) => {
+    if (json === true)
+      console.write('stdout', `${JSON.stringify(runningJobs('ps', runId).map(toJson))}\n`)
+    else console.print('stdout', psText(runId))
   },
 })
+
+/** Omits the socket, whose name includes a secret. */
+function toJson(job: StatusSnapshot): object {
+  const ranks = job.ranks.map((rank) => ({ ...rank, state: activityOf(rank) }))
+  return { ...job, socket: undefined, ranks }
+}
 
 function psText(runId: string | undefined): string {
   const wanted = runningJobs('ps', runId)

@@ -1,17 +1,24 @@
 import { mkdtempSync } from 'node:fs'
-import { availableParallelism, tmpdir } from 'node:os'
+import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { nearestName, readLogLevel } from '@tsrun/core'
+import { isTsrError, nearestName, readLogLevel } from '@tsrun/core'
 import type { FlagValues } from '../args/flags.ts'
+import { remarksOn } from '../args/hints.ts'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
+import { usageError } from '../args/readers.ts'
 import { completeSettings, describeEnvironment } from '../args/settings.ts'
-import { COULD_NOT_START, runJob } from '../job/agent.ts'
-import { findGpus, usesGpus } from '../job/placement/devices.ts'
-import { createJob } from '../job/job.ts'
+import { runJob } from '../job/agent.ts'
+import { exitCodeOfError, TIMED_OUT, USAGE } from '../job/failure/exit-codes.ts'
+import { findDevices, usesGpus } from '../job/placement/devices.ts'
+import { HostGpus } from '../job/placement/gpus.ts'
+import { announceDetached, detach, takeDetached } from '../job/detach.ts'
+import { createJob, type JobWatcher } from '../job/job.ts'
+import { reportJobFailure } from '../job/on-failure.ts'
+import { usableCores } from '../job/placement/limits.ts'
 import { coresOf } from '../job/placement/numa.ts'
-import { recordRun } from '../job/run-records.ts'
+import { KEPT_BYTES, keptLogs, recordRun } from '../job/run-records.ts'
 import {
   assumedPlace,
   assumedSetup,
@@ -30,6 +37,9 @@ import { JobInput } from '../job/process/input.ts'
 import type { CommandContext } from './context.ts'
 import { commandNames } from './table.ts'
 
+/** The largest number of ranks whose output is kept by default: each has three open files. */
+const MOST_KEPT = 128
+
 /**
  * Runs the job of the command line, or prints its plan.
  *
@@ -43,18 +53,29 @@ export async function startJob(
   const { env, cwd, console, interrupts } = context
   readLogLevel(env)
   const settings = completeSettings(values, env)
+  const gpus = new HostGpus(env)
+  gpus.check()
   const given = toJobOptions(settings, command, {
-    cores: availableParallelism(),
-    gpus: () => findGpus(env).length,
+    cores: usableCores(),
+    gpus: () => gpus.preferred.length,
     usesGpus: () => usesGpus(env),
   })
   // Check that there are enough cores before starting anything.
   const { binding, nproc } = given.placement
   if (binding !== undefined) coresOf(binding, 0, nproc)
-  const options = given.dryRun ? given : withFolders(given, cwd)
+  const options = given.dryRun ? given : withFolders(given, cwd, env)
   const { program, output, restart } = options
+  const isDetached = takeDetached(env)
   const script = findCode(program, cwd, env)
-  const job = createJob(options, env, cwd, script)
+  // Programs may compute on GPUs without tsrun knowing it.
+  const wantsGpus = program.kind === 'program' || usesGpus(env)
+  const devices = findDevices(env, gpus.list)
+  // The output of a detached job is in its log files alone.
+  const shown = isDetached ? { ...output, ranks: new Set<number>() } : output
+  const job = createJob({ ...options, output: shown }, env, cwd, script, script, {
+    ...devices,
+    gpus: wantsGpus ? gpus.preferred : devices.gpus,
+  })
   const origin = describeEnvironment(settings)
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
@@ -63,8 +84,16 @@ export async function startJob(
     else console.print('stdout', describePlan(plan))
     return
   }
+  if (options.detach && !isDetached) {
+    const logs = output.directory ?? output.kept
+    if (logs === undefined) throw usageError('--detach needs --log-dir DIR, or TSRUN_KEEP_LOGS=1')
+    context.exitCode = await detach(logs, env, context)
+    return
+  }
   if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(restart.signals)
   const announcer = new Announcer(console, output.format)
+  const words = program.kind === 'program' ? [] : program.arguments
+  for (const text of remarksOn(settings, words, env)) announcer.say('remark', text)
   if (origin !== undefined) announcer.say('settings', origin)
   const { directory, trace } = output
   if (given.output.directory === undefined && directory !== undefined) {
@@ -74,30 +103,66 @@ export async function startJob(
   const events = openEventLog(output.eventLog, cwd, console, announcer)
   const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, program.stdin)
   const chaos = await openChaos(options, cwd, announcer, events)
-  const { dashboard, metrics, onLine } = await openWatchers(output, script.path, context, announcer)
+  const { dashboard, metrics, onLine } = await openWatchers(output, job, context, announcer)
   let started: string | undefined
+  let report = ''
+  const reporter: JobWatcher = {
+    showFailure: (text) => {
+      report = text
+    },
+  }
   const jobContext = {
     ...{ console, announcer, interrupts, events, chaos },
-    watchers: [dashboard, metrics, given.output.trace && new TraceReport(trace!)].filter(
+    watchers: [dashboard, metrics, reporter, given.output.trace && new TraceReport(trace!)].filter(
       (watcher) => watcher !== undefined,
     ),
     ...(onLine === undefined ? {} : { onLine }),
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
       started = runId
-      return recordRun(env, cwd, { runId, script: script.path, logDir: directory })
+      const end = recordRun(env, cwd, {
+        runId,
+        script: script.path,
+        logDir: directory ?? output.kept,
+      })
+      if (isDetached) announceDetached(runId)
+      return end
     },
   }
-  let exitCode = COULD_NOT_START
+  const claimed = wantsGpus ? await gpus.claim(nproc) : undefined
+  if (claimed?.warning !== undefined) announcer.say('gpus', claimed.warning)
+  let exitCode = USAGE
   try {
-    exitCode = await runJob(job, rendezvous, jobContext)
+    const placed = { ...job, devices: { ...job.devices, gpus: claimed?.gpus ?? devices.gpus } }
+    exitCode = await runJob(placed, rendezvous, jobContext)
+  } catch (error) {
+    if (isTsrError(error)) exitCode = exitCodeOfError(error)
+    throw error
   } finally {
+    claimed?.release()
     input?.close()
     if (given.output.trace !== undefined && trace !== undefined && started !== undefined) {
       await finishTrace(trace, started, cwd, announcer)
     }
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
+    const { onFailure: to } = restart
+    // A signal is no failure of the job.
+    if (
+      to !== undefined &&
+      exitCode !== 0 &&
+      (exitCode === TIMED_OUT || !interrupts.stop.aborted)
+    ) {
+      const facts = {
+        runId: started ?? '',
+        exitCode,
+        script: script.path,
+        host: hostname(),
+        report,
+      }
+      const problem = await reportJobFailure(to, facts, env)
+      if (problem !== undefined) announcer.say('on-failure', `--on-failure: ${problem}`)
+    }
     await Promise.all([dashboard?.end(exitCode), metrics?.end()])
     if (given.output.trace === undefined) removeTraceFolder(trace)
   }
@@ -125,17 +190,22 @@ async function openChaos(
 }
 
 /**
- * Adds the folders of traces and, if log files or profiles need one, of logs.
+ * Adds the folders of traces and logs: that of the last jobs, unless log files or profiles need another.
  *
  * @throws ERR_TSR_USAGE
  */
-function withFolders(options: JobOptions, cwd: string): JobOptions {
+function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): JobOptions {
   const { program, output } = options
   const trace = openTraceFolder(output, cwd)
   const isNeeded = needsFiles(output) || program.profiles.length > 0
   const directory =
     output.directory ?? (isNeeded ? mkdtempSync(join(tmpdir(), 'tsrun-logs-')) : undefined)
-  return { ...options, output: { ...output, trace, directory } }
+  if (directory !== undefined) return { ...options, output: { ...output, trace, directory } }
+  const { nproc } = options.placement
+  // A rank has two sets of files of this size; see `OLDER`.
+  const logMaxSize = KEPT_BYTES / 2 / nproc
+  const kept = nproc > MOST_KEPT ? undefined : keptLogs(env)
+  return { ...options, output: { ...output, trace, kept, logMaxSize } }
 }
 
 /** Finds the code of the ranks. @throws ERR_TSR_SCRIPT */

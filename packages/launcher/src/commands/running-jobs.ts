@@ -1,5 +1,5 @@
-import { readdirSync, readlinkSync, statSync } from 'node:fs'
-import { tsrError } from '@tsrun/core'
+import { readlinkSync, statSync } from 'node:fs'
+import { namesIn, tsrError } from '@tsrun/core'
 import { readStatusPage, STATUS_NAME, type StatusSnapshot } from '@tsrun/distributed/record'
 import { usageError } from '../args/readers.ts'
 
@@ -30,7 +30,7 @@ export function runningJobs(command: string, runId: string | undefined): StatusS
 /** Finds status pages among the open files of launchers, because the pages have no path. */
 function findJobs(): StatusSnapshot[] {
   const own = process.getuid?.()
-  return readdirSync('/proc')
+  return namesIn('/proc')
     .filter((name) => /^\d+$/.test(name) && ownerOf(`/proc/${name}`) === own)
     .flatMap((pid) => pagesOf(Number(pid)))
 }
@@ -49,14 +49,6 @@ function pagesOf(pid: number): StatusSnapshot[] {
       return []
     }
   })
-}
-
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
 }
 
 function ownerOf(path: string): number | undefined {

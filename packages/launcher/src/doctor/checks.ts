@@ -201,15 +201,20 @@ export function checkBlas({ blas }: Facts): Finding[] {
 
 export function checkGpus({ gpus }: Facts): Finding[] {
   const name = 'GPUs'
-  const { nvidia, topology, problem } = gpus
+  const { nvidia, topology, problem, uses, misnamed } = gpus
   if (problem !== undefined) {
     const advice =
       'The driver of the GPU does not answer: check nvidia-smi, or give the container access to the GPUs.'
     return finding(name, problem, advice)
   }
   if (nvidia.length === 0) return finding(name, 'no NVIDIA GPU (there is no nvidia-smi)')
-  const found = nvidia.length === 1 ? '1 NVIDIA GPU' : `${nvidia.length} NVIDIA GPUs`
-  return [{ name, state: 'ok', found, details: [...nvidia, ...topology] }]
+  const count = nvidia.length === 1 ? '1 NVIDIA GPU' : `${nvidia.length} NVIDIA GPUs`
+  const details = [...nvidia, ...topology]
+  const [result] =
+    misnamed === undefined
+      ? finding(name, uses === undefined ? count : `${count}: ${uses}`)
+      : finding(name, `${count}, but ${misnamed}`, 'Change CUDA_VISIBLE_DEVICES, or unset it.')
+  return [{ ...result!, details }]
 }
 
 export function checkMpi({ mpi, native }: Facts): Finding[] {

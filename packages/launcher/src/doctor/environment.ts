@@ -1,22 +1,14 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { cpus, freemem, networkInterfaces, release, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { object, parseJson, readTensorFlowManifest, text } from '@tsrun/core'
+import { namesIn, object, parseJson, readTensorFlowManifest, text } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { linesOf } from '../job/placement/devices.ts'
+import { readSystemFile as read } from '../job/placement/limits.ts'
 import { version } from '../package.ts'
 import { resolveFrom } from '../job/code/script.ts'
-import {
-  attempt,
-  findBlas,
-  findMpi,
-  read,
-  readCores,
-  readOpenFiles,
-  run,
-  sizeOfShm,
-} from './machine.ts'
+import { attempt, findBlas, findMpi, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
 
 /** Host facts for a bug report. Null means missing or unknown, and sizes are in bytes. */
 export type HostReport = Awaited<ReturnType<typeof reportHost>>
@@ -179,8 +171,7 @@ function readMemory() {
 /** The cores of each NUMA node, for example `0-7`. */
 function readNumaNodes(): string[] {
   const folder = '/sys/devices/system/node'
-  const names = attempt(() => readdirSync(folder)) ?? []
-  return names
+  return namesIn(folder)
     .filter((name) => /^node\d+$/.test(name))
     .sort((a, b) => Number(a.slice(4)) - Number(b.slice(4)))
     .map((name) => (read(join(folder, name, 'cpulist')) ?? '').trim())

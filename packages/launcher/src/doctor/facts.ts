@@ -89,6 +89,10 @@ export interface GpuFacts {
   readonly nvidia: readonly string[]
   /** The lines of `nvidia-smi topo -m`. */
   readonly topology: readonly string[]
+  /** Which GPUs are in use, and by what; undefined: none. */
+  readonly uses: string | undefined
+  /** Why CUDA_VISIBLE_DEVICES does not fit these GPUs. */
+  readonly misnamed: string | undefined
   /** Why nvidia-smi fails; undefined if it works or is not installed. */
   readonly problem: string | undefined
 }

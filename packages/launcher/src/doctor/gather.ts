@@ -11,7 +11,8 @@ import {
   text,
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import { deviceEnvironment, findDevices, listGpus, type Devices } from '../job/placement/devices.ts'
+import { deviceEnvironment, findDevices, type Devices } from '../job/placement/devices.ts'
+import { HostGpus } from '../job/placement/gpus.ts'
 import { locateObserve } from '../observe-package.ts'
 import { packageFolder } from '../package.ts'
 import { nodeAbilities, resolveFrom } from '../job/code/script.ts'
@@ -43,10 +44,10 @@ export async function gatherFacts(
 ): Promise<Facts> {
   const tensorflow = readTensorFlow(env)
   const hasTensorFlow = 'manifest' in tensorflow && tensorflow.manifest !== undefined
-  const list = listGpus(env)
+  const hostGpus = new HostGpus(env)
   const [npm, gpus, mpi, blas] = await Promise.all([
     readNpm(cwd),
-    readGpus(list, env),
+    readGpus(hostGpus, env),
     findMpi(env),
     findBlas(env, signal),
   ])
@@ -60,7 +61,7 @@ export async function gatherFacts(
     openFiles: readOpenFiles(),
     cores: readCores(),
     memory: measureMemory(),
-    backends: await tryBackends(env, cwd, hasTensorFlow, findDevices(env, list), signal),
+    backends: await tryBackends(env, cwd, hasTensorFlow, findDevices(env, hostGpus.list), signal),
     tensorflow,
     blas,
     gpus,

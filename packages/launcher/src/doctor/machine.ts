@@ -1,10 +1,12 @@
 import { execFile, type ExecFileException } from 'node:child_process'
-import { closeSync, existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs'
+import { closeSync, existsSync, readFileSync, statfsSync } from 'node:fs'
 import { availableParallelism, cpus, devNull, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { anything, blasLibraries, parseJson, record } from '@tsrun/core'
+import { anything, blasLibraries, namesIn, parseJson, record } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
-import { linesOf, type GpuList } from '../job/placement/devices.ts'
+import { linesOf } from '../job/placement/devices.ts'
+import { describeUse, visibleProblem, type HostGpus } from '../job/placement/gpus.ts'
+import { cpuQuota, readSystemFile as read, softLimit } from '../job/placement/limits.ts'
 import { proveBlas } from '../setup/blas.ts'
 import type {
   BlasFacts,
@@ -62,8 +64,9 @@ export async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
   const { stdout, failure } = await run('npm', ['config', 'list', '--json'], { cwd })
   if (failure !== undefined) return undefined
   const config = parseJson(stdout, record(anything()))
-  const version = /npm\/(\S+)/.exec(String(config?.['user-agent']))?.[1]
-  if (version === undefined) return undefined
+  // Not `user-agent`, whose version is the placeholder {npm-version} in some versions of npm.
+  const version = config?.['npm-version']
+  if (typeof version !== 'string') return undefined
   return { version, ignoresScripts: config!['ignore-scripts'] === true }
 }
 
@@ -114,19 +117,11 @@ export function readAutogroups(): boolean | undefined {
 
 /** The limit on open files, which Node raises to the maximum and ranks inherit. */
 export function readOpenFiles(): number | undefined {
-  const soft = /^Max open files\s+(\S+)/m.exec(read('/proc/self/limits') ?? '')?.[1]
-  return soft === undefined ? undefined : soft === 'unlimited' ? Infinity : Number(soft)
+  return softLimit('Max open files')
 }
 
 export function readCores(): CoreFacts {
-  // In cgroup v2, `cpu.max` holds the CPU time per period and the period, in microseconds.
-  const [time, period] = (read('/sys/fs/cgroup/cpu.max') ?? 'max').trim().split(' ').map(Number)
-  const quota = (time ?? NaN) / (period ?? NaN)
-  return {
-    allowed: availableParallelism(),
-    all: cpus().length,
-    quota: Number.isFinite(quota) ? quota : undefined,
-  }
+  return { allowed: availableParallelism(), all: cpus().length, quota: cpuQuota() }
 }
 
 const BLOCK = 64 * 2 ** 20
@@ -154,17 +149,13 @@ export function attempt<T>(probe: () => T): T | undefined {
   }
 }
 
-export function read(path: string): string | undefined {
-  return attempt(() => readFileSync(path, 'utf8'))
-}
-
-export async function readGpus(
-  { lines: nvidia, problem }: GpuList,
-  env: NodeJS.ProcessEnv,
-): Promise<GpuFacts> {
+export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv): Promise<GpuFacts> {
+  const { lines: nvidia, problem } = gpus.list
   const topology =
     nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : []
-  return { nvidia, topology, problem }
+  const used = gpus.all.filter(({ use }) => use !== undefined)
+  const uses = used.length === 0 ? undefined : describeUse(used)
+  return { nvidia, topology, problem, uses, misnamed: visibleProblem(env, gpus.list) }
 }
 
 /** Finds the BLAS that the backend wasm uses: tests each library, each in a new process. */
@@ -206,7 +197,7 @@ export async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
 }
 
 function mpiIn(folder: string): string[] {
-  return (attempt(() => readdirSync(folder)) ?? [])
+  return namesIn(folder)
     .filter((name) => mpiNames.includes(name))
     .map((name) => join(folder, name))
 }

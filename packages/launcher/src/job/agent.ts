@@ -1,9 +1,12 @@
 import { once } from 'node:events'
+import { rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
+import { isatty } from 'node:tty'
 import { formatRanks, isTsrError } from '@tsrun/core'
 import { checkRanks } from '../args/job-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
+import { USAGE } from './failure/exit-codes.ts'
 import { watchMemoryEvents } from './failure/explanation.ts'
 import { failureText, nodeFailureText, shortFailureText } from './failure/failure-text.ts'
 import { addFlight, openFlightPlace, readFlight } from './failure/flight-records.ts'
@@ -12,15 +15,12 @@ import { runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordAttempt, recordStart, recordVerdict } from './events.ts'
 import { announceDebuggers, placeDebuggers } from './placement/debuggers.ts'
-import { ranksOf, worldSizeOf, type Conclusion, type Nodes } from './nodes.ts'
-import type { Interruption, RankOutcome, NodePlan, Verdict } from '../protocol/nodes.ts'
+import { ranksOf, worldSizeOf, type Conclusion, type NodePlace, type Nodes } from './nodes.ts'
+import type { Interruption, NodePlan, RankOutcome, Verdict } from '../protocol/nodes.ts'
 import { planAttempt } from './plan.ts'
 import { StackRequests } from './process/stack-requests.ts'
 import { openStatusPage } from './status-page.ts'
 import { limitTime, type TimeLimit } from './time-limit.ts'
-
-/** The exit code of a job that cannot be started. */
-export const COULD_NOT_START = 2
 
 /** Milliseconds to wait for the other hosts when the job is killed. */
 const ANSWER_TIME = 1000
@@ -41,7 +41,8 @@ export async function runJob(
   const { interrupts } = context
   recordStart(job, context)
   const over = new AbortController()
-  announceInterrupts(job, context, over.signal)
+  let hasBegun = false
+  announceInterrupts(job, context, over.signal, () => hasBegun)
   const limit = limitTime(job.restart.jobTimeout, context)
   const nodes = await rendezvous(job, context).catch((error: unknown) => {
     if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
@@ -52,14 +53,17 @@ export async function runJob(
     over.abort()
     return (interrupts.stop.reason as Interruption).exitCode
   }
+  hasBegun = true
   const end = context.remember?.(nodes.plan.runId)
-  let exitCode = COULD_NOT_START
+  const silence = isatty(2) ? announceSilence(nodes.plan.runId, context) : undefined
+  let exitCode = USAGE
   try {
     checkRanks(job, worldSizeOf(nodes.plan))
     exitCode = await runAttempts(job, nodes, context, limit)
     return exitCode
   } finally {
     limit.end()
+    clearTimeout(silence)
     over.abort()
     await nodes.close()
     end?.(exitCode)
@@ -73,7 +77,7 @@ async function runAttempts(
   limit: TimeLimit,
 ): Promise<number> {
   const { announcer, interrupts, events } = context
-  announceNodes(nodes.plan, context)
+  announceNodes(nodes, context)
   let before: NodePlan | undefined
   for (let restartCount = nodes.firstAttempt; ; restartCount++) {
     recordAttempt(nodes, restartCount, before, events)
@@ -90,16 +94,23 @@ async function runAttempts(
       announcer.say('change', `${verdict.reason}; starting all ranks again on ${on}`, {
         restartCount,
       })
-      announceNodes(nodes.plan, context)
+      announceNodes(nodes, context)
       continue
     }
     const { failure } = verdict
+    const zero = plan.nodes[0]!
     const text = (colour: boolean): string => {
-      if (reports === undefined) return shortFailureText(failure, plan.nodes[0]!)
+      if (reports === undefined)
+        return shortFailureText(failure, `the report is on node 0 (${zero.host})`)
       return 'ended' in failure ? failureText(failure, colour) : nodeFailureText(failure, colour)
     }
     for (const watcher of context.watchers ?? []) watcher.showFailure?.(text(false))
-    announcer.show('failure', text(job.colour.stderr), failure)
+    // Before a restart, name the place of the details instead of showing them.
+    const logs = job.output.kept === undefined ? undefined : `tsrun logs ${plan.runId}`
+    const where =
+      verdict.kind === 'failure' && verdict.restart ? (verdict.failure.logs ?? logs) : undefined
+    const shown = where === undefined ? text(job.colour.stderr) : shortFailureText(failure, where)
+    announcer.show('failure', shown, failure)
     if (verdict.kind === 'lost' || verdict.restart === undefined) return failure.jobExitCode
     if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
     const { number, of } = verdict.restart
@@ -120,17 +131,19 @@ export async function runOnce(
   const { program, output } = job
   const { plan, nodeRank } = nodes
   const memory = watchMemoryEvents()
-  const directory =
-    output.directory === undefined
-      ? undefined
-      : attemptDirectory(output.directory, plan.runId, restartCount)
+  const folderOf = (logs: string | undefined, attempt = restartCount): string | undefined =>
+    logs === undefined ? undefined : attemptDirectory(logs, plan.runId, attempt)
+  const directory = folderOf(output.directory)
+  // Keep two attempts, so that the size stays limited.
+  const old = folderOf(output.kept, restartCount - 2)
+  if (old !== undefined) rmSync(old, { recursive: true, force: true })
   const debuggers = await placeDebuggers(program.inspect, ranksOf(plan, nodeRank))
   announceDebuggers(debuggers, context.announcer)
   const stackRequests = await StackRequests.open(program)
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
   stackRequests.readStatus = () => page.ranks()
   const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }
-  for (const watcher of context.watchers ?? []) watcher.follow(attempt, () => page.ranks())
+  for (const watcher of context.watchers ?? []) watcher.follow?.(attempt, () => page.ranks())
   const flight = openFlightPlace(directory, job.env)
   const concluded = new AbortController()
   let keepsRecords = false
@@ -145,7 +158,7 @@ export async function runOnce(
         worldSize: worldSizeOf(plan),
         place: nodes,
         restartCount,
-        directory,
+        directory: directory ?? folderOf(output.kept),
         shared,
         page,
         stackRequests,
@@ -203,27 +216,51 @@ function withRecords(verdict: Verdict, records: string | undefined): Verdict {
   return { ...verdict, failure: { ...verdict.failure, records } }
 }
 
-function announceNodes({ nodes, ...plan }: NodePlan, { announcer }: JobContext): void {
+/** Lists the nodes on node 0; another node says which it is. */
+function announceNodes({ plan, nodeRank: own }: NodePlace, { announcer }: JobContext): void {
+  const { nodes } = plan
   if (nodes.length === 1) return
-  const list = nodes.map(({ nodeRank, host, address }) => {
-    const ranks = formatRanks(ranksOf({ nodes, ...plan }, nodeRank))
-    return `node ${nodeRank} ${host} (${address}): ${ranks}`
-  })
-  announcer.say('nodes', `${nodes.length} nodes: ${list.join('; ')}`, { nodes })
+  const list = nodes
+    .filter(({ nodeRank }) => own === 0 || nodeRank === own)
+    .map(({ nodeRank, host, address }) => {
+      const ranks = formatRanks(ranksOf(plan, nodeRank))
+      return `node ${nodeRank} ${host} (${address}): ${ranks}`
+    })
+  const count = `${nodes.length} nodes${own === 0 ? '' : ', of which this is'}`
+  announcer.say('nodes', `run ${plan.runId} on ${count}: ${list.join('; ')}`, { nodes })
 }
 
-/** @param over - aborted when the job has ended */
+/** Milliseconds without any output after which a terminal shows that the job runs. */
+const SILENCE = 5000
+
+/** Says that the job runs if nothing has been shown for a while. */
+export function announceSilence(
+  runId: string,
+  { announcer, console }: Pick<JobContext, 'announcer' | 'console'>,
+): NodeJS.Timeout {
+  const say = (): void => {
+    if (console.isUsed) return
+    announcer.say('silence', `run ${runId} has shown nothing yet; tsrun ps shows what it does`)
+  }
+  return setTimeout(say, SILENCE).unref()
+}
+
+/** @param over - aborted when the job has ended @param hasBegun - whether there are ranks */
 function announceInterrupts(
   { restart }: Job,
   { announcer, interrupts }: JobContext,
   over: AbortSignal,
+  hasBegun: () => boolean,
 ): void {
   const stop = (): void => {
     const { reason } = interrupts.stop.reason as Interruption
     if (reason === undefined) return
     const hint = reason === 'Ctrl-C' ? '; Ctrl-C again: kill them now' : ''
     const grace = `SIGKILL after ${restart.grace / 1000} s`
-    announcer.say('interrupt', `${reason}: stopping the ranks (${grace}${hint})`, { reason })
+    const what = hasBegun()
+      ? `stopping the ranks (${grace}${hint})`
+      : 'the job ends before its start'
+    announcer.say('interrupt', `${reason}: ${what}`, { reason })
   }
   const kill = (): void => {
     announcer.say('kill', 'killing the ranks now')

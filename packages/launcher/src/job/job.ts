@@ -50,7 +50,7 @@ export interface AttemptFacts {
 /** Observes a running job. */
 export interface JobWatcher {
   /** Switches to this attempt. */
-  follow(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
+  follow?(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
   /** Shows the report of a failure, which stays visible while the ranks restart. */
   showFailure?(report: string): void
 }
@@ -81,13 +81,14 @@ export function createJob(
   cwd: string,
   script: Script,
   code = script,
+  devices = findDevices(env),
 ): Job {
   const { placement, rendezvous, protection, program } = options
   return {
     ...options,
     env,
     identity: makeRunIdentity(env, { ...placement, ...rendezvous, ...protection }),
-    devices: findDevices(env),
+    devices,
     colour: {
       stdout: wantsColour(process.stdout, env),
       stderr: wantsColour(process.stderr, env),
@@ -165,8 +166,8 @@ function givenToken(env: NodeJS.ProcessEnv, file: string | undefined): string | 
 function readToken(file: string): string {
   try {
     const { mode } = statSync(file)
-    // Kubernetes mounts secrets group-readable for non-root users.
-    if ((mode & 0o027) !== 0) refuseOpenFile(file, mode)
+    // Kubernetes mounts secrets group-readable for non-root users. Windows has no such modes.
+    if (process.platform !== 'win32' && (mode & 0o027) !== 0) refuseOpenFile(file, mode)
     return readFileText(file).trim()
   } catch (cause) {
     if (isTsrError(cause)) throw cause

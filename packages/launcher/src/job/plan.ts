@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import { textWidth, toEnvironment } from '@tsrun/core'
 import { spansFolder } from '@tsrun/distributed/record'
 import type { OutputOptions } from '../args/output-options.ts'
+import { quoted } from '../args/readers.ts'
 import type { RankPlan } from './process/rank-process.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import { colourLevel, prefixWidth } from '../logs/presenter.ts'
@@ -162,7 +163,7 @@ export function describePlan(ranks: readonly RankPlan[]): string {
     const variables = Object.entries(withoutSecret(environment)).map(
       ([name, value]) => `  ${name}=${name.endsWith('_PORT') && value === '0' ? CHOSEN : value}`,
     )
-    return [`rank ${rank}`, ...variables, `  ${command.map(quote).join(' ')}`].join('\n')
+    return [`rank ${rank}`, ...variables, `  ${command.map(quoted).join(' ')}`].join('\n')
   })
   return blocks.join('\n\n') + '\n'
 }
@@ -179,9 +180,4 @@ export function describePlanAsJson(ranks: readonly RankPlan[]): string {
 
 function withoutSecret(environment: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(environment).filter(([name]) => name !== 'TSRUN_TOKEN'))
-}
-
-/** Quotes an argument for a POSIX shell if necessary. */
-function quote(argument: string): string {
-  return /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", `'\\''`)}'`
 }

@@ -5,7 +5,7 @@ import type { OutputOptions } from '../args/output-options.ts'
 import type { Announcer, Console } from '../logs/console.ts'
 import { LineSplitter, StderrTail, type Line, type StreamName } from '../logs/lines.ts'
 import {
-  openLineFiles,
+  openFilteredFiles,
   openRankFiles,
   streamNames,
   type LineFiles,
@@ -63,7 +63,7 @@ export function openFiles(
     directory,
     announcer,
   }: Pick<LogDestinations, 'directory' | 'announcer'> & {
-    readonly output: Pick<OutputOptions, 'destinations'>
+    readonly output: Pick<OutputOptions, 'destinations' | 'directory' | 'logMaxSize'>
   },
   rank: number,
   localRank: number,
@@ -72,9 +72,17 @@ export function openFiles(
   const goesTo = output.destinations?.(localRank)
   const streams = streamNames.filter((stream) => goesTo?.[stream].isWritten ?? true)
   if (streams.length === 0) return undefined
-  return openRankFiles(join(directory, String(rank)), streams, (reason) => {
+  const fail = (reason: string): void => {
+    // Nobody has asked for the logs that are kept by default.
+    if (output.directory === undefined) return
     announcer.say('log-failure', `the log files of rank ${rank} end here: ${reason}`, { rank })
-  })
+  }
+  try {
+    return openRankFiles(join(directory, String(rank)), streams, fail, output.logMaxSize)
+  } catch (error) {
+    if (output.directory === undefined) return undefined
+    throw error
+  }
 }
 
 /**
@@ -92,14 +100,9 @@ export function openFiltered(
   if (directory === undefined || streams.length === 0) {
     return { write: () => undefined, close: () => undefined }
   }
-  const files = openLineFiles(
-    directory,
-    streams,
-    (reason) => {
-      announcer.say('log-failure', `the files of filtered lines end here: ${reason}`, {})
-    },
-    'filtered_',
-  )
+  const files = openFilteredFiles(directory, streams, (reason) => {
+    announcer.say('log-failure', `the files of filtered lines end here: ${reason}`, {})
+  })
   return {
     write: (stream, lines) => {
       const texts = filters[stream]

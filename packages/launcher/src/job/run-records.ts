@@ -1,21 +1,24 @@
-import { existsSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, rmSync, statSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import {
   choice,
   count,
-  createLogger,
   distrustOf,
+  flag,
   integer,
   makeOwnFolder,
+  namesIn,
   object,
   parseJson,
   readFileText,
+  readVariable,
   replaceFile,
   text,
   tsrunHome,
   type Of,
 } from '@tsrun/core'
+import { logProblem } from '../logs/log.ts'
 import { statFields } from './process/rank-process.ts'
 
 /**
@@ -72,7 +75,7 @@ export function recordRun(
       makeOwnFolder(folder)
       replaceFile(path, `${JSON.stringify(given)}\n`)
     } catch (error) {
-      createLogger('launcher').info({ reason: (error as Error).message }, 'no record of this run')
+      logProblem(error, 'no record of this run')
     }
   }
   write(record)
@@ -93,6 +96,37 @@ function distrustOfRecords(env: Environment): string | undefined {
   return (given === '' ? distrustOf(tsrunHome(env)) : undefined) ?? distrustOf(recordsFolder(env))
 }
 
+/** Limits of the kept output: jobs, and bytes of one job and of all jobs at its start. */
+const KEPT_JOBS = 5
+export const KEPT_BYTES = 8 * 2 ** 20
+
+/**
+ * The folder that keeps the output of jobs without `--log-dir`.
+ *
+ * @returns undefined with TSRUN_KEEP_LOGS=0, or if the folder cannot be used
+ * @throws ERR_TSR_ENVIRONMENT
+ */
+export function keptLogs(env: Environment): string | undefined {
+  const isWanted = readVariable('TSRUN_KEEP_LOGS', flag.default(true), env)
+  if (!isWanted || distrustOfRecords(env) !== undefined) return undefined
+  try {
+    makeOwnFolder(keptFolder(env))
+    return keptFolder(env)
+  } catch {
+    return undefined
+  }
+}
+
+function keptFolder(env: Environment): string {
+  return join(tsrunHome(env), 'logs')
+}
+
+function sizeOf(folder: string): number {
+  return namesIn(folder, true)
+    .map((name) => statSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0)
+    .reduce((sum, size) => sum + size, 0)
+}
+
 /** The recorded runs of this host, the newest first. */
 export function readRuns(env: Environment): RunRecord[] {
   if (distrustOfRecords(env) !== undefined) return []
@@ -100,7 +134,7 @@ export function readRuns(env: Environment): RunRecord[] {
   return namesIn(recordsFolder(env))
     .filter((name) => name.endsWith(`@${host}.json`))
     .flatMap((name) => readRecord(join(recordsFolder(env), name)) ?? [])
-    .toSorted((a, b) => (a.startedAt < b.startedAt ? 1 : -1))
+    .toSorted((a, b) => (a.startedAt + a.runId < b.startedAt + b.runId ? 1 : -1))
 }
 
 /** Reads the record again. */
@@ -129,14 +163,21 @@ function startOf(pid: number): string | undefined {
   return statFields(pid)?.[19]
 }
 
-/** Deletes the records of runs whose log files are gone, and the oldest records above the limits. */
+/** Deletes kept logs above the limits, records whose log files are gone, and old records. */
 function prune(env: Environment): void {
-  const kept = { with: 0, without: 0 }
+  const counts = { with: 0, without: 0, kept: 0 }
+  let bytes = 0
   for (const record of readRuns(env)) {
-    const { logDir, runId, endedAt } = record
-    const isGone = endedAt !== null && logDir !== null && !existsSync(join(logDir, runId))
-    const kind = logDir === null ? 'without' : 'with'
-    if (!isGone && ++kept[kind] <= KEPT[kind]) continue
+    const { logDir, runId } = record
+    const logs = logDir === null ? undefined : join(logDir, runId)
+    if (logs !== undefined && logDir === keptFolder(env)) {
+      bytes += sizeOf(logs)
+      const isOver = ++counts.kept > KEPT_JOBS || bytes > KEPT_BYTES
+      if (isOver && !isRunning(record)) rmSync(logs, { recursive: true, force: true })
+    }
+    const isGone = logs !== undefined && !existsSync(logs)
+    const kind = logs === undefined ? 'without' : 'with'
+    if (!isGone && ++counts[kind] <= KEPT[kind]) continue
     if (!isRunning(record)) rmSync(pathOf(record, env), { force: true })
   }
 }
@@ -146,13 +187,5 @@ function readRecord(path: string): RunRecord | undefined {
     return parseJson(readFileText(path), runRecord)
   } catch {
     return undefined
-  }
-}
-
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
   }
 }

@@ -1,5 +1,6 @@
-import { createLogger, monotonicNow } from '@tsrun/core'
+import { monotonicNow } from '@tsrun/core'
 import { StatusPage, type RankStatus } from '@tsrun/distributed/record'
+import { logProblem } from '../logs/log.ts'
 import type { RankPlace } from '../protocol/nodes.ts'
 import { statFields, type RankProcess } from './process/rank-process.ts'
 import type { Job } from './job.ts'
@@ -56,7 +57,7 @@ export function openStatusPage(
       },
     }
   } catch (error) {
-    createLogger('launcher').info({ reason: (error as Error).message }, 'no status page')
+    logProblem(error, 'no status page')
     // Override the variable, which may name the page of an outer job.
     return {
       environment: { TSRUN_STATUS_PAGE: '' },

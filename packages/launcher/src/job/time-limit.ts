@@ -1,7 +1,5 @@
+import { TIMED_OUT } from './failure/exit-codes.ts'
 import type { JobContext } from './job.ts'
-
-/** The exit code of a job that has taken too long, as with timeout(1). */
-const TIMED_OUT = 124
 
 /** The time limit of `--job-timeout`. */
 export interface TimeLimit {

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { accessSync, constants, existsSync, lstatSync, readdirSync, rmSync } from 'node:fs'
+import { accessSync, constants, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { makeOwnFolder, readFileText, replaceFile } from '@tsrun/core'
 import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from '../args/output-options.ts'
 import { usageError } from '../args/readers.ts'
+import { removeTemporary } from './failure/flight-records.ts'
 import type { AttemptFacts, JobWatcher } from './job.ts'
 import { isAlive } from './process/process-use.ts'
 
@@ -13,7 +14,6 @@ import { isAlive } from './process/process-use.ts'
 const SHOWN_BYTES = 4 * 2 ** 20
 /** The prefix of the folder of a dashboard; the process ID of the launcher follows. */
 const SHOWN_NAME = 'tsrun-dashboard-'
-const shownName = new RegExp(`^${SHOWN_NAME}(\\d+)-`)
 
 /**
  * Makes the folder of `--trace`. Without `--trace`, names a temporary folder for the newest spans, from
@@ -27,7 +27,8 @@ export function openTraceFolder(
 ): TraceOptions | undefined {
   if (trace === undefined) {
     if (dashboard === undefined) return undefined
-    removeForgotten()
+    // Killed launchers have left their folders.
+    removeTemporary(SHOWN_NAME, (_, rest) => /^\d+-/.test(rest) && !isAlive(parseInt(rest)))
     const made = join(tmpdir(), `${SHOWN_NAME}${process.pid}-${randomBytes(8).toString('hex')}`)
     return { directory: made, steps: undefined, bytes: SHOWN_BYTES }
   }
@@ -41,19 +42,6 @@ export function openTraceFolder(
     throw usageError(`--trace: ${(error as Error).message}`, error)
   }
   return { ...trace, directory }
-}
-
-/** Removes the folders that killed launchers of this user have left. */
-function removeForgotten(): void {
-  // There may be no folder for temporary files.
-  for (const name of existsSync(tmpdir()) ? readdirSync(tmpdir()) : []) {
-    const [, pid] = shownName.exec(name) ?? []
-    if (pid === undefined || isAlive(Number(pid))) continue
-    const path = join(tmpdir(), name)
-    const found = lstatSync(path, { throwIfNoEntry: false })
-    if (found?.isDirectory() !== true || found.uid !== process.getuid?.()) continue
-    rmSync(path, { recursive: true, force: true })
-  }
 }
 
 /** Removes the folder that `openTraceFolder` named for a dashboard. */

@@ -19,6 +19,7 @@ export class Console {
   }
   readonly #closed = new Set<StreamName>()
   #isIncomplete = false
+  #isUsed = false
 
   /** @param onClosed - receives the error, unless the reader is gone */
   constructor(
@@ -49,8 +50,14 @@ export class Console {
     return this.#isIncomplete
   }
 
+  /** Whether anything was written. */
+  get isUsed(): boolean {
+    return this.#isUsed
+  }
+
   /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */
   write(name: StreamName, text: string): void {
+    this.#isUsed = true
     if (this.#closed.has(name)) {
       if (name === 'stderr' && this.#isIncomplete) this.write('stdout', text)
       return

@@ -1,4 +1,4 @@
-import { closeSync } from 'node:fs'
+import { closeSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeOwnFolder, openOwnFile, tsrError, writeWhole } from '@tsrun/core'
 import type { RankFacts } from '../args/log-prefix.ts'
@@ -9,10 +9,12 @@ import { withoutCodes, type Line, type StreamName } from './lines.ts'
  * without colours, and index.jsonl with the times of the output. Its first line has the facts of the
  * rank. Each further line is [TIME, STREAM, BYTES]: at this time (milliseconds since 1970), the file
  * grew by this many bytes. The last line, {"endedAt": TIME}, is missing if the launcher was killed.
+ * With `--log-max-size`, the folder OLDER has the files that were full.
  */
 
 export const streamNames = ['stdout', 'stderr'] as const
 export const INDEX_NAME = 'index.jsonl'
+export const OLDER = 'older'
 const INDEX_FORMAT = 1
 
 /** The first line of an index. */
@@ -47,53 +49,71 @@ export interface RankFiles extends LineFiles {
  * Opens the log files of a rank. Writes are synchronous, so they include the last line before a crash.
  * If a write fails, for example on a full disk, logging stops and the job continues.
  *
+ * @param limit - bytes after which the files move to the folder OLDER, whose files are deleted
  * @throws ERR_TSR_LOG_DIRECTORY
  */
 export function openRankFiles(
   folder: string,
   streams: readonly StreamName[],
   onFailure: (reason: string) => void,
+  limit = Infinity,
 ): RankFiles {
-  const fail = (reason: string): void => {
-    index.close()
+  const names = [INDEX_NAME, ...streams.map((stream) => `${stream}.log`)]
+  let files = new OpenFiles(folder, names, onFailure)
+  let header: object = {}
+  let size = 0
+  const note = (entry: unknown): void => void files.write(INDEX_NAME, `${JSON.stringify(entry)}\n`)
+  const close = (): void => {
+    note({ endedAt: stamp() })
     files.close()
-    onFailure(reason)
   }
-  const index = new OpenFiles(folder, [INDEX_NAME], fail)
-  const files = openLineFiles(folder, streams, fail)
-  const note = (entry: unknown): void => void index.write(INDEX_NAME, `${JSON.stringify(entry)}\n`)
+  const rotate = (): void => {
+    close()
+    try {
+      makeOwnFolder(join(folder, OLDER))
+      // The index counts bytes, so the files move together.
+      for (const name of names) renameSync(join(folder, name), join(folder, OLDER, name))
+      files = new OpenFiles(folder, names, onFailure)
+      size = 0
+      note(header)
+    } catch (error) {
+      onFailure((error as Error).message)
+    }
+  }
   return {
-    describe: (header) => {
-      note({ format: INDEX_FORMAT, ...header })
+    describe: (given) => {
+      header = { format: INDEX_FORMAT, ...given }
+      note(header)
     },
     write: (stream, lines) => {
-      const bytes = files.write(stream, lines)
-      if (bytes > 0) note([stamp(), stream, bytes] satisfies IndexEntry)
+      const bytes = files.write(`${stream}.log`, textOf(lines))
+      if (bytes === 0) return
+      note([stamp(), stream, bytes] satisfies IndexEntry)
+      size += bytes
+      if (size >= limit && lines.at(-1)!.end === '\n') rotate()
     },
+    close,
+  }
+}
+
+/** Opens `filtered_stdout.log` and `filtered_stderr.log`. @throws ERR_TSR_LOG_DIRECTORY */
+export function openFilteredFiles(
+  folder: string,
+  streams: readonly StreamName[],
+  onFailure: (reason: string) => void,
+): LineFiles {
+  const nameOf = (stream: StreamName): string => `filtered_${stream}.log`
+  const files = new OpenFiles(folder, streams.map(nameOf), onFailure)
+  return {
+    write: (stream, lines) => void files.write(nameOf(stream), textOf(lines)),
     close: () => {
-      note({ endedAt: stamp() })
-      index.close()
       files.close()
     },
   }
 }
 
-/** Opens `<prefix>stdout.log` and `<prefix>stderr.log`. @throws ERR_TSR_LOG_DIRECTORY */
-export function openLineFiles(
-  folder: string,
-  streams: readonly StreamName[],
-  onFailure: (reason: string) => void,
-  prefix = '',
-): { write(stream: StreamName, lines: readonly Line[]): number; close(): void } {
-  const nameOf = (stream: StreamName): string => `${prefix}${stream}.log`
-  const files = new OpenFiles(folder, streams.map(nameOf), onFailure)
-  return {
-    write: (stream, lines) =>
-      files.write(nameOf(stream), lines.map(({ text, end }) => withoutCodes(text) + end).join('')),
-    close: () => {
-      files.close()
-    },
-  }
+function textOf(lines: readonly Line[]): string {
+  return lines.map(({ text, end }) => withoutCodes(text) + end).join('')
 }
 
 class OpenFiles {
@@ -107,6 +127,7 @@ class OpenFiles {
       makeOwnFolder(folder)
       for (const name of names) this.#open.set(name, openOwnFile(join(folder, name)))
     } catch (cause) {
+      this.close()
       const reason = (cause as Error).message
       throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory: folder, reason }, { cause })
     }

@@ -1,6 +1,6 @@
-import { closeSync, existsSync, readdirSync, readSync, statSync } from 'node:fs'
+import { closeSync, existsSync, fstatSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { anything, openFile, parseJson } from '@tsrun/core'
+import { anything, namesIn, openFile, parseJson } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
 import type { StreamName } from './lines.ts'
 import { INDEX_NAME, streamNames, type IndexEntry, type IndexHeader } from './log-files.ts'
@@ -32,18 +32,26 @@ class GrowingFile {
 
   constructor(path: string) {
     this.#path = path
+    this.#open()
+  }
+
+  /** Whether another file has this path now. */
+  get isReplaced(): boolean {
+    const now = statSync(this.#path, { throwIfNoEntry: false })
+    return this.#fd !== undefined && now !== undefined && fstatSync(this.#fd).ino !== now.ino
   }
 
   get size(): number {
-    return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0
+    const fd = this.#open()
+    return fd === undefined ? 0 : fstatSync(fd).size
   }
 
   /** Up to `length` bytes at a position, fewer at the end of the file. */
   at(position: number, length: number): Buffer {
-    if (this.#fd === undefined && !existsSync(this.#path)) return Buffer.alloc(0)
-    this.#fd ??= openLog(this.#path)
+    const fd = this.#open()
+    if (fd === undefined) return Buffer.alloc(0)
     const bytes = Buffer.allocUnsafe(length)
-    return bytes.subarray(0, readSync(this.#fd, bytes, 0, length, position))
+    return bytes.subarray(0, readSync(fd, bytes, 0, length, position))
   }
 
   read(length: number): Buffer {
@@ -76,6 +84,11 @@ class GrowingFile {
 
   close(): void {
     if (this.#fd !== undefined) closeSync(this.#fd)
+  }
+
+  #open(): number | undefined {
+    if (this.#fd === undefined && existsSync(this.#path)) this.#fd = openLog(this.#path)
+    return this.#fd
   }
 }
 
@@ -110,6 +123,11 @@ export class RankReader {
       stderr: new GrowingFile(join(folder, 'stderr.log')),
     }
     if (tail !== undefined) for (const name of streams) this.#files[name].toLastLines(tail)
+  }
+
+  /** Whether the files were rotated: a new reader has to read the new ones. */
+  get isReplaced(): boolean {
+    return this.#index.isReplaced
   }
 
   /** The time of the next piece; undefined if there is none now. */
@@ -195,12 +213,8 @@ export function ranksIn(attempt: string): number[] {
 }
 
 function numbersIn(folder: string, pattern: RegExp): number[] {
-  try {
-    return readdirSync(folder)
-      .flatMap((name) => pattern.exec(name)?.[1] ?? [])
-      .map(Number)
-      .sort((a, b) => a - b)
-  } catch {
-    return []
-  }
+  return namesIn(folder)
+    .flatMap((name) => pattern.exec(name)?.[1] ?? [])
+    .map(Number)
+    .sort((a, b) => a - b)
 }

@@ -15,7 +15,7 @@ import {
   type LostNode,
   reportMessage,
 } from '../protocol/nodes.ts'
-import { goesOn, judge } from './verdict.ts'
+import { goesOn, judge, RestartBudget } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
 /** Milliseconds for the other nodes to read the last verdict before the store closes. */
@@ -43,7 +43,7 @@ export class NodeZero implements Nodes {
   #lost: LostNode[] = []
   /** Whether a lost node left voluntarily. */
   #hasLeft = false
-  #restarts = 0
+  readonly #budget = new RestartBudget()
   /** Why the current attempt ends early. */
   #change: string | undefined
   #attempt: number | undefined
@@ -78,6 +78,7 @@ export class NodeZero implements Nodes {
     const halt = new AbortController()
     this.#halt = halt
     this.#attempt = restartCount
+    this.#budget.begin()
     if (this.#lost.length > 0) halt.abort()
     // Every node has finished the second-last attempt, so nobody reads its keys.
     forgetAttempt(this.#store, restartCount - 2).catch(() => undefined)
@@ -130,7 +131,7 @@ export class NodeZero implements Nodes {
         reports,
         lost: this.#lost,
         hasLeft: this.#hasLeft,
-        restarts: this.#restarts,
+        restarts: this.#budget.used,
         maxRestarts: this.#job.restart.maxRestarts,
         change: this.#change,
         isElastic,
@@ -139,8 +140,7 @@ export class NodeZero implements Nodes {
     if (goesOn(verdict) && this.#isElastic && !(await this.#regather(restartCount + 1))) {
       verdict = judged(false)
     }
-    if (verdict.kind === 'failure' && goesOn(verdict)) this.#restarts++
-    await post(this.#store, keys.verdict(restartCount), verdict)
+    await post(this.#store, keys.verdict(restartCount), this.#budget.take(verdict))
     return { verdict, reports }
   }
 
@@ -173,6 +173,10 @@ export class NodeZero implements Nodes {
     this.#lost = [...this.#lost, { node: nodeRank, host, address, reason }]
     this.#hasLeft ||= isLeave
     this.#context.events?.record('node-left', { left: { node: nodeRank, host, address, reason } })
+    if (this.#attempt !== undefined) {
+      const { announcer } = this.#context
+      announcer.say('lost', `node ${nodeRank} (${host}) is gone: ${reason}`, { node: nodeRank })
+    }
     watched.gone.abort()
     this.#members.remove(id)
     this.#halt.abort()

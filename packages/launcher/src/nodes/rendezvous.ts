@@ -1,8 +1,9 @@
-import { hostname } from 'node:os'
+import { hostname, networkInterfaces } from 'node:os'
 import { isTsrError } from '@tsrun/core'
 import {
   addressOfInterface,
   findListenAddress,
+  isLoopback,
   storeTlsOf,
   systemNames,
   type ListenAddress,
@@ -16,7 +17,7 @@ import { joinNodes } from './join.ts'
 import { forgetAttempt } from './messages.ts'
 import { NodeZero } from './node-zero.ts'
 import { OtherNode } from './other-node.ts'
-import { judge } from './verdict.ts'
+import { judge, RestartBudget } from './verdict.ts'
 
 /** Maximum refused connections that are announced, so that a port scan does not fill the console. */
 const REFUSALS_SHOWN = 5
@@ -105,6 +106,10 @@ async function startStore(
   address: string,
   { announcer }: JobContext,
 ): Promise<JobStore> {
+  if (isLoopback(address) && !hasLoopback()) {
+    const text = 'the loopback interface is down, so no rank can reach the store: ip link set lo up'
+    announcer.say('loopback', text)
+  }
   let refused = 0
   const tls = storeTlsOf(protection)
   const onRefused = (peer: string, reason: string): void => {
@@ -124,6 +129,10 @@ async function startStore(
   }
 }
 
+function hasLoopback(): boolean {
+  return Object.values(networkInterfaces()).some((of) => of?.some(({ internal }) => internal))
+}
+
 /** Creates the only node of a job. */
 export function createOnlyNode({ placement, restart, identity }: Job, store: JobStore): Nodes {
   const master = store.endpoint
@@ -131,11 +140,13 @@ export function createOnlyNode({ placement, restart, identity }: Job, store: Job
   const node = { id: 'zero', nodeRank: 0, nproc, host: hostname(), address: master.host, role }
   const plan: NodePlan = { runId: identity.runId, master, nodes: [node] }
   const never = new AbortController().signal
+  const budget = new RestartBudget()
   return {
     plan,
     nodeRank: 0,
     firstAttempt: 0,
     begin: (restartCount) => {
+      budget.begin()
       forgetAttempt(store.local, restartCount - 1).catch(() => undefined)
       return {
         halt: never,
@@ -143,8 +154,8 @@ export function createOnlyNode({ placement, restart, identity }: Job, store: Job
         conclude: (report) => {
           const { maxRestarts } = restart
           const reports = [report]
-          const evidence = { plan, reports, lost: [], restarts: restartCount, maxRestarts }
-          return Promise.resolve({ verdict: judge(evidence), reports })
+          const evidence = { plan, reports, lost: [], restarts: budget.used, maxRestarts }
+          return Promise.resolve({ verdict: budget.take(judge(evidence)), reports })
         },
       }
     },

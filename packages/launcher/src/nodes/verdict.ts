@@ -1,4 +1,5 @@
 import { ranksOf, worldSizeOf } from '../job/nodes.ts'
+import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { describeFailure, describeLostNode } from '../job/failure/failure.ts'
 import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
 import { succeeded } from '../job/failure/outcome.ts'
@@ -6,8 +7,30 @@ import { findCauses } from '../job/failure/flight-records.ts'
 import { findRootCause } from '../job/failure/root-cause.ts'
 import { isLeave } from './messages.ts'
 
-/** EX_TEMPFAIL of sysexits.h. */
-const TRY_AGAIN = 75
+/** Milliseconds after which an attempt counts as healthy. */
+const HEALTHY = 3_600_000
+
+/** Counts restarts. After a healthy attempt, the count begins anew. */
+export class RestartBudget {
+  #beganAt = 0
+  #used = 0
+
+  begin(): void {
+    this.#beganAt = performance.now()
+  }
+
+  /** The restarts that count at the end of an attempt. */
+  get used(): number {
+    if (performance.now() - this.#beganAt >= HEALTHY) this.#used = 0
+    return this.#used
+  }
+
+  /** Counts the restart that the verdict allows, if it does. */
+  take(verdict: Verdict): Verdict {
+    if (verdict.kind === 'failure' && verdict.restart !== undefined) this.#used++
+    return verdict
+  }
+}
 
 export interface Evidence {
   readonly plan: NodePlan
@@ -58,7 +81,10 @@ export function judge(evidence: Evidence): Verdict {
     if (isElastic) return { kind: 'change', reason: describeLost(lost) }
     return {
       kind: 'lost',
-      failure: describeLostNode(firstLost, ranksOf(plan, firstLost.node), outcomes),
+      failure: {
+        runId: plan.runId,
+        ...describeLostNode(firstLost, ranksOf(plan, firstLost.node), outcomes),
+      },
     }
   }
   const isOver = outcomes.every(succeeded)
@@ -69,7 +95,7 @@ export function judge(evidence: Evidence): Verdict {
   const { rank } = cause.culprit
   const { facts } = reports.find((report) => report.outcomes.some((of) => of.rank === rank))!
   const seen = { findings, worldSize: worldSizeOf(plan), missing }
-  const failure = describeFailure(cause, outcomes, facts, seen)
+  const failure = { runId: plan.runId, ...describeFailure(cause, outcomes, facts, seen) }
   // In a job of fixed size, no other host can replace a lost one.
   const isShort = lost.length > 0 && !isElastic
   if (restarts >= maxRestarts || isShort) return { kind: 'failure', failure }

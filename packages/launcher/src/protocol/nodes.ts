@@ -167,6 +167,8 @@ const memoryEvents = object({
   available: number.optional(),
   /** Limit of the cgroup of this process, in bytes. */
   limit: number.optional(),
+  /** Limit of `ulimit -v`, in bytes. */
+  addressSpace: number.optional(),
 })
 
 /** Facts about a host, for the report of a failed rank. */
@@ -194,6 +196,7 @@ export const reportMessage = object({
 
 /** The facts of a failed attempt of a job, for the printed report and for JSON. */
 const failure = object({
+  runId: text.optional(),
   rank: count(),
   worldSize: count(),
   pid: count(),
@@ -227,6 +230,7 @@ const failure = object({
 
 /** The facts of a job that failed because it lost a host, for the printed report and for JSON. */
 const nodeFailure = object({
+  runId: text.optional(),
   node: count(),
   host: text,
   address: text,

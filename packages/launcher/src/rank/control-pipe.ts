@@ -1,5 +1,12 @@
 import { writeSync } from 'node:fs'
-import { duplicateAbove, isAvailable, statusOf } from '@tsrun/native'
+import {
+  duplicateAbove,
+  EAGAIN,
+  isAvailable,
+  lastErrno,
+  statusOf,
+  writeNative,
+} from '@tsrun/native'
 import type { ControlMessage } from '../protocol/control.ts'
 
 /**
@@ -26,14 +33,27 @@ export class ControlPipe {
     const bytes = Buffer.from(JSON.stringify(message) + '\n')
     for (let sent = 0; sent < bytes.length;) {
       if (this.#identity === undefined || identityOf(this.fd) !== this.#identity) return false
-      try {
-        sent += writeSync(this.fd, bytes, sent)
-      } catch (error) {
-        // EAGAIN: the pipe is full and non-blocking. For other errors, the launcher is gone.
-        if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') return false
-      }
+      const written = write(this.fd, bytes.subarray(sent))
+      if (written === undefined) return false
+      sent += written
     }
     return true
+  }
+}
+
+/**
+ * Returns how many bytes were written, which is 0 while the pipe is full; undefined if the launcher is
+ * gone. Descriptors that libc has made are written by libc.
+ */
+function write(fd: number, bytes: Uint8Array): number | undefined {
+  if (isAvailable().available) {
+    const written = writeNative(fd, bytes)
+    return written >= 0 ? written : lastErrno() === EAGAIN ? 0 : undefined
+  }
+  try {
+    return writeSync(fd, bytes)
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EAGAIN' ? 0 : undefined
   }
 }
 

@@ -3,6 +3,7 @@ import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
 import { isTsrError, TsrError } from '@tsrun/core/errors'
 import { hideLibraryFrames } from './stack-frames.ts'
+import { missingSourceHint } from './typescript/missing-source.ts'
 import type { ErrorReport, TimedOutWait } from '../protocol/control.ts'
 import type { ControlPipe } from './control-pipe.ts'
 
@@ -73,11 +74,12 @@ const LONGEST_NAME = 200
 type Description = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 
 /** Describes a thrown value. Never throws. */
-export function describeError(thrown: unknown): Description {
+export function describeError(given: unknown): Description {
   try {
+    const thrown = withoutPreamble(given)
     const own = causes(thrown).find(isTsrError)
     const { name, message, code } = Object(thrown) as Record<string, unknown>
-    const text = cut(print(thrown), LONGEST_TEXT)
+    const text = cut(print(thrown) + missingSourceHint(thrown), LONGEST_TEXT)
     const short = hideLibraryFrames(text)
     const wait = own === undefined ? undefined : waitOf(own)
     const known = own?.code ?? (typeof code === 'string' ? code : undefined)
@@ -92,9 +94,18 @@ export function describeError(thrown: unknown): Description {
       ...(known === undefined ? {} : { code: cut(known, LONGEST_NAME) }),
     }
   } catch {
-    const text = `a value of type ${typeof thrown} that cannot be printed`
+    const text = `a value of type ${typeof given} that cannot be printed`
     return { name: 'unknown', message: text, text, peers: [], consequence: false }
   }
+}
+
+/** Node describes the reason of a rejection that is no Error in a long sentence, with a stack of its own. */
+function withoutPreamble(thrown: unknown): unknown {
+  const { code, message } = Object(thrown) as Record<string, unknown>
+  if (code !== 'ERR_UNHANDLED_REJECTION') return thrown
+  const [, reason = ''] = /with the reason "([^]*)"\.$/.exec(String(message)) ?? []
+  const text = `a promise was rejected with ${reason}, which is no Error and has no stack`
+  return Object.assign(new Error(text), { stack: `Error: ${text}` })
 }
 
 /** Keeps the beginning and the end of a long text, because an error's text ends with its stack. */

@@ -14,6 +14,7 @@ const libraryPlaces = [
   '/node_modules/@tsrun/',
   '/node_modules/@tensorflow/',
   '/node_modules/tsx/',
+  '/node_modules/esbuild/',
 ]
 
 /** Number of omitted frames. */
@@ -25,7 +26,7 @@ export interface ShortStack {
 
 /**
  * Omits the frames of libraries, so that the first frame is the user's line. A stack without any user
- * frame stays as it is.
+ * frame stays as it is, unless the message names the place, as for a syntax error or a missing package.
  *
  * @param text - an error as Node prints it, with its causes
  */
@@ -33,7 +34,8 @@ export function hideLibraryFrames(text: string): ShortStack {
   const lines = text.split('\n')
   const kept = lines.filter((line) => !isFrame(line) || !isOfLibrary(line))
   const hidden = lines.length - kept.length
-  if (hidden === 0 || !kept.some(isFrame)) return { text, hidden: 0 }
+  const isPlaced = /^SyntaxError: | imported from |: ERROR: /m.test(text)
+  if (hidden === 0 || !(isPlaced || kept.some(isFrame))) return { text, hidden: 0 }
   return { text: kept.join('\n'), hidden }
 }
 

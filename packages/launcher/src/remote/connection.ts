@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { dirname } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
+import { quoted } from '../args/readers.ts'
 import { version } from '../package.ts'
 import type { RemoteHost } from './hostfile.ts'
 
@@ -27,7 +28,7 @@ export interface RemoteEnd {
 }
 
 /** Exit code of ssh if ssh failed instead of the command. */
-const SSH_FAILED = 255
+export const SSH_FAILED = 255
 
 /**
  * A command that runs on another host. Signals are sent as lines to its standard input, whose end tells
@@ -87,11 +88,6 @@ export class Connection {
   }
 }
 
-/** Quotes a text for a POSIX shell. */
-export function quoted(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
-}
-
 /** A command for the shell of a host. It changes to the directory and adds Node to the PATH first. */
 export function commandIn(cwd: string, command: string): string {
   const path = `PATH="$PATH":${quoted(dirname(process.execPath))}`
@@ -109,6 +105,7 @@ export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string |
   const { code } = await connection.ended
   const said = stderr.trim().split('\n').at(-1) ?? ''
   if (code !== 0) return said === '' ? `exit code ${code}` : said
-  const other = stdout.trim()
+  // A start-up file of the shell may print something, too.
+  const other = stdout.match(/^\d+\.\d+\.\d+\S*$/gm)?.at(-1) ?? stdout.trim()
   return other === version ? undefined : `it has tsrun ${other}, and this host ${version}`
 }

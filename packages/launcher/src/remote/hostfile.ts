@@ -40,19 +40,28 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
 }
 
 /**
- * Parses a host file, like those of Open MPI and DeepSpeed: one host on each line, followed by
- * `slots=4`, `user=me` and `port=2222`; `#` starts a comment.
+ * Parses a host file, like those of Open MPI, MPICH and DeepSpeed: one host on each line, as `host` or
+ * `host:2` (slots), followed by `slots=4`, `user=me` and `port=2222`; `#` starts a comment.
  *
  * @throws ERR_TSR_USAGE with the line number
  */
 export function parseHostfile(text: string, file: string): RemoteHost[] {
   const hosts: RemoteHost[] = []
   for (const [index, line] of text.split(/\r?\n/).entries()) {
-    const [name, ...settings] = line.replace(/#.*/, '').trim().split(/\s+/)
-    if (name === undefined || name === '') continue
+    const words = line
+      .replace(/#.*/, '')
+      .replaceAll(/\s*=\s*/g, '=')
+      .trim()
+      .split(/\s+/)
+    const [word = '', ...settings] = words
+    if (word === '') continue
+    // An IPv6 address has several colons.
+    const [, name = word, slots] = /^([^:]+):(\d+)$/.exec(word) ?? []
+    if (slots !== undefined) settings.unshift(`slots=${slots}`)
     const where = `${file}, line ${index + 1}`
     // ssh would take a name with a leading dash as an option.
-    if (!/^[\w[][\w.:%\]-]*$/.test(name)) throw usageError(`${where}: ${name} is no name of a host`)
+    if (!/^[\w[:][\w.:%\]-]*$/.test(name))
+      throw usageError(`${where}: ${name} is no name of a host`)
     if (hosts.some((host) => host.name === name))
       throw usageError(`${where}: ${name} is there twice`)
     hosts.push({ name, ...readSettings(settings, where) })
@@ -61,11 +70,14 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
   return hosts
 }
 
+/** The settings of a host. `max_slots` of Open MPI has no effect. */
+const known = ['slots', 'max_slots', 'max-slots', 'user', 'port']
+
 function readSettings(settings: readonly string[], where: string): Omit<RemoteHost, 'name'> {
   const values = new Map<string, string>()
   for (const setting of settings) {
-    const [, key, value] = /^(\w+)=(.+)$/.exec(setting) ?? []
-    if (key === undefined || value === undefined || !['slots', 'user', 'port'].includes(key)) {
+    const [, key, value] = /^([\w-]+)=(.+)$/.exec(setting) ?? []
+    if (key === undefined || value === undefined || !known.includes(key)) {
       throw usageError(`${where}: ${setting}; expected slots=N, user=NAME or port=N`)
     }
     values.set(key, value)

@@ -69,7 +69,10 @@ export async function runTool(
     })
   }
   const kill = (): void => {
-    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
+    if (child.pid === undefined || child.exitCode !== null) return
+    // Windows has no process groups.
+    if (process.platform === 'win32') child.kill('SIGKILL')
+    else process.kill(-child.pid, 'SIGKILL')
   }
   const timer = setTimeout(() => {
     output.stderr += `\nstopped after ${limit / 1000} s`

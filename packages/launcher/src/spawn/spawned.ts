@@ -29,13 +29,20 @@ async function findFunction(task: Task): Promise<RankFunction> {
 /** esbuild (and so tsx) inserts calls of this helper to preserve the names of functions. */
 const keepName = (value: unknown): unknown => value
 
+/** Stands for the counters of Istanbul (`jest --coverage`), of which the rank has none. */
+const uncounted: unknown = new Proxy(() => uncounted, {
+  get: (_, key) => (key === Symbol.toPrimitive ? () => 0 : uncounted),
+  set: () => true,
+})
+
 function compile({ source, path }: FunctionTask): RankFunction {
   keepWarningQuiet()
-  const make = compileFunction(`return (${source}\n)`, ['__name'], {
+  const counters = new Set(source.match(/\bcov_\w+(?=\(\))/g))
+  const make = compileFunction(`return (${source}\n)`, ['__name', ...counters], {
     filename: path,
     importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
-  }) as (helper: typeof keepName) => RankFunction
-  const program = make(keepName)
+  }) as (helper: typeof keepName, ...counters: unknown[]) => RankFunction
+  const program = make(keepName, ...Array.from(counters, () => uncounted))
   return async (rank, ...args) => {
     try {
       return await program(rank, ...args)

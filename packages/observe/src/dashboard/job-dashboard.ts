@@ -25,6 +25,8 @@ export interface DashboardOptions {
    */
   readonly linger: number | undefined
   readonly script: string
+  /** The script as it was named, and its arguments. */
+  readonly command: string
   /** The folder of the ranks' traces. */
   readonly traces: string
 }
@@ -45,6 +47,8 @@ export class JobDashboard {
   #phase: JobPhase = 'running'
   #rates: ReadonlyMap<number, RankRates> = new Map()
   #measuredAt = -Infinity
+  readonly #startedAt = monotonicNow()
+  #endedAt: number | undefined
 
   private constructor(options: DashboardOptions, host: ObserveHost) {
     this.#options = options
@@ -84,6 +88,7 @@ export class JobDashboard {
   /** Shows the outcome of the job, and keeps the page open as long as the options say. */
   async end(exitCode: number): Promise<void> {
     this.#phase = exitCode === 0 ? 'succeeded' : 'failed'
+    this.#endedAt = monotonicNow()
     // Clear the report of an earlier attempt, which failed.
     if (exitCode === 0) this.#feed.setReport(undefined)
     const { stop } = this.#host
@@ -116,7 +121,9 @@ export class JobDashboard {
           : toView(status, now, this.#rates.get(status.pid)),
       )
       .sort((a, b) => a.rank - b.rank)
-    return { ...this.#attempt, script: this.#options.script, host: hostname(), phase, ranks }
+    const { script, command } = this.#options
+    const seconds = ((this.#endedAt ?? now) - this.#startedAt) / 1000
+    return { ...this.#attempt, script, command, host: hostname(), phase, seconds, ranks }
   }
 
   #links(): LinksView {
@@ -141,8 +148,8 @@ function toView(status: RankStatus, now: number, rates: RankRates | undefined): 
   }
 }
 
-function ended({ rank, pid, end = 'ended', step, loss, ...last }: RankStatus): RankView {
+function ended({ rank, pid, end = 'ended', step, of, loss, ...last }: RankStatus): RankView {
   const { operation: name, sequence, group = '' } = last
   const operation = name === undefined ? undefined : `${name} #${sequence} of ${group}`
-  return { rank, pid, operation, step, loss, state: end, waitsFor: [], seconds: 0 }
+  return { rank, pid, operation, step, of, loss, state: end, waitsFor: [], seconds: 0 }
 }

@@ -14,6 +14,8 @@ export interface RankView extends Partial<RankRates> {
   /** Seconds in this state. */
   readonly seconds: number
   readonly step?: number | undefined
+  /** The step at which training ends. */
+  readonly of?: number | undefined
   readonly loss?: number | undefined
 }
 
@@ -22,6 +24,10 @@ export type JobPhase = 'running' | 'succeeded' | 'failed' | 'recorded'
 /** A job on the page with its ranks on this host, or all ranks of a recorded job. */
 export interface JobView extends AttemptFacts {
   readonly script: string
+  /** The script as it was named, and its arguments; undefined for a recorded job. */
+  readonly command?: string
+  /** Seconds since the job was started, or its duration; undefined for a recorded job. */
+  readonly seconds?: number
   readonly host: string
   readonly phase: JobPhase
   readonly ranks: readonly RankView[]

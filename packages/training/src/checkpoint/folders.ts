@@ -1,4 +1,4 @@
-import { access, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises'
+import { access, lstat, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { makeFolders, openFileHandle, readFileText, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
@@ -177,7 +177,7 @@ export interface LatestCheckpoint {
  *
  * @param directory - a checkpoint, or a folder with several checkpoints
  * @param group - all of its ranks must call this function; each returns the result of rank 0
- * @throws ERR_TSR_CHECKPOINT_UNFINISHED when there are checkpoints, but none is complete
+ * @throws ERR_TSR_CHECKPOINT_UNFINISHED when there are checkpoints, but none is complete; ERR_TSR_ARGUMENT
  */
 export async function latestCheckpoint(
   directory: string,
@@ -191,6 +191,14 @@ export async function latestCheckpoint(
 }
 
 async function find(directory: string): Promise<LatestCheckpoint | undefined> {
+  const status = await stat(directory).catch(() => undefined)
+  if (status?.isFile() === true) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'directory',
+      value: `the file ${directory}`,
+      expected: `the folder of a checkpoint, such as ${dirname(directory)}`,
+    })
+  }
   if (await exists(join(directory, INDEX))) {
     const { path, contents } = await openFinished(directory)
     return { path, step: contents.step, skipped: [] }

@@ -3,6 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { onAllRanks } from './coordination.ts'
 import { copyCommon, copyPieces, partSize, type Piece, type PieceOwner } from './piece.ts'
+import { describeNames } from './safetensors/read.ts'
 import { factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
 
 /** The largest number of values in a message. */
@@ -16,8 +17,8 @@ const CHUNK = 4 * 1024 * 1024
  * @param names - the names of the model's tensors
  * @param group - the ranks that hold parts; undefined: only this process
  * @returns the tensors by name on rank 0, undefined on other ranks
- * @throws ERR_TSR_CHECKPOINT_PIECES when no rank holds one of the names, ERR_TSR_NOT_FINITE; on all
- *   ranks
+ * @throws ERR_TSR_CHECKPOINT_PIECES when no rank holds one of the names, ERR_TSR_ARGUMENT when ranks
+ *   hold tensors of other names, ERR_TSR_NOT_FINITE; on all ranks
  */
 export async function gatherModel(
   owner: PieceOwner,
@@ -32,6 +33,14 @@ export async function gatherModel(
   const plan = planPieces(held)
   const found = new Set(plan.map(({ name }) => name))
   const missing = names.filter((name) => !found.has(name))
+  const more = [...found].filter((name) => !names.includes(name))
+  if (more.length > 0) {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'model',
+      value: `one with ${describeNames(more)}`,
+      expected: 'the parameters of its recipe only: merge adapters into the weights',
+    })
+  }
   if (missing.length === 0) return await gatherPieces(own, plan, group)
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: missing[0]!,

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { messageOf, tsrError } from '@tsrun/core'
 
 /** Labeled examples, which are read on demand. */
 export interface Dataset {
@@ -35,4 +35,10 @@ export function folderOfDataset(dataset: string, packageName: string): string {
     }
   }
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })
+}
+
+/** Why a file cannot be read. Names the folder of a missing file, which is not always the script's. */
+export function fileProblem(path: string, error: unknown): string {
+  const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT'
+  return isMissing ? `there is no ${resolve(path)}` : messageOf(error)
 }

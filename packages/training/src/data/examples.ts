@@ -220,8 +220,13 @@ export function isExamples(data: object): data is Examples {
 export function fieldTensor({ fields }: Examples, name: string, indices: Int32Array): Tensor {
   const field = fields[name]
   if (field === undefined) {
-    const expected = `one of ${Object.keys(fields).join(', ')}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'a field of the examples', value: name, expected })
+    const value = `{ ${Object.keys(fields).join(', ')} }`
+    const expected = `one with ${name}`
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'the set of fields of the examples',
+      value,
+      expected,
+    })
   }
   const shape = [indices.length, ...field.shape]
   const values = newArray(shape, field.dtype)

@@ -13,6 +13,7 @@ import {
 } from '@tsrun/core'
 import type { DecodedPng } from 'fast-png'
 import { sizeOf } from '../tfjs/host-arrays.ts'
+import { fileProblem } from './dataset.ts'
 import { checkedPng } from './png-chunks.ts'
 import { examples, type Examples } from './examples.ts'
 
@@ -196,7 +197,7 @@ async function listImages(directory: string) {
     return { classes, paths, labels: Int32Array.from(labels) }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).syscall === undefined) throw error
-    throw refuse((error as Error).message, error)
+    throw refuse(fileProblem(directory, error), error)
   }
 }
 
@@ -229,7 +230,7 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
       const white = isWide ? 65_535 : colors === undefined && depth < 8 ? 2 ** depth - 1 : 255
       return { width, height, data, channels: colors ?? image.channels, white }
     } catch (error) {
-      const { message: problem } = error as Error
+      const problem = fileProblem(path, error)
       throw tsrError('ERR_TSR_DATASET', { path, problem }, { cause: error })
     }
   }

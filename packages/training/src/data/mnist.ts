@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { choice, declareOptions, readFileBytes, filled, tsrError, type Rules } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { folderOfDataset, type Dataset } from './dataset.ts'
+import { fileProblem, folderOfDataset, type Dataset } from './dataset.ts'
 
 /** Options of `mnist`. */
 export interface MnistOptions {
@@ -86,7 +86,7 @@ function readIdx(path: string, dimensions: number): IdxArray {
   try {
     file = readFileBytes(path, MOST_BYTES)
   } catch (error) {
-    throw invalid((error as Error).message, error)
+    throw invalid(fileProblem(path, error), error)
   }
   const header = 4 + 4 * dimensions
   if (file.length < header || file.readUInt32BE(0) !== 0x0800 + dimensions) {

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { choice, declareOptions, readFileBytes, filled, tsrError, type Rules } from '@tsrun/core'
-import { folderOfDataset } from './dataset.ts'
+import { fileProblem, folderOfDataset } from './dataset.ts'
 import type { ByteText } from './text.ts'
 
 /** Options of `mobyDick`. */
@@ -30,7 +30,7 @@ export function mobyDick(options: MobyDickOptions): ByteText {
   try {
     bytes = readFileBytes(path)
   } catch (cause) {
-    throw tsrError('ERR_TSR_DATASET', { path, problem: (cause as Error).message }, { cause })
+    throw tsrError('ERR_TSR_DATASET', { path, problem: fileProblem(path, cause) }, { cause })
   }
   if (bytes.length < 10) throw tsrError('ERR_TSR_DATASET', { path, problem: 'it contains no text' })
   const border = Math.floor(0.9 * bytes.length)

@@ -2,7 +2,14 @@ import type { FileHandle } from 'node:fs/promises'
 import { pipeline } from 'node:stream'
 import { importOptional, isTsrError, openFileHandle, shown, filled, tsrError } from '@tsrun/core'
 import { parse, type Info } from 'csv-parse'
-import { examplesFrom, type DataRecord, type FieldRules } from './records.ts'
+import { fileProblem } from './dataset.ts'
+import {
+  examplesFrom,
+  separatorHint,
+  withLine,
+  type DataRecord,
+  type FieldRules,
+} from './records.ts'
 import type { Examples } from './examples.ts'
 
 /** The largest number of characters in a line of JSONL or a row of CSV. */
@@ -51,10 +58,11 @@ export async function* csvRecords(path: string, separator = ','): AsyncGenerator
       }
       if (record.length !== names.length) {
         const problem = `row ${count} has ${record.length} values, but there are ${names.length} columns`
-        throw unusable(path, `${problem} (it ends in line ${info.lines})`)
+        const hint = separatorHint(names)
+        throw unusable(path, `${problem} (it ends in line ${info.lines})${hint}`)
       }
       const values = record.map((value) => value.replaceAll('\r\n', '\n'))
-      yield Object.fromEntries(names.map((name, i) => [name, values[i]]))
+      yield withLine(Object.fromEntries(names.map((name, i) => [name, values[i]])), info.lines)
     }
   } catch (error) {
     throw unusable(path, error)
@@ -67,7 +75,10 @@ export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
   for await (const line of linesOf(path)) {
     count++
     if (line.trim() === '') continue
-    yield objectIn(line, (problem, cause) => unusable(path, `line ${count} is ${problem}`, cause))
+    const record = objectIn(line, (problem, cause) =>
+      unusable(path, `line ${count} is ${problem}`, cause),
+    )
+    yield withLine(record, count)
   }
 }
 
@@ -181,7 +192,7 @@ async function* linesOf(path: string): AsyncGenerator<string> {
 /** @throws ERR_TSR_DATASET */
 async function openRecords(path: string): Promise<FileHandle> {
   return await openFileHandle(path).catch((error: unknown) => {
-    throw unusable(path, error)
+    throw unusable(path, fileProblem(path, error), error)
   })
 }
 

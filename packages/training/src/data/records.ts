@@ -25,6 +25,14 @@ export type FieldRule =
       readonly shape?: readonly number[]
     }
 
+/** The key of the line at which a record ends in its file. */
+const LINE = Symbol('line')
+
+/** Adds a line for error messages, in a property that is not enumerable. */
+export function withLine(record: DataRecord, line: number): DataRecord {
+  return Object.defineProperty(record, LINE, { value: line })
+}
+
 /** The rules by field name. A batch uses the fields `inputs` and `labels`. */
 export type FieldRules = Readonly<Record<string, FieldRule>>
 
@@ -112,7 +120,9 @@ function columnOf(
   for (const [row, record] of records.entries()) {
     const refuse: Refuse = (problem) => {
       const { path, record: number } = placeOf(row)
-      throw tsrError('ERR_TSR_DATASET', { path, problem: `record ${number}: ${problem}` })
+      const { [LINE]: line } = Object(record) as { [LINE]?: number }
+      const place = `record ${number}${line === undefined ? '' : ` (line ${line})`}`
+      throw tsrError('ERR_TSR_DATASET', { path, problem: `${place}: ${problem}` })
     }
     if (typeof (record as unknown) !== 'object' || (record as unknown) === null)
       refuse(`it is ${shown(record)}, not an object`)
@@ -121,7 +131,7 @@ function columnOf(
       const refuseHere: Refuse = (problem) => refuse(`${problem} (${source})`)
       const read = (each: unknown) => {
         if (typeof from === 'function' && Number.isNaN(each)) {
-          refuse(`the function of a field gives NaN: a value is missing or no number (${name})`)
+          refuse(`the function of ${name} gives NaN: a value is missing or no number`)
         }
         values.push(numberFrom(each, dtype, classes, refuseHere))
       }
@@ -130,9 +140,9 @@ function columnOf(
     const shapes =
       typeof from === 'function'
         ? [add(from(withoutEmpty(record)), `the function of ${name}`)]
-        : [from].flat().map((key) => add(valueOf(record, key, refuse), `column ${key}`))
+        : [from].flat().map((key) => add(valueOf(record, key, name, refuse), `column ${key}`))
     const own = shapeOf(shapes, Array.isArray(from))
-    if (own.some(Number.isNaN)) refuse('it has lists of different lengths in one value')
+    if (own.some(Number.isNaN)) refuse(`it has lists of different lengths in one value (${name})`)
     found ??= own
     if (own.join() !== found.join()) {
       refuse(
@@ -143,14 +153,23 @@ function columnOf(
   return { values, shape: shape ?? found ?? [], dtype }
 }
 
-function valueOf(record: DataRecord, key: string, refuse: Refuse): unknown {
+function valueOf(record: DataRecord, key: string, field: string, refuse: Refuse): unknown {
   const value = Object.hasOwn(record, key) ? record[key] : undefined
   if (value !== undefined && value !== null && value !== '') return value
   const names = Object.keys(record)
   if (names.includes(key)) return refuse(`its ${key} is empty`)
-  const isOther = names.length === 1 && names[0]!.includes(';')
-  const hint = isOther ? "; for a separator other than the comma, see csvRecords(path, ';')" : ''
+  const isReversed = ['inputs', 'labels'].includes(key) && names.includes(field)
+  const hint = isReversed
+    ? `; the name of the field comes first: { ${key}: '${field}' }`
+    : separatorHint(names)
   return refuse(`it has no ${key}, only ${names.join(', ')}${hint}`)
+}
+
+export function separatorHint(names: readonly string[]): string {
+  const found = names.length === 1 ? /[;|\t]/.exec(names[0]!)?.[0] : undefined
+  return found === undefined
+    ? ''
+    : `; for another separator than the comma, see csvRecords(path, ${JSON.stringify(found)})`
 }
 
 /** Removes empty values, because a function would convert them to 0. */

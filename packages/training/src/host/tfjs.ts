@@ -3,15 +3,15 @@ import { fileURLToPath } from 'node:url'
 import { packageFolder } from '../package-folder.ts'
 
 /**
- * Loads TensorFlow.js with `require`, which takes Node 20 ms; an `import` of the umbrella package takes
- * 180 ms. A script that imports `@tensorflow/tfjs` itself gets the same engine.
+ * Loads the core of TensorFlow.js with `require`, which takes 20 ms. A script that imports
+ * `@tensorflow/tfjs` or `@tensorflow/tfjs-layers` itself gets the same engine.
  */
 const require = createRequire(import.meta.url)
 export const core = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
 
 /**
  * Loads the gradient functions of TensorFlow.js and the methods of its tensors from a bundle in this
- * package. Loading them from the umbrella package `@tensorflow/tfjs` would take ten times as long.
+ * package. Besides it, only the umbrella package `@tensorflow/tfjs` has them in a form that Node loads.
  */
 export function loadGradients(): void {
   load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
@@ -25,34 +25,23 @@ export function registerCpu(): void {
   load('@tensorflow/tfjs-backend-cpu')
 }
 
-/** Returns the loaded TensorFlow.js modules, each with the name that the Node binding requires. */
-export function loadedModules(): [name: string, module: NodeJS.Module][] {
-  withLong(() => load('@tensorflow/tfjs'))
-  return ['@tensorflow/tfjs', '@tensorflow/tfjs-core'].map((name) => [
-    name,
-    require.cache[require.resolve(name)]!,
-  ])
-}
-
-interface Resolver {
-  _resolveFilename: (request: string, ...rest: unknown[]) => string
-}
-
 /**
- * Resolves the package `long` from the core of TensorFlow.js while `run` loads the umbrella package. The
- * umbrella package requires `long` but does not declare it, which fails with pnpm and Plug'n'Play.
+ * Returns the modules of TensorFlow.js that the Node binding requires, by name. The umbrella package is
+ * replaced by its core. Of the rest of it, the binding only registers a progress bar for `fit` of
+ * tf.layers.
  */
-function withLong(run: () => void): void {
-  const modules = Module as unknown as Resolver
-  const resolve = modules._resolveFilename
-  const long = createRequire(require.resolve('@tensorflow/tfjs-core')).resolve('long')
-  modules._resolveFilename = (request, ...rest) =>
-    request === 'long' ? long : resolve(request, ...rest)
-  try {
-    run()
-  } finally {
-    modules._resolveFilename = resolve
+export function loadedModules(): [name: string, module: NodeJS.Module][] {
+  const umbrella = new Module('@tensorflow/tfjs')
+  umbrella.exports = {
+    ...core,
+    CustomCallback: class {},
+    registerCallbackConstructor: () => undefined,
   }
+  umbrella.loaded = true
+  return [
+    ['@tensorflow/tfjs', umbrella],
+    ['@tensorflow/tfjs-core', require.cache[require.resolve('@tensorflow/tfjs-core')]!],
+  ]
 }
 
 /**
@@ -65,7 +54,8 @@ function load(name: string): unknown {
   try {
     return require(name)
   } finally {
-    process.setSourceMapsEnabled(sourceMapsEnabled)
+    // Bun does not have the property.
+    process.setSourceMapsEnabled((sourceMapsEnabled as boolean | undefined) ?? false)
   }
 }
 

@@ -17,7 +17,8 @@ export interface Shard {
  */
 export interface Parameter {
   readonly name: string
-  readonly shape: readonly number[]
+  /** Mutable for TensorFlow.js, for example `tf.reshape`. */
+  readonly shape: number[]
   /** Present if the tensor is sharded over ranks. `shape` and `value` then describe this rank's part. */
   readonly shard?: Shard
   /**

@@ -1,3 +1,4 @@
+import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { withGradients } from '../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
@@ -51,6 +52,7 @@ export class CausalSelfAttention implements Module {
 
   constructor(options: AttentionOptions) {
     const { name, width, heads, seed = 0, deviation = 0.02, outputDeviation = deviation } = options
+    checkHeads(width, heads)
     this.#headSize = width / heads
     const rate = dropoutRate.check('attentionDropout', options.attentionDropout ?? 0)
     this.#dropout = { name: `${name}.attn_dropout`, rate, seed }
@@ -91,6 +93,13 @@ export class CausalSelfAttention implements Module {
     const mask = probabilityMask(this.#dropout, firstHead)
     return back.forward(attendByHead(joint.forward(x), this.#headSize, this.core, mask))
   }
+}
+
+/** @throws ERR_TSR_ARGUMENT unless the heads divide the width */
+export function checkHeads(width: number, heads: number): void {
+  if (width % heads === 0) return
+  const expected = `a multiple of the ${heads} heads`
+  throw tsrError('ERR_TSR_ARGUMENT', { name: 'width', value: width, expected })
 }
 
 /** Applies attention to [batch, length, 3 x heads x size]. Returns [batch, length, heads x size]. */

@@ -80,8 +80,10 @@ export function tableParameter(
   seed: number,
   deviation: number,
 ): Parameter {
-  const values = uniformValues(name, seed, shape[0] * shape[1], Math.sqrt(3) * deviation)
-  return createParameter(name, shape, values)
+  const [rows, width] = shape
+  return createParameter(name, shape, () =>
+    uniformValues(name, seed, rows * width, Math.sqrt(3) * deviation),
+  )
 }
 
 /** Returns the positions, in the whole sequence, of the `length` rows that this rank holds. */

@@ -1,8 +1,12 @@
 import { tsrError, where } from '@tsrun/core'
-import { tensorFrom } from '../backend/host-memory.ts'
+import { createTensor, tensorFrom } from '../backend/host-memory.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { generator, uniform } from '../random/generator.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Initializer } from './init.ts'
+
+/** Drawing so many values takes a second or more. */
+const MANY = 2 ** 20
 
 /**
  * Creates a parameter that is not sharded.
@@ -12,7 +16,7 @@ import type { Initializer } from './init.ts'
  * @param values - float32 values, or a function that makes them, such as an initializer of `init`
  * @param seed - the seed of random initial values, which also depend on the name; default 0
  * @throws ERR_TSR_ARGUMENT for an empty name, an invalid shape, NaN, or values that do not fit the
- *   shape; ERR_TSR_BACKEND before a backend is loaded
+ *   shape; ERR_TSR_BACKEND_NOT_LOADED; ERR_TSR_TENSOR_MEMORY before a function draws many values
  *
  * @example
  * const scale = createParameter('scale', [3], init.ones)
@@ -25,13 +29,16 @@ export function createParameter(
 ): Parameter {
   nameRule.check('name', name)
   shapeRule.check(`the shape of ${name}`, shape)
+  // First check that a backend is loaded and has the memory.
+  const isDrawn = typeof values === 'function' && sizeOf(shape) >= MANY
+  if (isDrawn) createTensor(shape, () => undefined).dispose()
   const filled = typeof values === 'function' ? values({ name, shape, seed }) : values
   const place = filled.findIndex(Number.isNaN)
   if (place >= 0) {
     const value = `NaN at index ${place}`
     throw tsrError('ERR_TSR_ARGUMENT', { name: `values of ${name}`, value, expected: 'numbers' })
   }
-  return { name, shape, value: tensorFrom(filled, shape) }
+  return { name, shape: [...shape], value: tensorFrom(filled, shape) }
 }
 
 const nameRule = where<string>(

@@ -55,7 +55,9 @@ export class Linear implements Module {
   constructor(options: LinearOptions) {
     const complete = readOptions(options)
     const { name, inputs, outputs, activation } = complete
-    this.weight = createParameter(`${name}.weight`, [inputs, outputs], initialWeights(complete))
+    this.weight = createParameter(`${name}.weight`, [inputs, outputs], () =>
+      initialWeights(complete),
+    )
     this.bias = complete.bias ? createParameter(`${name}.bias`, [outputs], zeros) : undefined
     this.activation = activation
   }
@@ -117,7 +119,7 @@ export interface JointLinearOptions {
   readonly parts: number
   /** The number of outputs of each joined layer. */
   readonly outputs: number
-  /** Tensor parallelism splits the outputs of each joined layer at multiples of this number. */
+  /** The size of a head. Tensor parallelism splits the outputs of each joined layer between heads. */
   readonly grain: number
   readonly seed: number
   readonly deviation: number
@@ -136,8 +138,9 @@ export class JointLinear implements Module {
 
   constructor({ name, inputs, parts, outputs, grain, seed, deviation }: JointLinearOptions) {
     const length = inputs * parts * outputs
-    const values = uniformValues(`${name}.weight`, seed, length, Math.sqrt(3) * deviation)
-    this.weight = createParameter(`${name}.weight`, [inputs, parts, outputs], values)
+    this.weight = createParameter(`${name}.weight`, [inputs, parts, outputs], () =>
+      uniformValues(`${name}.weight`, seed, length, Math.sqrt(3) * deviation),
+    )
     const zeros = new Float32Array(parts * outputs)
     this.bias = createParameter(`${name}.bias`, [parts, outputs], zeros)
     this.grain = grain

@@ -36,9 +36,10 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const losses: number[] = []
   const evaluations: (Evaluation & { step: number })[] = []
   const isFirst = run.rank === 0
+  const steps = Math.min(limit, run.steps + Math.max(0, source.left?.(epochs) ?? Infinity))
+  if (Number.isFinite(steps)) run.layout.world.reportProgress({ of: steps })
   const progress = new FitProgress(options.progress && isFirst, {
-    ...{ first: run.steps, unit: options.unit, flops: options.flops },
-    steps: Math.min(limit, run.steps + Math.max(0, source.left?.(epochs) ?? Infinity)),
+    ...{ first: run.steps, unit: options.unit, flops: options.flops, steps },
   })
   if (resumed !== undefined) progress.resumed(resumed.checkpoint)
   const logs = isFirst ? options.log : []

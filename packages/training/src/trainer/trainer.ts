@@ -19,6 +19,7 @@ import { compareBatches } from './agreement.ts'
 import { assemble, disposeModelOf, type Assembly } from './assemble.ts'
 import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
+import { Calls } from './calls.ts'
 import { evaluationData, type Batches, type EvaluationData, type FitData } from './fit-data.ts'
 import { batchRule, type EvaluateOptions, type FitOptions, type FitResult } from './fit-options.ts'
 import { fit } from './fit.ts'
@@ -83,6 +84,7 @@ export class Trainer {
   readonly #replica: DataParallel | FullyShard | undefined
   readonly #options: CheckedOptions
   readonly #totals: Float64Array
+  readonly #calls = new Calls()
   #steps = 0
   #isCompared = false
 
@@ -165,7 +167,9 @@ export class Trainer {
     // Without averaging there is only one replica. Pass an empty list, because the given group may
     // contain all pipeline stages.
     const pass = { training: true, ...place, replicas: [] }
-    const result = await inPass(pass, () => this.#core.step(own, place))
+    const result = await this.#calls.run('step', () =>
+      inPass(pass, () => this.#core.step(own, place)),
+    )
     const totals = result.totals!
     const loss = meanOf(totals)
     this.#steps++
@@ -194,13 +198,15 @@ export class Trainer {
   ): Promise<Evaluation> {
     const { batch } = readEvaluation(options)
     const all = isBatch(data) ? [data] : evaluationData(this, { data, batch }, 'data')
-    let own = noTally
-    for await (const batch of all) {
-      checkShare(batch, this.share)
-      own = addTallies(own, await this.#core.tally(batchOf(batch)))
-    }
-    const sums = tallyOf(await this.sum(...figuresOf(own)))
-    return evaluationOf({ ...sums, examples: sums.examples / this.layout.cp.size })
+    return await this.#calls.run('evaluate', async () => {
+      let own = noTally
+      for await (const batch of all) {
+        checkShare(batch, this.share)
+        own = addTallies(own, await this.#core.tally(batchOf(batch)))
+      }
+      const sums = tallyOf(await this.sum(...figuresOf(own)))
+      return evaluationOf({ ...sums, examples: sums.examples / this.layout.cp.size })
+    })
   }
 
   /**
@@ -214,8 +220,10 @@ export class Trainer {
    *   and outputs are this rank's part of the sequences
    *
    * @example
-   * const scores = await run.predict([pixels])
-   * const digit = scores.argMax(-1).dataSync()[0]
+   * const outputs = await run.predict([pixels])
+   * const scores = await outputs.data()
+   * outputs.dispose()
+   * const digit = scores.indexOf(Math.max(...scores))
    *
    * @throws ERR_TSR_ARGUMENT naming the first row that has a different shape from row 0, or a value that
    *   is not a finite number
@@ -223,10 +231,12 @@ export class Trainer {
   async predict(inputs: Tensor | TensorLike): Promise<Tensor> {
     const x = rowsOf(inputs)
     try {
-      const { values, shape, dtype } = await this.#core.infer(x, async (outputs) => ({
-        values: await outputs.data(),
-        ...{ shape: outputs.shape, dtype: outputs.dtype },
-      }))
+      const { values, shape, dtype } = await this.#calls.run('predict', () =>
+        this.#core.infer(x, async (outputs) => ({
+          values: await outputs.data(),
+          ...{ shape: outputs.shape, dtype: outputs.dtype },
+        })),
+      )
       return tf.keep(tf.tensor(values, shape, dtype))
     } finally {
       x.dispose()
@@ -241,7 +251,7 @@ export class Trainer {
    *   or a function that returns the batch of a step
    */
   async fit(data: FitData, options: FitOptions = {}): Promise<FitResult> {
-    return await fit(this, data, options)
+    return await this.#calls.run('fit', () => fit(this, data, options))
   }
 
   /**
@@ -255,12 +265,16 @@ export class Trainer {
   ): Promise<SavedCheckpoint> {
     const { data, ...others } = options
     const state = { ...this.state, step: this.#steps, ...(data !== undefined && { data }) }
-    return await saveCheckpoint(directory, state, this.layout.world, others)
+    return await this.#calls.run('save', () =>
+      saveCheckpoint(directory, state, this.layout.world, others),
+    )
   }
 
   /** Loads a checkpoint, which may come from another mesh: see `loadCheckpoint`. */
   async load(directory: string, options: LoadOptions = {}): Promise<LoadedCheckpoint> {
-    const loaded = await loadCheckpoint(directory, this.state, this.layout.world, options)
+    const loaded = await this.#calls.run('load', () =>
+      loadCheckpoint(directory, this.state, this.layout.world, options),
+    )
     this.#steps = loaded.step
     return loaded
   }
@@ -277,7 +291,7 @@ export class Trainer {
     const totals = isShort ? this.#totals.subarray(0, values.length) : new Float64Array(values)
     totals.set(values)
     for (const group of [averaged, shard]) {
-      if (group.size > 1) await group.allReduce(totals, { label: 'totals of the step' })
+      if (group.size > 1) await group.allReduce(totals, { label: 'sums over the replicas' })
     }
     return [...totals] as { [K in keyof T]: number }
   }
@@ -340,13 +354,20 @@ export class Trainer {
   /**
    * Frees the model and all buffers, but not the optimizer. A tf.layers model keeps its weights.
    *
-   * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`
+   * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`;
+   *   ERR_TSR_ARGUMENT during a call that the script has not awaited
    */
   dispose(): void {
+    this.#calls.checkEnded('dispose()')
     disposeModelOf({ core: this.#core, replica: this.#replica })
     const { world } = this.layout
     if (world.spans === this.#options.recorder) world.recordSpans(undefined)
     world.free(this.#totals)
+  }
+
+  /** The same as `dispose`, for `using run = await trainer(model)`. */
+  [Symbol.dispose](): void {
+    this.dispose()
   }
 
   /** This rank's part of the model and of the optimizer state, for checkpoints. */

@@ -82,6 +82,13 @@ describe('a program', () => {
     expect(() => findProgram('run', cwd, { PATH: '/nowhere' })).toThrow(/no folder of the PATH/)
     expect(() => findProgram('./a.mjs', cwd, {})).toThrow(/or it is not executable/)
   })
+
+  it('is found without its ending and by the variables of Windows', () => {
+    writeFileSync(join(cwd, 'run.exe'), '', { mode: 0o755 })
+    const found = { path: join(cwd, 'run.exe'), language: 'program' }
+    expect(findProgram('run', '/', { Path: cwd, PATHEXT: '.COM;.EXE;.BAT' })).toEqual(found)
+    expect(() => findProgram('run', '/', { PATH: cwd })).toThrow(/no folder of the PATH/)
+  })
 })
 
 describe('TypeScript', () => {
@@ -100,14 +107,18 @@ describe('TypeScript', () => {
     '--require @swc-node/register',
     '--import file:///home/me/node_modules/tsx/dist/loader.mjs',
     '--max-old-space-size=4096 --import @oxc-node/core/register',
-    '--experimental-loader ./mine.mjs',
   ])('uses the loader of the user: %s', (nodeOptions) => {
     const places = [join(cwd, 'any.js')]
     expect(loaderArguments(typescript, { ...old, nodeOptions }, places)).toEqual([])
   })
 
-  it.each(['--import ./telemetry.mjs', '-r dotenv/config', '--import /home/tsx-team/settings.mjs'])(
-    'uses tsx, if installed, beside preloaded modules that are not loaders: %s',
+  it.each([
+    '--import ./telemetry.mjs',
+    '-r dotenv/config',
+    '--import /home/tsx-team/settings.mjs',
+    '--require /home/me/.pnp.cjs --experimental-loader file:///home/me/.pnp.loader.mjs',
+  ])(
+    'uses tsx, if installed, beside preloaded modules that are not for TypeScript: %s',
     (nodeOptions) => {
       const node = { ...old, nodeOptions }
       expect(loaderArguments(typescript, node, [join(cwd, 'any.js')])).toHaveLength(2)
@@ -122,6 +133,7 @@ describe('TypeScript', () => {
     expect(option).toBe('--import')
     expect(new URL(ours).pathname).toMatch(/\/dist\/typescript-loader\.js$/)
     expect(new URL(ours).searchParams.get('tsx')).toBe(loader)
+    expect(new URL(ours).searchParams.get('script')).toBe('/train.ts')
     const jsx: Script = { path: '/train.tsx', language: 'tsx' }
     expect(loaderArguments(jsx, { ...old, typescript: 'strip' }, places)).toEqual([
       '--import',

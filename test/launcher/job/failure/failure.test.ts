@@ -24,7 +24,7 @@ it('shows the cause first, then its consequences, then the paths of logs', () =>
   const text = failureText(failure, false, 'node0')
   expect(text)
     .toBe(`── tsrun: the job failed ───────────────────────────────────────────────────────
-first cause  rank 1 of 5 died of an uncaught error (exit code 1), 0.10 s after its start
+first cause  rank 1 of 5 died of an uncaught error (exit code 1), after 0.10 s
 process      1001 on node0
 error        Error: boom
                  at train (/train.mjs:3:9)
@@ -38,6 +38,15 @@ logs         logs/run/attempt_0
   expect(failureText(failure, true)).toMatch(
     /^\x1b\[1m\x1b\[31m── tsrun: the job failed ─+\x1b\[39m\x1b\[22m\n/,
   )
+})
+
+it('is folded at 80 columns, and names the run', () => {
+  const long = errorReport({ at: 120, name: 'TypeError', message: 'word '.repeat(40), text: 'x' })
+  const failure = describeJob([died(0, errorReport({ at: 100 })), died(1, long)])
+  const text = failureText({ runId: '20261127-201502-9f3a1c', ...failure }, false)
+  expect(text).toContain('\nothers       rank 1: TypeError: word word')
+  expect(text).toContain('\nrun          20261127-201502-9f3a1c\n')
+  expect(text.split('\n').filter((line) => line.length > 80)).toEqual([])
 })
 
 it('shows the error of a rank that was stopped before it exited', () => {
@@ -124,6 +133,16 @@ it('blames the out-of-memory killer only on evidence', () => {
   expect(describeJob([killed(0, 'SIGKILL', 10)], unknown).explanation).toBe(
     'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.',
   )
+})
+
+it('names ulimit -v if memory could not be allocated', () => {
+  const stderrTail = ['RangeError: WebAssembly.Memory(): could not allocate memory']
+  const memory = { ...quiet, addressSpace: 24 * 2 ** 30 }
+  const outcomes = [killed(0, 'SIGABRT', 10, { stderrTail })]
+  expect(describeJob(outcomes, memory).explanation).toContain(
+    'ulimit -v limits its address space to 24 GiB',
+  )
+  expect(describeJob(outcomes).explanation).toContain('abort()')
 })
 
 it('shows lines that loggers wrote as JSON as text', () => {

@@ -1,5 +1,6 @@
 import {
   exitCodeOf,
+  exitCodeOfError,
   findRootCause,
   type FlightFinding,
 } from '../../../internals/launcher/report.ts'
@@ -10,6 +11,15 @@ const lost = (at: number, peer: number) =>
   errorReport({ at, code: 'ERR_TSR_PEER_LOST', peers: [peer], consequence: true })
 const left = (at: number, peer: number) =>
   errorReport({ at, code: 'ERR_TSR_PEER_LEFT', peers: [peer] })
+
+it.each([
+  ['ERR_TSR_RENDEZVOUS_TIMEOUT', 75],
+  ['ERR_TSR_SPAWN', 75],
+  ['ERR_TSR_USAGE', 2],
+  ['ERR_TSR_STORE_ADDRESS', 2],
+] as const)('the exit code after %s tells a supervisor whether to retry', (code, expected) => {
+  expect(exitCodeOfError({ code })).toBe(expected)
+})
 
 it('the root cause is undefined if no rank failed', () => {
   expect(findRootCause([exited(0, 0), exited(1, 0)])).toBeUndefined()
@@ -32,7 +42,9 @@ it.each(['SIGKILL', 'SIGSEGV'] as const)(
     const outcomes = [died(0, lost(100, 1)), killed(1, signal, 150), stopped(2)]
     const cause = findRootCause(outcomes)!
     expect(cause.culprit.rank).toBe(1)
-    expect(exitCodeOf(cause)).toBe(signal === 'SIGKILL' ? 137 : 139)
+    expect(exitCodeOf(cause, { kills: 0 })).toBe(signal === 'SIGKILL' ? 137 : 139)
+    // The kernel counted an out-of-memory kill.
+    expect(exitCodeOf(cause, { kills: 1 })).toBe(signal === 'SIGKILL' ? 75 : 139)
   },
 )
 
@@ -67,13 +79,13 @@ it('the root cause is not a rank that threw because it was stopped', () => {
 it('the root cause is a rank that left early, and the exit code comes from the peer that missed it', () => {
   const cause = findRootCause([died(0, left(100, 2)), stopped(1), exited(2, 0, { endedAt: 50 })])!
   expect(cause).toMatchObject({ culprit: { rank: 2 }, witness: { rank: 0 } })
-  expect(exitCodeOf(cause)).toBe(1)
+  expect(exitCodeOf(cause, { kills: 0 })).toBe(1)
 })
 
 it('the root cause is a rank that left early, even if it was stopped before its process ended', () => {
   const cause = findRootCause([died(0, left(100, 1)), stopped(1), stopped(2)])!
   expect(cause).toMatchObject({ culprit: { rank: 1 }, witness: { rank: 0 }, presumed: false })
-  expect(exitCodeOf(cause)).toBe(1)
+  expect(exitCodeOf(cause, { kills: 0 })).toBe(1)
 })
 
 it('the root cause is presumed if every known error was caused by another rank', () => {
@@ -121,7 +133,7 @@ describe('the root cause of a hang', () => {
       what: 'never entered allReduce #17 (head) of group world, in which ranks 0, 2-3 waited 30.0 s',
       last: 'Its last operation was barrier #16, and it had been computing or waiting for 31.0 s since.',
     })
-    expect(exitCodeOf(cause)).toBe(1)
+    expect(exitCodeOf(cause, { kills: 0 })).toBe(1)
   })
 
   it('is found without flight records, by following which rank waits for which', () => {

@@ -1,8 +1,7 @@
-import { host, tsrError, type TsrError } from '@tsrun/core'
+import { addLabel, host, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import type { Call } from './call.ts'
 import { LocalWork, type FollowedWork, type Outcome } from './pending-work.ts'
-import { addLabel } from './work.ts'
 
 /** Longest timer of Node.js, in milliseconds. */
 const LONGEST_TIMER = 2 ** 31 - 1
@@ -148,8 +147,9 @@ class SelfWork<T> extends LocalWork<T> {
   end(error: TsrError | undefined): void {
     if (this.isCompleted()) return
     clearTimeout(this.#timer)
-    this.call.options?.signal?.removeEventListener('abort', this.#abort)
-    addLabel(error, this.call.options)
+    const { options } = this.call
+    options?.signal?.removeEventListener('abort', this.#abort)
+    if (error !== undefined && options?.label !== undefined) addLabel(error, options.label)
     this.settle(error === undefined ? { value: this.call.resultOf?.(NO_TABLE) as T } : { error })
   }
 

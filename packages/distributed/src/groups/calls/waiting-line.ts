@@ -1,4 +1,4 @@
-import { host } from '@tsrun/core'
+import { addFrames, host } from '@tsrun/core'
 import { packageFolder } from '../../package-folder.ts'
 
 const ownPlaces = [packageFolder.pathname, host.pathOf(packageFolder), '(node:', ' node:']
@@ -14,11 +14,7 @@ export function showWaitingLine(error: unknown, captured: { stack?: string } = {
   const frames = lines.filter(
     (line) => line.startsWith('    at ') && !ownPlaces.some((place) => line.includes(place)),
   )
-  const [first] = frames
-  if (first === undefined || error.stack.includes(first)) return
-  const start = error.stack.indexOf('\n    at ')
-  const end = start < 0 ? error.stack.length : start
-  error.stack = `${error.stack.slice(0, end)}\n${frames.join('\n')}${error.stack.slice(end)}`
+  addFrames(error, frames)
 }
 
 /**

@@ -1,9 +1,8 @@
-import type { TsrError } from '@tsrun/core'
+import { addLabel } from '@tsrun/core'
 import { blockUntilSettled, recordSpan } from '../../diagnosis/journal.ts'
 import { isCollective, type Operation } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'
-import type { CallOptions } from '../../call-options.ts'
 import type { Call } from './call.ts'
 import type { StagedBuffers } from './staging.ts'
 import { PendingWork, type Outcome } from './pending-work.ts'
@@ -132,26 +131,13 @@ export function endRun(
   const { error } = ticket
   owner.onEnd(run, error)
   recordSpan(owner.runner.journal.spans, run, owner, ticket, options?.label)
-  addLabel(error, options)
+  if (error !== undefined && options?.label !== undefined) addLabel(error, options.label)
   try {
     if (error === undefined) staged.copyBack(name)
     return error
   } catch (thrown) {
     return thrown as Error
   }
-}
-
-/**
- * Prefixes the message and the stack of an error with the label of the call, and adds the label to
- * its facts.
- */
-export function addLabel(error: TsrError | undefined, options: CallOptions | undefined): void {
-  if (error === undefined || options?.label === undefined) return
-  const { message, facts, stack } = error
-  const { label } = options
-  error.message = `${label}: ${message}`
-  if (stack !== undefined) error.stack = stack.replace(message, () => error.message)
-  Object.assign(error, { facts: { ...facts, label } })
 }
 
 /** Whether the operation has failed while libmpi may still access its buffers. */

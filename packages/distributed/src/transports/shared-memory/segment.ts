@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { closeSync, fstatSync, readlinkSync, readSync } from 'node:fs'
+import { readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import {
   addressOf,
@@ -10,6 +10,8 @@ import {
   mapFileOver,
   openBell,
   openSharedFile,
+  readNative,
+  statusOf,
   type BellAddress,
 } from '@tsrun/native'
 import { hostIdentity } from '@tsrun/store'
@@ -58,7 +60,7 @@ export function createSegment(memory: WebAssembly.Memory): Segment {
   }
   const close = (): void => {
     closeNative(fd)
-    closeSync(bell)
+    closeNative(bell)
   }
   try {
     mapFileOver(fd, addressOf(bytes), bytes.length)
@@ -91,13 +93,13 @@ export function openSegment({ pid, fd, bytes, nonce, bell }: SegmentAddress): Sh
   const opened = openSharedFile(pid, fd)
   try {
     const found = Buffer.alloc(NONCE_BYTES)
-    readSync(opened, found, 0, NONCE_BYTES, 0)
-    if (fstatSync(opened).size !== bytes || found.toString('hex') !== nonce) {
+    readNative(opened, found)
+    if (Number(statusOf(opened).size) !== bytes || found.toString('hex') !== nonce) {
       throw new Error(`descriptor ${fd} of process ${pid} is another file`)
     }
     return { fd: opened, bytes, bell: openBell(pid, bell) }
   } catch (error) {
-    closeSync(opened)
+    closeNative(opened)
     throw error
   }
 }

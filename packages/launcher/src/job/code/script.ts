@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { delimiter, extname, resolve } from 'node:path'
+import { basename, delimiter, extname, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { tsrError } from '@tsrun/core'
 import { packageFolder } from '../../package.ts'
@@ -70,13 +70,16 @@ const printResolved = (): void => {
  * @throws ERR_TSR_SCRIPT
  */
 export function findProgram(name: string, cwd: string, env: NodeJS.ProcessEnv): Script {
-  const folders = name.includes('/') ? [cwd] : (env['PATH'] ?? '').split(delimiter)
+  const isPath = basename(name) !== name
+  const folders = isPath ? [cwd] : (env['PATH'] ?? env['Path'] ?? '').split(delimiter)
+  // Only Windows has this variable. Its other endings are those of scripts of a shell.
+  const endings = env['PATHEXT'] === undefined ? [''] : ['', '.exe', '.com']
   const paths = folders
     .filter((folder) => folder !== '')
-    .map((folder) => resolve(cwd, folder, name))
+    .flatMap((folder) => endings.map((ending) => resolve(cwd, folder, name + ending)))
   const path = paths.find((each) => isExecutable(each))
   if (path !== undefined) return { path, language: 'program' }
-  const where = name.includes('/') ? 'there is no such program' : 'no folder of the PATH has it'
+  const where = isPath ? 'there is no such program' : 'no folder of the PATH has it'
   throw refuse(name, `${where}, or it is not executable`)
 }
 
@@ -142,8 +145,8 @@ const LOADERS =
 
 /**
  * The arguments that make Node run the script's language. Empty if Node strips types itself or the user
- * preloads a TypeScript loader. Otherwise `--import` of tsx, for TypeScript through our own loader. If
- * tsx is not installed, assumes that a module preloaded by the user is an unknown loader.
+ * preloads a known TypeScript loader. Otherwise `--import` of tsx, for TypeScript through our own loader.
+ * If tsx is not installed, assumes that a module preloaded by the user is an unknown loader.
  *
  * @param places - the files or URLs from which tsx is resolved, in this order
  * @throws ERR_TSR_TYPESCRIPT_LOADER
@@ -155,11 +158,12 @@ export function loaderArguments(
 ): string[] {
   if (script.language === 'javascript' || script.language === 'program') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
-  if (hasLoader(node)) return []
+  // Other loaders, such as that of Yarn's Plug'n'Play, run beside tsx.
+  if (preloadedBy(node).some(([, , name = '']) => LOADERS.test(name))) return []
   const loader = resolveFrom(places, 'tsx')
   if (loader !== undefined) {
     const tsx = pathToFileURL(loader).href
-    return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx)]
+    return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx, script)]
   }
   if (preloadedBy(node).length > 0) return []
   const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
@@ -179,9 +183,10 @@ function preloadedBy({ nodeOptions }: NodeAbilities): RegExpExecArray[] {
 }
 
 /** See `rank/typescript/loader.ts`. */
-function ownLoader(tsx: string): string {
+function ownLoader(tsx: string, { path }: Script): string {
   const url = new URL('dist/typescript-loader.js', packageFolder)
   url.searchParams.set('tsx', tsx)
+  url.searchParams.set('script', path)
   return url.href
 }
 

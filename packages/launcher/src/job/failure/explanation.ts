@@ -1,8 +1,7 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { ownEnd } from './outcome.ts'
 import type { MemoryEvents, RankOutcome } from '../../protocol/nodes.ts'
 import { formatBytes } from '@tsrun/core'
+import { memoryLimit, readSystemFile, softLimit } from '../placement/limits.ts'
 
 /** Explains the end of a rank beyond its exit code or signal; undefined if there is no explanation. */
 export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {
@@ -21,6 +20,13 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
     return 'Node reads the file as CommonJS. "type": "module" in its package.json, or the extension .mts (.mjs), makes it an ES module.'
   }
   if (signal === 'SIGKILL') return explainKill(outcome, memory)
+  const { addressSpace = Infinity } = memory
+  const isShort = /ENOMEM|allocat|out of memory/i.test(
+    outcome.error?.message ?? outcome.stderrTail.join(),
+  )
+  if (addressSpace < Infinity && isShort) {
+    return `ulimit -v limits its address space to ${formatBytes(addressSpace)}, of which V8 and WebAssembly reserve more than they use. Raise that limit.`
+  }
   if (signal !== null) return signals[signal]
   return exitCode === null ? undefined : exitCodes[exitCode]
 }
@@ -66,42 +72,22 @@ function explainKill({ usage }: RankOutcome, { kills, available, limit }: Memory
 /** @returns a function that returns the events since `watchMemoryEvents` was called */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
+  const space = softLimit('Max address space')
   return () => ({
     kills: countKills() - before,
     available: readAvailable(),
-    limit: readLimit(),
+    limit: memoryLimit(),
+    // JSON has no Infinity.
+    addressSpace: space === Infinity ? undefined : space,
   })
 }
 
 /** Counts the whole host, including kills inside cgroups (Linux 4.13). */
 function countKills(): number {
-  return Number(/^oom_kill (\d+)$/m.exec(read('/proc/vmstat'))?.[1] ?? NaN)
+  return Number(/^oom_kill (\d+)$/m.exec(readSystemFile('/proc/vmstat') ?? '')?.[1] ?? NaN)
 }
 
 function readAvailable(): number | undefined {
-  const kibibytes = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo'))?.[1]
+  const kibibytes = /^MemAvailable:\s+(\d+) kB$/m.exec(readSystemFile('/proc/meminfo') ?? '')?.[1]
   return kibibytes === undefined ? undefined : Number(kibibytes) * 1024
-}
-
-/** The limit of cgroup v2, otherwise of v1. `max` or a huge number means no limit. */
-function readLimit(): number | undefined {
-  const own = read('/proc/self/cgroup')
-  const v2 = /^0::(.*)$/m.exec(own)?.[1] ?? '/'
-  const v1 = /^\d+:memory:(.*)$/m.exec(own)?.[1] ?? '/'
-  const files = [
-    join('/sys/fs/cgroup', v2, 'memory.max'),
-    '/sys/fs/cgroup/memory.max',
-    join('/sys/fs/cgroup/memory', v1, 'memory.limit_in_bytes'),
-    '/sys/fs/cgroup/memory/memory.limit_in_bytes',
-  ]
-  const limit = files.map((file) => parseInt(read(file), 10)).find((bytes) => bytes > 0)
-  return limit === undefined || limit > 2 ** 60 ? undefined : limit
-}
-
-function read(file: string): string {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch {
-    return ''
-  }
 }

@@ -24,23 +24,22 @@ export function failureText(failure: Failure, colour: boolean, here = hostname()
     logs,
     records,
     last,
+    runId,
   } = failure
   const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
   const away = host === here ? '' : ` on ${host}`
-  const when = `, ${formatSeconds(seconds)} after its start`
+  const when = last === undefined ? `, after ${formatSeconds(seconds)}` : ''
   return reportText(
     [
-      {
-        title: 'first cause',
-        lines: last === undefined ? [`${ranks} ${ended}${when}`] : wrap(`${ranks} ${ended}`),
-      },
+      { title: 'first cause', lines: wrap(`${ranks} ${ended}${when}`) },
       { title: 'process', lines: [`${pid} on ${host}`] },
       { title: 'last', lines: last === undefined ? [] : wrap(last) },
       { title: 'meaning', lines: explanation === undefined ? [] : wrap(explanation) },
       { title: 'error', lines: error?.split('\n') ?? [] },
       { title: 'stderr', lines: stderr },
-      { title: 'others', lines: others },
+      { title: 'others', lines: others.flatMap(wrap) },
       { title: 'operations', lines: findings.flatMap(wrap) },
+      { title: 'run', lines: runId === undefined ? [] : [runId] },
       { title: 'logs', lines: logs === undefined ? [] : [`${logs}${away}`] },
       { title: 'records', lines: records === undefined ? [] : [`tsrun flight ${records}`] },
     ],
@@ -51,25 +50,26 @@ export function failureText(failure: Failure, colour: boolean, here = hostname()
 
 /** Formats the report of a job that failed because a host is gone. */
 export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
-  const { node, host, address, reason, ranks, others, jobExitCode } = failure
+  const { node, host, address, reason, ranks, others, jobExitCode, runId } = failure
   return reportText(
     [
-      { title: 'first cause', lines: [`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`] },
+      {
+        title: 'first cause',
+        lines: wrap(`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`),
+      },
       { title: 'host', lines: [`${host}, ${address}`] },
-      { title: 'others', lines: others },
+      { title: 'others', lines: others.flatMap(wrap) },
+      { title: 'run', lines: runId === undefined ? [] : [runId] },
     ],
     jobExitCode,
     colour,
   )
 }
 
-/** Formats the report in one line, for a node when another node prints the full report. */
-export function shortFailureText(
-  failure: Failure | NodeFailure,
-  { nodeRank, host }: { readonly nodeRank: number; readonly host: string },
-): string {
+/** Formats the report in one line. @param where - where the details are */
+export function shortFailureText(failure: Failure | NodeFailure, where: string): string {
   const what = 'ended' in failure ? describeRank(failure) : describeNode(failure)
-  return `tsrun: the job failed: ${what}; the report is on node ${nodeRank} (${host})\n`
+  return `tsrun: the job failed: ${what}; ${where}\n`
 }
 
 function describeRank({ rank, worldSize, host, ended, what }: Failure): string {

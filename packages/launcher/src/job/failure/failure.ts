@@ -14,7 +14,8 @@ import type {
   NodeFailure,
   RankOutcome,
 } from '../../protocol/nodes.ts'
-import { exitCodeOf, type RootCause } from './root-cause.ts'
+import { exitCodeOf, TRY_AGAIN } from './exit-codes.ts'
+import type { RootCause } from './root-cause.ts'
 
 /** Facts from all hosts. */
 export interface JobFacts {
@@ -30,7 +31,7 @@ export function describeLostNode(
   ranks: readonly number[],
   outcomes: readonly RankOutcome[],
 ): NodeFailure {
-  return { ...lost, ranks, others: describeOthers(outcomes, undefined), jobExitCode: 1 }
+  return { ...lost, ranks, others: describeOthers(outcomes, undefined), jobExitCode: TRY_AGAIN }
 }
 
 /**
@@ -67,7 +68,7 @@ export function describeFailure(
     findings: findings.filter((finding) => !isTold(finding, cause)).map(describeFinding),
     logs,
     records,
-    jobExitCode: exitCodeOf(cause),
+    jobExitCode: exitCodeOf(cause, memory),
   }
 }
 

@@ -1,13 +1,15 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, lstatSync, mkdtempSync, rmSync, type Stats } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { createLogger } from '@tsrun/core'
+import { namesIn } from '@tsrun/core'
 import {
   readFlightFolder,
   writeFlightDump,
   type FlightDump,
   type FlightFolder,
 } from '@tsrun/distributed/record'
+import { logProblem } from '../../logs/log.ts'
+import { attemptsIn } from '../../logs/log-reader.ts'
 import type { FlightFinding } from './flight-findings.ts'
 import { mergeFlight } from './flight-merge.ts'
 
@@ -50,7 +52,7 @@ function read(folder: string): Records | undefined {
 }
 
 function lastAttempt(run: string): Records | undefined {
-  const attempts = attemptsOf(run)
+  const attempts = attemptsIn(run)
   for (const attempt of attempts.toReversed()) {
     const folder = join(run, `attempt_${attempt}`, 'flight')
     const records = existsSync(folder) ? read(folder) : undefined
@@ -63,27 +65,10 @@ function lastAttempt(run: string): Records | undefined {
 }
 
 function newestRun(logs: string): Records | undefined {
-  const runs = foldersIn(logs).flatMap((name) => lastAttempt(join(logs, name)) ?? [])
+  const runs = namesIn(logs).flatMap((name) => lastAttempt(join(logs, name)) ?? [])
   const newest = runs.toSorted((a, b) => byTime(a.dumps.at(-1), b.dumps.at(-1))).at(-1)
   if (newest === undefined || runs.length === 1) return newest
   return { ...newest, notes: [`the newest of ${runs.length} runs with records`, ...newest.notes] }
-}
-
-function attemptsOf(run: string): number[] {
-  return foldersIn(run)
-    .flatMap((name) => /^attempt_(\d+)$/.exec(name)?.[1] ?? [])
-    .map(Number)
-    .sort((a, b) => a - b)
-}
-
-function foldersIn(directory: string): string[] {
-  try {
-    return readdirSync(directory, { withFileTypes: true })
-      .filter((entry) => entry.isDirectory())
-      .map(({ name }) => name)
-  } catch {
-    return []
-  }
 }
 
 function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
@@ -146,9 +131,13 @@ export function addFlight(
   try {
     for (const dump of dumps) if (!here.includes(dump.header.rank)) writeFlightDump(folder, dump)
   } catch (error) {
-    createLogger('launcher').info({ reason: (error as Error).message }, 'no records of other hosts')
+    logProblem(error, 'no records of other hosts')
   }
 }
+
+const TEMPORARY = 'tsrun-flight-'
+/** Milliseconds for which temporary folders with records are kept: a week. */
+const LONGEST_KEPT = 7 * 86_400_000
 
 /** The folder in which the ranks of one attempt write their flight records. */
 export interface FlightPlace {
@@ -172,7 +161,7 @@ export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv
   if (logs !== undefined) return lasting(resolve(logs, 'flight'))
   let folder: string
   try {
-    folder = mkdtempSync(join(tmpdir(), 'tsrun-flight-'))
+    folder = mkdtempSync(join(tmpdir(), TEMPORARY))
   } catch {
     // Continue, because the job can run without records.
     return { folder: undefined, environment: {}, kept: () => undefined, close: () => undefined }
@@ -186,9 +175,23 @@ export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv
     environment: { TSRUN_FLIGHT_DIR: folder },
     kept,
     close: (hasFailed) => {
-      if (hasFailed && kept() !== undefined) return
-      rmSync(folder, { recursive: true, force: true })
+      if (!hasFailed || kept() === undefined) rmSync(folder, { recursive: true, force: true })
+      else removeTemporary(TEMPORARY, ({ mtimeMs }) => Date.now() - mtimeMs > LONGEST_KEPT)
     },
+  }
+}
+
+/** Removes folders of this user for temporary files whose names begin with `prefix`. */
+export function removeTemporary(
+  prefix: string,
+  isOver: (status: Stats, rest: string) => boolean,
+): void {
+  for (const name of namesIn(tmpdir())) {
+    if (!name.startsWith(prefix)) continue
+    const path = join(tmpdir(), name)
+    const status = lstatSync(path, { throwIfNoEntry: false })
+    if (status?.isDirectory() !== true || status.uid !== process.getuid?.()) continue
+    if (isOver(status, name.slice(prefix.length))) rmSync(path, { recursive: true, force: true })
   }
 }
 

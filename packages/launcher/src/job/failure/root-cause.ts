@@ -1,7 +1,6 @@
-import { constants } from 'node:os'
 import type { FlightFinding, MismatchFinding } from './flight-findings.ts'
 import { findAbsent, type Absence } from './absence.ts'
-import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
+import { failedAt, succeeded, wasStopped } from './outcome.ts'
 import type { RankOutcome } from '../../protocol/nodes.ts'
 
 /** The rank that caused the job to fail. */
@@ -104,14 +103,4 @@ const leaves = ['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT']
 function isVictim({ error, heapExhausted }: RankOutcome): boolean {
   if (heapExhausted || error === undefined) return false
   return error.consequence || error.wait !== undefined || leaves.includes(error.code ?? '')
-}
-
-/**
- * The exit code of a failed job: the culprit's exit code, or 128 + n for signal n. If the culprit
- * exited with code 0, the exit code of the rank that still needed it.
- */
-export function exitCodeOf({ culprit, witness }: RootCause): number {
-  const { exitCode, signal } = ownEnd(witness ?? culprit)
-  if (signal !== null) return 128 + constants.signals[signal]
-  return exitCode ?? 1
 }

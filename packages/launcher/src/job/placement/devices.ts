@@ -1,7 +1,6 @@
-import { spawnSync } from 'node:child_process'
-import { readdirSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
-import { libraryPath, readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
+import { libraryPath, namesIn, readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import { usableCores } from './limits.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -17,7 +16,7 @@ export interface Devices {
 /** @param list - the list of GPUs, if the caller has it already */
 export function findDevices(env: Environment, list?: GpuList): Devices {
   return {
-    cores: availableParallelism(),
+    cores: usableCores(),
     gpus: findGpus(env, list),
     libraryFolders: findLibraryFolders(env),
   }
@@ -81,14 +80,6 @@ function parseGpuList(text: string): string[] {
   return Array.from(text.matchAll(/^GPU (\d+): /gm), ([, index]) => index!)
 }
 
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
-}
-
 function findLibraryFolders(env: Environment): readonly string[] {
   try {
     const manifest = readTensorFlowManifest(env)
@@ -111,9 +102,13 @@ export interface GpuList {
 /** Time limit in milliseconds. A driver without persistence mode takes seconds. */
 const LONGEST = 20_000
 
-export function listGpus(env: Environment): GpuList {
+export function askNvidiaSmi(env: Environment, args: readonly string[]): SpawnSyncReturns<string> {
   const options = { env, encoding: 'utf8', timeout: LONGEST, killSignal: 'SIGKILL' } as const
-  const { error, status, stdout, stderr } = spawnSync('nvidia-smi', ['-L'], options)
+  return spawnSync('nvidia-smi', args, options)
+}
+
+export function listGpus(env: Environment): GpuList {
+  const { error, status, stdout, stderr } = askNvidiaSmi(env, ['-L'])
   if (error !== undefined) {
     const { code } = error as NodeJS.ErrnoException
     const says = code === 'ETIMEDOUT' ? `no answer within ${LONGEST / 1000} s` : error.message

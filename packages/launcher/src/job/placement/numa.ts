@@ -1,11 +1,9 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Binding } from '../../args/placement-options.ts'
 import { usageError } from '../../args/readers.ts'
-
-/** Reads a file of /sys; undefined if the file does not exist. */
-export type ReadSystemFile = (path: string) => string | undefined
+import { readSystemFile, type ReadSystemFile } from './limits.ts'
 
 /** The cores of a rank. */
 export interface RankCores {
@@ -126,12 +124,4 @@ function usableCores(): number[] {
   if (process.platform !== 'linux') throw usageError('--bind and --numa-binding need Linux')
   const names = readdirSync('/sys/devices/system/cpu').filter((name) => /^cpu\d+$/.test(name))
   return names.map((name) => Number(name.slice(3))).sort((a, b) => a - b)
-}
-
-function readSystemFile(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8').trim()
-  } catch {
-    return undefined
-  }
 }

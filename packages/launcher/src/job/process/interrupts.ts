@@ -26,13 +26,16 @@ const SAME_PRESS = 300
 
 const usual = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
 
+/** 128 + SIGPIPE, which has no number on Windows. */
+const READER_GONE = 141
+
 /** EX_IOERR of sysexits.h: output was lost, for example on a full disk. */
 export const OUTPUT_LOST = 74
 
 /** Stops the job if its output cannot be written. Without a message if the reader is gone. */
 export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
   if (error !== undefined) return { exitCode: OUTPUT_LOST, reason: error.code ?? error.message }
-  return { exitCode: 128 + constants.signals.SIGPIPE, reason: undefined }
+  return { exitCode: READER_GONE, reason: undefined }
 }
 
 /** Converts termination signals to abort signals, until the process ends. */

@@ -18,6 +18,7 @@ import {
   type StackReport,
 } from '../../protocol/control.ts'
 import { CONTROL_FD } from '../../protocol/channel.ts'
+import { describeLimits } from '../placement/limits.ts'
 
 /** How to start one rank. */
 export interface RankPlan {
@@ -100,6 +101,8 @@ export class RankProcess {
         // `detached` starts a session. With koffi, the rank makes only a process group; see
         // `leadProcessGroup`.
         detached: !isAvailable().available,
+        // On Windows, a session has a window.
+        windowsHide: true,
         env: {
           ...env,
           ...plan.environment,
@@ -112,7 +115,8 @@ export class RankProcess {
       if (child.pid === undefined) throw (await once(child, 'error'))[0] as Error
       return new RankProcess(plan.rank, child.pid, child)
     } catch (cause) {
-      const reason = (cause as Error).message
+      const { message, code = '' } = cause as NodeJS.ErrnoException
+      const reason = message + (['EAGAIN', 'ENOMEM'].includes(code) ? describeLimits() : '')
       throw tsrError('ERR_TSR_SPAWN', { rank: plan.rank, worldSize, reason }, { cause })
     }
   }

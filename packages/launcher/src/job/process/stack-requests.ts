@@ -2,9 +2,10 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import { createLogger, PendingConnections } from '@tsrun/core'
+import { PendingConnections } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
 import type { ProgramOptions } from '../../args/program-options.ts'
+import { logProblem } from '../../logs/log.ts'
 import type { RankProcess } from './rank-process.ts'
 import { stacksText } from './stacks-text.ts'
 import { computingShare, useOf } from './rank-use.ts'
@@ -51,7 +52,7 @@ export class StackRequests {
     try {
       await once(server.listen(`\0${requests.#name}`), 'listening')
     } catch (error) {
-      createLogger('launcher').info({ reason: (error as Error).message }, 'no socket for stacks')
+      logProblem(error, 'no socket for stacks')
     }
     return requests
   }

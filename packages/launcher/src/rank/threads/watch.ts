@@ -10,7 +10,8 @@ const ANSWER_TIME = 1000
 const { fd, dies } = workerData as { readonly fd: number; readonly dies: boolean }
 const pipe = new Socket({ fd, readable: true, writable: true })
 const end = (): void => {
-  if (dies) process.kill(-process.pid, 'SIGKILL')
+  // Windows has no process groups.
+  if (dies) process.kill(process.platform === 'win32' ? process.pid : -process.pid, 'SIGKILL')
 }
 pipe.on('error', end).on('end', end)
 let rest = ''

@@ -9,7 +9,7 @@ import { createRequire, type LoadHook, type ResolveHook } from 'node:module'
 import { dirname, extname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { compile, findCompiler, type Compiler } from './compile.ts'
-import { readSettings } from './settings.ts'
+import { findTsconfig, readSettings } from './settings.ts'
 
 interface Tsx {
   initialize(data: object): void | Promise<void>
@@ -20,20 +20,29 @@ interface Tsx {
 /** The extension in an import of a compiled module, and the extension of its source. */
 const sources: Readonly<Record<string, string>> = { '.js': '.ts', '.mjs': '.mts' }
 
+export interface LoaderData {
+  /** The URL of tsx's entry file. */
+  readonly tsx: string
+  /** The script's. */
+  readonly folder: string
+}
+
 let tsxUrl = ''
+let tsconfig: string | undefined
 let loaders: string[] = []
 let tsx: Promise<Tsx> | undefined
 let compiler: Compiler | undefined
 
-/** @param url - the URL of tsx's entry file */
-export function initialize(url: string): void {
+export function initialize({ tsx: url, folder }: LoaderData): void {
   tsxUrl = url
+  // The current folder may be the root of several packages.
+  tsconfig = findTsconfig(folder) ?? findTsconfig(process.cwd())
   const require = createRequire(url)
   const manifests = ['tsx/package.json', 'esbuild/package.json'].map((name) =>
     require.resolve(name),
   )
   loaders = manifests.map((manifest) => new URL('./', pathToFileURL(manifest)).href)
-  const settings = readSettings(process.cwd(), process.env)
+  const settings = readSettings(tsconfig, process.env)
   if (settings === undefined) tsx = loadTsx()
   else compiler = findCompiler(url, settings)
 }
@@ -67,7 +76,8 @@ export const load: LoadHook = async (url, context, next) => {
 async function loadTsx(): Promise<Tsx> {
   const hooks = pathToFileURL(createRequire(tsxUrl).resolve('tsx/esm')).href
   const loaded = (await import(hooks)) as Tsx
-  await loaded.initialize({})
+  const isChosen = process.env['TSX_TSCONFIG_PATH'] !== undefined
+  await loaded.initialize(isChosen || tsconfig === undefined ? {} : { tsconfig })
   return loaded
 }
 

@@ -1,14 +1,21 @@
 /**
  * Runs TypeScript on a Node that does not strip types itself (before 22.18): `node --import` of this
- * module, with the URL of tsx in its query. Modules that follow the rules of newer Nodes take a cheap
+ * module, with the URL of tsx and the path of the script in its query. Modules that follow the rules of newer Nodes take a cheap
  * fast path. All others are left to tsx; see `hooks.ts`.
  */
+import { existsSync } from 'node:fs'
 import { createRequire, register } from 'node:module'
-import { extname } from 'node:path'
+import { tmpdir } from 'node:os'
+import { dirname, extname } from 'node:path'
+import type { LoaderData } from './hooks.ts'
 
-const tsx = new URL(import.meta.url).searchParams.get('tsx')
+const { searchParams } = new URL(import.meta.url)
+const tsx = searchParams.get('tsx')
 if (tsx !== null) {
-  register('./typescript-hooks.js', import.meta.url, { data: tsx })
+  // tsx fails if the folder of its cache is missing.
+  if (!existsSync(`${tmpdir()}/.`)) process.env['TSX_DISABLE_CACHE'] = '1'
+  const data: LoaderData = { tsx, folder: dirname(searchParams.get('script') ?? '') }
+  register('./typescript-hooks.js', import.meta.url, { data })
   loadTsxOnRequire(createRequire(tsx))
 }
 

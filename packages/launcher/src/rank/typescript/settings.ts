@@ -23,10 +23,12 @@ const others = [
 /** Targets with native class fields; older ones turn fields into assignments. */
 const TARGETS = /^es(2022|2023|2024|2025|next)$/i
 
-/** Reads the tsconfig.json of a folder; undefined if it requires tsx. */
-export function readSettings(folder: string, env: NodeJS.ProcessEnv): Settings | undefined {
+/** Reads a tsconfig.json, if any; undefined if it requires tsx. */
+export function readSettings(
+  file: string | undefined,
+  env: NodeJS.ProcessEnv,
+): Settings | undefined {
   if (env['TSX_TSCONFIG_PATH'] !== undefined) return undefined
-  const file = findUpwards(folder, 'tsconfig.json')
   try {
     const options = file === undefined ? {} : readOptions(file, 0)
     if (others.some((name) => options[name] !== undefined)) return undefined
@@ -38,10 +40,11 @@ export function readSettings(folder: string, env: NodeJS.ProcessEnv): Settings |
   }
 }
 
-function findUpwards(folder: string, name: string): string | undefined {
-  const file = join(folder, name)
+/** Finds the tsconfig.json of a folder, in it or above it. */
+export function findTsconfig(folder: string): string | undefined {
+  const file = join(folder, 'tsconfig.json')
   if (existsSync(file)) return file
-  return dirname(folder) === folder ? undefined : findUpwards(dirname(folder), name)
+  return dirname(folder) === folder ? undefined : findTsconfig(dirname(folder))
 }
 
 const LONGEST_CHAIN = 10

@@ -30,7 +30,7 @@ let isInstalled = false
  * Loads the wasm backend: WebAssembly kernels with SIMD on one thread, and a BLAS if there is one. A
  * process can have at most 4 GiB of tensors.
  */
-export async function loadWasm({ math }: BackendOptions): Promise<BackendFacts> {
+export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFacts> {
   await withoutErrorListeners(async () => {
     registerWasm()
     if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialized')

@@ -22,7 +22,7 @@ export function isSharded(parameter: Parameter): boolean {
 }
 
 export interface ShardingOptions {
-  /** Sizes of the parts along the axis must be multiples of this number; default 1. */
+  /** The size of an attention head, between which the axis is split; default 1. */
   readonly grain?: number
   /** Whether the sizes of parts along the axis may differ by one; default false. */
   readonly isUneven?: boolean
@@ -78,12 +78,11 @@ function checkExtent(
 ): void {
   const extent = shape[axis]!
   if (isUneven ? extent >= size : extent % (size * grain) === 0) return
-  const each = grain === 1 ? '' : ` times ${String(grain)}`
   throw tsrError('ERR_TSR_ARGUMENT', {
     name: `${name} of shape [${shape.join(', ')}]`,
-    value: `${extent} along axis ${axis}`,
+    value: grain === 1 ? `${extent} along axis ${axis}` : `one of ${extent / grain} heads`,
     expected: isUneven
       ? `at least one for each of the ${size} ranks that share it`
-      : `a multiple of the ${size} ranks that share it${each}`,
+      : `a multiple of the ${size} ranks that share it`,
   })
 }

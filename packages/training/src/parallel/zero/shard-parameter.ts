@@ -91,7 +91,7 @@ function writeInto(
  */
 export class ShardParameter implements Parameter {
   readonly name: string
-  readonly shape: readonly number[]
+  readonly shape: number[]
   /**
    * The part of a tensor that the parameter itself is, with tensor parallelism; undefined for a whole
    * tensor.

@@ -1,0 +1,295 @@
+import type { JSX } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { LinkCosts } from './collective.ts'
+import { Choice, Fact, LinkSliders, Section, Slider } from './controls.tsx'
+import { DigitGrid } from './digit-grid.tsx'
+import { readDigits } from './digits.ts'
+import { percentText, timeText } from './formats.ts'
+import { LossChart } from './loss-chart.tsx'
+import { Timeline } from './timeline.tsx'
+import {
+  lessons,
+  scaleDurations,
+  scheduleOf,
+  simulationOf,
+  train,
+  type DigitSets,
+  type Durations,
+  type Layout,
+  type LessonName,
+  type TrainedStep,
+} from './training.ts'
+import { trainInWorkers } from './workers.ts'
+
+const STEPS = 20
+/** Steps that the page trains when it opens, to measure durations. The first also compiles. */
+const FIRST_STEPS = 2
+/** Milliseconds in which the page draws a step, if the user watches. */
+const PACE = 900
+
+const places = { thread: 'this thread', workers: 'a worker each' }
+const paces = { watch: 'step by step', fast: 'as fast as possible' }
+
+const initialLayout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
+/** Before anything is measured: equal stages, and backward passes of twice the time, in milliseconds. */
+const initialDurations: Durations = {
+  F: [1, 1, 1, 1],
+  B: [2, 2, 2, 2],
+  I: [1, 1, 1, 1],
+  W: [1, 1, 1, 1],
+}
+
+/** The bubble that theory expects, with stages of equal length and without messages. */
+const theories: Readonly<Record<LessonName, (ranks: number, microbatches: number) => string>> = {
+  naive: (s) => `(S−1)/S = ${percentText((s - 1) / s)}`,
+  gpipe: (s, m) => `(S−1)/(M+S−1) = ${percentText((s - 1) / (m + s - 1))}`,
+  '1f1b': (s, m) => `(S−1)/(M+S−1) = ${percentText((s - 1) / (m + s - 1))}`,
+  interleaved: (s, m) => `(S−1)/(2M+S−1) = ${percentText((s - 1) / (2 * m + s - 1))}`,
+  'zb-h1': (s, m) => `(S−1)/(3M+S−1) = ${percentText((s - 1) / (3 * m + s - 1))}`,
+}
+
+interface Training {
+  readonly layout: Layout
+  readonly steps: readonly TrainedStep[]
+}
+
+interface Properties {
+  readonly costs: LinkCosts
+  readonly onCosts: (costs: LinkCosts) => void
+}
+
+/** Lessons 04 to 06: a pipeline that trains, on a clock with the durations of this machine. */
+export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
+  const [sets, setSets] = useState<DigitSets>()
+  const [layout, setLayout] = useState(initialLayout)
+  const [place, setPlace] = useState<keyof typeof places>('thread')
+  const [pace, setPace] = useState<keyof typeof paces>('watch')
+  const [measured, setMeasured] = useState({ layout: initialLayout, durations: initialDurations })
+  const [training, setTraining] = useState<Training>({ layout: initialLayout, steps: [] })
+  const [firstStep, setFirstStep] = useState<number>()
+  const [isRunning, setRunning] = useState(false)
+  const [problem, setProblem] = useState('')
+  const [played, setPlayed] = useState(1)
+  const isStopped = useRef(false)
+
+  const run = async (digits: DigitSets, steps: number, isWatched: boolean): Promise<void> => {
+    setRunning(true)
+    setProblem('')
+    setTraining({ layout, steps: [] })
+    isStopped.current = false
+    const onStep = async (step: TrainedStep): Promise<boolean> => {
+      setFirstStep((before) => before ?? performance.now())
+      setMeasured({ layout, durations: step.durations })
+      setTraining((before) => ({ layout, steps: [...before.steps, step] }))
+      if (isWatched) await play(setPlayed)
+      else await nextFrame()
+      return step.step < steps && !isStopped.current
+    }
+    try {
+      await (place === 'workers' ? trainInWorkers : train)(layout, digits, onStep)
+    } catch (error) {
+      setProblem((error as Error).message)
+    }
+    setPlayed(1)
+    setRunning(false)
+  }
+
+  useEffect(() => {
+    void readDigits().then(async (digits) => {
+      setSets(digits)
+      await run(digits, FIRST_STEPS, false)
+    })
+  }, [])
+
+  const { ranks, microbatches } = layout
+  const change = (part: Partial<Layout>): void => {
+    setLayout({ ...layout, ...part })
+  }
+  const { steps } = training
+  return (
+    <Section id="pipeline" title="3 · A pipeline that trains (lessons 04 to 06)">
+      <p>
+        The network of the lessons, with 16 layers, learns digits. The ranks really train; one
+        thread cannot show how they overlap, so the timeline runs on a simulated clock: passes take
+        as long as was measured in this page, messages as long as the sliders say.
+      </p>
+      <div class="controls">
+        <Choice
+          label="Schedule"
+          value={layout.lesson}
+          options={lessons}
+          disabled={isRunning}
+          onValue={(lesson) => {
+            change({ lesson })
+          }}
+        />
+        <Slider
+          label="Ranks"
+          text={String(ranks)}
+          min={2}
+          max={8}
+          value={ranks}
+          disabled={isRunning}
+          onValue={(value) => {
+            change({ ranks: value })
+          }}
+        />
+        <Slider
+          label="Micro-batches"
+          text={String(microbatches)}
+          min={0}
+          max={5}
+          value={Math.log2(microbatches)}
+          disabled={isRunning}
+          onValue={(power) => {
+            change({ microbatches: 2 ** power })
+          }}
+        />
+        <LinkSliders costs={costs} onCosts={onCosts} />
+        <Choice
+          label="Ranks are in"
+          value={place}
+          options={places}
+          disabled={isRunning}
+          onValue={setPlace}
+        />
+        <Choice label="Draw" value={pace} options={paces} disabled={isRunning} onValue={setPace} />
+        <button
+          type="button"
+          class="main"
+          disabled={isRunning || sets === undefined}
+          onClick={() => {
+            void run(sets!, STEPS, pace === 'watch')
+          }}
+        >
+          Train {STEPS} steps
+        </button>
+        <button
+          type="button"
+          disabled={!isRunning}
+          onClick={() => {
+            isStopped.current = true
+          }}
+        >
+          Stop
+        </button>
+      </div>
+      {problem !== '' && <p role="alert">{problem}</p>}
+      <Plan
+        layout={layout}
+        costs={costs}
+        measured={measured}
+        training={training}
+        played={played}
+        firstStep={firstStep}
+      />
+      <div class="two">
+        <LossChart losses={steps.map(({ loss }) => loss)} steps={Math.max(STEPS, steps.length)} />
+        {sets !== undefined && <DigitGrid digits={sets.test} seen={steps.at(-1)?.seen} />}
+      </div>
+      <details>
+        <summary>All digits of the losses, which are those of tsrun in Node</summary>
+        <ol class="losses" data-done={!isRunning && steps.length > 0}>
+          {steps.map(({ step, loss }) => (
+            <li key={step}>{loss}</li>
+          ))}
+        </ol>
+      </details>
+    </Section>
+  )
+}
+
+interface PlanProperties {
+  readonly layout: Layout
+  readonly costs: LinkCosts
+  readonly measured: { readonly layout: Layout; readonly durations: Durations }
+  readonly training: Training
+  readonly played: number
+  readonly firstStep: number | undefined
+}
+
+/** The timeline of a step, and its figures. */
+function Plan({ layout, costs, measured, training, played, firstStep }: PlanProperties) {
+  const { lesson, ranks, microbatches } = layout
+  const isSame = isEqual(layout, measured.layout)
+  const durations = isSame
+    ? measured.durations
+    : scaleDurations(measured.durations, measured.layout, layout)
+  const schedule = scheduleOf(layout)
+  const options = simulationOf(layout, durations, costs)
+  const simulation = schedule.simulate(options)
+  const latest = isEqual(layout, training.layout) ? training.steps.at(-1) : undefined
+  const held = latest?.held ?? simulation.ranks.map(({ peakInFlight }) => peakInFlight)
+  const mean = (values: readonly number[]): string =>
+    timeText(values.reduce((sum, value) => sum + value, 0) / values.length)
+  const { F, B, I, W } = durations
+  const backward = lesson === 'zb-h1' ? `${mean(I)} + ${mean(W)}` : mean(B)
+  return (
+    <>
+      <dl class="facts">
+        <Fact label="idle on this clock">{percentText(simulation.bubble)}</Fact>
+        <Fact label="idle in theory, with equal stages and free messages">
+          <small>{theories[lesson](ranks, microbatches)}</small>
+        </Fact>
+        <Fact label={`forward / backward of a stage, ${isSame ? 'measured' : 'estimated'}`}>
+          {mean(F)} / {backward}
+        </Fact>
+        <Fact label="micro-batches held, by rank">{held.join(' · ')}</Fact>
+        <Fact label={`loss after ${latest?.step ?? 0} steps`}>
+          {latest === undefined ? '–' : latest.loss.toFixed(4)}
+        </Fact>
+        <Fact label="a real step in this page">
+          {latest === undefined ? '–' : timeText(latest.milliseconds)}
+        </Fact>
+        {firstStep !== undefined && (
+          <Fact label="from opening the page to the first step">
+            <span id="first-step" data-milliseconds={firstStep}>
+              {timeText(firstStep)}
+            </span>
+          </Fact>
+        )}
+      </dl>
+      <Timeline schedule={schedule} durations={options} played={played} />
+      <ul class="legend">
+        <li class="F">F forward</li>
+        <li class="B">B backward</li>
+        {lesson === 'zb-h1' && (
+          <>
+            <li class="I">I gradient of the input</li>
+            <li class="W">W gradients of the weights</li>
+          </>
+        )}
+        <li class="idle">idle: the bubble</li>
+        <li class="path">the critical path</li>
+        <li class="message">a message</li>
+        <li>times in milliseconds</li>
+      </ul>
+    </>
+  )
+}
+
+function isEqual(a: Layout, b: Layout): boolean {
+  return a.lesson === b.lesson && a.ranks === b.ranks && a.microbatches === b.microbatches
+}
+
+/** Draws a step from its beginning to its end. */
+async function play(onPlayed: (part: number) => void): Promise<void> {
+  if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) return
+  const start = performance.now()
+  for (let part = 0; part < 1; part = (performance.now() - start) / PACE) {
+    onPlayed(part)
+    await nextFrame()
+  }
+  onPlayed(1)
+}
+
+/** Resolves after the next drawing, or soon if the page is hidden. */
+async function nextFrame(): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, 100)
+    requestAnimationFrame(() => {
+      clearTimeout(timer)
+      setTimeout(resolve)
+    })
+  })
+}

@@ -1,0 +1,24 @@
+import type { TsrError } from './tsr-error.ts'
+
+/** Prefixes an error with the label of a call, which also becomes one of its facts. */
+export function addLabel(error: TsrError, label: string): void {
+  const { message, facts, stack } = error
+  error.message = `${label}: ${message}`
+  if (stack !== undefined) error.stack = stack.replace(message, () => error.message)
+  const { label: inner } = facts
+  const all = inner === undefined ? label : `${label}: ${inner}`
+  Object.assign(error, { facts: { ...facts, label: all } })
+}
+
+/** Puts stack lines on top of those of an error, unless it has the first one. */
+export function addFrames(error: { stack?: string }, frames: readonly string[]): void {
+  const [first] = frames
+  const { stack = '' } = error
+  if (first === undefined) return
+  // Without the column, which differs between a call and its `await`.
+  const place = /[^\s(]+:\d+:(?=\d+\)?$)/.exec(first)?.[0] ?? first
+  if (stack.includes(place)) return
+  const start = stack.indexOf('\n    at ')
+  const end = start < 0 ? stack.length : start
+  error.stack = `${stack.slice(0, end)}\n${frames.join('\n')}${stack.slice(end)}`
+}

@@ -1,0 +1,44 @@
+// What runs in a web page as well as in Node. `@tsrun/distributed` exports it, too.
+export { algorithmsOf } from './algorithms/select.ts'
+export type {
+  CallOptions,
+  CollectiveOptions,
+  MessageOptions,
+  MonitoredBarrierOptions,
+  ReduceOptions,
+} from './call-options.ts'
+export type { LinkStatistics } from './diagnosis/link-counters.ts'
+export type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
+export type { MessageEvent } from './engine/message-tap.ts'
+export type { DeviceMesh, MeshFacts } from './groups/mesh.ts'
+export { connectPorts, joinPorts, type JoinPortsOptions } from './join-ports.ts'
+export type { AlgorithmName, OperationName } from './operation.ts'
+export type { PersistentOperation } from './persistent-operation.ts'
+export type {
+  BatchedMessage,
+  BlockingCalls,
+  GroupRelations,
+  JoinOptions,
+  NewGroupOptions,
+  PersistentCalls,
+  ProcessGroup,
+  ReceivedObject,
+  Source,
+  Work,
+  WorkTiming,
+} from './process-group.ts'
+export {
+  SpanRecorder,
+  spanKinds,
+  timeSpan,
+  type Span,
+  type SpanFacts,
+  type SpanKind,
+  type SpanRecorderOptions,
+} from './record/spans.ts'
+export { drawTimeline, type TimelineOptions } from './record/timeline.ts'
+export { premulSum, type PremulSum, type ReduceOp, type ReductionName } from './reduction.ts'
+export { runWorld, type WorldOptions } from './run-world.ts'
+export type { RankError } from './runners/rank-errors.ts'
+export type { WorldFault } from './runners/world-faults.ts'
+export type { Port } from './transports/port-transport.ts'

@@ -1,0 +1,128 @@
+import { count, declareOptions, host, positive, tsrError, where, type Rules } from '@tsrun/core'
+import type { Store } from '@tsrun/store'
+import { Arena } from './arena/arena.ts'
+import { createMemory, heapOf } from './arena/heap.ts'
+import { Diagnosis } from './diagnosis/diagnosis.ts'
+import { Journal } from './diagnosis/journal.ts'
+import { quietDiagnosis } from './diagnosis/settings.ts'
+import { Engine } from './engine/engine.ts'
+import { createWorldGroup } from './groups/group.ts'
+import type { ProcessGroup } from './process-group.ts'
+import { eventRunner, leaveOnEvents } from './runners/event-runner.ts'
+import { PortTransport, type Port } from './transports/port-transport.ts'
+
+/** Milliseconds between two checks of the deadlines. */
+const TICK = 50
+
+export interface JoinPortsOptions {
+  readonly rank: number
+  /** The port to each rank of the world; undefined for this rank. */
+  readonly ports: readonly (Port | undefined)[]
+  /** Default time-out of operations in milliseconds; default 10 minutes. */
+  readonly timeout?: number
+  /** Bytes of the arena and the engine of this rank; default 64 MiB. */
+  readonly memory?: number
+}
+
+const readOptions = declareOptions({
+  rank: count(),
+  ports: where<readonly (Port | undefined)[]>(Array.isArray, 'a list of ports, by rank'),
+  timeout: positive('milliseconds above 0').default(600_000),
+  memory: count({ from: 1 }).default(64 * 1024 * 1024),
+} satisfies Rules<JoinPortsOptions>)
+
+/**
+ * Joins a world whose ranks are workers, each with a port to each other one. Workers share no memory.
+ * Only asynchronous calls work, and the group cannot be divided. A worker that is terminated does not
+ * close its ports: the operations of the other ranks time out.
+ *
+ * @example
+ * onmessage = async ({ data: { rank, ports } }) => {
+ *   const group = joinPorts({ rank, ports })
+ *   await group.allReduce(Float32Array.of(rank))
+ *   await group.destroy()
+ * }
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function joinPorts(options: JoinPortsOptions): ProcessGroup {
+  const { rank, ports, timeout, memory } = readOptions(options)
+  const missing = Array.from(ports, (port, peer) => (port === undefined) !== (peer === rank))
+  if (rank >= ports.length || missing.includes(true)) {
+    const expected = `a port for each rank but rank ${rank}`
+    const value = `${ports.filter((port) => port !== undefined).length} ports`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: 'ports', value, expected })
+  }
+  const heap = heapOf(createMemory(memory))
+  const transport = new PortTransport(heap, ports)
+  const worldSize = ports.length
+  const journal = new Journal({ rank, worldSize, settings: quietDiagnosis })
+  const engine = new Engine({
+    heap,
+    rank,
+    worldSize,
+    transport,
+    observe: (observed) => new Diagnosis(journal.shared, observed),
+  })
+  let isAwake = false
+  const wake = (): void => {
+    if (isAwake) return
+    isAwake = true
+    queueMicrotask(() => {
+      isAwake = false
+      while (engine.progress());
+    })
+  }
+  transport.onReady = wake
+  let hasLeft = false
+  const tick = (): void => {
+    if (hasLeft) return
+    engine.checkDeadlines()
+    wake()
+    host.background(tick, TICK)
+  }
+  tick()
+  const leave = async (): Promise<void> => {
+    await leaveOnEvents(engine, transport)
+    hasLeft = true
+    transport.close()
+  }
+  const arena = new Arena(heap, rank)
+  const runner = eventRunner({ engine, arena, journal, transport: transport.name, wake, leave })
+  return createWorldGroup({ rank, worldSize, runner, store: noStore, timeout })
+}
+
+type ChannelPort = InstanceType<typeof MessageChannel>['port1']
+
+/**
+ * Makes the ports between the workers of a world: row r is for rank r. Transfer them with a message to
+ * its worker.
+ *
+ * @example
+ * connectPorts(workers.length).forEach((ports, rank) => {
+ *   workers[rank].postMessage({ rank, ports }, ports.filter((port) => port !== undefined))
+ * })
+ */
+export function connectPorts(size: number): (ChannelPort | undefined)[][] {
+  const rows: (ChannelPort | undefined)[][] = Array.from({ length: size }, () => [])
+  for (let rank = 0; rank < size; rank++) {
+    rows[rank]![rank] = undefined
+    for (let peer = 0; peer < rank; peer++) {
+      const { port1, port2 } = new MessageChannel()
+      rows[rank]![peer] = port1
+      rows[peer]![rank] = port2
+    }
+  }
+  return rows
+}
+
+/** Ranks make groups through a store that they share. */
+const noStore = new Proxy({} as Store, {
+  get: () => () => {
+    throw tsrError('ERR_TSR_ARGUMENT', {
+      name: 'the group',
+      value: 'one that joinPorts made',
+      expected: 'a group of ranks that share a store, because new groups need it',
+    })
+  },
+})

@@ -1,0 +1,99 @@
+import { nearestName } from '@tsrun/core'
+import { flagTable, type FlagName } from './flags.ts'
+import { findFlag, variablesOf, type Settings } from './settings.ts'
+
+const HOSTS = 'tsrun hosts --hostfile FILE -- script'
+
+/** Flags of other launchers, and what tsrun has instead. */
+const others: Readonly<Record<string, string>> = {
+  'num-processes': 'accelerate; here --nproc, the ranks of each host',
+  'num-machines': 'accelerate; here --nnodes',
+  'machine-rank': 'accelerate; here --node-rank',
+  'main-process-ip': 'accelerate; here --rdzv-endpoint',
+  'main-process-port': 'accelerate; here --master-port',
+  'multi-gpu': 'accelerate; here --nproc gpu',
+  'gpu-ids': 'accelerate; here the variable CUDA_VISIBLE_DEVICES',
+  cpu: 'accelerate; here the variable TSRUN_BACKEND=wasm',
+  'num-gpus': 'deepspeed; here --nproc',
+  'num-nodes': 'deepspeed; here --nnodes',
+  hostfile: `deepspeed and mpirun; here ${HOSTS}`,
+  include: `deepspeed; here ${HOSTS}`,
+  exclude: `deepspeed; here ${HOSTS}`,
+  n: 'mpirun; here --nproc',
+  np: 'mpirun and horovodrun; here --nproc',
+  H: `mpirun and horovodrun; here ${HOSTS}`,
+  host: `mpirun; here ${HOSTS}`,
+  x: 'mpirun; here the environment, or tsrun hosts --env NAME',
+  'bind-to': 'mpirun; here --bind',
+  'map-by': 'mpirun; here --bind',
+  oversubscribe: 'mpirun; here --nproc may be any number',
+  'min-np': 'horovodrun; here --nnodes MIN:MAX',
+  'max-np': 'horovodrun; here --nnodes MIN:MAX',
+  hosts: `horovodrun; here ${HOSTS}`,
+  'network-interfaces': 'horovodrun; here --iface',
+  'start-timeout': 'horovodrun; here --rdzv-timeout',
+  'timeline-filename': 'horovodrun; here --trace DIR',
+}
+
+/** What the user probably meant by an unknown flag; empty if unknown. @param known - names of flags */
+export function hintFor(unknown: string, known: readonly string[]): string {
+  const word = unknown.replaceAll('_', '-')
+  // Commands have no flag --nproc, and other launchers have no such commands.
+  const other = known.includes('nproc') ? others[word] : undefined
+  if (other !== undefined) return ` (a flag of ${other})`
+  const names = known.filter((name) => name.length > 1)
+  const name = nearestName(word, names)
+  return name === undefined ? '' : ` (the nearest is --${name})`
+}
+
+/** Flags that a script hardly has itself. */
+const early: readonly FlagName[] = [
+  ...(['nproc', 'nnodes', 'node-rank', 'rdzv-endpoint', 'rdzv-backend'] as const),
+  ...(['master-addr', 'master-port', 'max-restarts'] as const),
+]
+
+/** Variables of tsrun that are no flags, without TSRUN_. */
+const variables =
+  'TOKEN FLIGHT_DIR FLIGHT_ENTRIES HOME RUN_ID BLAS BACKEND LOCAL_RANK DEBUG TUNING TRACE_DIR STORE_PORT ' +
+  'LIBMPI WEBGPU_ADAPTER RESTART_COUNT LOG_LEVEL KEEP_LOGS CORE_RANKS CONTROL_FD ARENA STATUS_PAGE ' +
+  'RUNS_DIR NATIVE LAUNCHER_PID ENGINE CORES ACCEPT_FAULTS TRANSPORT TRACE_RANGE TRACE_BYTES ' +
+  'STALL_WARNING MATH PARENT_PIPE HOST_COLUMNS DOWNLOADS'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * Sentences about what the user probably did not mean. The job runs all the same.
+ *
+ * @param words - the arguments of the script
+ */
+export function remarksOn(
+  settings: Settings,
+  words: readonly string[],
+  env: Environment,
+): string[] {
+  const remarks = misspelt(env)
+  if (settings.nnodes?.value === '1' && settings.tls?.value === 'true') {
+    remarks.push('--tls is for several hosts; nothing of this job goes over the network')
+  }
+  const late = words.find((word) => {
+    const found = word.startsWith('--') ? findFlag(word.split('=', 1)[0]!)?.name : undefined
+    const name = early.find((one) => one === found)
+    return name !== undefined && (settings[name]?.source ?? 'default') === 'default'
+  })
+  if (late === undefined) return remarks
+  const text = `${late} follows the script, so the script gets it; flags of tsrun precede the script`
+  return [...remarks, text]
+}
+
+function misspelt(env: Environment): string[] {
+  const own = variables.split(' ').map((name) => `TSRUN_${name}`)
+  const known = [...flagTable.flatMap(variablesOf), ...own]
+  return Object.keys(env).flatMap((name) => {
+    const [prefix] = /^(?:TSRUN|PET)_/.exec(name) ?? []
+    if (prefix === undefined || known.includes(name)) return []
+    const alike = known.filter((one) => one.startsWith(prefix))
+    const rests = alike.map((one) => one.slice(prefix.length))
+    const nearest = nearestName(name.slice(prefix.length), rests)
+    return nearest === undefined ? [] : `${name} has no effect (the nearest is ${prefix}${nearest})`
+  })
+}

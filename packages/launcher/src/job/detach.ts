@@ -1,0 +1,69 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, existsSync, renameSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { makeOwnFolder, openOwnFile, readFileText } from '@tsrun/core'
+import type { JobContext } from './job.ts'
+
+/** Set for the launcher in the background. */
+const DETACHED = 'TSRUN_DETACHED'
+
+/** What tsrun itself says about a detached job, in the folder of the run. */
+const LAUNCHER_LOG = 'launcher.log'
+
+/** Whether this launcher runs in the background. Removes the variable, so that ranks do not get it. */
+export function takeDetached(env: NodeJS.ProcessEnv): boolean {
+  const isDetached = env[DETACHED] !== undefined
+  Reflect.deleteProperty(env, DETACHED)
+  return isDetached
+}
+
+/** Tells the waiting launcher that the run has begun. */
+export function announceDetached(runId: string): void {
+  process.send?.(runId)
+}
+
+/**
+ * Starts this command line again in the background, and waits until its job has begun or failed.
+ *
+ * @param logs - the folder of the log files
+ * @returns the exit code
+ */
+export async function detach(
+  logs: string,
+  env: NodeJS.ProcessEnv,
+  { console, interrupts }: Pick<JobContext, 'console' | 'interrupts'>,
+): Promise<number> {
+  makeOwnFolder(logs)
+  const file = join(logs, `launcher-${process.pid}.log`)
+  const fd = openOwnFile(file)
+  const child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
+    detached: true,
+    env: { ...env, [DETACHED]: '1' },
+    stdio: ['ignore', fd, fd, 'ipc'],
+  })
+  closeSync(fd)
+  interrupts.stop.addEventListener('abort', () => child.kill('SIGTERM'))
+  const [runId] = (await Promise.race([once(child, 'message'), once(child, 'exit')])) as unknown[]
+  console.print('stderr', readFileText(file))
+  if (typeof runId !== 'string') {
+    rmSync(file)
+    return child.exitCode ?? 1
+  }
+  makeOwnFolder(join(logs, runId))
+  renameSync(file, join(logs, runId, LAUNCHER_LOG))
+  const lines = [
+    `run ${runId} is in the background`,
+    `  output  tsrun logs ${runId} --follow`,
+    `  state   tsrun ps ${runId}`,
+    `  stop    kill ${child.pid!}`,
+  ]
+  console.print('stdout', `${lines.join('\n')}\n`)
+  return 0
+}
+
+/** What tsrun itself has said about a detached job; empty for other jobs. @param run - DIR/RUN-ID */
+export function readLauncherLog(run: string): string {
+  const path = join(run, LAUNCHER_LOG)
+  return existsSync(path) ? readFileText(path) : ''
+}

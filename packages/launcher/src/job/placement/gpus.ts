@@ -1,0 +1,208 @@
+import { readFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:net'
+import { formatBytes, formatRankList } from '@tsrun/core'
+import { usageError } from '../../args/readers.ts'
+import { askNvidiaSmi, findGpus, linesOf, listGpus, type GpuList } from './devices.ts'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** A GPU or MIG instance that ranks of this host may use. */
+export interface HostGpu {
+  /** In the form of CUDA_VISIBLE_DEVICES: an index or a UUID. */
+  readonly name: string
+  readonly uuid: string
+  /** What else uses it; undefined: nothing. */
+  readonly use: string | undefined
+}
+
+/** The GPUs of this host, and what uses them. Asks nvidia-smi for what is needed, once. */
+export class HostGpus {
+  readonly #env: Environment
+  #list: GpuList | undefined
+  #gpus: readonly HostGpu[] | undefined
+
+  constructor(env: Environment) {
+    this.#env = env
+  }
+
+  get list(): GpuList {
+    return (this.#list ??= listGpus(this.#env))
+  }
+
+  /** Those of CUDA_VISIBLE_DEVICES, or all. */
+  get all(): readonly HostGpu[] {
+    return (this.#gpus ??= findUses(findGpus(this.#env, this.list), this.list, this.#env))
+  }
+
+  /** The names of the GPUs for ranks: those that the user names, else those that nothing uses, else all. */
+  get preferred(): readonly string[] {
+    const free = this.all.filter(({ use }) => use === undefined)
+    return (this.#isChosen || free.length === 0 ? this.all : free).map(({ name }) => name)
+  }
+
+  /** @throws ERR_TSR_USAGE if CUDA_VISIBLE_DEVICES names a GPU that this host does not have */
+  check(): void {
+    // Without the variable, do not wait for nvidia-smi.
+    const problem = this.#isChosen ? visibleProblem(this.#env, this.list) : undefined
+    if (problem !== undefined) throw usageError(problem)
+  }
+
+  /**
+   * Claims a GPU for each rank, for as long as this process lives, so that launchers that start at the
+   * same time choose different ones.
+   */
+  async claim(ranks: number): Promise<ClaimedGpus> {
+    const claims: Server[] = []
+    const names: string[] = []
+    const busy: HostGpu[] = []
+    for (const gpu of this.all) {
+      if (names.length === ranks) break
+      const claim = gpu.use === undefined ? await claimGpu(gpu.uuid) : undefined
+      if (claim === undefined) busy.push({ ...gpu, use: gpu.use ?? OTHER })
+      else claims.push(claim)
+      if (claim !== undefined || this.#isChosen) names.push(gpu.name)
+    }
+    const isShared = this.#isChosen || names.length === 0
+    const gpus = names.length === 0 ? this.all.map(({ name }) => name) : names
+    return {
+      gpus,
+      warning: warningOf(gpus, isShared ? [] : busy, isShared ? busy : [], ranks),
+      release: () => {
+        for (const claim of claims) claim.close()
+      },
+    }
+  }
+
+  get #isChosen(): boolean {
+    return this.#env['CUDA_VISIBLE_DEVICES'] !== undefined
+  }
+}
+
+export interface ClaimedGpus {
+  /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
+  readonly gpus: readonly string[]
+  /** Undefined if each rank has a GPU of its own and no GPU was in use. */
+  readonly warning: string | undefined
+  release(): void
+}
+
+function warningOf(
+  gpus: readonly string[],
+  avoided: readonly HostGpu[],
+  shared: readonly HostGpu[],
+  ranks: number,
+): string | undefined {
+  const distinct = new Set(gpus)
+  const sentences = [
+    avoided.length > 0 ? `${describeUse(avoided)}; the ranks get ${nameGpus(gpus)}` : [],
+    shared.length > 0
+      ? `${describeUse(shared)}, and the ranks share ${shared.length === 1 ? 'it' : 'them'}; CUDA_VISIBLE_DEVICES chooses others`
+      : [],
+    gpus.length > 0 && ranks > distinct.size
+      ? `${ranks} ranks share ${distinct.size === 1 ? nameGpus(gpus) : `${distinct.size} GPUs`}, so they take turns; --nproc gpu starts one rank per GPU`
+      : [],
+  ].flat()
+  return sentences.length === 0 ? undefined : sentences.join('. ')
+}
+
+/** Describes the GPUs that something uses, such as `GPU 0 is in use (pid 4711, python3, 19.5 GiB)`. */
+export function describeUse(gpus: readonly HostGpu[]): string {
+  return gpus.map(({ name, use }) => `${nameGpus([name])} is in use (${use ?? ''})`).join(', ')
+}
+
+function nameGpus(names: readonly string[]): string {
+  if (!names.every((name) => /^\d+$/.test(name))) return names.join(', ')
+  const numbers = new Set(names.map(Number))
+  return `${numbers.size === 1 ? 'GPU' : 'GPUs'} ${formatRankList(numbers)}`
+}
+
+/** Why this host does not have a GPU of CUDA_VISIBLE_DEVICES; undefined if it does, or cannot tell. */
+export function visibleProblem(env: Environment, list: GpuList): string | undefined {
+  const { lines, answered, problem } = list
+  if (env['CUDA_VISIBLE_DEVICES'] === undefined || !answered || problem !== undefined) {
+    return undefined
+  }
+  const missing = findGpus(env).find((name) => !isListed(name, lines))
+  if (missing === undefined) return undefined
+  const indices = lines.flatMap((line) => /^GPU (\d+):/.exec(line)?.[1] ?? [])
+  const found = indices.length === 0 ? 'none' : nameGpus(indices)
+  return `CUDA_VISIBLE_DEVICES names ${nameGpus([missing])}, but this host has ${found} (nvidia-smi -L)`
+}
+
+function isListed(name: string, lines: readonly string[]): boolean {
+  if (/^\d+$/.test(name)) return lines.some((line) => line.startsWith(`GPU ${Number(name)}:`))
+  // CUDA accepts the beginning of a UUID. Older drivers name MIG instances by path.
+  if (!/^(GPU|MIG)-[^/]+$/.test(name)) return true
+  return lines.some((line) => line.includes(`(UUID: ${name}`))
+}
+
+function findUses(names: readonly string[], { lines }: GpuList, env: Environment): HostGpu[] {
+  if (names.length === 0) return []
+  const processes = readProcesses(env)
+  const claimed = readClaims()
+  return names.map((name) => {
+    const uuid = uuidOf(name, lines)
+    const uses = [...(processes.get(uuid) ?? []), ...(claimed.has(uuid) ? [OTHER] : [])]
+    return { name, uuid, use: uses.length === 0 ? undefined : uses.join('; ') }
+  })
+}
+
+function uuidOf(name: string, lines: readonly string[]): string {
+  const uuids = lines.map((line) => /\(UUID: ([^)]+)\)/.exec(line)?.[1])
+  const index = lines.findIndex((line) => line.startsWith(`GPU ${name}:`))
+  return uuids[index] ?? uuids.find((uuid) => uuid?.startsWith(name) === true) ?? name
+}
+
+const QUERY = [
+  '--query-compute-apps=gpu_uuid,pid,process_name,used_memory',
+  '--format=csv,noheader,nounits',
+]
+
+/** The processes that compute on GPUs, by UUID. */
+function readProcesses(env: Environment): Map<string, string[]> {
+  const { status, stdout } = askNvidiaSmi(env, QUERY)
+  const uses = new Map<string, string[]>()
+  for (const line of status === 0 ? linesOf(stdout) : []) {
+    const [, uuid, pid, program, mebibytes] = /^(\S+), (\d+), (.*), (\d+)$/.exec(line) ?? []
+    // On Windows, all programs with a window are listed, with [N/A] in place of the memory.
+    if (uuid === undefined) continue
+    const memory = formatBytes(Number(mebibytes) * 2 ** 20)
+    const use = `pid ${pid!}, ${program!.split(/[\\/]/).at(-1)!}, ${memory}`
+    uses.set(uuid, [...(uses.get(uuid) ?? []), use])
+  }
+  return uses
+}
+
+const OTHER = 'another tsrun has it'
+/** Size of `sun_path`. Versions of Node differ in whether they pad shorter names. */
+const NAME_SIZE = 108
+
+/**
+ * A claim is an abstract Unix socket, which all users of the host see and the kernel removes with its
+ * process. Undefined: another process has it.
+ */
+function claimGpu(uuid: string): Promise<Server | undefined> {
+  const server = createServer((socket) => socket.destroy())
+  server.unref()
+  if (process.platform !== 'linux') return Promise.resolve(server)
+  return new Promise((resolve) => {
+    server.once('error', ({ code }: NodeJS.ErrnoException) => {
+      // Elsewhere than in Node, there may be no abstract sockets.
+      resolve(code === 'EADDRINUSE' ? undefined : server)
+    })
+    server.listen(`\0tsrun-gpu-${uuid}`.padEnd(NAME_SIZE, '\0'), () => {
+      resolve(server)
+    })
+  })
+}
+
+/** The UUIDs of the GPUs that launchers of this host have claimed. */
+function readClaims(): Set<string> {
+  try {
+    // The kernel shows NUL as @.
+    const names = readFileSync('/proc/net/unix', 'utf8').matchAll(/ @tsrun-gpu-([^\s@]+)@*$/gm)
+    return new Set(Array.from(names, ([, uuid]) => uuid!))
+  } catch {
+    return new Set()
+  }
+}

@@ -1,0 +1,35 @@
+import { addFrames, addLabel, isTsrError, tsrError } from '@tsrun/core'
+
+/** The calls of a trainer that have not ended. */
+export class Calls {
+  readonly #running = new Set<{ readonly name: string }>()
+
+  /** Runs a call. The errors of its collectives begin with its name, and show its line in the script. */
+  async run<T>(name: string, body: () => Promise<T>): Promise<T> {
+    const call = { name, origin: new Error() }
+    this.#running.add(call)
+    try {
+      return await body()
+    } catch (error) {
+      // All errors of collectives name a group.
+      if (isTsrError(error) && 'group' in error.facts) {
+        addLabel(error, name)
+        // After the message, this method and that of the trainer.
+        addFrames(error, String(call.origin.stack).split('\n').slice(3))
+      }
+      throw error
+    } finally {
+      this.#running.delete(call)
+    }
+  }
+
+  /** @throws ERR_TSR_ARGUMENT if a call is in progress */
+  checkEnded(next: string): void {
+    const [call] = this.#running
+    if (call === undefined) return
+    const { name } = call
+    const value = `called during its ${name}()`
+    const expected = `\`await run.${name}(...)\` before it`
+    throw tsrError('ERR_TSR_ARGUMENT', { name: `${next} of a trainer`, value, expected })
+  }
+}

@@ -1,0 +1,63 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
+import { tsrunHere } from '../support/in-process.ts'
+
+let folder: string
+beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
+afterEach(() => {
+  rmSync(folder, { recursive: true })
+})
+
+const failing = ['--no-summary', 'die.mjs', 'code', '0']
+
+it('--on-failure runs a command with the report as its input, and only after a failure', async () => {
+  const file = join(folder, 'said')
+  const command = `(echo "$TSRUN_EXIT_CODE $TSRUN_RUN_ID"; cat) > ${file}`
+  expect((await tsrunHere(['--on-failure', command, 'hello.mjs'])).code).toBe(0)
+  expect(existsSync(file)).toBe(false)
+  const { code, stderr } = await tsrunHere(['--on-failure', command, ...failing])
+  expect(code).toBe(5)
+  const [first, ...report] = readFileSync(file, 'utf8').split('\n')
+  expect(first).toMatch(/^5 \d{8}-\d{6}-\w{6}$/)
+  expect(stderr).toContain(report.join('\n'))
+  expect(report.join('\n')).toContain('first cause  the only rank exited with code 5')
+})
+
+it('--on-failure says that its command failed, and keeps the exit code of the job', async () => {
+  const { code, stderr } = await tsrunHere(['--on-failure', 'exit 3', ...failing])
+  expect(code).toBe(5)
+  expect(stderr).toMatch(/^tsrun: --on-failure: exit code 3\n$/m)
+})
+
+it('--on-failure posts JSON to a URL', async () => {
+  const posted: unknown[] = []
+  const server = createServer((request, response) => {
+    void json(request).then((body) => {
+      posted.push(body)
+      response.writeHead(posted.length === 1 ? 204 : 500).end()
+    })
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/failures`
+  try {
+    const first = await tsrunHere(['--on-failure', url, ...failing])
+    expect(first.stderr).not.toContain('--on-failure')
+    expect(posted).toEqual([
+      {
+        ...{ runId: expect.stringMatching(/^\d{8}-/), exitCode: 5, host: expect.any(String) },
+        script: expect.stringContaining('die.mjs'),
+        report: expect.stringContaining('exited with code 5'),
+      },
+    ])
+    const second = await tsrunHere(['--on-failure', url, ...failing])
+    expect(second.stderr).toContain('tsrun: --on-failure: status 500\n')
+  } finally {
+    server.closeAllConnections()
+    server.close()
+  }
+})

@@ -1,0 +1,62 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { OLDER, openRankFiles, RankReader } from '../../internals/launcher/logs.ts'
+
+let folder: string
+beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
+afterEach(() => {
+  rmSync(folder, { recursive: true })
+})
+
+const header = {
+  ...{ runId: 'run', prefix: null, rank: 0, localRank: 0, worldSize: 1, role: 'default' },
+  ...{ host: 'here', node: 0, pid: 1, generation: 0, startedAt: 0 },
+}
+const streams = ['stdout', 'stderr'] as const
+
+function textOf(reader: RankReader): string {
+  let text = ''
+  while (reader.peek() !== undefined) text += reader.next().bytes.toString()
+  return text
+}
+
+it('log files of a limited size keep the newest lines of both streams, in two sets of files', () => {
+  const failures: string[] = []
+  const files = openRankFiles(folder, streams, (reason) => failures.push(reason), 40)
+  files.describe(header)
+  const lines = Array.from({ length: 30 }, (_, i) => `line ${i}`)
+  for (const [i, text] of lines.entries()) {
+    files.write(streams[i % 2]!, [
+      { text: text.slice(0, 2), end: '' },
+      { text: text.slice(2), end: '\n' },
+    ])
+  }
+  files.close()
+  expect(failures).toEqual([])
+  expect(readdirSync(folder).sort()).toEqual(['index.jsonl', OLDER, 'stderr.log', 'stdout.log'])
+  const readers = [OLDER, '.'].map((name) => new RankReader(join(folder, name), 0, streams))
+  const kept = readers.map(textOf).join('').trimEnd().split('\n')
+  expect(kept.length).toBeGreaterThan(5)
+  expect(kept.length).toBeLessThan(15)
+  expect(kept).toEqual(lines.slice(-kept.length))
+  for (const reader of readers) {
+    expect(reader.header).toMatchObject({ runId: 'run', worldSize: 1 })
+    reader.close()
+  }
+})
+
+it('a reader of log files notices their rotation, and still reads what they had', () => {
+  const files = openRankFiles(folder, streams, () => undefined, 10)
+  files.describe(header)
+  const first = new RankReader(folder, 0, streams)
+  files.write('stdout', [{ text: 'short', end: '\n' }])
+  expect(first.isReplaced).toBe(false)
+  files.write('stderr', [{ text: 'longer', end: '\n' }])
+  expect(first.isReplaced).toBe(true)
+  files.write('stdout', [{ text: 'new', end: '\n' }])
+  const second = new RankReader(folder, 0, streams)
+  expect([first, second].map(textOf)).toEqual(['short\nlonger\n', 'new\n'])
+  files.close()
+  for (const reader of [first, second]) reader.close()
+})

@@ -1,0 +1,58 @@
+import { jest } from '@jest/globals'
+import { isTsrError, tsrError } from '@tsrun/core'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { loadBackend, SGD, trainer, type Trainer } from '@tsrun/training'
+import { failure } from '../parallel/support/failure.ts'
+import { alone, batchAt, dataset, quiet, recipe } from './support/small-training.ts'
+
+jest.setTimeout(60_000)
+
+beforeAll(() => loadBackend('wasm'))
+
+const newRun = async (mesh: ProcessGroup): Promise<Trainer> =>
+  await trainer(recipe, { mesh, optimizer: new SGD({ learningRate: 0.1 }) })
+
+it.each<[string, (run: Trainer) => Promise<unknown>, RegExp]>([
+  ['save', (run) => run.save('nowhere'), /^save: checkpoint: .*ERR_TSR_MISMATCH/],
+  ['evaluate', (run) => run.evaluate(batchAt(0)), /^evaluate: sums over the replicas: /],
+  ['fit', (run) => run.fit(dataset, { batch: 8, ...quiet }), /^fit: options of fit: /],
+  ['step', (run) => run.step(batchAt(0)), /^step: /],
+])('the error of a collective names the call of the trainer: %s', async (_, call, message) => {
+  const [error] = await runWorld({ size: 2 }, async (group) => {
+    const run = await newRun(group)
+    try {
+      await (group.rank === 0 ? call(run) : group.barrier())
+      return undefined
+    } catch (thrown) {
+      return thrown
+    } finally {
+      run.dispose()
+    }
+  })
+  expect(isTsrError(error) && error.message).toMatch(message)
+  expect((error as Error).stack).toContain('calls.test.ts')
+})
+
+it('a trainer refuses to be disposed of during a call that nobody awaits', async () => {
+  const run = await newRun(await alone())
+  const fitting = run.fit(dataset, { batch: 8, ...quiet })
+  expect(() => {
+    run.dispose()
+  }).toThrow(failure('ERR_TSR_ARGUMENT', /during its fit\(\); expected `await run\.fit\(\.\.\.\)`/))
+  await fitting
+  run.dispose()
+})
+
+it('an error without lines of the script shows the line of the call', async () => {
+  const run = await newRun(await alone())
+  const batch = (): never => {
+    const error = tsrError('ERR_TSR_GROUP_DESTROYED', { operation: 'barrier', group: 'world' })
+    throw Object.assign(error, { stack: error.message })
+  }
+  const thrown: unknown = await run
+    .fit(batch, { steps: 1, ...quiet })
+    .catch((error: unknown) => error)
+  run.dispose()
+  expect((thrown as Error).message).toMatch(/^fit: barrier .*await it, before destroyProcessGroup/)
+  expect((thrown as Error).stack).toMatch(/\n +at .*calls\.test\.ts:\d+:\d+/)
+})
