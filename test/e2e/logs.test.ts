@@ -155,7 +155,7 @@ describe('tsrun logs', () => {
       expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
     }
     await refused(
-      'no run of yours is known on this host. tsrun keeps the output of the last five jobs',
+      'no run of yours is known on this host. The output of the last five jobs is kept',
     )
     await tsrun(kept('hello.mjs'), { env })
     await tsrun(['hello.mjs'], { env: { ...env, TSRUN_KEEP_LOGS: '0' } })

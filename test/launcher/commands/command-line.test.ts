@@ -221,7 +221,7 @@ describe('a page of help', () => {
   it.each([
     [['doctor', '--help'], /^tsrun doctor \[--json\]\n[^]* --json /],
     [['env', '--help'], /^tsrun env \[--json\]\n[^]* --json /],
-    [['ps', '-h'], /^tsrun ps \[run-id\]\n/],
+    [['ps', '-h'], /^tsrun ps \[run-id\] \[--json\]\n/],
     [['flight', '--help'], /^tsrun flight <folder>\n/],
     [['setup', '--help'], /^tsrun setup tensorflow \[flags\]\n[^]* --wheel /],
     [['setup', 'tensorflow', '--help'], /^tsrun setup tensorflow \[flags\]\n[^]* --wheel /],

@@ -74,7 +74,7 @@ export const launcherErrors = {
     category: 'user',
     message: 'There are no log files of {run}: {problem}',
     advice:
-      'tsrun keeps the output of the last five jobs, unless TSRUN_KEEP_LOGS is 0. To keep all of it, start the job with --log-dir DIR, or with TSRUN_LOG_DIR=DIR in the environment.',
+      'The output of the last five jobs is kept, unless TSRUN_KEEP_LOGS is 0. To keep all of it, start the job with --log-dir DIR, or with TSRUN_LOG_DIR=DIR in the environment.',
   },
   ERR_TSR_SPAWN: {
     category: 'infrastructure',

@@ -105,7 +105,7 @@ function withoutPreamble(thrown: unknown): unknown {
   if (code !== 'ERR_UNHANDLED_REJECTION') return thrown
   const [, reason = ''] = /with the reason "([^]*)"\.$/.exec(String(message)) ?? []
   const text = `a promise was rejected with ${reason}, which is no Error and has no stack`
-  return Object.assign(new Error(text), { stack: `Error: ${text}` })
+  return Object.assign(new Error(text), { [inspect.custom]: () => `Error: ${text}` })
 }
 
 /** Keeps the beginning and the end of a long text, because an error's text ends with its stack. */
