@@ -45,7 +45,11 @@ function optionsIn(overlay: string, index: string): JobOptions {
   const own = Object.fromEntries(container.env.map(({ name, value = '' }) => [name, value]))
   const env = { ...platforms[overlay.split('-')[0]!]!(overlay, index), ...own }
   const machine = { cores: 4, gpus: () => 2, usesGpus: () => true }
-  return toJobOptions(completeSettings({}, env), container.command.slice(1), machine)
+  const words = container.command.slice(1)
+  const nnodes = words[0] === '--nnodes' ? words[1] : undefined
+  const flags = nnodes === undefined ? {} : { nnodes }
+  const script = nnodes === undefined ? words : words.slice(2)
+  return toJobOptions(completeSettings(flags, env), script, machine)
 }
 
 const version = (
@@ -171,7 +175,7 @@ describeBuilt.each(overlays)('the pods of the overlay %s', (overlay) => {
 
   it('have less grace in tsrun than in the cluster', () => {
     const { restart } = optionsIn(overlay, '0')
-    expect(restart.grace).toBeLessThan(podOf(overlay).terminationGracePeriodSeconds)
+    expect(restart.grace).toBeLessThan(1000 * podOf(overlay).terminationGracePeriodSeconds)
   })
 
   it('are probed at the metrics of the launcher', () => {

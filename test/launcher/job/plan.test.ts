@@ -1,7 +1,6 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { readRankEnvironment } from '@tsrun/core'
 import { toProtection } from '../../internals/launcher/args.ts'
 import {
@@ -11,6 +10,7 @@ import {
   planAttempt,
   type Job,
 } from '../../internals/launcher/job.ts'
+import { onPlatform } from '../support/platform.ts'
 
 const node = { id: '', host: 'h', address: '10.0.0.1', role: 'default' }
 const master = { host: '127.0.0.1', port: 29500 }
@@ -122,7 +122,7 @@ it('run IDs sort by start time, and a missing token is generated', () => {
   expect(() => makeRunIdentity({ TSRUN_TOKEN: 'abc' }, alone)).toThrow('TSRUN_TOKEN')
 })
 
-it('the token may come from a file, and is required with several hosts', () => {
+it('the token may come from a file, and is required with several hosts', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-token-'))
   const tokenFile = join(folder, 'token')
   const token = '0f'.repeat(32)
@@ -140,9 +140,7 @@ it('the token may come from a file, and is required with several hosts', () => {
     chmodSync(tokenFile, 0o644)
     expect(() => read(token)).toThrow('can be read by others (mode 0644): chmod 600')
     // Windows shows this mode for every file.
-    const platform = jest.replaceProperty(process, 'platform', 'win32')
-    expect(read(token)).toBe(token)
-    platform.restore()
+    expect(await onPlatform('win32', () => read(token))).toBe(token)
   } finally {
     rmSync(folder, { recursive: true })
   }

@@ -84,10 +84,10 @@ describe('a program', () => {
   })
 
   it('is found without its ending and by the variables of Windows', () => {
-    writeFileSync(join(cwd, 'run.exe'), '', { mode: 0o755 })
-    const found = { path: join(cwd, 'run.exe'), language: 'program' }
-    expect(findProgram('run', '/', { Path: cwd, PATHEXT: '.COM;.EXE;.BAT' })).toEqual(found)
-    expect(() => findProgram('run', '/', { PATH: cwd })).toThrow(/no folder of the PATH/)
+    writeFileSync(join(cwd, 'tool.exe'), '', { mode: 0o755 })
+    const found = { path: join(cwd, 'tool.exe'), language: 'program' }
+    expect(findProgram('tool', '/', { Path: cwd, PATHEXT: '.COM;.EXE;.BAT' })).toEqual(found)
+    expect(() => findProgram('tool', '/', { PATH: cwd })).toThrow(/no folder of the PATH/)
   })
 })
 

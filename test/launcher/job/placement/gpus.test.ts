@@ -1,9 +1,9 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { HostGpus } from '../../../internals/launcher/job.ts'
 import { tsrunHere } from '../../support/in-process.ts'
+import { onPlatform } from '../../support/platform.ts'
 
 let folder: string
 let tag: string
@@ -104,10 +104,8 @@ it('a later launcher sees the claims of those that run', async () => {
 })
 
 it('where the kernel knows no abstract sockets, GPUs are not claimed', async () => {
-  const platform = jest.replaceProperty(process, 'platform', 'darwin')
   const env = withGpus(1)
-  const first = await new HostGpus(env).claim(1)
-  platform.restore()
+  const first = await onPlatform('darwin', () => new HostGpus(env).claim(1))
   expect(await take(env, 1)).toEqual({ gpus: ['0'], warning: undefined })
   first.release()
 })

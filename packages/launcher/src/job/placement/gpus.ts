@@ -83,7 +83,7 @@ export interface ClaimedGpus {
   readonly gpus: readonly string[]
   /** Undefined if each rank has a GPU of its own and no GPU was in use. */
   readonly warning: string | undefined
-  release(): void
+  readonly release: () => void
 }
 
 function warningOf(
