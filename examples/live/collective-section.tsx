@@ -101,7 +101,7 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
             setAlgorithm(Object.keys(algorithmChoices(next))[0] as AlgorithmName)
           }}
         />
-        <Choice
+        <Choice<string>
           label="Algorithm"
           value={algorithm}
           options={algorithmChoices(name)}

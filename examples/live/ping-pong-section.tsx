@@ -54,7 +54,7 @@ export function PingPongSection({ onCosts }: Properties): JSX.Element {
       {times.length > 0 && (
         <div class="two">
           <MessageChart times={times} fitted={fitted} />
-          <dl class="facts" role="status">
+          <dl class="facts" aria-live="polite">
             {times.map(({ bytes, milliseconds }) => (
               <Fact key={bytes} label={bytesText(bytes)}>
                 {timeText(milliseconds)}

@@ -16,9 +16,9 @@ const PATIENCE = 60
 export async function pingPong(onMeasured: (time: MessageTime) => void): Promise<void> {
   await runWorld({ size: 2, memory: 16 << 20 }, async (group) => {
     const other = 1 - group.rank
-    for (const bytes of SIZES) {
+    // The first messages are slower: they are sent, but not told.
+    for (const [index, bytes] of [SIZES[0]!, ...SIZES].entries()) {
       const buffer = group.alloc('uint8', bytes)
-      // The first messages are slower.
       for (let repeats = 4; ; repeats *= 4) {
         const start = performance.now()
         for (let i = 0; i < repeats; i++) {
@@ -28,7 +28,8 @@ export async function pingPong(onMeasured: (time: MessageTime) => void): Promise
         }
         const elapsed = performance.now() - start
         if (!(await group.broadcastObject(elapsed < PATIENCE, 0))) {
-          if (group.rank === 0) onMeasured({ bytes, milliseconds: elapsed / repeats / 2 })
+          if (group.rank === 0 && index > 0)
+            onMeasured({ bytes, milliseconds: elapsed / repeats / 2 })
           break
         }
       }
