@@ -1,5 +1,5 @@
 // Writes what the manifests of all packages have in common, from package.json of the repository: the
-// version, the licence, the engines, and the addresses, of which `repository.url` is the only source.
+// version, the licence, the engines, and the addresses, whose only source is `repository.url`.
 // npm run manifests
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

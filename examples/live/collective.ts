@@ -152,7 +152,7 @@ export function timeMessages(
     }
     const start = Math.max(now[rank]!, free[rank]!)
     free[rank] = start + bytesTime(bytes, costs)
-    const arrival = free[rank]! + costs.latency
+    const arrival = free[rank] + costs.latency
     arrivals.set(`${rank}-${peer}-${step}`, arrival)
     messages.push({ from: rank, to: peer, bytes, start, arrival })
   }

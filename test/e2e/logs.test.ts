@@ -349,7 +349,7 @@ it('--log-prefix and the flag and variable of torchrun set the prefix of each li
   expect(prefixed).toBe(`${hostname()} 0: hello from rank 0 of 1\n`)
 })
 
-it('the launcher logs what it goes on without, at the level info', async () => {
+it('the launcher logs what it does without, at the level info', async () => {
   const unusable = { TSRUN_RUNS_DIR: '/proc/none' }
   const logging = { ...unusable, TSRUN_LOG_LEVEL: 'info' }
   const { code, stderr } = await tsrun(['--nproc', '1', 'hello.mjs'], { env: logging })

@@ -34,7 +34,7 @@ export function loadedModules(): [name: string, module: NodeJS.Module][] {
   const umbrella = new Module('@tensorflow/tfjs')
   umbrella.exports = {
     ...core,
-    CustomCallback: class {},
+    CustomCallback: Object,
     registerCallbackConstructor: () => undefined,
   }
   umbrella.loaded = true
@@ -49,13 +49,13 @@ export function loadedModules(): [name: string, module: NodeJS.Module][] {
  * parse 10 MB of them for TensorFlow.js although their sources are not installed.
  */
 function load(name: string): unknown {
-  const { sourceMapsEnabled } = process
+  // Bun does not have the property.
+  const { sourceMapsEnabled = false } = process
   process.setSourceMapsEnabled(false)
   try {
     return require(name)
   } finally {
-    // Bun does not have the property.
-    process.setSourceMapsEnabled((sourceMapsEnabled as boolean | undefined) ?? false)
+    process.setSourceMapsEnabled(sourceMapsEnabled)
   }
 }
 

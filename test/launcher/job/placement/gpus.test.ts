@@ -43,9 +43,9 @@ function withGpus(
 
 /** What a launcher with this many ranks takes, after which it ends. */
 async function take(env: Record<string, string>, ranks: number) {
-  const { gpus, warning, release } = await new HostGpus(env).claim(ranks)
-  release()
-  return { gpus, warning }
+  const claimed = await new HostGpus(env).claim(ranks)
+  claimed.release()
+  return { gpus: claimed.gpus, warning: claimed.warning }
 }
 
 const busy = { gpu: 0, text: '4711, /usr/bin/python3, 20480' }
@@ -87,7 +87,7 @@ it('two launchers that start at the same time take different GPUs', async () => 
   expect(launchers.map(({ preferred }) => preferred.length)).toEqual([4, 4])
   const claims = await Promise.all(launchers.map((gpus) => gpus.claim(2)))
   const names = claims.flatMap(({ gpus }) => gpus)
-  for (const { release } of claims) release()
+  for (const claim of claims) claim.release()
   expect(names.toSorted()).toEqual(['0', '1', '2', '3'])
 })
 
