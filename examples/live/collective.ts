@@ -151,8 +151,9 @@ export function timeMessages(
       continue
     }
     const start = Math.max(now[rank]!, free[rank]!)
-    free[rank] = start + bytesTime(bytes, costs)
-    const arrival = free[rank] + costs.latency
+    const sent = start + bytesTime(bytes, costs)
+    const arrival = sent + costs.latency
+    free[rank] = sent
     arrivals.set(`${rank}-${peer}-${step}`, arrival)
     messages.push({ from: rank, to: peer, bytes, start, arrival })
   }

@@ -91,11 +91,12 @@ describe.each(['distributed', 'training'])('@tsrun/%s/browser', (name) => {
 
 /** The packages of others that the entries contain. */
 const packagesOf: Readonly<Record<string, readonly string[]>> = {
-  distributed: ['msgpackr'],
+  distributed: ['fastest-levenshtein', 'msgpackr'],
   training: [
     '@tensorflow/tfjs-backend-cpu',
     '@tensorflow/tfjs-backend-wasm',
     '@tensorflow/tfjs-core',
+    'fastest-levenshtein',
     'long',
     'msgpackr',
     'seedrandom',

@@ -1,20 +1,10 @@
+import { backends } from '#backends'
 import { registerCpu } from '#tfjs'
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { TensorBackend } from '../tfjs/backend.ts'
 import { genericBackend } from '../tfjs/generic-backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { cpuBackend } from './cpu.ts'
-import { tensorflowBackend } from './tensorflow/backend.ts'
-import { wasmBackend } from './wasm/backend.ts'
-import { webgpuBackend } from './webgpu/backend.ts'
-
-const backends: Readonly<Record<string, TensorBackend>> = {
-  wasm: wasmBackend,
-  cpu: cpuBackend,
-  tensorflow: tensorflowBackend,
-  webgpu: webgpuBackend,
-}
 
 /** Returns the current backend of TensorFlow.js. @throws ERR_TSR_BACKEND_NOT_LOADED */
 export function currentBackend(): TensorBackend {

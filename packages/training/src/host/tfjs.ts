@@ -50,12 +50,12 @@ export function loadedModules(): [name: string, module: NodeJS.Module][] {
  */
 function load(name: string): unknown {
   // Bun does not have the property.
-  const { sourceMapsEnabled = false } = process
+  const { sourceMapsEnabled }: { sourceMapsEnabled?: boolean } = process
   process.setSourceMapsEnabled(false)
   try {
     return require(name)
   } finally {
-    process.setSourceMapsEnabled(sourceMapsEnabled)
+    process.setSourceMapsEnabled(sourceMapsEnabled ?? false)
   }
 }
 
