@@ -35,7 +35,9 @@ describe('README.md, docs and the packages', () => {
       MOST_EXCUSES,
     )
     const languages = new Set(blocks.map(({ language }) => language))
-    expect(['sh', 'ts', 'text', 'json', 'yaml', 'html']).toEqual(expect.arrayContaining([...languages]))
+    expect(['sh', 'ts', 'text', 'json', 'yaml', 'html']).toEqual(
+      expect.arrayContaining([...languages]),
+    )
   })
 
   it('show programs that type-check against the published types', async () => {

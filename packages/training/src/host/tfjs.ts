@@ -50,12 +50,12 @@ export function loadedModules(): [name: string, module: NodeJS.Module][] {
  */
 function load(name: string): unknown {
   // Bun does not have the property.
-  const { sourceMapsEnabled }: { sourceMapsEnabled?: boolean } = process
+  const enabled = (process as Partial<NodeJS.Process>).sourceMapsEnabled ?? false
   process.setSourceMapsEnabled(false)
   try {
     return require(name)
   } finally {
-    process.setSourceMapsEnabled(sourceMapsEnabled ?? false)
+    process.setSourceMapsEnabled(enabled)
   }
 }
 
