@@ -23,6 +23,7 @@ COPY packages/training/package.json packages/training/
 COPY packages/layers/package.json packages/layers/
 COPY packages/models/package.json packages/models/
 COPY packages/launcher/package.json packages/launcher/
+COPY packages/create/package.json packages/create/
 COPY packages/launcher/bin packages/launcher/bin
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY . .

@@ -33,6 +33,7 @@ export {
   readFileBytes,
   readFileText,
 } from './host/files.ts'
+export { nearestName } from './nearest-name.ts'
 export { importOptional } from './optional-package.ts'
 import { host as ownHost } from '#host'
 import type { Host } from './host/node.ts'
@@ -75,7 +76,6 @@ export {
   integer,
   isObject,
   list,
-  nearestName,
   number,
   object,
   parseJson,

@@ -1,5 +1,5 @@
-import { distance } from 'fastest-levenshtein'
 import { shown, tsrError } from './errors/tsr-error.ts'
+import { nearestName } from './nearest-name.ts'
 
 /*
  * A schema describes the accepted values of a caller's option, a message of another process, or a file.
@@ -373,29 +373,4 @@ export function parseJson<T>(json: string, of: Schema<T>): T | undefined {
 /** Whether a value is an object that is not an array. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** The number of mistakes between two words. Two swapped letters are one. */
-function edits(one: string, other: string): number {
-  const letters = (word: string): string => Array.from(word).sort().join('')
-  const count = distance(one, other)
-  return count === 2 && letters(one) === letters(other) ? 1 : count
-}
-
-/**
- * Returns the candidate that the caller probably meant by `word`: the shortest candidate that
- * starts with `word`, otherwise the one with the fewest edits. Returns undefined if no candidate is
- * close.
- */
-export function nearestName(word: string, candidates: readonly string[]): string | undefined {
-  const wanted = word.toLowerCase()
-  const prefixed = candidates.filter((candidate) => candidate.toLowerCase().startsWith(wanted))
-  if (wanted !== '' && prefixed.length > 0) {
-    return prefixed.reduce((a, b) => (b.length < a.length ? b : a))
-  }
-  const limit = Math.max(1, Math.floor(word.length / 2))
-  return candidates
-    .map((candidate) => ({ candidate, count: edits(wanted, candidate.toLowerCase()) }))
-    .filter(({ count }) => count <= limit)
-    .sort((a, b) => a.count - b.count)[0]?.candidate
 }

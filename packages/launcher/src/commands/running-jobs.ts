@@ -37,10 +37,15 @@ function findJobs(): StatusSnapshot[] {
 
 function pagesOf(pid: number): StatusSnapshot[] {
   const folder = `/proc/${pid}/fd`
+  const files = new Set<number>()
   return namesIn(folder).flatMap((fd): StatusSnapshot[] => {
     try {
       const path = `${folder}/${fd}`
       if (!readlinkSync(path).includes(STATUS_NAME)) return []
+      const { ino } = statSync(path)
+      // The launcher has two descriptors of its page.
+      if (files.has(ino)) return []
+      files.add(ino)
       const page = readStatusPage(path)
       // Skip starting ranks, which also keep the page open for a moment.
       return page.launcherPid === pid ? [page] : []
