@@ -154,9 +154,7 @@ describe('tsrun logs', () => {
       const { code, stderr } = await logs(...args)
       expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
     }
-    await refused(
-      'no run of yours is known on this host. The output of the last five jobs is kept',
-    )
+    await refused('no run of yours is known on this host. The output of the last five jobs is kept')
     await tsrun(kept('hello.mjs'), { env })
     await tsrun(['hello.mjs'], { env: { ...env, TSRUN_KEEP_LOGS: '0' } })
     const [runId] = runIds()
