@@ -142,7 +142,7 @@ describe('--max-restarts', () => {
     expect(stdout).toMatch(/rank 1 in attempt 1/)
     expect(stdout).not.toMatch(/in attempt 2/)
     expect(stderr).toMatch(
-      /^tsrun: the job failed: rank 0 of 2 on \S+ called process\.exit\(4\); tsrun logs \S+\n/,
+      /^tsrun: the attempt failed: rank 0 of 2 on \S+ called process\.exit\(4\); see tsrun logs \S+\ntsrun: starting/,
     )
     expect(stderr).not.toContain('first cause')
     expect(stderr).toContain('tsrun: starting all ranks again (restart 1 of 3)\n')

@@ -109,7 +109,10 @@ async function runAttempts(
     const logs = job.output.kept === undefined ? undefined : `tsrun logs ${plan.runId}`
     const where =
       verdict.kind === 'failure' && verdict.restart ? (verdict.failure.logs ?? logs) : undefined
-    const shown = where === undefined ? text(job.colour.stderr) : shortFailureText(failure, where)
+    const shown =
+      where === undefined
+        ? text(job.colour.stderr)
+        : shortFailureText(failure, `see ${where}`, 'attempt')
     announcer.show('failure', shown, failure)
     if (verdict.kind === 'lost' || verdict.restart === undefined) return failure.jobExitCode
     if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
@@ -291,7 +294,8 @@ function showSummary(
   { nodes }: NodePlan,
   { announcer }: JobContext,
 ): void {
-  const isWanted = output.summary && output.format === 'pretty'
+  const isLast = verdict.kind !== 'failure' || verdict.restart === undefined
+  const isWanted = output.summary && output.format === 'pretty' && isLast
   if (verdict.kind === 'interrupted') return
   if (reports === undefined) {
     const where = `the summary of all ranks is on node 0 (${nodes[0]!.host})`

@@ -67,9 +67,13 @@ export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
 }
 
 /** Formats the report in one line. @param where - where the details are */
-export function shortFailureText(failure: Failure | NodeFailure, where: string): string {
-  const what = 'ended' in failure ? describeRank(failure) : describeNode(failure)
-  return `tsrun: the job failed: ${what}; ${where}\n`
+export function shortFailureText(
+  failure: Failure | NodeFailure,
+  where: string,
+  what: 'job' | 'attempt' = 'job',
+): string {
+  const cause = 'ended' in failure ? describeRank(failure) : describeNode(failure)
+  return `tsrun: the ${what} failed: ${cause}; ${where}\n`
 }
 
 function describeRank({ rank, worldSize, host, ended, what }: Failure): string {
