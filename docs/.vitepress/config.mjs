@@ -1,12 +1,11 @@
 // How VitePress builds the site: npm run site, which gathers the pages in docs/.vitepress/pages.
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { anchorOf, sitePathOf } from '../../scripts/site/pages.mjs'
 import { sidebar } from './sidebar.mjs'
 
 const pages = fileURLToPath(new URL('pages', import.meta.url))
 const flags = { text: 'Flags', link: '/launcher#flags' }
-const livePage = { text: 'Live', link: '/live.html', target: '_self' }
 
 /** @type {import('vitepress').UserConfig} */
 export default {
@@ -21,6 +20,7 @@ export default {
     // Nothing but Markdown, as on GitHub.
     attrs: { disable: true },
     emoji: { defs: {}, shortcuts: {} },
+    config: (md) => md.core.ruler.push('sentences', widenSentences),
   },
   themeConfig: {
     search: { provider: 'local' },
@@ -31,7 +31,7 @@ export default {
       { text: 'Reference', link: '/reference/' },
       { text: 'Comparison', link: '/comparison' },
       { text: 'Decisions', link: '/decisions/' },
-      ...(existsSync(`${pages}/public/live.html`) ? [livePage] : []),
+      { text: 'Live', link: '/live.html', target: '_self' },
     ],
     sidebar: sidebar.map(({ text, open = false, items }) => ({
       text,
@@ -47,6 +47,14 @@ function itemOf(entry) {
   const [path, title] = typeof entry === 'string' ? [entry] : entry
   const page = sitePathOf(path)
   return { text: title ?? headingOf(page), link: `/${page.replace(/index\.md$/, '')}` }
+}
+
+/** On a narrow screen a table scrolls, rather than breaking a sentence into a column of words. */
+function widenSentences({ tokens }) {
+  for (const [i, token] of tokens.entries()) {
+    const isSentence = token.type === 'td_open' && tokens[i + 1].content.length > 60
+    if (isSentence) token.attrSet('style', 'min-width: 14rem')
+  }
 }
 
 /** The first heading of a page, without its code marks. */

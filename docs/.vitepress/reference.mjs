@@ -7,21 +7,17 @@ import { Application, Comment, ReflectionKind } from 'typedoc'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-const manifests = readdirSync(join(root, 'packages')).map((folder) => {
-  const { name, exports } = JSON.parse(
-    readFileSync(join(root, 'packages', folder, 'package.json'), 'utf8'),
-  )
-  return { folder, name, exports }
-})
 /** The entry points: the name to import each by, and its source. */
-const entries = manifests.flatMap(({ folder, name, exports }) =>
-  Object.entries(exports)
+const entries = readdirSync(join(root, 'packages')).flatMap((folder) => {
+  const manifest = readFileSync(join(root, 'packages', folder, 'package.json'), 'utf8')
+  const { name, exports = {} } = JSON.parse(manifest)
+  return Object.entries(exports)
     .filter(([, target]) => target['@tsrun/source'] !== undefined)
     .map(([entry, target]) => ({
       name: join(name, entry),
       source: join('packages', folder, target['@tsrun/source']),
-    })),
-)
+    }))
+})
 
 const app = await Application.bootstrapWithPlugins({
   plugin: ['typedoc-plugin-markdown'],
@@ -34,11 +30,9 @@ const app = await Application.bootstrapWithPlugins({
   disableSources: true,
   excludeExternals: true,
   excludePrivate: true,
-  requiredToBeDocumented: ['Enum', 'Variable', 'Function', 'Class', 'Interface', 'TypeAlias'],
-  packagesRequiringDocumentation: manifests.map(({ name }) => name),
-  validation: { notDocumented: true, notExported: false },
-  treatValidationWarningsAsErrors: true,
+  validation: { notExported: false },
   outputs: [{ name: 'markdown', path: join(root, 'docs/.vitepress/pages/reference') }],
+  groupOrder: ['Functions', 'Variables', 'Classes', '*'],
   router: 'module',
   entryFileName: 'index',
   excludeScopesInPaths: true,
@@ -68,6 +62,16 @@ for (const variable of project.getReflectionsByKind(ReflectionKind.Variable)) {
     { kind: 'text', text: ' of the default group.' },
   ])
 }
+
+const undocumented = project
+  .getChildrenByKind(ReflectionKind.Module)
+  .flatMap(({ children }) => children)
+  .filter((each) => !each.isReference() && !isDocumented(each))
+for (const each of undocumented) console.error(`not documented: ${each.getFriendlyFullName()}`)
 app.validate(project)
-if (app.logger.hasErrors()) process.exit(1)
+if (undocumented.length > 0 || app.logger.hasErrors()) process.exit(1)
 await app.generateOutputs(project)
+
+function isDocumented({ comment, signatures = [] }) {
+  return comment !== undefined || signatures.some((signature) => signature.hasComment())
+}

@@ -2,9 +2,10 @@
 // npm run site -- [--base /tsrun/] [--serve]
 //
 // Installs what docs/package-lock.json names into docs/node_modules, gathers the pages in
-// docs/.vitepress/pages with links that fit the site, adds a page for each entry point of a package
-// (typedoc), and lets VitePress build them. A dead link, and a public name without documentation, are
-// errors. --base: the path below which the site is published. --serve: shows the site afterwards.
+// docs/.vitepress/pages with links that fit the site, adds the live page and a page for each entry point
+// of a package (typedoc), and lets VitePress build them. A dead link, and a public name without
+// documentation, are errors. --base: the path below which the site is published. --serve: shows the site
+// afterwards.
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -32,6 +33,7 @@ for (const path of listPages()) {
 }
 for (const path of listAssets()) copyFileSync(join(root, path), prepare(path))
 
+run(process.execPath, '../scripts/live.mjs', '--out', join(pages, 'public/live.html'))
 run(process.execPath, '.vitepress/reference.mjs')
 const vitepress = 'node_modules/vitepress/bin/vitepress.js'
 run(process.execPath, vitepress, 'build', '--base', values.base)

@@ -7,13 +7,13 @@ const packages = join(root, 'packages')
 
 interface Manifest {
   readonly name: string
-  readonly exports: Readonly<Record<string, string | Readonly<Record<string, string>>>>
+  readonly exports?: Readonly<Record<string, string | Readonly<Record<string, string>>>>
 }
 
 /** Each entry point by the name to import it by, with its source. */
 const entries = readdirSync(packages).flatMap((folder) => {
   const text = readFileSync(join(packages, folder, 'package.json'), 'utf8')
-  const { name, exports } = JSON.parse(text) as Manifest
+  const { name, exports = {} } = JSON.parse(text) as Manifest
   return Object.entries(exports).flatMap(([entry, target]) =>
     typeof target === 'string'
       ? []

@@ -14,6 +14,7 @@ import { PortTransport, type Port } from './transports/port-transport.ts'
 /** Milliseconds between two checks of the deadlines. */
 const TICK = 50
 
+/** Options of `joinPorts`. */
 export interface JoinPortsOptions {
   readonly rank: number
   /** The port to each rank of the world; undefined for this rank. */

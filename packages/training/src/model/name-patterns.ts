@@ -1,6 +1,6 @@
 import { where } from '@tsrun/core'
 
-/** Selects parameters or layers by name: a predicate, or one or more patterns of {@link matchName}. */
+/** Selects parameters or layers by name: a predicate, or one or more patterns such as `layers.*.bias`. */
 export type NamePatterns = string | readonly string[] | ((name: string) => boolean)
 
 export const namePatterns = where<NamePatterns>(

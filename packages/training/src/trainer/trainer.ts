@@ -257,7 +257,7 @@ export class Trainer {
   /**
    * Saves the model, the optimizer and the number of steps: see `saveCheckpoint`.
    *
-   * @param data - the position in the data, or any other JSON value
+   * @param options - `data` is the position in the data, or any other JSON value
    */
   async save(
     directory: string,

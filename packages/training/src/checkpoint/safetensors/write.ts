@@ -131,7 +131,11 @@ async function unless(codes: readonly string[], run: () => Promise<void>): Promi
   })
 }
 
-/** @param place - the position in the file; default: where the last write ended */
+/**
+ * Writes all of `data`, in as many writes as that takes.
+ *
+ * @param place - the position in the file; default: where the last write ended
+ */
 export async function writeAll(file: FileHandle, data: Uint8Array, place?: number): Promise<void> {
   for (let at = 0; at < data.length;) {
     const position = place === undefined ? null : place + at
