@@ -25,6 +25,7 @@ COPY packages/models/package.json packages/models/
 COPY packages/launcher/package.json packages/launcher/
 COPY packages/create/package.json packages/create/
 COPY packages/launcher/bin packages/launcher/bin
+COPY packages/create/bin packages/create/bin
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY . .
 RUN npm run build
