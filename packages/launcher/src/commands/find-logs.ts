@@ -1,6 +1,6 @@
-import { statSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { namesIn, tsrError, type TsrError } from '@tsrun/core'
+import { tsrError, type TsrError } from '@tsrun/core'
 import { readRuns, type RunRecord } from '../job/run-records.ts'
 import { attemptsIn, ranksIn } from '../logs/log-reader.ts'
 
@@ -73,13 +73,22 @@ function inFolder(path: string, runs: readonly RunRecord[]): FoundLogs {
     return of(dirname(dirname(path)), Number(above), Number(basename(path)))
   }
   if (attemptsIn(path).length > 0) return of(path)
-  const newest = namesIn(path)
+  const newest = readFolder(path)
     .map((name) => join(path, name))
     .filter((folder) => attemptsIn(folder).length > 0)
     .map((folder) => ({ folder, time: timeOf(folder) }))
     .toSorted((a, b) => b.time - a.time)[0]
   if (newest !== undefined) return of(newest.folder)
   throw noLogs(path, 'there are no log files of a run in this folder')
+}
+
+/** @throws ERR_TSR_NO_LOGS */
+function readFolder(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch (error) {
+    throw noLogs(folder, (error as Error).message)
+  }
 }
 
 function timeOf(run: string): number {
