@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 
-/** A hint for an import of `./lib.js` where only lib.ts exists, which tsx would find. */
+/** A hint for an import of `./lib.js` where there is only lib.ts. Only tsx looks for it. */
 export function missingSourceHint(error: unknown): string {
   const { code, message } = Object(error) as Record<string, unknown>
   const [, path, kind = ''] = /^Cannot find module '(.+)\.(m?)js' imp/.exec(String(message)) ?? []
