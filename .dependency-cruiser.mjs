@@ -62,7 +62,7 @@ const forbidden = [
     from: {
       path: '^packages/',
       pathNot:
-        '^packages/(launcher/src/rank/typescript/|observe/page/|core/src/(codec|msgpack-values|schema)\\.ts$)',
+        '^packages/(launcher/src/rank/typescript/|observe/page/|core/src/(codec|msgpack-values|nearest-name)\\.ts$)',
     },
     to: {
       dependencyTypes: ['npm-no-pkg', 'npm-unknown', 'npm-dev'],

@@ -93,8 +93,8 @@ function leads(from, to, imports) {
     imported.includes(to) ||
     imported.some(
       (door) =>
-        /^packages\/[^/]+\/src\/(record\/)?index\.ts$/.test(door) &&
-        imports.some((each) => each.from === door && each.to === to),
+        /^packages\/[^/]+\/src\/(record\/)?(index|browser|portable)\.ts$/.test(door) &&
+        leads(door, to, imports),
     )
   )
 }
