@@ -1,6 +1,6 @@
-import { statSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { namesIn, tsrError, type TsrError } from '@tsrun/core'
+import { tsrError, type TsrError } from '@tsrun/core'
 import { readRuns, type RunRecord } from '../job/run-records.ts'
 import { attemptsIn, ranksIn } from '../logs/log-reader.ts'
 
@@ -80,6 +80,15 @@ function inFolder(path: string, runs: readonly RunRecord[]): FoundLogs {
     .toSorted((a, b) => b.time - a.time)[0]
   if (newest !== undefined) return of(newest.folder)
   throw noLogs(path, 'there are no log files of a run in this folder')
+}
+
+/** @throws ERR_TSR_NO_LOGS */
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch (error) {
+    throw noLogs(folder, (error as Error).message)
+  }
 }
 
 function timeOf(run: string): number {
