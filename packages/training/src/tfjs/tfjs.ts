@@ -1,5 +1,5 @@
 // The methods of tensors, which `loadBackend` adds.
-/// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops" preserve="true" />
+/// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops.js" preserve="true" />
 import { core } from '#tfjs'
 import type {
   KernelFunc,
