@@ -148,8 +148,7 @@ function textOf([name, symbol], isOwn) {
   const own = declarationsOf(symbol).filter(isOwn)
   if (own.length === 0) return `${name}: of another package\n`
   const texts = own.map((node) =>
-    printer
-      .printNode(ts.EmitHint.Unspecified, node, node.getSourceFile())
+    printed(ts.transform(node, [withSortedUnions]).transformed[0], node.getSourceFile())
       .replace(/^export /, '')
       .replace(/^declare /, '')
       // docs/errors.md has the words of errors.
@@ -157,4 +156,26 @@ function textOf([name, symbol], isOwn) {
   )
   const renamed = name === symbol.name ? '' : `${name} is\n`
   return `${renamed}${texts.join('\n')}\n`
+}
+
+/**
+ * Sorts the members of unions. The order in which tsc writes inferred ones depends on what it has checked
+ * before.
+ *
+ * @type {ts.TransformerFactory<ts.Node>}
+ */
+function withSortedUnions(context) {
+  const visit = (/** @type {ts.Node} */ node) => {
+    const visited = ts.visitEachChild(node, visit, context)
+    if (!ts.isUnionTypeNode(visited)) return visited
+    const texts = new Map(visited.types.map((type) => [type, printed(type, node.getSourceFile())]))
+    const types = [...visited.types].sort((a, b) => (texts.get(a) < texts.get(b) ? -1 : 1))
+    return ts.factory.createUnionTypeNode(types)
+  }
+  return visit
+}
+
+/** @param {ts.Node} node @param {ts.SourceFile} source */
+function printed(node, source) {
+  return printer.printNode(ts.EmitHint.Unspecified, node, source)
 }
