@@ -276,9 +276,7 @@ async function weightsOfRoot(
     return described.map(({ name, shape, integers }, i) => {
       const part = parts.get(String(i))
       const tensor =
-        part === undefined
-          ? tf.tensor([...integers!], shape, 'int32')
-          : tensorFrom(part, shape)
+        part === undefined ? tf.tensor([...integers!], shape, 'int32') : tensorFrom(part, shape)
       return { name, tensor }
     })
   } finally {
