@@ -20,7 +20,14 @@ export default {
     // Nothing but Markdown, as on GitHub.
     attrs: { disable: true },
     emoji: { defs: {}, shortcuts: {} },
-    config: (md) => md.core.ruler.push('sentences', widenSentences),
+    config: (md) => {
+      md.core.ruler.push('sentences', widenSentences)
+      // Indented code scrolls as that in fences does.
+      md.renderer.rules.code_block = (tokens, i, ...rest) => {
+        tokens[i].info = 'text'
+        return md.renderer.rules.fence(tokens, i, ...rest)
+      }
+    },
   },
   themeConfig: {
     search: { provider: 'local' },

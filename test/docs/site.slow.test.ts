@@ -14,10 +14,11 @@ const pages = isBuilt
     )
   : []
 
-/** Lets a page load the built files as if a server had them. */
-async function serve(page: Page): Promise<void> {
+/** Lets a page load the built files as if a server had them, also without the scripts of VitePress. */
+async function serve(page: Page, hasScripts: boolean): Promise<void> {
   await page.route(`${address}/**`, (route) => {
     const { pathname } = new URL(route.request().url())
+    if (!hasScripts && pathname.endsWith('.js')) return route.abort()
     const path = join(site, decodeURIComponent(pathname).replace(/\/$/, '/index.html'))
     return route.fulfill(existsSync(path) ? { path } : { status: 404 })
   })
@@ -26,24 +27,24 @@ async function serve(page: Page): Promise<void> {
 needing(isBuilt, 'site: npm run site builds it').describe('the site', () => {
   describeInChromium('in Chromium', (newPage) => {
     it('fits a window of 390 pixels on every page', async () => {
-      const { page, complaints } = await newPage({ width: 390 })
-      await serve(page)
+      const { page } = await newPage({ width: 390 })
+      await serve(page, false)
       const wide = []
       for (const name of pages) {
         await page.goto(`${address}/${name}`)
         const width = await page.evaluate('document.documentElement.scrollWidth')
         if (Number(width) > 390) wide.push(`${name}: ${String(width)}`)
       }
+      expect(pages.length).toBeGreaterThan(100)
       expect(wide).toEqual([])
-      expect(complaints).toEqual([])
     }, 600_000)
 
     it.each(['light', 'dark'] as const)('finds pages and public names, %s', async (colorScheme) => {
       const { page, complaints } = await newPage({ colorScheme })
-      await serve(page)
+      await serve(page, true)
       await page.goto(`${address}/index.html`)
       const classes = await page.locator('html').getAttribute('class')
-      expect(classes?.includes('dark')).toBe(colorScheme === 'dark')
+      expect((classes ?? '').includes('dark')).toBe(colorScheme === 'dark')
       for (const [words, title] of [
         ['reduce-scatter', 'Algorithms'],
         ['initProcessGroup', 'initProcessGroup()'],
