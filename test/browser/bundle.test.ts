@@ -97,6 +97,7 @@ const packagesOf: Readonly<Record<string, readonly string[]>> = {
     '@tensorflow/tfjs-backend-wasm',
     '@tensorflow/tfjs-core',
     'fastest-levenshtein',
+    'long',
     'msgpackr',
     'seedrandom',
   ],
