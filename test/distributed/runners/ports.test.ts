@@ -1,16 +1,20 @@
 import { connectPorts, joinPorts, type ProcessGroup } from '@tsrun/distributed/browser'
 import { errorOf, thrownBy } from '../support/outcome.ts'
 
+const joined: ProcessGroup[] = []
+
 /** Ranks with ports between them. In a page they are in workers; ports work the same in one thread. */
 function join(size: number, timeout = 20_000): ProcessGroup[] {
-  return connectPorts(size).map((ports, rank) =>
+  const groups = connectPorts(size).map((ports, rank) =>
     joinPorts({ rank, ports, timeout, memory: 16 << 20 }),
   )
+  joined.push(...groups)
+  return groups
 }
 
-async function leave(groups: readonly ProcessGroup[]): Promise<void> {
-  await Promise.all(groups.map((group) => group.destroy()))
-}
+afterEach(async () => {
+  await Promise.all(joined.splice(0).map((group) => group.destroy()))
+})
 
 describe('joinPorts', () => {
   it('reduces and gathers over three ranks, with buffers of any size', async () => {
@@ -25,48 +29,45 @@ describe('joinPorts', () => {
     )
     const objects = [{ rank: 0 }, { rank: 1 }, { rank: 2 }]
     expect(results).toEqual(groups.map(() => [6, 6, objects]))
-    await leave(groups)
   })
 
   it('reports mismatched calls on all ranks', async () => {
-    const groups = join(2)
     const errors = await Promise.all(
-      groups.map((group) => errorOf(() => group.allReduce(new Float32Array(2 + group.rank)))),
+      join(2).map((group) => errorOf(() => group.allReduce(new Float32Array(2 + group.rank)))),
     )
     expect(errors.map((error) => error?.code)).toEqual(['ERR_TSR_MISMATCH', 'ERR_TSR_MISMATCH'])
-    await leave(groups)
   })
 
   it('names the rank that a receive waits for', async () => {
-    const groups = join(2, 100)
-    const error = await errorOf(() => groups[0]!.recv(new Float32Array(1), 1))
+    const [group] = join(2, 100)
+    const error = await errorOf(() => group!.recv(new Float32Array(1), 1))
     expect(error?.code).toBe('ERR_TSR_OPERATION_TIMEOUT')
     expect(error?.message).toContain('waiting for rank 1')
-    await leave(groups)
   })
 
   it('tells a rank that another one has left', async () => {
-    const groups = join(2)
-    await groups[1]!.destroy()
-    const error = await errorOf(() => groups[0]!.barrier())
+    const [group, other] = join(2)
+    await other!.destroy()
+    const error = await errorOf(() => group!.barrier())
     expect(error?.code).toBe('ERR_TSR_PEER_LEFT')
-    await groups[0]!.destroy()
   })
 
-  it('refuses synchronous calls, new groups and missing ports', async () => {
-    const groups = join(2)
+  it('refuses new groups, because the ranks share no store', async () => {
+    const errors = await Promise.all(join(2).map((group) => errorOf(() => group.split(0))))
+    for (const error of errors) expect(error?.message).toContain('one that joinPorts made')
+  })
+
+  it('refuses synchronous calls and missing ports', () => {
+    const [group] = join(2)
     expect(
       thrownBy(() => {
-        groups[0]!.barrierSync()
+        group!.barrierSync()
       }),
     ).toMatchObject({ code: 'ERR_TSR_SYNC_UNSUPPORTED' })
-    const errors = await Promise.all(groups.map((group) => errorOf(() => group.split(0))))
-    for (const error of errors) expect(error?.message).toContain('one that joinPorts made')
     expect(
       thrownBy(() => {
-        joinPorts({ rank: 1, ports: connectPorts(2)[0]! })
+        joinPorts({ rank: 1, ports: [{} as never, undefined, undefined] })
       }),
     ).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
-    await leave(groups)
   })
 })

@@ -1,9 +1,5 @@
 // The methods of tensors, which `loadBackend` adds.
-<<<<<<< HEAD
-/// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops" resolution-mode="require" preserve="true" />
-=======
 /// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops.js" preserve="true" />
->>>>>>> release
 import { core } from '#tfjs'
 import type {
   KernelFunc,
