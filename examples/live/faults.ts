@@ -57,7 +57,7 @@ export async function breakWorld(name: FaultName): Promise<Failure> {
     size: RANKS,
     memory: 8 << 20,
     // Ranks that wait for each other are told at once if the time-out is far away.
-    timeout: name === 'deadlock' ? 120_000 : 1000,
+    timeout: name === 'deadlock' ? 120_000 : name === 'late' ? 1000 : 10_000,
     faults: fault === undefined ? [] : [fault],
     onErrors: (found: readonly RankError[]) => {
       errors = found

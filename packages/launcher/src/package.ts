@@ -7,11 +7,10 @@ const manifest = '@tsrun/launcher/package.json'
 /** The folder of this package, with its programs (`dist`) and the sources that `tsrun setup` compiles. */
 export const packageFolder = new URL('./', pathToFileURL(require.resolve(manifest)))
 
-/** The version of tsrun. */
-export const { version } = require(manifest) as { readonly version: string }
-
-/** Where the documentation is. A placeholder until the repository is public. */
-export const DOCS = 'https://example.org/tsrun/docs'
+/** The version of tsrun, and where its documentation is. */
+export const { version, homepage } = require(manifest) as Readonly<
+  Record<'version' | 'homepage', string>
+>
 
 /** The oldest Node that tsrun supports. */
 export const OLDEST_NODE = '20.19'

@@ -23,7 +23,7 @@ function textOf(reader: RankReader): string {
 
 it('log files of a limited size keep the newest lines of both streams, in two sets of files', () => {
   const failures: string[] = []
-  const files = openRankFiles(folder, streams, (reason) => failures.push(reason), 40)
+  const files = openRankFiles(folder, streams, (reason) => failures.push(reason), 300)
   files.describe(header)
   const lines = Array.from({ length: 30 }, (_, i) => `line ${i}`)
   for (const [i, text] of lines.entries()) {
@@ -47,7 +47,7 @@ it('log files of a limited size keep the newest lines of both streams, in two se
 })
 
 it('a reader of log files notices their rotation, and still reads what they had', () => {
-  const files = openRankFiles(folder, streams, () => undefined, 10)
+  const files = openRankFiles(folder, streams, () => undefined, 60)
   files.describe(header)
   const first = new RankReader(folder, 0, streams)
   files.write('stdout', [{ text: 'short', end: '\n' }])

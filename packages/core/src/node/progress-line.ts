@@ -40,6 +40,7 @@ export class ProgressLine {
 function print(text: string): void {
   const { stdout } = process
   stdout.write(text, (error) => {
-    if (error && stdout.listenerCount('error') === 0) stdout.once('error', () => undefined)
+    const isGone = (error as NodeJS.ErrnoException | null | undefined)?.code === 'EPIPE'
+    if (isGone && stdout.listenerCount('error') === 0) stdout.once('error', () => undefined)
   })
 }

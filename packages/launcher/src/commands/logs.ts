@@ -192,6 +192,12 @@ class LogCommand {
       }
       readers.push(new RankReader(folder, found, streams, last === undefined ? tail : undefined))
     }
+    for (const old of readers.filter(
+      (reader) => reader.isReplaced && reader.peek() === undefined,
+    )) {
+      old.close()
+      readers.splice(readers.indexOf(old), 1)
+    }
     readers.sort((a, b) => a.rank - b.rank)
   }
 

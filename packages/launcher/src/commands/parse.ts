@@ -7,7 +7,7 @@ import { hintFor } from '../args/hints.ts'
 import { usageError } from '../args/readers.ts'
 import { settleRepeated } from '../args/repeated-flags.ts'
 import { findFlag, variablesOf } from '../args/settings.ts'
-import { DOCS, version } from '../package.ts'
+import { homepage, version } from '../package.ts'
 import type { Command } from './context.ts'
 import { commandNames, commands } from './table.ts'
 
@@ -100,7 +100,7 @@ export async function parse(
     parser
       .group(['help', 'version'], 'Help:')
       .example('$0 --nproc 4 train.ts --lr 0.1', 'four ranks; the script gets --lr')
-      .epilogue(`${environmentText()}\n\nDocumentation: ${DOCS}`)
+      .epilogue(`${environmentText()}\n\nDocumentation: ${homepage}`)
     addFlags(parser, flags)
   }
   if (isRequest) {

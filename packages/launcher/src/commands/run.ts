@@ -54,7 +54,6 @@ export async function startJob(
   readLogLevel(env)
   const settings = completeSettings(values, env)
   const gpus = new HostGpus(env)
-  gpus.check()
   const given = toJobOptions(settings, command, {
     cores: usableCores(),
     gpus: () => gpus.preferred.length,
@@ -69,7 +68,8 @@ export async function startJob(
   const script = findCode(program, cwd, env)
   // Programs may compute on GPUs without tsrun knowing it.
   const wantsGpus = program.kind === 'program' || usesGpus(env)
-  const devices = findDevices(env, gpus.list)
+  if (wantsGpus) gpus.check()
+  const devices = findDevices(env, () => gpus.list)
   // The output of a detached job is in its log files alone.
   const shown = isDetached ? { ...output, ranks: new Set<number>() } : output
   const job = createJob({ ...options, output: shown }, env, cwd, script, script, {
@@ -87,7 +87,8 @@ export async function startJob(
   if (options.detach && !isDetached) {
     const logs = output.directory ?? output.kept
     if (logs === undefined) throw usageError('--detach needs --log-dir DIR, or TSRUN_KEEP_LOGS=1')
-    context.exitCode = await detach(logs, env, context)
+    // The launcher in the background takes the folder that was made for it.
+    context.exitCode = await detach(logs, { ...env, TSRUN_LOG_DIR: output.directory }, context)
     return
   }
   if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(restart.signals)
@@ -133,7 +134,7 @@ export async function startJob(
   if (claimed?.warning !== undefined) announcer.say('gpus', claimed.warning)
   let exitCode = USAGE
   try {
-    const placed = { ...job, devices: { ...job.devices, gpus: claimed?.gpus ?? devices.gpus } }
+    const placed = { ...job, devices: { ...job.devices, gpus: claimed?.gpus ?? job.devices.gpus } }
     exitCode = await runJob(placed, rendezvous, jobContext)
   } catch (error) {
     if (isTsrError(error)) exitCode = exitCodeOfError(error)
@@ -202,8 +203,8 @@ function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): 
     output.directory ?? (isNeeded ? mkdtempSync(join(tmpdir(), 'tsrun-logs-')) : undefined)
   if (directory !== undefined) return { ...options, output: { ...output, trace, directory } }
   const { nproc } = options.placement
-  // A rank has two sets of files of this size; see `OLDER`.
-  const logMaxSize = KEPT_BYTES / 2 / nproc
+  // A rank has two sets of files of this size (see `OLDER`), in each of two attempts.
+  const logMaxSize = KEPT_BYTES / 4 / nproc
   const kept = nproc > MOST_KEPT ? undefined : keptLogs(env)
   return { ...options, output: { ...output, trace, kept, logMaxSize } }
 }

@@ -49,7 +49,7 @@ export interface RankFiles extends LineFiles {
  * Opens the log files of a rank. Writes are synchronous, so they include the last line before a crash.
  * If a write fails, for example on a full disk, logging stops and the job continues.
  *
- * @param limit - bytes after which the files move to the folder OLDER, whose files are deleted
+ * @param limit - bytes of all files after which they move to the folder OLDER, whose files are deleted
  * @throws ERR_TSR_LOG_DIRECTORY
  */
 export function openRankFiles(
@@ -62,7 +62,7 @@ export function openRankFiles(
   let files = new OpenFiles(folder, names, onFailure)
   let header: object = {}
   let size = 0
-  const note = (entry: unknown): void => void files.write(INDEX_NAME, `${JSON.stringify(entry)}\n`)
+  const note = (entry: unknown): number => files.write(INDEX_NAME, `${JSON.stringify(entry)}\n`)
   const close = (): void => {
     note({ endedAt: stamp() })
     files.close()
@@ -88,9 +88,10 @@ export function openRankFiles(
     write: (stream, lines) => {
       const bytes = files.write(`${stream}.log`, textOf(lines))
       if (bytes === 0) return
-      note([stamp(), stream, bytes] satisfies IndexEntry)
-      size += bytes
-      if (size >= limit && lines.at(-1)!.end === '\n') rotate()
+      size += bytes + note([stamp(), stream, bytes] satisfies IndexEntry)
+      const isWhole = lines.at(-1)!.end === '\n'
+      // A progress bar may never end its line.
+      if (size >= (isWhole ? limit : 2 * limit)) rotate()
     },
     close,
   }

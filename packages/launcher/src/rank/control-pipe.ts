@@ -2,6 +2,7 @@ import { writeSync } from 'node:fs'
 import {
   duplicateAbove,
   EAGAIN,
+  EINTR,
   isAvailable,
   lastErrno,
   statusOf,
@@ -48,7 +49,7 @@ export class ControlPipe {
 function write(fd: number, bytes: Uint8Array): number | undefined {
   if (isAvailable().available) {
     const written = writeNative(fd, bytes)
-    return written >= 0 ? written : lastErrno() === EAGAIN ? 0 : undefined
+    return written >= 0 ? written : [EAGAIN, EINTR].includes(lastErrno()) ? 0 : undefined
   }
   try {
     return writeSync(fd, bytes)

@@ -13,13 +13,18 @@ const left = (at: number, peer: number) =>
   errorReport({ at, code: 'ERR_TSR_PEER_LEFT', peers: [peer] })
 
 it.each([
-  ['ERR_TSR_RENDEZVOUS_TIMEOUT', 75],
-  ['ERR_TSR_SPAWN', 75],
-  ['ERR_TSR_USAGE', 2],
-  ['ERR_TSR_STORE_ADDRESS', 2],
-] as const)('the exit code after %s tells a supervisor whether to retry', (code, expected) => {
-  expect(exitCodeOfError({ code })).toBe(expected)
-})
+  ['ERR_TSR_RENDEZVOUS_TIMEOUT', 75, 'none'],
+  ['ERR_TSR_SPAWN', 75, 'EAGAIN'],
+  ['ERR_TSR_SPAWN', 2, 'EACCES'],
+  ['ERR_TSR_USAGE', 2, 'none'],
+  ['ERR_TSR_STORE_ADDRESS', 2, 'none'],
+] as const)(
+  'the exit code after %s is %i, which tells a supervisor whether to retry (%s)',
+  (code, expected, errno) => {
+    const cause = Object.assign(new Error(), { code: errno })
+    expect(exitCodeOfError({ code, cause })).toBe(expected)
+  },
+)
 
 it('the root cause is undefined if no rank failed', () => {
   expect(findRootCause([exited(0, 0), exited(1, 0)])).toBeUndefined()

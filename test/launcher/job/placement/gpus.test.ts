@@ -122,7 +122,7 @@ it.each([
   'tsrun refuses CUDA_VISIBLE_DEVICES=%s if the host has no such GPU',
   async (visible, message) => {
     const env = withGpus(2, [], { CUDA_VISIBLE_DEVICES: visible })
-    const { code, stderr } = await tsrunHere(['--dry-run', 'hello.mjs'], { env })
+    const { code, stderr } = await tsrunHere(['--dry-run', '--no-python', 'sh'], { env })
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) })
   },
 )
@@ -131,13 +131,13 @@ it.each(['0', '1', '', '-1', 'NoDevFiles', 'MIG-GPU-a/1/0'])(
   'tsrun accepts CUDA_VISIBLE_DEVICES=%j',
   async (visible) => {
     const env = withGpus(2, [], { CUDA_VISIBLE_DEVICES: visible })
-    expect(await tsrunHere(['--dry-run', 'hello.mjs'], { env })).toMatchObject({ code: 0 })
+    expect(await tsrunHere(['--dry-run', '--no-python', 'sh'], { env })).toMatchObject({ code: 0 })
   },
 )
 
 it('tsrun accepts the beginning of a UUID, as CUDA does', async () => {
   const env = withGpus(2, [], { CUDA_VISIBLE_DEVICES: `GPU-${tag}` })
-  expect(await tsrunHere(['--dry-run', 'hello.mjs'], { env })).toMatchObject({ code: 0 })
+  expect(await tsrunHere(['--dry-run', '--no-python', 'sh'], { env })).toMatchObject({ code: 0 })
 })
 
 it('--nproc gpu starts a rank for each GPU that is free', async () => {

@@ -15,16 +15,20 @@ export const TIMED_OUT = 124
 const temporary: readonly string[] = [
   'ERR_TSR_RENDEZVOUS_TIMEOUT',
   'ERR_TSR_NODE_LOST',
-  'ERR_TSR_SPAWN',
   'ERR_TSR_STORE_UNREACHABLE',
   'ERR_TSR_STORE_UNRESPONSIVE',
   'ERR_TSR_STORE_CLOSED',
   'ERR_TSR_STORE_TIMEOUT',
 ]
 
+/** Why a process could not be made that another time may be. */
+const shortages: readonly unknown[] = ['EAGAIN', 'EMFILE', 'ENFILE', 'ENOMEM']
+
 /** The exit code of a command that ended with this error. */
-export function exitCodeOfError({ code }: Pick<TsrError, 'code'>): number {
-  return temporary.includes(code) ? TRY_AGAIN : USAGE
+export function exitCodeOfError({ code, cause }: Pick<TsrError, 'code' | 'cause'>): number {
+  const isShort =
+    code === 'ERR_TSR_SPAWN' && shortages.includes((cause as NodeJS.ErrnoException).code)
+  return isShort || temporary.includes(code) ? TRY_AGAIN : USAGE
 }
 
 /**

@@ -82,9 +82,12 @@ export function watchMemoryEvents(): () => MemoryEvents {
   })
 }
 
-/** Counts the whole host, including kills inside cgroups (Linux 4.13). */
+/** Counts the kills in the cgroup of this process or, without cgroups, on the whole host (Linux 4.13). */
 function countKills(): number {
-  return Number(/^oom_kill (\d+)$/m.exec(readSystemFile('/proc/vmstat') ?? '')?.[1] ?? NaN)
+  const own = /^0::(.*)$/m.exec(readSystemFile('/proc/self/cgroup') ?? '')?.[1]
+  const counts =
+    readSystemFile(`/sys/fs/cgroup${own}/memory.events`) ?? readSystemFile('/proc/vmstat')
+  return Number(/^oom_kill (\d+)$/m.exec(counts ?? '')?.[1] ?? NaN)
 }
 
 function readAvailable(): number | undefined {

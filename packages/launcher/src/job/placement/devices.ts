@@ -13,8 +13,8 @@ export interface Devices {
   readonly libraryFolders: readonly string[]
 }
 
-/** @param list - the list of GPUs, if the caller has it already */
-export function findDevices(env: Environment, list?: GpuList): Devices {
+/** @param list - lists the GPUs, for a caller that keeps the list */
+export function findDevices(env: Environment, list?: () => GpuList): Devices {
   return {
     cores: usableCores(),
     gpus: findGpus(env, list),
@@ -62,13 +62,13 @@ export function usesGpus(env: Environment): boolean {
 }
 
 /** The GPUs of CUDA_VISIBLE_DEVICES, or all GPUs of this host, in the form of that variable. */
-export function findGpus(env: Environment, list?: GpuList): string[] {
+export function findGpus(env: Environment, list = () => listGpus(env)): string[] {
   const visible = env['CUDA_VISIBLE_DEVICES']
   if (visible !== undefined) {
     const named = visible.split(',').map((name) => name.trim())
     return named.filter((name) => name !== '' && name !== '-1')
   }
-  const { lines, answered } = list ?? listGpus(env)
+  const { lines, answered } = list()
   if (answered) return parseGpuList(lines.join('\n'))
   return namesIn('/proc/driver/nvidia/gpus').map((_, index) => String(index))
 }

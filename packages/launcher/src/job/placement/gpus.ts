@@ -31,7 +31,11 @@ export class HostGpus {
 
   /** Those of CUDA_VISIBLE_DEVICES, or all. */
   get all(): readonly HostGpu[] {
-    return (this.#gpus ??= findUses(findGpus(this.#env, this.list), this.list, this.#env))
+    return (this.#gpus ??= findUses(
+      findGpus(this.#env, () => this.list),
+      this.list,
+      this.#env,
+    ))
   }
 
   /** The names of the GPUs for ranks: those that the user names, else those that nothing uses, else all. */
