@@ -4,7 +4,7 @@ import { replaceKernel, runKernel, tf, type Tensor } from '../../tfjs/tfjs.ts'
 type Info = ReturnType<typeof backend_util.computePool2DInfo>
 type Size = Parameters<typeof backend_util.computePool2DInfo>[1]
 type Shape = [number, number, number, number]
-type Border = [number, number][]
+type Border = readonly (readonly [number, number])[]
 type Inputs = Readonly<Record<string, TensorInfo>>
 
 interface Attributes {
@@ -52,12 +52,63 @@ export function installPadding(): void {
 function install(kernelName: string, compute: (call: Call) => Tensor): void {
   replaceKernel(kernelName, 'tensorflow', (original) => (call) => {
     const attrs = call.attrs as unknown as Attributes
-    if (typeof attrs.pad === 'string' || attrs.dataFormat === 'NCHW') return original(call)
+    const isDepthwise = kernelName.includes('Depthwise')
+    const isUneven = isDepthwise && isPair(attrs.strides)
+    if ((typeof attrs.pad === 'string' && !isUneven) || attrs.dataFormat === 'NCHW') {
+      return original(call)
+    }
     const inputs = call.inputs as Inputs
-    const border = borderOf(infoOf(inputs, attrs, kernelName.includes('Depthwise')))
+    const info = infoOf(inputs, attrs, isDepthwise)
+    const border = borderOf(info)
     const without = { ...call.attrs, pad: 'valid' }
-    return tf.tidy(() => compute({ kernelName, inputs, attrs: without, border }))
+    const padless = { kernelName, inputs, attrs: without, border }
+    return tf.tidy(() => (isUneven ? withUnevenStrides(compute, padless, info) : compute(padless)))
   })
+}
+
+function isPair(strides: Size): boolean {
+  return Array.isArray(strides) && strides[0] !== strides[1]
+}
+
+/**
+ * Computes a depthwise convolution with different strides of rows and columns at each place, and takes
+ * those of the strides. TensorFlow supports such strides only with oneDNN, which it does not use on every
+ * CPU.
+ */
+function withUnevenStrides(
+  compute: (call: Call) => Tensor,
+  { inputs, attrs, ...rest }: Call,
+  info: Info,
+): Tensor {
+  const strides = [1, info.strideHeight, info.strideWidth, 1]
+  const call = { ...rest, attrs: { ...attrs, strides: [1, 1] } }
+  const { dy } = inputs
+  if (dy === undefined) {
+    const all = compute({ ...call, inputs })
+    const none = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
+    const [begin, end] = [
+      all.shape.map(() => 0),
+      info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1),
+    ]
+    return runKernel('StridedSlice', { x: all }, { ...none, begin, end, strides })
+  }
+  // Put zeros between the gradients of the places that the strides take.
+  const [batch, height, width, channels] = dy.shape as Shape
+  const { strideHeight, strideWidth } = info
+  const split = reshaped(dy, [batch, height, 1, width, 1, channels])
+  const after = [0, 0, strideHeight - 1, 0, strideWidth - 1, 0].map((zeros) => [0, zeros] as const)
+  const apart = reshaped(padded(split, after, 0), [
+    ...[batch, height * strideHeight, width * strideWidth, channels],
+  ])
+  const [rows, columns] = rest.border.slice(1, 3).map(([before, beyond]) => before + beyond)
+  const size = [
+    ...[batch, info.inHeight + rows! - info.effectiveFilterHeight + 1],
+    ...[info.inWidth + columns! - info.effectiveFilterWidth + 1, channels],
+  ]
+  const missing = size.map((all, axis) => [0, Math.max(0, all - apart.shape[axis]!)] as const)
+  const begin = size.map(() => 0)
+  const every = runKernel('Slice', { x: padded(apart, missing, 0) }, { begin, size })
+  return compute({ ...call, inputs: { ...inputs, dy: every } })
 }
 
 function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
@@ -91,8 +142,12 @@ function partsInside({ inputs, attrs, border }: Call): Tensor {
   return runKernel('AvgPool', { x: ones }, attrs)
 }
 
+function reshaped(x: TensorInfo, shape: number[]): Tensor {
+  return runKernel('Reshape', { x }, { shape })
+}
+
 function padded(x: TensorInfo, paddings: Border, constantValue: number): Tensor {
-  return runKernel('PadV2', { x }, { paddings, constantValue })
+  return runKernel('PadV2', { x }, { paddings: paddings as [number, number][], constantValue })
 }
 
 function inside(x: Tensor, border: Border, size: readonly number[]): Tensor {
