@@ -19,6 +19,7 @@ const reasons = [
   'needs no tsrun; npm run check:packages runs it',
   'needs Ray; test/interop/ray runs it',
   'needs TensorFlow; test/docs/tfjs-node.test.ts runs it',
+  'the job would outlive the test; test/e2e/logs.test.ts runs it',
   'runs these tests',
   'publishes packages',
   'needs a web page; test/browser runs it',

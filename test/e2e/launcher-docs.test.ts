@@ -11,11 +11,11 @@ jest.setTimeout(60_000)
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const pages = ['docs/launcher.md', 'docs/several-hosts.md', 'docs/deploy/slurm.md']
 
-/** The commands whose output the pages show; test/docs runs all others. */
+/** The commands whose output the pages show, but for those with a reason why not; test/docs runs all others. */
 const examples = pages.flatMap((page) =>
   Array.from(
     readFileSync(`${root}${page}`, 'utf8').matchAll(
-      /^```sh\n((?:(?!```).*\n)*)```\n\n```text\n((?:(?!```).*\n)*)```$/gm,
+      /(?<!-->\n\n)^```sh\n((?:(?!```).*\n)*)```\n\n```text\n((?:(?!```).*\n)*)```$/gm,
     ),
     ([, command, output]) => ({ page, command: command!, output: output! }),
   ),
@@ -26,6 +26,7 @@ function withoutChance(output: string): string {
   return output
     .replaceAll(root, '/')
     .replaceAll(new RegExp(`(?<= )${hostname()}(?=[ \\n])`, 'g'), 'host')
+    .replaceAll(/\d{8}-\d{6}-[0-9a-f]{6}/g, 'RUN')
     .replaceAll(/\d+(\.\d+)?/g, 'N')
     .replaceAll(/ +/g, ' ')
     .trim()

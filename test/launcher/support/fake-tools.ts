@@ -1,18 +1,23 @@
 import { chmodSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
 const { resolve } = createRequire(
   new URL('../../../packages/training/package.json', import.meta.url),
 )
 const core = resolve('@tensorflow/tfjs-core')
 const cpu = resolve('@tensorflow/tfjs-backend-cpu')
+const gradients = fileURLToPath(
+  new URL('../../../packages/training/dist/gradients.cjs', import.meta.url),
+)
 
 /** A binding that computes right, on the CPU unless BINDING is `gpu`, with kernels of TensorFlow.js, and says that it is TensorFlow. */
 const packageProgram = `
 if (process.env.BINDING === 'broken') throw new Error('libtensorflow_cc.so.2: wrong ELF class')
 const tf = require(${JSON.stringify(core)})
 require(${JSON.stringify(cpu)})
+require(${JSON.stringify(gradients)})
 for (const kernel of tf.getKernelsForBackend('cpu')) {
   tf.registerKernel({ ...kernel, backendName: 'tensorflow' })
 }
