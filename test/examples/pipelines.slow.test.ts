@@ -210,8 +210,7 @@ describe('pipeline.ts', () => {
   ])('is as accurate on %i ranks with %s as in a single process', async (nproc, schedule) => {
     const flags = ['--schedule', schedule, '--report', ...quick]
     const [result, shown] = await example(nproc, 'pipeline.ts', ...flags)
-    const keys = ['accuracy', 'loss', 'ideal', 'bubble', 'predictedBubble']
-    expect(Object.keys(result)).toEqual(keys)
+    expect(Object.keys(result)).toEqual(['accuracy', 'bubble', 'predictedBubble'])
     expect(result['accuracy']).toBeGreaterThan(0.8)
     alone ??= result['accuracy'] as number
     expect(Math.abs((result['accuracy'] as number) - alone)).toBeLessThan(0.01)
@@ -265,8 +264,9 @@ describe('pipeline.ts', () => {
   it('takes the number of stages where the schedule leaves it open', async () => {
     const small = ['--images', '512', '--epochs', '1', '--width', '32']
     const stages = ['--schedule', 'interleaved', '--stages', '2']
-    const [{ ideal }] = await example(2, 'pipeline.ts', ...small, ...stages)
-    expect(ideal).toBeCloseTo(1 / 9, 3)
+    const [, shown] = await example(2, 'pipeline.ts', ...small, ...stages, '--report')
+    // The grid names the stage before an action only where a rank has several.
+    expect(shown).toMatch(/^rank 0 F0 F1 /m)
     const job = ['--nproc', '2', 'examples/pipeline.ts', '--schedule', 'interleaved']
     const run = await tsrun([...job, '--stages', '5'], { cwd })
     expect(run.code).toBe(2)
