@@ -183,6 +183,8 @@ async function bundleForBrowser(folder, source) {
     // What is not used of a package may import them all the same.
     external: ['node:*'],
     loader: { '.wasm': 'binary' },
+    // publint takes a minified module for CommonJS without it.
+    banner: { js: 'export {}' },
     logLevel: 'warning',
   })
   const imports = Object.values(metafile.outputs).flatMap(({ imports }) => imports)

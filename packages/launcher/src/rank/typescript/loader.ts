@@ -1,7 +1,7 @@
 /**
  * Runs TypeScript on a Node that does not strip types itself (before 22.18): `node --import` of this
- * module, with the URL of tsx and the path of the script in its query. Modules that follow the rules of newer Nodes take a cheap
- * fast path. All others are left to tsx; see `hooks.ts`.
+ * module, with the URL of tsx and the path of the script in its query. Modules that follow the rules of newer Nodes
+ * take a cheap fast path. All others are left to tsx; see `hooks.ts`.
  */
 import { existsSync } from 'node:fs'
 import { createRequire, register } from 'node:module'
@@ -15,7 +15,11 @@ if (tsx !== null) {
   // tsx fails if the folder of its cache is missing.
   if (!existsSync(`${tmpdir()}/.`)) process.env['TSX_DISABLE_CACHE'] = '1'
   const data: LoaderData = { tsx, folder: dirname(searchParams.get('script') ?? '') }
+  const { noDeprecation = false } = process
+  // Node 26 warns of the only way that Node 20 has.
+  process.noDeprecation = true
   register('./typescript-hooks.js', import.meta.url, { data })
+  process.noDeprecation = noDeprecation
   loadTsxOnRequire(createRequire(tsx))
 }
 
