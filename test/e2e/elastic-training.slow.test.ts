@@ -80,7 +80,7 @@ it('supervisors restart a job after the host of its store is lost', async () => 
   starts[0]!.signal('SIGKILL')
   const [ends, others] = await Promise.all([withStore, without])
   expect(ends.map(({ code, signal }) => signal ?? code)).toEqual(['SIGKILL', 0])
-  expect(others.map(({ code }) => code)).toEqual([1, 0])
+  expect(others.map(({ code }) => code)).toEqual([75, 0])
   expect(others[0]!.stderr).toMatch(/first cause/)
   const {
     ranks,
