@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { addressOf, readManifest } from '../manifests.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -132,8 +133,7 @@ export function rewriteLinks(markdown, path) {
 
 /** Where the sources are published, as the packages name it. */
 function repositoryAddress() {
-  const manifest = JSON.parse(readFileSync(join(root, 'packages/launcher/package.json'), 'utf8'))
-  return manifest.repository.url.replace(/^git\+|\.git$/g, '')
+  return addressOf(readManifest().repository.url)
 }
 
 /**

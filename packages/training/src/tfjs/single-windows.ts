@@ -39,8 +39,13 @@ export function correctSingleWindows(backendName: string): void {
 function valuesAt(x: TensorInfo, windows: Windows, constantValue: number): Tensor {
   const { paddings, end, strides } = windows
   const padded = runKernel('PadV2', { x }, { paddings, constantValue })
+  return everyStride(padded, end, strides)
+}
+
+/** Takes the values of a tensor at the multiples of the strides, below `end` in each axis. */
+export function everyStride(x: TensorInfo, end: number[], strides: number[]): Tensor {
   const begin = end.map(() => 0)
-  return runKernel('StridedSlice', { x: padded }, { ...NO_MASKS, begin, end, strides })
+  return runKernel('StridedSlice', { x }, { ...NO_MASKS, begin, end, strides })
 }
 
 const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }

@@ -26,7 +26,7 @@ export function coresOf(
   localRank: number,
   localWorldSize: number,
   read: ReadSystemFile = readSystemFile,
-  usable: readonly number[] = usableCores(),
+  usable: readonly number[] = coresOfProcess(),
 ): RankCores {
   if (binding === 'core' && localWorldSize > usable.length) {
     const cores = usable.length === 1 ? '1 core' : `${usable.length} cores`
@@ -119,7 +119,7 @@ function parseCores(list: string): number[] {
   })
 }
 
-function usableCores(): number[] {
+function coresOfProcess(): number[] {
   if (isAvailable().available) return allowedCores()
   if (process.platform !== 'linux') throw usageError('--bind and --numa-binding need Linux')
   const names = readdirSync('/sys/devices/system/cpu').filter((name) => /^cpu\d+$/.test(name))

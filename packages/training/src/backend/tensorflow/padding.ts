@@ -1,4 +1,5 @@
 import type { backend_util, NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
+import { everyStride } from '../../tfjs/single-windows.ts'
 import { replaceKernel, runKernel, tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 type Info = ReturnType<typeof backend_util.computePool2DInfo>
@@ -85,12 +86,8 @@ function withUnevenStrides(
   const { dy } = inputs
   if (dy === undefined) {
     const all = compute({ ...call, inputs })
-    const none = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
-    const [begin, end] = [
-      all.shape.map(() => 0),
-      info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1),
-    ]
-    return runKernel('StridedSlice', { x: all }, { ...none, begin, end, strides })
+    const end = info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
+    return everyStride(all, end, strides)
   }
   // Put zeros between the gradients of the places that the strides take.
   const [batch, height, width, channels] = dy.shape as Shape
