@@ -45,6 +45,8 @@ export async function train(steps: number): Promise<Trained> {
     optimizer.step(model.parameters, gradients)
     tensors.push(tf.memory().numTensors)
   }
+  // Left to the garbage collector, the state would be freed while hold() counts.
+  optimizer.dispose()
   return { losses, tensors: [tensors[9]!, tensors.at(-1)!], gradients: { own: own!, taped } }
 }
 
@@ -69,7 +71,9 @@ export async function hold(steps: number, what: 'mlp' | 'scale'): Promise<Held> 
     loss.dispose()
     if (step === steps / 5) early = memory()
   }
-  return { early: early!, late: memory() }
+  const late = memory()
+  optimizer.dispose()
+  return { early: early!, late }
 }
 
 /** Each class has one input, and its score is that times a weight. */
