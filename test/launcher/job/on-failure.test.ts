@@ -34,6 +34,13 @@ it('--on-failure says that its command failed, and keeps the exit code of the jo
   expect(stderr).toMatch(/^tsrun: --on-failure: exit code 3\n$/m)
 })
 
+it('--on-failure accepts a command that does not read the report', async () => {
+  const args = ['--on-failure', 'exec 0<&-', '--no-summary', 'die.mjs', 'long', '0']
+  const { code, stderr } = await tsrunHere(args)
+  expect(code).toBe(1)
+  expect(stderr).not.toContain('--on-failure')
+})
+
 it('--on-failure posts JSON to a URL', async () => {
   const posted: unknown[] = []
   const server = createServer((request, response) => {

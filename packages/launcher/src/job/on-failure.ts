@@ -10,6 +10,11 @@ interface JobFailure {
   readonly report: string
 }
 
+interface Ended {
+  readonly error?: NodeJS.ErrnoException
+  readonly status: number | null
+}
+
 /** Milliseconds for the command or the URL. */
 const LIMIT = 30_000
 
@@ -39,14 +44,16 @@ export async function reportJobFailure(
     }
     const { runId, exitCode, script, report } = failure
     const facts = { TSRUN_RUN_ID: runId, TSRUN_EXIT_CODE: String(exitCode), TSRUN_SCRIPT: script }
-    const { error, status } = spawnSync(to, {
+    const { error, status }: Ended = spawnSync(to, {
       shell: true,
       env: { ...env, ...facts },
       input: report,
       stdio: ['pipe', 'inherit', 'inherit'],
       timeout: LIMIT,
     })
-    return error?.message ?? (status === 0 ? undefined : `exit code ${status ?? 'unknown'}`)
+    // A command need not read the report.
+    if (error !== undefined && error.code !== 'EPIPE') return error.message
+    return status === 0 ? undefined : `exit code ${status ?? 'unknown'}`
   } catch (error) {
     return (error as Error).message
   } finally {
