@@ -38,7 +38,8 @@ export async function openBrowser(executablePath: string): Promise<Browser> {
 async function openFirefox(executablePath: string, colorScheme: ColorScheme): Promise<Browser> {
   return await firefox.launch({
     executablePath,
-    // Without a channel of Mozilla, Playwright expects a Firefox that it has patched.
+    // Without a channel of Mozilla, Playwright expects a Firefox that it has patched. From 1.65 on, its
+    // contexts need emulation.setMediaFeaturesOverride, which Firefox 153 does not have.
     channel: 'moz-firefox',
     firefoxUserPrefs: {
       'layout.css.prefers-color-scheme.content-override': colorScheme === 'dark' ? 0 : 1,
