@@ -69,12 +69,12 @@ function headingOf(/** @type {string} */ page) {
   return /^# (.+)$/m.exec(readFileSync(`${pages}/${page}`, 'utf8'))[1].replaceAll('`', '')
 }
 
-/** The pages that typedoc writes, one for each entry point of a package. */
+/** The pages that typedoc writes, for the entry points of the packages. */
 function publicNames() {
   const files = readdirSync(`${pages}/reference`, { recursive: true, encoding: 'utf8' })
   const items = files
     .filter((file) => file.endsWith('.md') && file !== 'index.md')
-    .sort()
     .map((file) => ({ text: file.replace(/(\/index)?\.md$/, ''), link: `/reference/${file}` }))
+    .sort((a, b) => (a.text < b.text ? -1 : 1))
   return { text: 'Public names', link: '/reference/', collapsed: true, items }
 }

@@ -1,9 +1,13 @@
 // Writes the reference of all public names into docs/.vitepress/pages/reference, with a page for each
-// entry point of a package. A public name without documentation is an error.
+// entry point of a package, or for each folder of its sources if it has many names. A public name without
+// documentation is an error.
 import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { Application, Comment, ReflectionKind } from 'typedoc'
+import { Application, Comment, Converter, DeclarationReflection, ReflectionKind } from 'typedoc'
+
+/** The most names of one page. */
+const MOST_NAMES = 150
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -45,13 +49,19 @@ const app = await Application.bootstrapWithPlugins({
   interfacePropertiesFormat: 'table',
   typeDeclarationFormat: 'table',
 })
+app.converter.on(Converter.EVENT_RESOLVE_BEGIN, ({ project }) => {
+  for (const module of project.getChildrenByKind(ReflectionKind.Module)) {
+    const { name, source } = entries.find(
+      ({ source }) => source.replace(/(\/index)?\.ts$/, '') === module.name,
+    )
+    module.name = name
+    const own = module.children.filter((child) => !child.isReference())
+    if (own.length > MOST_NAMES) split(project, module, own, dirname(source))
+  }
+})
 const project = await app.convert()
 if (project === undefined) process.exit(1)
 
-for (const module of project.getChildrenByKind(ReflectionKind.Module)) {
-  const isOf = ({ source }) => source.replace(/(\/index)?\.ts$/, '') === module.name
-  module.name = entries.find(isOf).name
-}
 // The methods of a process group document the free functions of the same names.
 for (const variable of project.getReflectionsByKind(ReflectionKind.Variable)) {
   const { objectType } = variable.type?.type === 'indexedAccess' ? variable.type : {}
@@ -74,4 +84,36 @@ await app.generateOutputs(project)
 
 function isDocumented({ comment, signatures = [] }) {
   return comment !== undefined || signatures.some((signature) => signature.hasComment())
+}
+
+/** Moves a module's own names to a page for each folder of its sources, and lists these pages. */
+function split(project, module, own, sources) {
+  const parts = new Map()
+  for (const child of own) {
+    const folder = folderOf(project, child, sources)
+    if (folder === undefined) continue
+    const part = parts.get(folder) ?? addModule(project, `${module.name} ${folder}`)
+    parts.set(folder, part)
+    module.removeChild(child)
+    child.parent = part
+    part.addChild(child)
+  }
+  const links = [...parts.keys()].sort().flatMap((folder) => [
+    { kind: 'text', text: '\n- ' },
+    { kind: 'inline-tag', tag: '@link', target: parts.get(folder), text: folder },
+  ])
+  module.comment = new Comment([{ kind: 'text', text: 'Its names, by folder:\n' }, ...links])
+}
+
+/** The folder below `sources` that declares a name; undefined: a file of `sources` declares it. */
+function folderOf(project, reflection, sources) {
+  const { fileName } = project.getSymbolIdFromReflection(reflection) ?? {}
+  return /^([^/]+)\//.exec(fileName?.split(`${sources}/`)[1] ?? '')?.[1]
+}
+
+function addModule(project, name) {
+  const module = new DeclarationReflection(name, ReflectionKind.Module, project)
+  project.registerReflection(module)
+  project.addChild(module)
+  return module
 }

@@ -29,15 +29,21 @@ const injected: Partial<Record<FaultName, WorldFault>> = {
   corrupt: { kind: 'corrupt', rank: 1, round: 40 },
 }
 
-/** The call of a program that goes wrong; undefined: it makes the usual call. */
-function wrongCall(name: FaultName, group: ProcessGroup): PromiseLike<unknown> | undefined {
-  if (name === 'deadlock') {
-    return group.recv(new Float32Array(1), group.next)
-  }
-  if (group.rank !== 2) return undefined
-  if (name === 'mismatch') return group.allReduce(new Float32Array(5))
-  if (name === 'late') return new Promise((resolve) => setTimeout(resolve, 1500))
-  return undefined
+/**
+ * The call of a program that goes wrong; undefined: it makes the usual call.
+ *
+ * @param failure - settles when a rank has failed
+ */
+function wrongCall(
+  name: FaultName,
+  group: ProcessGroup,
+  failure: Promise<void>,
+): PromiseLike<unknown> | undefined {
+  const isWrong = group.rank === 2
+  if (name === 'deadlock') return group.recv(new Float32Array(1), group.next)
+  if (name === 'mismatch' && isWrong) return group.allReduce(new Float32Array(5))
+  if (name !== 'late') return undefined
+  return isWrong ? failure : group.allReduce(new Float32Array(4), { timeout: 1000 })
 }
 
 /** A failed world. */
@@ -53,11 +59,13 @@ export async function breakWorld(name: FaultName): Promise<Failure> {
   const completed = new Array<number>(RANKS).fill(0)
   const fault = injected[name]
   let errors: readonly RankError[] = []
+  let reportFailure = (): void => undefined
+  const failure = new Promise<void>((resolve) => {
+    reportFailure = resolve
+  })
   const world = {
     size: RANKS,
     memory: 8 << 20,
-    // Ranks that wait for each other are told at once if the time-out is far away.
-    timeout: name === 'deadlock' ? 120_000 : name === 'late' ? 1000 : 10_000,
     faults: fault === undefined ? [] : [fault],
     onErrors: (found: readonly RankError[]) => {
       errors = found
@@ -65,10 +73,15 @@ export async function breakWorld(name: FaultName): Promise<Failure> {
   }
   try {
     await runWorld(world, async (group) => {
-      for (let call = 0; call < CALLS; call++) {
-        const wrong = call === WRONG ? wrongCall(name, group) : undefined
-        await (wrong ?? group.allReduce(new Float32Array(4)))
-        completed[group.rank]!++
+      try {
+        for (let call = 0; call < CALLS; call++) {
+          const wrong = call === WRONG ? wrongCall(name, group, failure) : undefined
+          await (wrong ?? group.allReduce(new Float32Array(4)))
+          completed[group.rank]!++
+        }
+      } catch (error) {
+        reportFailure()
+        throw error
       }
     })
   } catch (error) {

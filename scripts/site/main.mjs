@@ -2,8 +2,8 @@
 // npm run site -- [--base /tsrun/] [--serve]
 //
 // Installs what docs/package-lock.json names into docs/node_modules, gathers the pages in
-// docs/.vitepress/pages with links that fit the site, adds the live page and a page for each entry point
-// of a package (typedoc), and lets VitePress build them. A dead link, and a public name without
+// docs/.vitepress/pages with links that fit the site, adds the live page and pages for the entry points
+// of the packages (typedoc), and lets VitePress build them. A dead link, and a public name without
 // documentation, are errors. --base: the path below which the site is published. --serve: shows the site
 // afterwards.
 import { spawnSync } from 'node:child_process'
@@ -17,6 +17,7 @@ import { listAssets, listPages, renderPage, sitePathOf } from './pages.mjs'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const docs = join(root, 'docs')
 const pages = join(docs, '.vitepress/pages')
+const site = join(docs, '.vitepress/dist')
 
 const { values } = parseArgs({
   options: { base: { type: 'string', default: '/' }, serve: { type: 'boolean', default: false } },
@@ -26,7 +27,7 @@ if (timeOf('node_modules/.package-lock.json') < timeOf('package-lock.json')) {
   run('npm', 'ci', '--ignore-scripts')
 }
 
-rmSync(pages, { recursive: true, force: true })
+for (const folder of [pages, site]) rmSync(folder, { recursive: true, force: true })
 const titles = new Map(entries)
 for (const path of listPages()) {
   writeFileSync(prepare(path), renderPage(path, titles.get(path)))

@@ -3,28 +3,14 @@ import { createContext, runInContext, SourceTextModule } from 'node:vm'
 import type * as Browser from '@tsrun/distributed/browser'
 import { build, transformSync, type Metafile } from 'esbuild'
 import { describeInChromium } from '../e2e/support/browser.ts'
+import { bundlePage, testBundle } from './in-browser.ts'
 import * as inNode from './page.ts'
 
 let code: string
 let metafile: Metafile
 
 beforeAll(async () => {
-  const { outputFiles, metafile: facts } = await build({
-    entryPoints: [new URL('page.ts', import.meta.url).pathname],
-    bundle: true,
-    write: false,
-    metafile: true,
-    format: 'esm',
-    platform: 'browser',
-    target: 'es2022',
-    conditions: ['@tsrun/source'],
-    // A page has none of them. What is not used of a package may import them all the same.
-    external: ['node:*'],
-    loader: { '.wasm': 'binary' },
-    logLevel: 'silent',
-  })
-  code = outputFiles[0]!.text
-  metafile = facts
+  ;({ code, metafile } = await bundlePage())
 })
 
 /** The modules of a bundle that contribute to it. */
@@ -168,19 +154,5 @@ describe('the bundle without Node', () => {
 })
 
 describeInChromium('the bundle in Chromium', (newPage) => {
-  it('gives the same sums, errors and losses as Node', async () => {
-    const { page, complaints } = await newPage()
-    await page.route('http://127.0.0.1/**', (route) =>
-      route.request().url().endsWith('.js')
-        ? route.fulfill({ contentType: 'text/javascript', body: code })
-        : route.fulfill({ contentType: 'text/html', body: '<title>page</title>' }),
-    )
-    await page.goto('http://127.0.0.1/')
-    const results = await page.evaluate(async (url) => {
-      const { sum, fail, train } = (await import(url)) as typeof inNode
-      return [await sum(), await fail(), await train(3)]
-    }, 'http://127.0.0.1/page.js')
-    expect(results).toEqual([await inNode.sum(), await inNode.fail(), await inNode.train(3)])
-    expect(complaints).toEqual([])
-  })
+  testBundle(newPage, () => code)
 })

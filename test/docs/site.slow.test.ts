@@ -1,11 +1,15 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
+import { entries } from '../../docs/.vitepress/sidebar.mjs'
+import { listPages, renderPage, sitePathOf } from '../../scripts/site/pages.mjs'
 import { describeInChromium } from '../e2e/support/browser.ts'
 import { needing } from '../needs.ts'
 import { root } from './run.ts'
 
 const site = join(root, 'docs/.vitepress/dist')
+/** The Markdown that the site was built from. */
+const gathered = join(root, 'docs/.vitepress/pages')
 const isBuilt = existsSync(site)
 const address = 'http://127.0.0.1'
 const pages = isBuilt
@@ -25,6 +29,15 @@ async function serve(page: Page, hasScripts: boolean): Promise<void> {
 }
 
 needing(isBuilt, 'site: npm run site builds it').describe('the site', () => {
+  it('was built by npm run site after the last change of a page', () => {
+    const changed = listPages().filter((path) => {
+      const page = join(gathered, sitePathOf(path))
+      const [, title] = entries.find(([entry]) => entry === path) ?? []
+      return !existsSync(page) || readFileSync(page, 'utf8') !== renderPage(path, title)
+    })
+    expect(changed).toEqual([])
+  })
+
   describeInChromium('in Chromium', (newPage) => {
     it('fits a window of 390 pixels on every page', async () => {
       const { page } = await newPage({ width: 390 })

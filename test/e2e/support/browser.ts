@@ -1,13 +1,22 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { chromium, type Browser, type Page } from 'playwright-core'
+import { chromium, firefox, type Browser, type Page } from 'playwright-core'
 import { needing } from '../../needs.ts'
 
-/** Debian calls it chromium, others chromium-browser or google-chrome. */
-const programs = ['chromium', 'chromium-browser', 'google-chrome']
+type ColorScheme = 'dark' | 'light'
 
-/** The Chromium of this machine; undefined: there is none. */
+/** Debian calls it chromium, others chromium-browser or google-chrome. */
 export function findChromium(): string | undefined {
+  return findProgram('chromium', 'chromium-browser', 'google-chrome')
+}
+
+/** Debian calls it firefox-esr. */
+function findFirefox(): string | undefined {
+  return findProgram('firefox-esr', 'firefox')
+}
+
+/** The first of these programs on this machine; undefined: there is none. */
+function findProgram(...programs: string[]): string | undefined {
   const folders = (process.env['PATH'] ?? '').split(delimiter)
   return folders
     .flatMap((folder) => programs.map((program) => join(folder, program)))
@@ -25,6 +34,19 @@ export async function openBrowser(executablePath: string): Promise<Browser> {
   return await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] })
 }
 
+/** Opens a Firefox as Mozilla and distributions build it, whose pages all have one colour scheme. */
+async function openFirefox(executablePath: string, colorScheme: ColorScheme): Promise<Browser> {
+  return await firefox.launch({
+    executablePath,
+    // Without a channel of Mozilla, Playwright expects a Firefox that it has patched. From 1.65 on, its
+    // contexts need emulation.setMediaFeaturesOverride, which Firefox 153 does not have.
+    channel: 'moz-firefox',
+    firefoxUserPrefs: {
+      'layout.css.prefers-color-scheme.content-override': colorScheme === 'dark' ? 0 : 1,
+    },
+  })
+}
+
 /** Collects what a page complains about: errors of scripts, of its console, and of its requests. */
 function complaintsOf(page: Page): string[] {
   const complaints: string[] = []
@@ -37,7 +59,7 @@ function complaintsOf(page: Page): string[] {
 
 export interface Look {
   readonly width?: number
-  readonly colorScheme?: 'dark' | 'light'
+  readonly colorScheme?: ColorScheme
 }
 
 /** An empty page in a window of its own, and what it will complain about. */
@@ -46,15 +68,14 @@ export interface NewPage {
   readonly complaints: string[]
 }
 
+export type OpenPage = (look?: Look) => Promise<NewPage>
+
 /**
  * Tests in the Chromium of this machine; without one, they are skipped.
  *
  * @param define - gets what opens a page
  */
-export function describeInChromium(
-  name: string,
-  define: (newPage: (look?: Look) => Promise<NewPage>) => void,
-): void {
+export function describeInChromium(name: string, define: (newPage: OpenPage) => void): void {
   const program = findChromium()
   needing(program !== undefined, 'Chromium').describe(name, () => {
     let browser: Browser
@@ -64,11 +85,34 @@ export function describeInChromium(
     afterAll(async () => {
       await browser.close()
     })
-    define(async ({ width = 1280, colorScheme = 'light' } = {}) => {
-      const viewport = { width, height: 900 }
-      const context = await browser.newContext({ viewport, colorScheme })
-      const page = await context.newPage()
-      return { page, complaints: complaintsOf(page) }
-    })
+    define((look) => openPage(browser, look))
   })
+}
+
+/** Like `describeInChromium`, in the Firefox of this machine. */
+export function describeInFirefox(name: string, define: (newPage: OpenPage) => void): void {
+  const program = findFirefox()
+  needing(program !== undefined, 'Firefox').describe(name, () => {
+    const browsers = new Map<ColorScheme, Browser>()
+    const browserIn = async (colorScheme: ColorScheme): Promise<Browser> => {
+      const browser = browsers.get(colorScheme) ?? (await openFirefox(program!, colorScheme))
+      browsers.set(colorScheme, browser)
+      return browser
+    }
+    beforeAll(() => browserIn('light'))
+    afterAll(async () => {
+      for (const browser of browsers.values()) await browser.close()
+    })
+    define(async (look) => openPage(await browserIn(look?.colorScheme ?? 'light'), look))
+  })
+}
+
+async function openPage(
+  browser: Browser,
+  { width = 1280, colorScheme = 'light' }: Look = {},
+): Promise<NewPage> {
+  const viewport = { width, height: 900 }
+  const context = await browser.newContext({ viewport, colorScheme })
+  const page = await context.newPage()
+  return { page, complaints: complaintsOf(page) }
 }

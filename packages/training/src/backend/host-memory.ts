@@ -92,7 +92,7 @@ export function scopedTensorFrom<D extends HostDType = 'float32'>(
 /**
  * Copies the values of a tensor into an array, for example a part of an arena.
  *
- * Copies memory once on wasm and cpu, at most twice on other backends; see {@link copyCounts}.
+ * Copies memory once on wasm and cpu, at most twice on other backends; see `copyCounts`.
  *
  * @param target - a Float32Array, Int32Array or Uint8Array for a tensor of dtype float32, int32 or
  *   bool. Its length is the number of values of the tensor. Its memory may be shared.
