@@ -18,6 +18,11 @@ const quiet = { output: 'ignore' } as const
 const caller = `${fixtures}spawn-caller.mjs`
 const module = new URL('../fixtures/launcher/spawned-module.ts', import.meta.url)
 
+const forever = async (): Promise<void> => {
+  console.log(process.pid)
+  await new Promise(() => setInterval(() => undefined, 1000))
+}
+
 class PropertyList extends Map<string, string> {}
 
 async function refusal(run: Promise<unknown>): Promise<TsrError> {
@@ -189,10 +194,6 @@ describe('spawn', () => {
         if (pids.length === 2) controller.abort('enough')
       },
     }
-    const forever = async (): Promise<void> => {
-      console.log(process.pid)
-      await new Promise(() => setInterval(() => undefined, 1000))
-    }
     const aborted = await refusal(spawn(forever, { ...options, signal: controller.signal }))
     expect(aborted).toMatchObject({ code: 'ERR_TSR_ABORTED', cause: 'enough' })
     await untilGone(pids)
@@ -200,6 +201,30 @@ describe('spawn', () => {
     expect(early.code).toBe('ERR_TSR_ABORTED')
     const late = await refusal(spawn(forever, { ...quiet, grace: 1000, timeout: 300 }))
     expect(late).toMatchObject({ code: 'ERR_TSR_TIMEOUT', facts: { milliseconds: 300 } })
+  })
+
+  it('stops the ranks at the end of the block of `await using`, and waits until they have ended', async () => {
+    const pids: number[] = []
+    const output = ({ text }: OutputLine): void => void pids.push(Number(text))
+    const jobs: Promise<unknown>[] = []
+    const fails = async (): Promise<void> => {
+      await using job = spawn(forever, { nproc: 2, grace: 1000, output })
+      jobs.push(job)
+      await until(() => pids.length === 2, 'both ranks run')
+      throw new Error('of the block')
+    }
+    await expect(fails()).rejects.toThrow('of the block')
+    for (const pid of pids) expect(() => process.kill(pid, 0)).toThrow('ESRCH')
+    expect((await refusal(jobs[0]!)).code).toBe('ERR_TSR_ABORTED')
+  })
+
+  it('leaves the values of a job that has ended when `await using` disposes of it', async () => {
+    const sums = async (): Promise<number[]> => {
+      await using job = spawn((rank: number) => rank + 1, { ...quiet, nproc: 2 })
+      return await job
+    }
+    expect(await sums()).toEqual([1, 2])
+    await spawn(() => 1, { nproc: 0 })[Symbol.asyncDispose]()
   })
 
   it.each([

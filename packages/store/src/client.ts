@@ -100,7 +100,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
       async () => await dial({ host, port, token, tls, endpoint, deadline, signal }),
       {
         deadline,
-        isTransient: (error) => signal?.aborted !== true && !isTsrError(error),
+        isTransient: (error) => signal?.aborted !== true && !isTsrError(error) && !isDenied(error),
         onFailure: (error, attempt) => {
           const elapsed = monotonicNow() - started
           onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
@@ -116,7 +116,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
       const cause: unknown = signal.reason
       throw tsrError('ERR_TSR_ABORTED', { what: `connecting to ${endpoint}` }, { cause })
     }
-    if (isTsrError(error)) throw error
+    if (isTsrError(error) || isDenied(error)) throw error
     const reason = `${reasonOf(error)} (tried for ${String(timeout)} ms)`
     throw tsrError('ERR_TSR_STORE_UNREACHABLE', { endpoint, reason }, { cause: error })
   }
@@ -252,6 +252,11 @@ function refusalError(refusal: HandshakeRefusal, endpoint: string): Error {
       ? 'the store there belongs to another version of tsrun'
       : 'what answers there is not a store of tsrun'
   return tsrError('ERR_TSR_STORE_UNREACHABLE', { endpoint, reason })
+}
+
+/** Whether Node's permission model forbids the connection. The message names the missing flag. */
+function isDenied(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === 'ERR_ACCESS_DENIED'
 }
 
 function reasonOf(error: unknown): string {

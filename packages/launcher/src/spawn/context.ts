@@ -20,6 +20,7 @@ export interface SpawnContext extends JobContext {
 export function createContext(
   { output, signal, timeout }: CompleteOptions,
   plan: ChaosPlan | undefined,
+  disposal: AbortSignal,
 ): SpawnContext {
   const console = new Console(
     { stdout: forwardTo(process.stdout), stderr: forwardTo(process.stderr) },
@@ -35,7 +36,8 @@ export function createContext(
     end('aborted')
   }
   signal?.addEventListener('abort', abort)
-  if (signal?.aborted === true) abort()
+  disposal.addEventListener('abort', abort)
+  if (signal?.aborted === true || disposal.aborted) abort()
   const timer = timeout === undefined ? undefined : setTimeout(end, timeout, 'timeout')
   const interrupts: Interrupts = {
     stop: stop.signal,

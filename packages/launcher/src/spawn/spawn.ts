@@ -15,7 +15,13 @@ import type { Verdict, Failure } from '../protocol/nodes.ts'
 import { createContext, type SpawnContext, type StopReason } from './context.ts'
 import { putValue, takeValue, TASK, valueOf } from './messages.ts'
 import { readOptions, type CompleteOptions, type SpawnOptions } from './options.ts'
-import { planTask, type PlannedTask } from './task.ts'
+import { planTask, type PlannedTask, type Program } from './task.ts'
+
+/**
+ * A running job of `spawn`: a promise of the return values, by rank. After `await using job = spawn(...)`,
+ * the ranks are stopped at the end of the block, which waits until they have ended.
+ */
+export type SpawnedJob<Value> = Promise<Value[]> & AsyncDisposable
 
 /**
  * Runs a function in the ranks of a job, each in a separate process. Resolves to their return values in
@@ -41,17 +47,29 @@ import { planTask, type PlannedTask } from './task.ts'
  *   `facts.report` is the report that tsrun would print; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT, ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT,
  *   ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
  */
-export async function spawn<Value, Args extends readonly unknown[]>(
+export function spawn<Value, Args extends readonly unknown[]>(
   program: (rank: number, ...args: Args) => Value,
   options?: SpawnOptions<Args>,
-): Promise<Awaited<Value>[]>
-export async function spawn<Value = unknown>(
+): SpawnedJob<Awaited<Value>>
+export function spawn<Value = unknown>(
   program: string | URL,
   options?: SpawnOptions,
-): Promise<Value[]>
-export async function spawn(
-  program: ((rank: number, ...args: never) => unknown) | string | URL,
-  options: SpawnOptions = {},
+): SpawnedJob<Value>
+export function spawn(program: Program, options: SpawnOptions = {}): SpawnedJob<unknown> {
+  const disposal = new AbortController()
+  const values = run(program, options, disposal.signal)
+  return Object.assign(values, {
+    async [Symbol.asyncDispose]() {
+      disposal.abort()
+      await values.catch(() => undefined)
+    },
+  })
+}
+
+async function run(
+  program: Program,
+  options: SpawnOptions,
+  disposal: AbortSignal,
 ): Promise<unknown[]> {
   const complete = readOptions(options)
   const planned = planTask(program, complete)
@@ -60,7 +78,7 @@ export async function spawn(
   const chaos = chaosOf(complete)
   const tls = storeTlsOf(job.protection)
   const store = await startJobStore('127.0.0.1', 0, job.identity.token, () => undefined, tls)
-  const context = createContext(complete, chaos)
+  const context = createContext(complete, chaos, disposal)
   try {
     await putValue(store.local, TASK, { task: planned.task, args: complete.args })
     const nodes = createOnlyNode(job, store)

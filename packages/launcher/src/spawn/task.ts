@@ -13,7 +13,8 @@ export interface PlannedTask {
   readonly code: Script
 }
 
-type Program = ((rank: number, ...args: never) => unknown) | string | URL
+/** What the ranks run: a function, or the path or URL of a module. */
+export type Program = ((rank: number, ...args: never) => unknown) | string | URL
 
 /**
  * Decides how the ranks get the program.
