@@ -62,7 +62,7 @@ describe('tsrun doctor', () => {
 
   it('shows the limit of open files', async () => {
     makeProject(`export const loadBackend = async () => { throw new Error('not here') }`)
-    const { stdout } = await tsrun(['doctor', '--json'], { openFiles: 200, cwd: folder })
+    const { stdout } = await tsrun(['doctor', '--json'], { ulimit: '-n 200', cwd: folder })
     expect(find(JSON.parse(stdout) as Report, 'open files')).toMatchObject({
       state: 'note',
       found: 'up to 200 per process',

@@ -177,7 +177,7 @@ it.each(['well', 'throw'])(
 )
 
 it('the launcher says which rank could not start, and stops the others', async () => {
-  const { code, stdout, stderr } = await tsrun(['--nproc', '64', 'wait.mjs'], { openFiles: 120 })
+  const { code, stdout, stderr } = await tsrun(['--nproc', '64', 'wait.mjs'], { ulimit: '-n 120' })
   expect(code).toBe(75)
   expect(stderr).toMatch(/^tsrun: Rank \d+ of 64 could not be started: .*EMFILE.*\n$/)
   await untilGone(announcements(stdout).map(({ pid }) => pid))

@@ -143,7 +143,7 @@ describe('profiles', () => {
   it('are written when ranks are stopped, and a new folder is announced', async () => {
     const run = new Run(['--nproc', '2', '--cpu-prof', 'wait.mjs'])
     await run.announced(2)
-    const [, folder] = /^tsrun: log files: (.*)$/m.exec(run.stderr)!
+    const [, folder] = /^tsrun: run \S+: log files: (.*)$/m.exec(run.stderr)!
     run.signal('SIGTERM')
     expect((await run.finished).code).toBe(143)
     expect(profilesIn(folder!)).toEqual(['0/CPU.cpuprofile', '1/CPU.cpuprofile'])

@@ -41,7 +41,7 @@ export {
   signalEventfd,
   yieldCore,
 } from './poll.ts'
-export { limitAddressSpace, limitFileSize, limitOpenFiles } from './limits.ts'
+export { addressSpaceLimit, limitAddressSpace, limitFileSize, limitOpenFiles } from './limits.ts'
 export { becomeProgram, duplicateAbove, leadProcessGroup, setParentDeathSignal } from './process.ts'
 export { openSharedLibrary, type SharedLibrary } from './shared-library.ts'
 export {

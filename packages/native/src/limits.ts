@@ -38,11 +38,20 @@ export function limitAddressSpace(bytes: number): void {
   limit(RLIMIT_AS, bytes)
 }
 
+/** The bytes of address space that this process may use. Without a limit, more than any machine has. */
+export function addressSpaceLimit(): number {
+  return Number(limitsOf(RLIMIT_AS)[0])
+}
+
 function limit(resource: number, value: number): void {
-  /** struct rlimit: the soft limit, then the hard limit. */
-  const limits = new BigUint64Array(2)
-  const at = addressOf(limits)
-  check('getrlimit', calls().getrlimit(resource, at))
+  const limits = limitsOf(resource)
   limits[0] = BigInt(value)
-  check('setrlimit', calls().setrlimit(resource, at))
+  check('setrlimit', calls().setrlimit(resource, addressOf(limits)))
+}
+
+/** Returns the struct rlimit: the soft limit, then the hard limit. */
+function limitsOf(resource: number): BigUint64Array {
+  const limits = new BigUint64Array(2)
+  check('getrlimit', calls().getrlimit(resource, addressOf(limits)))
+  return limits
 }

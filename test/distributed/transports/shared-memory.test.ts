@@ -1,4 +1,4 @@
-import { fstatSync, readdirSync } from 'node:fs'
+import { fstatSync, readdirSync, readFileSync } from 'node:fs'
 import { memoryStore } from '@tsrun/store'
 import { addressOf, isAvailable } from '@tsrun/native'
 import fc from 'fast-check'
@@ -46,6 +46,10 @@ async function agree(
       agreeOnSharing(store, { rank, segments, isRequired, wait: { timeout: 500 } }),
     ),
   )
+}
+
+function mappedHeaps(): number {
+  return readFileSync('/proc/self/maps', 'utf8').split('memfd:tsrun-heap').length
 }
 
 function release(sharing: Sharing | undefined): void {
@@ -188,8 +192,10 @@ describeNative('the agreement on shared memory', () => {
 
   it('unmaps the memory of other ranks if they cannot connect', async () => {
     const sides = [openSide(), openSide()]
-    const [result] = await agree(sides.map(({ segment }) => segment.address))
+    const before = mappedHeaps()
+    const [result, other] = await agree(sides.map(({ segment }) => segment.address))
     if (result?.status !== 'fulfilled') throw new Error('they share no memory')
+    if (other?.status === 'fulfilled') release(other.value)
     const sharing = result.value!
     const { fd, bell } = sharing.segments[1]!
     const listen = { host: '127.0.0.1', ports: undefined, rank: 0 }
@@ -201,6 +207,7 @@ describeNative('the agreement on shared memory', () => {
     const connecting = prepared.connect(sides[0]!.heap, { ...options, place: undefined })
     await expect(connecting).rejects.toMatchObject({ code: 'ERR_TSR_CONNECT' })
     for (const open of [fd, bell, sharing.bell!]) expect(() => fstatSync(open)).toThrow('EBADF')
+    expect(mappedHeaps()).toBe(before)
     for (const { segment } of sides) segment.close()
   })
 

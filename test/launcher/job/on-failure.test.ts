@@ -28,6 +28,35 @@ it('--on-failure runs a command with the report as its input, and only after a f
   expect(report.join('\n')).toContain('first cause  the only rank exited with code 5')
 })
 
+it.each([
+  ['the script is missing', 'nowhere.mjs', 2, 'Cannot run nowhere.mjs: there is no file'],
+  [
+    'other hosts do not arrive',
+    '--nnodes 2 --node-rank 1 --rdzv-endpoint 127.0.0.1:1 --rdzv-timeout 1 hello.mjs',
+    75,
+    'ERR_TSR_RENDEZVOUS_TIMEOUT',
+  ],
+])('--on-failure reports a job that cannot start because %s', async (_, args, exitCode, reason) => {
+  const file = join(folder, 'said')
+  const command = `(echo "$TSRUN_EXIT_CODE"; cat) >> ${file}`
+  const env = { TSRUN_TOKEN: '0123456789abcdef'.repeat(4) }
+  const { code } = await tsrunHere(['--on-failure', command, ...args.split(' ')], { env })
+  expect(code).toBe(exitCode)
+  const [first, report, ...more] = readFileSync(file, 'utf8').split('\n')
+  expect(first).toBe(String(exitCode))
+  expect(report).toContain(reason)
+  expect(more).toEqual([])
+})
+
+it('--on-failure is not called for a wrong command line, nor with --dry-run', async () => {
+  const file = join(folder, 'said')
+  const flags = ['--on-failure', `cat > ${file}`]
+  const env = { TSRUN_KEEP_LOGS: '0' }
+  expect((await tsrunHere([...flags, '--detach', 'hello.mjs'], { env })).code).toBe(2)
+  expect((await tsrunHere([...flags, '--dry-run', 'nowhere.mjs'])).code).toBe(2)
+  expect(existsSync(file)).toBe(false)
+})
+
 it('--on-failure says that its command failed, and keeps the exit code of the job', async () => {
   const { code, stderr } = await tsrunHere(['--on-failure', 'exit 3', ...failing])
   expect(code).toBe(5)

@@ -21,8 +21,8 @@ export interface Finished {
 export interface Options {
   readonly env?: NodeJS.ProcessEnv
   readonly cwd?: string
-  /** How many files each process may have open. */
-  readonly openFiles?: number
+  /** A limit of each process, as arguments of `ulimit`. */
+  readonly ulimit?: string
   /** What it can read; default: nothing. */
   readonly stdin?: 'ignore' | 'pipe'
 }
@@ -41,7 +41,7 @@ export class Run {
   stderr = ''
 
   constructor(args: readonly string[], options: Options = {}) {
-    const limit = options.openFiles === undefined ? '' : `ulimit -n ${options.openFiles}; `
+    const limit = options.ulimit === undefined ? '' : `ulimit ${options.ulimit}; `
     this.child = spawn(
       'bash',
       ['-c', `${limit}exec "$@"`, 'bash', process.execPath, bin, ...args],

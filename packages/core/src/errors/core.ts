@@ -53,6 +53,8 @@ export const coreErrors = {
   },
 } as const satisfies ErrorSection
 
+const LOOK_UP = 'Look up the error number in the manual page of the call.'
+
 export const nativeErrors = {
   ERR_TSR_NATIVE_UNAVAILABLE: {
     category: 'infrastructure',
@@ -62,6 +64,10 @@ export const nativeErrors = {
   ERR_TSR_SYSTEM_CALL: {
     category: 'infrastructure',
     message: '{call} failed: {errno} ({description})',
-    advice: 'Look up the error number in the manual page of the call.',
+    advice: LOOK_UP,
+    adviseOn: ({ description }) =>
+      description === 'ENOMEM'
+        ? 'Raise `ulimit -v`, set a smaller TSRUN_ARENA, or free memory.'
+        : LOOK_UP,
   },
 } as const satisfies ErrorSection

@@ -87,7 +87,13 @@ export const distributedErrors = {
   ERR_TSR_ARENA_EXHAUSTED: {
     category: 'infrastructure',
     message: 'The arena of rank {rank} has no room for {bytes} bytes ({used} of {capacity} in use)',
-    advice: 'Free buffers with group.free(), or set a larger TSRUN_ARENA (for example 2GiB).',
+    advice: 'Free buffers with group.free(), split the operation, or set a larger TSRUN_ARENA.',
+  },
+  ERR_TSR_ARENA_UNAVAILABLE: {
+    category: 'infrastructure',
+    message: 'Rank {rank} cannot allocate {bytes} bytes of address space for its arena: {reason}',
+    advice:
+      'Raise `ulimit -v`, or start Node with --disable-wasm-trap-handler, as tsrun does under such a limit.',
   },
   ERR_TSR_ENGINE_MEMORY: {
     category: 'infrastructure',

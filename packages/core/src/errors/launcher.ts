@@ -80,7 +80,7 @@ export const launcherErrors = {
     category: 'infrastructure',
     message: 'Rank {rank} of {worldSize} could not be started: {reason}',
     advice:
-      'Check the limits of this host (ulimit -u, ulimit -n, free memory), or start fewer ranks.',
+      'Check the limits of this host (ulimit -u, ulimit -n, pids.max of the cgroup, free memory), or start fewer ranks.',
   },
   ERR_TSR_RANK_FAILED: {
     category: 'user',

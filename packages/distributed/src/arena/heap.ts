@@ -21,10 +21,12 @@ export function createMemory(capacity: number): WebAssembly.Memory {
 }
 
 /**
- * The SharedArrayBuffer class of a WebAssembly memory. A page that is not cross-origin isolated has
- * no global SharedArrayBuffer.
+ * A page that is not cross-origin isolated has no global SharedArrayBuffer. A WebAssembly memory
+ * has that class too, but takes 10 GiB of address space even if it is empty.
  */
-const Shared = createMemory(0).buffer.constructor as SharedArrayBufferConstructor
+const Shared =
+  (globalThis as Partial<typeof globalThis>).SharedArrayBuffer ??
+  (createMemory(0).buffer.constructor as SharedArrayBufferConstructor)
 
 /** Allocates zero-filled memory that threads share. */
 export function sharedBuffer(bytes: number): SharedArrayBuffer {

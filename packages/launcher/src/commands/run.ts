@@ -1,5 +1,5 @@
 import { mkdtempSync } from 'node:fs'
-import { hostname, tmpdir } from 'node:os'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { isTsrError, nearestName, readLogLevel } from '@tsrun/core'
 import type { FlagValues } from '../args/flags.ts'
@@ -8,14 +8,14 @@ import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { needsFiles } from '../args/output-options.ts'
 import type { ProgramOptions } from '../args/program-options.ts'
 import { usageError } from '../args/readers.ts'
-import { completeSettings, describeEnvironment } from '../args/settings.ts'
+import { completeSettings, describeEnvironment, type Settings } from '../args/settings.ts'
 import { runJob } from '../job/agent.ts'
-import { exitCodeOfError, TIMED_OUT, USAGE } from '../job/failure/exit-codes.ts'
+import { exitCodeOfError, USAGE } from '../job/failure/exit-codes.ts'
 import { findDevices, usesGpus } from '../job/placement/devices.ts'
 import { HostGpus } from '../job/placement/gpus.ts'
 import { announceDetached, detach, takeDetached } from '../job/detach.ts'
-import { createJob, type JobWatcher } from '../job/job.ts'
-import { reportJobFailure } from '../job/on-failure.ts'
+import { createJob } from '../job/job.ts'
+import { FailureReport } from '../job/on-failure.ts'
 import { usableCores } from '../job/placement/limits.ts'
 import { coresOf } from '../job/placement/numa.ts'
 import { KEPT_BYTES, keptLogs, recordRun } from '../job/run-records.ts'
@@ -62,10 +62,32 @@ export async function startJob(
   // Check that there are enough cores before starting anything.
   const { binding, nproc } = given.placement
   if (binding !== undefined) coresOf(binding, 0, nproc)
+  const announcer = new Announcer(console, given.output.format)
+  const failure = new FailureReport(given, context, announcer)
+  try {
+    await runGiven(given, settings, gpus, context, announcer, failure)
+  } catch (error) {
+    // The job could not start.
+    await failure.send(isTsrError(error) ? exitCodeOfError(error) : USAGE, error)
+    throw error
+  }
+}
+
+async function runGiven(
+  given: JobOptions,
+  settings: Settings,
+  gpus: HostGpus,
+  context: CommandContext,
+  announcer: Announcer,
+  failure: FailureReport,
+): Promise<void> {
+  const { env, cwd, console, interrupts } = context
+  const { nproc, nnodes } = given.placement
   const options = given.dryRun ? given : withFolders(given, cwd, env)
   const { program, output, restart } = options
   const isDetached = takeDetached(env)
   const script = findCode(program, cwd, env)
+  failure.script = script.path
   // Programs may compute on GPUs without tsrun knowing it.
   const wantsGpus = program.kind === 'program' || usesGpus(env)
   if (wantsGpus) gpus.check()
@@ -92,13 +114,14 @@ export async function startJob(
     return
   }
   if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(restart.signals)
-  const announcer = new Announcer(console, output.format)
   const words = program.kind === 'program' ? [] : program.arguments
   for (const text of remarksOn(settings, words, env)) announcer.say('remark', text)
-  if (origin !== undefined) announcer.say('settings', origin)
+  // Several hosts agree on the run when they meet, and name it then.
+  const run = nnodes === 1 ? `run ${job.identity.runId}: ` : ''
+  if (origin !== undefined) announcer.say('settings', run + origin)
   const { directory, trace } = output
   if (given.output.directory === undefined && directory !== undefined) {
-    announcer.say('log-dir', `log files: ${directory}`, { directory })
+    announcer.say('log-dir', `${run}log files: ${directory}`, { directory })
   }
   const startedAt = performance.now()
   const events = openEventLog(output.eventLog, cwd, console, announcer)
@@ -106,21 +129,15 @@ export async function startJob(
   const chaos = await openChaos(options, cwd, announcer, events)
   const { dashboard, metrics, onLine } = await openWatchers(output, job, context, announcer)
   let started: string | undefined
-  let report = ''
-  const reporter: JobWatcher = {
-    showFailure: (text) => {
-      report = text
-    },
-  }
   const jobContext = {
     ...{ console, announcer, interrupts, events, chaos },
-    watchers: [dashboard, metrics, reporter, given.output.trace && new TraceReport(trace!)].filter(
+    watchers: [dashboard, metrics, failure, given.output.trace && new TraceReport(trace!)].filter(
       (watcher) => watcher !== undefined,
     ),
     ...(onLine === undefined ? {} : { onLine }),
     ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
-      started = runId
+      started = failure.runId = runId
       const end = recordRun(env, cwd, {
         runId,
         script: script.path,
@@ -133,10 +150,12 @@ export async function startJob(
   const claimed = wantsGpus ? await gpus.claim(nproc) : undefined
   if (claimed?.warning !== undefined) announcer.say('gpus', claimed.warning)
   let exitCode = USAGE
+  let error: unknown
   try {
     const placed = { ...job, devices: { ...job.devices, gpus: claimed?.gpus ?? job.devices.gpus } }
     exitCode = await runJob(placed, rendezvous, jobContext)
-  } catch (error) {
+  } catch (thrown) {
+    error = thrown
     if (isTsrError(error)) exitCode = exitCodeOfError(error)
     throw error
   } finally {
@@ -147,23 +166,7 @@ export async function startJob(
     }
     const seconds = Math.round(performance.now() - startedAt) / 1000
     events?.record('launcher-finished', { exitCode, seconds })
-    const { onFailure: to } = restart
-    // A signal is no failure of the job.
-    if (
-      to !== undefined &&
-      exitCode !== 0 &&
-      (exitCode === TIMED_OUT || !interrupts.stop.aborted)
-    ) {
-      const facts = {
-        runId: started ?? '',
-        exitCode,
-        script: script.path,
-        host: hostname(),
-        report,
-      }
-      const problem = await reportJobFailure(to, facts, env)
-      if (problem !== undefined) announcer.say('on-failure', `--on-failure: ${problem}`)
-    }
+    await failure.send(exitCode, error)
     await Promise.all([dashboard?.end(exitCode), metrics?.end()])
     if (given.output.trace === undefined) removeTraceFolder(trace)
   }

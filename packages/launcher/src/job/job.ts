@@ -15,6 +15,7 @@ import { wantsColour } from '../logs/presenter.ts'
 import type { JobInput } from './process/input.ts'
 import type { Interrupts } from './process/interrupts.ts'
 import { findDevices, type Devices } from './placement/devices.ts'
+import { softLimit } from './placement/limits.ts'
 import { packageFolder } from '../package.ts'
 import type { RankLineReader } from './rank-log.ts'
 import { isTypeless, refuseModuleSyntax } from './code/module-format.ts'
@@ -118,7 +119,10 @@ function argumentsOf(
     const tsx = loader.length === 0 ? undefined : resolveFrom(places, 'tsx')
     refuseModuleSyntax(script, { nodeOptions: node.nodeOptions, hasLoader: hasLoader(node), tsx })
   }
-  return ['--enable-source-maps', '--import', preload.href, ...loader, ...nodeArguments]
+  // Each memory of WebAssembly would take 10 GiB of the address space.
+  const isLimited = Number.isFinite(softLimit('Max address space'))
+  const memory = isLimited ? ['--disable-wasm-trap-handler'] : []
+  return ['--enable-source-maps', '--import', preload.href, ...loader, ...memory, ...nodeArguments]
 }
 
 export interface RunIdentity {

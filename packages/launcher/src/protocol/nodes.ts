@@ -167,8 +167,8 @@ const memoryEvents = object({
   available: number.optional(),
   /** Limit of the cgroup of this process, in bytes. */
   limit: number.optional(),
-  /** Limit of `ulimit -v`, in bytes. */
-  addressSpace: number.optional(),
+  /** The limits on processes and address space, from `describeLimits`. */
+  limits: text.optional(),
 })
 
 /** Facts about a host, for the report of a failed rank. */

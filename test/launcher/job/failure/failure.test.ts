@@ -137,12 +137,26 @@ it('blames the out-of-memory killer only on evidence', () => {
 
 it('names ulimit -v if memory could not be allocated', () => {
   const stderrTail = ['RangeError: WebAssembly.Memory(): could not allocate memory']
-  const memory = { ...quiet, addressSpace: 24 * 2 ** 30 }
+  const memory = { ...quiet, limits: ' (ulimit -v: 4000000)' }
   const outcomes = [killed(0, 'SIGABRT', 10, { stderrTail })]
   expect(describeJob(outcomes, memory).explanation).toContain(
-    'ulimit -v limits its address space to 24 GiB',
+    'The address space is used up (ulimit -v: 4000000).',
   )
   expect(describeJob(outcomes).explanation).toContain('abort()')
+})
+
+it.each([
+  'node[15464]: pthread_create: Resource temporarily unavailable',
+  '#  Assertion failed: (0) == (uv_thread_create(t.get(), start_thread, this))',
+  'spawn git EAGAIN',
+  'EAGAIN',
+])('names the limit of processes if a rank ended with "%s"', (line) => {
+  const memory = { ...quiet, limits: ' (pids.max of the cgroup: 45)' }
+  const outcomes = [killed(0, 'SIGABRT', 10, { stderrTail: [line] })]
+  expect(describeJob(outcomes, memory).explanation).toBe(
+    'The host allows no more processes and threads (pids.max of the cgroup: 45). ' +
+      'Raise that limit, or start fewer ranks.',
+  )
 })
 
 it('shows lines that loggers wrote as JSON as text', () => {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { createLogger, tsrError } from '@tsrun/core'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
 import { beginTrace } from '../../record/rank-trace.ts'
 import { identityOf } from './tuning-file.ts'
@@ -14,12 +15,15 @@ import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
 
+/** No memory is tried that is smaller than a quarter of these bytes. */
+const SHORT_ARENA = 256 * 1024 * 1024
+
 /** Starts this rank's engine and connects it to the engines of all other ranks. */
 export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
   const { protection } = settings.protection
   const tuning = settings.tuning.table
-  const memory = createMemory(arena)
+  const memory = reserveMemory(rank, arena)
   const owner = { rank, worldSize, settings: settings.diagnosis }
   const journal = new Journal(owner, undefined, joining.generation)
   journal.publishAt(openStatus(process.env, rank))
@@ -46,6 +50,28 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   }
   const options = { memory, rank, worldSize, transport, listen, journal, tuning }
   return await startRunner(engine, options, exchange, joining.signal)
+}
+
+/**
+ * Creates a memory of `bytes` bytes, or of less if the address space is short.
+ *
+ * @throws ERR_TSR_ARENA_UNAVAILABLE
+ */
+function reserveMemory(rank: number, bytes: number): WebAssembly.Memory {
+  for (let tried = bytes; ; tried /= 4) {
+    try {
+      const memory = createMemory(tried)
+      if (tried < bytes) {
+        const facts = { rank, bytes: tried, wanted: bytes }
+        createLogger('distributed').warn(facts, 'the address space is short: a smaller arena')
+      }
+      return memory
+    } catch (cause) {
+      if (tried >= SHORT_ARENA) continue
+      const { message: reason } = cause as RangeError
+      throw tsrError('ERR_TSR_ARENA_UNAVAILABLE', { rank, bytes, reason }, { cause })
+    }
+  }
 }
 
 /**  @throws ERR_TSR_ENVIRONMENT */

@@ -27,7 +27,7 @@ import {
   type RankEnvironment,
   type Rules,
 } from '@tsrun/core'
-import { isAvailable } from '@tsrun/native'
+import { addressSpaceLimit, isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
 import { readTuning, type Tuning } from './tuning-file.ts'
 import {
@@ -86,7 +86,8 @@ export interface InitOptions extends DiagnosisOptions {
   readonly signal?: AbortSignal
   /**
    * Bytes of the arena and the engine's memory together. Default: TSRUN_ARENA (for example 512MiB),
-   * or 1 GiB.
+   * or almost 4 GiB: 1 GiB on Windows, and less if `ulimit -v` limits the address space. Only the
+   * used part takes memory.
    */
   readonly arena?: number
   /** Secret of the job. Default: TSRUN_TOKEN. */
@@ -149,11 +150,12 @@ export interface InitSettings {
 const TEN_MINUTES = 600_000
 const SMALLEST_ARENA = 2 * 1024 * 1024
 const LARGEST_ARENA = 4 * 1024 ** 3
+const LEAST_DEFAULT_ARENA = 64 * 1024 * 1024
 
 const engineRule = choice('worker', 'inline', 'auto').optional()
 const transportRule = choice('auto', 'shared-memory', 'tcp', 'node', 'mpi', 'fake').optional()
 const portsRule = written('two ports, as in 29600-29699', parsePortRange).optional()
-const bytesRule = written('bytes, as in 512MiB or 2GiB', parseBytes).default(1024 ** 3)
+const bytesRule = written('bytes, as in 512MiB or 2GiB', parseBytes).optional()
 
 const arenaRule = where<number>(
   (bytes) => typeof bytes === 'number' && bytes >= SMALLEST_ARENA && bytes < LARGEST_ARENA,
@@ -218,7 +220,12 @@ export function completeOptions(options: GivenOptions): InitSettings {
     engine,
     timeout: options.timeout ?? TEN_MINUTES,
     signal: options.signal,
-    arena: options.arena ?? arenaRule.check('arena', readVariable('TSRUN_ARENA', bytesRule)),
+    arena: arenaRule.check(
+      'arena',
+      options.arena ??
+        readVariable('TSRUN_ARENA', bytesRule) ??
+        defaultArena(environment?.localWorldSize ?? worldSize),
+    ),
     token,
     protection,
     iface: options.iface ?? readVariable('TSRUN_IFACE', text.optional()),
@@ -336,6 +343,17 @@ function chooseStream(wanted: TransportName | 'auto', worldSize: number): WorldT
     createLogger('distributed').warn({ reason }, 'no native sockets: the transport is node')
   }
   return 'node'
+}
+
+/**
+ * Returns the bytes of the arena of each of `ranks` ranks of this host. Address space costs nothing,
+ * except on Windows, which counts it as memory. Under `ulimit -v`, the arenas take a quarter of the
+ * address space, because every rank maps those of all others.
+ */
+function defaultArena(ranks: number): number {
+  if (process.platform === 'win32') return 1024 ** 3
+  const limit = isAvailable().available ? addressSpaceLimit() : Infinity
+  return Math.min(LARGEST_ARENA - 1, Math.max(LEAST_DEFAULT_ARENA, limit / 4 / ranks))
 }
 
 function parseBytes(size: string): number | undefined {

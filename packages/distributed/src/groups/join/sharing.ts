@@ -1,4 +1,14 @@
-import { count, createLogger, list, messageOf, object, text, tsrError, type Of } from '@tsrun/core'
+import {
+  count,
+  createLogger,
+  formatRanks,
+  list,
+  messageOf,
+  object,
+  text,
+  tsrError,
+  type Of,
+} from '@tsrun/core'
 import { openAgain } from '@tsrun/native'
 import type { Store, StoreCallOptions } from '@tsrun/store'
 import { closeSegment, type Sharing } from '../../transports/shared-memory/neighbours.ts'
@@ -40,7 +50,7 @@ export async function agreeOnSharing(
   store: Store,
   { rank, segments, isRequired, wait }: SegmentSurvey,
 ): Promise<Sharing | undefined> {
-  const reasons: string[] = []
+  let problem = ''
   const lacks: number[] = []
   const hosts = segments.map((segment) => segment?.host)
   const opened = segments.map((segment, peer) => {
@@ -49,7 +59,7 @@ export async function agreeOnSharing(
       return openSegment(segment)
     } catch (error) {
       lacks.push(peer)
-      reasons.push(`rank ${peer}: ${messageOf(error)}`)
+      problem ||= messageOf(error)
       return undefined
     }
   })
@@ -59,10 +69,10 @@ export async function agreeOnSharing(
     opened[peer] = undefined
   }
   try {
-    const reason = `rank ${rank} cannot open the memory of ${reasons.join('; ')}`
-    const refuses = reasons.length > 0 && isRequired
-    if (reasons.length > 0 && !isRequired) warnWithoutSharing(reason)
-    const own: Report = { lacks, refusal: refuses ? reason : undefined }
+    const reason = `rank ${rank} cannot open the memory of ${formatRanks(lacks)}: ${problem}`
+    const isShort = lacks.length > 0
+    if (isShort && !isRequired) warnWithoutSharing(reason)
+    const own: Report = { lacks, refusal: isShort && isRequired ? reason : undefined }
     const keyOf = (peer: number): string => `sharing/${peer}`
     await store.set(keyOf(rank), JSON.stringify(own))
     const keys = segments.map((_, peer) => keyOf(peer))

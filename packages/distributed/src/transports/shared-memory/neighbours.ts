@@ -3,7 +3,6 @@ import {
   addressOf,
   closeNative,
   copyMemory,
-  mapFile,
   mapFileOver,
   mapPrivateOver,
   ringBell,
@@ -40,7 +39,7 @@ export interface Sharing {
 /** The segment and the bell of another rank, as this rank has opened them. */
 export interface SharedSegment {
   readonly fd: number
-  readonly bytes: number
+  readonly heap: MappedHeap
   readonly bell: number
 }
 
@@ -64,15 +63,16 @@ export function hostsOf({ neighbours }: Pick<Sharing, 'neighbours'>): number[] {
   )
 }
 
-/** Closes the unmapped segments of other ranks, and all bells. */
+/** Closes the segments of other ranks, and all bells. */
 export function closeSegments({ segments, bell }: Sharing): void {
   for (const segment of segments) if (segment !== undefined) closeSegment(segment)
   if (bell !== undefined) closeNative(bell)
 }
 
-export function closeSegment({ fd, bell }: SharedSegment): void {
+export function closeSegment({ fd, bell, heap }: SharedSegment): void {
   closeNative(fd)
   closeNative(bell)
+  unmapFile(heap.address, heap.bytes)
 }
 
 /*
@@ -185,9 +185,9 @@ export function copyFrom(
 }
 
 /**
- * Maps a neighbour's heap. Also maps two parts of it over the windows in this heap, so that
- * JavaScript and the kernels can access them: its ring buffer for this rank, and its slots. Takes
- * ownership of the descriptors.
+ * Maps two parts of a neighbour's heap over the windows in this heap, so that JavaScript and the
+ * kernels can access them: its ring buffer for this rank, and its slots. Takes ownership of the
+ * segment.
  */
 export function openNeighbour(
   heap: Heap,
@@ -195,20 +195,19 @@ export function openNeighbour(
   [rank, peer]: readonly [number, number],
   copy: (to: number, from: number, bytes: number) => void,
 ): Neighbour {
-  const { fd, bytes, bell } = segments[peer]!
+  const segment = segments[peer]!
+  const { fd, bell } = segment
   const own = neighbours[rank]!
   const inbound = inboundAt(own.indexOf(peer))
   const window = inboundAt(own.length + own.indexOf(peer))
   const theirs = inboundAt(neighbours[peer]!.indexOf(rank))
   const slots = slotsOf(neighbours, rank, peer)
   const base = addressOf(heap.bytes)
-  let peerBase: number
   try {
     mapFileOver(fd, base + window, INBOUND_BYTES, theirs)
     if (slots !== undefined) {
       mapFileOver(fd, base + slots, SLOTS_BYTES, slotsAt(neighbours[peer]!.length))
     }
-    peerBase = mapFile(fd, bytes)
   } finally {
     closeNative(fd)
   }
@@ -216,12 +215,12 @@ export function openNeighbour(
     writer: new RingBufferWriter(heap, window, copy),
     reader: new RingBufferReader(heap, inbound, copy),
     bell,
-    heap: { address: peerBase, bytes },
+    heap: segment.heap,
     release: () => {
       closeNative(bell)
       mapPrivateOver(base + window, INBOUND_BYTES)
       if (slots !== undefined) mapPrivateOver(base + slots, SLOTS_BYTES)
-      unmapFile(peerBase, bytes)
+      unmapFile(segment.heap.address, segment.heap.bytes)
     },
   }
 }

@@ -7,6 +7,7 @@ import {
   closeNative,
   createBell,
   createSharedFile,
+  mapFile,
   mapFileOver,
   openBell,
   openSharedFile,
@@ -84,22 +85,25 @@ export function createSegment(memory: WebAssembly.Memory): Segment {
 }
 
 /**
- * Opens the segment of another rank of this host.
+ * Opens and maps the segment of another rank of this host.
  *
- * @returns descriptors, which the caller must close
+ * @returns the segment, which the caller must close
  * @throws Error with the reason if the segment cannot be shared
  */
 export function openSegment({ pid, fd, bytes, nonce, bell }: SegmentAddress): SharedSegment {
   const opened = openSharedFile(pid, fd)
+  let openedBell: number | undefined
   try {
     const found = Buffer.alloc(NONCE_BYTES)
     readNative(opened, found)
     if (Number(statusOf(opened).size) !== bytes || found.toString('hex') !== nonce) {
       throw new Error(`descriptor ${fd} of process ${pid} is another file`)
     }
-    return { fd: opened, bytes, bell: openBell(pid, bell) }
+    openedBell = openBell(pid, bell)
+    return { fd: opened, bell: openedBell, heap: { address: mapFile(opened, bytes), bytes } }
   } catch (error) {
     closeNative(opened)
+    if (openedBell !== undefined) closeNative(openedBell)
     throw error
   }
 }

@@ -1,7 +1,7 @@
 import { ownEnd } from './outcome.ts'
 import type { MemoryEvents, RankOutcome } from '../../protocol/nodes.ts'
 import { formatBytes } from '@tsrun/core'
-import { memoryLimit, readSystemFile, softLimit } from '../placement/limits.ts'
+import { describeLimits, memoryLimit, readSystemFile } from '../placement/limits.ts'
 
 /** Explains the end of a rank beyond its exit code or signal; undefined if there is no explanation. */
 export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {
@@ -20,12 +20,13 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
     return 'Node reads the file as CommonJS. "type": "module" in its package.json, or the extension .mts (.mjs), makes it an ES module.'
   }
   if (signal === 'SIGKILL') return explainKill(outcome, memory)
-  const { addressSpace = Infinity } = memory
-  const isShort = /ENOMEM|allocat|out of memory/i.test(
-    outcome.error?.message ?? outcome.stderrTail.join(),
-  )
-  if (addressSpace < Infinity && isShort) {
-    return `ulimit -v limits its address space to ${formatBytes(addressSpace)}. V8 and WebAssembly reserve more of it than they use, so raise that limit.`
+  const { limits = '' } = memory
+  const words = outcome.error?.message ?? outcome.stderrTail.join()
+  if (limits.includes('ulimit -v') && NO_MEMORY.test(words)) {
+    return `The address space is used up${limits}. V8 and WebAssembly reserve more of it than they use, so raise ulimit -v.`
+  }
+  if (NO_THREAD.test(words)) {
+    return `The host allows no more processes and threads${limits}. Raise that limit, or start fewer ranks.`
   }
   if (signal !== null) return signals[signal]
   return exitCode === null ? undefined : exitCodes[exitCode]
@@ -34,6 +35,11 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
 /** Errors of Node and tsx about ES module syntax in CommonJS, and about a required ES module. */
 const MODULE_SYNTAX =
   /top-level await .*"cjs"|^Cannot use import statement outside|^Unexpected token 'export'|'import\.meta' outside|^await is only valid .* modules|^request for '.*' is not in cache/i
+
+const NO_MEMORY = /ENOMEM|allocat|out of memory|virtual memory/i
+
+/** Messages of a process or a worker that cannot start, and of Node. */
+const NO_THREAD = /^(spawn .*|Worker .*)?EAGAIN$|thread_create/
 
 const signals: Partial<Record<NodeJS.Signals, string>> = {
   SIGSEGV: 'Segmentation fault: native code (an addon, or a library called through it) crashed.',
@@ -72,13 +78,11 @@ function explainKill({ usage }: RankOutcome, { kills, available, limit }: Memory
 /** @returns a function that returns the events since `watchMemoryEvents` was called */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
-  const space = softLimit('Max address space')
   return () => ({
     kills: countKills() - before,
     available: readAvailable(),
     limit: memoryLimit(),
-    // JSON has no Infinity.
-    addressSpace: space === Infinity ? undefined : space,
+    limits: describeLimits(),
   })
 }
 
